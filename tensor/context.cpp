@@ -1,0 +1,39 @@
+#include "tensor/context.h"
+
+#include <cblas.h>
+#include <omp.h>
+
+#include "tensor/error.h"
+
+namespace linea {
+
+Context& context() {
+  // The CPU reads its StepParams from plain memory, one set a thread that drives a device.
+  thread_local StepParams step;
+  thread_local Context instance{Device{}, &cpu_allocator(), nullptr, &step, omp_get_max_threads()};
+  return instance;
+}
+
+void set_threads(int threads) {
+  require(threads >= 1, "the number of threads is {}; it must be at least 1", threads);
+  context().threads = threads;
+  omp_set_num_threads(threads);
+  openblas_set_num_threads(threads);
+}
+
+void check_blas() {
+  const BlasInfo info = blas_info();
+  require(openblas_get_parallel() == 2,
+          "the BLAS that was loaded is {} in its {} flavour; Linea needs OpenBLAS built for OpenMP: "
+          "install libopenblas0-openmp, and remove libopenblas from LD_LIBRARY_PATH and LD_PRELOAD",
+          info.version, info.flavour);
+}
+
+BlasInfo blas_info() {
+  const char* const flavours[] = {"sequential", "pthreads", "OpenMP"};
+  const int flavour = openblas_get_parallel();
+  return {openblas_get_config(), openblas_get_corename(),
+          flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown", openblas_get_num_threads()};
+}
+
+}  // namespace linea

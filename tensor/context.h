@@ -1,0 +1,50 @@
+// The per-thread device context: where work runs, and what changes from step to step.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/memory.h"
+
+namespace linea {
+
+// What changes each training step, kept where the device reads it, so that a whole step can be
+// recorded once and replayed. The optimiser's kernels read everything here and take only constants.
+struct StepParams {
+  uint64_t seed = 0;
+  uint64_t step = 0;          // of the data and of dropout
+  double learning_rate = 0;   //
+  double correction1 = 1;     // 1 / (1 - beta1^t)
+  double correction2 = 1;     // 1 / (1 - beta2^t)
+  double rectification = 1;   // RAdam's r_t, or a negative number while its variance is intractable
+  double clip_scale = 1;      // min(1, clip / norm), written by the clip kernel
+  double gradient_norm = 0;   // written by the clip kernel
+};
+
+struct Context {
+  Device device;
+  Allocator* workspace = nullptr;  // temporary memory of kernels
+  void* stream = nullptr;          // the device's queue; unused on a CPU
+  StepParams* step = nullptr;      // on the device
+  int threads = 1;                 // that a kernel's parallel region uses
+};
+
+// The calling thread's context; starts as the CPU with every core that OpenMP offers.
+Context& context();
+
+// Sets the number of threads of kernels and of BLAS. Error: below 1.
+void set_threads(int threads);
+
+// Checks the BLAS that is loaded: OpenBLAS built for OpenMP, for any other would fight our own
+// parallel regions for the cores. Error: ErrorKind::usage with what was found and what to install.
+void check_blas();
+
+// "OpenBLAS 0.3.21 ...", the kernels it chose for this CPU, and its flavour.
+struct BlasInfo {
+  const char* version;
+  const char* kernel;
+  const char* flavour;
+  int threads;
+};
+BlasInfo blas_info();
+
+}  // namespace linea

@@ -1,0 +1,85 @@
+// Fills the kernel tables of the CPU and moves bytes there.
+#include <cstring>
+
+#include "tensor/cpu/cpu_kernels.h"
+
+namespace linea {
+namespace {
+
+void clear_bytes(Context&, void* to, size_t bytes) { std::memset(to, 0, bytes); }
+void copy_bytes(Context&, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+
+constexpr DeviceMemory kCpuMemory = {.allocator = cpu_allocator,
+                                     .clear = clear_bytes,
+                                     .copy = copy_bytes,
+                                     .read = copy_bytes,
+                                     .write = copy_bytes};
+
+template <typename T>
+constexpr Kernels<T> kCpuKernels = {
+    .add = cpu::add<T>,
+    .multiply = cpu::multiply<T>,
+    .scale = cpu::scale<T>,
+    .accumulate = cpu::accumulate<T>,
+    .pointwise = cpu::pointwise<T>,
+    .pointwise_backward = cpu::pointwise_backward<T>,
+    .dropout = cpu::dropout<T>,
+    .add_rows = cpu::add_rows<T>,
+    .sum_rows = cpu::sum_rows<T>,
+    .permute = cpu::permute<T>,
+    .copy_runs = cpu::copy_runs<T>,
+    .gemm = cpu::gemm<T>,
+    .layer_norm = cpu::layer_norm<T>,
+    .layer_norm_backward = cpu::layer_norm_backward<T>,
+    .softmax = cpu::softmax<T>,
+    .softmax_backward = cpu::softmax_backward<T>,
+    .normalize = cpu::normalize<T>,
+    .normalize_backward = cpu::normalize_backward<T>,
+    .mask_causal = cpu::mask_causal<T>,
+    .embedding = cpu::embedding<T>,
+    .embedding_backward = cpu::embedding_backward<T>,
+    .cross_entropy = cpu::cross_entropy<T>,
+    .mean_scored = cpu::mean_scored<T>,
+    .cross_entropy_backward = cpu::cross_entropy_backward<T>,
+    .argmax = cpu::argmax<T>,
+    .sample = cpu::sample<T>,
+    .square_features = cpu::square_features<T>,
+    .square_features_backward = cpu::square_features_backward<T>,
+    .dpfp_features = cpu::dpfp_features<T>,
+    .dpfp_features_backward = cpu::dpfp_features_backward<T>,
+    .chunk_forward = cpu::chunk_forward<T>,
+    .chunk_backward_query = cpu::chunk_backward_query<T>,
+    .chunk_backward_key = cpu::chunk_backward_key<T>,
+    .recurrent_step = cpu::recurrent_step<T>,
+    .softmax_attention = cpu::softmax_attention<T>,
+    .softmax_attention_backward = cpu::softmax_attention_backward<T>,
+    .sum_squares = cpu::sum_squares<T>,
+    .clip_scale = cpu::clip_scale,
+    .adam = cpu::adam<T>,
+    .count_nonfinite = cpu::count_nonfinite<T>,
+};
+
+void require_cpu(Device device) {
+  require(device.kind == DeviceKind::cpu, "this build has no backend for the device {}", device.str());
+}
+
+}  // namespace
+
+const DeviceMemory& device_memory(Device device) {
+  require_cpu(device);
+  return kCpuMemory;
+}
+
+template <>
+const Kernels<float>& kernels<float>(Device device) {
+  require_cpu(device);
+  return kCpuKernels<float>;
+}
+
+template <>
+const Kernels<double>& kernels<double>(Device device) {
+  require_cpu(device);
+  return kCpuKernels<double>;
+}
+
+}  // namespace linea

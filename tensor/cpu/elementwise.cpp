@@ -1,0 +1,85 @@
+// Kernels that treat each element alone.
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+// y[i] = f(i) for i < n.
+template <typename T, typename F>
+void map(const Context& ctx, T* y, int64_t n, int64_t cost, const F& f) {
+  parallel_ranges(ctx, n, cost, [&](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) y[i] = f(i);
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void add(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
+  map(ctx, y, n, 1, [=](int64_t i) { return a[i] + b[i]; });
+}
+
+template <typename T>
+void multiply(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
+  map(ctx, y, n, 1, [=](int64_t i) { return a[i] * b[i]; });
+}
+
+template <typename T>
+void scale(Context& ctx, const T* x, double factor, T* y, int64_t n) {
+  map(ctx, y, n, 1, [=](int64_t i) { return static_cast<T>(factor) * x[i]; });
+}
+
+template <typename T>
+void accumulate(Context& ctx, const T* x, T* y, int64_t n) {
+  map(ctx, y, n, 1, [=](int64_t i) { return y[i] + x[i]; });
+}
+
+template <typename T>
+void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
+  with_pointwise(f, [&](auto formula) {
+    map(ctx, y, n, 8, [=](int64_t i) { return formula.value(x[i]); });
+  });
+}
+
+template <typename T>
+void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
+  with_pointwise(f, [&](auto formula) {
+    map(ctx, dx, n, 8, [=](int64_t i) { return formula.slope(x[i]) * dy[i]; });
+  });
+}
+
+template <typename T>
+void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane) {
+  const RandomStream stream{ctx.step->seed, Purpose::dropout, lane, ctx.step->step};
+  const T factor = T(1) / (T(1) - static_cast<T>(rate));
+  parallel_ranges(ctx, (n + 3) / 4, 40, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      const RandomWords words = random_words(stream, static_cast<uint64_t>(block));
+      for (int64_t i = 4 * block; i < std::min(4 * block + 4, n); ++i)
+        y[i] = keeps(words.word[i % 4], rate) ? x[i] * factor : T(0);
+    }
+  });
+}
+
+template <typename T>
+void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
+  int32_t found = 0;
+  for (int64_t i = 0; i < n; ++i) found += std::isfinite(x[i]) ? 0 : 1;
+  *count = found;
+}
+
+#define LINEA_INSTANTIATE(T)                                                                     \
+  template void add(Context&, const T*, const T*, T*, int64_t);                                  \
+  template void multiply(Context&, const T*, const T*, T*, int64_t);                             \
+  template void scale(Context&, const T*, double, T*, int64_t);                                  \
+  template void accumulate(Context&, const T*, T*, int64_t);                                     \
+  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                           \
+  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);        \
+  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t);                       \
+  template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

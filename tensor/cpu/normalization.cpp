@@ -1,0 +1,166 @@
+// Kernels that normalise rows, each with its backward beneath it.
+#include <cmath>
+
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+constexpr double kLayerNormEpsilon = 1e-5;
+
+template <typename T>
+T sum_of(const T* x, int64_t C) {
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t c = 0; c < C; ++c) total += x[c];
+  return total;
+}
+
+template <typename T>
+T dot_of(const T* x, const T* y, int64_t C) {
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t c = 0; c < C; ++c) total += x[c] * y[c];
+  return total;
+}
+
+}  // namespace
+
+// y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
+template <typename T>
+void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, T* mean, T* scale,
+                int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* from = x + r * C;
+      T* to = y + r * C;
+      const T center = sum_of(from, C) / static_cast<T>(C);
+      T variance = 0;
+#pragma omp simd reduction(+ : variance)
+      for (int64_t c = 0; c < C; ++c) variance += (from[c] - center) * (from[c] - center);
+      const T s = T(1) / std::sqrt(variance / static_cast<T>(C) + static_cast<T>(kLayerNormEpsilon));
+      mean[r] = center;
+      scale[r] = s;
+#pragma omp simd
+      for (int64_t c = 0; c < C; ++c) to[c] = gain[c] * ((from[c] - center) * s);
+      if (bias != nullptr) {
+#pragma omp simd
+        for (int64_t c = 0; c < C; ++c) to[c] += bias[c];
+      }
+    }
+  });
+}
+
+// With n = (x - mean) scale and g = gain dy:  dx = scale (g - avg(g) - n avg(g n)),
+// dgain = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups, then
+// the groups in order: the same bits at any thread count.
+template <typename T>
+void layer_norm_backward(Context& ctx, const T* x, const T* gain, const T* mean, const T* scale,
+                         const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C) {
+  const int64_t groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
+  const Workspace<T> partial(ctx, groups * 2 * C);
+  parallel_ranges(ctx, groups, (R / groups + 1) * 8 * C, [&](int64_t first, int64_t last) {
+    for (int64_t group = first; group < last; ++group) {
+      T* group_gain = partial.data() + group * 2 * C;
+      T* group_bias = group_gain + C;
+      std::fill_n(group_gain, 2 * C, T(0));
+      for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r) {
+        const T *from = x + r * C, *dto = dy + r * C;
+        const T center = mean[r], s = scale[r];
+        T sum_g = 0, sum_gn = 0;
+#pragma omp simd reduction(+ : sum_g, sum_gn)
+        for (int64_t c = 0; c < C; ++c) {
+          const T n = (from[c] - center) * s;
+          sum_g += gain[c] * dto[c];
+          sum_gn += gain[c] * dto[c] * n;
+        }
+        const T average_g = sum_g / static_cast<T>(C), average_gn = sum_gn / static_cast<T>(C);
+        T* dfrom = dx + r * C;
+#pragma omp simd
+        for (int64_t c = 0; c < C; ++c) {
+          const T n = (from[c] - center) * s;
+          dfrom[c] = s * (gain[c] * dto[c] - average_g - n * average_gn);
+          group_gain[c] += dto[c] * n;
+          group_bias[c] += dto[c];
+        }
+      }
+    }
+  });
+  std::fill_n(dgain, C, T(0));
+  if (dbias != nullptr) std::fill_n(dbias, C, T(0));
+  for (int64_t group = 0; group < groups; ++group) {
+    const T* group_gain = partial.data() + group * 2 * C;
+    for (int64_t c = 0; c < C; ++c) dgain[c] += group_gain[c];
+    if (dbias == nullptr) continue;
+    for (int64_t c = 0; c < C; ++c) dbias[c] += group_gain[C + c];
+  }
+}
+
+// y = exp(x - max x) / sum exp(x - max x), row by row; a row of -inf alone gives zeros.
+template <typename T>
+void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, 16 * C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* from = x + r * C;
+      T* to = y + r * C;
+      const T largest = C > 0 ? *std::max_element(from, from + C) : T(0);
+      const T shift = largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
+#pragma omp simd
+      for (int64_t c = 0; c < C; ++c) to[c] = exp_of(from[c] - shift);
+      const T inverse = reciprocal_or_zero(sum_of(to, C));
+#pragma omp simd
+      for (int64_t c = 0; c < C; ++c) to[c] *= inverse;
+    }
+  });
+}
+
+// dx = y (dy - sum(dy y))
+template <typename T>
+void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T *out = y + r * C, *dout = dy + r * C;
+      const T along = dot_of(out, dout, C);
+#pragma omp simd
+      for (int64_t c = 0; c < C; ++c) dx[r * C + c] = out[c] * (dout[c] - along);
+    }
+  });
+}
+
+// y = x / s, s = sum of the row; 0 where s is exactly 0.
+template <typename T>
+void normalize(Context& ctx, const T* x, T* y, T* sums, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, 2 * C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      sums[r] = sum_of(x + r * C, C);
+      const T inverse = reciprocal_or_zero(sums[r]);
+      for (int64_t c = 0; c < C; ++c) y[r * C + c] = x[r * C + c] * inverse;
+    }
+  });
+}
+
+// dx = (dy - sum(dy y)) / s
+template <typename T>
+void normalize_backward(Context& ctx, const T* y, const T* sums, const T* dy, T* dx, int64_t R,
+                        int64_t C) {
+  parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T along = dot_of(y + r * C, dy + r * C, C), inverse = reciprocal_or_zero(sums[r]);
+      for (int64_t c = 0; c < C; ++c) dx[r * C + c] = (dy[r * C + c] - along) * inverse;
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void layer_norm(Context&, const T*, const T*, const T*, T*, T*, T*, int64_t, int64_t); \
+  template void layer_norm_backward(Context&, const T*, const T*, const T*, const T*, const T*,   \
+                                    T*, T*, T*, int64_t, int64_t);                                \
+  template void softmax(Context&, const T*, T*, int64_t, int64_t);                                \
+  template void softmax_backward(Context&, const T*, const T*, T*, int64_t, int64_t);             \
+  template void normalize(Context&, const T*, T*, T*, int64_t, int64_t);                          \
+  template void normalize_backward(Context&, const T*, const T*, const T*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

@@ -1,0 +1,91 @@
+// Kernels that move or add whole rows.
+#include <cstring>
+
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+
+template <typename T>
+void add_rows(Context& ctx, const T* x, const T* row, T* y, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+#pragma omp simd
+      for (int64_t c = 0; c < C; ++c) y[r * C + c] = x[r * C + c] + row[c];
+    }
+  });
+}
+
+// Each thread sums its own columns over all rows, in blocks that fit a few cache lines: the same
+// order of additions at any thread count.
+template <typename T>
+void sum_rows(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
+  constexpr int64_t kBlock = 64;
+  const int64_t blocks = (C + kBlock - 1) / kBlock;
+  parallel_ranges(ctx, blocks, R * kBlock, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      const int64_t begin = block * kBlock, width = std::min(kBlock, C - begin);
+      T total[kBlock] = {};
+      for (int64_t r = 0; r < R; ++r) {
+        const T* from = x + r * C + begin;
+#pragma omp simd
+        for (int64_t c = 0; c < width; ++c) total[c] += from[c];
+      }
+      std::copy(total, total + width, y + begin);
+    }
+  });
+}
+
+template <typename T>
+void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
+  int64_t stride[4], size[4], step[4];
+  int64_t below = shape.inner;
+  for (int axis = 3; axis >= 0; --axis) {
+    stride[axis] = below;
+    below *= shape.size[axis];
+  }
+  for (int axis = 0; axis < 4; ++axis) {
+    size[axis] = shape.size[shape.axis[axis]];
+    step[axis] = stride[shape.axis[axis]];
+  }
+  const int64_t inner = shape.inner;
+  parallel_ranges(ctx, size[0] * size[1], size[2] * size[3] * (inner + 4),
+                  [&](int64_t first, int64_t last) {
+                    for (int64_t outer = first; outer < last; ++outer) {
+                      const T* from = x + outer / size[1] * step[0] + outer % size[1] * step[1];
+                      T* to = y + outer * size[2] * size[3] * inner;
+                      for (int64_t i = 0; i < size[2]; ++i)
+                        for (int64_t j = 0; j < size[3]; ++j, to += inner)
+                          std::copy_n(from + i * step[2] + j * step[3], inner, to);
+                    }
+                  });
+}
+
+template <typename T>
+void copy_runs(Context& ctx, Strided<const T> x, Strided<T> y, int64_t P, int64_t run) {
+  parallel_ranges(ctx, P, run, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) std::copy_n(x.pair(p), run, y.pair(p));
+  });
+}
+
+template <typename T>
+void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double value) {
+  parallel_ranges(ctx, R, N, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const int64_t seen = r % N + 1;
+      std::copy_n(x + r * N, seen, y + r * N);
+      std::fill(y + r * N + seen, y + (r + 1) * N, static_cast<T>(value));
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                        \
+  template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);       \
+  template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                 \
+  template void permute(Context&, const PermuteShape&, const T*, T*);               \
+  template void copy_runs(Context&, Strided<const T>, Strided<T>, int64_t, int64_t); \
+  template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

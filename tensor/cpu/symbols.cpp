@@ -1,0 +1,131 @@
+// Kernels between symbols and numbers: embedding, cross-entropy, drawing.
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+
+// y[r] = table[ids[r]]
+template <typename T>
+void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) std::copy_n(table + ids[r] * C, C, y + r * C);
+  });
+}
+
+// dtable[s] = sum of dy[r] where ids[r] = s. Each thread owns a range of columns and walks the rows in
+// order: no atomics, the same bits at any thread count.
+template <typename T>
+void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
+                        int64_t symbols, int64_t C) {
+  std::fill_n(dtable, symbols * C, T(0));
+  parallel_ranges(ctx, C, R, [&](int64_t first, int64_t last) {
+    for (int64_t r = 0; r < R; ++r) {
+      T* to = dtable + ids[r] * C;
+#pragma omp simd
+      for (int64_t c = first; c < last; ++c) to[c] += dy[r * C + c];
+    }
+  });
+}
+
+// loss = log sum_v exp(x_v) - x_target
+template <typename T>
+void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, T* losses, T* log_sums,
+                   int64_t R, int64_t V) {
+  parallel_ranges(ctx, R, 16 * V, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* x = logits + r * V;
+      const T largest = *std::max_element(x, x + V);
+      T total = 0;
+#pragma omp simd reduction(+ : total)
+      for (int64_t v = 0; v < V; ++v) total += exp_of(x[v] - largest);
+      log_sums[r] = largest + std::log(total);
+      losses[r] = targets[r] < 0 ? T(0) : log_sums[r] - x[targets[r]];
+    }
+  });
+}
+
+template <typename T>
+void mean_scored(Context&, const T* losses, const int32_t* targets, T* mean, T* scored, int64_t R) {
+  double total = 0, count = 0;
+  for (int64_t r = 0; r < R; ++r) {
+    if (targets[r] < 0) continue;
+    total += static_cast<double>(losses[r]);
+    ++count;
+  }
+  *mean = static_cast<T>(total * reciprocal_or_zero(count));
+  *scored = static_cast<T>(count);
+}
+
+// dx_v = (softmax(x)_v - [v = target]) dmean / scored
+template <typename T>
+void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* targets,
+                            const T* log_sums, const T* scored, const T* dmean, T* dlogits,
+                            int64_t R, int64_t V) {
+  const T weight = *dmean * reciprocal_or_zero(*scored);
+  parallel_ranges(ctx, R, 8 * V, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* x = logits + r * V;
+      T* dx = dlogits + r * V;
+      if (targets[r] < 0) {
+        std::fill_n(dx, V, T(0));
+        continue;
+      }
+      const T shift = log_sums[r];
+#pragma omp simd
+      for (int64_t v = 0; v < V; ++v) dx[v] = exp_of(x[v] - shift) * weight;
+      dx[targets[r]] -= weight;
+    }
+  });
+}
+
+template <typename T>
+void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      index[r] = static_cast<int32_t>(std::max_element(x + r * C, x + (r + 1) * C) - (x + r * C));
+  });
+}
+
+// The first symbol at which the running sum of exp((x - max) / temperature) passes u times the whole:
+// the inverse of the distribution function.
+template <typename T>
+void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, double temperature,
+            RandomStream stream) {
+  parallel_ranges(ctx, R, 32 * V, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* x = logits + r * V;
+      const double largest = *std::max_element(x, x + V);
+      double total = 0;
+      for (int64_t v = 0; v < V; ++v) total += std::exp((x[v] - largest) / temperature);
+      const double until = total * random_uniform(stream, static_cast<uint64_t>(r));
+      double sum = 0;
+      int64_t chosen = std::max_element(x, x + V) - x;
+      for (int64_t v = 0; v < V; ++v) {
+        sum += std::exp((x[v] - largest) / temperature);
+        if (sum >= until) {
+          chosen = v;
+          break;
+        }
+      }
+      index[r] = static_cast<int32_t>(chosen);
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);              \
+  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t,      \
+                                   int64_t);                                                      \
+  template void cross_entropy(Context&, const T*, const int32_t*, T*, T*, int64_t, int64_t);      \
+  template void mean_scored(Context&, const T*, const int32_t*, T*, T*, int64_t);                 \
+  template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,    \
+                                       const T*, T*, int64_t, int64_t);                           \
+  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
+  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, double, RandomStream);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

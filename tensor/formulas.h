@@ -1,0 +1,121 @@
+// Scalar formulas, each in one place, compiled by every backend. They hold no branches that keep a
+// compiler from turning a loop over them into vector code.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "tensor/random.h"
+
+namespace linea {
+
+template <typename To, typename From>
+LINEA_HOST_DEVICE inline To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; exp(r) by its Taylor series to r^7, whose
+// relative error there is below 1e-8; ln 2 split in two so that r is exact. Relative error measured
+// over all floats: below 1.3e-7 where the result is normal; 0 below -104, infinite above 88.73, NaN
+// for NaN.
+LINEA_HOST_DEVICE inline float exp_of(float x) {
+  const float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in its low bits
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  const float shifted = x * 1.44269504f + kRound;
+  const float n = shifted - kRound;
+  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+  float series = 1.0f / 5040.0f;
+  series = series * r + 1.0f / 720.0f;
+  series = series * r + 1.0f / 120.0f;
+  series = series * r + 1.0f / 24.0f;
+  series = series * r + 1.0f / 6.0f;
+  series = series * r + 0.5f;
+  series = series * r * r + r + 1.0f;
+  // 2^n in two factors, so that results below the normal range and above the largest float come out.
+  const int32_t exponent = same_bits<int32_t>(shifted) - 0x4B400000;
+  const int32_t half = exponent >> 1;
+  const float scale1 = same_bits<float>((half + 127) << 23);
+  const float scale2 = same_bits<float>((exponent - half + 127) << 23);
+  return series * scale1 * scale2;
+}
+LINEA_HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
+
+// Functions of one number that tensors apply element by element, with their derivatives.
+enum class Pointwise : uint8_t { relu, gelu, feature_elu, feature_relu, feature_exp };
+
+struct Relu {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return x > T(0) ? x : T(0); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) { return x > T(0) ? T(1) : T(0); }
+};
+
+// gelu(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function: the tanh form of
+// Hendrycks & Gimpel 2016, section 2.
+struct Gelu {
+  template <typename T>
+  LINEA_HOST_DEVICE static T gate(T x) {
+    return T(1) / (T(1) + exp_of(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x)));
+  }
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return x * gate(x); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) {
+    const T s = gate(x);
+    return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(3 * 0.044715) * x * x);
+  }
+};
+
+// phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, never as expm1(x) + 1, which loses every digit
+// of a small result (Katharopoulos 2020, eq. 7).
+struct FeatureElu {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return x < T(0) ? exp_of(x) : x + T(1); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) { return x < T(0) ? exp_of(x) : T(1); }
+};
+
+// phi(x) = max(x, 0) + 1e-3 (Choromanski 2021, generalised attention).
+struct FeatureRelu {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return Relu::value(x) + T(1e-3); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) { return Relu::slope(x); }
+};
+
+// phi(x) = exp(x) (Su 2020).
+struct FeatureExp {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return exp_of(x); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) { return exp_of(x); }
+};
+
+// Calls body(F{}) with the struct F above that `function` names.
+template <typename Body>
+void with_pointwise(Pointwise function, Body&& body) {
+  switch (function) {
+    case Pointwise::relu: return body(Relu{});
+    case Pointwise::gelu: return body(Gelu{});
+    case Pointwise::feature_elu: return body(FeatureElu{});
+    case Pointwise::feature_relu: return body(FeatureRelu{});
+    case Pointwise::feature_exp: return body(FeatureExp{});
+  }
+}
+
+// Dropout keeps an element where its random number is at or above the rate.
+LINEA_HOST_DEVICE inline bool keeps(uint32_t word, float rate) { return word_to_uniform(word) >= rate; }
+
+// 1 / d, and 0 where d is exactly 0: a row without weight has the output 0 and no gradient.
+template <typename T>
+LINEA_HOST_DEVICE inline T reciprocal_or_zero(T d) {
+  return d == T(0) ? T(0) : T(1) / d;
+}
+
+}  // namespace linea

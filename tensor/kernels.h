@@ -1,0 +1,172 @@
+// The whole surface between tensors and a device: one line a kernel, filled once by each backend with
+// designated initialisers (a kernel that is missing does not compile). T is the storage type;
+// Accumulator<T> that of sums, statistics and states. No kernel allocates results, checks shapes or
+// returns a number to the host: ops.h and the layers above do.
+//
+// Letters: R rows, C columns, P pairs (batch x head), S positions of a segment, F features of a key,
+// D size of a key, M size of a value, V symbols. All arrays are contiguous and row-major.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/context.h"
+#include "tensor/dtype.h"
+#include "tensor/formulas.h"
+
+namespace linea {
+
+// Moving bytes: to, from and on a device. Host pointers where named so.
+struct DeviceMemory {
+  Allocator& (*allocator)();
+  void (*clear)(Context&, void* to, size_t bytes);
+  void (*copy)(Context&, void* to, const void* from, size_t bytes);
+  void (*read)(Context&, void* host, const void* from, size_t bytes);
+  void (*write)(Context&, void* to, const void* host, size_t bytes);
+};
+const DeviceMemory& device_memory(Device device);
+
+// C[b] = alpha op(A[b]) op(B[b]) + beta C[b] for b < batch; op(A) is [rows, inner], op(B) [inner, cols].
+// Strides lead from one b to the next; 0 repeats a matrix.
+struct GemmShape {
+  bool transpose_a = false, transpose_b = false;
+  int64_t rows = 0, cols = 0, inner = 0;
+  int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
+  double alpha = 1, beta = 0;
+};
+
+// y[i0,i1,i2,i3,:] = x at the same place with its axes in the order `axis`: y's axis a is x's axis
+// axis[a]. `inner` elements move together.
+struct PermuteShape {
+  int64_t size[4];  // of x
+  int axis[4];
+  int64_t inner;
+};
+
+// One segment of the P sequences of a tile. Row i of the segment is row i of q and k; chunks of `chunk`
+// rows are done as matrix products.
+struct ChunkShape {
+  int64_t pairs, length, features, values, chunk;
+  const int32_t* valid;  // [P] keys of the segment that exist, the others are not seen; null: all
+};
+
+// Rows of `run` elements, one for each pair, `stride` elements apart.
+template <typename T>
+struct Strided {
+  T* data;
+  int64_t stride;
+  T* pair(int64_t p) const { return data == nullptr ? nullptr : data + p * stride; }
+};
+
+// Softmax attention of P pairs: q [P,queries,D], k [P,keys,D], v [P,keys,M]. When causal, query i sees
+// keys 0 .. i + (keys - queries). Scores are scaled by `scale`.
+struct SoftmaxShape {
+  int64_t pairs, queries, keys, key_size, value_size;
+  int64_t key_stride, value_stride;  // elements from one pair's keys (values) to the next
+  int64_t pairs_per_valid;           // heads: valid[p / pairs_per_valid] belongs to pair p
+  const int32_t* valid;              // keys that exist; null: all
+  double scale;
+  bool causal;
+};
+
+struct AdamConstants {
+  double beta1, beta2, epsilon, weight_decay;
+};
+
+template <typename T>
+struct Kernels {
+  using A = Accumulator<T>;
+
+  // elementwise over n
+  void (*add)(Context&, const T* a, const T* b, T* y, int64_t n);
+  void (*multiply)(Context&, const T* a, const T* b, T* y, int64_t n);
+  void (*scale)(Context&, const T* x, double factor, T* y, int64_t n);
+  void (*accumulate)(Context&, const T* x, T* y, int64_t n);  // y += x
+  void (*pointwise)(Context&, Pointwise f, const T* x, T* y, int64_t n);
+  void (*pointwise_backward)(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
+  // y = x / (1 - rate) where kept, 0 elsewhere; step and seed come from StepParams. Its own backward.
+  void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane);
+
+  // rows and columns
+  void (*add_rows)(Context&, const T* x, const T* row, T* y, int64_t R, int64_t C);
+  void (*sum_rows)(Context&, const T* x, T* y, int64_t R, int64_t C);  // y[C] = sum over R
+  void (*permute)(Context&, const PermuteShape&, const T* x, T* y);
+  // P runs of `run` elements from one layout to another
+  void (*copy_runs)(Context&, Strided<const T> x, Strided<T> y, int64_t P, int64_t run);
+  void (*gemm)(Context&, const GemmShape&, const T* a, const T* b, T* c);
+  void (*layer_norm)(Context&, const T* x, const T* gain, const T* bias, T* y, A* mean, A* scale,
+                     int64_t R, int64_t C);  // bias may be null; scale = 1 / standard deviation
+  void (*layer_norm_backward)(Context&, const T* x, const T* gain, const A* mean, const A* scale,
+                              const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C);
+  void (*softmax)(Context&, const T* x, T* y, int64_t R, int64_t C);
+  void (*softmax_backward)(Context&, const T* y, const T* dy, T* dx, int64_t R, int64_t C);
+  void (*normalize)(Context&, const T* x, T* y, A* sums, int64_t R, int64_t C);  // y = x / sum of row
+  void (*normalize_backward)(Context&, const T* y, const A* sums, const T* dy, T* dx, int64_t R,
+                             int64_t C);
+  // row r belongs to position r % N; keeps columns c <= that position, sets the others to `value`
+  void (*mask_causal)(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
+
+  // symbols
+  void (*embedding)(Context&, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C);
+  void (*embedding_backward)(Context&, const int32_t* ids, const T* dy, T* dtable, int64_t R,
+                             int64_t symbols, int64_t C);  // overwrites dtable
+  // losses[r] = log sum exp(logits[r]) - logits[r, target], 0 where target < 0; log_sums kept
+  void (*cross_entropy)(Context&, const T* logits, const int32_t* targets, A* losses, A* log_sums,
+                        int64_t R, int64_t V);
+  // mean of the losses with a target >= 0; scored = how many there are
+  void (*mean_scored)(Context&, const A* losses, const int32_t* targets, T* mean, A* scored,
+                      int64_t R);
+  void (*cross_entropy_backward)(Context&, const T* logits, const int32_t* targets,
+                                 const A* log_sums, const A* scored, const T* dmean, T* dlogits,
+                                 int64_t R, int64_t V);
+  void (*argmax)(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
+  // index[r] drawn from softmax(logits[r] / temperature) with the stream's number r
+  void (*sample)(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, double temperature,
+                 RandomStream stream);
+
+  // feature maps that are not pointwise, rows of D in, rows of F out
+  void (*square_features)(Context&, const T* x, T* y, int64_t R, int64_t D);
+  void (*square_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
+  void (*dpfp_features)(Context&, const T* x, T* y, int64_t R, int64_t D, int64_t nu);
+  void (*dpfp_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
+                                 int64_t nu);
+
+  // linear attention, the sum rule; formulas in nn/engine.h. state [P,F,M] and key_sum [P,F] go in and
+  // out. Without q a segment is only absorbed into the state, without k only read from it.
+  void (*chunk_forward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
+                        A* state, A* key_sum, Strided<T> y, Strided<A> denominator);
+  void (*chunk_backward_query)(Context&, const ChunkShape&, const T* q, const T* k,
+                               Strided<const T> v, Strided<const T> dy,
+                               Strided<const A> denominator, A* state, A* key_sum, T* dq,
+                               Strided<A> ddenominator);
+  void (*chunk_backward_key)(Context&, const ChunkShape&, const T* q, const T* k,
+                             Strided<const T> v, Strided<const T> dy, Strided<const A> denominator,
+                             Strided<const A> ddenominator, A* dstate, A* dkey_sum, T* dk,
+                             Strided<T> dv);
+  // one position: absorb k [P,F], v [P,M], then read with q [P,F]
+  void (*recurrent_step)(Context&, const T* q, const T* k, const T* v, A* state, A* key_sum, T* y,
+                         int64_t P, int64_t F, int64_t M);
+
+  // softmax attention in blocks of queries: nothing of size queries x keys is kept
+  void (*softmax_attention)(Context&, const SoftmaxShape&, const T* q, const T* k, const T* v, T* y,
+                            A* log_sums);
+  void (*softmax_attention_backward)(Context&, const SoftmaxShape&, const T* q, const T* k,
+                                     const T* v, const T* y, const A* log_sums, const T* dy, T* dq,
+                                     T* dk, T* dv);
+
+  // optimiser
+  void (*sum_squares)(Context&, const T* x, double* total, int64_t n);  // total += sum x^2
+  void (*clip_scale)(Context&, const double* total, double clip);       // writes StepParams
+  void (*adam)(Context&, const AdamConstants&, const T* gradient, T* parameter, A* mean, A* square,
+               int64_t n);
+  void (*count_nonfinite)(Context&, const T* x, int32_t* count, int64_t n);
+};
+
+// Error: ErrorKind::usage where this build has no such backend.
+template <typename T>
+const Kernels<T>& kernels(Device device);
+template <>
+const Kernels<float>& kernels<float>(Device device);
+template <>
+const Kernels<double>& kernels<double>(Device device);
+
+}  // namespace linea

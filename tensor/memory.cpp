@@ -1,0 +1,133 @@
+#include "tensor/memory.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+#include <vector>
+
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+// The smallest size class that holds `bytes`: m * 2^e with m in 8..15. Exact in builds that look for
+// misuse, so that the address sanitizer sees the first byte past the end.
+size_t size_class(size_t bytes) {
+#ifdef LINEA_NAN_FILL
+  return std::max<size_t>(bytes, 1);
+#endif
+  size_t step = kAlignment;
+  while (step * 8 < bytes) step *= 2;
+  if (step > kAlignment) step /= 2;
+  while (step * 16 < bytes) step *= 2;
+  return std::max(kAlignment, (bytes + step - 1) / step * step);
+}
+
+void* from_system(size_t bytes) {
+  void* block = nullptr;
+  return posix_memalign(&block, kAlignment, bytes) == 0 ? block : nullptr;
+}
+
+class CpuAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes) override {
+    const size_t size = size_class(bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (limit_ != 0 && use_.held + size > limit_) out_of_memory(bytes);
+    void* block = nullptr;
+    std::vector<void*>& kept = free_[size];
+    if (!kept.empty()) {
+      block = kept.back();
+      kept.pop_back();
+      use_.cached -= size;
+    } else {
+      block = from_system(size);
+      if (block == nullptr && use_.cached > 0) {
+        trim();
+        block = from_system(size);
+      }
+      if (block == nullptr) out_of_memory(bytes);
+    }
+    use_.held += size;
+    use_.peak = std::max(use_.peak, use_.held);
+#ifdef LINEA_NAN_FILL
+    std::memset(block, 0xFF, size);  // a quiet NaN in every float: reading fresh memory shows
+#endif
+    return block;
+  }
+
+  void release(void* block, size_t bytes) noexcept override {
+    if (block == nullptr) return;
+    const size_t size = size_class(bytes);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    use_.held -= size;
+#ifdef LINEA_NAN_FILL
+    std::free(block);  // so that the address sanitizer sees a use after release
+#else
+    try {
+      free_[size].push_back(block);
+      use_.cached += size;
+    } catch (const std::bad_alloc&) {
+      std::free(block);
+    }
+#endif
+  }
+
+  void trim() {
+    for (auto& [size, blocks] : free_) {
+      for (void* block : blocks) std::free(block);
+      blocks.clear();
+    }
+    use_.cached = 0;
+  }
+
+  std::mutex mutex_;
+  MemoryUse use_;
+  size_t limit_ = 0;
+
+ private:
+  [[noreturn]] void out_of_memory(size_t bytes) {
+    fail(ErrorKind::memory,
+         "out of memory: {:.1f} MiB asked for, {:.1f} MiB held in tensors; lower --batch or --length",
+         static_cast<double>(bytes) / 1048576.0, static_cast<double>(use_.held) / 1048576.0);
+  }
+
+  std::unordered_map<size_t, std::vector<void*>> free_;
+};
+
+// Never destroyed: tensors with static lifetime may be released after main.
+CpuAllocator& allocator() {
+  static CpuAllocator* instance = new CpuAllocator;
+  return *instance;
+}
+
+}  // namespace
+
+Allocator& cpu_allocator() { return allocator(); }
+
+MemoryUse cpu_memory() {
+  const std::lock_guard<std::mutex> lock(allocator().mutex_);
+  return allocator().use_;
+}
+
+void reset_cpu_peak() {
+  const std::lock_guard<std::mutex> lock(allocator().mutex_);
+  allocator().use_.peak = allocator().use_.held;
+}
+
+void release_cpu_cache() {
+  const std::lock_guard<std::mutex> lock(allocator().mutex_);
+  allocator().trim();
+}
+
+void set_cpu_memory_limit(size_t bytes) {
+  const std::lock_guard<std::mutex> lock(allocator().mutex_);
+  allocator().limit_ = bytes;
+}
+
+}  // namespace linea

@@ -1,0 +1,46 @@
+// Device memory: where it comes from, how it is kept for reuse, and an exact account of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace linea {
+
+enum class DeviceKind : uint8_t { cpu, cuda };
+
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int index = 0;
+  bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
+  bool operator!=(const Device& other) const { return !(*this == other); }
+  std::string str() const {
+    return kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(index);
+  }
+};
+
+// Hands out blocks of at least `bytes`, aligned to 64. Thread-safe.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  // Error: ErrorKind::memory with what was asked for and what is held.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void release(void* block, size_t bytes) noexcept = 0;
+};
+
+// Bytes in tensors now, at most since the last reset, and kept free for reuse.
+struct MemoryUse {
+  size_t held = 0, peak = 0, cached = 0;
+};
+
+// The CPU's allocator: keeps released blocks in size classes (an eighth of a power of two apart), so
+// that a training step after the first asks the system for nothing.
+Allocator& cpu_allocator();
+MemoryUse cpu_memory();
+void reset_cpu_peak();
+// Gives the blocks kept for reuse back to the system.
+void release_cpu_cache();
+// Refuses to hold more than this many bytes (0: no limit): for tests of running out of memory.
+void set_cpu_memory_limit(size_t bytes);
+
+}  // namespace linea

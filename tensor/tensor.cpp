@@ -1,0 +1,97 @@
+#include "tensor/tensor.h"
+
+#include "tensor/context.h"
+#include "tensor/kernels.h"
+
+namespace linea {
+
+Storage::Storage(size_t bytes, Device device)
+    : data_(device_memory(device).allocator().allocate(bytes)), bytes_(bytes), device_(device) {}
+
+Storage::~Storage() { device_memory(device_).allocator().release(data_, bytes_); }
+
+Tensor::Tensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
+  int64_t bytes = 0;
+  require(!__builtin_mul_overflow(shape.numel(), static_cast<int64_t>(size_of(dtype)), &bytes),
+          "a tensor of shape {} has too many bytes", shape.str());
+  storage_ = std::make_shared<Storage>(static_cast<size_t>(bytes), context().device);
+}
+
+Tensor Tensor::zeros(const Shape& shape, DType dtype) {
+  Tensor result(shape, dtype);
+  device_memory(result.device()).clear(context(), result.address(), result.bytes());
+  return result;
+}
+
+Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
+  std::vector<double> values(static_cast<size_t>(shape.numel()), value);
+  if (dtype == DType::f64) return from(values, shape);
+  if (dtype == DType::i32) return from(std::vector<int32_t>(values.begin(), values.end()), shape);
+  return from(std::vector<float>(values.begin(), values.end()), shape);
+}
+
+Device Tensor::device() const {
+  require(defined(), "an undefined tensor has no device");
+  return storage_->device();
+}
+
+void* Tensor::address() const {
+  require(defined(), "an undefined tensor has no elements");
+  return static_cast<char*>(storage_->data()) + offset_;
+}
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  require(shape.numel() == numel(), "cannot reshape {} ({} elements) to {} ({})", shape_.str(),
+          numel(), shape.str(), shape.numel());
+  Tensor result = *this;
+  result.shape_ = shape;
+  return result;
+}
+
+Tensor Tensor::rows(int64_t first, int64_t count) const {
+  require(shape_.rank() >= 1 && first >= 0 && count >= 0 && first + count <= shape_[0],
+          "rows {}..{} do not exist in shape {}", first, first + count, shape_.str());
+  const int64_t row = shape_.product(1, shape_.rank());
+  Tensor result = *this;
+  result.shape_ = shape_.with(0, count);
+  result.offset_ += static_cast<size_t>(first * row) * size_of(dtype_);
+  return result;
+}
+
+Tensor Tensor::select(int64_t index) const {
+  const Tensor one = rows(index, 1);
+  std::vector<int64_t> sizes = shape_.sizes();
+  sizes.erase(sizes.begin());
+  return one.reshape(Shape(sizes));
+}
+
+Tensor Tensor::clone() const {
+  Tensor result(shape_, dtype_);
+  device_memory(device()).copy(context(), result.address(), address(), bytes());
+  return result;
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  if (dtype_ == DType::f64) return to_vector<double>();
+  const std::vector<float> values = to_vector<float>();
+  return {values.begin(), values.end()};
+}
+
+double Tensor::item() const {
+  require(numel() == 1, "item() needs a tensor of one element, not shape {}", shape_.str());
+  return to_doubles()[0];
+}
+
+void Tensor::read(void* host) const {
+  device_memory(device()).read(context(), host, address(), bytes());
+}
+
+void Tensor::write(const void* host) const {
+  device_memory(device()).write(context(), address(), host, bytes());
+}
+
+void Tensor::check_dtype(DType asked) const {
+  require(dtype_ == asked, "a tensor of {} was used as {}", name_of(dtype_), name_of(asked));
+}
+
+}  // namespace linea

@@ -1,0 +1,99 @@
+// Tensor: values without gradients. Contiguous and row-major always; copying a Tensor copies a handle
+// to the same storage. A tensor may be a contiguous run inside a larger storage (reshape, rows).
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/memory.h"
+#include "tensor/shape.h"
+
+namespace linea {
+
+// One block of device memory, released with its last handle.
+class Storage {
+ public:
+  Storage(size_t bytes, Device device);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  Device device_;
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  // undefined: defined() is false
+  // Fresh memory, not initialised, on the current device. Error: ErrorKind::memory.
+  Tensor(const Shape& shape, DType dtype);
+  static Tensor zeros(const Shape& shape, DType dtype);
+  static Tensor full(const Shape& shape, DType dtype, double value);
+  template <typename T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape) {
+    require(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for shape {}",
+            values.size(), shape.str());
+    Tensor result(shape, DTypeOf<T>::value);
+    if (!values.empty()) result.write(values.data());
+    return result;
+  }
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  int64_t size(int axis) const { return shape_[axis]; }
+  int64_t numel() const { return shape_.numel(); }
+  DType dtype() const { return dtype_; }
+  Device device() const;
+  size_t bytes() const { return static_cast<size_t>(numel()) * size_of(dtype_); }
+
+  // The elements, on the tensor's device. Error: T is not the dtype.
+  template <typename T>
+  T* data() const {
+    check_dtype(DTypeOf<T>::value);
+    return static_cast<T*>(address());
+  }
+  void* address() const;
+
+  // The same elements in another shape. Error: another number of elements.
+  Tensor reshape(const Shape& shape) const;
+  // Rows [first, first + count) of the outermost axis, the same storage.
+  Tensor rows(int64_t first, int64_t count) const;
+  // Slice i of the outermost axis, without that axis, the same storage.
+  Tensor select(int64_t index) const;
+  Tensor clone() const;
+
+  // Copies through the host; for tests, files and results.
+  template <typename T>
+  std::vector<T> to_vector() const {
+    check_dtype(DTypeOf<T>::value);
+    std::vector<T> values(static_cast<size_t>(numel()));
+    if (!values.empty()) read(values.data());
+    return values;
+  }
+  // f32 and f64 as double.
+  std::vector<double> to_doubles() const;
+  // The only element of a tensor of one. Error: more elements.
+  double item() const;
+  void read(void* host) const;         // bytes() bytes to host memory
+  void write(const void* host) const;  // bytes() bytes from host memory
+
+  // True where no other handle shares this storage: it may be changed in place.
+  bool unique() const { return storage_ != nullptr && storage_.use_count() == 1; }
+
+ private:
+  void check_dtype(DType asked) const;
+
+  std::shared_ptr<Storage> storage_;
+  size_t offset_ = 0;  // bytes into the storage
+  Shape shape_;
+  DType dtype_ = DType::f32;
+};
+
+}  // namespace linea
