@@ -1,0 +1,70 @@
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+
+namespace linea {
+
+// y = a + b;  da = dy, db = dy
+Var add(const Var& a, const Var& b) {
+  return Var::made_by("add", ops::add(a.value(), b.value()), {a, b},
+                      [](const Tensor& dy) -> std::vector<Gradient> { return {dy, dy}; });
+}
+
+// y = a b;  da = b dy, db = a dy
+Var multiply(const Var& a, const Var& b) {
+  return Var::made_by("multiply", ops::multiply(a.value(), b.value()), {a, b},
+                      [a = a.value(), b = b.value()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::multiply(b, dy), ops::multiply(a, dy)};
+                      });
+}
+
+// y = c x;  dx = c dy
+Var scale(const Var& x, double factor) {
+  return Var::made_by(
+      "scale", ops::scale(x.value(), factor), {x},
+      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
+}
+
+// y_r = x_r + b;  dx = dy, db = sum_r dy_r
+Var add_rows(const Var& x, const Var& row) {
+  return Var::made_by("add_rows", ops::add_rows(x.value(), row.value()), {x, row},
+                      [shape = row.shape()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {dy, ops::sum_rows(dy, shape)};
+                      });
+}
+
+// y = f(x);  dx = f'(x) dy
+Var pointwise(Pointwise f, const Var& x) {
+  return Var::made_by("pointwise", ops::pointwise(f, x.value()), {x},
+                      [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::pointwise_backward(f, x, dy)};
+                      });
+}
+
+Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
+Var gelu(const Var& x) { return pointwise(Pointwise::gelu, x); }
+
+// y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same numbers, drawn again
+Var dropout(const Var& x, float rate, uint32_t lane) {
+  if (rate == 0) return x;
+  return Var::made_by("dropout", ops::dropout(x.value(), rate, lane), {x},
+                      [rate, lane](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::dropout(dy, rate, lane)};
+                      });
+}
+
+// y = vec(x x^T);  formulas of the backwards of the two feature maps stand with their kernels
+Var square_features(const Var& x) {
+  return Var::made_by("square_features", ops::square_features(x.value()), {x},
+                      [x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::square_features_backward(x, dy)};
+                      });
+}
+
+Var dpfp_features(const Var& x, int64_t nu) {
+  return Var::made_by("dpfp_features", ops::dpfp_features(x.value(), nu), {x},
+                      [nu, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::dpfp_features_backward(x, dy, nu)};
+                      });
+}
+
+}  // namespace linea

@@ -1,0 +1,32 @@
+// Proof of a gradient: backward() against finite differences in double, with a random cotangent.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "autograd/var.h"
+
+namespace linea {
+
+using Function = std::function<Var(const std::vector<Var>&)>;
+
+// Numbers to test with: `numel` draws of N(0, deviation^2), in f64 (or f32), kept `away` from zero,
+// where relu and elu + 1 have their kinks.
+Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation = 1.0, double away = 1e-3,
+                     DType dtype = DType::f64);
+
+struct GradcheckResult {
+  double error = 0;       // the largest, over the inputs, of max|analytic - numeric| / max|numeric|
+  int worst_input = -1;   // where
+};
+
+// Checks all inputs' gradients of cotangent . f(inputs), element by element, by the five-point
+// difference with step 4e-4 (it stays within 1e-3 of each point). An input whose gradient is 0
+// everywhere counts its absolute error.
+GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs, uint32_t lane = 999);
+
+// max|a - b| / max|b|; the absolute error where b is all zeros.
+double relative_error(const Tensor& a, const Tensor& b);
+
+}  // namespace linea

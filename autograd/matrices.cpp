@@ -1,0 +1,69 @@
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+
+namespace linea {
+
+// Y = op(A) op(B);  d op(A) = dY op(B)^T,  d op(B) = op(A)^T dY
+Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
+  return Var::made_by(
+      "matmul", ops::matmul(a.value(), b.value(), transpose_a, transpose_b), {a, b},
+      [a = a.value(), b = b.value(), transpose_a, transpose_b, needs_a = a.requires_grad(),
+       needs_b = b.requires_grad()](const Tensor& dy) -> std::vector<Gradient> {
+        Tensor da, db;
+        if (needs_a)
+          da = transpose_a ? ops::matmul(b, dy, transpose_b, true)
+                           : ops::matmul(dy, b, false, !transpose_b);
+        if (needs_b && b.shape().rank() == 2 && !transpose_a) {  // one B for all rows of A
+          const Tensor flat_a = a.reshape({a.numel() / a.shape()[-1], a.shape()[-1]});
+          const Tensor flat_dy = dy.reshape({dy.numel() / dy.shape()[-1], dy.shape()[-1]});
+          db = transpose_b ? ops::matmul(flat_dy, flat_a, true) : ops::matmul(flat_a, flat_dy, true);
+        } else if (needs_b) {
+          db = transpose_b ? ops::matmul(dy, a, true, transpose_a) : ops::matmul(a, dy, !transpose_a);
+        }
+        return {da, db};
+      });
+}
+
+Var reshape(const Var& x, const Shape& shape) {
+  return Var::made_by("reshape", x.value().reshape(shape), {x},
+                      [before = x.shape()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {dy.reshape(before)};
+                      });
+}
+
+Var rows(const Var& x, int64_t first, int64_t count) {
+  return Var::made_by("rows", x.value().rows(first, count), {x},
+                      [first](const Tensor& dy) -> std::vector<Gradient> { return {{dy, first}}; });
+}
+
+Var select(const Var& x, int64_t index) {
+  return Var::made_by("select", x.value().select(index), {x},
+                      [index](const Tensor& dy) -> std::vector<Gradient> { return {{dy, index}}; });
+}
+
+// y[p,b,h,n,:] = x[b,n,p,h,:];  dx the other way
+Var split_heads(const Var& x, int64_t parts, int64_t heads) {
+  const int64_t B = x.size(0), N = x.size(1), width = x.size(2);
+  require(x.shape().rank() == 3 && width % (parts * heads) == 0,
+          "split_heads: {} does not divide into {} parts of {} heads", x.shape().str(), parts, heads);
+  const int64_t D = width / (parts * heads);
+  return Var::made_by(
+      "split_heads",
+      ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}), {x},
+      [=](const Tensor& dy) -> std::vector<Gradient> {
+        return {ops::permute(dy, {{parts, B, heads, N}, {1, 3, 0, 2}, D}, {B, N, width})};
+      });
+}
+
+// y[b,n,h,:] = x[b,h,n,:];  dx the other way
+Var merge_heads(const Var& x) {
+  require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape().str());
+  const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3);
+  return Var::made_by(
+      "merge_heads", ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), {x},
+      [=](const Tensor& dy) -> std::vector<Gradient> {
+        return {ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D})};
+      });
+}
+
+}  // namespace linea

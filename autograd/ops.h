@@ -1,0 +1,43 @@
+// Every differentiable op that the models need; each one's backward stands under its forward in the
+// .cpp file named above it. Shapes as in tensor/ops.h, and its errors.
+#pragma once
+
+#include "autograd/var.h"
+#include "tensor/formulas.h"
+
+namespace linea {
+
+// arithmetic.cpp
+Var add(const Var& a, const Var& b);
+Var multiply(const Var& a, const Var& b);
+Var scale(const Var& x, double factor);
+Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: biases, positions
+Var pointwise(Pointwise f, const Var& x);
+Var relu(const Var& x);
+Var gelu(const Var& x);
+// Identity at rate 0; otherwise keeps by the numbers of (StepParams seed and step, lane).
+Var dropout(const Var& x, float rate, uint32_t lane);
+Var square_features(const Var& x);
+Var dpfp_features(const Var& x, int64_t nu);
+
+// matrices.cpp
+Var matmul(const Var& a, const Var& b, bool transpose_a = false, bool transpose_b = false);
+Var reshape(const Var& x, const Shape& shape);
+Var rows(const Var& x, int64_t first, int64_t count);  // of the outermost axis
+Var select(const Var& x, int64_t index);               // of the outermost axis, which goes
+// x [B,N,parts*H*D] -> [parts,B,H,N,D], and back for one part: [B,H,N,D] -> [B,N,H*D]
+Var split_heads(const Var& x, int64_t parts, int64_t heads);
+Var merge_heads(const Var& x);
+
+// normalization.cpp
+Var layer_norm(const Var& x, const Var& gain, const Var& bias);  // bias may be undefined
+Var softmax(const Var& x);
+Var normalize(const Var& x);  // rows divided by their sums; a sum of 0 gives 0
+Var mask_causal(const Var& x, double value);
+
+// symbols.cpp
+Var embedding(const Var& table, const Tensor& ids);
+// Mean of -log softmax(logits)[target] over the targets >= 0.
+Var cross_entropy(const Var& logits, const Tensor& targets);
+
+}  // namespace linea

@@ -1,0 +1,24 @@
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+
+namespace linea {
+
+// y_r = E[id_r];  dE[s] = sum over r with id_r = s of dy_r
+Var embedding(const Var& table, const Tensor& ids) {
+  return Var::made_by("embedding", ops::embedding(table.value(), ids), {table},
+                      [ids, symbols = table.size(0)](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::embedding_backward(ids, dy, symbols)};
+                      });
+}
+
+// L = mean over scored r of log sum_v exp(x_rv) - x_r,target;  dx = (softmax(x) - onehot) dL / scored
+Var cross_entropy(const Var& logits, const Tensor& targets) {
+  const ops::CrossEntropy kept = ops::cross_entropy(logits.value(), targets);
+  return Var::made_by(
+      "cross_entropy", kept.mean, {logits},
+      [logits = logits.value(), targets, kept](const Tensor& dy) -> std::vector<Gradient> {
+        return {ops::cross_entropy_backward(logits, targets, kept, dy)};
+      });
+}
+
+}  // namespace linea

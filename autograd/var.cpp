@@ -1,0 +1,165 @@
+#include "autograd/var.h"
+
+#include <queue>
+
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+thread_local bool recording = true;
+thread_local bool detecting = false;
+thread_local uint64_t next_order = 0;
+
+}  // namespace
+
+// `order` grows with each op, so inputs always have a smaller one than what was made of them.
+struct Var::Node {
+  Tensor value, grad;
+  bool requires_grad = false;
+  bool queued = false;
+  uint64_t order = 0;
+  const char* op = "leaf";
+  bool leaf = true;
+  std::vector<std::shared_ptr<Node>> inputs;
+  Backward backward;
+
+  // Unlinks what only this node keeps alive one by one: a chain a million ops deep must not recurse.
+  ~Node() {
+    std::vector<std::shared_ptr<Node>> pending = std::move(inputs);
+    while (!pending.empty()) {
+      const std::shared_ptr<Node> node = std::move(pending.back());
+      pending.pop_back();
+      if (node.use_count() != 1) continue;
+      for (std::shared_ptr<Node>& input : node->inputs) pending.push_back(std::move(input));
+      node->inputs.clear();
+    }
+  }
+};
+
+Var::Var(Tensor value, bool requires_grad) : node_(std::make_shared<Node>()) {
+  require(value.defined(), "a Var needs a defined tensor");
+  require(!requires_grad || value.dtype() != DType::i32, "an i32 tensor has no gradient");
+  node_->value = std::move(value);
+  node_->requires_grad = requires_grad;
+}
+
+const Tensor& Var::value() const {
+  require(defined(), "an undefined Var has no value");
+  return node_->value;
+}
+
+bool Var::requires_grad() const { return defined() && node_->requires_grad; }
+
+const Tensor& Var::grad() const {
+  require(defined(), "an undefined Var has no gradient");
+  return node_->grad;
+}
+
+void Var::clear_grad() {
+  require(defined(), "an undefined Var has no gradient");
+  node_->grad = Tensor();
+}
+
+void Var::set_value(Tensor value) {
+  require(defined() && node_->leaf, "only a leaf's value can be replaced");
+  require(value.shape() == shape() && value.dtype() == dtype(),
+          "a leaf of {} {} cannot take a value of {} {}", name_of(dtype()), shape().str(),
+          name_of(value.dtype()), value.shape().str());
+  node_->value = std::move(value);
+}
+
+Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
+  if (detecting) {
+    const int64_t bad = value.dtype() == DType::i32 ? 0 : ops::count_nonfinite(value);
+    if (bad > 0)
+      fail(ErrorKind::numeric, "{} of the {} values that the op {} made are not finite (shape {})", bad,
+           value.numel(), op, value.shape().str());
+  }
+  Var result(std::move(value));
+  bool needed = false;
+  for (const Var& input : inputs) needed = needed || input.requires_grad();
+  if (!recording || !needed) return result;
+  Node& node = *result.node_;
+  node.requires_grad = true;
+  node.leaf = false;
+  node.op = op;
+  node.order = ++next_order;
+  node.backward = std::move(backward);
+  node.inputs.reserve(inputs.size());
+  for (const Var& input : inputs) node.inputs.push_back(input.node_);
+  return result;
+}
+
+// The one place where gradients are checked and added up.
+void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
+  const Tensor& value = gradient.value;
+  require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one", op,
+          index);
+  require(value.dtype() == node.value.dtype(), "the backward of {} gave input {} a gradient of {}, not {}",
+          op, index, name_of(value.dtype()), name_of(node.value.dtype()));
+  if (gradient.first_row < 0) {
+    require(value.shape() == node.value.shape(),
+            "the backward of {} gave input {} a gradient of shape {}, not {}", op, index,
+            value.shape().str(), node.value.shape().str());
+    if (!node.grad.defined()) {
+      node.grad = std::move(gradient.value);
+    } else if (node.grad.unique()) {
+      ops::accumulate(value, node.grad);
+    } else {  // another handle may read these bytes still
+      node.grad = ops::add(node.grad, value);
+    }
+    return;
+  }
+  if (!node.grad.defined()) {
+    node.grad = Tensor::zeros(node.value.shape(), node.value.dtype());
+  } else if (!node.grad.unique()) {
+    node.grad = node.grad.clone();
+  }
+  const int64_t row = node.value.shape().product(1, node.value.shape().rank());
+  const Tensor target = node.grad.rows(gradient.first_row, row == 0 ? 0 : value.numel() / row);
+  ops::accumulate(value.reshape(target.shape()), target);
+}
+
+void backward(const Var& root, const Tensor& seed) {
+  using NodePtr = std::shared_ptr<Var::Node>;
+  require(root.requires_grad(), "backward() from a value that needs no gradient");
+  require(seed.defined() || root.value().numel() == 1,
+          "backward() from a value of shape {} needs a seed of that shape", root.shape().str());
+  const NoGrad no_grad;
+  Var::receive(*root.node_, seed.defined() ? seed : Tensor::full(root.shape(), root.dtype(), 1.0), "seed",
+               0);
+  const auto earlier = [](const NodePtr& a, const NodePtr& b) { return a->order < b->order; };
+  std::priority_queue<NodePtr, std::vector<NodePtr>, decltype(earlier)> pending(earlier);
+  if (!root.node_->leaf) pending.push(root.node_);
+  while (!pending.empty()) {
+    const NodePtr node = pending.top();
+    pending.pop();
+    node->queued = false;
+    require(static_cast<bool>(node->backward), "backward() walked through the op {} before", node->op);
+    const Tensor dy = std::move(node->grad);
+    node->grad = Tensor();
+    const Backward backward_of = std::move(node->backward);
+    node->backward = nullptr;
+    const std::vector<NodePtr> inputs = std::move(node->inputs);
+    node->inputs.clear();
+    std::vector<Gradient> gradients = backward_of(dy);
+    require(gradients.size() == inputs.size(), "the backward of {} gave {} gradients for {} inputs",
+            node->op, gradients.size(), inputs.size());
+    for (size_t index = 0; index < inputs.size(); ++index) {
+      Var::Node& input = *inputs[index];
+      if (!input.requires_grad) continue;
+      Var::receive(input, std::move(gradients[index]), node->op, index);
+      if (input.leaf || input.queued) continue;
+      input.queued = true;
+      pending.push(inputs[index]);
+    }
+  }
+}
+
+NoGrad::NoGrad() : before_(recording) { recording = false; }
+NoGrad::~NoGrad() { recording = before_; }
+DetectNonfinite::DetectNonfinite() { detecting = true; }
+DetectNonfinite::~DetectNonfinite() { detecting = false; }
+
+}  // namespace linea

@@ -1,0 +1,81 @@
+// Var: a tensor, its gradient, and how it was made. An eager tape: each op computes at once and hands a
+// Var the lambda that turns the gradient of its result into the gradients of its inputs.
+//
+// Lambdas capture Tensors, never the resulting Var: that would be a cycle that frees nothing.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace linea {
+
+// The gradient of one input: of its shape, or of rows [first_row, ...) of its outermost axis, the rest
+// being zero. Undefined where the input needs none.
+struct Gradient {
+  Gradient() = default;
+  Gradient(Tensor all) : value(std::move(all)) {}  // NOLINT: a tensor is the gradient of the whole
+  Gradient(Tensor some, int64_t first) : value(std::move(some)), first_row(first) {}
+  Tensor value;
+  int64_t first_row = -1;
+};
+
+using Backward = std::function<std::vector<Gradient>(const Tensor& dy)>;
+
+class Var {
+ public:
+  Var() = default;
+  // A leaf. Only leaves keep their gradient after backward().
+  explicit Var(Tensor value, bool requires_grad = false);
+
+  bool defined() const { return node_ != nullptr; }
+  const Tensor& value() const;
+  const Shape& shape() const { return value().shape(); }
+  DType dtype() const { return value().dtype(); }
+  int64_t size(int axis) const { return value().size(axis); }
+  bool requires_grad() const;
+  // The sum of the gradients of all backward() calls since the last clear; undefined before the first.
+  const Tensor& grad() const;
+  void clear_grad();
+  // Replaces the value of a leaf (a checkpoint, a probe of a gradient). Error: not a leaf, other shape.
+  void set_value(Tensor value);
+
+  // What an op returns: remembers `inputs` and `backward` where a gradient will be asked for.
+  static Var made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward);
+
+ private:
+  struct Node;
+  friend void backward(const Var& root, const Tensor& seed);
+  static void receive(Node& node, Gradient gradient, const char* op, size_t index);
+  std::shared_ptr<Node> node_;
+};
+
+// Adds d(seed . root)/d(leaf) to every leaf that requires it; the seed may be left out where root has
+// one element. Walks from the latest op to the earliest, and frees each op's tensors as it passes.
+// Errors, each naming the op: a gradient that is missing, of another shape or dtype; a graph walked twice.
+void backward(const Var& root, const Tensor& seed = Tensor());
+
+// While one lives, ops on this thread remember nothing.
+class NoGrad {
+ public:
+  NoGrad();
+  ~NoGrad();
+  NoGrad(const NoGrad&) = delete;
+  NoGrad& operator=(const NoGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
+// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name.
+class DetectNonfinite {
+ public:
+  DetectNonfinite();
+  ~DetectNonfinite();
+  DetectNonfinite(const DetectNonfinite&) = delete;
+  DetectNonfinite& operator=(const DetectNonfinite&) = delete;
+};
+
+}  // namespace linea

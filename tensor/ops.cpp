@@ -1,0 +1,392 @@
+#include "tensor/ops.h"
+
+namespace linea::ops {
+namespace {
+
+int64_t columns(const Tensor& x) { return x.shape()[-1]; }
+int64_t rows_of(const Tensor& x) { return columns(x) == 0 ? 0 : x.numel() / columns(x); }
+
+void require_same(const char* op, const Tensor& a, const Tensor& b) {
+  require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape().str(),
+          b.shape().str());
+}
+
+void require_ids(const char* op, const Tensor& ids) {
+  require(ids.dtype() == DType::i32, "{}: symbols are i32, not {}", op, name_of(ids.dtype()));
+}
+
+// Runs body(kernels, T{}) for the dtype, on the context's device.
+template <typename Body>
+void launch(DType dtype, const char* op, const Body& body) {
+  with_real(dtype, op, [&](auto zero) {
+    using T = decltype(zero);
+    body(kernels<T>(context().device), zero);
+  });
+}
+
+}  // namespace
+
+DType common_dtype(const char* op, std::initializer_list<const Tensor*> tensors) {
+  const DType dtype = (*tensors.begin())->dtype();
+  for (const Tensor* x : tensors) {
+    require(x->defined(), "{}: a tensor is missing", op);
+    require(x->dtype() == dtype && dtype != DType::i32, "{}: dtypes {} and {} do not go together",
+            op, name_of(dtype), name_of(x->dtype()));
+  }
+  return dtype;
+}
+
+void require_shape(const char* op, const char* name, const Tensor& x, const Shape& shape) {
+  require(x.shape() == shape, "{}: {} has shape {}, expected {}", op, name, x.shape().str(),
+          shape.str());
+}
+
+Tensor add(const Tensor& a, const Tensor& b) {
+  require_same("add", a, b);
+  const DType dtype = common_dtype("add", {&a, &b});
+  Tensor y(a.shape(), dtype);
+  launch(dtype, "add", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.add(context(), a.data<T>(), b.data<T>(), y.data<T>(), a.numel());
+  });
+  return y;
+}
+
+Tensor multiply(const Tensor& a, const Tensor& b) {
+  require_same("multiply", a, b);
+  const DType dtype = common_dtype("multiply", {&a, &b});
+  Tensor y(a.shape(), dtype);
+  launch(dtype, "multiply", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.multiply(context(), a.data<T>(), b.data<T>(), y.data<T>(), a.numel());
+  });
+  return y;
+}
+
+Tensor scale(const Tensor& x, double factor) {
+  Tensor y(x.shape(), x.dtype());
+  launch(x.dtype(), "scale", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.scale(context(), x.data<T>(), factor, y.data<T>(), x.numel());
+  });
+  return y;
+}
+
+void accumulate(const Tensor& x, const Tensor& into) {
+  require_same("accumulate", x, into);
+  launch(common_dtype("accumulate", {&x, &into}), "accumulate", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.accumulate(context(), x.data<T>(), into.data<T>(), x.numel());
+  });
+}
+
+Tensor pointwise(Pointwise f, const Tensor& x) {
+  Tensor y(x.shape(), x.dtype());
+  launch(x.dtype(), "pointwise", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.pointwise(context(), f, x.data<T>(), y.data<T>(), x.numel());
+  });
+  return y;
+}
+
+Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
+  require_same("pointwise_backward", x, dy);
+  const DType dtype = common_dtype("pointwise_backward", {&x, &dy});
+  Tensor dx(x.shape(), dtype);
+  launch(dtype, "pointwise_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.pointwise_backward(context(), f, x.data<T>(), dy.data<T>(), dx.data<T>(), x.numel());
+  });
+  return dx;
+}
+
+Tensor dropout(const Tensor& x, float rate, uint32_t lane) {
+  require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
+  Tensor y(x.shape(), x.dtype());
+  launch(x.dtype(), "dropout", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.dropout(context(), x.data<T>(), y.data<T>(), x.numel(), rate, lane);
+  });
+  return y;
+}
+
+Tensor add_rows(const Tensor& x, const Tensor& row) {
+  require(row.numel() > 0 && x.numel() % row.numel() == 0, "add_rows: {} does not repeat over {}",
+          row.shape().str(), x.shape().str());
+  const DType dtype = common_dtype("add_rows", {&x, &row});
+  Tensor y(x.shape(), dtype);
+  launch(dtype, "add_rows", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), x.numel() / row.numel(),
+                   row.numel());
+  });
+  return y;
+}
+
+Tensor sum_rows(const Tensor& x, const Shape& row) {
+  require(row.numel() > 0 && x.numel() % row.numel() == 0, "sum_rows: {} does not repeat over {}",
+          row.str(), x.shape().str());
+  Tensor y(row, x.dtype());
+  launch(x.dtype(), "sum_rows", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.sum_rows(context(), x.data<T>(), y.data<T>(), x.numel() / row.numel(), row.numel());
+  });
+  return y;
+}
+
+Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) {
+  const int64_t count =
+      shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
+  require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
+          x.shape().str(), result.str());
+  Tensor y(result, x.dtype());
+  launch(x.dtype(), "permute", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.permute(context(), shape, x.data<T>(), y.data<T>());
+  });
+  return y;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, double alpha) {
+  require(a.shape().rank() >= 2 && b.shape().rank() >= 2, "matmul: {} times {} needs two axes each",
+          a.shape().str(), b.shape().str());
+  GemmShape shape;
+  shape.transpose_a = transpose_a;
+  shape.transpose_b = transpose_b;
+  shape.alpha = alpha;
+  shape.rows = a.shape()[transpose_a ? -1 : -2];
+  shape.inner = a.shape()[transpose_a ? -2 : -1];
+  shape.cols = b.shape()[transpose_b ? -2 : -1];
+  require(b.shape()[transpose_b ? -1 : -2] == shape.inner,
+          "matmul: the inner sizes of {}{} and {}{} differ", a.shape().str(),
+          transpose_a ? " (transposed)" : "", b.shape().str(), transpose_b ? " (transposed)" : "");
+  const DType dtype = common_dtype("matmul", {&a, &b});
+  const int outer = a.shape().rank() - 2;
+  shape.batch = a.shape().product(0, outer);
+  if (b.shape().rank() == 2 && !transpose_a) {  // one matrix for all: a single tall product
+    shape.rows *= shape.batch;
+    shape.batch = 1;
+  } else {
+    require(b.shape().rank() == a.shape().rank() && b.shape().product(0, outer) == shape.batch,
+            "matmul: the outer axes of {} and {} differ", a.shape().str(), b.shape().str());
+  }
+  shape.stride_a = shape.rows * shape.inner;
+  shape.stride_b = shape.inner * shape.cols;
+  shape.stride_c = shape.rows * shape.cols;
+  Tensor y(a.shape().with(-2, a.shape()[transpose_a ? -1 : -2]).with(-1, shape.cols), dtype);
+  launch(dtype, "matmul", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.gemm(context(), shape, a.data<T>(), b.data<T>(), y.data<T>());
+  });
+  return y;
+}
+
+LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias) {
+  require_shape("layer_norm", "gain", gain, {columns(x)});
+  if (bias.defined()) require_shape("layer_norm", "bias", bias, {columns(x)});
+  const DType dtype = common_dtype("layer_norm", {&x, &gain});
+  LayerNorm result{Tensor(x.shape(), dtype), Tensor({rows_of(x)}, dtype), Tensor({rows_of(x)}, dtype)};
+  launch(dtype, "layer_norm", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.layer_norm(context(), x.data<T>(), gain.data<T>(),
+                     bias.defined() ? bias.data<T>() : nullptr, result.y.template data<T>(),
+                     result.mean.template data<T>(), result.scale.template data<T>(), rows_of(x),
+                     columns(x));
+  });
+  return result;
+}
+
+LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& gain, bool with_bias,
+                                      const LayerNorm& kept, const Tensor& dy) {
+  require_same("layer_norm_backward", x, dy);
+  LayerNormGradient result{Tensor(x.shape(), x.dtype()), Tensor(gain.shape(), x.dtype()),
+                           with_bias ? Tensor(gain.shape(), x.dtype()) : Tensor()};
+  launch(x.dtype(), "layer_norm_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.layer_norm_backward(
+        context(), x.data<T>(), gain.data<T>(), kept.mean.template data<T>(),
+        kept.scale.template data<T>(), dy.data<T>(), result.dx.template data<T>(),
+        result.dgain.template data<T>(), with_bias ? result.dbias.template data<T>() : nullptr,
+        rows_of(x), columns(x));
+  });
+  return result;
+}
+
+Tensor softmax(const Tensor& x) {
+  Tensor y(x.shape(), x.dtype());
+  launch(x.dtype(), "softmax", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.softmax(context(), x.data<T>(), y.data<T>(), rows_of(x), columns(x));
+  });
+  return y;
+}
+
+Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
+  require_same("softmax_backward", y, dy);
+  Tensor dx(y.shape(), y.dtype());
+  launch(y.dtype(), "softmax_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.softmax_backward(context(), y.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(y),
+                           columns(y));
+  });
+  return dx;
+}
+
+std::pair<Tensor, Tensor> normalize(const Tensor& x) {
+  Tensor y(x.shape(), x.dtype()), sums({rows_of(x)}, x.dtype());
+  launch(x.dtype(), "normalize", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<T>(), rows_of(x), columns(x));
+  });
+  return {y, sums};
+}
+
+Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy) {
+  require_same("normalize_backward", y, dy);
+  Tensor dx(y.shape(), y.dtype());
+  launch(y.dtype(), "normalize_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.normalize_backward(context(), y.data<T>(), sums.data<T>(), dy.data<T>(), dx.data<T>(),
+                             rows_of(y), columns(y));
+  });
+  return dx;
+}
+
+Tensor mask_causal(const Tensor& x, double value) {
+  require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
+          "mask_causal: {} is not square in its last two axes", x.shape().str());
+  Tensor y(x.shape(), x.dtype());
+  launch(x.dtype(), "mask_causal", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.mask_causal(context(), x.data<T>(), y.data<T>(), rows_of(x), columns(x), value);
+  });
+  return y;
+}
+
+Tensor embedding(const Tensor& table, const Tensor& ids) {
+  require_ids("embedding", ids);
+  std::vector<int64_t> sizes = ids.shape().sizes();
+  sizes.push_back(columns(table));
+  Tensor y(Shape(sizes), table.dtype());
+  launch(table.dtype(), "embedding", [&](const auto& backend, auto t) {
+    using T = decltype(t);
+    backend.embedding(context(), table.data<T>(), ids.data<int32_t>(), y.data<T>(), ids.numel(),
+                      columns(table));
+  });
+  return y;
+}
+
+Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) {
+  require_ids("embedding_backward", ids);
+  Tensor dtable({symbols, columns(dy)}, dy.dtype());
+  launch(dy.dtype(), "embedding_backward", [&](const auto& backend, auto t) {
+    using T = decltype(t);
+    backend.embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dtable.data<T>(),
+                               ids.numel(), symbols, columns(dy));
+  });
+  return dtable;
+}
+
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
+  require_ids("cross_entropy", targets);
+  require(targets.numel() == rows_of(logits), "cross_entropy: logits {} and targets {}",
+          logits.shape().str(), targets.shape().str());
+  const DType dtype = logits.dtype();
+  CrossEntropy result{Tensor({1}, dtype), Tensor({rows_of(logits)}, dtype),
+                      Tensor({rows_of(logits)}, dtype), Tensor({1}, dtype)};
+  launch(dtype, "cross_entropy", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    T* losses = result.losses.template data<T>();
+    table.cross_entropy(context(), logits.data<T>(), targets.data<int32_t>(), losses,
+                        result.log_sums.template data<T>(), rows_of(logits), columns(logits));
+    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<T>(),
+                      result.scored.template data<T>(), rows_of(logits));
+  });
+  return result;
+}
+
+Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
+                              const Tensor& dmean) {
+  Tensor dlogits(logits.shape(), logits.dtype());
+  launch(logits.dtype(), "cross_entropy_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.cross_entropy_backward(context(), logits.data<T>(), targets.data<int32_t>(),
+                                 kept.log_sums.template data<T>(), kept.scored.template data<T>(),
+                                 dmean.data<T>(), dlogits.data<T>(), rows_of(logits),
+                                 columns(logits));
+  });
+  return dlogits;
+}
+
+Tensor argmax(const Tensor& x) {
+  Tensor index({rows_of(x)}, DType::i32);
+  launch(x.dtype(), "argmax", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.argmax(context(), x.data<T>(), index.data<int32_t>(), rows_of(x), columns(x));
+  });
+  return index;
+}
+
+Tensor sample(const Tensor& logits, double temperature, const RandomStream& stream) {
+  require(temperature > 0, "sample: the temperature is {}; it must be above 0", temperature);
+  Tensor index({rows_of(logits)}, DType::i32);
+  launch(logits.dtype(), "sample", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.sample(context(), logits.data<T>(), index.data<int32_t>(), rows_of(logits),
+                 columns(logits), temperature, stream);
+  });
+  return index;
+}
+
+Tensor square_features(const Tensor& x) {
+  const int64_t D = columns(x);
+  Tensor y(x.shape().with(-1, D * D), x.dtype());
+  launch(x.dtype(), "square_features", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.square_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D);
+  });
+  return y;
+}
+
+Tensor square_features_backward(const Tensor& x, const Tensor& dy) {
+  Tensor dx(x.shape(), x.dtype());
+  launch(x.dtype(), "square_features_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
+                                   columns(x));
+  });
+  return dx;
+}
+
+Tensor dpfp_features(const Tensor& x, int64_t nu) {
+  const int64_t D = columns(x);
+  require(nu >= 1 && nu < 2 * D, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu,
+          2 * D - 1, D);
+  Tensor y(x.shape().with(-1, 2 * D * nu), x.dtype());
+  launch(x.dtype(), "dpfp_features", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.dpfp_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D, nu);
+  });
+  return y;
+}
+
+Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
+  Tensor dx(x.shape(), x.dtype());
+  launch(x.dtype(), "dpfp_features_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
+                                 columns(x), nu);
+  });
+  return dx;
+}
+
+int64_t count_nonfinite(const Tensor& x) {
+  Tensor count({1}, DType::i32);
+  launch(x.dtype(), "count_nonfinite", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.count_nonfinite(context(), x.data<T>(), count.data<int32_t>(), x.numel());
+  });
+  return count.to_vector<int32_t>()[0];
+}
+
+}  // namespace linea::ops

@@ -1,0 +1,79 @@
+// Ops on tensors without gradients: each checks shapes, dtypes and devices, allocates its result and
+// calls one kernel. Errors: ErrorKind::usage naming the op and both shapes; ErrorKind::memory.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "tensor/kernels.h"
+#include "tensor/tensor.h"
+
+namespace linea::ops {
+
+// f32 or f64, the dtype that all of them share. Error: another dtype, or two that differ.
+DType common_dtype(const char* op, std::initializer_list<const Tensor*> tensors);
+void require_shape(const char* op, const char* name, const Tensor& x, const Shape& shape);
+
+Tensor add(const Tensor& a, const Tensor& b);
+Tensor multiply(const Tensor& a, const Tensor& b);
+Tensor scale(const Tensor& x, double factor);
+void accumulate(const Tensor& x, const Tensor& into);  // into += x, in place
+Tensor pointwise(Pointwise f, const Tensor& x);
+Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy);
+// y = x / (1 - rate) where a number of (seed, step, lane) keeps it, else 0. rate in [0, 1).
+Tensor dropout(const Tensor& x, float rate, uint32_t lane);
+
+// x [..., C...] + row [C...], repeated over the outer axes.
+Tensor add_rows(const Tensor& x, const Tensor& row);
+// The sum of x over all but its last axes, which have the shape `row`.
+Tensor sum_rows(const Tensor& x, const Shape& row);
+// Axes of x [s0,s1,s2,s3,inner...] in a new order, as PermuteShape says.
+Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result);
+
+// C = alpha op(A) op(B). a is [..., R, K] (or [..., K, R] when transposed); b is [K, C] (or [C, K]),
+// shared by all of a's matrices, or has a's outer axes.
+Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false,
+              double alpha = 1);
+
+struct LayerNorm {
+  Tensor y, mean, scale;
+};
+LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias);  // bias may be undefined
+struct LayerNormGradient {
+  Tensor dx, dgain, dbias;
+};
+LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& gain, bool with_bias,
+                                      const LayerNorm& kept, const Tensor& dy);
+
+// Along the last axis.
+Tensor softmax(const Tensor& x);
+Tensor softmax_backward(const Tensor& y, const Tensor& dy);
+std::pair<Tensor, Tensor> normalize(const Tensor& x);  // y = x / sum, and the sums
+Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy);
+// x [..., N, N]: entries above the diagonal become `value`.
+Tensor mask_causal(const Tensor& x, double value);
+
+// table [V,C], ids i32 of any shape -> [ids..., C]. Error: an id outside [0, V).
+Tensor embedding(const Tensor& table, const Tensor& ids);
+Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols);
+
+// logits [..., V], targets i32 [...], -1 where not scored.
+struct CrossEntropy {
+  Tensor mean, losses, log_sums, scored;
+};
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
+Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
+                              const Tensor& dmean);
+Tensor argmax(const Tensor& x);  // over the last axis, i32
+// One symbol a row of logits [R,V], i32 [R]; temperature > 0.
+Tensor sample(const Tensor& logits, double temperature, const RandomStream& stream);
+
+Tensor square_features(const Tensor& x);  // [..., D] -> [..., D^2]
+Tensor square_features_backward(const Tensor& x, const Tensor& dy);
+Tensor dpfp_features(const Tensor& x, int64_t nu);  // [..., D] -> [..., 2 D nu]
+Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
+
+// Elements that are not finite. Waits for the device.
+int64_t count_nonfinite(const Tensor& x);
+
+}  // namespace linea::ops
