@@ -42,11 +42,19 @@ struct PermuteShape {
   int64_t inner;
 };
 
-// One segment of the P sequences of a tile. Row i of the segment is row i of q and k; chunks of `chunk`
-// rows are done as matrix products.
+// How many keys of each sequence exist; the others are padding and never seen. count is null where all
+// do; else pair p of a tile has count[(first_pair + p) / heads].
+struct ValidKeys {
+  const int32_t* count = nullptr;
+  int64_t heads = 1, first_pair = 0;
+};
+
+// One segment, positions first .. first + length - 1, of the P sequences of a tile. Row i of the segment
+// is row i of q and k; `chunk` rows at a time are done as matrix products.
 struct ChunkShape {
   int64_t pairs, length, features, values, chunk;
-  const int32_t* valid;  // [P] keys of the segment that exist, the others are not seen; null: all
+  int64_t first = 0;
+  ValidKeys valid;
 };
 
 // Rows of `run` elements, one for each pair, `stride` elements apart.
@@ -62,8 +70,7 @@ struct Strided {
 struct SoftmaxShape {
   int64_t pairs, queries, keys, key_size, value_size;
   int64_t key_stride, value_stride;  // elements from one pair's keys (values) to the next
-  int64_t pairs_per_valid;           // heads: valid[p / pairs_per_valid] belongs to pair p
-  const int32_t* valid;              // keys that exist; null: all
+  ValidKeys valid;
   double scale;
   bool causal;
 };

@@ -28,7 +28,7 @@ struct Chunk {
 Chunk chunk_at(const ChunkShape& shape, int64_t pair, int64_t index) {
   const int64_t first = index * shape.chunk;
   const int64_t rows = std::min(shape.chunk, shape.length - first);
-  const int64_t valid = shape.valid == nullptr ? shape.length : shape.valid[pair];
+  const int64_t valid = valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first;
   return {first, rows, std::clamp<int64_t>(valid - first, 0, rows)};
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tensor/context.h"
+#include "tensor/kernels.h"
 
 namespace linea::cpu {
 
@@ -42,6 +42,11 @@ void parallel_items(const Context& ctx, int64_t count, const Body& body) {
   }
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
   for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
+}
+
+inline int64_t valid_keys(const ValidKeys& valid, int64_t pair, int64_t all) {
+  if (valid.count == nullptr) return all;
+  return std::min<int64_t>(all, valid.count[(valid.first_pair + pair) / valid.heads]);
 }
 
 // Temporary memory of a kernel, `count` elements of T.

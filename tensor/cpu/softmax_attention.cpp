@@ -23,7 +23,7 @@ int64_t block_rows(const SoftmaxShape& shape) {
 
 // Keys that query i of a pair sees: the first so many.
 int64_t seen_by(const SoftmaxShape& shape, int64_t pair, int64_t query) {
-  int64_t seen = shape.valid == nullptr ? shape.keys : shape.valid[pair / shape.pairs_per_valid];
+  int64_t seen = valid_keys(shape.valid, pair, shape.keys);
   if (shape.causal) seen = std::min(seen, query + 1 + shape.keys - shape.queries);
   return std::max<int64_t>(seen, 0);
 }

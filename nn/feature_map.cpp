@@ -1,0 +1,68 @@
+#include "nn/feature_map.h"
+
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+// One number to one number: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021), exp (Su 2020);
+// formulas in tensor/formulas.h.
+class PointwiseFeatures final : public FeatureMap {
+ public:
+  explicit PointwiseFeatures(Pointwise f) : f_(f) {}
+  int64_t features(int64_t key_size) const override { return key_size; }
+  Tensor forward(const Tensor& x) const override { return ops::pointwise(f_, x); }
+  Tensor backward(const Tensor& x, const Tensor& dphi) const override {
+    return ops::pointwise_backward(f_, x, dphi);
+  }
+
+ private:
+  Pointwise f_;
+};
+
+// phi(x) = vec(x x^T): phi(q).phi(k) = (q.k)^2 (Tsai 2019; Katharopoulos 2020, section 3.2).
+class SquareFeatures final : public FeatureMap {
+ public:
+  int64_t features(int64_t key_size) const override { return key_size * key_size; }
+  Tensor forward(const Tensor& x) const override { return ops::square_features(x); }
+  Tensor backward(const Tensor& x, const Tensor& dphi) const override {
+    return ops::square_features_backward(x, dphi);
+  }
+};
+
+// r = relu([x, -x]), products of r with itself rolled by 1..nu (Schlag 2021, eq. 37).
+class DpfpFeatures final : public FeatureMap {
+ public:
+  explicit DpfpFeatures(int64_t nu) : nu_(nu) {}
+  int64_t features(int64_t key_size) const override { return 2 * key_size * nu_; }
+  Tensor forward(const Tensor& x) const override { return ops::dpfp_features(x, nu_); }
+  Tensor backward(const Tensor& x, const Tensor& dphi) const override {
+    return ops::dpfp_features_backward(x, dphi, nu_);
+  }
+
+ private:
+  int64_t nu_;
+};
+
+}  // namespace
+
+Var FeatureMap::apply(const Var& x) const {
+  return Var::made_by("features", forward(x.value()), {x},
+                      [this, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {backward(x, dy)};
+                      });
+}
+
+std::vector<std::string> feature_map_names() { return {"elu", "relu", "exp", "square", "dpfp"}; }
+
+std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu) {
+  if (name == "elu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_elu);
+  if (name == "relu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_relu);
+  if (name == "exp") return std::make_unique<PointwiseFeatures>(Pointwise::feature_exp);
+  if (name == "square") return std::make_unique<SquareFeatures>();
+  if (name == "dpfp") return std::make_unique<DpfpFeatures>(nu);
+  fail(ErrorKind::usage, "there is no feature map '{}' for linear attention; choose one of {}", name,
+       fmt::join(feature_map_names(), ", "));
+}
+
+}  // namespace linea
