@@ -1,0 +1,35 @@
+// Drawing sequences from a model by its recurrent form, all of a batch side by side.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "nn/transformer.h"
+
+namespace linea {
+
+struct SamplingOptions {
+  double temperature = 1.0;
+  bool greedy = false;  // the likeliest symbol always
+  uint64_t seed = 1;
+};
+
+class Generator {
+ public:
+  Generator(const Transformer& model, const SamplingOptions& options)
+      : model_(model), options_(options) {}
+
+  // For each row: reads `prompt[row]` (at least one symbol, all rows of one length), then draws `count`
+  // symbols. Past the model's length it goes on from the last half of its length, read again, so that a
+  // symbol costs O(1) whatever the count. `drawn`, where given, sees each position's symbols as they come.
+  using Watcher = std::function<void(const std::vector<int32_t>& symbols)>;
+  std::vector<std::vector<int32_t>> draw(const std::vector<std::vector<int32_t>>& prompt, int64_t count,
+                                         const Watcher& drawn = {}) const;
+
+ private:
+  const Transformer& model_;
+  SamplingOptions options_;
+};
+
+}  // namespace linea

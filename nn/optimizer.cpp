@@ -1,0 +1,107 @@
+#include "nn/optimizer.h"
+
+#include <cmath>
+
+#include "tensor/ops.h"
+
+namespace linea {
+
+Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters)
+    : config_(config), parameters_(parameters) {
+  require(config.kind == "adamw" || config.kind == "adam" || config.kind == "radam",
+          "--optimizer is '{}'; choose adamw, adam or radam", config.kind);
+  require(config.beta1 >= 0 && config.beta1 < 1 && config.beta2 >= 0 && config.beta2 < 1,
+          "--beta1 {} and --beta2 {} must be in [0, 1)", config.beta1, config.beta2);
+  require(config.kind != "adam" || config.weight_decay == 0,
+          "--weight-decay {} goes with adamw or radam, which decouple it; adam takes none",
+          config.weight_decay);
+  for (const Parameter& parameter : parameters_) {
+    mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
+    square_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
+  }
+}
+
+// c1 = 1 / (1 - b1^t), c2 = 1 / (1 - b2^t); RAdam, with rho_inf = 2 / (1 - b2) - 1 and
+// rho = rho_inf - 2 t b2^t / (1 - b2^t), where rho > 4:
+// r = sqrt((rho-4)(rho-2) rho_inf / ((rho_inf-4)(rho_inf-2) rho))          (Liu 2020, algorithm 2)
+void Optimizer::set_corrections() {
+  StepParams& step = *context().step;
+  const double t = static_cast<double>(updates_);
+  const double power2 = std::pow(config_.beta2, t);
+  step.correction1 = 1.0 / (1.0 - std::pow(config_.beta1, t));
+  step.correction2 = 1.0 / (1.0 - power2);
+  step.rectification = 1.0;
+  if (config_.kind != "radam") return;
+  const double limit = 2.0 / (1.0 - config_.beta2) - 1.0;
+  const double rho = limit - 2.0 * t * power2 / (1.0 - power2);
+  step.rectification =
+      rho > 4 ? std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) : -1.0;
+}
+
+void Optimizer::step(double learning_rate) {
+  Context& ctx = context();
+  ++updates_;
+  set_corrections();
+  ctx.step->learning_rate = learning_rate;
+  const Tensor total = Tensor::zeros({1}, DType::f64);
+  for (const Parameter& parameter : parameters_) {
+    const Tensor& gradient = parameter.var.grad();
+    require(gradient.defined(), "the parameter {} got no gradient", parameter.name);
+    with_real(gradient.dtype(), "optimizer", [&](auto zero) {
+      using T = decltype(zero);
+      kernels<T>(ctx.device).sum_squares(ctx, gradient.data<T>(), total.data<double>(), gradient.numel());
+    });
+  }
+  kernels<float>(ctx.device).clip_scale(ctx, total.data<double>(), config_.clip);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    Var& var = parameters_[i].var;
+    const bool matrix = var.shape().rank() >= 2;
+    const AdamConstants constants{config_.beta1, config_.beta2, config_.epsilon,
+                                  matrix ? config_.weight_decay : 0.0};
+    with_real(var.dtype(), "optimizer", [&](auto zero) {
+      using T = decltype(zero);
+      kernels<T>(ctx.device)
+          .adam(ctx, constants, var.grad().data<T>(), var.value().data<T>(), mean_[i].data<T>(),
+                square_[i].data<T>(), var.value().numel());
+    });
+    var.clear_grad();
+  }
+}
+
+double Optimizer::gradient_norm() const { return context().step->gradient_norm; }
+
+std::vector<Optimizer::Moment> Optimizer::moments() const {
+  std::vector<Moment> result;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    result.push_back({"mean." + parameters_[i].name, mean_[i]});
+    result.push_back({"square." + parameters_[i].name, square_[i]});
+  }
+  return result;
+}
+
+void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
+  const std::vector<Moment> mine = this->moments();
+  for (const Moment& own : mine) {
+    const Moment* found = nullptr;
+    for (const Moment& other : moments)
+      if (other.name == own.name) found = &other;
+    if (found == nullptr) fail(ErrorKind::input, "the optimiser's state has no tensor {}", own.name);
+    if (found->tensor.shape() != own.tensor.shape() || found->tensor.dtype() != own.tensor.dtype())
+      fail(ErrorKind::input, "the optimiser's tensor {} is {} {}, expected {} {}", own.name,
+           name_of(found->tensor.dtype()), found->tensor.shape().str(), name_of(own.tensor.dtype()),
+           own.tensor.shape().str());
+    device_memory(own.tensor.device())
+        .copy(context(), own.tensor.address(), found->tensor.address(), own.tensor.bytes());
+  }
+  updates_ = updates;
+}
+
+double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double least) {
+  if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
+  if (step >= steps) return least;
+  const double progress =
+      static_cast<double>(step - warmup) / static_cast<double>(std::max<int64_t>(1, steps - warmup));
+  return least + 0.5 * (peak - least) * (1.0 + std::cos(3.141592653589793 * progress));
+}
+
+}  // namespace linea

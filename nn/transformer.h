@@ -1,0 +1,90 @@
+// The pre-norm Transformer decoder: symbols in, scores of the next symbol out, in parallel over a whole
+// sequence (training) or one position at a time with a carried state (sampling). Both run the same
+// blocks; only the way q, k and v are mixed differs.
+//
+//   x = E[symbol] + P[position]
+//   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each layer
+//   logits = head(norm(x))
+// Source: Vaswani 2017; pre-norm and initialisation as GPT-2 (Radford 2019).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/attention.h"
+
+namespace linea {
+
+struct ModelConfig {
+  AttentionOptions attention;  // heads and sizes are filled from the fields below
+  int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
+  int64_t length = 64;             // positions
+  int64_t vocabulary = 2;          // symbols that are predicted
+  int64_t input_vocabulary = 2;    // symbols that are read: those, and start tokens or classes after them
+  std::string positions = "learned";  // or sinusoidal
+  bool tie = false;                // the head is the transposed embedding
+  bool bias = true;                // of the linear layers and norms
+  float dropout = 0;
+  uint64_t seed = 1;
+};
+
+// What sampling carries: one attention state a layer, and the position.
+struct DecodeState {
+  std::vector<std::unique_ptr<AttentionState>> layers;
+  int64_t batch = 0, position = 0;
+};
+
+class Transformer {
+ public:
+  // Errors: dim not divisible by heads, sizes below 1, an unknown attention or kind of positions.
+  explicit Transformer(const ModelConfig& config);
+
+  // ids i32 [B,N], N <= length -> logits [B,N,vocabulary]. Dropout where `training`.
+  Var forward(const Tensor& ids, bool training) const;
+
+  // The recurrent form: ids i32 [B] of the next position -> logits [B,vocabulary]. Error: position past
+  // the length.
+  DecodeState start(int64_t batch) const;
+  Tensor step(DecodeState& state, const Tensor& ids) const;
+
+  const ModelConfig& config() const { return config_; }
+  const Parameters& parameters() const { return parameters_; }
+  // Weights of matrices that a token passes: 6 of its FLOPs each in training.
+  int64_t matrix_weights() const;
+
+ private:
+  struct Linear {
+    Var weight, bias;
+  };
+  struct Norm {
+    Var gain, bias;
+  };
+  struct Block {
+    Norm norm1, norm2;
+    Linear qkv, out, up, down;
+  };
+  // q, k, v [B,H,N,D] of a layer -> [B,H,N,D]
+  using Mixer = std::function<Var(size_t layer, const Var& q, const Var& k, const Var& v)>;
+
+  Linear make_linear(const std::string& name, int64_t in, int64_t out, double deviation);
+  Norm make_norm(const std::string& name);
+  static Var apply(const Linear& linear, const Var& x);
+  static Var apply(const Norm& norm, const Var& x);
+  Var run(const Var& embedded, const Mixer& mix, float dropout_rate) const;
+  Var embed(const Tensor& ids, int64_t first_position) const;
+
+  ModelConfig config_;
+  Parameters parameters_;
+  std::unique_ptr<Attention> attention_;
+  Var symbols_, positions_;
+  std::vector<Block> blocks_;
+  Norm norm_;
+  Linear head_;
+};
+
+// i32 tensor of symbols. Error: ErrorKind::usage where one is outside [0, vocabulary).
+Tensor symbols_tensor(const std::vector<int32_t>& symbols, const Shape& shape, int64_t vocabulary);
+
+}  // namespace linea
