@@ -1,0 +1,78 @@
+#include "data/picture_task.h"
+
+#include <utility>
+
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kDefaultLevels = 256;
+
+class PictureTask : public Task {
+ public:
+  PictureTask(const TaskShape& shape, PictureSplits splits)
+      : Task(shape), splits_(std::move(splits)) {}
+
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    Batch batch = blank_batch(rows, length(), shape().start);
+    for (int64_t row = 0; row < rows; ++row)
+      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), batch,
+          row);
+    return batch;
+  }
+
+  int64_t rows(Split split) const override { return set_of(split).count(); }
+
+  Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    check_eval_rows(*this, split, first_row, rows);
+    Batch batch = blank_batch(rows, length(), shape().start);
+    for (int64_t row = 0; row < rows; ++row) put(set_of(split), first_row + row, batch, row);
+    return batch;
+  }
+
+ private:
+  const PictureSet& set_of(Split split) const {
+    if (split == Split::train) return splits_.train;
+    return split == Split::val ? splits_.val : splits_.test;
+  }
+
+  void put(const PictureSet& set, int64_t picture, Batch& batch, int64_t row) const {
+    int32_t* inputs = batch.inputs.data() + row * length();
+    int32_t* targets = batch.targets.data() + row * length();
+    const uint8_t* pixels = set.pixels.data() + picture * length();
+    if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(picture)];
+    for (int64_t t = 0; t < length(); ++t) {
+      targets[t] = grey_to_symbol(pixels[t], shape().levels);
+      if (t > 0) inputs[t] = targets[t - 1];
+    }
+  }
+
+  PictureSplits splits_;
+};
+
+}  // namespace
+
+TaskShape picture_shape(const TaskOptions& options, int64_t side) {
+  const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
+  require(levels >= 2 && levels <= 256, "{} grey levels; choose 2 to 256", levels);
+  require(options.length == 0 || options.length == side * side,
+          "length {} does not fit pictures of {} x {}, which have {} pixels; leave it out",
+          options.length, side, side, side * side);
+  require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
+  TaskShape shape;
+  shape.classes = options.class_token ? kDigitClasses : 0;
+  shape.vocabulary = levels;
+  shape.input_vocabulary = levels + (options.class_token ? kDigitClasses : 1);
+  shape.length = side * side;
+  shape.start = static_cast<int32_t>(levels);
+  shape.side = side;
+  shape.levels = levels;
+  return shape;
+}
+
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits) {
+  return std::make_unique<PictureTask>(shape, std::move(splits));
+}
+
+}  // namespace linea

@@ -1,0 +1,42 @@
+// Grey pictures as sequences: side * side symbols in raster order, each one of `levels` greys.
+// The model reads the start token (or the class token), then the symbols before the one it
+// predicts; every pixel is scored, the first too.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/task.h"
+
+namespace linea {
+
+// `labels.size()` pictures of side x side bytes, one after another.
+struct PictureSet {
+  int64_t side = 0;
+  std::vector<uint8_t> pixels, labels;
+  int64_t count() const { return static_cast<int64_t>(labels.size()); }
+};
+
+struct PictureSplits {
+  PictureSet train, val, test;
+};
+
+constexpr int64_t kDigitClasses = 10;
+
+// symbol = floor(grey * levels / 256)
+inline int32_t grey_to_symbol(uint8_t grey, int64_t levels) {
+  return static_cast<int32_t>(grey * levels / 256);
+}
+
+// grey = round(symbol * 255 / (levels - 1)): the first level is black, the last is white
+inline uint8_t symbol_to_grey(int32_t symbol, int64_t levels) {
+  return static_cast<uint8_t>((2 * 255 * symbol + levels - 1) / (2 * (levels - 1)));
+}
+
+// The shape of sequences of side x side pictures; checks the options that pictures share.
+TaskShape picture_shape(const TaskOptions& options, int64_t side);
+
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits);
+
+}  // namespace linea

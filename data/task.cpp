@@ -1,0 +1,82 @@
+#include "data/task.h"
+
+#include "data/copy_task.h"
+#include "data/digits.h"
+#include "data/mnist.h"
+#include "data/text_task.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace linea {
+namespace {
+
+struct TaskKind {
+  const char* name;
+  std::unique_ptr<Task> (*make)(const TaskOptions&);
+  TaskShape (*shape)(const TaskOptions&);
+};
+
+constexpr TaskKind kTaskKinds[] = {
+    {"digits", make_digits_task, digits_shape},
+    {"mnist", make_mnist_task, mnist_shape},
+    {"text", make_text_task, text_shape},
+    {"copy", make_copy_task, copy_shape},
+};
+
+const TaskKind& find_kind(const std::string& name) {
+  for (const TaskKind& kind : kTaskKinds)
+    if (name == kind.name) return kind;
+  fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", name, task_names());
+}
+
+}  // namespace
+
+std::unique_ptr<Task> make_task(const TaskOptions& options) {
+  return find_kind(options.task).make(options);
+}
+
+TaskShape task_shape(const TaskOptions& options) {
+  return find_kind(options.task).shape(options);
+}
+
+std::string task_names() {
+  std::string names;
+  for (const TaskKind& kind : kTaskKinds)
+    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+  return names;
+}
+
+const char* split_name(Split split) {
+  switch (split) {
+    case Split::train:
+      return "train";
+    case Split::val:
+      return "val";
+    case Split::test:
+      return "test";
+  }
+  return "unknown";
+}
+
+Batch blank_batch(int64_t rows, int64_t length, int32_t symbol) {
+  require(rows >= 1, "a batch of {} rows; it needs at least 1", rows);
+  const auto symbols = static_cast<size_t>(rows * length);
+  return {rows, length, std::vector<int32_t>(symbols, symbol),
+          std::vector<int32_t>(symbols, kNotScored)};
+}
+
+int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count) {
+  const auto examples = static_cast<uint64_t>(count);
+  const uint64_t g = step * static_cast<uint64_t>(rows) + static_cast<uint64_t>(row);
+  const RandomStream epoch{seed, Purpose::shuffle, 0, g / examples};
+  return static_cast<int64_t>(random_permutation(epoch, examples, g % examples));
+}
+
+void check_eval_rows(const Task& task, Split split, int64_t first_row, int64_t rows) {
+  const int64_t count = task.rows(split);
+  require(first_row >= 0 && rows >= 1 && rows <= count - first_row,
+          "{} rows from row {} of the {} split, which has {} rows", rows, first_row,
+          split_name(split), count);
+}
+
+}  // namespace linea

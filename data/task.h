@@ -1,0 +1,102 @@
+// A task turns pictures, a text or a rule into batches of symbol sequences.
+// A training batch is a pure function of (seed, step): example g = step * rows + row is picture or
+// window random_permutation(epoch)(g mod count) with epoch = g / count. Every epoch visits every
+// example once, in its own order, and resuming needs no hidden state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace linea {
+
+enum class Split { train, val, test };
+
+// rows x length, row-major. inputs[t] is what the model reads before it predicts targets[t];
+// target -1 is not scored.
+struct Batch {
+  int64_t rows = 0, length = 0;
+  std::vector<int32_t> inputs, targets;
+};
+
+constexpr int32_t kNotScored = -1;
+
+// What the user chose; 0 and "" stand for the task's default.
+struct TaskOptions {
+  std::string task;          // a name from task_names()
+  std::string data;          // mnist: the folder, text: the file
+  int64_t length = 0;        // symbols in a sequence (text, copy)
+  int64_t size = 0;          // side of a picture in pixels
+  int64_t levels = 0;        // grey levels of a picture
+  int64_t count = 0;         // training pictures (digits)
+  bool class_token = false;  // a picture starts with its label instead of the start token
+  uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
+  std::string vocabulary;    // text: Vocabulary::serialise(), empty to build it from the data
+};
+
+// What a model and a sampler need to know of a task, without its data.
+struct TaskShape {
+  int64_t vocabulary = 0;        // symbols that can be predicted
+  int64_t input_vocabulary = 0;  // the same, plus the start token or one token for each class
+  int64_t length = 0;
+  int32_t start = 0;    // inputs[0] of a sequence; with classes: start + label
+  int64_t side = 0;     // pictures of side x side pixels, 0 for other tasks
+  int64_t levels = 0;   // grey levels, 0 for other tasks
+  int64_t classes = 0;  // 0 without a class token
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  const TaskShape& shape() const { return shape_; }
+  int64_t vocabulary() const { return shape_.vocabulary; }
+  int64_t input_vocabulary() const { return shape_.input_vocabulary; }
+  int64_t length() const { return shape_.length; }
+
+  virtual Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const = 0;
+
+  // A split is rows(split) sequences that score each of its symbols exactly once.
+  virtual int64_t rows(Split split) const = 0;
+  virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;
+
+  // Text only: what TaskOptions::vocabulary takes, so that a checkpoint can decode without data.
+  virtual std::string serialised_vocabulary() const { return ""; }
+
+ protected:
+  explicit Task(const TaskShape& shape) : shape_(shape) {}
+
+ private:
+  TaskShape shape_;
+};
+
+// Reads or makes the data.
+std::unique_ptr<Task> make_task(const TaskOptions& options);
+
+// Needs no data; a text needs TaskOptions::vocabulary.
+TaskShape task_shape(const TaskOptions& options);
+
+// "digits, mnist, text, copy"
+std::string task_names();
+
+const char* split_name(Split split);
+
+// For the tasks themselves.
+
+// Purpose::task has one lane for each kind of made-up data.
+namespace task_lane {
+constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
+constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
+}  // namespace task_lane
+
+// An unscored batch of `rows` x `length`, all inputs `symbol`.
+Batch blank_batch(int64_t rows, int64_t length, int32_t symbol);
+
+// The example in row `row` of training step `step`, out of `count`.
+int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count);
+
+// Refuses rows outside of [0, task.rows(split)).
+void check_eval_rows(const Task& task, Split split, int64_t first_row, int64_t rows);
+
+}  // namespace linea

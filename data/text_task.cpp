@@ -1,0 +1,116 @@
+#include "data/text_task.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/file.h"
+#include "data/text.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kDefaultLength = 256;
+
+class TextTask : public Task {
+ public:
+  TextTask(const TaskShape& shape, Vocabulary vocabulary, std::vector<int32_t> text)
+      : Task(shape),
+        vocabulary_(std::move(vocabulary)),
+        text_(std::move(text)),
+        train_end_(train_symbols(symbol_count())) {}
+
+  static int64_t train_symbols(int64_t symbols) { return symbols * 9 / 10; }
+
+  // The last window starts early enough for its last target to belong to train.
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    Batch batch = blank_batch(rows, length(), shape().start);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t start = shuffled_example(seed, step, rows, row, train_end_ - length());
+      put(start + 1, start + 1 + length(), batch, row);
+    }
+    return batch;
+  }
+
+  int64_t rows(Split split) const override {
+    const auto [first, end] = range(split);
+    return (end - first + length() - 1) / length();
+  }
+
+  Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    check_eval_rows(*this, split, first_row, rows);
+    Batch batch = blank_batch(rows, length(), shape().start);
+    const auto [first, end] = range(split);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t window = first + (first_row + row) * length();
+      put(window, std::min(end, window + length()), batch, row);
+    }
+    return batch;
+  }
+
+  std::string serialised_vocabulary() const override { return vocabulary_.serialise(); }
+
+ private:
+  int64_t symbol_count() const { return static_cast<int64_t>(text_.size()); }
+
+  std::pair<int64_t, int64_t> range(Split split) const {
+    if (split == Split::train) return {0, train_end_};
+    return {train_end_, symbol_count()};
+  }
+
+  // Scores text[first, end), each after the symbol before it; the start symbol before the first.
+  void put(int64_t first, int64_t end, Batch& batch, int64_t row) const {
+    int32_t* inputs = batch.inputs.data() + row * length();
+    int32_t* targets = batch.targets.data() + row * length();
+    for (int64_t position = first; position < end; ++position) {
+      if (position > 0) inputs[position - first] = text_[static_cast<size_t>(position - 1)];
+      targets[position - first] = text_[static_cast<size_t>(position)];
+    }
+  }
+
+  Vocabulary vocabulary_;
+  std::vector<int32_t> text_;
+  int64_t train_end_;  // text_[0, train_end_) is train, the rest val
+};
+
+TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
+  const int64_t length = options.length == 0 ? kDefaultLength : options.length;
+  require(length >= 1, "text windows of length {}; choose at least 1", length);
+  require(options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token,
+          "task text takes a file and a length; leave out size, levels, count and class token");
+  TaskShape shape;
+  shape.vocabulary = vocabulary.size();
+  shape.input_vocabulary = vocabulary.size();
+  shape.length = length;
+  shape.start = vocabulary.start_symbol();
+  return shape;
+}
+
+}  // namespace
+
+TaskShape text_shape(const TaskOptions& options) {
+  require(!options.vocabulary.empty(), "the shape of task text needs its vocabulary");
+  return shape_with(options, Vocabulary::parse(options.vocabulary));
+}
+
+std::unique_ptr<Task> make_text_task(const TaskOptions& options) {
+  require(!options.data.empty(), "task text reads a file; name it with --data");
+  const std::string text = read_file(options.data);
+  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", options.data);
+  Vocabulary vocabulary = options.vocabulary.empty() ? Vocabulary::from_text(text, options.data)
+                                                     : Vocabulary::parse(options.vocabulary);
+  const TaskShape shape = shape_with(options, vocabulary);
+  std::vector<int32_t> symbols = vocabulary.encode(text, options.data + ":");
+  const auto count = static_cast<int64_t>(symbols.size());
+  const int64_t train_count = TextTask::train_symbols(count);
+  if (shape.length >= train_count)
+    fail(ErrorKind::input,
+         "{}: has {} symbols, of which {} are for training: too few for windows of {} + 1; use a "
+         "longer text or a shorter --length",
+         options.data, count, train_count, shape.length);
+  return std::make_unique<TextTask>(shape, std::move(vocabulary), std::move(symbols));
+}
+
+}  // namespace linea

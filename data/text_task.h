@@ -1,0 +1,15 @@
+// The `text` task: any file. The first 90% of its symbols are train, the rest is val and test.
+// Training takes windows at every position, in random order; evaluation takes windows side by side,
+// so that each symbol of the split is scored once, after the symbol before it.
+#pragma once
+
+#include <memory>
+
+#include "data/task.h"
+
+namespace linea {
+
+TaskShape text_shape(const TaskOptions& options);
+std::unique_ptr<Task> make_text_task(const TaskOptions& options);
+
+}  // namespace linea

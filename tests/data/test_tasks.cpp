@@ -1,0 +1,270 @@
+// The tasks that make their own data: digits and copy.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "data/digits.h"
+#include "data/task.h"
+#include "tests/data/data_helpers.h"
+
+namespace linea {
+namespace {
+
+TaskOptions named(const std::string& task) {
+  TaskOptions options;
+  options.task = task;
+  return options;
+}
+
+TaskOptions small_digits() {
+  TaskOptions options = named("digits");
+  options.size = 14;
+  options.levels = 8;
+  options.count = 100;
+  return options;
+}
+
+std::vector<int32_t> row_of(const std::vector<int32_t>& values, const Batch& batch, int64_t row) {
+  return {values.begin() + row * batch.length, values.begin() + (row + 1) * batch.length};
+}
+
+TEST(Tasks, UnknownNamesAreRefusedWithAList) {
+  expect_error(ErrorKind::usage, {"'digit'", "digits, mnist, text, copy"},
+               [] { make_task(named("digit")); });
+  expect_error(ErrorKind::usage, {"''"}, [] { task_shape(named("")); });
+}
+
+TEST(Tasks, EvalRowsOutsideOfTheSplitAreRefused) {
+  const auto task = make_task(named("copy"));
+  for (const auto& [first, rows] : {std::pair{-1, 1}, {0, 0}, {1000, 1}, {990, 11}})
+    expect_error(ErrorKind::usage, {"val split", "1000 rows"},
+                 [&, first = first, rows = rows] { task->eval_batch(Split::val, first, rows); });
+  expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_batch(0, 0, 0); });
+}
+
+TEST(Digits, ArePureFunctionsOfSeedAndIndex) {
+  const PictureSet ten = draw_digits(3, 0, 10, 14), four = draw_digits(3, 4, 4, 14);
+  EXPECT_TRUE(std::equal(four.pixels.begin(), four.pixels.end(), ten.pixels.begin() + 4 * 196));
+  EXPECT_TRUE(std::equal(four.labels.begin(), four.labels.end(), ten.labels.begin() + 4));
+  EXPECT_NE(draw_digits(4, 0, 10, 14).pixels, ten.pixels);
+}
+
+TEST(Digits, LabelsAreBalancedAndPicturesDiffer) {
+  const PictureSet set = draw_digits(0, 0, 200, 28);
+  std::array<int, 10> of_label{};
+  std::map<std::vector<uint8_t>, int> seen;
+  for (int64_t i = 0; i < 200; ++i) {
+    ++of_label[set.labels[static_cast<size_t>(i)]];
+    ++seen[{set.pixels.begin() + i * 784, set.pixels.begin() + (i + 1) * 784}];
+  }
+  for (const int count : of_label) EXPECT_EQ(count, 20);
+  EXPECT_EQ(seen.size(), 200u);
+  EXPECT_NE(std::vector<uint8_t>(set.labels.begin(), set.labels.begin() + 10),
+            std::vector<uint8_t>(set.labels.begin() + 10, set.labels.begin() + 20));
+}
+
+TEST(Digits, AreInkOnBlackPaperInsideTheFrame) {
+  for (const int64_t side : {14, 28}) {
+    const PictureSet set = draw_digits(1, 0, 300, side);
+    for (int64_t i = 0; i < set.count(); ++i) {
+      int64_t ink = 0, edge = 0;
+      for (int64_t row = 0; row < side; ++row)
+        for (int64_t column = 0; column < side; ++column) {
+          const auto place = static_cast<size_t>((i * side + row) * side + column);
+          const bool white = set.pixels[place] > 127;
+          ink += white;
+          edge += white && (row == 0 || column == 0 || row == side - 1 || column == side - 1);
+        }
+      EXPECT_GT(ink, side * side / 20) << "picture " << i;
+      EXPECT_LT(ink, side * side / 3) << "picture " << i;
+      EXPECT_EQ(edge, 0) << "picture " << i;
+    }
+  }
+}
+
+// A reader's eye, roughly: the nearest mean picture of 1,000 others names the digit.
+TEST(Digits, CanBeToldApart) {
+  constexpr int64_t kSide = 14, kPixels = kSide * kSide;
+  const PictureSet known = draw_digits(0, 0, 1000, kSide), asked = draw_digits(0, 1000, 500, kSide);
+  std::array<std::array<double, kPixels>, 10> mean{};
+  for (int64_t i = 0; i < known.count(); ++i)
+    for (int64_t p = 0; p < kPixels; ++p)
+      mean[known.labels[static_cast<size_t>(i)]][static_cast<size_t>(p)] +=
+          known.pixels[static_cast<size_t>(i * kPixels + p)] / 100.0;
+  int right = 0;
+  for (int64_t i = 0; i < asked.count(); ++i) {
+    std::array<double, 10> distance{};
+    for (size_t digit = 0; digit < 10; ++digit)
+      for (int64_t p = 0; p < kPixels; ++p) {
+        const double difference = asked.pixels[static_cast<size_t>(i * kPixels + p)] -
+                                  mean[digit][static_cast<size_t>(p)];
+        distance[digit] += difference * difference;
+      }
+    const auto nearest = std::min_element(distance.begin(), distance.end()) - distance.begin();
+    right += nearest == asked.labels[static_cast<size_t>(i)];
+  }
+  EXPECT_GE(right, 450);
+}
+
+TEST(Pictures, LevelsAreEvenStepsThatComeBack) {
+  for (const int64_t levels : {2, 3, 4, 8, 16, 64, 256}) {
+    EXPECT_EQ(grey_to_symbol(0, levels), 0);
+    EXPECT_EQ(grey_to_symbol(255, levels), levels - 1);
+    EXPECT_EQ(symbol_to_grey(0, levels), 0);
+    EXPECT_EQ(symbol_to_grey(static_cast<int32_t>(levels - 1), levels), 255);
+    for (int32_t symbol = 0; symbol < levels; ++symbol)
+      EXPECT_EQ(grey_to_symbol(symbol_to_grey(symbol, levels), levels), symbol);
+  }
+  EXPECT_EQ(grey_to_symbol(63, 4), 0);
+  EXPECT_EQ(grey_to_symbol(64, 4), 1);
+  EXPECT_EQ(symbol_to_grey(1, 4), 85);
+  EXPECT_EQ(symbol_to_grey(1, 3), 128);  // 127.5 rounds up
+}
+
+TEST(Pictures, AreSequencesThatScoreEveryPixel) {
+  const auto task = make_task(small_digits());
+  const PictureSet test = draw_digits(0, 0, 3, 14);
+  EXPECT_EQ(task->vocabulary(), 8);
+  EXPECT_EQ(task->input_vocabulary(), 9);
+  EXPECT_EQ(task->length(), 196);
+  EXPECT_EQ(task->shape().side, 14);
+  EXPECT_EQ(task->shape().classes, 0);
+  EXPECT_EQ(task->rows(Split::train), 100);
+  EXPECT_EQ(task->rows(Split::val), 1000);
+  EXPECT_EQ(task->rows(Split::test), 2000);
+  const Batch batch = task->eval_batch(Split::test, 1, 2);
+  EXPECT_EQ(batch.rows, 2);
+  for (int64_t row = 0; row < 2; ++row) {
+    const auto inputs = row_of(batch.inputs, batch, row),
+               targets = row_of(batch.targets, batch, row);
+    EXPECT_EQ(inputs[0], 8);
+    EXPECT_TRUE(std::equal(inputs.begin() + 1, inputs.end(), targets.begin()));
+    for (size_t t = 0; t < 196; ++t)
+      EXPECT_EQ(targets[t], test.pixels[static_cast<size_t>(row + 1) * 196 + t] / 32);
+  }
+}
+
+TEST(Pictures, ClassTokenStandsForTheLabel) {
+  TaskOptions options = small_digits();
+  options.class_token = true;
+  const auto task = make_task(options);
+  EXPECT_EQ(task->vocabulary(), 8);
+  EXPECT_EQ(task->input_vocabulary(), 18);
+  EXPECT_EQ(task->shape().classes, 10);
+  const PictureSet test = draw_digits(0, 0, 20, 14);
+  const Batch batch = task->eval_batch(Split::test, 0, 20);
+  for (size_t row = 0; row < 20; ++row)
+    EXPECT_EQ(batch.inputs[row * 196], 8 + test.labels[row]) << "row " << row;
+  for (const int32_t target : batch.targets) EXPECT_LT(target, 8);
+}
+
+TEST(Pictures, OneEpochVisitsEveryPictureOnceInItsOwnOrder) {
+  const auto task = make_task(small_digits());
+  std::map<std::vector<int32_t>, int64_t> index;
+  const Batch all = task->eval_batch(Split::train, 0, 100);
+  for (int64_t i = 0; i < 100; ++i) index[row_of(all.targets, all, i)] = i;
+  ASSERT_EQ(index.size(), 100u);
+  const auto order = [&](uint64_t seed, uint64_t first_example) {
+    std::vector<int64_t> pictures;
+    for (uint64_t step = first_example / 20; step < first_example / 20 + 5; ++step) {
+      const Batch batch = task->train_batch(seed, step, 20);
+      for (int64_t row = 0; row < 20; ++row)
+        pictures.push_back(index.at(row_of(batch.targets, batch, row)));
+    }
+    return pictures;
+  };
+  std::vector<int64_t> epoch = order(7, 0);
+  EXPECT_EQ(order(7, 0), epoch);
+  EXPECT_NE(order(7, 100), epoch);
+  EXPECT_NE(order(8, 0), epoch);
+  std::sort(epoch.begin(), epoch.end());
+  for (size_t i = 0; i < 100; ++i) EXPECT_EQ(epoch[i], static_cast<int64_t>(i));
+  // The order of the examples does not depend on how they are cut into batches.
+  const Batch wide = task->train_batch(7, 0, 40), narrow = task->train_batch(7, 1, 20);
+  EXPECT_EQ(row_of(wide.inputs, wide, 20), row_of(narrow.inputs, narrow, 0));
+}
+
+TEST(Digits, SplitsShareNoPicture) {
+  TaskOptions more = small_digits();
+  more.count = 50;
+  const auto task = make_task(small_digits()), other = make_task(more);
+  std::map<std::vector<int32_t>, int> seen;
+  for (const Split split : {Split::train, Split::val, Split::test}) {
+    const Batch batch = task->eval_batch(split, 0, task->rows(split));
+    for (int64_t row = 0; row < batch.rows; ++row) ++seen[row_of(batch.targets, batch, row)];
+  }
+  EXPECT_EQ(seen.size(), 3100u);
+  EXPECT_EQ(task->eval_batch(Split::val, 0, 50).targets,
+            other->eval_batch(Split::val, 0, 50).targets);
+}
+
+TEST(Digits, ImpossibleOptionsAreRefused) {
+  const auto refused = [](auto change, const std::string& fragment) {
+    TaskOptions options = small_digits();
+    change(options);
+    expect_error(ErrorKind::usage, {fragment}, [&] { task_shape(options); });
+  };
+  refused([](TaskOptions& o) { o.size = 4; }, "size 4");
+  refused([](TaskOptions& o) { o.size = -1; }, "size -1");
+  refused([](TaskOptions& o) { o.levels = 1; }, "1 grey levels");
+  refused([](TaskOptions& o) { o.levels = 257; }, "257 grey levels");
+  refused([](TaskOptions& o) { o.length = 784; }, "length 784");
+  refused([](TaskOptions& o) { o.count = -5; }, "-5 training digits");
+  refused([](TaskOptions& o) { o.data = "folder"; }, "'folder'");
+}
+
+TEST(Copy, RepeatsWhatItHasSeen) {
+  TaskOptions options = named("copy");
+  options.length = 12;
+  const auto task = make_task(options);
+  EXPECT_EQ(task->vocabulary(), 11);
+  EXPECT_EQ(task->input_vocabulary(), 11);
+  constexpr int64_t kString = 5;
+  for (const Batch& batch : {task->train_batch(1, 0, 6), task->eval_batch(Split::val, 0, 6)})
+    for (int64_t row = 0; row < 6; ++row) {
+      const auto inputs = row_of(batch.inputs, batch, row),
+                 targets = row_of(batch.targets, batch, row);
+      ASSERT_EQ(inputs.size(), 12u);
+      for (size_t t = 0; t < 12; ++t) {
+        const bool separator = t % (kString + 1) == 0;
+        EXPECT_EQ(inputs[t] == 10, separator) << t;
+        EXPECT_EQ(inputs[t], inputs[t % 6]) << t;
+        const bool scored = t >= kString + 1 && t <= 2 * kString;
+        EXPECT_EQ(targets[t], scored ? inputs[t + 1] : kNotScored) << t;
+      }
+    }
+}
+
+TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
+  const auto task = make_task(named("copy"));
+  EXPECT_EQ(task->length(), 128);
+  const auto first_row = [](const Batch& batch) { return row_of(batch.inputs, batch, 0); };
+  const Batch batch = task->train_batch(0, 0, 2);
+  EXPECT_EQ(task->train_batch(0, 0, 2).inputs, batch.inputs);
+  EXPECT_NE(row_of(batch.inputs, batch, 1), first_row(batch));
+  std::map<std::vector<int32_t>, int> seen;
+  ++seen[first_row(batch)];
+  ++seen[first_row(task->train_batch(0, 1, 2))];
+  ++seen[first_row(task->train_batch(1, 0, 2))];
+  for (const Split split : {Split::train, Split::val, Split::test})
+    for (int64_t row = 0; row < 2; ++row) ++seen[first_row(task->eval_batch(split, row, 1))];
+  EXPECT_EQ(seen.size(), 9u);
+  std::array<int, 10> of_symbol{};
+  for (const int32_t target : task->eval_batch(Split::val, 0, 1000).targets)
+    if (target != kNotScored) ++of_symbol[static_cast<size_t>(target)];
+  for (const int count : of_symbol) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
+}
+
+TEST(Copy, ImpossibleLengthsAreRefused) {
+  for (const int64_t length : {-2, 2, 7}) {
+    TaskOptions options = named("copy");
+    options.length = length;
+    expect_error(ErrorKind::usage, {"length " + std::to_string(length), "even"},
+                 [&] { task_shape(options); });
+  }
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,120 @@
+#include "data/text.h"
+
+#include "tests/data/data_helpers.h"
+
+namespace linea {
+namespace {
+
+using Kind = Vocabulary::Kind;
+
+TEST(Text, CharactersAreSortedAndComeBack) {
+  const std::string text = "na\u00efve \u20ac \U0001F600\nabc";
+  const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
+  EXPECT_EQ(vocabulary.kind(), Kind::characters);
+  EXPECT_EQ(vocabulary.size(), 11);  // \n space a b c e n v i-diaeresis euro face
+  EXPECT_EQ(vocabulary.encode("\n ab\U0001F600"), (std::vector<int32_t>{0, 1, 2, 3, 10}));
+  EXPECT_EQ(vocabulary.decode(vocabulary.encode(text)), text);
+  EXPECT_EQ(vocabulary.start_symbol(), 0);
+}
+
+TEST(Text, StartsWithTheNewlineWhereverItStands) {
+  EXPECT_EQ(Vocabulary::from_text("\tx\ny", "text").start_symbol(), 1);
+  EXPECT_EQ(Vocabulary::from_text("abc", "text").start_symbol(), 0);
+  EXPECT_EQ(Vocabulary::from_text("\t", "text").start_symbol(), 0);
+}
+
+TEST(Text, WhatIsNotUtf8IsBytes) {
+  const std::string not_utf8[] = {
+      "caf\xE9",           // Latin-1
+      "\xC0\xAF",          // overlong, 2 bytes
+      "\xE0\x80\xAF",      // overlong, 3 bytes
+      "\xF0\x80\x80\xAF",  // overlong, 4 bytes
+      "\xED\xA0\x80",      // a surrogate
+      "\xF4\x90\x80\x80",  // beyond U+10FFFF
+      "\xF8\x88\x80\x80",  // no such first byte
+      "abc\xE2\x82",       // cut
+      "\x80",
+  };
+  for (const std::string& text : not_utf8) {
+    const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
+    EXPECT_EQ(vocabulary.kind(), Kind::bytes) << testing::PrintToString(text);
+    EXPECT_EQ(vocabulary.encode(text).size(), text.size());
+    EXPECT_EQ(vocabulary.decode(vocabulary.encode(text)), text);
+  }
+  EXPECT_EQ(Vocabulary::from_text("\xF4\x8F\xBF\xBF\xEE\x80\x80\xED\x9F\xBF", "text").kind(),
+            Kind::characters);  // U+10FFFF, U+E000, U+D7FF
+}
+
+TEST(Text, NamesTheFirstUnknownCharacter) {
+  const Vocabulary characters = Vocabulary::from_text("caf\u00e8", "text");
+  expect_error(ErrorKind::input,
+               {"prompt character '\u00e9' (U+00E9) at position 4", "vocabulary of 4 symbols"},
+               [&] { characters.encode("\u00e8af\u00e9z"); });
+  expect_error(ErrorKind::input, {"character U+000A at position 1 "},
+               [&] { characters.encode("\n"); });
+  expect_error(ErrorKind::input, {"prompt byte 0xE9 after 3 characters is not UTF-8"},
+               [&] { characters.encode("caf\xE9"); });
+  const Vocabulary bytes = Vocabulary::from_text("ab\xFF", "text");
+  expect_error(ErrorKind::input, {"here: byte 0xC3 at position 2 "},
+               [&] { bytes.encode("a\u00e9", "here:"); });
+  expect_error(ErrorKind::usage, {"symbol 3", "3 symbols"}, [&] { bytes.decode({0, 3}); });
+  expect_error(ErrorKind::usage, {"symbol -1"}, [&] { bytes.decode({-1}); });
+}
+
+TEST(Text, RefusesTooManySymbols) {
+  std::string text;
+  for (uint32_t code = 0x10000; code < 0x10000 + 65536; ++code) {
+    text += static_cast<char>(0xF0 | code >> 18);
+    text += static_cast<char>(0x80 | (code >> 12 & 0x3F));
+    text += static_cast<char>(0x80 | (code >> 6 & 0x3F));
+    text += static_cast<char>(0x80 | (code & 0x3F));
+  }
+  EXPECT_EQ(Vocabulary::from_text(text, "text").size(), 65536);
+  expect_error(ErrorKind::input, {"text", "65537", "65536"},
+               [&] { Vocabulary::from_text(text + "a", "text"); });
+}
+
+TEST(Text, SerialisesAndComesBack) {
+  for (const std::string& text : {std::string("na\u00efve\n"), std::string("b\xFF\0a", 4)}) {
+    const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
+    const Vocabulary copy = Vocabulary::parse(vocabulary.serialise());
+    EXPECT_EQ(copy.kind(), vocabulary.kind());
+    EXPECT_EQ(copy.encode(text), vocabulary.encode(text));
+    EXPECT_EQ(copy.decode(copy.encode(text)), text);
+  }
+}
+
+TEST(Text, RefusesADamagedVocabulary) {
+  const std::string damaged[] = {
+      "",
+      "{",
+      "[]",
+      "12",
+      R"({"kind":"bytes"})",
+      R"({"symbols":[1]})",
+      R"({"kind":"words","symbols":[1]})",
+      R"({"kind":7,"symbols":[1]})",
+      R"({"kind":"bytes","symbols":[]})",
+      R"({"kind":"bytes","symbols":"abc"})",
+      R"({"kind":"bytes","symbols":{"a":1}})",
+      R"({"kind":"bytes","symbols":[1,256]})",
+      R"({"kind":"bytes","symbols":[2,2]})",
+      R"({"kind":"bytes","symbols":[2,1]})",
+      R"({"kind":"bytes","symbols":[-1]})",
+      R"({"kind":"bytes","symbols":[1.5]})",
+      R"({"kind":"bytes","symbols":[true]})",
+      R"({"kind":"bytes","symbols":["a"]})",
+      R"({"kind":"characters","symbols":[55296]})",
+      R"({"kind":"characters","symbols":[1114112]})",
+      R"({"kind":"characters","symbols":[4294967296]})",
+      R"({"kind":"characters","symbols":[18446744073709551615]})",
+  };
+  for (const std::string& text : damaged) {
+    SCOPED_TRACE(text);
+    expect_error(ErrorKind::input, {"vocabulary is damaged"}, [&] { Vocabulary::parse(text); });
+  }
+  EXPECT_EQ(Vocabulary::parse(R"({"kind":"characters","symbols":[10,1114111]})").size(), 2);
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,131 @@
+#include "tests/data/data_helpers.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "data/task.h"
+#include "data/text.h"
+
+namespace linea {
+namespace {
+
+// 1,003 symbols whose neighbours tell their place: 902 for training, 101 for val.
+std::string sample_text() {
+  std::string text;
+  for (int i = 0; i < 1003; ++i) text += static_cast<char>(' ' + (i * i / 7 + i) % 90);
+  return text;
+}
+
+class TextTaskTest : public DataTest {
+ protected:
+  TaskOptions options(const std::string& text, int64_t length) const {
+    TaskOptions options;
+    options.task = "text";
+    options.data = put("text.txt", text);
+    options.length = length;
+    return options;
+  }
+};
+
+TEST_F(TextTaskTest, EvalScoresEverySymbolOnceAfterTheOneBefore) {
+  const std::string text = sample_text();
+  const auto task = make_task(options(text, 16));
+  const Vocabulary vocabulary = Vocabulary::parse(task->serialised_vocabulary());
+  const std::vector<int32_t> symbols = vocabulary.encode(text);
+  for (const auto& [split, first, end] :
+       {std::tuple{Split::train, 0, 902}, {Split::val, 902, 1003}, {Split::test, 902, 1003}}) {
+    EXPECT_EQ(task->rows(split), (end - first + 15) / 16);
+    int position = first;
+    for (int64_t row = 0; row < task->rows(split); ++row) {
+      const Batch batch = task->eval_batch(split, row, 1);
+      ASSERT_EQ(batch.length, 16);
+      for (size_t t = 0; t < 16; ++t) {
+        if (position == end) {
+          EXPECT_EQ(batch.targets[t], kNotScored);
+          EXPECT_EQ(batch.inputs[t], task->shape().start);
+          continue;
+        }
+        const auto here = static_cast<size_t>(position);
+        EXPECT_EQ(batch.targets[t], symbols[here]);
+        EXPECT_EQ(batch.inputs[t], position == 0 ? task->shape().start : symbols[here - 1]);
+        ++position;
+      }
+    }
+    EXPECT_EQ(position, end);
+  }
+}
+
+TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {
+  const std::string text = sample_text();
+  const auto task = make_task(options(text, 16));
+  const std::vector<int32_t> symbols =
+      Vocabulary::parse(task->serialised_vocabulary()).encode(text);
+  std::map<std::vector<int32_t>, int> expected, visited;
+  for (size_t start = 0; start + 16 < 902; ++start)
+    ++expected[{symbols.begin() + static_cast<long>(start),
+                symbols.begin() + static_cast<long>(start) + 17}];
+  constexpr int64_t kRows = 2;  // 886 = 443 * 2 windows
+  for (uint64_t step = 0; step < 443; ++step) {
+    const Batch batch = task->train_batch(5, step, kRows);
+    for (int64_t row = 0; row < kRows; ++row) {
+      const auto input = batch.inputs.begin() + row * 16;
+      const auto target = batch.targets.begin() + row * 16;
+      std::vector<int32_t> window(input, input + 16);
+      window.push_back(*(target + 15));
+      EXPECT_TRUE(std::equal(target, target + 15, input + 1));
+      ++visited[window];
+    }
+  }
+  EXPECT_EQ(visited, expected);
+}
+
+TEST_F(TextTaskTest, BatchesDependOnSeedAndStepOnly) {
+  const auto task = make_task(options(sample_text(), 16));
+  EXPECT_EQ(task->train_batch(1, 3, 4).inputs, task->train_batch(1, 3, 4).inputs);
+  EXPECT_NE(task->train_batch(1, 3, 4).inputs, task->train_batch(2, 3, 4).inputs);
+  EXPECT_NE(task->train_batch(1, 3, 4).inputs, task->train_batch(1, 4, 4).inputs);
+}
+
+TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
+  TaskOptions from_data = options("hello\nworld, hello again", 4);
+  const auto task = make_task(from_data);
+  TaskOptions without_data;
+  without_data.task = "text";
+  without_data.length = 4;
+  expect_error(ErrorKind::usage, {"vocabulary"}, [&] { task_shape(without_data); });
+  without_data.vocabulary = task->serialised_vocabulary();
+  EXPECT_EQ(task_shape(without_data).vocabulary, task->vocabulary());
+  EXPECT_EQ(task_shape(without_data).input_vocabulary, task->vocabulary());
+  EXPECT_EQ(task_shape(without_data).start, task->shape().start);
+  EXPECT_EQ(task_shape(without_data).length, 4);
+}
+
+TEST_F(TextTaskTest, AGivenVocabularyMustCoverTheFile) {
+  TaskOptions given = options("abcabcabcabc", 4);
+  given.vocabulary = Vocabulary::from_text("abcde", "text").serialise();
+  EXPECT_EQ(make_task(given)->vocabulary(), 5);
+  given.vocabulary = Vocabulary::from_text("ab", "text").serialise();
+  expect_error(ErrorKind::input,
+               {path("text.txt"), "character 'c' (U+0063) at position 3", "2 symbols"},
+               [&] { make_task(given); });
+}
+
+TEST_F(TextTaskTest, RefusesEmptyAndShortFiles) {
+  expect_error(ErrorKind::input, {path("text.txt"), "is empty"},
+               [&] { make_task(options("", 4)); });
+  // 10 symbols: 9 for training hold one window of 8 + 1.
+  EXPECT_EQ(make_task(options("abcdefghij", 8))->rows(Split::val), 1);
+  expect_error(ErrorKind::input, {path("text.txt"), "10 symbols", "9 are", "windows of 9"},
+               [&] { make_task(options("abcdefghij", 9)); });
+  TaskOptions missing = options("x", 4);
+  missing.data = path("absent.txt");
+  expect_error(ErrorKind::input, {path("absent.txt"), "no such file"}, [&] { make_task(missing); });
+  missing.data = path("");
+  expect_error(ErrorKind::input, {"is a folder"}, [&] { make_task(missing); });
+  missing.data = "";
+  expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(missing); });
+}
+
+}  // namespace
+}  // namespace linea
