@@ -1,0 +1,11 @@
+# Makes the files of configs/ part of the program: `--preset NAME` is configs/NAME.toml.
+file(GLOB preset_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/configs/*.toml)
+set(PRESET_ROWS "")
+foreach(preset_file ${preset_files})
+  get_filename_component(preset_name ${preset_file} NAME_WE)
+  file(READ ${preset_file} preset_text)
+  string(APPEND PRESET_ROWS "    {\"${preset_name}\", R\"toml(${preset_text})toml\"},\n")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${preset_file})
+endforeach()
+configure_file(${PROJECT_SOURCE_DIR}/cmake/presets.cpp.in ${PROJECT_BINARY_DIR}/presets.cpp @ONLY)
+target_sources(linea_train PRIVATE ${PROJECT_BINARY_DIR}/presets.cpp)

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Builds and runs the tests: the release build's, and a small set under the address and undefined-behaviour
+# sanitizers. --all: everything under the sanitizers too, and the numeric tests once more with OpenBLAS
+# held to another processor's kernels.
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
+
+all=no
+case "${1:-}" in
+  "") ;;
+  --all) all=yes ;;
+  *) echo "usage: ./test.sh [--all]" >&2; exit 2 ;;
+esac
+
+install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
+EXTRA=(-DLINEA_WERROR=ON)
+
+# Two test programs at a time, each with as many threads as leave the cores busy but not crowded.
+run_tests() { # build folder, ctest options...
+  local folder=$1
+  shift
+  ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(nproc)" --timeout 600 "$@" |
+    grep -vE '^ +(Start|[0-9]+/[0-9]+ Test .* Passed)' 
+}
+
+say "Release build"
+build release all
+say "Release tests"
+env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE bash -c "$(declare -f run_tests); run_tests release"
+
+if [ "$all" = yes ] && grep -q avx2 /proc/cpuinfo; then
+  say "Numeric tests with OpenBLAS held to its Haswell kernels"
+  OPENBLAS_CORETYPE=Haswell run_tests release -L 'tensor|autograd|nn'
+fi
+
+say "Sanitizer build"
+build asan all
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1
+if [ "$all" = yes ]; then
+  say "All tests under the sanitizers"
+  run_tests asan
+else
+  say "A small set under the sanitizers (./test.sh --all runs every test there)"
+  run_tests asan -L 'tensor|autograd|data'
+fi
+say "All tests passed"

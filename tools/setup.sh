@@ -1,0 +1,61 @@
+# Sourced by demo.sh and test.sh: installs what is missing from the distribution's packages, configures
+# and builds. It fetches nothing else.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+# package: why
+linea_packages=(
+  "g++: the compiler"
+  "cmake: configures the build"
+  "ninja-build: runs the build"
+  "libopenblas-openmp-dev: matrix products, in the flavour that shares threads with OpenMP"
+  "libcli11-dev: the command line and TOML"
+  "libfmt-dev: text formatting"
+  "nlohmann-json3-dev: JSON"
+  "libstb-dev: PNG files"
+  "zlib1g-dev: gzip files"
+)
+linea_test_packages=("libgtest-dev: the tests")
+
+say() { printf '\n== %s\n' "$*"; }
+
+install_missing() { # "package: why" ...
+  local entry package missing=()
+  if ! command -v dpkg-query >/dev/null; then
+    echo "This is no Debian or Ubuntu: what is needed must be installed already:"
+    printf '  %s\n' "$@"
+    return 0
+  fi
+  for entry in "$@"; do
+    package=${entry%%:*}
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
+    missing+=("$package")
+    [ ${#missing[@]} -gt 1 ] || say "Installing what is missing from the distribution's packages"
+    echo "  $entry"
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "Run this as root once: apt-get install ${missing[*]}"; return 1; }
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -q >/tmp/linea-apt.$$ 2>&1 &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
+      "${missing[@]}" >>/tmp/linea-apt.$$ 2>&1 || {
+      tail -n 20 /tmp/linea-apt.$$
+      echo "Installing failed: see above."
+      return 1
+    }
+  rm -f /tmp/linea-apt.$$
+}
+
+build() { # preset, targets... ; EXTRA holds more options of cmake
+  local preset=$1
+  shift
+  cmake --preset "$preset" "${EXTRA[@]}" >"/tmp/linea-cmake.$$" 2>&1 || {
+    cat "/tmp/linea-cmake.$$"
+    return 1
+  }
+  rm -f "/tmp/linea-cmake.$$"
+  cmake --build --preset "$preset" --target "$@"
+}

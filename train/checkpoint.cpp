@@ -1,0 +1,167 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "data/files.h"
+#include "data/safetensors.h"
+#include "tensor/context.h"
+
+namespace linea {
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kFormat = "linea-1";
+constexpr const char* kPrefix = "step-";
+
+// The step of "step-00001000"; -1 for any other name.
+int64_t step_of(const std::string& name) {
+  if (name.rfind(kPrefix, 0) != 0) return -1;
+  int64_t step = -1;
+  const char *begin = name.data() + std::string(kPrefix).size(), *end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && rest == end ? step : -1;
+}
+
+// Checkpoint folders of a run, oldest first.
+std::vector<std::pair<int64_t, fs::path>> checkpoints_of(const fs::path& run) {
+  std::vector<std::pair<int64_t, fs::path>> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", error)) {
+    const int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0 && entry.is_directory(error)) found.emplace_back(step, entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void load_parameters(const SafetensorsFile& file, const std::string& path, const Parameters& parameters) {
+  for (const Parameter& parameter : parameters) {
+    if (!file.contains(parameter.name))
+      fail(ErrorKind::input, "{}: the tensor {} of this model is missing: the file is of another architecture",
+           path, parameter.name);
+    const Tensor tensor = file.read(parameter.name);
+    const Tensor& own = parameter.var.value();
+    if (tensor.shape() != own.shape() || tensor.dtype() != own.dtype())
+      fail(ErrorKind::input, "{}: the tensor {} is {} {}, but this model needs {} {}", path, parameter.name,
+           name_of(tensor.dtype()), tensor.shape().str(), name_of(own.dtype()), own.shape().str());
+    Var var = parameter.var;
+    var.set_value(tensor);
+  }
+  if (file.entries().size() != parameters.size())
+    fail(ErrorKind::input, "{}: {} tensors, but this model has {}: the file is of another architecture", path,
+         file.entries().size(), parameters.size());
+}
+
+std::string metadata_at(const SafetensorsFile& file, const std::string& path, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end())
+    fail(ErrorKind::input, "{} is not a model of Linea: its metadata has no '{}'", path, key);
+  return found->second;
+}
+
+nlohmann::json parse_json(const std::string& text, const std::string& path) {
+  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+  if (!parsed.is_object()) fail(ErrorKind::input, "{} is not a JSON object", path);
+  return parsed;
+}
+
+int64_t integer_at(const nlohmann::json& object, const char* key, const std::string& path) {
+  if (!object.contains(key) || !object[key].is_number_integer())
+    fail(ErrorKind::input, "{} has no whole number '{}'", path, key);
+  return object[key].get<int64_t>();
+}
+
+fs::path model_file_of(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
+  if (!fs::is_directory(path, error)) return path;
+  if (fs::exists(path / "model.safetensors", error)) return path / "model.safetensors";
+  return newest_checkpoint(path) / "model.safetensors";
+}
+
+}  // namespace
+
+fs::path newest_checkpoint(const fs::path& run) {
+  const auto found = checkpoints_of(run);
+  if (found.empty())
+    fail(ErrorKind::input, "{} holds no checkpoint: it is not a run of linea train, or stopped before its first save",
+         run.string());
+  return found.back().second;
+}
+
+void save_checkpoint(const fs::path& run, int64_t step, const RunConfig& config,
+                     const std::string& vocabulary, const Transformer& model,
+                     const Optimizer& optimizer, int64_t keep) {
+  const std::string name = fmt::format("{}{:08}", kPrefix, step);
+  const fs::path folder = run / "checkpoints", target = folder / name, draft = folder / (".tmp-" + name);
+  std::error_code error;
+  fs::remove_all(draft, error);  // of a process that was killed
+  make_folders(draft.string());
+
+  std::vector<NamedTensor> weights, moments;
+  for (const Parameter& parameter : model.parameters())
+    weights.push_back({parameter.name, parameter.var.value()});
+  for (const Optimizer::Moment& moment : optimizer.moments()) moments.push_back({moment.name, moment.tensor});
+  std::map<std::string, std::string> metadata = {
+      {"format", kFormat}, {"config", to_toml(config)}, {"step", std::to_string(step)}};
+  if (!vocabulary.empty()) metadata["vocabulary"] = vocabulary;
+  write_safetensors((draft / "model.safetensors").string(), weights, metadata);
+  write_safetensors((draft / "optimizer.safetensors").string(), moments, {});
+  const nlohmann::json state = {{"format", kFormat},
+                                {"step", step},
+                                {"updates", optimizer.updates()},
+                                {"threads", context().threads},
+                                {"device", context().device.str()},
+                                {"blas", blas_info().version},
+                                {"blas_kernel", blas_info().kernel}};
+  write_file_atomically((draft / "state.json").string(), state.dump(1) + "\n");
+  fs::remove_all(target, error);
+  rename_durably(draft, target);
+
+  const auto kept = checkpoints_of(run);
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < kept.size(); ++i)
+    fs::remove_all(kept[i].second, error);
+}
+
+SavedModel load_model(const fs::path& path) {
+  const std::string file_path = model_file_of(path).string();
+  const SafetensorsFile file = SafetensorsFile::open(file_path);
+  const std::string format = metadata_at(file, file_path, "format");
+  if (format != kFormat)
+    fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", file_path, format, kFormat);
+  SavedModel saved;
+  try {
+    saved.config = config_from_toml(metadata_at(file, file_path, "config"), file_path);
+    const auto vocabulary = file.metadata().find("vocabulary");
+    if (vocabulary != file.metadata().end()) saved.vocabulary = vocabulary->second;
+    saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
+    saved.model = std::make_unique<Transformer>(model_config(saved.config, saved.shape));
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    fail(ErrorKind::input, "{}: {}", file_path, error.what());
+  }
+  const std::string step = metadata_at(file, file_path, "step");
+  std::from_chars(step.data(), step.data() + step.size(), saved.step);
+  load_parameters(file, file_path, saved.model->parameters());
+  return saved;
+}
+
+int64_t restore_checkpoint(const fs::path& run, const Transformer& model, Optimizer& optimizer) {
+  const fs::path folder = newest_checkpoint(run);
+  const std::string model_path = (folder / "model.safetensors").string();
+  load_parameters(SafetensorsFile::open(model_path), model_path, model.parameters());
+
+  const SafetensorsFile file = SafetensorsFile::open((folder / "optimizer.safetensors").string());
+  std::vector<Optimizer::Moment> moments;
+  for (const SafetensorsEntry& entry : file.entries()) moments.push_back({entry.name, file.read(entry.name)});
+
+  const std::string state_path = (folder / "state.json").string();
+  const nlohmann::json state = parse_json(read_file(state_path), state_path);
+  optimizer.restore(moments, integer_at(state, "updates", state_path));
+  return integer_at(state, "step", state_path);
+}
+
+}  // namespace linea

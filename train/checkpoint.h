@@ -1,0 +1,46 @@
+// Checkpoints of a run, and models read back from them.
+//
+//   RUN/checkpoints/step-00001000/model.safetensors      weights; metadata: config, vocabulary, step
+//                                 optimizer.safetensors  moments
+//                                 state.json             what else resuming needs
+//
+// A checkpoint is written into a folder of another name, flushed to disk, then renamed: it is there
+// whole or not at all. model.safetensors alone is enough to sample and to evaluate.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/optimizer.h"
+#include "nn/transformer.h"
+#include "train/config.h"
+
+namespace linea {
+
+struct SavedModel {
+  RunConfig config;
+  std::string vocabulary;  // of text; else empty
+  TaskShape shape;
+  int64_t step = 0;
+  std::unique_ptr<Transformer> model;
+};
+
+// Errors: ErrorKind::write. Older checkpoints beyond the newest `keep` are removed (0: none).
+void save_checkpoint(const std::filesystem::path& run, int64_t step, const RunConfig& config,
+                     const std::string& vocabulary, const Transformer& model,
+                     const Optimizer& optimizer, int64_t keep);
+
+// `path`: a run, a checkpoint's folder, or a model file. Errors: ErrorKind::input, naming what is missing,
+// cut, not ours or of another architecture.
+SavedModel load_model(const std::filesystem::path& path);
+
+// Puts the newest checkpoint of a run into a model and an optimiser made for it; returns its step.
+int64_t restore_checkpoint(const std::filesystem::path& run, const Transformer& model,
+                           Optimizer& optimizer);
+
+// The newest checkpoint folder of a run. Error: ErrorKind::input where there is none.
+std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+
+}  // namespace linea

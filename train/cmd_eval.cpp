@@ -1,0 +1,72 @@
+// linea eval: how well a trained model predicts a split of its data.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "train/checkpoint.h"
+#include "train/commands.h"
+#include "train/evaluate.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+struct EvalOptions {
+  std::string run, data, split = "val";
+  int64_t threads = 0;
+  bool json = false;
+};
+
+Split split_named(const std::string& name) {
+  for (const Split split : {Split::train, Split::val, Split::test})
+    if (name == split_name(split)) return split;
+  fail(ErrorKind::usage, "--split is '{}'; choose val or test", name);
+}
+
+void run_eval(const EvalOptions& options) {
+  const Split split = split_named(options.split);
+  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  SavedModel saved = load_model(options.run);
+  if (!options.data.empty()) saved.config.data = options.data;
+  const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
+  Progress progress;
+  const Stopwatch watch;
+  const Score score = evaluate(*saved.model, *task, split, 0, [&](int64_t done, int64_t all) {
+    if (progress.due(done == all))
+      progress.show(fmt::format("{} of {} sequences, {} left", done, all,
+                                duration_text(watch.seconds() / static_cast<double>(done) *
+                                              static_cast<double>(all - done))));
+  });
+  if (progress.terminal()) progress.note("");
+  if (options.json) {
+    const nlohmann::ordered_json result = {
+        {"loss", score.loss}, {"bits", score.bits}, {"accuracy", score.accuracy}, {"tokens", score.tokens}};
+    std::printf("%s\n", result.dump().c_str());
+    return;
+  }
+  std::printf("step %lld, split %s: loss %.4f nats, %.4f %s, accuracy %.4f, %lld tokens\n",
+              static_cast<long long>(saved.step), options.split.c_str(), score.loss, score.bits,
+              saved.shape.side > 0 ? "bits/dim" : "bits/char", score.accuracy,
+              static_cast<long long>(score.tokens));
+}
+
+}  // namespace
+
+void add_eval(CLI::App& program, int& exit_code) {
+  CLI::App* verb = program.add_subcommand("eval", "loss, bits and accuracy over a split of the data");
+  const auto options = std::make_shared<EvalOptions>();
+  verb->add_option("RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors")->required();
+  verb->add_option("--data", options->data, "the data, where it is not at its place in training");
+  verb->add_option("--split", options->split, "val or test")->capture_default_str();
+  verb->add_option("--threads", options->threads, "processor threads; 0: all cores");
+  verb->add_flag("--json", options->json, "one JSON object on stdout");
+  verb->callback([options, &exit_code] {
+    run_eval(*options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea

@@ -1,0 +1,75 @@
+// linea info: what this build and machine have, what a run holds, the tensors of a file.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "data/safetensors.h"
+#include "train/checkpoint.h"
+#include "train/commands.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+namespace fs = std::filesystem;
+
+void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
+
+void show_build() {
+  const BlasInfo blas = blas_info();
+  print(fmt::format("linea {}", LINEA_VERSION));
+  print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel, blas.flavour,
+                    blas.threads));
+  print("devices     cpu (this build has no CUDA backend)");
+  for (const AttentionEntry& entry : attentions()) {
+    std::vector<std::string> labels;
+    for (const AttentionOptions& variant : entry.variants) labels.push_back(label_of(variant));
+    print(fmt::format("attention   {}", fmt::join(labels, "; ")));
+  }
+  print(fmt::format("presets     {}", fmt::join(preset_names(), ", ")));
+}
+
+void show_tensors(const std::string& path) {
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  for (const std::string& warning : file.warnings()) std::fprintf(stderr, "linea: %s\n", warning.c_str());
+  for (const SafetensorsEntry& entry : file.entries())
+    print(fmt::format("{:<5} [{}] {}", entry.dtype, fmt::join(entry.shape, ","), entry.name));
+  for (const auto& [key, value] : file.metadata()) print(fmt::format("metadata {}: {}", key, value));
+  print(fmt::format("{} tensors", file.entries().size()));
+}
+
+void show_run(const std::string& path) {
+  const SavedModel saved = load_model(path);
+  print(fmt::format("step        {} of {}", saved.step, saved.config.steps));
+  print(fmt::format("attention   {}", label_of(saved.model->config().attention)));
+  print(fmt::format("parameters  {} in {} tensors",
+                    count_text(static_cast<double>(count_elements(saved.model->parameters()))),
+                    saved.model->parameters().size()));
+  print(fmt::format("symbols     {}, length {}", saved.shape.vocabulary, saved.shape.length));
+  print("");
+  print(to_toml(saved.config));
+}
+
+}  // namespace
+
+void add_info(CLI::App& program, int& exit_code) {
+  CLI::App* verb = program.add_subcommand("info", "this build and machine, a run, or a safetensors file");
+  const auto path = std::make_shared<std::string>();
+  verb->add_option("PATH", *path, "a run, a checkpoint's folder, or a .safetensors file");
+  verb->callback([path, &exit_code] {
+    std::error_code error;
+    if (path->empty()) {
+      show_build();
+    } else if (fs::is_directory(*path, error)) {
+      show_run(*path);
+    } else {
+      show_tensors(*path);
+    }
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea

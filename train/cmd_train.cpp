@@ -1,0 +1,57 @@
+// linea train: a run from settings, or one that goes on.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <memory>
+
+#include "data/files.h"
+#include "train/commands.h"
+#include "train/config.h"
+#include "train/trainer.h"
+
+namespace linea {
+namespace {
+
+struct TrainOptions {
+  RunConfig config;
+  std::string preset, config_file, out, resume;
+  bool json = false;
+};
+
+// defaults < --resume's own settings < --preset < --config < flags
+void gather_settings(CLI::App& verb, const TrainOptions& options) {
+  std::set<std::string> fixed = given_settings(verb);
+  if (!options.resume.empty()) {
+    require(options.preset.empty() && options.config_file.empty() && options.out.empty(),
+            "--resume goes on with the settings and folder of {}: leave out --preset, --config and --out",
+            options.resume);
+    const std::string path = options.resume + "/config.toml";
+    apply_toml(verb, read_file(path), path, fixed);
+  }
+  if (!options.preset.empty())
+    apply_toml(verb, preset_text(options.preset), "preset " + options.preset, fixed);
+  if (!options.config_file.empty())
+    apply_toml(verb, read_file(options.config_file), options.config_file, fixed);
+}
+
+}  // namespace
+
+void add_train(CLI::App& program, int& exit_code) {
+  CLI::App* verb = program.add_subcommand("train", "learn from data; leaves a run folder");
+  const auto options = std::make_shared<TrainOptions>();
+  verb->add_option("--out", options->out, "the folder of the run; it must not hold one yet");
+  verb->add_option("--resume", options->resume, "go on with this run from its newest checkpoint");
+  verb->add_option("--preset", options->preset, fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
+  verb->add_option("--config", options->config_file, "settings from a TOML file, such as RUN/config.toml");
+  verb->add_flag("--json", options->json, "metrics as JSON lines on stdout");
+  add_settings(*verb, options->config);
+  verb->callback([verb, options, &exit_code] {
+    gather_settings(*verb, *options);
+    const bool resume = !options->resume.empty();
+    require(resume || !options->out.empty(), "say where the run goes: --out FOLDER");
+    Trainer trainer(options->config, resume ? options->resume : options->out, resume, options->json);
+    exit_code = trainer.run();
+  });
+}
+
+}  // namespace linea

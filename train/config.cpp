@@ -1,0 +1,216 @@
+#include "train/config.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <sstream>
+
+#include "train/presets.h"
+
+namespace linea {
+namespace {
+
+std::string flag_of(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
+}
+
+std::string toml_string(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::vector<std::string> setting_keys() {
+  std::vector<std::string> keys;
+  RunConfig config;
+  visit_settings(config, [&](const char* key, auto&, const char*, const char*) { keys.push_back(key); });
+  return keys;
+}
+
+}  // namespace
+
+void add_settings(CLI::App& app, RunConfig& config) {
+  visit_settings(config, [&](const char* key, auto& member, const char* help, const char* group) {
+    const std::string flag = flag_of(key);
+    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, bool>) {
+      app.add_flag("--" + flag + ",!--no-" + flag, member, help)->group(group)->default_str(member ? "true" : "false");
+    } else {
+      app.add_option("--" + flag, member, help)->group(group)->capture_default_str();
+    }
+  });
+}
+
+void apply_toml(CLI::App& app, const std::string& text, const std::string& source,
+                const std::set<std::string>& fixed) {
+  std::istringstream stream(text);
+  std::vector<CLI::ConfigItem> items;
+  try {
+    items = CLI::ConfigTOML().from_config(stream);
+  } catch (const CLI::Error& error) {
+    fail(ErrorKind::usage, "{} is not a TOML file of settings: {}", source, error.what());
+  }
+  for (const CLI::ConfigItem& item : items) {
+    const std::string key = item.fullname();
+    if (fixed.count(key) != 0) continue;
+    const std::vector<std::string> known = setting_keys();
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(ErrorKind::usage, "{}: there is no setting '{}'; the nearest is '{}'", source, key,
+           nearest(key, known));
+    CLI::Option* option = app.get_option("--" + flag_of(key));
+    try {
+      option->clear();
+      for (const std::string& value : item.inputs) option->add_result(value);
+      option->run_callback();
+    } catch (const CLI::Error& error) {
+      fail(ErrorKind::usage, "{}: the value '{}' of '{}' cannot be used: {}", source,
+           fmt::join(item.inputs, ", "), key, error.what());
+    }
+  }
+}
+
+RunConfig config_from_toml(const std::string& text, const std::string& source) {
+  RunConfig config;
+  CLI::App app;
+  add_settings(app, config);
+  apply_toml(app, text, source);
+  return config;
+}
+
+std::string to_toml(const RunConfig& config) {
+  std::string text, group_before;
+  visit_settings(config, [&](const char* key, const auto& member, const char*, const char* group) {
+    using Member = std::decay_t<decltype(member)>;
+    if (group_before != group) text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
+    group_before = group;
+    if constexpr (std::is_same_v<Member, std::string>) {
+      text += fmt::format("{} = {}\n", key, toml_string(member));
+    } else {
+      text += fmt::format("{} = {}\n", key, member);
+    }
+  });
+  return text;
+}
+
+std::set<std::string> given_settings(const CLI::App& app) {
+  std::set<std::string> given;
+  for (const std::string& key : setting_keys())
+    if (app.get_option("--" + flag_of(key))->count() > 0) given.insert(key);
+  return given;
+}
+
+std::string preset_text(const std::string& name) {
+  for (const Preset& preset : kPresets)
+    if (name == preset.name) return preset.text;
+  const std::string close = nearest(name, preset_names());
+  fail(ErrorKind::usage, "there is no preset '{}'; {}there are {}", name,
+       close.empty() ? "" : "the nearest is '" + close + "', ", fmt::join(preset_names(), ", "));
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) names.push_back(preset.name);
+  return names;
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& known) {
+  std::string best;
+  size_t least = word.size() / 2 + 2;
+  for (const std::string& candidate : known) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance >= least) continue;
+    least = distance;
+    best = candidate;
+  }
+  return best;
+}
+
+TaskOptions task_options(const RunConfig& config, const std::string& vocabulary) {
+  TaskOptions options;
+  options.task = config.task;
+  options.data = config.data;
+  options.length = config.length;
+  options.size = config.size;
+  options.levels = config.levels;
+  options.class_token = config.class_token;
+  options.seed = static_cast<uint64_t>(config.seed);
+  options.vocabulary = vocabulary;
+  return options;
+}
+
+ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
+  ModelConfig model;
+  model.attention.attention = config.attention;
+  model.attention.feature = config.feature;
+  model.attention.nu = config.nu;
+  model.attention.segment = config.segment;
+  model.attention.chunk = config.chunk;
+  model.layers = config.layers;
+  model.heads = config.heads;
+  model.dim = config.dim;
+  model.ffn = config.ffn;
+  model.length = shape.length;
+  model.vocabulary = shape.vocabulary;
+  model.input_vocabulary = shape.input_vocabulary;
+  model.positions = config.positions;
+  model.tie = config.tie;
+  model.bias = config.bias;
+  model.dropout = static_cast<float>(config.dropout);
+  model.seed = static_cast<uint64_t>(config.seed);
+  return model;
+}
+
+OptimizerConfig optimizer_config(const RunConfig& config) {
+  OptimizerConfig optimizer;
+  optimizer.kind = config.optimizer;
+  optimizer.beta1 = config.beta1;
+  optimizer.beta2 = config.beta2;
+  optimizer.weight_decay = config.weight_decay;
+  optimizer.clip = config.clip;
+  return optimizer;
+}
+
+void check_settings(const RunConfig& config) {
+  require(!config.task.empty(), "say what to learn: --task {} (or a --preset: {})", task_names(),
+          fmt::join(preset_names(), ", "));
+  const auto at_least = [](const char* key, int64_t value, int64_t least) {
+    require(value >= least, "--{} is {}; it must be at least {}", key, value, least);
+  };
+  at_least("batch", config.batch, 1);
+  at_least("accumulate", config.accumulate, 1);
+  at_least("steps", config.steps, 1);
+  at_least("warmup", config.warmup, 0);
+  at_least("seed", config.seed, 0);
+  at_least("eval-every", config.eval_every, 0);
+  at_least("save-every", config.save_every, 0);
+  at_least("sample-every", config.sample_every, 0);
+  at_least("keep-last", config.keep_last, 0);
+  at_least("threads", config.threads, 0);
+  at_least("segment", config.segment, 0);
+  at_least("chunk", config.chunk, 0);
+  require(config.lr > 0 && config.min_lr >= 0, "--lr {} must be above 0 and --min-lr {} at least 0",
+          config.lr, config.min_lr);
+  require(config.device == "cpu",
+          "--device is '{}': this build has no CUDA backend; leave --device out or say cpu", config.device);
+}
+
+}  // namespace linea

@@ -1,0 +1,105 @@
+// Every setting of a training run: one list gives the flags, the TOML keys, their defaults and help.
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "data/task.h"
+#include "nn/optimizer.h"
+#include "nn/transformer.h"
+
+namespace linea {
+
+struct RunConfig {
+  // data
+  std::string task, data;
+  int64_t length = 0, size = 0, levels = 0;
+  bool class_token = false;
+  // model
+  std::string attention = "linear", feature = "elu", positions = "learned";
+  int64_t nu = 1, layers = 4, heads = 4, dim = 128, ffn = 512;
+  bool tie = false, bias = true;
+  // training
+  int64_t batch = 16, accumulate = 1, steps = 1000;
+  std::string optimizer = "adamw";
+  double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0, clip = 1.0, dropout = 0.0;
+  int64_t warmup = 100, seed = 1, eval_every = 0, save_every = 0, sample_every = 0, keep_last = 3;
+  // machine
+  int64_t threads = 0, segment = 0, chunk = 0;
+  std::string device = "cpu";
+};
+
+// Calls visit(key, member, help, group) for every setting, in the order in which files list them. A
+// key's underscores are dashes in its flag.
+template <typename Config, typename Visitor>
+void visit_settings(Config& c, const Visitor& visit) {
+  visit("task", c.task, "digits, mnist, text or copy", "Data");
+  visit("data", c.data, "the folder (mnist) or file (text) to learn from", "Data");
+  visit("length", c.length, "symbols in a sequence; 0: the task's own", "Data");
+  visit("size", c.size, "side of a picture in pixels; 0: the task's own", "Data");
+  visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
+  visit("class_token", c.class_token, "a picture starts with its class", "Data");
+  visit("attention", c.attention, "linear or softmax", "Model");
+  visit("feature", c.feature, "of linear: elu, relu, exp, square or dpfp", "Model");
+  visit("nu", c.nu, "of dpfp: F = 2 D nu features", "Model");
+  visit("layers", c.layers, "blocks of the Transformer", "Model");
+  visit("heads", c.heads, "attention heads; must divide dim", "Model");
+  visit("dim", c.dim, "width of the model", "Model");
+  visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
+  visit("positions", c.positions, "learned or sinusoidal", "Model");
+  visit("tie", c.tie, "the head is the transposed embedding", "Model");
+  visit("bias", c.bias, "linear layers and norms have biases", "Model");
+  visit("batch", c.batch, "sequences in a batch", "Training");
+  visit("accumulate", c.accumulate, "batches whose gradients make one step", "Training");
+  visit("steps", c.steps, "updates", "Training");
+  visit("optimizer", c.optimizer, "adamw, adam or radam", "Training");
+  visit("lr", c.lr, "peak learning rate", "Training");
+  visit("min_lr", c.min_lr, "learning rate at the end of the cosine", "Training");
+  visit("warmup", c.warmup, "steps of linear warm-up", "Training");
+  visit("beta1", c.beta1, "decay of the gradient's mean", "Training");
+  visit("beta2", c.beta2, "decay of the gradient's mean square", "Training");
+  visit("weight_decay", c.weight_decay, "decoupled, on matrices only", "Training");
+  visit("clip", c.clip, "largest global norm of the gradient; 0: none", "Training");
+  visit("dropout", c.dropout, "share of activations dropped", "Training");
+  visit("seed", c.seed, "of everything that is drawn", "Training");
+  visit("eval_every", c.eval_every, "steps between looks at the validation split; 0: at the end", "Training");
+  visit("save_every", c.save_every, "steps between checkpoints; 0: at the end", "Training");
+  visit("sample_every", c.sample_every, "steps between samples; 0: at the end", "Training");
+  visit("keep_last", c.keep_last, "checkpoints to keep; 0: all", "Training");
+  visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
+  visit("device", c.device, "cpu", "Machine");
+  visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");
+  visit("chunk", c.chunk, "rows of a matrix product in linear attention; 0: chosen", "Machine");
+}
+
+// The settings as options of a command line.
+void add_settings(CLI::App& app, RunConfig& config);
+
+// Sets what the TOML text says, but for the keys in `fixed`; `source` names it in errors: text that is
+// not TOML, an unknown key (with the nearest known one), a value of the wrong kind.
+void apply_toml(CLI::App& app, const std::string& text, const std::string& source,
+                const std::set<std::string>& fixed = {});
+RunConfig config_from_toml(const std::string& text, const std::string& source);
+std::string to_toml(const RunConfig& config);
+
+// The keys that the user gave as flags.
+std::set<std::string> given_settings(const CLI::App& app);
+
+// The files of configs/, which are part of the program. Error: an unknown name, with those that exist.
+std::string preset_text(const std::string& name);
+std::vector<std::string> preset_names();
+
+// The known word nearest to `word` by edit distance; empty where none is near.
+std::string nearest(const std::string& word, const std::vector<std::string>& known);
+
+TaskOptions task_options(const RunConfig& config, const std::string& vocabulary);
+ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
+OptimizerConfig optimizer_config(const RunConfig& config);
+
+// Error: ErrorKind::usage where a number cannot work (steps below 1, levels of 1, an unknown device ...).
+void check_settings(const RunConfig& config);
+
+}  // namespace linea

@@ -1,0 +1,48 @@
+#include "train/evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kTokensAtOnce = 16384;
+
+}  // namespace
+
+double bits_of(double nats) { return nats / std::log(2.0); }
+
+Score evaluate(const Transformer& model, const Task& task, Split split, int64_t max_rows,
+               const std::function<void(int64_t, int64_t)>& progress) {
+  const NoGrad no_grad;
+  const int64_t all = task.rows(split), rows = max_rows > 0 ? std::min(max_rows, all) : all;
+  const int64_t at_once = std::max<int64_t>(1, kTokensAtOnce / task.length());
+  Score score;
+  double loss = 0;
+  int64_t right = 0;
+  for (int64_t first = 0; first < rows; first += at_once) {
+    const Batch batch = task.eval_batch(split, first, std::min(at_once, rows - first));
+    const Shape shape{batch.rows, batch.length};
+    const Tensor logits =
+        model.forward(symbols_tensor(batch.inputs, shape, task.input_vocabulary()), false).value();
+    const std::vector<float> losses =
+        ops::cross_entropy(logits, Tensor::from(batch.targets, shape)).losses.to_vector<float>();
+    const std::vector<int32_t> likeliest = ops::argmax(logits).to_vector<int32_t>();
+    for (size_t i = 0; i < losses.size(); ++i) {
+      if (batch.targets[i] == kNotScored) continue;
+      loss += losses[i];
+      right += likeliest[i] == batch.targets[i] ? 1 : 0;
+      ++score.tokens;
+    }
+    if (progress) progress(std::min(first + at_once, rows), rows);
+  }
+  if (score.tokens == 0) fail(ErrorKind::input, "the {} split has no scored symbol", split_name(split));
+  score.loss = loss / static_cast<double>(score.tokens);
+  score.bits = bits_of(score.loss);
+  score.accuracy = static_cast<double>(right) / static_cast<double>(score.tokens);
+  return score;
+}
+
+}  // namespace linea

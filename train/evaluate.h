@@ -1,0 +1,23 @@
+// How good a model is: the one place where losses become bits.
+#pragma once
+
+#include "data/task.h"
+#include "nn/transformer.h"
+
+namespace linea {
+
+struct Score {
+  double loss = 0;      // nats a scored symbol
+  double bits = 0;      // bits/dim of pictures, bits/char of text: loss / ln 2
+  double accuracy = 0;  // share of scored positions whose likeliest symbol is right
+  int64_t tokens = 0;   // scored positions
+};
+
+double bits_of(double nats);
+
+// Over the first `max_rows` rows of a split (0: all), by the parallel form, without dropout. `progress`,
+// where given, hears how many rows of how many are done.
+Score evaluate(const Transformer& model, const Task& task, Split split, int64_t max_rows = 0,
+               const std::function<void(int64_t, int64_t)>& progress = {});
+
+}  // namespace linea

@@ -1,0 +1,91 @@
+// The program: the table of verbs, and how errors become one line and an exit code.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cstdio>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "tensor/context.h"
+#include "tensor/error.h"
+#include "train/commands.h"
+#include "train/config.h"
+
+namespace {
+
+constexpr const char* kAbout =
+    "Linea trains linear Transformers on pictures and text, and samples from them.\n"
+    "First picture:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
+
+// The flags of the verb that was asked for, to name the nearest known one.
+std::vector<std::string> known_flags(const CLI::App& program) {
+  std::vector<std::string> flags;
+  for (const CLI::App* verb : program.get_subcommands())
+    for (const CLI::Option* option : verb->get_options())
+      for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  return flags;
+}
+
+std::vector<std::string> known_verbs(CLI::App& program) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : program.get_subcommands([](CLI::App*) { return true; }))
+    verbs.push_back(verb->get_name());
+  return verbs;
+}
+
+// What was asked for and does not exist, with the nearest thing that does.
+std::string explain_unknown(CLI::App& program) {
+  for (const std::string& word : program.remaining(true)) {
+    const bool flag = word.rfind("--", 0) == 0;
+    const std::string name = word.substr(0, word.find('='));
+    const std::string close =
+        linea::nearest(name, flag ? known_flags(program) : known_verbs(program));
+    return fmt::format("there is no {} '{}'{}", flag ? "option" : "verb or argument", name,
+                       close.empty() ? "; see --help" : "; the nearest is '" + close + "'");
+  }
+  return "see --help";
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{kAbout, "linea"};
+  int exit_code = 0;
+  for (const auto add : {linea::add_train, linea::add_sample, linea::add_eval, linea::add_verify,
+                         linea::add_bench, linea::add_info})
+    add(program, exit_code);
+  program.require_subcommand(1);
+  for (CLI::App* verb : program.get_subcommands([](CLI::App*) { return true; }))
+    verb->fallthrough(false);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    linea::fail(linea::ErrorKind::usage, "{}", explain_unknown(program));
+  } catch (const CLI::RequiredError& error) {
+    if (program.get_subcommands().empty() && !program.remaining(true).empty())
+      linea::fail(linea::ErrorKind::usage, "{}", explain_unknown(program));
+    linea::fail(linea::ErrorKind::usage, "{}; see linea --help", error.what());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return program.exit(error);  // --help
+    linea::fail(linea::ErrorKind::usage, "{}", error.what());
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    linea::check_blas();
+    return run(argc, argv);
+  } catch (const linea::Error& error) {
+    std::fprintf(stderr, "linea: %s\n", error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "linea: out of memory; lower --batch or --length\n");
+    return static_cast<int>(linea::ErrorKind::memory);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "linea: %s\n", error.what());
+    return 1;
+  }
+}

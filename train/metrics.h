@@ -1,0 +1,30 @@
+// RUN/metrics.jsonl: one JSON object a line, flushed line by line.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace linea {
+
+class Metrics {
+ public:
+  // Appends to the file; lines of steps after `last_step` are cut first (a run that goes on from an older
+  // checkpoint). With `echo`, lines go to stdout too.
+  Metrics(const std::filesystem::path& path, int64_t last_step, bool echo);
+  // Numbers that are not finite are written as strings. Error: ErrorKind::write.
+  void record(int64_t step, const std::vector<std::pair<std::string, double>>& values);
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::filesystem::path path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  bool echo_;
+};
+
+}  // namespace linea
