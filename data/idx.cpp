@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "data/file.h"
+#include "data/files.h"
 #include "tensor/error.h"
 
 namespace linea {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "data/file.h"
+#include "data/files.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -80,7 +80,7 @@ void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t
                              static_cast<int>(sheet.height), static_cast<int>(sheet.channels),
                              sheet.bytes.data(), static_cast<int>(sheet.width * sheet.channels));
   if (made == 0) fail(ErrorKind::memory, "{}: no memory to compress the picture", path.string());
-  write_file(path, png);
+  write_file_atomically(path, png);
 }
 
 std::string terminal_preview(const std::vector<uint8_t>& pixels, const PictureGrid& grid,

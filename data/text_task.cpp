@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/file.h"
+#include "data/files.h"
 #include "data/text.h"
 #include "tensor/error.h"
 

@@ -9,7 +9,6 @@
 #include "tensor/context.h"
 
 namespace linea {
-void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 namespace {
 
 namespace fs = std::filesystem;

@@ -3,6 +3,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -75,6 +76,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file too large for its limit is an error of the write, not a kill
   try {
     linea::check_blas();
     return run(argc, argv);

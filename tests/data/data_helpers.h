@@ -8,7 +8,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "data/file.h"
+#include "data/files.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -27,7 +27,7 @@ class DataTest : public testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   std::string put(const std::string& name, std::string_view bytes) const {
-    write_file(folder_ / name, bytes);
+    write_file_atomically(folder_ / name, bytes);
     return path(name);
   }
 

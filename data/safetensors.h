@@ -1,0 +1,60 @@
+// Tensors in safetensors files: an 8-byte little-endian header size, a JSON header, the tensors'
+// bytes. Reading refuses whatever is not exactly so and copies each tensor out when it is asked
+// for.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/safetensors_header.h"
+#include "tensor/tensor.h"
+
+namespace linea {
+
+// A parsed and checked header; the data stays in the file, which stays open, until it is read.
+// Every error is ErrorKind::input and begins with the path.
+class SafetensorsFile {
+ public:
+  static SafetensorsFile open(const std::filesystem::path& path);
+  // The same checks on a file's bytes in memory; `name` takes the place of the path in errors.
+  static SafetensorsFile parse(std::string bytes, const std::string& name = "bytes");
+
+  // Sorted by place in the file (begin, end, then name).
+  const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  // Fields that are not known, which were ignored: one line for each field's name.
+  const std::vector<std::string>& warnings() const { return header_.warnings; }
+  bool contains(const std::string& name) const { return index_.count(name) != 0; }
+  const SafetensorsEntry& entry(const std::string& name) const;
+
+  // F32 -> f32, F64 -> f64, I32, I64, U8 and BOOL -> i32, F16 and BF16 -> f32, all exactly. Errors:
+  // no such tensor, more than kMaxRank axes, an I64 beyond 32 bits, a BOOL other than 0 and 1.
+  Tensor read(const std::string& name) const;
+
+ private:
+  // Copies `count` bytes that begin `offset` bytes into the file.
+  using ReadBytes = std::function<void(uint64_t offset, void* to, size_t count)>;
+  SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes);
+
+  std::string path_;
+  ReadBytes read_bytes_;
+  uint64_t data_begin_ = 0;
+  SafetensorsHeader header_;
+  std::map<std::string, size_t> index_;  // by name, into entries()
+};
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+// Writes the tensors in the given order as F32, F64 and I32, the data at a multiple of 8 bytes; the
+// file appears whole or not at all. Errors: ErrorKind::usage for names or metadata that cannot be
+// written, ErrorKind::write for the disk.
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace linea

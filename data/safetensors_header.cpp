@@ -1,0 +1,332 @@
+#include "data/safetensors_header.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kMetadata[] = "__metadata__";
+constexpr size_t kMaxDepth = 4;  // objects and lists inside each other; the format itself needs 3
+
+struct ElementType {
+  const char* name;
+  size_t bytes;
+};
+constexpr std::array<ElementType, 8> kElementTypes{{{"F64", 8},
+                                                    {"F32", 4},
+                                                    {"F16", 2},
+                                                    {"BF16", 2},
+                                                    {"I64", 8},
+                                                    {"I32", 4},
+                                                    {"U8", 1},
+                                                    {"BOOL", 1}}};
+
+template <typename... Args>
+[[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> text,
+                         Args&&... args) {
+  fail(ErrorKind::input, "{}: {}; the file is damaged or is no safetensors file: write it again",
+       path, fmt::format(text, std::forward<Args>(args)...));
+}
+
+// Follows the parser through the header without keeping a tree of it: fields that are not known
+// cost no memory, and nothing that the file repeats or nests is lost before it is seen.
+class HeaderReader : public json::json_sax_t {
+ public:
+  HeaderReader(const std::string& path, SafetensorsHeader& header) : path_(path), header_(header) {}
+
+  bool null() override { return value(Kind::null, "null"); }
+  bool boolean(bool holds) override { return value(Kind::other, holds ? "true" : "false"); }
+  // Only numbers with a minus sign come here, -0 among them.
+  bool number_integer(int64_t number) override {
+    return value(Kind::other, number == 0 ? "-0" : std::to_string(number));
+  }
+  bool number_unsigned(uint64_t number) override { return value(Kind::whole, {}, number); }
+  // Also whole numbers of more than 64 bits.
+  bool number_float(double, const std::string& token) override { return value(Kind::other, token); }
+  bool string(std::string& text) override { return value(Kind::text, text); }
+  bool binary(json::binary_t&) override { return value(Kind::other, "binary data"); }
+
+  bool start_object(size_t) override {
+    value(Kind::object, "an object");
+    return open(true);
+  }
+  bool start_array(size_t) override {
+    value(Kind::list, "a list");
+    return open(false);
+  }
+  bool key(std::string& name) override;
+  bool end_object() override;
+  bool end_array() override {
+    keys_.pop_back();
+    return true;
+  }
+  bool parse_error(size_t position, const std::string& token,
+                   const json::exception& error) override;
+
+ private:
+  enum class Kind { null, whole, text, object, list, other };
+
+  // The objects and lists that are open here.
+  size_t depth() const { return keys_.size(); }
+  bool in_metadata() const { return name_ == kMetadata; }
+  std::string where() const {
+    return in_metadata() ? "the metadata" : "tensor " + quoted_name(name_);
+  }
+  bool open(bool object);
+  // `text` is the value as a message shows it, and a string's content.
+  bool value(Kind kind, std::string_view text, uint64_t number = 0);
+  void field_value(Kind kind, std::string_view text);
+  void list_value(Kind kind, std::string_view text, uint64_t number);
+  void finish_tensor();
+
+  const std::string& path_;
+  SafetensorsHeader& header_;
+  std::vector<std::unordered_set<std::string>> keys_;  // of each open object; empty for lists
+  std::string name_, field_;                           // keys at depth 1 and 2
+  SafetensorsEntry entry_;                             // the tensor being read
+  std::vector<uint64_t> offsets_;
+  struct Ignored {
+    std::string first;  // tensor
+    size_t count = 0;
+  };
+  std::map<std::string, Ignored> ignored_;  // by field
+
+ public:
+  void finish();  // after the whole header
+};
+
+bool HeaderReader::open(bool object) {
+  if (depth() == kMaxDepth)
+    refuse(path_, "{} of its header is nested deeper than {} levels", where(), kMaxDepth);
+  keys_.emplace_back();
+  if (object && depth() == 2) {
+    entry_ = SafetensorsEntry{};
+    offsets_.clear();
+  }
+  return true;
+}
+
+bool HeaderReader::key(std::string& name) {
+  if (!keys_.back().insert(name).second)
+    refuse(path_, "its header holds the key {} twice{}{}", quoted_name(name),
+           depth() > 1 ? " in " : "", depth() > 1 ? where() : "");
+  if (depth() == 1) {
+    if (name.empty()) refuse(path_, "its header holds a tensor with an empty name");
+    name_ = name;
+  } else if (depth() == 2) {
+    field_ = name;
+  }
+  return true;
+}
+
+bool HeaderReader::value(Kind kind, std::string_view text, uint64_t number) {
+  if (depth() == 0 && kind != Kind::object) refuse(path_, "its header is no JSON object");
+  if (depth() == 1 && kind != Kind::object && !(in_metadata() && kind == Kind::null))
+    refuse(path_, "{} of its header should be an object", where());
+  if (depth() == 2) field_value(kind, text);
+  if (depth() == 3) list_value(kind, text, number);
+  return true;
+}
+
+void HeaderReader::field_value(Kind kind, std::string_view text) {
+  if (in_metadata()) {
+    if (kind != Kind::text)
+      refuse(path_, "{} of the metadata should be a string", quoted_name(field_));
+    header_.metadata[field_] = text;
+  } else if (field_ == "dtype") {
+    if (kind != Kind::text) refuse(path_, "dtype of {} should be a string", where());
+    entry_.dtype = text;
+  } else if (field_ == "shape" || field_ == "data_offsets") {
+    if (kind != Kind::list) refuse(path_, "{} of {} should be a list", field_, where());
+  } else {
+    Ignored& ignored = ignored_[field_];
+    if (ignored.count++ == 0) ignored.first = name_;
+  }
+}
+
+void HeaderReader::list_value(Kind kind, std::string_view text, uint64_t number) {
+  const bool is_shape = field_ == "shape";
+  if (!is_shape && field_ != "data_offsets") return;  // inside a field that is ignored
+  if (kind != Kind::whole)
+    refuse(path_, "{} of {} holds {} where a whole number from 0 to 2^64-1 should be", field_,
+           where(), kind == Kind::text ? quoted_name(text) : std::string(text.substr(0, 80)));
+  if (is_shape) {
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+      refuse(path_, "shape of {} overflows: it holds {}, at most 2^63-1 is possible", where(),
+             number);
+    entry_.shape.push_back(static_cast<int64_t>(number));
+  } else {
+    offsets_.push_back(number);
+  }
+}
+
+bool HeaderReader::end_object() {
+  const bool was_tensor = depth() == 2 && !in_metadata();
+  if (was_tensor) finish_tensor();
+  keys_.pop_back();
+  return true;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string text;
+  for (const int64_t size : shape) {
+    if (text.size() > 80) return "[" + text + ",...]";
+    text += (text.empty() ? "" : ",") + std::to_string(size);
+  }
+  return "[" + text + "]";
+}
+
+void HeaderReader::finish_tensor() {
+  for (const char* field : {"dtype", "shape", "data_offsets"})
+    if (keys_.back().count(field) == 0) refuse(path_, "{} has no {}", where(), field);
+  if (offsets_.size() != 2)
+    refuse(path_, "data_offsets of {} should be two numbers, not {}", where(), offsets_.size());
+  entry_.begin = offsets_[0];
+  entry_.end = offsets_[1];
+  if (entry_.begin > entry_.end)
+    refuse(path_, "data_offsets of {} end before they begin: {} > {}", where(), entry_.begin,
+           entry_.end);
+  const size_t element_bytes = safetensors_element_bytes(entry_.dtype);
+  if (element_bytes == 0) {
+    std::string known;
+    for (const ElementType& type : kElementTypes) known += std::string(" ") + type.name;
+    fail(ErrorKind::input, "{}: {} has the dtype {}, which is not one of{}; convert the file",
+         path_, where(), quoted_name(entry_.dtype), known);
+  }
+  // Without the zeros, so that no order of the axes hides an overflow behind one.
+  int64_t product = 1;
+  bool has_zero = false;
+  for (const int64_t size : entry_.shape) {
+    has_zero = has_zero || size == 0;
+    if (size != 0 && __builtin_mul_overflow(product, size, &product))
+      refuse(path_, "shape of {} overflows: the product of {} is 2^63 or more", where(),
+             shape_text(entry_.shape));
+  }
+  uint64_t bytes = 0;
+  if (!has_zero && __builtin_mul_overflow(static_cast<uint64_t>(product), element_bytes, &bytes))
+    refuse(path_, "shape of {} overflows: {} elements of {} bytes", where(), product,
+           element_bytes);
+  if (bytes != entry_.end - entry_.begin)
+    refuse(path_, "{} has {} bytes by its dtype {} and shape {}, but {} by its data_offsets",
+           where(), bytes, entry_.dtype, shape_text(entry_.shape), entry_.end - entry_.begin);
+  entry_.name = name_;
+  header_.entries.push_back(std::move(entry_));
+}
+
+bool HeaderReader::parse_error(size_t position, const std::string&, const json::exception& error) {
+  // "[json.exception.NAME] reason; last read: 'up to a whole header'"
+  std::string reason = error.what();
+  const size_t end_of_name = reason.find("] ");
+  if (end_of_name != std::string::npos) reason.erase(0, end_of_name + 2);
+  reason.resize(std::min({reason.size(), reason.find("; last read"), size_t{200}}));
+  refuse(path_, "its header is no JSON at byte {}: {}", position, reason);
+}
+
+void HeaderReader::finish() {
+  for (const auto& [field, ignored] : ignored_)
+    header_.warnings.push_back(
+        fmt::format("{}: the field {} of tensor {}{} is not known and is ignored", path_,
+                    quoted_name(field), quoted_name(ignored.first),
+                    ignored.count > 1 ? fmt::format(" and of {} more", ignored.count - 1) : ""));
+}
+
+// The ranges, in the order of the file, must follow one another from its first to its last byte.
+void check_ranges(const std::vector<SafetensorsEntry>& sorted, uint64_t data_bytes,
+                  const std::string& path) {
+  uint64_t reached = 0;
+  for (const SafetensorsEntry& entry : sorted) {
+    if (entry.begin != reached)
+      refuse(path, "tensor {} begins at byte {} of the data, but {} {}", quoted_name(entry.name),
+             entry.begin,
+             entry.begin > reached ? "nothing covers the bytes from" : "overlaps those to",
+             reached);
+    reached = entry.end;
+  }
+  if (reached != data_bytes)
+    refuse(path, "its tensors have {} bytes of data, but the file holds {}", reached, data_bytes);
+}
+
+std::string json_string(const char* what, const std::string& text) {
+  try {
+    return json(text).dump();
+  } catch (const json::exception&) {
+    fail(ErrorKind::usage, "{} {} is not UTF-8; write it so", what, quoted_name(text));
+  }
+}
+
+}  // namespace
+
+size_t safetensors_element_bytes(std::string_view dtype) {
+  for (const ElementType& type : kElementTypes)
+    if (dtype == type.name) return type.bytes;
+  return 0;
+}
+
+std::string quoted_name(std::string_view text) {
+  constexpr size_t kMost = 80;
+  const std::string shown =
+      json(std::string(text.substr(0, kMost))).dump(-1, ' ', false, json::error_handler_t::ignore);
+  return text.size() > kMost ? shown + "..." : shown;
+}
+
+SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
+                                           const std::string& path) {
+  // The parser would skip the first and stop at the second.
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") refuse(path, "its header begins with a byte order mark");
+  const size_t zero = text.find('\0');
+  if (zero != std::string_view::npos)
+    refuse(path, "byte {} of its header is zero, which JSON does not allow", zero);
+  SafetensorsHeader header;
+  HeaderReader reader(path, header);
+  json::sax_parse(text.begin(), text.end(), &reader);
+  reader.finish();
+  std::sort(header.entries.begin(), header.entries.end(), [](const auto& left, const auto& right) {
+    return std::tie(left.begin, left.end, left.name) < std::tie(right.begin, right.end, right.name);
+  });
+  check_ranges(header.entries, data_bytes, path);
+  return header;
+}
+
+std::string format_safetensors_header(const std::vector<SafetensorsEntry>& entries,
+                                      const std::map<std::string, std::string>& metadata) {
+  std::vector<std::string> fields;
+  if (!metadata.empty()) {
+    std::vector<std::string> pairs;
+    for (const auto& [key, text] : metadata)
+      pairs.push_back(json_string("the metadata key", key) + ":" +
+                      json_string("the metadata value", text));
+    fields.push_back(fmt::format("\"{}\":{{{}}}", kMetadata, fmt::join(pairs, ",")));
+  }
+  std::set<std::string_view> names;
+  for (const SafetensorsEntry& entry : entries) {
+    require(!entry.name.empty() && entry.name != kMetadata && names.insert(entry.name).second,
+            "a safetensors file cannot hold a tensor named {}; give each its own name other than "
+            "\"\" and \"{}\"",
+            quoted_name(entry.name), kMetadata);
+    fields.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                                 json_string("the tensor name", entry.name), entry.dtype,
+                                 fmt::join(entry.shape, ","), entry.begin, entry.end));
+  }
+  std::string text = fmt::format("{{{}", fmt::join(fields, ","));
+  text.append((8 - (text.size() + 1) % 8) % 8, ' ');
+  text += '}';
+  require(text.size() <= kMaxSafetensorsHeader,
+          "the header of a safetensors file may have {} bytes, not {}; shorten names or metadata",
+          kMaxSafetensorsHeader, text.size());
+  return text;
+}
+
+}  // namespace linea
