@@ -15,7 +15,7 @@ esac
 install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
 EXTRA=(-DLINEA_WERROR=ON)
 
-# Two test programs at a time, each with as many threads as leave the cores busy but not crowded.
+export GOMP_SPINCOUNT=1000  # several test programs share the cores: a waiting thread should yield soon
 run_tests() { # build folder, ctest options...
   local folder=$1
   shift

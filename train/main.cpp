@@ -2,9 +2,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 #include <string>
 #include <vector>
@@ -49,6 +51,14 @@ std::string explain_unknown(CLI::App& program) {
   return "see --help";
 }
 
+// GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others use too
+// the thread waited for is then not running, and a step takes ten times as long; a thousand rounds cost
+// nothing on idle cores (docs/performance.md). The library reads this before main: start again once.
+void start_with_short_spins(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
+}
+
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   int exit_code = 0;
@@ -76,6 +86,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  start_with_short_spins(argv);
   std::signal(SIGXFSZ, SIG_IGN);  // a file too large for its limit is an error of the write, not a kill
   try {
     linea::check_blas();
