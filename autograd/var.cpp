@@ -159,7 +159,7 @@ void backward(const Var& root, const Tensor& seed) {
 
 NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
-DetectNonfinite::DetectNonfinite() { detecting = true; }
-DetectNonfinite::~DetectNonfinite() { detecting = false; }
+DetectNonfinite::DetectNonfinite() : before_(detecting) { detecting = true; }
+DetectNonfinite::~DetectNonfinite() { detecting = before_; }
 
 }  // namespace linea

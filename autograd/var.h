@@ -76,6 +76,9 @@ class DetectNonfinite {
   ~DetectNonfinite();
   DetectNonfinite(const DetectNonfinite&) = delete;
   DetectNonfinite& operator=(const DetectNonfinite&) = delete;
+
+ private:
+  bool before_;
 };
 
 }  // namespace linea

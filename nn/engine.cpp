@@ -172,7 +172,12 @@ std::vector<Gradient> run_backward(const FeatureMap& map, const Tensor& q, const
         plan.strided<const T>(denominator, 1, tile, part),
         plan.strided<const T>(ddenominator, 1, tile, part), carried.state.data<T>(),
         carried.key_sum.data<T>(), pointer<T>(dphi), plan.strided<T>(dv, M, tile, part));
-    if (reads) plan.scatter<T>(map.backward(k_tile, dphi), D, tile, part, dk);
+    if (!reads) return;
+    const Tensor dk_tile = map.backward(k_tile, dphi);
+    if (options.valid.defined())  // dphi = 0 there, but a derivative of padding may be inf or NaN
+      table.clear_padding(context(), plan.chunk_shape(tile, part).valid, dk_tile.data<T>(), tile.pairs,
+                          part.length, D, part.first);
+    plan.scatter<T>(dk_tile, D, tile, part, dk);
   };
 
   std::vector<Segment> parts = plan.segments();
@@ -201,6 +206,8 @@ Var linear_attention(const FeatureMap& map, const Var& q, const Var& k, const Va
           q.shape().str(), v.shape().str());
   ops::require_shape("linear_attention", "k", k.value(), q.shape());
   ops::require_shape("linear_attention", "v", v.value(), q.shape().with(-1, v.size(-1)));
+  if (options.valid.defined())
+    ops::require_shape("linear_attention", "valid", options.valid, {q.size(0)});
   return with_real(dtype, "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Forward forward = run_forward<T>(map, q.value(), k.value(), v.value(), options);

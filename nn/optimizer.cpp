@@ -15,6 +15,8 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
   require(config.kind != "adam" || config.weight_decay == 0,
           "--weight-decay {} goes with adamw or radam, which decouple it; adam takes none",
           config.weight_decay);
+  require(config.clip >= 0 && config.weight_decay >= 0, "--clip {} and --weight-decay {} must be at least 0",
+          config.clip, config.weight_decay);
   for (const Parameter& parameter : parameters_) {
     mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
     square_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));

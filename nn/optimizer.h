@@ -18,7 +18,7 @@ struct OptimizerConfig {
 
 class Optimizer {
  public:
-  // Errors: an unknown kind, betas outside [0, 1), decay with adam.
+  // Errors: an unknown kind, betas outside [0, 1), decay with adam, a negative clip or decay.
   Optimizer(const OptimizerConfig& config, const Parameters& parameters);
 
   // One update at this learning rate from the gradients that the parameters hold, which are cleared.

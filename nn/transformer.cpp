@@ -26,7 +26,8 @@ Tensor sinusoidal_positions(int64_t length, int64_t dim) {
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
       {"layers", config.layers}, {"heads", config.heads},           {"dim", config.dim},
-      {"ffn", config.ffn},       {"length", config.length},         {"vocabulary", config.vocabulary}};
+      {"ffn", config.ffn},       {"length", config.length},         {"vocabulary", config.vocabulary},
+      {"nu", config.attention.nu}};
   for (const auto& [name, value] : sizes)
     require(value >= 1, "--{} is {}; it must be at least 1", name, value);
   require(config.dim % config.heads == 0,
@@ -46,6 +47,11 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
   attention_ = make_attention(attention);
+  {  // settings that this attention cannot work with are an error here, not in the first batch
+    const NoGrad no_grad;
+    const Var probe(Tensor::zeros({1, config_.heads, 1, attention.key_size}, DType::f32));
+    attention_->forward(probe, probe, probe, AttentionMask{});
+  }
 
   const int64_t dim = config_.dim;
   symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, kDeviation,

@@ -99,6 +99,9 @@ struct Kernels {
   void (*permute)(Context&, const PermuteShape&, const T* x, T* y);
   // P runs of `run` elements from one layout to another
   void (*copy_runs)(Context&, Strided<const T> x, Strided<T> y, int64_t P, int64_t run);
+  // zeroes the rows of x [P,S,C], positions first .. first + S - 1, whose keys do not exist
+  void (*clear_padding)(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
+                        int64_t first);
   void (*gemm)(Context&, const GemmShape&, const T* a, const T* b, T* c);
   void (*layer_norm)(Context&, const T* x, const T* gain, const T* bias, T* y, A* mean, A* scale,
                      int64_t R, int64_t C);  // bias may be null; scale = 1 / standard deviation

@@ -11,8 +11,21 @@ void require_same(const char* op, const Tensor& a, const Tensor& b) {
           b.shape().str());
 }
 
-void require_ids(const char* op, const Tensor& ids) {
+// Ids from `least` on, below `symbols`. Looked at only where that does not wait for a device.
+void require_ids(const char* op, const Tensor& ids, int64_t least, int64_t symbols) {
   require(ids.dtype() == DType::i32, "{}: symbols are i32, not {}", op, name_of(ids.dtype()));
+  if (ids.device().kind != DeviceKind::cpu) return;
+  const int32_t* id = ids.data<int32_t>();
+  for (int64_t i = 0; i < ids.numel(); ++i)
+    require(id[i] >= least && id[i] < symbols, "{}: the symbol {} at place {} is not one of 0..{}",
+            op, id[i], i, symbols - 1);
+}
+
+// x [..., C...] of which `row` [C...] is the end
+void require_ends(const char* op, const Shape& x, const Shape& row) {
+  bool ends = row.rank() <= x.rank() && row.numel() > 0;
+  for (int axis = 1; ends && axis <= row.rank(); ++axis) ends = x[-axis] == row[-axis];
+  require(ends, "{}: {} does not repeat over {}", op, row.str(), x.str());
 }
 
 // Runs body(kernels, T{}) for the dtype, on the context's device.
@@ -111,8 +124,7 @@ Tensor dropout(const Tensor& x, float rate, uint32_t lane) {
 }
 
 Tensor add_rows(const Tensor& x, const Tensor& row) {
-  require(row.numel() > 0 && x.numel() % row.numel() == 0, "add_rows: {} does not repeat over {}",
-          row.shape().str(), x.shape().str());
+  require_ends("add_rows", x.shape(), row.shape());
   const DType dtype = common_dtype("add_rows", {&x, &row});
   Tensor y(x.shape(), dtype);
   launch(dtype, "add_rows", [&](const auto& table, auto t) {
@@ -124,8 +136,7 @@ Tensor add_rows(const Tensor& x, const Tensor& row) {
 }
 
 Tensor sum_rows(const Tensor& x, const Shape& row) {
-  require(row.numel() > 0 && x.numel() % row.numel() == 0, "sum_rows: {} does not repeat over {}",
-          row.str(), x.shape().str());
+  require_ends("sum_rows", x.shape(), row);
   Tensor y(row, x.dtype());
   launch(x.dtype(), "sum_rows", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -167,8 +178,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
     shape.rows *= shape.batch;
     shape.batch = 1;
   } else {
-    require(b.shape().rank() == a.shape().rank() && b.shape().product(0, outer) == shape.batch,
-            "matmul: the outer axes of {} and {} differ", a.shape().str(), b.shape().str());
+    bool same = b.shape().rank() == a.shape().rank();
+    for (int axis = 0; same && axis < outer; ++axis) same = a.shape()[axis] == b.shape()[axis];
+    require(same, "matmul: the outer axes of {} and {} differ", a.shape().str(), b.shape().str());
   }
   shape.stride_a = shape.rows * shape.inner;
   shape.stride_b = shape.inner * shape.cols;
@@ -184,7 +196,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
 LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias) {
   require_shape("layer_norm", "gain", gain, {columns(x)});
   if (bias.defined()) require_shape("layer_norm", "bias", bias, {columns(x)});
-  const DType dtype = common_dtype("layer_norm", {&x, &gain});
+  const DType dtype = common_dtype("layer_norm", {&x, &gain, bias.defined() ? &bias : &gain});
   LayerNorm result{Tensor(x.shape(), dtype), Tensor({rows_of(x)}, dtype), Tensor({rows_of(x)}, dtype)};
   launch(dtype, "layer_norm", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -264,7 +276,7 @@ Tensor mask_causal(const Tensor& x, double value) {
 }
 
 Tensor embedding(const Tensor& table, const Tensor& ids) {
-  require_ids("embedding", ids);
+  require_ids("embedding", ids, 0, table.size(0));
   std::vector<int64_t> sizes = ids.shape().sizes();
   sizes.push_back(columns(table));
   Tensor y(Shape(sizes), table.dtype());
@@ -277,7 +289,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
 }
 
 Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) {
-  require_ids("embedding_backward", ids);
+  require_ids("embedding_backward", ids, 0, symbols);
   Tensor dtable({symbols, columns(dy)}, dy.dtype());
   launch(dy.dtype(), "embedding_backward", [&](const auto& backend, auto t) {
     using T = decltype(t);
@@ -288,7 +300,7 @@ Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) 
 }
 
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
-  require_ids("cross_entropy", targets);
+  require_ids("cross_entropy", targets, INT32_MIN, columns(logits));
   require(targets.numel() == rows_of(logits), "cross_entropy: logits {} and targets {}",
           logits.shape().str(), targets.shape().str());
   const DType dtype = logits.dtype();

@@ -57,7 +57,7 @@ Tensor mask_causal(const Tensor& x, double value);
 Tensor embedding(const Tensor& table, const Tensor& ids);
 Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols);
 
-// logits [..., V], targets i32 [...], -1 where not scored.
+// logits [..., V], targets i32 [...], -1 where not scored. Error: a target above V - 1.
 struct CrossEntropy {
   Tensor mean, losses, log_sums, scored;
 };

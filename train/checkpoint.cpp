@@ -73,6 +73,15 @@ int64_t integer_at(const nlohmann::json& object, const char* key, const std::str
   return object[key].get<int64_t>();
 }
 
+// A checkpoint that could not be finished would only hold space that is short.
+struct RemoveFolder {
+  fs::path folder;
+  ~RemoveFolder() {
+    std::error_code error;
+    fs::remove_all(folder, error);
+  }
+};
+
 fs::path model_file_of(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
@@ -99,6 +108,7 @@ void save_checkpoint(const fs::path& run, int64_t step, const RunConfig& config,
   std::error_code error;
   fs::remove_all(draft, error);  // of a process that was killed
   make_folders(draft.string());
+  const RemoveFolder unless_renamed{draft};
 
   std::vector<NamedTensor> weights, moments;
   for (const Parameter& parameter : model.parameters())

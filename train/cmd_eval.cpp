@@ -2,6 +2,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,9 @@ void run_eval(const EvalOptions& options) {
                                               static_cast<double>(all - done))));
   });
   if (progress.terminal()) progress.note("");
+  if (!std::isfinite(score.loss))
+    fail(ErrorKind::numeric, "{}: the loss over the {} split is {}: the model of step {} is spoilt", options.run,
+         options.split, std::abs(score.loss), saved.step);
   if (options.json) {
     const nlohmann::ordered_json result = {
         {"loss", score.loss}, {"bits", score.bits}, {"accuracy", score.accuracy}, {"tokens", score.tokens}};

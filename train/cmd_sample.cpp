@@ -45,6 +45,11 @@ void sample_text(const SavedModel& saved, const SampleOptions& options) {
   std::fputc('\n', stdout);
 }
 
+void refuse_flags(const CLI::App& verb, const std::string& drawn, const std::vector<std::string>& flags) {
+  for (const std::string& flag : flags)
+    require(verb.get_option(flag)->count() == 0, "{} has no meaning for a model of {}; leave it out", flag, drawn);
+}
+
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
@@ -62,14 +67,18 @@ void add_sample(CLI::App& program, int& exit_code) {
   verb->add_flag("--greedy", options->sampling.greedy, "the likeliest symbol always");
   verb->add_option("--seed", options->seed, "of what is drawn")->capture_default_str();
   verb->add_option("--threads", options->threads, "processor threads; 0: all cores");
-  verb->callback([options, &exit_code] {
+  verb->callback([verb, options, &exit_code] {
     require(options->seed >= 0, "--seed is {}; it must be at least 0", options->seed);
     require(options->sampling.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)",
             options->sampling.temperature);
     if (options->threads != 0) set_threads(static_cast<int>(options->threads));
     options->sampling.seed = static_cast<uint64_t>(options->seed);
     const SavedModel saved = load_model(options->run);
-    if (saved.shape.side > 0) {
+    const bool pictures = saved.shape.side > 0;
+    refuse_flags(*verb, pictures ? "pictures" : "text",
+                 pictures ? std::vector<std::string>{"--prompt", "--prompt-file", "--tokens"}
+                          : std::vector<std::string>{"--count", "--out", "--class"});
+    if (pictures) {
       sample_pictures(saved, *options);
     } else {
       sample_text(saved, *options);

@@ -4,6 +4,8 @@
 #include <CLI/Formatter.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <sstream>
 
 #include "train/presets.h"
@@ -16,13 +18,30 @@ std::string flag_of(std::string key) {
   return key;
 }
 
-std::string toml_string(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
+// Between the quotes from which CLI11's reader gives the text back (it ends a value at a # whatever the quotes).
+std::string toml_string(const char* key, const std::string& text) {
+  for (const char quote : {'"', '\''}) {
+    if (quote == '"' && text.find('\\') != std::string::npos) continue;  // TOML has escapes there
+    const std::string quoted = quote + text + quote;
+    std::istringstream line("text = " + quoted);
+    const std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(line);
+    if (items.size() == 1 && items[0].inputs == std::vector<std::string>{text}) return quoted;
   }
-  return result + "\"";
+  fail(ErrorKind::usage, "--{} {}: config.toml cannot hold this text; choose a name without #, quotes and line breaks",
+       flag_of(key), text);
+}
+
+// CLI11 reads an empty text as 0.
+std::string refuse_empty(const std::string& text) { return text.empty() ? "a number is missing" : ""; }
+
+std::string refuse_other_than_bool(const std::string& text) {
+  return text == "true" || text == "false" ? "" : text + " is neither true nor false";
+}
+
+// ", the nearest is 'dim'", or nothing where none is near.
+std::string nearest_hint(const std::string& key, const std::vector<std::string>& known) {
+  const std::string close = nearest(key, known);
+  return close.empty() ? "; see linea train --help" : "; the nearest is '" + close + "'";
 }
 
 size_t edit_distance(const std::string& a, const std::string& b) {
@@ -53,9 +72,13 @@ void add_settings(CLI::App& app, RunConfig& config) {
   visit_settings(config, [&](const char* key, auto& member, const char* help, const char* group) {
     const std::string flag = flag_of(key);
     if constexpr (std::is_same_v<std::decay_t<decltype(member)>, bool>) {
-      app.add_flag("--" + flag + ",!--no-" + flag, member, help)->group(group)->default_str(member ? "true" : "false");
+      app.add_flag("--" + flag + ",!--no-" + flag, member, help)
+          ->group(group)
+          ->default_str(member ? "true" : "false")
+          ->check(refuse_other_than_bool);
     } else {
-      app.add_option("--" + flag, member, help)->group(group)->capture_default_str();
+      CLI::Option* option = app.add_option("--" + flag, member, help)->group(group)->capture_default_str();
+      if constexpr (!std::is_same_v<std::decay_t<decltype(member)>, std::string>) option->check(refuse_empty);
     }
   });
 }
@@ -72,10 +95,12 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
   for (const CLI::ConfigItem& item : items) {
     const std::string key = item.fullname();
     if (fixed.count(key) != 0) continue;
+    if (item.name == "++" || item.name == "--")  // CLI11's marks of a section's begin and end
+      fail(ErrorKind::usage, "{}: settings have no sections; leave [{}] out", source,
+           fmt::join(item.parents, "."));
     const std::vector<std::string> known = setting_keys();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(ErrorKind::usage, "{}: there is no setting '{}'; the nearest is '{}'", source, key,
-           nearest(key, known));
+      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, key, nearest_hint(key, known));
     CLI::Option* option = app.get_option("--" + flag_of(key));
     try {
       option->clear();
@@ -103,7 +128,7 @@ std::string to_toml(const RunConfig& config) {
     if (group_before != group) text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
     group_before = group;
     if constexpr (std::is_same_v<Member, std::string>) {
-      text += fmt::format("{} = {}\n", key, toml_string(member));
+      text += fmt::format("{} = {}\n", key, toml_string(key, member));
     } else {
       text += fmt::format("{} = {}\n", key, member);
     }
@@ -192,6 +217,13 @@ OptimizerConfig optimizer_config(const RunConfig& config) {
 void check_settings(const RunConfig& config) {
   require(!config.task.empty(), "say what to learn: --task {} (or a --preset: {})", task_names(),
           fmt::join(preset_names(), ", "));
+  // Sizes are multiplied: larger ones would overflow before memory runs out.
+  visit_settings(config, [](const char* key, const auto& value, const char*, const char*) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>) {
+      const int64_t bound = std::string(key) == "seed" ? INT64_MAX : int64_t{1} << 31;
+      require(value < bound, "--{} is {}; it must be below {}", flag_of(key), value, bound);
+    }
+  });
   const auto at_least = [](const char* key, int64_t value, int64_t least) {
     require(value >= least, "--{} is {}; it must be at least {}", key, value, least);
   };
@@ -207,8 +239,8 @@ void check_settings(const RunConfig& config) {
   at_least("threads", config.threads, 0);
   at_least("segment", config.segment, 0);
   at_least("chunk", config.chunk, 0);
-  require(config.lr > 0 && config.min_lr >= 0, "--lr {} must be above 0 and --min-lr {} at least 0",
-          config.lr, config.min_lr);
+  require(config.lr > 0 && config.min_lr >= 0 && std::isfinite(config.lr) && std::isfinite(config.min_lr),
+          "--lr {} must be above 0, --min-lr {} at least 0, both finite", config.lr, config.min_lr);
   require(config.device == "cpu",
           "--device is '{}': this build has no CUDA backend; leave --device out or say cpu", config.device);
 }

@@ -4,9 +4,11 @@
 #include <CLI/Formatter.hpp>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 #include <vector>
@@ -59,6 +61,13 @@ void start_with_short_spins(char** argv) {
   if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
+// One line, whatever names with line breaks it quotes.
+void complain(std::string message) {
+  for (char& c : message)
+    if (c == '\n' || c == '\r') c = ' ';
+  std::fprintf(stderr, "linea: %s\n", message.c_str());
+}
+
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   int exit_code = 0;
@@ -80,6 +89,8 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return program.exit(error);  // --help
     linea::fail(linea::ErrorKind::usage, "{}", error.what());
   }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    linea::fail(linea::ErrorKind::write, "standard output cannot be written: {}", std::strerror(errno));
   return exit_code;
 }
 
@@ -92,13 +103,13 @@ int main(int argc, char** argv) {
     linea::check_blas();
     return run(argc, argv);
   } catch (const linea::Error& error) {
-    std::fprintf(stderr, "linea: %s\n", error.what());
+    complain(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "linea: out of memory; lower --batch or --length\n");
     return static_cast<int>(linea::ErrorKind::memory);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "linea: %s\n", error.what());
+    complain(error.what());
     return 1;
   }
 }

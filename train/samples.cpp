@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data/files.h"
 #include "data/picture.h"
 #include "data/picture_task.h"
 #include "data/text.h"
@@ -28,10 +29,12 @@ std::string draw_pictures(const Transformer& model, const TaskShape& shape, cons
                           const std::function<void(int64_t, int64_t)>& progress) {
   require(shape.side > 0, "this model draws no pictures; ask it for text with --tokens");
   require(request.count >= 1, "--count is {}; it must be at least 1", request.count);
+  require(request.class_label >= -1, "--class is {}; there are 0 to {}", request.class_label, shape.classes - 1);
   require(request.class_label < 0 || shape.classes > 0,
           "--class {}: this model was not trained with --class-token", request.class_label);
   require(request.class_label < std::max<int64_t>(shape.classes, 1), "--class is {}; there are 0 to {}",
           request.class_label, shape.classes - 1);
+  { const AtomicFile writable(png); }  // an error now rather than after the drawing
   const int64_t pixels = shape.side * shape.side;
   std::vector<uint8_t> greys;
   for (int64_t first = 0; first < request.count; first += kPicturesAtOnce) {

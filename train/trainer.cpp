@@ -39,9 +39,10 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (resume) step_ = restore_checkpoint(folder_, *model_, *optimizer_);
   first_step_ = step_;
 
+  const std::string settings = to_toml(config_);
   make_folders((folder_ / "checkpoints").string());
   make_folders((folder_ / "samples").string());
-  write_file_atomically((folder_ / "config.toml").string(), to_toml(config_));
+  write_file_atomically((folder_ / "config.toml").string(), settings);
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
   progress_.note(fmt::format(
       "{} on {}: {} parameters, {} symbols, length {}, {} threads; run in {}{}", label_of(model_->config().attention),
@@ -57,7 +58,8 @@ int Trainer::run() {
     const StepResult result = update(rate);
     ++step_;
     const bool stopping = stop_asked() && step_ < config_.steps;
-    record_step(rate, result, stopping || step_ == config_.steps);
+    // A record ends with each checkpoint: a run that goes on from there makes the same ones.
+    record_step(rate, result, stopping || due(config_.save_every));
     if (!stopping && due(config_.eval_every)) look_at_validation(step_ == config_.steps);
     if (stopping || due(config_.save_every)) save();
     if (stopping) {
@@ -74,6 +76,8 @@ int Trainer::run() {
 
 // The loss of batch number `micro_step`, divided by the batches of a step.
 Var Trainer::forward_loss(int64_t micro_step) const {
+  context().step->seed = static_cast<uint64_t>(config_.seed);
+  context().step->step = static_cast<uint64_t>(micro_step);
   const Batch batch = task_->train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(micro_step),
                                          config_.batch);
   const Shape shape{batch.rows, batch.length};
@@ -83,11 +87,8 @@ Var Trainer::forward_loss(int64_t micro_step) const {
 }
 
 Trainer::StepResult Trainer::update(double learning_rate) {
-  StepParams& step = *context().step;
-  step.seed = static_cast<uint64_t>(config_.seed);
   double loss = 0;
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    step.step = static_cast<uint64_t>(step_ * config_.accumulate + micro);
     const Var part = forward_loss(step_ * config_.accumulate + micro);
     backward(part);
     loss += part.value().item();
@@ -100,11 +101,16 @@ Trainer::StepResult Trainer::update(double learning_rate) {
 
 // Finds what went bad first: a parameter, else the first op of a repeated forward pass, else the gradient.
 void Trainer::explain_nonfinite(double loss, double gradient_norm) const {
-  const std::string where = fmt::format("step {}: the loss is {} and the gradient's norm {}", step_ + 1, loss,
-                                        gradient_norm);
-  const std::string advice = fmt::format("; the last good checkpoint is kept: lower --lr ({}) or --clip ({})",
+  const auto shown = [](double x) { return std::isnan(x) ? std::abs(x) : x; };  // nan, not -nan
+  const std::string where =
+      std::isfinite(loss)
+          ? fmt::format("step {}: the loss is {} and the gradient's norm {}", step_ + 1, loss, shown(gradient_norm))
+          : fmt::format("step {}: the loss is {}", step_ + 1, shown(loss));
+  const std::string advice = fmt::format("; earlier checkpoints are good: lower --lr ({}) or --clip ({})",
                                          config_.lr, config_.clip);
-  metrics_->record(step_ + 1, {{"loss", loss}, {"grad_norm", gradient_norm}});
+  std::vector<std::pair<std::string, double>> record = {{"loss", loss}};
+  if (std::isfinite(loss)) record.emplace_back("grad_norm", gradient_norm);
+  metrics_->record(step_ + 1, record);
   if (std::isfinite(loss)) fail(ErrorKind::numeric, "{}: the backward pass overflowed{}", where, advice);
   for (const Parameter& parameter : model_->parameters()) {
     const int64_t bad = ops::count_nonfinite(parameter.var.value());
@@ -115,7 +121,7 @@ void Trainer::explain_nonfinite(double loss, double gradient_norm) const {
   try {
     const NoGrad no_grad;
     const DetectNonfinite detect;
-    forward_loss(step_ * config_.accumulate);
+    for (int64_t micro = 0; micro < config_.accumulate; ++micro) forward_loss(step_ * config_.accumulate + micro);
   } catch (const Error& error) {
     fail(ErrorKind::numeric, "{}: {}{}", where, error.what(), advice);
   }
@@ -166,7 +172,13 @@ void Trainer::look_at_validation(bool last) {
                              whole ? "" : " (a part; linea eval takes all)"));
 }
 
+// Weights that the next step finds spoilt must not push out a checkpoint that is good.
 void Trainer::save() {
+  {
+    const NoGrad no_grad;
+    const double loss = forward_loss(step_ * config_.accumulate).value().item();
+    if (!std::isfinite(loss)) explain_nonfinite(loss, 0);
+  }
   save_checkpoint(folder_, step_, config_, vocabulary_, *model_, *optimizer_, config_.keep_last);
 }
 

@@ -87,6 +87,8 @@ class SoftmaxAttention final : public Attention {
     const DType dtype = ops::common_dtype("softmax_attention", {&q.value(), &k.value(), &v.value()});
     ops::require_shape("softmax_attention", "k", k.value(), q.shape());
     ops::require_shape("softmax_attention", "v", v.value(), q.shape().with(-1, v.size(-1)));
+    if (mask.valid.defined())
+      ops::require_shape("softmax_attention", "valid", mask.valid, {q.size(0)});
     return with_real(dtype, "softmax_attention",
                      [&](auto zero) { return softmax_attention<decltype(zero)>(q, k, v, mask); });
   }

@@ -28,6 +28,7 @@ constexpr Kernels<T> kCpuKernels = {
     .sum_rows = cpu::sum_rows<T>,
     .permute = cpu::permute<T>,
     .copy_runs = cpu::copy_runs<T>,
+    .clear_padding = cpu::clear_padding<T>,
     .gemm = cpu::gemm<T>,
     .layer_norm = cpu::layer_norm<T>,
     .layer_norm_backward = cpu::layer_norm_backward<T>,

@@ -57,6 +57,20 @@ T dot(const T* x, const T* y, int64_t count) {
   return total;
 }
 
+// z += sum_j w_j x_j, every w_j = 1 where `weight` is null. The chunk is summed first: small terms added to
+// a large z one by one are all rounded the same way, an error that grows with the length.
+template <typename T>
+void add_chunk(const T* x, const T* weight, int64_t rows, int64_t F, T* z) {
+  constexpr int64_t kBlock = 64;
+  for (int64_t begin = 0; begin < F; begin += kBlock) {
+    const int64_t width = std::min(kBlock, F - begin);
+    T total[kBlock] = {};
+    for (int64_t j = 0; j < rows; ++j)
+      add_row(x + j * F + begin, total, width, weight == nullptr ? T(1) : weight[j]);
+    add_row(total, z + begin, width, T(1));
+  }
+}
+
 // S += k^T v,  z += sum of the rows of k
 template <typename T>
 void absorb(const ChunkShape& shape, const Chunk& chunk, const T* k, const T* v, T* state,
@@ -64,7 +78,7 @@ void absorb(const ChunkShape& shape, const Chunk& chunk, const T* k, const T* v,
   if (chunk.keys == 0) return;
   const int64_t F = shape.features, M = shape.values;
   blas_gemm(true, false, F, M, chunk.keys, T(1), k, F, v, M, T(1), state, M);
-  for (int64_t j = 0; j < chunk.keys; ++j) add_row(k + j * F, key_sum, F, T(1));
+  add_chunk<T>(k, nullptr, chunk.keys, F, key_sum);
 }
 
 // n = dy / d
@@ -152,10 +166,11 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const T* q, con
           blas_gemm(false, false, chunk.rows, F, chunk.keys, T(1), scores, chunk.keys, chunk_k, F,
                     T(1), chunk_dq, F);
         }
-        std::copy_n(pair_sum, F, running);  // z_i
+        std::fill_n(running, F, T(0));  // z_i without the chunks before
         for (int64_t i = 0; i < chunk.rows; ++i) {
           if (k != nullptr && i < chunk.keys) add_row(chunk_k + i * F, running, F, T(1));
           e[i] = -dot(q + (row + i) * F, chunk_dq + i * F, F) * reciprocal_or_zero(d[i]);
+          add_row(pair_sum, chunk_dq + i * F, F, e[i]);
           add_row(running, chunk_dq + i * F, F, e[i]);
         }
       }
@@ -213,7 +228,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const T* q, const
       }
       if (q != nullptr) {
         blas_gemm(true, false, F, M, chunk.rows, T(1), chunk_q, F, numerator, M, T(1), R, M);
-        for (int64_t i = 0; i < chunk.rows; ++i) add_row(chunk_q + i * F, r, F, e[i]);
+        add_chunk(chunk_q, e, chunk.rows, F, r);
       }
     }
   });

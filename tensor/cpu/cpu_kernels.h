@@ -25,6 +25,8 @@ template <typename T> void permute(Context&, const PermuteShape&, const T* x, T*
 template <typename T>
 void copy_runs(Context&, Strided<const T> x, Strided<T> y, int64_t P, int64_t run);
 template <typename T>
+void clear_padding(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C, int64_t first);
+template <typename T>
 void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
 
 // gemm.cpp

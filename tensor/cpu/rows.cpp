@@ -69,6 +69,17 @@ void copy_runs(Context& ctx, Strided<const T> x, Strided<T> y, int64_t P, int64_
 }
 
 template <typename T>
+void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t P, int64_t S, int64_t C,
+                   int64_t first) {
+  parallel_ranges(ctx, P, S * C, [&](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t kept = std::clamp<int64_t>(valid_keys(valid, p, first + S) - first, 0, S);
+      std::fill(x + (p * S + kept) * C, x + (p + 1) * S * C, T(0));
+    }
+  });
+}
+
+template <typename T>
 void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double value) {
   parallel_ranges(ctx, R, N, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
@@ -84,6 +95,7 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
   template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                 \
   template void permute(Context&, const PermuteShape&, const T*, T*);               \
   template void copy_runs(Context&, Strided<const T>, Strided<T>, int64_t, int64_t); \
+  template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
   template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

@@ -1,15 +1,14 @@
-// A folder that lives as long as a test, and errors that must say certain things.
+// A folder that lives as long as a test.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <initializer_list>
 #include <string>
 
 #include "data/files.h"
-#include "tensor/error.h"
+#include "tests/expect_error.h"
 
 namespace linea {
 
@@ -34,22 +33,5 @@ class DataTest : public testing::Test {
  private:
   std::filesystem::path folder_;
 };
-
-// The message must be one line and hold every fragment.
-template <typename Action>
-void expect_error(ErrorKind kind, std::initializer_list<std::string> fragments, Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_EQ(error.kind(), kind) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    for (const std::string& fragment : fragments)
-      EXPECT_NE(message.find(fragment), std::string::npos)
-          << "'" << fragment << "' is not in: " << message;
-    return;
-  }
-  ADD_FAILURE() << "no error";
-}
 
 }  // namespace linea

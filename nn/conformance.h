@@ -1,0 +1,33 @@
+// What every attention must hold, measured: its forms agree, its gradients are true, nothing leaks from the
+// future, from padding or from other sequences, and its memory is what it claims. The tests and `linea
+// verify` run these same checks over all that is registered.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/attention.h"
+
+namespace linea {
+
+struct Check {
+  std::string name;
+  double measured = 0;
+  double bound = 0;
+  bool passed = false;  // measured <= bound, which a NaN is not
+  std::string detail;   // where it was measured, or the error that ended the check
+};
+
+struct ConformanceOptions {
+  bool quick = false;  // fewer lengths, and nothing at 16384 positions
+  std::string only;    // the checks whose names begin so; empty: all
+};
+
+// `variant` says which attention and its settings; sizes, segment and chunk are filled in here. Uses one and
+// two threads, and leaves the number as it was.
+std::vector<Check> check_attention(const AttentionOptions& variant, const ConformanceOptions& options);
+// The same for one that need not be registered.
+std::vector<Check> check_attention(const AttentionFactory& make, const AttentionOptions& variant,
+                                   const ConformanceOptions& options);
+
+}  // namespace linea

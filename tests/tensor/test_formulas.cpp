@@ -1,0 +1,101 @@
+// The scalar formulas against double, over the whole range of float.
+#include "tensor/formulas.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace linea {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// Calls body(x) for every `step`-th float in [low, high], both of one sign.
+template <typename Body>
+void sweep(float low, float high, uint32_t step, const Body& body) {
+  const uint32_t a = same_bits<uint32_t>(low), b = same_bits<uint32_t>(high);
+  for (uint64_t bits = std::min(a, b); bits <= std::max(a, b); bits += step)
+    body(same_bits<float>(static_cast<uint32_t>(bits)));
+}
+
+double worst_of_exp(float low, float high, uint32_t step) {
+  double worst = 0;
+  sweep(low, high, step, [&](float x) {
+    const double expected = std::exp(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(exp_of(x)) - expected) / expected);
+  });
+  return worst;
+}
+
+TEST(ExpOf, RelativeErrorWhereTheResultIsNormal) {
+  const float smallest = -87.33654f;  // exp of it is the smallest normal float
+  const double error = std::max(worst_of_exp(0.0f, 88.72f, 101), worst_of_exp(-0.0f, smallest, 101));
+  EXPECT_LE(error, 1.3e-7);
+}
+
+// Below the normal range: to within one of the smallest steps that a float has there.
+TEST(ExpOf, SubnormalResults) {
+  sweep(-87.33654f, -104.0f, 13,
+        [](float x) { ASSERT_NEAR(exp_of(x), std::exp(static_cast<double>(x)), 1.5e-45 * 1.01) << x; });
+}
+
+TEST(ExpOf, TheEnds) {
+  EXPECT_EQ(exp_of(0.0f), 1.0f);
+  EXPECT_EQ(exp_of(-0.0f), 1.0f);
+  EXPECT_EQ(exp_of(-104.0f), 0.0f);
+  EXPECT_EQ(exp_of(-1e30f), 0.0f);
+  EXPECT_EQ(exp_of(-kInfinity), 0.0f);
+  EXPECT_EQ(exp_of(88.73f), kInfinity);
+  EXPECT_EQ(exp_of(1e30f), kInfinity);
+  EXPECT_EQ(exp_of(kInfinity), kInfinity);
+  EXPECT_TRUE(std::isfinite(exp_of(88.72f)));
+  EXPECT_TRUE(std::isnan(exp_of(kNan)));
+  EXPECT_TRUE(std::isnan(exp_of(-kNan)));
+}
+
+// elu + 1 down to -80: relative, so that no digit of a small feature is lost.
+TEST(FeatureElu, RelativeError) {
+  const auto check = [](float x) {
+    const double expected = x < 0 ? std::exp(static_cast<double>(x)) : static_cast<double>(x) + 1;
+    ASSERT_NEAR(FeatureElu::value(x), expected, 1e-6 * expected) << x;
+  };
+  sweep(-0.0f, -80.0f, 997, check);
+  sweep(0.0f, 80.0f, 997, check);
+}
+
+TEST(Pointwise, ValuesAndSlopesInDouble) {
+  const double root = std::sqrt(2 / std::acos(-1.0));
+  for (const double x : {-9.0, -2.5, -1.0, -0.3, -1e-9, 0.0, 0.4, 1.0, 3.0, 8.0}) {
+    const double tanh_gelu = 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
+    EXPECT_NEAR(Gelu::value(x), tanh_gelu, 1e-15 + 1e-14 * std::abs(x));
+    EXPECT_EQ(Relu::value(x), x > 0 ? x : 0.0);
+    EXPECT_EQ(FeatureRelu::value(x), std::max(x, 0.0) + 1e-3);
+    EXPECT_EQ(FeatureExp::value(x), std::exp(x));
+    EXPECT_EQ(Relu::slope(x), x > 0 ? 1.0 : 0.0);
+    EXPECT_EQ(FeatureElu::slope(x), x < 0 ? std::exp(x) : 1.0);
+  }
+  EXPECT_EQ(Gelu::value(-300.0f), 0.0f);
+  EXPECT_EQ(Gelu::value(300.0f), 300.0f);
+  EXPECT_EQ(Gelu::slope(300.0f), 1.0f);
+  EXPECT_NEAR(Gelu::slope(-300.0f), 0.0f, 1e-30f);
+}
+
+TEST(Pointwise, NanStaysNan) {
+  EXPECT_TRUE(std::isnan(FeatureElu::value(kNan)));
+  EXPECT_TRUE(std::isnan(FeatureExp::value(kNan)));
+  EXPECT_TRUE(std::isnan(Gelu::value(kNan)));
+}
+
+TEST(Formulas, KeepsAndReciprocal) {
+  EXPECT_TRUE(keeps(0, 0.0f));
+  EXPECT_FALSE(keeps(0, 0.5f));
+  EXPECT_TRUE(keeps(0xffffffff, 0.99f));
+  EXPECT_EQ(reciprocal_or_zero(0.0), 0.0);
+  EXPECT_EQ(reciprocal_or_zero(-0.0), 0.0);
+  EXPECT_EQ(reciprocal_or_zero(-4.0), -0.25);
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,109 @@
+// The account of device memory: exact, reused, and limited where asked.
+#include "tensor/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "tensor/tensor.h"
+
+namespace linea {
+namespace {
+
+size_t held() { return cpu_memory().held; }
+
+TEST(Memory, HeldAndPeakAreExact) {
+  const size_t before = held();
+  reset_cpu_peak();
+  EXPECT_EQ(cpu_memory().peak, before);
+  {
+    const Tensor a({1024}, DType::f32);  // 4096 and 2048 bytes are sizes of their own classes
+    EXPECT_EQ(held(), before + 4096);
+    {
+      const Tensor b({256}, DType::f64);
+      EXPECT_EQ(held(), before + 4096 + 2048);
+    }
+    EXPECT_EQ(held(), before + 4096);
+    const Tensor view = a.reshape({2, 512}).rows(1, 1);
+    EXPECT_EQ(held(), before + 4096);
+  }
+  EXPECT_EQ(held(), before);
+  EXPECT_EQ(cpu_memory().peak, before + 4096 + 2048);
+  reset_cpu_peak();
+  EXPECT_EQ(cpu_memory().peak, before);
+}
+
+TEST(Memory, ViewsKeepTheirStorageAlive) {
+  const size_t before = held();
+  Tensor view;
+  {
+    const Tensor whole = Tensor::full({1024}, DType::f32, 3.0);
+    view = whole.rows(1000, 2);
+  }
+  EXPECT_EQ(held(), before + 4096);
+  EXPECT_EQ(view.to_doubles(), (std::vector<double>{3, 3}));
+  view = Tensor();
+  EXPECT_EQ(held(), before);
+}
+
+// At least what was asked for, at most an eighth more (and 64 bytes), aligned, in every size.
+TEST(Memory, SizeClassesWasteLittle) {
+  Allocator& allocator = cpu_allocator();
+  for (size_t bytes = 0; bytes < 100000; bytes += bytes < 5000 ? 1 : 977) {
+    const size_t before = held();
+    void* block = allocator.allocate(bytes);
+    const size_t taken = held() - before;
+    EXPECT_GE(taken, bytes);
+    EXPECT_LE(taken, bytes + bytes / 8 + 64) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(block) % 64, 0u);
+    allocator.release(block, bytes);
+    ASSERT_EQ(held(), before) << bytes;
+  }
+  release_cpu_cache();
+}
+
+#ifndef LINEA_NAN_FILL
+TEST(Memory, ReleasedBlocksAreUsedAgain) {
+  release_cpu_cache();
+  EXPECT_EQ(cpu_memory().cached, 0u);
+  const void* first = nullptr;
+  {
+    const Tensor x({1 << 20}, DType::f32);
+    first = x.address();
+  }
+  EXPECT_EQ(cpu_memory().cached, size_t{4} << 20);
+  const Tensor again({1 << 20}, DType::f32);
+  EXPECT_EQ(again.address(), first);
+  EXPECT_EQ(cpu_memory().cached, 0u);
+}
+#endif
+
+TEST(Memory, TheLimitIsAnErrorThatSaysWhatToDo) {
+  const Tensor kept = Tensor::zeros({1 << 18}, DType::f32);
+  set_cpu_memory_limit(held() + (size_t{1} << 20));
+  const Tensor fits({1 << 18}, DType::f32);
+  try {
+    const Tensor more({1 << 10}, DType::f32);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::memory);
+    EXPECT_EQ(error.exit_code(), 5);
+    EXPECT_NE(std::string(error.what()).find("--batch"), std::string::npos) << error.what();
+  }
+  set_cpu_memory_limit(0);
+  const Tensor now_fits({1 << 20}, DType::f32);
+}
+
+#ifndef LINEA_NAN_FILL  // the address sanitizer stops the program instead
+TEST(Memory, WhatNoMachineHasIsAnError) {
+  const size_t before = held();
+  try {
+    const Tensor huge({int64_t{1} << 50}, DType::f64);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::memory);
+  }
+  EXPECT_EQ(held(), before);
+}
+#endif
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,87 @@
+// What the ops say when they are used wrongly: the op, both shapes, the symbol that does not exist.
+#include <gtest/gtest.h>
+
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+template <typename Body>
+std::string message_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(OpErrors, NameTheOpAndBothShapes) {
+  const auto zeros = [](const Shape& shape, DType dtype = DType::f32) { return Tensor::zeros(shape, dtype); };
+  const Tensor x = zeros({2, 3}), wide = zeros({2, 4});
+  EXPECT_EQ(message_of([&] { ops::add(x, wide); }), "add: shapes [2,3] and [2,4] differ");
+  EXPECT_EQ(message_of([&] { ops::multiply(x, wide); }), "multiply: shapes [2,3] and [2,4] differ");
+  EXPECT_EQ(message_of([&] { ops::accumulate(x, wide); }), "accumulate: shapes [2,3] and [2,4] differ");
+  EXPECT_EQ(message_of([&] {
+              ops::add(x, zeros({2, 3}, DType::f64));
+            }),
+            "add: dtypes f32 and f64 do not go together");
+  EXPECT_EQ(message_of([&] { ops::scale(zeros({2}, DType::i32), 2); }), "scale needs f32 or f64, not i32");
+  EXPECT_EQ(message_of([&] { ops::matmul(x, wide); }), "matmul: the inner sizes of [2,3] and [2,4] differ");
+  EXPECT_EQ(message_of([&] { ops::matmul(x, wide, false, true); }),
+            "matmul: the inner sizes of [2,3] and [2,4] (transposed) differ");
+  EXPECT_EQ(message_of([&] { ops::matmul(zeros({3}), x); }), "matmul: [3] times [2,3] needs two axes each");
+  EXPECT_EQ(message_of([&] {
+              ops::matmul(zeros({2, 3, 4, 5}), zeros({3, 2, 5, 4}));
+            }),
+            "matmul: the outer axes of [2,3,4,5] and [3,2,5,4] differ");
+  EXPECT_EQ(message_of([&] {
+              ops::matmul(zeros({2, 3, 4}), zeros({3, 5}), true);
+            }),
+            "matmul: the outer axes of [2,3,4] and [3,5] differ");
+  EXPECT_EQ(message_of([&] {
+              ops::add_rows(zeros({4, 6}), zeros({4}));
+            }),
+            "add_rows: [4] does not repeat over [4,6]");
+  EXPECT_EQ(message_of([&] {
+              ops::sum_rows(zeros({4, 6}), {4});
+            }),
+            "sum_rows: [4] does not repeat over [4,6]");
+  EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({2}), Tensor()); }),
+            "layer_norm: gain has shape [2], expected [3]");
+  EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({3}), zeros({3}, DType::f64)); }),
+            "layer_norm: dtypes f32 and f64 do not go together");
+  EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"), std::string::npos);
+  EXPECT_NE(message_of([&] { ops::dropout(x, 1.0f, 0); }).find("[0, 1)"), std::string::npos);
+  EXPECT_NE(message_of([&] { ops::sample(x, 0, {}); }).find("temperature is 0"), std::string::npos);
+  EXPECT_NE(message_of([&] { ops::dpfp_features(x, 6); }).find("nu is 6"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              ops::permute(x, {{2, 2, 1, 1}, {0, 1, 2, 3}, 1}, {2, 3});
+            }).find("permute: 4"),
+            std::string::npos);
+}
+
+TEST(OpErrors, SymbolsOutsideTheTable) {
+  const Tensor table = Tensor::zeros({5, 3}, DType::f32);
+  const auto ids = [](int32_t id) { return Tensor::from(std::vector<int32_t>{0, id}, {2}); };
+  EXPECT_EQ(message_of([&] { ops::embedding(table, ids(5)); }),
+            "embedding: the symbol 5 at place 1 is not one of 0..4");
+  EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
+            "embedding: the symbol -1 at place 1 is not one of 0..4");
+  EXPECT_NE(message_of([&] {
+              ops::embedding_backward(ids(7), Tensor::zeros({2, 3}, DType::f32), 5);
+            }).find("the symbol 7"),
+            std::string::npos);
+  const Tensor logits = Tensor::zeros({2, 4}, DType::f32);
+  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the symbol 4 at place 1"),
+            std::string::npos);
+  EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");
+  EXPECT_EQ(message_of([&] { ops::embedding(table, Tensor::zeros({2}, DType::f32)); }),
+            "embedding: symbols are i32, not f32");
+  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, Tensor::zeros({3}, DType::i32)); }).find("[2,4]"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace linea

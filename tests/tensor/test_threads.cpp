@@ -1,0 +1,111 @@
+// The same bits at any number of threads, at sizes large enough that the work is shared; and the BLAS.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+Tensor random(const Shape& shape, uint32_t lane) {
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(random_normal({1, Purpose::test, lane, 0}, i));
+  return Tensor::from(values, shape);
+}
+
+// Runs `body`, which returns tensors, with 1, 2, 3 and 5 threads, and compares all bits.
+template <typename Body>
+void expect_same_bits(const char* what, const Body& body) {
+  const int before = context().threads;
+  set_threads(1);
+  const std::vector<Tensor> expected = body();
+  for (const int threads : {2, 3, 5}) {
+    set_threads(threads);
+    const std::vector<Tensor> found = body();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(found[i].shape(), expected[i].shape());
+      EXPECT_EQ(std::memcmp(found[i].address(), expected[i].address(), expected[i].bytes()), 0)
+          << what << ", result " << i << ", " << threads << " threads";
+    }
+  }
+  set_threads(before);
+}
+
+TEST(Threads, ElementwiseOps) {
+  const Tensor x = random({120011}, 1), y = random({120011}, 2);
+  expect_same_bits("arithmetic", [&] {
+    return std::vector<Tensor>{ops::add(x, y), ops::multiply(x, y), ops::scale(x, 0.3)};
+  });
+  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu, Pointwise::feature_relu,
+                            Pointwise::feature_exp})
+    expect_same_bits("pointwise", [&] {
+      return std::vector<Tensor>{ops::pointwise(f, x), ops::pointwise_backward(f, x, y)};
+    });
+  expect_same_bits("dropout", [&] { return std::vector<Tensor>{ops::dropout(x, 0.3f, 5)}; });
+  expect_same_bits("accumulate", [&] {
+    const Tensor sum = x.clone();
+    ops::accumulate(y, sum);
+    return std::vector<Tensor>{sum};
+  });
+}
+
+TEST(Threads, Rows) {
+  const Tensor x = random({613, 331}, 1), dy = random({613, 331}, 2), row = random({331}, 3);
+  expect_same_bits("rows", [&] {
+    return std::vector<Tensor>{ops::add_rows(x, row), ops::sum_rows(x, {331}), ops::softmax(x),
+                               ops::softmax_backward(ops::softmax(x), dy), ops::normalize(x).first};
+  });
+  expect_same_bits("layer_norm", [&] {
+    const ops::LayerNorm kept = ops::layer_norm(x, row, row);
+    const ops::LayerNormGradient d = ops::layer_norm_backward(x, row, true, kept, dy);
+    return std::vector<Tensor>{kept.y, kept.mean, kept.scale, d.dx, d.dgain, d.dbias};
+  });
+  expect_same_bits("permute", [&] {
+    return std::vector<Tensor>{ops::permute(x, {{1, 613, 331, 1}, {0, 2, 1, 3}, 1}, {331, 613})};
+  });
+  const Tensor small = random({3001, 6}, 4), wide = random({3001, 36}, 5);
+  expect_same_bits("feature maps", [&] {
+    return std::vector<Tensor>{ops::square_features(small), ops::square_features_backward(small, wide),
+                               ops::dpfp_features(small, 3), ops::dpfp_features_backward(small, wide, 3)};
+  });
+}
+
+TEST(Threads, Symbols) {
+  std::vector<int32_t> ids(4001);
+  for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 97);
+  const Tensor symbols = Tensor::from(ids, {4001}), table = random({97, 65}, 1), dy = random({4001, 65}, 2);
+  const Tensor logits = random({4001, 97}, 3), one = Tensor::full({1}, DType::f32, 1.0);
+  expect_same_bits("embedding", [&] {
+    return std::vector<Tensor>{ops::embedding(table, symbols), ops::embedding_backward(symbols, dy, 97)};
+  });
+  expect_same_bits("cross_entropy", [&] {
+    const ops::CrossEntropy kept = ops::cross_entropy(logits, symbols);
+    return std::vector<Tensor>{kept.mean, kept.losses,
+                               ops::cross_entropy_backward(logits, symbols, kept, one)};
+  });
+  expect_same_bits("sample", [&] {
+    return std::vector<Tensor>{ops::sample(logits, 0.8, {1, Purpose::sample, 0, 2}), ops::argmax(logits)};
+  });
+}
+
+TEST(Threads, SumOfSquares) {
+  const Tensor x = random({250007}, 1);
+  expect_same_bits("sum_squares", [&] {
+    const Tensor total = Tensor::zeros({1}, DType::f64);
+    kernels<float>({}).sum_squares(context(), x.data<float>(), total.data<double>(), x.numel());
+    return std::vector<Tensor>{total};
+  });
+}
+
+TEST(Threads, BelowOneIsAnError) { EXPECT_THROW(set_threads(0), Error); }
+
+TEST(Blas, IsOpenBlasForOpenMp) {
+  EXPECT_NO_THROW(check_blas());
+  EXPECT_STREQ(blas_info().flavour, "OpenMP");
+  EXPECT_NE(std::string(blas_info().version).find("OpenBLAS"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace linea
