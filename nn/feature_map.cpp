@@ -34,7 +34,11 @@ class SquareFeatures final : public FeatureMap {
 class DpfpFeatures final : public FeatureMap {
  public:
   explicit DpfpFeatures(int64_t nu) : nu_(nu) {}
-  int64_t features(int64_t key_size) const override { return 2 * key_size * nu_; }
+  int64_t features(int64_t key_size) const override {
+    require(nu_ >= 1 && nu_ < 2 * key_size, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu_,
+            2 * key_size - 1, key_size);
+    return 2 * key_size * nu_;
+  }
   Tensor forward(const Tensor& x) const override { return ops::dpfp_features(x, nu_); }
   Tensor backward(const Tensor& x, const Tensor& dphi) const override {
     return ops::dpfp_features_backward(x, dphi, nu_);

@@ -13,7 +13,8 @@ namespace linea {
 class FeatureMap {
  public:
   virtual ~FeatureMap() = default;
-  virtual int64_t features(int64_t key_size) const = 0;                       // F of D
+  // F of D. Error: a setting of the map that keys of this size cannot have.
+  virtual int64_t features(int64_t key_size) const = 0;
   virtual Tensor forward(const Tensor& x) const = 0;                          // [...,D] -> [...,F]
   virtual Tensor backward(const Tensor& x, const Tensor& dphi) const = 0;     // -> dx [...,D]
   // The whole of phi(x) on the tape, for the quadratic form.

@@ -47,11 +47,6 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
   attention_ = make_attention(attention);
-  {  // settings that this attention cannot work with are an error here, not in the first batch
-    const NoGrad no_grad;
-    const Var probe(Tensor::zeros({1, config_.heads, 1, attention.key_size}, DType::f32));
-    attention_->forward(probe, probe, probe, AttentionMask{});
-  }
 
   const int64_t dim = config_.dim;
   symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, kDeviation,

@@ -1,5 +1,7 @@
 #include "tensor/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -33,12 +35,17 @@ void* from_system(size_t bytes) {
   return posix_memalign(&block, kAlignment, bytes) == 0 ? block : nullptr;
 }
 
+// A system that promises more memory than it has would kill us, or crawl, when it is used.
+size_t machine_memory() {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 class CpuAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
     const size_t size = size_class(bytes);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (limit_ != 0 && use_.held + size > limit_) out_of_memory(bytes);
+    if (use_.held + size > limit_) out_of_memory(bytes);
     void* block = nullptr;
     std::vector<void*>& kept = free_[size];
     if (!kept.empty()) {
@@ -88,7 +95,7 @@ class CpuAllocator final : public Allocator {
 
   std::mutex mutex_;
   MemoryUse use_;
-  size_t limit_ = 0;
+  size_t limit_ = machine_memory();
 
  private:
   [[noreturn]] void out_of_memory(size_t bytes) {
@@ -127,7 +134,7 @@ void release_cpu_cache() {
 
 void set_cpu_memory_limit(size_t bytes) {
   const std::lock_guard<std::mutex> lock(allocator().mutex_);
-  allocator().limit_ = bytes;
+  allocator().limit_ = bytes == 0 ? machine_memory() : bytes;
 }
 
 }  // namespace linea

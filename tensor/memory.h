@@ -40,7 +40,7 @@ MemoryUse cpu_memory();
 void reset_cpu_peak();
 // Gives the blocks kept for reuse back to the system.
 void release_cpu_cache();
-// Refuses to hold more than this many bytes (0: no limit): for tests of running out of memory.
+// Refuses to hold more than this many bytes. At first, and with 0, all the memory that the machine has.
 void set_cpu_memory_limit(size_t bytes);
 
 }  // namespace linea

@@ -54,6 +54,22 @@ void load_parameters(const SafetensorsFile& file, const std::string& path, const
          file.entries().size(), parameters.size());
 }
 
+// A damaged config must not ask for memory, or time, that the file's own weights show to be wrong.
+void check_size(const SafetensorsFile& file, const RunConfig& config) {
+  double stored = 0;
+  for (const SafetensorsEntry& entry : file.entries()) {
+    double count = 1;
+    for (const auto size : entry.shape) count *= static_cast<double>(size);
+    stored += count;
+  }
+  const double dim = static_cast<double>(config.dim), ffn = static_cast<double>(config.ffn);
+  const double needed = static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ffn);
+  if (needed > stored)
+    fail(ErrorKind::input,
+         "{} layers of dim {} and ffn {} have {} weights, but the file has {}: it is of another architecture",
+         config.layers, config.dim, config.ffn, needed, stored);
+}
+
 std::string metadata_at(const SafetensorsFile& file, const std::string& path, const std::string& key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end())
@@ -141,19 +157,22 @@ SavedModel load_model(const fs::path& path) {
   const std::string format = metadata_at(file, file_path, "format");
   if (format != kFormat)
     fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", file_path, format, kFormat);
+  const std::string config = metadata_at(file, file_path, "config"), step = metadata_at(file, file_path, "step");
   SavedModel saved;
+  const auto [rest, problem] = std::from_chars(step.data(), step.data() + step.size(), saved.step);
+  if (problem != std::errc() || rest != step.data() + step.size())
+    fail(ErrorKind::input, "{}: its 'step' is '{}', no whole number", file_path, step);
   try {
-    saved.config = config_from_toml(metadata_at(file, file_path, "config"), file_path);
+    saved.config = config_from_toml(config, "its config");
     const auto vocabulary = file.metadata().find("vocabulary");
     if (vocabulary != file.metadata().end()) saved.vocabulary = vocabulary->second;
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
+    check_size(file, saved.config);
     saved.model = std::make_unique<Transformer>(model_config(saved.config, saved.shape));
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::usage) throw;
+    if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;
     fail(ErrorKind::input, "{}: {}", file_path, error.what());
   }
-  const std::string step = metadata_at(file, file_path, "step");
-  std::from_chars(step.data(), step.data() + step.size(), saved.step);
   load_parameters(file, file_path, saved.model->parameters());
   return saved;
 }

@@ -21,6 +21,7 @@ std::string flag_of(std::string key) {
 // Between the quotes from which CLI11's reader gives the text back (it ends a value at a # whatever the quotes).
 std::string toml_string(const char* key, const std::string& text) {
   for (const char quote : {'"', '\''}) {
+    if (text.find(quote) != std::string::npos) continue;
     if (quote == '"' && text.find('\\') != std::string::npos) continue;  // TOML has escapes there
     const std::string quoted = quote + text + quote;
     std::istringstream line("text = " + quoted);

@@ -18,7 +18,9 @@ class State final : public AttentionState {
 class LinearAttention final : public Attention {
  public:
   explicit LinearAttention(const AttentionOptions& options)
-      : options_(options), map_(make_feature_map(options.feature, options.nu)) {}
+      : options_(options), map_(make_feature_map(options.feature, options.nu)) {
+    map_->features(options.key_size);  // refuses what cannot be before the first batch
+  }
 
   Var forward(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const override {
     return linear_attention(*map_, q, k, v, {mask.causal, mask.valid, options_.segment, options_.chunk});

@@ -1,0 +1,311 @@
+// The Transformer as a whole: its two forms agree, it never looks ahead, and its parameters are what they
+// are said to be.
+#include "nn/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "nn/feature_map.h"
+#include "tensor/context.h"
+#include "tests/expect_error.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kSymbols = 11;
+
+ModelConfig small_model() {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.dim = 16;
+  config.ffn = 24;
+  config.length = 20;
+  config.vocabulary = kSymbols;
+  config.input_vocabulary = kSymbols + 1;
+  return config;
+}
+
+Tensor some_ids(int64_t B, int64_t N, int32_t salt = 0) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < B * N; ++i) ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + salt) % kSymbols));
+  return Tensor::from(ids, {B, N});
+}
+
+// Weights of trained size: those of initialisation are so small that attention hardly mixes.
+void stir(const Transformer& model) {
+  uint32_t lane = 100;
+  for (const Parameter& parameter : model.parameters()) {
+    const Tensor noise = random_tensor(parameter.var.shape(), lane++, 0.4, 0.0, DType::f32);
+    std::vector<float> values = parameter.var.value().to_vector<float>();
+    const std::vector<float> added = noise.to_vector<float>();
+    for (size_t i = 0; i < values.size(); ++i) values[i] += added[i];
+    Var var = parameter.var;
+    var.set_value(Tensor::from(values, parameter.var.shape()));
+  }
+}
+
+std::vector<ModelConfig> every_kind() {
+  std::vector<ModelConfig> result;
+  for (const AttentionEntry& entry : attentions())
+    for (const AttentionOptions& variant : entry.variants)
+      for (const char* positions : {"learned", "sinusoidal"})
+        for (const bool tie : {false, true})
+          for (const bool bias : {true, false}) {
+            ModelConfig config = small_model();
+            config.attention = variant;
+            config.positions = positions;
+            config.tie = tie;
+            config.bias = bias;
+            result.push_back(config);
+          }
+  return result;
+}
+
+std::string describe(const ModelConfig& config) {
+  return fmt::format("{} {} tie {} bias {}", label_of(config.attention), config.positions, config.tie, config.bias);
+}
+
+TEST(Transformer, StepByStepIsTheParallelForm) {
+  const int64_t B = 3, N = 20;
+  const Tensor ids = some_ids(B, N);
+  const std::vector<int32_t> symbols = ids.to_vector<int32_t>();
+  for (const ModelConfig& config : every_kind()) {
+    const Transformer model(config);
+    stir(model);
+    const NoGrad no_grad;
+    const std::vector<double> parallel = model.forward(ids, false).value().to_doubles();
+    double largest = 0, error = 0;
+    for (const double x : parallel) largest = std::max(largest, std::abs(x));
+    DecodeState state = model.start(B);
+    for (int64_t n = 0; n < N; ++n) {
+      std::vector<int32_t> column;
+      for (int64_t b = 0; b < B; ++b) column.push_back(symbols[static_cast<size_t>(b * N + n)]);
+      const std::vector<double> step = model.step(state, Tensor::from(column, {B})).to_doubles();
+      for (int64_t b = 0; b < B; ++b)
+        for (int64_t v = 0; v < kSymbols; ++v)
+          error = std::max(error, std::abs(step[static_cast<size_t>(b * kSymbols + v)] -
+                                           parallel[static_cast<size_t>((b * N + n) * kSymbols + v)]));
+    }
+    EXPECT_GT(largest, 0.1) << describe(config);
+    EXPECT_LE(error, 1e-4 * largest) << describe(config);
+    EXPECT_EQ(state.position, N);
+    expect_error(ErrorKind::usage, {"20", "length"}, [&] { model.step(state, Tensor::from<int32_t>({0, 0, 0}, {B})); });
+  }
+}
+
+TEST(Transformer, ALaterSymbolChangesNoBitOfEarlierScores) {
+  const int64_t N = 20;
+  for (const ModelConfig& config : every_kind()) {
+    const Transformer model(config);
+    stir(model);
+    const NoGrad no_grad;
+    std::vector<int32_t> symbols = some_ids(1, N).to_vector<int32_t>();
+    const std::vector<float> before = model.forward(Tensor::from(symbols, {1, N}), false).value().to_vector<float>();
+    for (const int64_t changed : {1, 7, 19}) {
+      std::vector<int32_t> other = symbols;
+      for (int64_t n = changed; n < N; ++n)
+        other[static_cast<size_t>(n)] = static_cast<int32_t>((other[static_cast<size_t>(n)] + 1 + n % 3) % kSymbols);
+      const std::vector<float> after = model.forward(Tensor::from(other, {1, N}), false).value().to_vector<float>();
+      const size_t past = static_cast<size_t>(changed * kSymbols);
+      EXPECT_EQ(std::memcmp(before.data(), after.data(), past * sizeof(float)), 0) << describe(config);
+      EXPECT_NE(std::memcmp(before.data() + past, after.data() + past, kSymbols * sizeof(float)), 0)
+          << describe(config);
+    }
+  }
+}
+
+TEST(Transformer, NamesItsParameters) {
+  const auto names_of = [](const ModelConfig& config) {
+    std::map<std::string, std::string> shapes;
+    const Transformer model(config);
+    for (const Parameter& parameter : model.parameters()) shapes[parameter.name] = parameter.var.shape().str();
+    return shapes;
+  };
+  std::map<std::string, std::string> expected = {{"symbols", "[12,16]"},   {"positions", "[20,16]"},
+                                                 {"norm.gain", "[16]"},    {"norm.bias", "[16]"},
+                                                 {"head.weight", "[11,16]"}, {"head.bias", "[11]"}};
+  for (const std::string block : {"blocks.0.", "blocks.1."}) {
+    for (const char* norm : {"norm1", "norm2"}) {
+      expected[block + norm + ".gain"] = "[16]";
+      expected[block + norm + ".bias"] = "[16]";
+    }
+    const std::pair<std::string, std::pair<std::string, std::string>> linears[] = {
+        {"qkv", {"[48,16]", "[48]"}}, {"out", {"[16,16]", "[16]"}}, {"up", {"[24,16]", "[24]"}}, {"down", {"[16,24]", "[16]"}}};
+    for (const auto& [name, shape] : linears) {
+      expected[block + name + ".weight"] = shape.first;
+      expected[block + name + ".bias"] = shape.second;
+    }
+  }
+  EXPECT_EQ(names_of(small_model()), expected);
+
+  ModelConfig bare = small_model();
+  bare.bias = false;
+  bare.tie = true;
+  bare.positions = "sinusoidal";
+  for (auto it = expected.begin(); it != expected.end();) {
+    const bool gone = it->first == "positions" || it->first == "head.weight" || it->first.find(".bias") != std::string::npos;
+    it = gone ? expected.erase(it) : std::next(it);
+  }
+  EXPECT_EQ(names_of(bare), expected);
+  // 12*16 symbols, 2 blocks of 4*16*16 + 2*16*24 weights and 2 gains, the last gain
+  EXPECT_EQ(count_elements(Transformer(bare).parameters()), 192 + 2 * (1024 + 768 + 32) + 16);
+  EXPECT_EQ(Transformer(small_model()).matrix_weights(), 2 * (1024 + 768) + 16 * 11);
+}
+
+TEST(Transformer, RefusesSettingsThatCannotWork) {
+  const auto refused = [](std::initializer_list<std::string> fragments, const std::function<void(ModelConfig&)>& change) {
+    ModelConfig config = small_model();
+    change(config);
+    expect_error(ErrorKind::usage, fragments, [&] { const Transformer model(config); });
+  };
+  refused({"--dim 16", "--heads 3"}, [](ModelConfig& c) { c.heads = 3; });
+  refused({"--heads is 0"}, [](ModelConfig& c) { c.heads = 0; });
+  refused({"--layers is 0"}, [](ModelConfig& c) { c.layers = 0; });
+  refused({"--dim is -16"}, [](ModelConfig& c) { c.dim = -16; });
+  refused({"--ffn is 0"}, [](ModelConfig& c) { c.ffn = 0; });
+  refused({"--length is 0"}, [](ModelConfig& c) { c.length = 0; });
+  refused({"--dropout is 1"}, [](ModelConfig& c) { c.dropout = 1; });
+  refused({"--dropout is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
+  refused({"--positions is 'rotary'", "sinusoidal"}, [](ModelConfig& c) { c.positions = "rotary"; });
+  refused({"'sparse'", "linear", "softmax"}, [](ModelConfig& c) { c.attention.attention = "sparse"; });
+  refused({"'cosine'", "elu", "dpfp"}, [](ModelConfig& c) { c.attention.feature = "cosine"; });
+  refused({"--nu is -1"}, [](ModelConfig& c) { c.attention.nu = -1; });
+  refused({"nu is 16", "1..15", "8"}, [](ModelConfig& c) {
+    c.attention.feature = "dpfp";
+    c.attention.nu = 16;
+  });
+  const Transformer model(small_model());
+  expect_error(ErrorKind::usage, {"21", "20"}, [&] { model.forward(some_ids(1, 21), false); });
+  expect_error(ErrorKind::usage, {"12", "12"}, [] { symbols_tensor({0, 12}, {2}, 12); });
+  expect_error(ErrorKind::usage, {"-1"}, [] { symbols_tensor({-1}, {1}, 12); });
+}
+
+TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
+  ModelConfig config = small_model();
+  config.layers = 8;
+  config.dim = 64;
+  config.ffn = 256;
+  config.input_vocabulary = config.vocabulary = 100;
+  config.length = 100;
+  const Transformer model(config);
+  for (const Parameter& parameter : model.parameters()) {
+    const std::vector<double> values = parameter.var.value().to_doubles();
+    if (parameter.var.shape().rank() < 2) {
+      const double expected = parameter.name.find("gain") != std::string::npos ? 1.0 : 0.0;
+      for (const double x : values) ASSERT_EQ(x, expected) << parameter.name;
+      continue;
+    }
+    const bool residual = parameter.name.find("out.weight") != std::string::npos ||
+                          parameter.name.find("down.weight") != std::string::npos;
+    const double deviation = residual ? 0.02 / 4 : 0.02;  // sqrt(2 * 8 layers) = 4
+    double sum = 0, squares = 0, fourth = 0;
+    for (const double x : values) {
+      sum += x;
+      squares += x * x;
+      fourth += x * x * x * x;
+    }
+    const double count = static_cast<double>(values.size()), variance = squares / count;
+    EXPECT_NEAR(sum / count, 0.0, 5 * deviation / std::sqrt(count)) << parameter.name;
+    EXPECT_NEAR(std::sqrt(variance) / deviation, 1.0, 5 / std::sqrt(2 * count)) << parameter.name;
+    EXPECT_NEAR(fourth / count / (variance * variance), 3.0, 5 * std::sqrt(24 / count)) << parameter.name;
+  }
+}
+
+TEST(Transformer, TheSeedIsAllThatParametersDependOn) {
+  const Transformer one(small_model()), same(small_model());
+  ModelConfig config = small_model();
+  config.seed = 2;
+  const Transformer other(config);
+  std::set<float> firsts;
+  for (size_t i = 0; i < one.parameters().size(); ++i) {
+    const std::vector<float> values = one.parameters()[i].var.value().to_vector<float>();
+    EXPECT_EQ(values, same.parameters()[i].var.value().to_vector<float>());
+    if (one.parameters()[i].var.shape().rank() < 2) continue;
+    EXPECT_NE(values, other.parameters()[i].var.value().to_vector<float>()) << one.parameters()[i].name;
+    EXPECT_TRUE(firsts.insert(values[0]).second) << one.parameters()[i].name << " repeats another's numbers";
+  }
+}
+
+TEST(Transformer, DropsOnlyInTrainingAndByTheStep) {
+  ModelConfig config = small_model();
+  config.dropout = 0.3f;
+  const Transformer model(config);
+  const Transformer plain(small_model());
+  const Tensor ids = some_ids(2, 20);
+  const NoGrad no_grad;
+  StepParams& step = *context().step;
+  const auto logits = [&](const Transformer& any, bool training, uint64_t at) {
+    step.step = at;
+    return any.forward(ids, training).value().to_vector<float>();
+  };
+  step.seed = 5;
+  EXPECT_EQ(logits(model, false, 1), logits(plain, false, 1));
+  EXPECT_EQ(logits(model, false, 1), logits(model, false, 2));
+  EXPECT_NE(logits(model, true, 1), logits(model, false, 1));
+  EXPECT_EQ(logits(model, true, 1), logits(model, true, 1));
+  EXPECT_NE(logits(model, true, 1), logits(model, true, 2));
+  EXPECT_EQ(logits(plain, true, 1), logits(plain, false, 1));
+  const std::vector<float> first = logits(model, true, 1);
+  step.seed = 6;
+  EXPECT_NE(first, logits(model, true, 1));
+}
+
+TEST(Transformer, EveryParameterLearns) {
+  for (const ModelConfig& config : every_kind()) {
+    const Transformer model(config);
+    stir(model);
+    const int64_t B = 2, N = 20;
+    backward(cross_entropy(model.forward(some_ids(B, N), true), some_ids(B, N, 5)));
+    for (const Parameter& parameter : model.parameters()) {
+      ASSERT_TRUE(parameter.var.grad().defined()) << parameter.name << " in " << describe(config);
+      ASSERT_EQ(parameter.var.grad().shape(), parameter.var.shape());
+      double largest = 0;
+      for (const double x : parameter.var.grad().to_doubles()) {
+        ASSERT_TRUE(std::isfinite(x)) << parameter.name << " in " << describe(config);
+        largest = std::max(largest, std::abs(x));
+      }
+      EXPECT_GT(largest, 0) << parameter.name << " in " << describe(config);
+    }
+  }
+}
+
+TEST(Transformer, TheLossFallsAlongItsGradient) {
+  for (const ModelConfig& config : every_kind()) {
+    const Transformer model(config);
+    stir(model);
+    const Tensor ids = some_ids(2, 20), targets = some_ids(2, 20, 5);
+    const auto loss = [&] { return cross_entropy(model.forward(ids, false), targets); };
+    const Var before = loss();
+    backward(before);
+    // A step of size h along -g changes the loss by -h |g|^2, up to second order.
+    double squares = 0;
+    for (const Parameter& parameter : model.parameters())
+      for (const double g : parameter.var.grad().to_doubles()) squares += g * g;
+    const double h = 1e-3 / squares;
+    const auto move_by = [&](double distance) {
+      for (const Parameter& parameter : model.parameters()) {
+        std::vector<float> values = parameter.var.value().to_vector<float>();
+        const std::vector<double> g = parameter.var.grad().to_doubles();
+        for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(values[i] - distance * g[i]);
+        Var var = parameter.var;
+        var.set_value(Tensor::from(values, parameter.var.shape()));
+      }
+    };
+    const NoGrad no_grad;
+    move_by(h);
+    const double after = loss().value().item();
+    move_by(-2 * h);
+    const double ahead = loss().value().item();
+    EXPECT_NEAR((ahead - after) / 2, 1e-3, 1e-4) << describe(config);
+  }
+}
+
+}  // namespace
+}  // namespace linea
