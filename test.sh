@@ -19,7 +19,7 @@ run_tests() { # build folder, ctest options...
   local folder=$1
   shift
   ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(nproc)" "$@" |
-    grep -vE '^ +(Start|[0-9]+/[0-9]+ Test .* Passed)'
+    grep -vE '^ *(Start|[0-9]+/[0-9]+ Test .* Passed)'
 }
 
 say "Release build"

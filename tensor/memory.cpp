@@ -100,7 +100,7 @@ class CpuAllocator final : public Allocator {
  private:
   [[noreturn]] void out_of_memory(size_t bytes) {
     fail(ErrorKind::memory,
-         "out of memory: {:.1f} MiB asked for, {:.1f} MiB held in tensors; lower --batch or --length",
+         "out of memory: {:.1f} MiB asked for, {:.1f} MiB held in tensors; lower --batch, --length, --dim or --ffn",
          static_cast<double>(bytes) / 1048576.0, static_cast<double>(use_.held) / 1048576.0);
   }
 

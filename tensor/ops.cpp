@@ -1,24 +1,13 @@
 #include "tensor/ops.h"
 
+#include "tensor/launch.h"
+
 namespace linea::ops {
 namespace {
-
-int64_t columns(const Tensor& x) { return x.shape()[-1]; }
-int64_t rows_of(const Tensor& x) { return columns(x) == 0 ? 0 : x.numel() / columns(x); }
 
 void require_same(const char* op, const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape().str(),
           b.shape().str());
-}
-
-// Ids from `least` on, below `symbols`. Looked at only where that does not wait for a device.
-void require_ids(const char* op, const Tensor& ids, int64_t least, int64_t symbols) {
-  require(ids.dtype() == DType::i32, "{}: symbols are i32, not {}", op, name_of(ids.dtype()));
-  if (ids.device().kind != DeviceKind::cpu) return;
-  const int32_t* id = ids.data<int32_t>();
-  for (int64_t i = 0; i < ids.numel(); ++i)
-    require(id[i] >= least && id[i] < symbols, "{}: the symbol {} at place {} is not one of 0..{}",
-            op, id[i], i, symbols - 1);
 }
 
 // x [..., C...] of which `row` [C...] is the end
@@ -28,14 +17,6 @@ void require_ends(const char* op, const Shape& x, const Shape& row) {
   require(ends, "{}: {} does not repeat over {}", op, row.str(), x.str());
 }
 
-// Runs body(kernels, T{}) for the dtype, on the context's device.
-template <typename Body>
-void launch(DType dtype, const char* op, const Body& body) {
-  with_real(dtype, op, [&](auto zero) {
-    using T = decltype(zero);
-    body(kernels<T>(context().device), zero);
-  });
-}
 
 }  // namespace
 
@@ -273,81 +254,6 @@ Tensor mask_causal(const Tensor& x, double value) {
     table.mask_causal(context(), x.data<T>(), y.data<T>(), rows_of(x), columns(x), value);
   });
   return y;
-}
-
-Tensor embedding(const Tensor& table, const Tensor& ids) {
-  require_ids("embedding", ids, 0, table.size(0));
-  std::vector<int64_t> sizes = ids.shape().sizes();
-  sizes.push_back(columns(table));
-  Tensor y(Shape(sizes), table.dtype());
-  launch(table.dtype(), "embedding", [&](const auto& backend, auto t) {
-    using T = decltype(t);
-    backend.embedding(context(), table.data<T>(), ids.data<int32_t>(), y.data<T>(), ids.numel(),
-                      columns(table));
-  });
-  return y;
-}
-
-Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) {
-  require_ids("embedding_backward", ids, 0, symbols);
-  Tensor dtable({symbols, columns(dy)}, dy.dtype());
-  launch(dy.dtype(), "embedding_backward", [&](const auto& backend, auto t) {
-    using T = decltype(t);
-    backend.embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dtable.data<T>(),
-                               ids.numel(), symbols, columns(dy));
-  });
-  return dtable;
-}
-
-CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
-  require_ids("cross_entropy", targets, INT32_MIN, columns(logits));
-  require(targets.numel() == rows_of(logits), "cross_entropy: logits {} and targets {}",
-          logits.shape().str(), targets.shape().str());
-  const DType dtype = logits.dtype();
-  CrossEntropy result{Tensor({1}, dtype), Tensor({rows_of(logits)}, dtype),
-                      Tensor({rows_of(logits)}, dtype), Tensor({1}, dtype)};
-  launch(dtype, "cross_entropy", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    T* losses = result.losses.template data<T>();
-    table.cross_entropy(context(), logits.data<T>(), targets.data<int32_t>(), losses,
-                        result.log_sums.template data<T>(), rows_of(logits), columns(logits));
-    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<T>(),
-                      result.scored.template data<T>(), rows_of(logits));
-  });
-  return result;
-}
-
-Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
-                              const Tensor& dmean) {
-  Tensor dlogits(logits.shape(), logits.dtype());
-  launch(logits.dtype(), "cross_entropy_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.cross_entropy_backward(context(), logits.data<T>(), targets.data<int32_t>(),
-                                 kept.log_sums.template data<T>(), kept.scored.template data<T>(),
-                                 dmean.data<T>(), dlogits.data<T>(), rows_of(logits),
-                                 columns(logits));
-  });
-  return dlogits;
-}
-
-Tensor argmax(const Tensor& x) {
-  Tensor index({rows_of(x)}, DType::i32);
-  launch(x.dtype(), "argmax", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.argmax(context(), x.data<T>(), index.data<int32_t>(), rows_of(x), columns(x));
-  });
-  return index;
-}
-
-Tensor sample(const Tensor& logits, double temperature, const RandomStream& stream) {
-  require(temperature > 0, "sample: the temperature is {}; it must be above 0", temperature);
-  Tensor index({rows_of(logits)}, DType::i32);
-  launch(logits.dtype(), "sample", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.sample(context(), logits.data<T>(), index.data<int32_t>(), rows_of(logits),
-                 columns(logits), temperature, stream);
-  });
-  return index;
 }
 
 Tensor square_features(const Tensor& x) {

@@ -27,4 +27,16 @@ void expect_error(ErrorKind kind, std::initializer_list<std::string> fragments, 
   ADD_FAILURE() << "no error";
 }
 
+// The whole message of the ErrorKind::usage that `body` throws.
+template <typename Body>
+std::string message_of(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
 }  // namespace linea

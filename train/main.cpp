@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
     complain(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "linea: out of memory; lower --batch or --length\n");
+    std::fprintf(stderr, "linea: out of memory; lower --batch, --length, --dim or --ffn\n");
     return static_cast<int>(linea::ErrorKind::memory);
   } catch (const std::exception& error) {
     complain(error.what());

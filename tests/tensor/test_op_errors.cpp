@@ -3,19 +3,10 @@
 
 #include "tensor/ops.h"
 
+#include "tests/expect_error.h"
+
 namespace linea {
 namespace {
-
-template <typename Body>
-std::string message_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::usage);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(OpErrors, NameTheOpAndBothShapes) {
   const auto zeros = [](const Shape& shape, DType dtype = DType::f32) { return Tensor::zeros(shape, dtype); };

@@ -5,19 +5,10 @@
 
 #include <limits>
 
+#include "tests/expect_error.h"
+
 namespace linea {
 namespace {
-
-template <typename Body>
-std::string message_of(const Body& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::usage);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Shape, SizesAndProducts) {
   const Shape shape{2, 3, 5};
