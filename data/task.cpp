@@ -3,6 +3,7 @@
 #include "data/copy_task.h"
 #include "data/digits.h"
 #include "data/mnist.h"
+#include "data/retrieval_task.h"
 #include "data/text_task.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
@@ -21,22 +22,30 @@ constexpr TaskKind kTaskKinds[] = {
     {"mnist", make_mnist_task, mnist_shape},
     {"text", make_text_task, text_shape},
     {"copy", make_copy_task, copy_shape},
+    {"retrieval", make_retrieval_task, retrieval_shape},
 };
 
-const TaskKind& find_kind(const std::string& name) {
-  for (const TaskKind& kind : kTaskKinds)
-    if (name == kind.name) return kind;
-  fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", name, task_names());
+const TaskKind& find_kind(const TaskOptions& options) {
+  for (const TaskKind& kind : kTaskKinds) {
+    if (options.task != kind.name) continue;
+    // Refused here, in one place, because one task alone knows these two.
+    require(kind.make == make_retrieval_task || (options.associations == 0 && !options.repeat),
+            "task {} has no associations and no repeated keys; leave them out or choose task "
+            "retrieval",
+            options.task);
+    return kind;
+  }
+  fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", options.task, task_names());
 }
 
 }  // namespace
 
 std::unique_ptr<Task> make_task(const TaskOptions& options) {
-  return find_kind(options.task).make(options);
+  return find_kind(options).make(options);
 }
 
 TaskShape task_shape(const TaskOptions& options) {
-  return find_kind(options.task).shape(options);
+  return find_kind(options).shape(options);
 }
 
 std::string task_names() {
@@ -61,8 +70,12 @@ const char* split_name(Split split) {
 Batch blank_batch(int64_t rows, int64_t length, int32_t symbol) {
   require(rows >= 1, "a batch of {} rows; it needs at least 1", rows);
   const auto symbols = static_cast<size_t>(rows * length);
-  return {rows, length, std::vector<int32_t>(symbols, symbol),
-          std::vector<int32_t>(symbols, kNotScored)};
+  Batch batch;
+  batch.rows = rows;
+  batch.length = length;
+  batch.inputs.assign(symbols, symbol);
+  batch.targets.assign(symbols, kNotScored);
+  return batch;
 }
 
 int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count) {

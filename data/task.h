@@ -14,10 +14,11 @@ namespace linea {
 enum class Split { train, val, test };
 
 // rows x length, row-major. inputs[t] is what the model reads before it predicts targets[t];
-// target -1 is not scored.
+// target -1 is not scored. Where the shape has a pair_vocabulary, partners[t] is a second symbol
+// that the model reads together with inputs[t]; elsewhere partners is empty.
 struct Batch {
   int64_t rows = 0, length = 0;
-  std::vector<int32_t> inputs, targets;
+  std::vector<int32_t> inputs, targets, partners;
 };
 
 constexpr int32_t kNotScored = -1;
@@ -31,6 +32,8 @@ struct TaskOptions {
   int64_t levels = 0;        // grey levels of a picture
   int64_t count = 0;         // training pictures (digits)
   bool class_token = false;  // a picture starts with its label instead of the start token
+  int64_t associations = 0;  // keys, and values, that there are (retrieval)
+  bool repeat = false;       // keys are written again, the last value counts (retrieval)
   uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
   std::string vocabulary;    // text: Vocabulary::serialise(), empty to build it from the data
 };
@@ -40,10 +43,11 @@ struct TaskShape {
   int64_t vocabulary = 0;        // symbols that can be predicted
   int64_t input_vocabulary = 0;  // the same, plus the start token or one token for each class
   int64_t length = 0;
-  int32_t start = 0;    // inputs[0] of a sequence; with classes: start + label
-  int64_t side = 0;     // pictures of side x side pixels, 0 for other tasks
-  int64_t levels = 0;   // grey levels, 0 for other tasks
-  int64_t classes = 0;  // 0 without a class token
+  int32_t start = 0;            // inputs[0] of a sequence; with classes: start + label
+  int64_t side = 0;             // pictures of side x side pixels, 0 for other tasks
+  int64_t levels = 0;           // grey levels, 0 for other tasks
+  int64_t classes = 0;          // 0 without a class token
+  int64_t pair_vocabulary = 0;  // symbols of Batch::partners, 0 without a second stream
 };
 
 class Task {
@@ -77,7 +81,7 @@ std::unique_ptr<Task> make_task(const TaskOptions& options);
 // Needs no data; a text needs TaskOptions::vocabulary.
 TaskShape task_shape(const TaskOptions& options);
 
-// "digits, mnist, text, copy"
+// "digits, mnist, text, copy, retrieval"
 std::string task_names();
 
 const char* split_name(Split split);
@@ -88,6 +92,7 @@ const char* split_name(Split split);
 namespace task_lane {
 constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
+constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
 }  // namespace task_lane
 
 // An unscored batch of `rows` x `length`, all inputs `symbol`.

@@ -19,10 +19,28 @@ namespace linea {
 
 struct AttentionOptions {
   std::string attention = "linear";
-  std::string feature = "elu";  // of linear
-  int64_t nu = 1;               // of dpfp
+  std::string feature;                     // empty: the attention's own default (elu, positive)
+  std::string rule = "sum";                // of linear: sum, gated or delta
+  int64_t nu = 1;                          // of dpfp
+  int64_t features = 64;                   // of performer: rows of omega a head
+  std::string projection = "orthogonal";   // of performer
+  int64_t redraw = 0;                      // of performer: steps between draws of omega; 0: never
+  int64_t codes = 64;                      // of vq and soft-vq
+  double sigma = 1;                        // of soft-vq
+  double anneal = 1;                       // of soft-vq: the temperature at the end of training
+  double commitment = 0.1;                 // of vq: beta
+  std::string codebook = "ema";            // of vq: how codes move, ema or gradient
   int64_t heads = 1, key_size = 1, value_size = 1;
-  int64_t segment = 0, chunk = 0;  // 0: chosen by the engine
+  int64_t segment = 0, chunk = 0;          // 0: chosen by the engine
+  uint64_t seed = 1;
+  int64_t layer = 0;                       // tells the random numbers of one layer from another's
+  DType dtype = DType::f32;                // of its parameters and buffers
+};
+
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
+struct AttentionInputs {
+  Var q, k, v;
+  Var gate;  // undefined where the attention has none
 };
 
 struct AttentionMask {
@@ -37,15 +55,50 @@ class AttentionState {
   virtual size_t bytes() const = 0;
 };
 
+// q, k [B,H,D], v [B,H,M], gate [B,H] of one position.
+struct AttentionStep {
+  Tensor q, k, v, gate;
+};
+
+// A tensor that belongs to a model but is not trained by gradients: random projections, running means.
+struct Buffer {
+  std::string name;
+  Tensor tensor;  // changed in place
+};
+
+// Writes numbers, rounded to float, into a tensor of f32 or f64: both then hold the same.
+void write_values(const std::vector<double>& values, const Tensor& into);
+
 class Attention {
  public:
   virtual ~Attention() = default;
-  // q, k [B,H,N,D], v [B,H,N,M] -> [B,H,N,M].
-  virtual Var forward(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const = 0;
-  virtual Var quadratic(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const = 0;
-  // Causal only. q, k [B,H,D], v [B,H,M] -> [B,H,M].
+  // -> [B,H,N,M]. Errors: shapes that do not go together, `causal` false where there is only the causal form.
+  virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
+  virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
+  // Causal only. -> [B,H,M].
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
-  virtual Tensor step(AttentionState& state, const Tensor& q, const Tensor& k, const Tensor& v) const = 0;
+  virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
+
+  virtual bool gated() const { return false; }        // wants AttentionInputs::gate
+  virtual bool straight_through() const { return false; }  // dk is that of something that stands for k
+  virtual bool causal_only() const { return false; }
+  // What a gate starts from before training, of head h: the bias under its logistic function.
+  virtual double initial_gate_bias(int64_t) const { return 0; }
+  // What q is scaled by when weights trained with softmax are loaded: 1 / sqrt(D) where the attention has no
+  // such scale itself.
+  virtual double scale_from_softmax() const { return 1; }
+
+  // Trained by gradients, and saved beside them. Names are without the layer's.
+  virtual Parameters parameters() const { return {}; }
+  virtual std::vector<Buffer> buffers() const { return {}; }
+  virtual void buffers_changed() {}  // to be called after writing into them
+
+  // What training does besides: before a step (0-based, of `steps`); a term that is added to the loss, given
+  // the keys [B,H,N,D] (undefined: none); after the step; and numbers worth a record (name, value).
+  virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
+  virtual Var auxiliary_loss(const Var& k) { return (void)k, Var(); }
+  virtual void after_step() {}
+  virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
 };
 
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;
@@ -53,6 +106,7 @@ using AttentionFactory = std::function<std::unique_ptr<Attention>(const Attentio
 // One mechanism as `--attention` names it, and the settings of it that tests and `verify` go through.
 struct AttentionEntry {
   std::string name;
+  std::string feature;  // the default; empty: it has none to choose
   std::vector<AttentionOptions> variants;
   AttentionFactory make;
 };
@@ -66,6 +120,8 @@ class Registration {
 const std::vector<AttentionEntry>& attentions();
 // Error: ErrorKind::usage naming the attentions that exist.
 std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
+// The feature that `options` means: its own, else the attention's default.
+std::string feature_of(const AttentionOptions& options);
 // "linear --feature elu", as a user would ask for it.
 std::string label_of(const AttentionOptions& options);
 

@@ -19,13 +19,16 @@ struct Sizes {
   int64_t batch = 2, heads = 3, length = 257, key_size = 5, value_size = 7;
 };
 
-// q, k [B,H,N,D], v, dy [B,H,N,M]: the same numbers in f32 and in f64.
+// q, k [B,H,N,D], v, dy [B,H,N,M], gates [B,H,N,1]: the same numbers in f32 and in f64.
 struct Inputs {
-  Tensor q, k, v, dy;
+  Tensor q, k, v, dy, gate;
+  Inputs with_dy(const Tensor& other) const { return {q, k, v, other, gate}; }
 };
 
+// dgate is undefined where there are no gates; the gradients of the attention's parameters stand last.
 struct Outcome {
-  Tensor y, dq, dk, dv;
+  Tensor y, dq, dk, dv, dgate{};
+  std::vector<Tensor> dparameters{};
 };
 
 // The largest of the numbers that one check measures, and where that was.
@@ -38,6 +41,17 @@ struct Worst {
     where = place;
   }
 };
+
+// A part of every tensor [B,H,N,W]; parameters belong to the whole and are left out.
+template <typename Part>
+Inputs part_of(const Inputs& x, const Part& part) {
+  return {part(x.q), part(x.k), part(x.v), part(x.dy), part(x.gate)};
+}
+template <typename Part>
+Outcome part_of(const Outcome& o, const Part& part) {
+  const auto where_defined = [&](const Tensor& t) { return t.defined() ? part(t) : Tensor(); };
+  return {where_defined(o.y), part(o.dq), part(o.dk), part(o.dv), where_defined(o.dgate), {}};
+}
 
 class Threads {
  public:
@@ -57,7 +71,8 @@ inline Tensor in_dtype(const Tensor& x, DType dtype) {
 }
 
 inline Inputs in_dtype(const Inputs& x, DType dtype) {
-  return {in_dtype(x.q, dtype), in_dtype(x.k, dtype), in_dtype(x.v, dtype), in_dtype(x.dy, dtype)};
+  return {in_dtype(x.q, dtype), in_dtype(x.k, dtype), in_dtype(x.v, dtype), in_dtype(x.dy, dtype),
+          in_dtype(x.gate, dtype)};
 }
 
 inline Inputs draw(const Sizes& sizes, DType dtype, double deviation = 1.0, uint32_t lane = 1,
@@ -67,8 +82,11 @@ inline Inputs draw(const Sizes& sizes, DType dtype, double deviation = 1.0, uint
   const auto normal = [&](const Shape& shape, uint32_t offset, double scale) {
     return random_tensor(shape, lane + offset, scale, away, DType::f32);
   };
+  // Gates between 0.05 and 0.95, many near the upper end, as trained ones are.
+  std::vector<double> gates = normal(keys.with(-1, 1), 4, 1.0).to_doubles();
+  for (double& gate : gates) gate = 0.05 + 0.9 / (1 + std::exp(-1 - 2 * gate));
   return in_dtype({normal(keys, 0, deviation), normal(keys, 1, deviation), normal(values, 2, 1.0),
-                   normal(values, 3, 1.0)},
+                   normal(values, 3, 1.0), Tensor::from(gates, keys.with(-1, 1))},
                   dtype);
 }
 
@@ -111,6 +129,13 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
   return in_dtype(Tensor::from(result, {x.size(0), x.size(1), W}), x.dtype());
 }
 
+// Position n of all inputs.
+inline AttentionStep step_at(const Attention& attention, const Inputs& x, int64_t n) {
+  AttentionStep step{at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), Tensor()};
+  if (attention.gated()) step.gate = at_position(x.gate, n).reshape({x.q.size(0), x.q.size(1)});
+  return step;
+}
+
 // How many elements of a and b differ in their bits, and the largest |x|, in the rows where counts(b, n).
 template <typename Counts>
 double different_bits(const Tensor& a, const Tensor& b, const Counts& counts) {
@@ -137,13 +162,24 @@ double largest(const Tensor& x, const Counts& counts) {
   return worst.value;
 }
 
-using Method = Var (Attention::*)(const Var&, const Var&, const Var&, const AttentionMask&) const;
+using Method = Var (Attention::*)(const AttentionInputs&, const AttentionMask&) const;
+
+// Gates [B,H,N,1] as an attention takes them; undefined where it has none.
+inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
+  return attention.gated() ? gate.reshape({gate.size(0), gate.size(1), gate.size(2)}) : Tensor();
+}
 
 inline Outcome run(const Attention& attention, Method method, const Inputs& x, const AttentionMask& mask) {
   const Var q(x.q, true), k(x.k, true), v(x.v, true);
-  const Var y = (attention.*method)(q, k, v, mask);
+  const Tensor gates = gates_for(attention, x.gate);
+  const Var gate = gates.defined() ? Var(gates, true) : Var();
+  for (const Parameter& parameter : attention.parameters()) Var(parameter.var).clear_grad();
+  const Var y = (attention.*method)({q, k, v, gate}, mask);
   backward(y, x.dy);
-  return {y.value(), q.grad(), k.grad(), v.grad()};
+  Outcome outcome{y.value(), q.grad(), k.grad(), v.grad()};
+  if (gate.defined()) outcome.dgate = gate.grad().reshape(x.gate.shape());
+  for (const Parameter& parameter : attention.parameters()) outcome.dparameters.push_back(parameter.var.grad());
+  return outcome;
 }
 
 // Of one position y = v: dq and dk are 0 but for rounding, so nothing is compared with less than 1e-3.
@@ -152,6 +188,9 @@ inline double gradient_error(const Outcome& a, const Outcome& b) {
   worst.take(relative_error(a.dq, b.dq, 1e-3), "");
   worst.take(relative_error(a.dk, b.dk, 1e-3), "");
   worst.take(relative_error(a.dv, b.dv, 1e-3), "");
+  if (a.dgate.defined() && b.dgate.defined()) worst.take(relative_error(a.dgate, b.dgate, 1e-3), "");
+  for (size_t i = 0; i < a.dparameters.size() && i < b.dparameters.size(); ++i)
+    worst.take(relative_error(a.dparameters[i], b.dparameters[i], 1e-3), "");
   return worst.value;
 }
 

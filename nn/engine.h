@@ -3,38 +3,46 @@
 //   y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j), j <= i when causal, all j otherwise
 //
 // as a loop over tiles of the work, a few (batch, head) pairs by a segment of some hundred positions. A
-// tile's features are made by the feature map's tensor ops and handed to the kernels of the update rule
+// tile's features are made by the feature map's tensor ops and handed to the kernels of the sum rule
 // (tensor/kernels.h, chunk_*), which carry a state [F,M] a pair from segment to segment. The backward
 // makes features and states again: one sweep forward for dq, one backward for dk and dv. Kept for it: q, k,
-// v and one denominator a row. Never in memory: N x N scores, N states, features of a whole sequence.
+// v and one denominator a row (and its scale). Never in memory: N x N scores, N states, features of a whole
+// sequence.
 //
-// Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). (Katharopoulos 2020, section 3.3)
+// The gated rule is the sum rule with weights: S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T has
+// a_ij = (1 - g_j) exp(L_i - L_j) phi(q_i).phi(k_j), L = sum of log g, and exp(L_i) cancels in y_i.
+//
+// Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). (Katharopoulos 2020, section 3.3;
+// Peng 2021, section 3.4, for the gate)
 #pragma once
 
-#include "autograd/var.h"
-#include "nn/feature_map.h"
+#include "nn/attention.h"
+#include "nn/tiles.h"
 
 namespace linea {
 
-struct EngineOptions {
-  bool causal = true;
-  Tensor valid;         // i32 [B], how many keys of each sequence exist; undefined: all
-  int64_t segment = 0;  // positions a tile; 0: chosen
-  int64_t chunk = 0;    // rows a matrix product; 0: chosen
-};
-
-// q, k [B,H,N,D], v [B,H,N,M] -> y [B,H,N,M]. Errors: shapes or dtypes that do not go together.
-Var linear_attention(const FeatureMap& map, const Var& q, const Var& k, const Var& v,
+// q, k [B,H,N,D], v [B,H,N,M], gate [B,H,N] or undefined -> y [B,H,N,M]. Errors: shapes or dtypes that do not
+// go together; a gate that is not causal.
+Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const EngineOptions& options);
 
-// The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F].
-struct LinearState {
-  Tensor state, key_sum;
+// The definition: the matrix of a_ij / sum_j a_ij [B,H,N,N] on the tape, and y by a product with it.
+Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+                     const AttentionMask& mask);
+Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+                     const AttentionMask& mask);
+
+// The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F], and their
+// scale (tensor/cpu/chunk.h) where logs or weights need one.
+class LinearState final : public AttentionState {
+ public:
+  LinearState(const Shape& key_sum, int64_t values, DType dtype, bool scaled);
+  size_t bytes() const override;
+  Tensor state, key_sum, scale;
 };
-LinearState start_linear(int64_t batch, int64_t heads, int64_t features, int64_t value_size,
-                         DType dtype);
-// One position for all sequences side by side: q, k [B,H,D], v [B,H,M] -> y [B,H,M]; changes the state.
-Tensor linear_step(const FeatureMap& map, LinearState& state, const Tensor& q, const Tensor& k,
-                   const Tensor& v);
+std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options, int64_t batch,
+                                          DType dtype, bool gated);
+// One position for all sequences side by side -> y [B,H,M]; changes the state.
+Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
 
 }  // namespace linea

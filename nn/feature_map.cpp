@@ -5,28 +5,42 @@
 namespace linea {
 namespace {
 
-// One number to one number: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021), exp (Su 2020);
-// formulas in tensor/formulas.h.
+// One number to one number: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021); formulas in
+// tensor/formulas.h.
 class PointwiseFeatures final : public FeatureMap {
  public:
   explicit PointwiseFeatures(Pointwise f) : f_(f) {}
   int64_t features(int64_t key_size) const override { return key_size; }
-  Tensor forward(const Tensor& x) const override { return ops::pointwise(f_, x); }
-  Tensor backward(const Tensor& x, const Tensor& dphi) const override {
-    return ops::pointwise_backward(f_, x, dphi);
+  Features forward(const Tensor& x, Side, const PairRange&) const override { return {ops::pointwise(f_, x), {}}; }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
+                  const std::vector<Tensor>&) const override {
+    return ops::pointwise_backward(f_, x, gradient.rows);
   }
 
  private:
   Pointwise f_;
 };
 
+// phi(x) = exp(x) (Su 2020): x is its own log.
+class ExpFeatures final : public FeatureMap {
+ public:
+  int64_t features(int64_t key_size) const override { return key_size; }
+  FeatureKind kind() const override { return FeatureKind::logs; }
+  Features forward(const Tensor& x, Side, const PairRange&) const override { return {x, {}}; }
+  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side, const PairRange&,
+                  const std::vector<Tensor>&) const override {
+    return gradient.rows;
+  }
+};
+
 // phi(x) = vec(x x^T): phi(q).phi(k) = (q.k)^2 (Tsai 2019; Katharopoulos 2020, section 3.2).
 class SquareFeatures final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size * key_size; }
-  Tensor forward(const Tensor& x) const override { return ops::square_features(x); }
-  Tensor backward(const Tensor& x, const Tensor& dphi) const override {
-    return ops::square_features_backward(x, dphi);
+  Features forward(const Tensor& x, Side, const PairRange&) const override { return {ops::square_features(x), {}}; }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
+                  const std::vector<Tensor>&) const override {
+    return ops::square_features_backward(x, gradient.rows);
   }
 };
 
@@ -39,9 +53,12 @@ class DpfpFeatures final : public FeatureMap {
             2 * key_size - 1, key_size);
     return 2 * key_size * nu_;
   }
-  Tensor forward(const Tensor& x) const override { return ops::dpfp_features(x, nu_); }
-  Tensor backward(const Tensor& x, const Tensor& dphi) const override {
-    return ops::dpfp_features_backward(x, dphi, nu_);
+  Features forward(const Tensor& x, Side, const PairRange&) const override {
+    return {ops::dpfp_features(x, nu_), {}};
+  }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
+                  const std::vector<Tensor>&) const override {
+    return ops::dpfp_features_backward(x, gradient.rows, nu_);
   }
 
  private:
@@ -50,11 +67,34 @@ class DpfpFeatures final : public FeatureMap {
 
 }  // namespace
 
-Var FeatureMap::apply(const Var& x) const {
-  return Var::made_by("features", forward(x.value()), {x},
-                      [this, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {backward(x, dy)};
-                      });
+// Rows and weights are two results of one forward: each op computes its own, and the backward of one knows
+// nothing of the other.
+FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side) {
+  const int64_t heads = x.size(1), pairs = x.size(0) * heads, N = x.size(2), D = x.size(3);
+  const Tensor flat = x.value().reshape({pairs, N, D});
+  const Features made = map->forward(flat, side, {0, heads});
+  std::vector<Var> inputs = {x};
+  for (const Var& parameter : map->parameters()) inputs.push_back(parameter);
+  const auto part = [&](bool of_rows) {
+    return [=, map_parameters = map->parameters(), shape = x.shape()](const Tensor& dy) {
+      std::vector<Gradient> result(1);
+      std::vector<Tensor> slopes;
+      for (const Var& parameter : map_parameters) {
+        slopes.push_back(Tensor::zeros(parameter.shape(), parameter.dtype()));
+        result.emplace_back(slopes.back());
+      }
+      const Tensor zeros = Tensor::zeros(made.rows.shape(), made.rows.dtype());
+      const Features gradient = of_rows ? Features{dy.reshape(made.rows.shape()), {}, {}}
+                                        : Features{zeros, dy.reshape(made.weight.shape()), {}};
+      result[0] = map->backward(flat, made, gradient, side, {0, heads}, slopes).reshape(shape);
+      return result;
+    };
+  };
+  FeatureVars vars;
+  vars.rows = Var::made_by("features", made.rows.reshape(x.shape().with(-1, made.rows.size(2))), inputs, part(true));
+  if (made.weight.defined())
+    vars.weight = Var::made_by("features", made.weight.reshape({x.size(0), heads, N}), inputs, part(false));
+  return vars;
 }
 
 std::vector<std::string> feature_map_names() { return {"elu", "relu", "exp", "square", "dpfp"}; }
@@ -62,7 +102,7 @@ std::vector<std::string> feature_map_names() { return {"elu", "relu", "exp", "sq
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu) {
   if (name == "elu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_elu);
   if (name == "relu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_relu);
-  if (name == "exp") return std::make_unique<PointwiseFeatures>(Pointwise::feature_exp);
+  if (name == "exp") return std::make_unique<ExpFeatures>();
   if (name == "square") return std::make_unique<SquareFeatures>();
   if (name == "dpfp") return std::make_unique<DpfpFeatures>(nu);
   fail(ErrorKind::usage, "there is no feature map '{}' for linear attention; choose one of {}", name,

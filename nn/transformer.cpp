@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tensor/ops.h"
 
 namespace linea {
 namespace {
@@ -46,11 +47,13 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   AttentionOptions& attention = config_.attention;
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
-  attention_ = make_attention(attention);
+  attention.seed = config_.seed;
 
   const int64_t dim = config_.dim;
   symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, kDeviation,
                               config_.seed);
+  if (config_.partner_vocabulary > 0)
+    partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, kDeviation, config_.seed);
   positions_ = config_.positions == "learned"
                    ? normal_parameter(parameters_, "positions", {config_.length, dim}, kDeviation,
                                       config_.seed)
@@ -59,8 +62,13 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const std::string name = "blocks." + std::to_string(layer) + ".";
     Block block;
+    attention.layer = layer;
+    block.attention = make_attention(attention);
     block.norm1 = make_norm(name + "norm1");
     block.qkv = make_linear(name + "qkv", dim, 3 * dim, kDeviation);
+    if (block.attention->gated()) block.gate = make_gate(name + "gate", *block.attention);
+    for (const Parameter& parameter : block.attention->parameters())
+      parameters_.push_back({name + "attention." + parameter.name, parameter.var});
     block.out = make_linear(name + "out", dim, dim, residual);
     block.norm2 = make_norm(name + "norm2");
     block.up = make_linear(name + "up", dim, config_.ffn, kDeviation);
@@ -79,6 +87,17 @@ Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in
   return linear;
 }
 
+// A gate a head; it has a bias in every model, for that is where its memory starts from.
+Transformer::Linear Transformer::make_gate(const std::string& name, const Attention& attention) {
+  Linear linear;
+  linear.weight = normal_parameter(parameters_, name + ".weight", {config_.heads, config_.dim}, kDeviation, config_.seed);
+  std::vector<double> start;
+  for (int64_t head = 0; head < config_.heads; ++head) start.push_back(attention.initial_gate_bias(head));
+  linear.bias = constant_parameter(parameters_, name + ".bias", {config_.heads}, 0.0);
+  write_values(start, linear.bias.value());
+  return linear;
+}
+
 Transformer::Norm Transformer::make_norm(const std::string& name) {
   Norm norm;
   norm.gain = constant_parameter(parameters_, name + ".gain", {config_.dim}, 1.0);
@@ -94,11 +113,15 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
 
 Var Transformer::apply(const Norm& norm, const Var& x) { return layer_norm(x, norm.gain, norm.bias); }
 
-Var Transformer::embed(const Tensor& ids, int64_t first_position) const {
+Var Transformer::embed(const Tensor& ids, int64_t first_position, const Tensor& partners) const {
   const int64_t N = ids.size(1);
   require(first_position + N <= config_.length, "{} positions from {} on do not fit the model's length of {}",
           N, first_position, config_.length);
-  return add_rows(embedding(symbols_, ids), rows(positions_, first_position, N));
+  require(partners.defined() == partners_.defined(), "this model reads {} symbols at a position, but {} {} given",
+          partners_.defined() ? 2 : 1, partners.defined() ? 2 : 1, partners.defined() ? "are" : "is");
+  Var x = embedding(symbols_, ids);
+  if (partners_.defined()) x = add(x, embedding(partners_, partners));
+  return add_rows(x, rows(positions_, first_position, N));
 }
 
 Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
@@ -106,8 +129,14 @@ Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
   Var x = dropout(embedded, rate, lane++);
   for (size_t layer = 0; layer < blocks_.size(); ++layer) {
     const Block& block = blocks_[layer];
-    const Var qkv = split_heads(apply(block.qkv, apply(block.norm1, x)), 3, config_.heads);
-    const Var mixed = mix(layer, select(qkv, 0), select(qkv, 1), select(qkv, 2));
+    const Var normed = apply(block.norm1, x);
+    const Var qkv = split_heads(apply(block.qkv, normed), 3, config_.heads);
+    AttentionInputs in{select(qkv, 0), select(qkv, 1), select(qkv, 2), Var()};
+    if (block.gate.weight.defined()) {  // [B,N,H] -> [B,H,N]
+      const Var gates = split_heads(pointwise(Pointwise::sigmoid, apply(block.gate, normed)), 1, config_.heads);
+      in.gate = reshape(gates, {x.size(0), config_.heads, x.size(1)});
+    }
+    const Var mixed = mix(layer, in);
     x = add(x, dropout(apply(block.out, merge_heads(mixed)), rate, lane++));
     const Var hidden = gelu(apply(block.up, apply(block.norm2, x)));
     x = add(x, dropout(apply(block.down, hidden), rate, lane++));
@@ -117,30 +146,82 @@ Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
   return apply(head_, x);
 }
 
-Var Transformer::forward(const Tensor& ids, bool training) const {
-  const Mixer mix = [this](size_t, const Var& q, const Var& k, const Var& v) {
-    return attention_->forward(q, k, v, AttentionMask{});
+Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners, Var* auxiliary) const {
+  const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
+    Attention& attention = *blocks_[layer].attention;
+    if (auxiliary != nullptr) {
+      const Var term = attention.auxiliary_loss(in.k);
+      if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
+    }
+    return attention.forward(in, AttentionMask{});
   };
-  return run(embed(ids, 0), mix, training ? config_.dropout : 0.0f);
+  return run(embed(ids, 0, partners), mix, training ? config_.dropout : 0.0f);
+}
+
+void Transformer::before_step(int64_t step, int64_t steps) {
+  for (const Block& block : blocks_) block.attention->before_step(step, steps);
+}
+
+void Transformer::after_step() {
+  for (const Block& block : blocks_) block.attention->after_step();
+}
+
+std::vector<std::pair<std::string, double>> Transformer::statistics() const {
+  std::vector<std::pair<std::string, double>> result;
+  for (const Block& block : blocks_) {
+    const auto own = block.attention->statistics();
+    result.resize(own.size());
+    for (size_t i = 0; i < own.size(); ++i) {
+      result[i].first = own[i].first;
+      result[i].second += own[i].second / static_cast<double>(blocks_.size());
+    }
+  }
+  return result;
+}
+
+std::vector<Buffer> Transformer::buffers() const {
+  std::vector<Buffer> result;
+  for (size_t layer = 0; layer < blocks_.size(); ++layer)
+    for (const Buffer& buffer : blocks_[layer].attention->buffers())
+      result.push_back({fmt::format("blocks.{}.attention.{}", layer, buffer.name), buffer.tensor});
+  return result;
+}
+
+void Transformer::buffers_changed() {
+  for (const Block& block : blocks_) block.attention->buffers_changed();
+}
+
+// The first `dim` rows of qkv are those of q.
+void Transformer::scale_queries_from_softmax() {
+  for (const Block& block : blocks_) {
+    const double factor = block.attention->scale_from_softmax();
+    if (factor == 1) continue;
+    for (const Var& part : {block.qkv.weight, block.qkv.bias}) {
+      if (!part.defined()) continue;
+      const Tensor q = part.value().rows(0, config_.dim), scaled = ops::scale(q, factor);
+      write_values(scaled.to_doubles(), q);
+    }
+  }
 }
 
 DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.batch = batch;
   for (size_t layer = 0; layer < blocks_.size(); ++layer)
-    state.layers.push_back(attention_->start(batch, DType::f32));
+    state.layers.push_back(blocks_[layer].attention->start(batch, DType::f32));
   return state;
 }
 
 Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
-  const Mixer mix = [&](size_t layer, const Var& q, const Var& k, const Var& v) {
-    const Shape one{state.batch, config_.heads, q.size(3)};
-    const Tensor y = attention_->step(*state.layers[layer], q.value().reshape(one),
-                                      k.value().reshape(one), v.value().reshape(one));
-    return Var(y.reshape(q.shape()));
+  const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
+    const Shape one{state.batch, config_.heads, in.q.size(3)};
+    AttentionStep now{in.q.value().reshape(one), in.k.value().reshape(one), in.v.value().reshape(one), Tensor()};
+    if (in.gate.defined()) now.gate = in.gate.value().reshape({state.batch, config_.heads});
+    const Tensor y = blocks_[layer].attention->step(*state.layers[layer], now);
+    return Var(y.reshape(in.q.shape()));
   };
-  const Var logits = run(embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
+  const Var logits = run(embed(ids.reshape({state.batch, 1}), state.position, Tensor()), mix, 0.0f);
   ++state.position;
   return logits.value().reshape({state.batch, config_.vocabulary});
 }

@@ -23,6 +23,7 @@ struct ModelConfig {
   int64_t length = 64;             // positions
   int64_t vocabulary = 2;          // symbols that are predicted
   int64_t input_vocabulary = 2;    // symbols that are read: those, and start tokens or classes after them
+  int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, its embedding added
   std::string positions = "learned";  // or sinusoidal
   bool tie = false;                // the head is the transposed embedding
   bool bias = true;                // of the linear layers and norms
@@ -41,16 +42,29 @@ class Transformer {
   // Errors: dim not divisible by heads, sizes below 1, an unknown attention or kind of positions.
   explicit Transformer(const ModelConfig& config);
 
-  // ids i32 [B,N], N <= length -> logits [B,N,vocabulary]. Dropout where `training`.
-  Var forward(const Tensor& ids, bool training) const;
+  // ids i32 [B,N], N <= length -> logits [B,N,vocabulary]. Dropout where `training`; partners: as in
+  // ModelConfig::partner_vocabulary.
+  Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(), Var* auxiliary = nullptr) const;
 
   // The recurrent form: ids i32 [B] of the next position -> logits [B,vocabulary]. Error: position past
   // the length.
   DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
 
+  // What attentions do besides, once a training step: before it (0-based, of `steps`), and after it. Between
+  // them forward(…, true) adds to `auxiliary`, where given, what they want added to the loss.
+  void before_step(int64_t step, int64_t steps);
+  void after_step();
+  // Numbers of the attentions worth a record, the mean over layers.
+  std::vector<std::pair<std::string, double>> statistics() const;
+
   const ModelConfig& config() const { return config_; }
   const Parameters& parameters() const { return parameters_; }
+  // Saved with the parameters, but not trained by gradients.
+  std::vector<Buffer> buffers() const;
+  void buffers_changed();
+  // For weights that come from a model with softmax attention.
+  void scale_queries_from_softmax();
   // Weights of matrices that a token passes: 6 of its FLOPs each in training.
   int64_t matrix_weights() const;
 
@@ -63,22 +77,23 @@ class Transformer {
   };
   struct Block {
     Norm norm1, norm2;
-    Linear qkv, out, up, down;
+    Linear qkv, gate, out, up, down;
+    std::shared_ptr<Attention> attention;
   };
-  // q, k, v [B,H,N,D] of a layer -> [B,H,N,D]
-  using Mixer = std::function<Var(size_t layer, const Var& q, const Var& k, const Var& v)>;
+  // q, k, v [B,H,N,D] and the gates of a layer -> [B,H,N,D]
+  using Mixer = std::function<Var(size_t layer, const AttentionInputs& in)>;
 
   Linear make_linear(const std::string& name, int64_t in, int64_t out, double deviation);
+  Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
   static Var apply(const Norm& norm, const Var& x);
   Var run(const Var& embedded, const Mixer& mix, float dropout_rate) const;
-  Var embed(const Tensor& ids, int64_t first_position) const;
+  Var embed(const Tensor& ids, int64_t first_position, const Tensor& partners) const;
 
   ModelConfig config_;
   Parameters parameters_;
-  std::unique_ptr<Attention> attention_;
-  Var symbols_, positions_;
+  Var symbols_, partners_, positions_;
   std::vector<Block> blocks_;
   Norm norm_;
   Linear head_;

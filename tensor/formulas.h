@@ -47,7 +47,7 @@ LINEA_HOST_DEVICE inline float exp_of(float x) {
 LINEA_HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
 
 // Functions of one number that tensors apply element by element, with their derivatives.
-enum class Pointwise : uint8_t { relu, gelu, feature_elu, feature_relu, feature_exp };
+enum class Pointwise : uint8_t { relu, gelu, sigmoid, log, log_rest, feature_elu, feature_relu };
 
 struct Relu {
   template <typename T>
@@ -72,6 +72,31 @@ struct Gelu {
   }
 };
 
+struct Sigmoid {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return T(1) / (T(1) + exp_of(-x)); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) {
+    const T s = value(x);
+    return s * (T(1) - s);
+  }
+};
+
+struct Log {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return std::log(x); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) { return T(1) / x; }
+};
+
+// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the slope 0: its logistic function is flat.
+struct LogRest {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return std::log1p(-x); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope(T x) { return x == T(1) ? T(0) : T(-1) / (T(1) - x); }
+};
+
 // phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, never as expm1(x) + 1, which loses every digit
 // of a small result (Katharopoulos 2020, eq. 7).
 struct FeatureElu {
@@ -89,23 +114,17 @@ struct FeatureRelu {
   LINEA_HOST_DEVICE static T slope(T x) { return Relu::slope(x); }
 };
 
-// phi(x) = exp(x) (Su 2020).
-struct FeatureExp {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return exp_of(x); }
-  template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return exp_of(x); }
-};
-
 // Calls body(F{}) with the struct F above that `function` names.
 template <typename Body>
 void with_pointwise(Pointwise function, Body&& body) {
   switch (function) {
     case Pointwise::relu: return body(Relu{});
     case Pointwise::gelu: return body(Gelu{});
+    case Pointwise::sigmoid: return body(Sigmoid{});
+    case Pointwise::log: return body(Log{});
+    case Pointwise::log_rest: return body(LogRest{});
     case Pointwise::feature_elu: return body(FeatureElu{});
     case Pointwise::feature_relu: return body(FeatureRelu{});
-    case Pointwise::feature_exp: return body(FeatureExp{});
   }
 }
 

@@ -32,6 +32,12 @@ struct GemmShape {
   int64_t rows = 0, cols = 0, inner = 0;
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   double alpha = 1, beta = 0;
+  int64_t first_b = 0, period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
+};
+
+// P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
+struct HeadShape {
+  int64_t pairs, rows, features, key_size, first_pair, heads;
 };
 
 // y[i0,i1,i2,i3,:] = x at the same place with its axes in the order `axis`: y's axis a is x's axis
@@ -49,12 +55,16 @@ struct ValidKeys {
   int64_t heads = 1, first_pair = 0;
 };
 
+// How the features of a tile are given: as values, or as logs, which neither overflow nor vanish.
+enum class FeatureKind : uint8_t { values, logs };
+
 // One segment, positions first .. first + length - 1, of the P sequences of a tile. Row i of the segment
 // is row i of q and k; `chunk` rows at a time are done as matrix products.
 struct ChunkShape {
   int64_t pairs, length, features, values, chunk;
   int64_t first = 0;
-  ValidKeys valid;
+  ValidKeys valid{};
+  FeatureKind kind = FeatureKind::values;
 };
 
 // Rows of `run` elements, one for each pair, `stride` elements apart.
@@ -63,6 +73,30 @@ struct Strided {
   T* data;
   int64_t stride;
   T* pair(int64_t p) const { return data == nullptr ? nullptr : data + p * stride; }
+};
+
+// What the sum rule folds and reads in one segment, for P pairs: features of queries and keys [P,S,F],
+// logs of weights of whole keys and of the decay at each position [P,S]; v [P,S,M]. Null: not there
+// (without q a segment is only absorbed, without k only read; without weight and decay these are 0).
+template <typename T>
+struct ChunkInput {
+  const T *q = nullptr, *k = nullptr;
+  Strided<const T> weight{}, decay{};
+  Strided<const T> v{};
+};
+
+// The carried sums: S [P,F,M], z [P,F], each feature f of them to be multiplied by exp(scale[P,F]);
+// scale is null where no number needs one (values without weights or decays).
+template <typename A>
+struct ChunkState {
+  A *state, *key_sum, *scale;
+};
+
+// What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of logs,
+// by the row's own largest query feature); scale is null as it is in ChunkState.
+template <typename A>
+struct ChunkRows {
+  Strided<A> denominator, scale;
 };
 
 // Softmax attention of P pairs: q [P,queries,D], k [P,keys,D], v [P,keys,M]. When causal, query i sees
@@ -140,21 +174,69 @@ struct Kernels {
   void (*dpfp_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                                  int64_t nu);
 
-  // linear attention, the sum rule; formulas in nn/engine.h. state [P,F,M] and key_sum [P,F] go in and
-  // out. Without q a segment is only absorbed into the state, without k only read from it.
-  void (*chunk_forward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                        A* state, A* key_sum, Strided<T> y, Strided<A> denominator);
-  void (*chunk_backward_query)(Context&, const ChunkShape&, const T* q, const T* k,
-                               Strided<const T> v, Strided<const T> dy,
-                               Strided<const A> denominator, A* state, A* key_sum, T* dq,
-                               Strided<A> ddenominator);
-  void (*chunk_backward_key)(Context&, const ChunkShape&, const T* q, const T* k,
-                             Strided<const T> v, Strided<const T> dy, Strided<const A> denominator,
-                             Strided<const A> ddenominator, A* dstate, A* dkey_sum, T* dk,
-                             Strided<T> dv);
-  // one position: absorb k [P,F], v [P,M], then read with q [P,F]
-  void (*recurrent_step)(Context&, const T* q, const T* k, const T* v, A* state, A* key_sum, T* y,
-                         int64_t P, int64_t F, int64_t M);
+  // logs of random features: u [P,S,F] -= factor |x|^2 of the row x [P,S,D]; and x's part of the gradient,
+  // dx -= 2 factor x sum_f du
+  void (*subtract_norms)(Context&, const T* x, T* u, double factor, int64_t R, int64_t D, int64_t F);
+  void (*subtract_norms_backward)(Context&, const T* x, const T* du, T* dx, double factor, int64_t R,
+                                  int64_t D, int64_t F);
+  // w[r] = factor |x|^2, and dx += 2 factor x dw
+  void (*square_norms)(Context&, const T* x, T* w, double factor, int64_t R, int64_t D);
+  void (*square_norms_backward)(Context&, const T* x, const T* dw, T* dx, double factor, int64_t R,
+                                int64_t D);
+  // rows u of n to y = [sin u, cos u] of 2n
+  void (*sine_cosine)(Context&, const T* u, T* y, int64_t R, int64_t n);
+  void (*sine_cosine_backward)(Context&, const T* y, const T* dy, T* du, int64_t R, int64_t n);
+  // features from a codebook c [H,F,D], formulas in nn/codebook_features.cpp: u [P,S,F] = k.c becomes
+  // log softmax_f((u - |c_f|^2 / 2) / t); then dlogs becomes du, and dt[p] -= what pair p adds to it
+  void (*mixture_logs)(Context&, const HeadShape&, const T* codebook, const T* t, T* u);
+  void (*mixture_logs_backward)(Context&, const HeadShape&, const T* t, const T* logs, T* dlogs, T* dt);
+  // dcodebook[head] += sum over its pairs of part [P,F,D] - (sum over rows of du) c; du may be null
+  void (*add_to_heads)(Context&, const HeadShape&, const T* part, const T* du, const T* codebook,
+                       T* dcodebook);
+  // the nearest code of each row x, the first of equals; by plain sums, so that it is the same in every form
+  void (*nearest_code)(Context&, const HeadShape&, const T* x, const T* codebook, int32_t* code);
+  void (*gather_codes)(Context&, const HeadShape&, const int32_t* code, const T* codebook, T* y);  // [P,S,D]
+  // counts [H,F] and sums [H,F,D] += the rows x of each code
+  void (*sum_by_code)(Context&, const HeadShape&, const T* x, const int32_t* code, T* counts, T* sums);
+  void (*one_hot_logs)(Context&, const int32_t* code, T* y, int64_t R, int64_t F);  // 0, else -infinity
+
+  // linear attention, the sum rule; formulas in nn/engine.h. The state goes in and out.
+  void (*chunk_forward)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, Strided<T> y,
+                        const ChunkRows<A>&);
+  void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
+                               const ChunkRows<A>&, const ChunkState<A>&, T* dq, Strided<A> ddenominator);
+  // dweight may be null; it is the gradient of a key's weight as a whole
+  void (*chunk_backward_key)(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
+                             const ChunkRows<A>&, Strided<const A> ddenominator, const ChunkState<A>& slopes,
+                             T* dk, Strided<T> dweight, Strided<T> dv);
+  // dk [P,S,D] of hard codes: the gradient of the code that stands for the key, straight through; slopes of
+  // F x D (M+1). q of `in` are the logs, `queries` [P,S,D] what they were made of.
+  void (*straight_through)(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
+                           const int32_t* code, int64_t D, Strided<const T> dy, const ChunkRows<A>&,
+                           Strided<const A> ddenominator, const ChunkState<A>& slopes, T* dk);
+  // one position: absorb, then read; S = 1
+  void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, T* y);
+  // the definition, every weight by itself: A [P,N,N], a_ij / sum_j a_ij, 0 where j is not seen by i; and
+  // the gradients (each may be null). k of logs may be -infinity.
+  void (*attention_matrix)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal, T* matrix);
+  void (*attention_matrix_backward)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal,
+                                    const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay);
+  // the delta rule (nn/delta.h): q, k [P,S,F] divided by their sums, v and y [P,S,M], beta [P,S]; the state
+  // S [P,F,M] goes in and out
+  void (*delta_forward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
+                        Strided<const T> beta, A* state, Strided<T> y);
+  // `state` as it was before the segment; the gradient of the state goes in and out
+  void (*delta_backward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
+                         Strided<const T> beta, Strided<const T> dy, const A* state, A* dstate, T* dq, T* dk,
+                         Strided<T> dv, Strided<T> dbeta);
+  void (*delta_step)(Context&, const T* q, const T* k, const T* v, const T* beta, A* state, T* y, int64_t P,
+                     int64_t F, int64_t M);
+  // x[p] = l[p]^-1 e[p] (or l^-T), l [P,N,N] of which only what stands below its diagonal is read, the
+  // diagonal being 1; e, x [P,N,M]
+  void (*solve_unit_lower)(Context&, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N,
+                           int64_t M);
+  // y_t = x_t + y_{t+1} along rows of n
+  void (*sum_from_end)(Context&, const T* x, T* y, int64_t R, int64_t n);
 
   // softmax attention in blocks of queries: nothing of size queries x keys is kept
   void (*softmax_attention)(Context&, const SoftmaxShape&, const T* q, const T* k, const T* v, T* y,

@@ -256,48 +256,6 @@ Tensor mask_causal(const Tensor& x, double value) {
   return y;
 }
 
-Tensor square_features(const Tensor& x) {
-  const int64_t D = columns(x);
-  Tensor y(x.shape().with(-1, D * D), x.dtype());
-  launch(x.dtype(), "square_features", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.square_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D);
-  });
-  return y;
-}
-
-Tensor square_features_backward(const Tensor& x, const Tensor& dy) {
-  Tensor dx(x.shape(), x.dtype());
-  launch(x.dtype(), "square_features_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
-                                   columns(x));
-  });
-  return dx;
-}
-
-Tensor dpfp_features(const Tensor& x, int64_t nu) {
-  const int64_t D = columns(x);
-  require(nu >= 1 && nu < 2 * D, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu,
-          2 * D - 1, D);
-  Tensor y(x.shape().with(-1, 2 * D * nu), x.dtype());
-  launch(x.dtype(), "dpfp_features", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.dpfp_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D, nu);
-  });
-  return y;
-}
-
-Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
-  Tensor dx(x.shape(), x.dtype());
-  launch(x.dtype(), "dpfp_features_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
-                                 columns(x), nu);
-  });
-  return dx;
-}
-
 int64_t count_nonfinite(const Tensor& x) {
   Tensor count({1}, DType::i32);
   launch(x.dtype(), "count_nonfinite", [&](const auto& table, auto t) {

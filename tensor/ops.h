@@ -35,6 +35,10 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result);
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false,
               double alpha = 1);
 
+// x [P,S,K] of pairs in the order of their heads, pair p of the head (first_pair + p) % H, times its head's
+// w [H,K,C] (or [H,C,K]) -> [P,S,C].
+Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w, double alpha = 1);
+
 struct LayerNorm {
   Tensor y, mean, scale;
 };
@@ -72,6 +76,20 @@ Tensor square_features(const Tensor& x);  // [..., D] -> [..., D^2]
 Tensor square_features_backward(const Tensor& x, const Tensor& dy);
 Tensor dpfp_features(const Tensor& x, int64_t nu);  // [..., D] -> [..., 2 D nu]
 Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
+
+// Logs of random features, in place: u [P,S,F] -= factor |x|^2; and dx += what that adds to it.
+void subtract_norms(const Tensor& x, const Tensor& u, double factor);
+void subtract_norms_backward(const Tensor& x, const Tensor& du, const Tensor& dx, double factor);
+Tensor square_norms(const Tensor& x, double factor);  // [P,S,D] -> [P,S]
+void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor);
+Tensor sine_cosine(const Tensor& u);  // [..., n] -> [..., 2n]
+Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy);
+// The code of each row x [P,S,D] in its head's codebook [H,F,D], i32 [P,S]; and rows of 0 and -infinity.
+Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_pair);
+Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_pair);  // [P,S] -> [P,S,D]
+// How many rows x [P,S,D] each code has, [H,F], and their sums [H,F,D].
+std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, const Shape& codebook);
+Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype);
 
 // Elements that are not finite. Waits for the device.
 int64_t count_nonfinite(const Tensor& x);

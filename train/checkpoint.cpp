@@ -36,22 +36,35 @@ std::vector<std::pair<int64_t, fs::path>> checkpoints_of(const fs::path& run) {
   return found;
 }
 
-void load_parameters(const SafetensorsFile& file, const std::string& path, const Parameters& parameters) {
-  for (const Parameter& parameter : parameters) {
-    if (!file.contains(parameter.name))
-      fail(ErrorKind::input, "{}: the tensor {} of this model is missing: the file is of another architecture",
-           path, parameter.name);
-    const Tensor tensor = file.read(parameter.name);
-    const Tensor& own = parameter.var.value();
-    if (tensor.shape() != own.shape() || tensor.dtype() != own.dtype())
-      fail(ErrorKind::input, "{}: the tensor {} is {} {}, but this model needs {} {}", path, parameter.name,
-           name_of(tensor.dtype()), tensor.shape().str(), name_of(own.dtype()), own.shape().str());
-    Var var = parameter.var;
-    var.set_value(tensor);
-  }
-  if (file.entries().size() != parameters.size())
+// What a model has under a name, by parameters and buffers alike.
+std::vector<NamedTensor> tensors_of(const Transformer& model) {
+  std::vector<NamedTensor> result;
+  for (const Parameter& parameter : model.parameters()) result.push_back({parameter.name, parameter.var.value()});
+  for (const Buffer& buffer : model.buffers()) result.push_back({buffer.name, buffer.tensor});
+  return result;
+}
+
+// Copies the tensor `own.name` of a file into own.tensor.
+void load_tensor(const SafetensorsFile& file, const std::string& path, const NamedTensor& own) {
+  if (!file.contains(own.name))
+    fail(ErrorKind::input, "{}: the tensor {} of this model is missing: the file is of another architecture", path,
+         own.name);
+  const Tensor tensor = file.read(own.name);
+  if (tensor.shape() != own.tensor.shape() || tensor.dtype() != own.tensor.dtype())
+    fail(ErrorKind::input, "{}: the tensor {} is {} {}, but this model needs {} {}", path, own.name,
+         name_of(tensor.dtype()), tensor.shape().str(), name_of(own.tensor.dtype()), own.tensor.shape().str());
+  std::vector<char> bytes(tensor.bytes());
+  tensor.read(bytes.data());
+  own.tensor.write(bytes.data());
+}
+
+void load_tensors(const SafetensorsFile& file, const std::string& path, Transformer& model) {
+  const std::vector<NamedTensor> tensors = tensors_of(model);
+  for (const NamedTensor& tensor : tensors) load_tensor(file, path, tensor);
+  if (file.entries().size() != tensors.size())
     fail(ErrorKind::input, "{}: {} tensors, but this model has {}: the file is of another architecture", path,
-         file.entries().size(), parameters.size());
+         file.entries().size(), tensors.size());
+  model.buffers_changed();
 }
 
 // A damaged config must not ask for memory, or time, that the file's own weights show to be wrong.
@@ -126,9 +139,8 @@ void save_checkpoint(const fs::path& run, int64_t step, const RunConfig& config,
   make_folders(draft.string());
   const RemoveFolder unless_renamed{draft};
 
-  std::vector<NamedTensor> weights, moments;
-  for (const Parameter& parameter : model.parameters())
-    weights.push_back({parameter.name, parameter.var.value()});
+  const std::vector<NamedTensor> weights = tensors_of(model);
+  std::vector<NamedTensor> moments;
   for (const Optimizer::Moment& moment : optimizer.moments()) moments.push_back({moment.name, moment.tensor});
   std::map<std::string, std::string> metadata = {
       {"format", kFormat}, {"config", to_toml(config)}, {"step", std::to_string(step)}};
@@ -173,14 +185,31 @@ SavedModel load_model(const fs::path& path) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;
     fail(ErrorKind::input, "{}: {}", file_path, error.what());
   }
-  load_parameters(file, file_path, saved.model->parameters());
+  load_tensors(file, file_path, *saved.model);
   return saved;
 }
 
-int64_t restore_checkpoint(const fs::path& run, const Transformer& model, Optimizer& optimizer) {
+std::string saved_settings(const fs::path& run) {
+  const std::string path = model_file_of(run).string();
+  return metadata_at(SafetensorsFile::open(path), path, "config");
+}
+
+void load_initial_weights(const fs::path& run, Transformer& model) {
+  const std::string path = model_file_of(run).string();
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const RunConfig config = config_from_toml(metadata_at(file, path, "config"), path);
+  for (const Parameter& parameter : model.parameters()) {
+    const bool own = parameter.name.find(".attention.") != std::string::npos ||
+                     parameter.name.find(".gate.") != std::string::npos;
+    if (!own || file.contains(parameter.name)) load_tensor(file, path, {parameter.name, parameter.var.value()});
+  }
+  if (config.attention == "softmax") model.scale_queries_from_softmax();
+}
+
+int64_t restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer) {
   const fs::path folder = newest_checkpoint(run);
   const std::string model_path = (folder / "model.safetensors").string();
-  load_parameters(SafetensorsFile::open(model_path), model_path, model.parameters());
+  load_tensors(SafetensorsFile::open(model_path), model_path, model);
 
   const SafetensorsFile file = SafetensorsFile::open((folder / "optimizer.safetensors").string());
   std::vector<Optimizer::Moment> moments;

@@ -36,8 +36,15 @@ void save_checkpoint(const std::filesystem::path& run, int64_t step, const RunCo
 // cut, not ours or of another architecture.
 SavedModel load_model(const std::filesystem::path& path);
 
+// The settings, as TOML, that a run's newest model was saved with.
+std::string saved_settings(const std::filesystem::path& run);
+// Weights of another run for a model whose attention may differ: what both have is taken over, what only the
+// attention of one has stays. Queries are scaled where softmax scaled them and this attention does not.
+// Errors: ErrorKind::input naming a tensor that is missing or of another shape.
+void load_initial_weights(const std::filesystem::path& run, Transformer& model);
+
 // Puts the newest checkpoint of a run into a model and an optimiser made for it; returns its step.
-int64_t restore_checkpoint(const std::filesystem::path& run, const Transformer& model,
+int64_t restore_checkpoint(const std::filesystem::path& run, Transformer& model,
                            Optimizer& optimizer);
 
 // The newest checkpoint folder of a run. Error: ErrorKind::input where there is none.

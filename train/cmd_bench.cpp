@@ -69,12 +69,17 @@ Measured measure(const AttentionOptions& chosen, const BenchOptions& options, in
   for (uint32_t lane = 0; lane < 3; ++lane)
     inputs.emplace_back(random_tensor(shape, lane, 1.0, 0.0, DType::f32), true);
   const Tensor seed = random_tensor(shape, 9, 1.0, 0.0, DType::f32);
+  AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
+  if (attention->gated()) {
+    const Tensor half = Tensor::full({options.batch, options.heads, length}, DType::f32, 0.5);
+    taken.gate = inputs.emplace_back(half, true);
+  }
   const auto forward = [&] {
     const NoGrad no_grad;
-    attention->forward(inputs[0], inputs[1], inputs[2], {});
+    attention->forward(taken, {});
   };
   const auto both = [&] {
-    backward(attention->forward(inputs[0], inputs[1], inputs[2], {}), seed);
+    backward(attention->forward(taken, {}), seed);
     for (Var& input : inputs) input.clear_grad();
   };
   const double results = static_cast<double>(seed.bytes());  // y; and dq, dk, dv

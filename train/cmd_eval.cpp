@@ -53,7 +53,7 @@ void run_eval(const EvalOptions& options) {
   }
   std::printf("step %lld, split %s: loss %.4f nats, %.4f %s, accuracy %.4f, %lld tokens\n",
               static_cast<long long>(saved.step), options.split.c_str(), score.loss, score.bits,
-              saved.shape.side > 0 ? "bits/dim" : "bits/char", score.accuracy,
+              bits_name(saved.shape), score.accuracy,
               static_cast<long long>(score.tokens));
 }
 

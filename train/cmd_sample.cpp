@@ -74,6 +74,8 @@ void add_sample(CLI::App& program, int& exit_code) {
     if (options->threads != 0) set_threads(static_cast<int>(options->threads));
     options->sampling.seed = static_cast<uint64_t>(options->seed);
     const SavedModel saved = load_model(options->run);
+    require(saved.shape.pair_vocabulary == 0, "{} answers questions of the task {}; there is nothing to sample: see linea eval",
+            options->run, saved.config.task);
     const bool pictures = saved.shape.side > 0;
     refuse_flags(*verb, pictures ? "pictures" : "text",
                  pictures ? std::vector<std::string>{"--prompt", "--prompt-file", "--tokens"}

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "data/files.h"
+#include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/config.h"
 #include "train/trainer.h"
@@ -14,13 +15,21 @@ namespace {
 
 struct TrainOptions {
   RunConfig config;
-  std::string preset, config_file, out, resume;
+  std::string preset, config_file, out, resume, initial;
   bool json = false;
 };
 
-// defaults < --resume's own settings < --preset < --config < flags
-void gather_settings(CLI::App& verb, const TrainOptions& options) {
+// defaults < the settings of --resume or --init-from < --preset < --config < flags
+void gather_settings(CLI::App& verb, TrainOptions& options) {
   std::set<std::string> fixed = given_settings(verb);
+  if (!options.initial.empty()) {
+    require(options.resume.empty(), "--init-from starts a new run from weights, --resume goes on with one: choose");
+    const std::string text = saved_settings(options.initial);
+    // Another attention has features and rules of its own.
+    std::set<std::string> skipped = fixed;
+    if (fixed.count("attention") != 0) skipped.insert({"feature", "rule"});
+    apply_toml(verb, text, options.initial, skipped);
+  }
   if (!options.resume.empty()) {
     require(options.preset.empty() && options.config_file.empty() && options.out.empty(),
             "--resume goes on with the settings and folder of {}: leave out --preset, --config and --out",
@@ -41,6 +50,8 @@ void add_train(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<TrainOptions>();
   verb->add_option("--out", options->out, "the folder of the run; it must not hold one yet");
   verb->add_option("--resume", options->resume, "go on with this run from its newest checkpoint");
+  verb->add_option("--init-from", options->initial,
+                   "start from the weights and settings of this run; the attention may be another");
   verb->add_option("--preset", options->preset, fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
   verb->add_option("--config", options->config_file, "settings from a TOML file, such as RUN/config.toml");
   verb->add_flag("--json", options->json, "metrics as JSON lines on stdout");
@@ -49,7 +60,8 @@ void add_train(CLI::App& program, int& exit_code) {
     gather_settings(*verb, *options);
     const bool resume = !options->resume.empty();
     require(resume || !options->out.empty(), "say where the run goes: --out FOLDER");
-    Trainer trainer(options->config, resume ? options->resume : options->out, resume, options->json);
+    Trainer trainer(options->config, resume ? options->resume : options->out, resume, options->json,
+                    options->initial);
     exit_code = trainer.run();
   });
 }

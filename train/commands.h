@@ -11,6 +11,7 @@ void add_sample(CLI::App& program, int& exit_code);  // cmd_sample.cpp
 void add_eval(CLI::App& program, int& exit_code);    // cmd_eval.cpp
 void add_verify(CLI::App& program, int& exit_code);  // cmd_verify.cpp
 void add_bench(CLI::App& program, int& exit_code);   // cmd_bench.cpp
+void add_approx(CLI::App& program, int& exit_code);  // cmd_approx.cpp
 void add_info(CLI::App& program, int& exit_code);    // cmd_info.cpp
 
 }  // namespace linea

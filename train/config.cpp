@@ -178,6 +178,8 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
   options.size = config.size;
   options.levels = config.levels;
   options.class_token = config.class_token;
+  options.associations = config.associations;
+  options.repeat = config.repeat_keys;
   options.seed = static_cast<uint64_t>(config.seed);
   options.vocabulary = vocabulary;
   return options;
@@ -187,7 +189,16 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   ModelConfig model;
   model.attention.attention = config.attention;
   model.attention.feature = config.feature;
+  model.attention.rule = config.rule;
   model.attention.nu = config.nu;
+  model.attention.features = config.features;
+  model.attention.projection = config.projection;
+  model.attention.redraw = config.redraw;
+  model.attention.codes = config.codes;
+  model.attention.sigma = config.sigma;
+  model.attention.anneal = config.anneal;
+  model.attention.codebook = config.codebook;
+  model.attention.commitment = config.commitment;
   model.attention.segment = config.segment;
   model.attention.chunk = config.chunk;
   model.layers = config.layers;
@@ -197,6 +208,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.length = shape.length;
   model.vocabulary = shape.vocabulary;
   model.input_vocabulary = shape.input_vocabulary;
+  model.partner_vocabulary = shape.pair_vocabulary;
   model.positions = config.positions;
   model.tie = config.tie;
   model.bias = config.bias;

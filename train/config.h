@@ -18,9 +18,13 @@ struct RunConfig {
   std::string task, data;
   int64_t length = 0, size = 0, levels = 0;
   bool class_token = false;
+  int64_t associations = 0;
+  bool repeat_keys = false;
   // model
-  std::string attention = "linear", feature = "elu", positions = "learned";
-  int64_t nu = 1, layers = 4, heads = 4, dim = 128, ffn = 512;
+  std::string attention = "linear", feature, rule = "sum", projection = "orthogonal", codebook = "ema";
+  std::string positions = "learned";
+  int64_t nu = 1, features = 64, redraw = 0, codes = 64, layers = 4, heads = 4, dim = 128, ffn = 512;
+  double sigma = 1.0, anneal = 1.0, commitment = 0.1;
   bool tie = false, bias = true;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;
@@ -36,15 +40,29 @@ struct RunConfig {
 // key's underscores are dashes in its flag.
 template <typename Config, typename Visitor>
 void visit_settings(Config& c, const Visitor& visit) {
-  visit("task", c.task, "digits, mnist, text or copy", "Data");
+  visit("task", c.task, "digits, mnist, text, copy or retrieval", "Data");
   visit("data", c.data, "the folder (mnist) or file (text) to learn from", "Data");
   visit("length", c.length, "symbols in a sequence; 0: the task's own", "Data");
   visit("size", c.size, "side of a picture in pixels; 0: the task's own", "Data");
   visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
   visit("class_token", c.class_token, "a picture starts with its class", "Data");
-  visit("attention", c.attention, "linear or softmax", "Model");
-  visit("feature", c.feature, "of linear: elu, relu, exp, square or dpfp", "Model");
+  visit("associations", c.associations, "keys of retrieval; 0: 20", "Data");
+  visit("repeat_keys", c.repeat_keys, "retrieval writes keys again; the last value counts", "Data");
+  visit("attention", c.attention, "linear, performer, soft-vq, softmax or vq", "Model");
+  visit("feature", c.feature,
+        "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its default), hyperbolic, "
+        "trig or relu",
+        "Model");
+  visit("rule", c.rule, "of linear: sum, gated or delta", "Model");
   visit("nu", c.nu, "of dpfp: F = 2 D nu features", "Model");
+  visit("features", c.features, "of performer: rows of omega a head", "Model");
+  visit("projection", c.projection, "of performer: iid, orthogonal, stratified or fixed-norm", "Model");
+  visit("redraw", c.redraw, "of performer: steps between draws of omega; 0: never", "Model");
+  visit("codes", c.codes, "of vq and soft-vq: codes a head", "Model");
+  visit("sigma", c.sigma, "of soft-vq: the width that training starts from", "Model");
+  visit("anneal", c.anneal, "of soft-vq: the temperature at the end of training, from 1 at its start", "Model");
+  visit("codebook", c.codebook, "of vq: codes move by ema or by gradient", "Model");
+  visit("commitment", c.commitment, "of vq: weight of the term that draws keys to their codes", "Model");
   visit("layers", c.layers, "blocks of the Transformer", "Model");
   visit("heads", c.heads, "attention heads; must divide dim", "Model");
   visit("dim", c.dim, "width of the model", "Model");

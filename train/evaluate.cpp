@@ -12,6 +12,15 @@ constexpr int64_t kTokensAtOnce = 16384;
 
 }  // namespace
 
+Var forward_batch(const Transformer& model, const Task& task, const Batch& batch, bool training, Var* auxiliary) {
+  const Shape shape{batch.rows, batch.length};
+  const Tensor ids = symbols_tensor(batch.inputs, shape, task.input_vocabulary());
+  const Tensor partners = batch.partners.empty()
+                              ? Tensor()
+                              : symbols_tensor(batch.partners, shape, task.shape().pair_vocabulary);
+  return model.forward(ids, training, partners, auxiliary);
+}
+
 double bits_of(double nats) { return nats / std::log(2.0); }
 
 Score evaluate(const Transformer& model, const Task& task, Split split, int64_t max_rows,
@@ -25,8 +34,7 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
   for (int64_t first = 0; first < rows; first += at_once) {
     const Batch batch = task.eval_batch(split, first, std::min(at_once, rows - first));
     const Shape shape{batch.rows, batch.length};
-    const Tensor logits =
-        model.forward(symbols_tensor(batch.inputs, shape, task.input_vocabulary()), false).value();
+    const Tensor logits = forward_batch(model, task, batch, false).value();
     const std::vector<float> losses =
         ops::cross_entropy(logits, Tensor::from(batch.targets, shape)).losses.to_vector<float>();
     const std::vector<int32_t> likeliest = ops::argmax(logits).to_vector<int32_t>();

@@ -14,6 +14,15 @@ struct Score {
 };
 
 double bits_of(double nats);
+// What a symbol's bits are called.
+inline const char* bits_name(const TaskShape& shape) {
+  if (shape.side > 0) return "bits/dim";
+  return shape.pair_vocabulary > 0 ? "bits" : "bits/char";
+}
+
+// The logits of a batch; `auxiliary` as Transformer::forward has it.
+Var forward_batch(const Transformer& model, const Task& task, const Batch& batch, bool training,
+                  Var* auxiliary = nullptr);
 
 // Over the first `max_rows` rows of a split (0: all), by the parallel form, without dropout. `progress`,
 // where given, hears how many rows of how many are done.

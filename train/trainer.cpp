@@ -19,8 +19,8 @@ constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json)
-    : config_(config), folder_(folder) {
+Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json, const std::string& initial)
+    : config_(config), folder_(folder), looks_first_(!initial.empty()) {
   check_settings(config_);
   std::error_code error;
   if (!resume && fs::exists(folder_ / "config.toml", error))
@@ -37,6 +37,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   if (resume) step_ = restore_checkpoint(folder_, *model_, *optimizer_);
+  if (!initial.empty()) load_initial_weights(initial, *model_);
   first_step_ = step_;
 
   const std::string settings = to_toml(config_);
@@ -53,6 +54,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
 int Trainer::run() {
   watch_signals();
   reset_cpu_peak();
+  if (looks_first_) look_at_validation(true);
   while (step_ < config_.steps) {
     const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
     const StepResult result = update(rate);
@@ -75,27 +77,33 @@ int Trainer::run() {
 }
 
 // The loss of batch number `micro_step`, divided by the batches of a step.
-Var Trainer::forward_loss(int64_t micro_step) const {
+Var Trainer::forward_loss(int64_t micro_step, Var* auxiliary) const {
   context().step->seed = static_cast<uint64_t>(config_.seed);
   context().step->step = static_cast<uint64_t>(micro_step);
   const Batch batch = task_->train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(micro_step),
                                          config_.batch);
-  const Shape shape{batch.rows, batch.length};
-  const Var logits = model_->forward(symbols_tensor(batch.inputs, shape, task_->input_vocabulary()), true);
-  const Var loss = cross_entropy(logits, Tensor::from(batch.targets, shape));
+  const Var logits = forward_batch(*model_, *task_, batch, true, auxiliary);
+  const Var loss = cross_entropy(logits, Tensor::from(batch.targets, {batch.rows, batch.length}));
   return config_.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config_.accumulate));
 }
 
 Trainer::StepResult Trainer::update(double learning_rate) {
   double loss = 0;
+  model_->before_step(step_, config_.steps);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    const Var part = forward_loss(step_ * config_.accumulate + micro);
-    backward(part);
+    Var auxiliary;  // what the attentions add to the loss; never part of the loss that is shown
+    const Var part = forward_loss(step_ * config_.accumulate + micro, &auxiliary);
+    if (auxiliary.defined()) {
+      backward(add(part, scale(auxiliary, 1.0 / static_cast<double>(config_.accumulate))));
+    } else {
+      backward(part);
+    }
     loss += part.value().item();
   }
   if (!std::isfinite(loss)) explain_nonfinite(loss, 0);
   optimizer_->step(learning_rate);
   if (!std::isfinite(optimizer_->gradient_norm())) explain_nonfinite(loss, optimizer_->gradient_norm());
+  model_->after_step();
   return {loss, optimizer_->gradient_norm()};
 }
 
@@ -141,18 +149,20 @@ void Trainer::record_step(double learning_rate, const StepResult& result, bool l
     const double left = elapsed / steps * static_cast<double>(config_.steps - step_);
     progress_.show(fmt::format(
         "step {}/{}  loss {:.4f}  {:.4f} {}  lr {:.2e}  |g| {:.2f}  {} tokens/s  {}  {} elapsed, {} left", step_,
-        config_.steps, loss, bits_of(loss), task_->shape().side > 0 ? "bits/dim" : "bits/char", learning_rate,
+        config_.steps, loss, bits_of(loss), bits_name(task_->shape()), learning_rate,
         result.gradient_norm, count_text(tokens_per_s), bytes_text(peak), duration_text(elapsed),
         duration_text(left)));
   }
   if (!last && step_ % kRecordEvery != 0) return;
-  metrics_->record(step_, {{"loss", loss},
-                           {"bits", bits_of(loss)},
-                           {"lr", learning_rate},
-                           {"grad_norm", result.gradient_norm},
-                           {"tokens_per_s", tokens_per_s},
-                           {"elapsed_s", elapsed},
-                           {"peak_bytes", peak}});
+  std::vector<std::pair<std::string, double>> record = {{"loss", loss},
+                                                        {"bits", bits_of(loss)},
+                                                        {"lr", learning_rate},
+                                                        {"grad_norm", result.gradient_norm},
+                                                        {"tokens_per_s", tokens_per_s},
+                                                        {"elapsed_s", elapsed},
+                                                        {"peak_bytes", peak}};
+  for (const auto& [name, value] : model_->statistics()) record.emplace_back(name, value);
+  metrics_->record(step_, record);
   loss_sum_ = 0;
   losses_ = 0;
 }

@@ -18,9 +18,11 @@ namespace linea {
 
 class Trainer {
  public:
-  // Starts a run in `folder`, or goes on with the one that is there. Errors: a folder that holds another
-  // run or cannot be written, settings or data that cannot work.
-  Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json);
+  // Starts a run in `folder`, with the weights of the run `initial` where that is not empty, or goes on with
+  // the one that is there. Errors: a folder that holds another run or cannot be written, settings or data that
+  // cannot work, weights of other sizes.
+  Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json,
+          const std::string& initial = "");
 
   // The exit code: 0, or 75 when a signal ended it with the run saved. Error: ErrorKind::numeric when the
   // loss or the gradient is not finite, with what went bad first.
@@ -31,7 +33,7 @@ class Trainer {
     double loss, gradient_norm;
   };
   StepResult update(double learning_rate);
-  Var forward_loss(int64_t micro_step) const;
+  Var forward_loss(int64_t micro_step, Var* auxiliary = nullptr) const;
   [[noreturn]] void explain_nonfinite(double loss, double gradient_norm) const;
   void record_step(double learning_rate, const StepResult& result, bool last);
   void look_at_validation(bool last);
@@ -48,6 +50,7 @@ class Trainer {
   std::unique_ptr<Metrics> metrics_;
   Progress progress_;
   Stopwatch watch_;
+  bool looks_first_ = false;  // at the validation split, before any step
   int64_t step_ = 0, first_step_ = 0;
   int64_t losses_ = 0;   // in the mean below
   double loss_sum_ = 0;  // since the last record

@@ -1,64 +1,114 @@
-// Linear attention, the sum rule: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j).
-// Source: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers are RNNs", eq. 4-5, 18-20.
-#include "autograd/ops.h"
-#include "nn/attention.h"
+// Linear attention: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), and its other update rules,
+// by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta (nn/delta.h).
+// Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers are RNNs", eq. 4-5, 18-20; Peng et al.
+// 2021, "Random feature attention", section 3.4; Schlag, Irie, Schmidhuber 2021, "Linear Transformers are
+// secretly fast weight programmers", section 4.
+#include <algorithm>
+#include <cmath>
+
+#include "nn/delta.h"
 #include "nn/engine.h"
-#include "nn/quadratic.h"
 
 namespace linea {
 namespace {
 
-class State final : public AttentionState {
+// A map, and the sum or the gated rule.
+class SumRule : public Attention {
  public:
-  explicit State(LinearState state) : linear(std::move(state)) {}
-  size_t bytes() const override { return linear.state.bytes() + linear.key_sum.bytes(); }
-  LinearState linear;
-};
-
-class LinearAttention final : public Attention {
- public:
-  explicit LinearAttention(const AttentionOptions& options)
-      : options_(options), map_(make_feature_map(options.feature, options.nu)) {
+  SumRule(const AttentionOptions& options, bool gated)
+      : options_(options), gated_(gated), map_(make_feature_map(feature_of(options), options.nu)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
   }
 
-  Var forward(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const override {
-    return linear_attention(*map_, q, k, v, {mask.causal, mask.valid, options_.segment, options_.chunk});
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
-
-  Var quadratic(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const override {
-    const Var scores = matmul(map_->apply(q), map_->apply(k), false, true);
-    return matmul(normalize(hide_unseen(scores, mask, 0.0)), v);
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_quadratic(map_, in, mask);
   }
-
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<State>(start_linear(batch, options_.heads, map_->features(options_.key_size),
-                                                options_.value_size, dtype));
+    return start_linear(*map_, options_, batch, dtype, gated_);
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }
 
-  Tensor step(AttentionState& state, const Tensor& q, const Tensor& k, const Tensor& v) const override {
-    return linear_step(*map_, dynamic_cast<State&>(state).linear, q, k, v);
+  bool gated() const override { return gated_; }
+  bool causal_only() const override { return gated_; }
+  // Heads remember for 2, 4, 8, ... positions at first, up to 128.
+  double initial_gate_bias(int64_t head) const override {
+    return std::log(std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)) - 1 + 1e-3);
   }
 
  private:
   AttentionOptions options_;
-  std::unique_ptr<FeatureMap> map_;
+  bool gated_;
+  std::shared_ptr<const FeatureMap> map_;
 };
+
+class DeltaAttentionState final : public AttentionState {
+ public:
+  explicit DeltaAttentionState(DeltaState state) : delta(std::move(state)) {}
+  size_t bytes() const override { return delta.state.bytes(); }
+  DeltaState delta;
+};
+
+class DeltaRule final : public Attention {
+ public:
+  explicit DeltaRule(const AttentionOptions& options)
+      : options_(options), map_(make_feature_map(feature_of(options), options.nu)) {
+    map_->features(options.key_size);
+  }
+
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return delta_attention(map_, in.q, in.k, in.v, in.gate,
+                           {mask.causal, mask.valid, options_.segment, options_.chunk});
+  }
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return delta_quadratic(map_, in.q, in.k, in.v, in.gate, mask);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    return std::make_unique<DeltaAttentionState>(
+        start_delta(batch, options_.heads, map_->features(options_.key_size), options_.value_size, dtype));
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return delta_step(*map_, dynamic_cast<DeltaAttentionState&>(state).delta, in.q, in.k, in.v, in.gate);
+  }
+
+  bool gated() const override { return true; }
+  bool causal_only() const override { return true; }
+
+ private:
+  AttentionOptions options_;
+  std::shared_ptr<const FeatureMap> map_;
+};
+
+std::unique_ptr<Attention> make(const AttentionOptions& options) {
+  const std::string feature = feature_of(options);
+  if (options.rule == "sum") return std::make_unique<SumRule>(options, false);
+  if (options.rule != "gated" && options.rule != "delta")
+    fail(ErrorKind::usage, "--rule is '{}'; choose sum, gated or delta", options.rule);
+  if (feature == "square")
+    fail(ErrorKind::usage, "--rule {} does not go with --feature square; choose elu, relu, exp or dpfp", options.rule);
+  if (options.rule == "gated") return std::make_unique<SumRule>(options, true);
+  return std::make_unique<DeltaRule>(options);
+}
 
 std::vector<AttentionOptions> variants() {
   std::vector<AttentionOptions> result;
-  for (const std::string& feature : feature_map_names()) {
-    AttentionOptions options;
-    options.feature = feature;
-    options.nu = feature == "dpfp" ? 2 : 1;
-    result.push_back(options);
-  }
+  for (const char* rule : {"sum", "gated", "delta"})
+    for (const std::string& feature : feature_map_names()) {
+      if (feature == "square" && std::string(rule) != "sum") continue;
+      AttentionOptions options;
+      options.feature = feature;
+      options.rule = rule;
+      options.nu = feature == "dpfp" ? 2 : 1;
+      result.push_back(options);
+    }
   return result;
 }
 
-const Registration kRegistration({"linear", variants(), [](const AttentionOptions& options) {
-                                    return std::make_unique<LinearAttention>(options);
-                                  }});
+const Registration kRegistration({"linear", "elu", variants(), make});
 
 }  // namespace
 }  // namespace linea

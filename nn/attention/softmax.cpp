@@ -83,7 +83,8 @@ void append(Cache& cache, const Tensor& k, const Tensor& v) {
 
 class SoftmaxAttention final : public Attention {
  public:
-  Var forward(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const override {
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const Var &q = in.q, &k = in.k, &v = in.v;
     const DType dtype = ops::common_dtype("softmax_attention", {&q.value(), &k.value(), &v.value()});
     ops::require_shape("softmax_attention", "k", k.value(), q.shape());
     ops::require_shape("softmax_attention", "v", v.value(), q.shape().with(-1, v.size(-1)));
@@ -93,18 +94,19 @@ class SoftmaxAttention final : public Attention {
                      [&](auto zero) { return softmax_attention<decltype(zero)>(q, k, v, mask); });
   }
 
-  Var quadratic(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) const override {
-    const double root = std::sqrt(static_cast<double>(q.size(-1)));
-    const Var scores = scale(matmul(q, k, false, true), 1.0 / root);
-    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), v);
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
+    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
+    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), in.v);
   }
 
   std::unique_ptr<AttentionState> start(int64_t, DType) const override {
     return std::make_unique<Cache>();
   }
 
-  Tensor step(AttentionState& state, const Tensor& q, const Tensor& k, const Tensor& v) const override {
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
     Cache& cache = dynamic_cast<Cache&>(state);
+    const Tensor &q = in.q, &k = in.k, &v = in.v;
     return with_real(q.dtype(), "softmax_attention", [&](auto zero) {
       using T = decltype(zero);
       append<T>(cache, k, v);
@@ -126,7 +128,7 @@ AttentionOptions plain() {
   return options;
 }
 
-const Registration kRegistration({"softmax", {plain()}, [](const AttentionOptions&) {
+const Registration kRegistration({"softmax", "", {plain()}, [](const AttentionOptions&) {
                                     return std::make_unique<SoftmaxAttention>();
                                   }});
 

@@ -1,5 +1,5 @@
-// The CPU kernels, in the order of kernels.h; each is defined in the file named above it and compiled
-// for float and double there.
+// The CPU kernels, in the order of kernels.h; each is defined in the file named above it and
+// compiled for float and double there.
 #pragma once
 
 #include "tensor/kernels.h"
@@ -7,30 +7,43 @@
 namespace linea::cpu {
 
 // elementwise.cpp
-template <typename T> void add(Context&, const T* a, const T* b, T* y, int64_t n);
-template <typename T> void multiply(Context&, const T* a, const T* b, T* y, int64_t n);
-template <typename T> void scale(Context&, const T* x, double factor, T* y, int64_t n);
-template <typename T> void accumulate(Context&, const T* x, T* y, int64_t n);
-template <typename T> void pointwise(Context&, Pointwise f, const T* x, T* y, int64_t n);
+template <typename T>
+void add(Context&, const T* a, const T* b, T* y, int64_t n);
+template <typename T>
+void multiply(Context&, const T* a, const T* b, T* y, int64_t n);
+template <typename T>
+void scale(Context&, const T* x, double factor, T* y, int64_t n);
+template <typename T>
+void accumulate(Context&, const T* x, T* y, int64_t n);
+template <typename T>
+void pointwise(Context&, Pointwise f, const T* x, T* y, int64_t n);
 template <typename T>
 void pointwise_backward(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
 template <typename T>
 void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane);
-template <typename T> void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n);
+template <typename T>
+void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n);
 
 // rows.cpp
-template <typename T> void add_rows(Context&, const T* x, const T* row, T* y, int64_t R, int64_t C);
-template <typename T> void sum_rows(Context&, const T* x, T* y, int64_t R, int64_t C);
-template <typename T> void permute(Context&, const PermuteShape&, const T* x, T* y);
+template <typename T>
+void add_rows(Context&, const T* x, const T* row, T* y, int64_t R, int64_t C);
+template <typename T>
+void sum_rows(Context&, const T* x, T* y, int64_t R, int64_t C);
+template <typename T>
+void permute(Context&, const PermuteShape&, const T* x, T* y);
 template <typename T>
 void copy_runs(Context&, Strided<const T> x, Strided<T> y, int64_t P, int64_t run);
 template <typename T>
-void clear_padding(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C, int64_t first);
+void clear_padding(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
+                   int64_t first);
+template <typename T>
+void sum_from_end(Context&, const T* x, T* y, int64_t R, int64_t n);
 template <typename T>
 void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
 
 // gemm.cpp
-template <typename T> void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
+template <typename T>
+void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
 
 // normalization.cpp
 template <typename T>
@@ -39,7 +52,8 @@ void layer_norm(Context&, const T* x, const T* gain, const T* bias, T* y, T* mea
 template <typename T>
 void layer_norm_backward(Context&, const T* x, const T* gain, const T* mean, const T* scale,
                          const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C);
-template <typename T> void softmax(Context&, const T* x, T* y, int64_t R, int64_t C);
+template <typename T>
+void softmax(Context&, const T* x, T* y, int64_t R, int64_t C);
 template <typename T>
 void softmax_backward(Context&, const T* y, const T* dy, T* dx, int64_t R, int64_t C);
 template <typename T>
@@ -62,13 +76,15 @@ void mean_scored(Context&, const T* losses, const int32_t* targets, T* mean, T* 
 template <typename T>
 void cross_entropy_backward(Context&, const T* logits, const int32_t* targets, const T* log_sums,
                             const T* scored, const T* dmean, T* dlogits, int64_t R, int64_t V);
-template <typename T> void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
+template <typename T>
+void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
 void sample(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, double temperature,
             RandomStream stream);
 
 // features.cpp
-template <typename T> void square_features(Context&, const T* x, T* y, int64_t R, int64_t D);
+template <typename T>
+void square_features(Context&, const T* x, T* y, int64_t R, int64_t D);
 template <typename T>
 void square_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
 template <typename T>
@@ -77,22 +93,83 @@ template <typename T>
 void dpfp_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                             int64_t nu);
 
-// chunk.cpp
+// random_features.cpp
 template <typename T>
-void chunk_forward(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                   T* state, T* key_sum, Strided<T> y, Strided<T> denominator);
+void subtract_norms(Context&, const T* x, T* u, double factor, int64_t R, int64_t D, int64_t F);
 template <typename T>
-void recurrent_step(Context&, const T* q, const T* k, const T* v, T* state, T* key_sum, T* y,
-                    int64_t P, int64_t F, int64_t M);
+void subtract_norms_backward(Context&, const T* x, const T* du, T* dx, double factor, int64_t R,
+                             int64_t D, int64_t F);
 template <typename T>
-void chunk_backward_query(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                          Strided<const T> dy, Strided<const T> denominator, T* state, T* key_sum,
-                          T* dq, Strided<T> ddenominator);
+void square_norms(Context&, const T* x, T* w, double factor, int64_t R, int64_t D);
 template <typename T>
-void chunk_backward_key(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                        Strided<const T> dy, Strided<const T> denominator,
-                        Strided<const T> ddenominator, T* dstate, T* dkey_sum, T* dk,
-                        Strided<T> dv);
+void square_norms_backward(Context&, const T* x, const T* dw, T* dx, double factor, int64_t R,
+                           int64_t D);
+template <typename T>
+void sine_cosine(Context&, const T* u, T* y, int64_t R, int64_t n);
+template <typename T>
+void sine_cosine_backward(Context&, const T* y, const T* dy, T* du, int64_t R, int64_t n);
+
+// codebook.cpp
+template <typename T>
+void mixture_logs(Context&, const HeadShape&, const T* codebook, const T* t, T* u);
+template <typename T>
+void mixture_logs_backward(Context&, const HeadShape&, const T* t, const T* logs, T* dlogs, T* dt);
+template <typename T>
+void add_to_heads(Context&, const HeadShape&, const T* part, const T* du, const T* codebook,
+                  T* dcodebook);
+template <typename T>
+void nearest_code(Context&, const HeadShape&, const T* x, const T* codebook, int32_t* code);
+template <typename T>
+void gather_codes(Context&, const HeadShape&, const int32_t* code, const T* codebook, T* y);
+template <typename T>
+void sum_by_code(Context&, const HeadShape&, const T* x, const int32_t* code, T* counts, T* sums);
+template <typename T>
+void one_hot_logs(Context&, const int32_t* code, T* y, int64_t R, int64_t F);
+template <typename T>
+void straight_through(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
+                      const int32_t* code, int64_t D, Strided<const T> dy, const ChunkRows<T>&,
+                      Strided<const T> ddenominator, const ChunkState<T>& slopes, T* dk);
+
+// chunk_forward.cpp
+template <typename T>
+void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,
+                   Strided<T> y, const ChunkRows<T>&);
+
+// chunk_backward.cpp
+template <typename T>
+void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
+                          const ChunkRows<T>&, const ChunkState<T>&, T* dq,
+                          Strided<T> ddenominator);
+template <typename T>
+void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
+                        const ChunkRows<T>&, Strided<const T> ddenominator,
+                        const ChunkState<T>& slopes, T* dk, Strided<T> dweight, Strided<T> dv);
+
+// recurrent.cpp
+template <typename T>
+void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&, T* y);
+
+// attention_matrix.cpp
+template <typename T>
+void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal, T* matrix);
+template <typename T>
+void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal,
+                               const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay);
+
+// delta.cpp
+template <typename T>
+void delta_forward(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
+                   Strided<const T> beta, T* state, Strided<T> y);
+template <typename T>
+void delta_backward(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
+                    Strided<const T> beta, Strided<const T> dy, const T* state, T* dstate, T* dq,
+                    T* dk, Strided<T> dv, Strided<T> dbeta);
+template <typename T>
+void delta_step(Context&, const T* q, const T* k, const T* v, const T* beta, T* state, T* y,
+                int64_t P, int64_t F, int64_t M);
+template <typename T>
+void solve_unit_lower(Context&, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N,
+                      int64_t M);
 
 // softmax_attention.cpp
 template <typename T>
@@ -103,7 +180,8 @@ void softmax_attention_backward(Context&, const SoftmaxShape&, const T* q, const
                                 const T* y, const T* log_sums, const T* dy, T* dq, T* dk, T* dv);
 
 // optimizer.cpp
-template <typename T> void sum_squares(Context&, const T* x, double* total, int64_t n);
+template <typename T>
+void sum_squares(Context&, const T* x, double* total, int64_t n);
 void clip_scale(Context&, const double* total, double clip);
 template <typename T>
 void adam(Context&, const AdamConstants&, const T* gradient, T* parameter, T* mean, T* square,

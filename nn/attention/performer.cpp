@@ -1,0 +1,175 @@
+// The Performer (FAVOR+): linear attention with random features of x^ = x / D^{1/4} that estimate softmax,
+// E phi(q^).phi(k^) = exp(q.k / sqrt(D)), with omega drawn by nn/random_projection.h, one a head:
+//
+//   positive     phi_f = exp(omega_f.x^ - |x^|^2 / 2) / sqrt(R)                  (lemma 1)
+//   hyperbolic   the same with the rows omega and -omega, F = 2R
+//   trig         phi = exp(|x^|^2 / 2) [sin(omega.x^), cos(omega.x^)] / sqrt(R), F = 2R
+//   relu         phi = relu(omega.x^) + 1e-3                                     (generalised attention)
+//
+// What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out. The first
+// two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight.
+// Source: Choromanski et al. 2021, "Rethinking attention with Performers".
+#include <cmath>
+
+#include "nn/engine.h"
+#include "nn/random_projection.h"
+
+namespace linea {
+namespace {
+
+enum class RandomFeature { positive, hyperbolic, trig, relu };
+
+RandomFeature random_feature_of(const std::string& name) {
+  if (name == "positive") return RandomFeature::positive;
+  if (name == "hyperbolic") return RandomFeature::hyperbolic;
+  if (name == "trig") return RandomFeature::trig;
+  if (name == "relu") return RandomFeature::relu;
+  fail(ErrorKind::usage, "there is no feature '{}' of the performer; choose one of positive, hyperbolic, trig, relu",
+       name);
+}
+
+class RandomFeatures final : public FeatureMap {
+ public:
+  // omega [H,R,D]: the map reads what stands in it when it is called.
+  RandomFeatures(RandomFeature feature, Tensor omega)
+      : feature_(feature),
+        omega_(std::move(omega)),
+        root_(std::sqrt(std::sqrt(static_cast<double>(omega_.size(2))))) {}
+
+  int64_t features(int64_t) const override {
+    const bool twice = feature_ == RandomFeature::hyperbolic || feature_ == RandomFeature::trig;
+    return (twice ? 2 : 1) * omega_.size(1);
+  }
+  FeatureKind kind() const override {
+    const bool logs = feature_ == RandomFeature::positive || feature_ == RandomFeature::hyperbolic;
+    return logs ? FeatureKind::logs : FeatureKind::values;
+  }
+  bool weighs_keys() const override { return feature_ == RandomFeature::trig; }
+
+  Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+    const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
+    switch (feature_) {
+      case RandomFeature::relu: return {ops::pointwise(Pointwise::feature_relu, u), {}, {}};
+      case RandomFeature::trig:
+        return {ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
+      default: break;
+    }
+    if (side == Side::key) ops::subtract_norms(x, u, half());
+    return {u, {}, {}};
+  }
+
+  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side, const PairRange& pairs,
+                  const std::vector<Tensor>&) const override {
+    Tensor du = gradient.rows;
+    if (feature_ == RandomFeature::trig) du = ops::sine_cosine_backward(made.rows, du);
+    if (feature_ == RandomFeature::relu) {
+      const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
+      du = ops::pointwise_backward(Pointwise::feature_relu, u, du);
+    }
+    const Tensor dx = ops::head_matmul(du, directions(), pairs.first, false, 1 / root_);
+    if (side == Side::query) return dx;
+    if (kind() == FeatureKind::logs) ops::subtract_norms_backward(x, du, dx, half());
+    if (gradient.weight.defined()) ops::square_norms_backward(x, gradient.weight, dx, half());
+    return dx;
+  }
+
+  // After omega has changed.
+  void refresh() { mirrored_ = Tensor(); }
+
+ private:
+  double half() const { return 0.5 / (root_ * root_); }  // |x^|^2 / 2 = half |x|^2
+
+  // Of hyperbolic [omega, -omega]; made once for each omega.
+  const Tensor& directions() const {
+    if (feature_ != RandomFeature::hyperbolic) return omega_;
+    if (!mirrored_.defined()) {
+      const int64_t H = omega_.size(0), R = omega_.size(1), D = omega_.size(2);
+      const Tensor negative = ops::scale(omega_, -1.0);
+      mirrored_ = Tensor({H, 2 * R, D}, omega_.dtype());
+      with_real(omega_.dtype(), "performer", [&](auto zero) {
+        using T = decltype(zero);
+        const Kernels<T>& table = kernels<T>(context().device);
+        const int64_t run = R * D;
+        table.copy_runs(context(), {omega_.data<T>(), run}, {mirrored_.data<T>(), 2 * run}, H, run);
+        table.copy_runs(context(), {negative.data<T>(), run}, {mirrored_.data<T>() + run, 2 * run}, H, run);
+      });
+    }
+    return mirrored_;
+  }
+
+  RandomFeature feature_;
+  Tensor omega_;
+  mutable Tensor mirrored_;
+  double root_;  // D^{1/4}
+};
+
+class Performer final : public Attention {
+ public:
+  explicit Performer(const AttentionOptions& options)
+      : options_(options), projection_(projection_of(options.projection)) {
+    const RandomFeature feature = random_feature_of(feature_of(options));
+    require(options.features >= 1 && options.features <= 65536, "--features is {}; it must be in 1..65536",
+            options.features);
+    require(options.redraw >= 0, "--redraw is {}; it must be at least 0", options.redraw);
+    omega_ = Tensor({options.heads, options.features, options.key_size}, options.dtype);
+    map_ = std::make_shared<RandomFeatures>(feature, omega_);
+    draw(0);
+  }
+
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+  }
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_quadratic(map_, in, mask);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    return start_linear(*map_, options_, batch, dtype, false);
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
+  }
+
+  std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
+  void buffers_changed() override { map_->refresh(); }
+
+  void before_step(int64_t step, int64_t) override {
+    if (options_.redraw > 0 && step > 0 && step % options_.redraw == 0) draw(step);
+  }
+
+ private:
+  // omega as a function of (seed, layer, head, step).
+  void draw(int64_t step) {
+    const int64_t R = options_.features, D = options_.key_size;
+    for (int64_t head = 0; head < options_.heads; ++head) {
+      const RandomStream stream{options_.seed, Purpose::features,
+                                static_cast<uint32_t>(options_.layer * options_.heads + head),
+                                static_cast<uint64_t>(step)};
+      write_values(draw_projection(projection_, R, D, stream), omega_.select(head));
+    }
+    map_->refresh();
+  }
+
+  AttentionOptions options_;
+  Projection projection_;
+  Tensor omega_;
+  std::shared_ptr<RandomFeatures> map_;
+};
+
+std::vector<AttentionOptions> variants() {
+  std::vector<AttentionOptions> result;
+  AttentionOptions options;
+  options.attention = "performer";
+  options.features = 16;
+  for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
+    options.feature = feature;
+    result.push_back(options);
+  }
+  return result;
+}
+
+const Registration kRegistration({"performer", "positive", variants(), [](const AttentionOptions& options) {
+                                    return std::make_unique<Performer>(options);
+                                  }});
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,135 @@
+// Soft vector quantisation, the Gaussian mixture form of Transformer-VQ (Su 2023, kexue.fm/archives/9844):
+//
+//   a_ij = sum_f exp(q_i.c_f) p(f | k_j),   p(f | k) = softmax_f(-|k - c_f|^2 / (2 sigma^2))
+//
+// codes c [H,F,D] and sigma [1] trained by gradients. As logs: of a query q.c_f, of a key
+// log softmax_f((k.c_f - |c_f|^2 / 2) / t), t = sigma^2 times a temperature that training can move from 1
+// towards 0 (`anneal`), where a soft code becomes a hard one. No 1 / sqrt(D).
+#include <cmath>
+
+#include "nn/engine.h"
+#include "nn/random_projection.h"
+
+namespace linea {
+namespace {
+
+class MixtureFeatures final : public FeatureMap {
+ public:
+  MixtureFeatures(Var codebook, Var sigma, Tensor temperature)
+      : codebook_(std::move(codebook)), sigma_(std::move(sigma)), temperature_(std::move(temperature)) {}
+
+  int64_t features(int64_t) const override { return codebook_.size(1); }
+  FeatureKind kind() const override { return FeatureKind::logs; }
+  std::vector<Var> parameters() const override { return {codebook_, sigma_}; }
+
+  Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+    const Tensor& codes = codebook_.value();
+    const Tensor u = ops::head_matmul(x, codes, pairs.first, true);
+    if (side == Side::query) return {u, {}, {}};
+    const Tensor t = width();
+    with_real(x.dtype(), "mixture_logs", [&](auto zero) {
+      using T = decltype(zero);
+      kernels<T>(context().device)
+          .mixture_logs(context(), shape_of(x, pairs), codes.data<T>(), t.data<T>(), u.data<T>());
+    });
+    return {u, {}, {}};
+  }
+
+  // du of a key overwrites what its logs get; then both sides alike: dx = du c, dc = du^T x (of keys, less
+  // c sum du, from -|c|^2 / 2).
+  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side, const PairRange& pairs,
+                  const std::vector<Tensor>& gradients) const override {
+    const Tensor& codes = codebook_.value();
+    const bool key = side == Side::key;
+    const Tensor du = key ? gradient.rows.clone() : gradient.rows;
+    with_real(x.dtype(), "mixture_logs", [&](auto zero) {
+      using T = decltype(zero);
+      const Kernels<T>& table = kernels<T>(context().device);
+      if (key) {
+        const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype()), t = width();
+        table.mixture_logs_backward(context(), shape_of(x, pairs), t.data<T>(), made.rows.data<T>(), du.data<T>(),
+                                    dt.data<T>());
+        // t = temperature sigma^2
+        const double slope = 2 * temperature_.item() * sigma_.value().item();
+        if (gradients[1].defined()) ops::accumulate(ops::scale(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope), gradients[1]);
+      }
+      if (!gradients[0].defined()) return;
+      const Tensor part = ops::matmul(du, x, true, false);
+      table.add_to_heads(context(), shape_of(x, pairs), part.data<T>(), key ? du.data<T>() : nullptr, codes.data<T>(),
+                         gradients[0].data<T>());
+    });
+    return ops::head_matmul(du, codes, pairs.first, false);
+  }
+
+ private:
+  HeadShape shape_of(const Tensor& x, const PairRange& pairs) const {
+    return {x.size(0), x.size(1), codebook_.size(1), x.size(2), pairs.first, pairs.heads};
+  }
+  Tensor width() const {
+    return ops::multiply(ops::multiply(sigma_.value(), sigma_.value()), temperature_);
+  }
+
+  Var codebook_, sigma_;
+  Tensor temperature_;
+};
+
+class SoftVq final : public Attention {
+ public:
+  explicit SoftVq(const AttentionOptions& options) : options_(options) {
+    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
+    require(options.sigma > 0 && std::isfinite(options.sigma), "--sigma is {}; it must be above 0", options.sigma);
+    require(options.anneal > 0 && std::isfinite(options.anneal), "--anneal is {}; it must be above 0", options.anneal);
+    const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
+    for (int64_t head = 0; head < options.heads; ++head) {
+      const RandomStream stream{options.seed, Purpose::features,
+                                static_cast<uint32_t>(options.layer * options.heads + head), 0};
+      write_values(draw_projection(Projection::fixed_norm, options.codes, options.key_size, stream), codes.select(head));
+    }
+    codebook_ = Var(codes, true);
+    sigma_ = Var(Tensor::full({1}, options.dtype, options.sigma), true);
+    temperature_ = Tensor::full({1}, options.dtype, 1.0);
+    map_ = std::make_shared<MixtureFeatures>(codebook_, sigma_, temperature_);
+  }
+
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+  }
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_quadratic(map_, in, mask);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    return start_linear(*map_, options_, batch, dtype, false);
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
+  }
+
+  double scale_from_softmax() const override { return 1 / std::sqrt(static_cast<double>(options_.key_size)); }
+  Parameters parameters() const override { return {{"codebook", codebook_}, {"sigma", sigma_}}; }
+  std::vector<Buffer> buffers() const override { return {{"temperature", temperature_}}; }
+
+  void before_step(int64_t step, int64_t steps) override {
+    const double share = static_cast<double>(step) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
+    write_values({std::pow(options_.anneal, share)}, temperature_);
+  }
+
+ private:
+  AttentionOptions options_;
+  Var codebook_, sigma_;
+  Tensor temperature_;
+  std::shared_ptr<const MixtureFeatures> map_;
+};
+
+AttentionOptions variant() {
+  AttentionOptions options;
+  options.attention = "soft-vq";
+  options.codes = 16;
+  return options;
+}
+
+const Registration kRegistration({"soft-vq", "", {variant()}, [](const AttentionOptions& options) {
+                                    return std::make_unique<SoftVq>(options);
+                                  }});
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,248 @@
+// Transformer-VQ (Lingle 2023): a_ij = exp(q_i.k^_j), k^_j = c_{z_j}, z_j = argmin_f |k_j - c_f|^2; a sum over
+// keys is one over codes, so the sum rule holds it with a one-hot feature of each key. No 1 / sqrt(D).
+//
+// dk is the gradient of k^, straight through. The codes move by exponential means of the keys that chose them
+// (van den Oord 2017, appendix A.1), or by the gradient of |sg(k) - c_z|^2; beta |k - sg(c_z)|^2 draws the keys
+// to them. A code that few keys choose is put where a key of the batch is.
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "nn/engine.h"
+#include "nn/quadratic.h"
+#include "nn/random_projection.h"
+
+namespace linea {
+namespace {
+
+constexpr double kDecay = 0.99;  // of the means
+constexpr double kDead = 0.03;   // a code with fewer keys than this share of an equal part is dead
+
+class CodeFeatures final : public FeatureMap {
+ public:
+  explicit CodeFeatures(Tensor codebook) : codebook_(std::move(codebook)) {}
+
+  int64_t features(int64_t) const override { return codebook_.size(1); }
+  FeatureKind kind() const override { return FeatureKind::logs; }
+  bool straight_through() const override { return true; }
+
+  Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+    if (side == Side::query) return {ops::head_matmul(x, codebook_, pairs.first, true), {}, {}};
+    const Tensor codes = ops::nearest_code(x, codebook_, pairs.first);
+    return {ops::one_hot_logs(codes, codebook_.size(1), x.dtype()), {}, codes};
+  }
+  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side side, const PairRange& pairs,
+                  const std::vector<Tensor>&) const override {
+    require(side == Side::query, "vq: a key's gradient passes straight through, not through its code");
+    return ops::head_matmul(gradient.rows, codebook_, pairs.first, false);
+  }
+
+ private:
+  Tensor codebook_;
+};
+
+class Vq final : public Attention {
+ public:
+  explicit Vq(const AttentionOptions& options) : options_(options) {
+    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
+    require(options.commitment >= 0 && std::isfinite(options.commitment), "--commitment is {}; it must be at least 0",
+            options.commitment);
+    require(options.codebook == "ema" || options.codebook == "gradient", "--codebook is '{}'; choose ema or gradient",
+            options.codebook);
+    const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
+    for (int64_t head = 0; head < options.heads; ++head)
+      write_values(draw_projection(Projection::iid, options.codes, options.key_size, stream_of(head, 0)),
+                   codes.select(head));
+    codebook_ = Var(codes, options.codebook == "gradient");
+    counts_ = Tensor::zeros({options.heads, options.codes}, options.dtype);
+    sums_ = Tensor::zeros(codes.shape(), options.dtype);
+    map_ = std::make_shared<CodeFeatures>(codes);
+  }
+
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+  }
+
+  // softmax(q.k^), k^ with the gradient of k.
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const Shape shape = in.k.shape();
+    const Tensor keys = flat(in.k.value());
+    const Tensor codes = ops::gather_codes(ops::nearest_code(keys, codebook_.value(), 0), codebook_.value(), 0);
+    const Var coded = Var::made_by("straight_through", codes.reshape(shape), {in.k},
+                                   [](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
+    const Var scores = matmul(in.q, coded, false, true);
+    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), in.v);
+  }
+
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    return start_linear(*map_, options_, batch, dtype, false);
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
+  }
+
+  bool straight_through() const override { return true; }
+  double scale_from_softmax() const override { return 1 / std::sqrt(static_cast<double>(options_.key_size)); }
+  Parameters parameters() const override {
+    if (options_.codebook == "gradient") return {{"codebook", codebook_}};
+    return {};
+  }
+  std::vector<Buffer> buffers() const override {
+    std::vector<Buffer> result = {{"codebook_counts", counts_}};
+    if (options_.codebook == "ema") {
+      result.push_back({"codebook", codebook_.value()});
+      result.push_back({"codebook_sums", sums_});
+    }
+    return result;
+  }
+
+  void before_step(int64_t step, int64_t) override { step_ = step; }
+
+  // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts the keys of
+  // each code on the way.
+  Var auxiliary_loss(const Var& k) override {
+    const Tensor keys = flat(k.value()), codebook = codebook_.value();
+    const Tensor codes = ops::nearest_code(keys, codebook, 0);
+    const Tensor away = ops::add(keys, ops::scale(ops::gather_codes(codes, codebook, 0), -1.0));  // k - c_z
+    const auto [counts, sums] = ops::sum_by_code(keys, codes, codebook.shape());
+    batch_counts_.push_back(counts);
+    batch_sums_.push_back(sums);
+    keep_candidates(keys);
+
+    const double inverse = 1.0 / static_cast<double>(keys.size(0) * keys.size(1)), beta = options_.commitment;
+    const bool learns = codebook_.requires_grad();
+    const Tensor all = ops::sum_rows(ops::multiply(away, away).reshape({away.numel(), 1}), {1});
+    return Var::made_by(
+        "commitment", ops::scale(all, inverse * (beta + (learns ? 1.0 : 0.0))), {k, codebook_},
+        [=, counted = counts, summed = sums, shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {
+          const double slope = 2 * inverse * dy.item();
+          std::vector<Gradient> result = {ops::scale(away.reshape(shape), beta * slope), Tensor()};
+          if (learns) {  // sum over the keys of a code of c - k
+            const Tensor unit = Tensor::full({counted.numel(), codebook.size(2)}, codebook.dtype(), 1.0);
+            const Tensor repeated = ops::multiply(unit, spread(counted, codebook.size(2)));
+            const Tensor pull = ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook),
+                                         ops::scale(summed, -1.0));
+            result[1] = ops::scale(pull, slope);
+          }
+          return result;
+        });
+  }
+
+  void after_step() override {
+    if (batch_counts_.empty()) return;
+    const size_t codes = static_cast<size_t>(counts_.numel()), D = static_cast<size_t>(options_.key_size);
+    std::vector<double> counts(codes), sums(codes * D);
+    for (size_t part = 0; part < batch_counts_.size(); ++part) {
+      add_to(counts, batch_counts_[part].to_doubles());
+      add_to(sums, batch_sums_[part].to_doubles());
+    }
+    batch_counts_.clear();
+    batch_sums_.clear();
+    usage_of(counts);
+    std::vector<double> mean_counts = mean_of(counts_, counts), mean_sums = mean_of(sums_, sums);
+    std::vector<double> codebook = codebook_.value().to_doubles();
+    const double equal = total(mean_counts) / static_cast<double>(codes);
+    for (size_t code = 0; code < codes; ++code) {
+      const bool dead = mean_counts[code] < kDead * equal;
+      if (dead) mean_counts[code] = equal;
+      for (size_t d = 0; d < D; ++d) {
+        const size_t at = code * D + d;
+        if (dead) mean_sums[at] = equal * candidates_[at];
+        if (dead || options_.codebook == "ema") codebook[at] = mean_sums[at] / mean_counts[code];
+      }
+      revived_ += dead ? 1 : 0;
+    }
+    write_values(mean_counts, counts_);
+    write_values(mean_sums, sums_);
+    write_values(codebook, codebook_.value());
+  }
+
+  std::vector<std::pair<std::string, double>> statistics() const override {
+    return {{"vq_usage", usage_}, {"vq_entropy", entropy_}, {"vq_revived", static_cast<double>(revived_)}};
+  }
+
+ private:
+  RandomStream stream_of(int64_t head, int64_t step) const {
+    return {options_.seed, Purpose::features, static_cast<uint32_t>(options_.layer * options_.heads + head),
+            static_cast<uint64_t>(step)};
+  }
+  static Tensor flat(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}); }
+
+  // counts [H,F] as columns [H F, D]
+  static Tensor spread(const Tensor& counts, int64_t D) {
+    const Tensor ones = Tensor::full({1, D}, counts.dtype(), 1.0);
+    return ops::matmul(counts.reshape({counts.numel(), 1}), ones);
+  }
+
+  // A key of the batch for every code, should it be dead.
+  void keep_candidates(const Tensor& keys) {
+    const int64_t H = options_.heads, F = options_.codes, D = options_.key_size, S = keys.size(1);
+    const auto sequences = static_cast<uint32_t>(keys.size(0) / H);
+    const std::vector<double> all = keys.to_doubles();
+    candidates_.resize(static_cast<size_t>(H * F * D));
+    for (int64_t head = 0; head < H; ++head) {
+      const RandomStream stream = stream_of(head, step_ + 1);
+      for (int64_t f = 0; f < F; ++f) {
+        const auto index = static_cast<uint64_t>(2 * f);
+        const int64_t pair = random_below(stream, index, sequences) * H + head;
+        const int64_t row = random_below(stream, index + 1, static_cast<uint32_t>(S));
+        std::copy_n(all.begin() + (pair * S + row) * D, D, candidates_.begin() + (head * F + f) * D);
+      }
+    }
+  }
+
+  static void add_to(std::vector<double>& sums, const std::vector<double>& values) {
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
+  static double total(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+  // decay mean + (1 - decay) fresh; the first fresh ones as they are
+  static std::vector<double> mean_of(const Tensor& mean, const std::vector<double>& fresh) {
+    std::vector<double> result = mean.to_doubles();
+    const bool first = std::all_of(result.begin(), result.end(), [](double x) { return x == 0; });
+    for (size_t i = 0; i < result.size(); ++i)
+      result[i] = first ? fresh[i] : kDecay * result[i] + (1 - kDecay) * fresh[i];
+    return result;
+  }
+
+  // The share of codes that some key chose, and the entropy of the choice in nats, the mean over heads.
+  void usage_of(const std::vector<double>& counts) {
+    const size_t H = static_cast<size_t>(options_.heads), F = static_cast<size_t>(options_.codes);
+    usage_ = entropy_ = 0;
+    for (size_t head = 0; head < H; ++head) {
+      double all = 0;
+      for (size_t f = 0; f < F; ++f) all += counts[head * F + f];
+      for (size_t f = 0; f < F; ++f) {
+        const double share = counts[head * F + f] / all;
+        if (share == 0) continue;
+        usage_ += 1.0 / static_cast<double>(H * F);
+        entropy_ -= share * std::log(share) / static_cast<double>(H);
+      }
+    }
+  }
+
+  AttentionOptions options_;
+  Var codebook_;
+  Tensor counts_, sums_;  // exponential means of each code's keys
+  std::shared_ptr<const CodeFeatures> map_;
+  int64_t step_ = 0, revived_ = 0;
+  std::vector<Tensor> batch_counts_, batch_sums_;  // of the batches of a step
+  std::vector<double> candidates_;
+  double usage_ = 0, entropy_ = 0;
+};
+
+AttentionOptions variant() {
+  AttentionOptions options;
+  options.attention = "vq";
+  options.codes = 16;
+  return options;
+}
+
+const Registration kRegistration({"vq", "", {variant()}, [](const AttentionOptions& options) {
+                                    return std::make_unique<Vq>(options);
+                                  }});
+
+}  // namespace
+}  // namespace linea

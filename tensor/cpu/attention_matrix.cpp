@@ -1,0 +1,157 @@
+// The definition of the sum rule: every weight by itself, in double, one row after the other. Slow; what the
+// other forms are measured against, and what shows an attention matrix.
+//
+//   values   a_ij = (q_i . k_j) exp(w_j - L_j)              L_j = the sum of the log decays up to j
+//   logs     a_ij = sum_f exp(q_if + k_jf + w_j - L_j)      A_ij = a_ij / sum_j a_ij
+#include <cmath>
+#include <vector>
+
+#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/cpu_kernels.h"
+
+namespace linea::cpu {
+namespace {
+
+// One pair: log weights of its keys, and rows of its matrix with what their gradients need.
+template <typename T>
+class Definition {
+ public:
+  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, bool causal)
+      : N_(shape.length),
+        F_(shape.features),
+        logs_(shape.kind == FeatureKind::logs),
+        causal_(causal),
+        keys_(valid_keys(shape.valid, pair, shape.length)),
+        q_(in.q + pair * N_ * F_),
+        k_(in.k + pair * N_ * F_),
+        log_weight_(static_cast<size_t>(N_)),
+        weight_(static_cast<size_t>(N_)),
+        score_(static_cast<size_t>(N_)),
+        matrix_(static_cast<size_t>(N_)) {
+    double past = 0;
+    for (int64_t j = 0; j < keys_; ++j) {
+      if (in.decay.data != nullptr) past += static_cast<double>(in.decay.pair(pair)[j]);
+      log_weight_[at(j)] = (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.pair(pair)[j])) - past;
+    }
+  }
+
+  int64_t seen(int64_t i) const { return causal_ ? std::min(i + 1, keys_) : keys_; }
+
+  // Fills row i of A; score is log a_ij of logs, q_i . k_j of values.
+  const std::vector<double>& row(int64_t i) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < seen(i); ++j) {
+      score_[at(j)] = logs_ ? log_score(i, j) + log_weight_[at(j)] : product(i, j);
+      most = std::max(most, logs_ ? score_[at(j)] : log_weight_[at(j)]);
+    }
+    for (int64_t j = 0; j < seen(i); ++j) {
+      const double log = logs_ ? score_[at(j)] : log_weight_[at(j)];
+      weight_[at(j)] = most == -INFINITY ? 0.0 : std::exp(log - most);
+      matrix_[at(j)] = logs_ ? weight_[at(j)] : weight_[at(j)] * score_[at(j)];
+      sum += matrix_[at(j)];
+    }
+    inverse_ = reciprocal_or_zero(sum);
+    for (int64_t j = 0; j < seen(i); ++j) matrix_[at(j)] *= inverse_;
+    return matrix_;
+  }
+
+  // After row(i): body(j, dlog a_ij, da_ij / d(q_i . k_j)) for each key seen.
+  template <typename Body>
+  void gradient(int64_t i, const T* dmatrix, const Body& body) const {
+    double mean = 0;
+    for (int64_t j = 0; j < seen(i); ++j) mean += matrix_[at(j)] * static_cast<double>(dmatrix[j]);
+    for (int64_t j = 0; j < seen(i); ++j) {
+      const double slope = static_cast<double>(dmatrix[j]) - mean;
+      body(j, matrix_[at(j)] * slope, weight_[at(j)] * inverse_ * slope);
+    }
+  }
+
+  // The share of feature f in a_ij, of logs, after row(i).
+  double share(int64_t i, int64_t j, int64_t f) const {
+    const double log = score_[at(j)] - log_weight_[at(j)];
+    return log == -INFINITY ? 0.0 : std::exp(static_cast<double>(q_[i * F_ + f]) + k_[j * F_ + f] - log);
+  }
+
+ private:
+  static size_t at(int64_t j) { return static_cast<size_t>(j); }
+
+  double product(int64_t i, int64_t j) const {
+    double total = 0;
+    for (int64_t f = 0; f < F_; ++f) total += static_cast<double>(q_[i * F_ + f]) * static_cast<double>(k_[j * F_ + f]);
+    return total;
+  }
+
+  double log_score(int64_t i, int64_t j) const {
+    double most = -INFINITY, sum = 0;
+    const auto log = [&](int64_t f) { return static_cast<double>(q_[i * F_ + f]) + static_cast<double>(k_[j * F_ + f]); };
+    for (int64_t f = 0; f < F_; ++f) most = std::max(most, log(f));
+    if (most == -INFINITY) return most;
+    for (int64_t f = 0; f < F_; ++f) sum += std::exp(log(f) - most);
+    return most + std::log(sum);
+  }
+
+  int64_t N_, F_;
+  bool logs_, causal_;
+  int64_t keys_;
+  const T *q_, *k_;
+  std::vector<double> log_weight_, weight_, score_, matrix_;
+  double inverse_ = 0;
+};
+
+}  // namespace
+
+template <typename T>
+void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal, T* matrix) {
+  const int64_t N = shape.length;
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
+    Definition<T> definition(shape, in, pair, causal);
+    for (int64_t i = 0; i < N; ++i) {
+      const std::vector<double>& row = definition.row(i);
+      T* out = matrix + (pair * N + i) * N;
+      for (int64_t j = 0; j < N; ++j) out[j] = j < definition.seen(i) ? static_cast<T>(row[static_cast<size_t>(j)]) : T(0);
+    }
+  });
+}
+
+template <typename T>
+void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
+                               const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
+  const int64_t N = shape.length, F = shape.features;
+  const bool logs = shape.kind == FeatureKind::logs;
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
+    Definition<T> definition(shape, in, pair, causal);
+    const auto size = static_cast<size_t>(N * F);
+    std::vector<double> q_sums(size), k_sums(size), weight_sums(static_cast<size_t>(N));
+    const T *q = in.q + pair * N * F, *k = in.k + pair * N * F;
+    for (int64_t i = 0; i < N; ++i) {
+      definition.row(i);
+      definition.gradient(i, dmatrix + (pair * N + i) * N, [&](int64_t j, double dlog, double dproduct) {
+        weight_sums[static_cast<size_t>(j)] += dlog;
+        for (int64_t f = 0; f < F; ++f) {
+          const auto of_q = static_cast<size_t>(i * F + f), of_k = static_cast<size_t>(j * F + f);
+          const double part = logs ? dlog * definition.share(i, j, f) : 0.0;
+          q_sums[of_q] += logs ? part : dproduct * static_cast<double>(k[j * F + f]);
+          k_sums[of_k] += logs ? part : dproduct * static_cast<double>(q[i * F + f]);
+        }
+      });
+    }
+    const auto write = [&](const std::vector<double>& sums, T* to, int64_t count) {
+      for (int64_t i = 0; to != nullptr && i < count; ++i) to[pair * count + i] = static_cast<T>(sums[static_cast<size_t>(i)]);
+    };
+    write(q_sums, dq, N * F);
+    write(k_sums, dk, N * F);
+    write(weight_sums, dweight, N);
+    double after = 0;  // a decay at t divides the weight of every key from t on
+    for (int64_t t = N - 1; t >= 0; --t) weight_sums[static_cast<size_t>(t)] = after -= weight_sums[static_cast<size_t>(t)];
+    write(weight_sums, ddecay, N);
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                  \
+  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);                \
+  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*,  \
+                                          T*, T*, T*, T*);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

@@ -1,0 +1,114 @@
+// The forward pass of the sum rule over a segment: chunks as matrix products, a state carried between them.
+// Formulas in tensor/cpu/chunk.h.
+#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/cpu_kernels.h"
+
+namespace linea::cpu {
+namespace {
+
+// y = q S / (q z), the part inside the chunk by the masked product q k^T; no scales anywhere.
+template <typename T>
+void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k, const T* v,
+                const Reading<T>& past, T* y, T* denominator, T* scores) {
+  const int64_t F = shape.features, M = shape.values;
+  blas_gemm(false, false, chunk.rows, M, F, T(1), q.features, F, past.state, M, T(0), y, M);
+  for (int64_t i = 0; i < chunk.rows; ++i) denominator[i] = dot(q.features + i * F, past.key_sum, F);
+  if (k.count > 0) {
+    blas_gemm(false, true, chunk.rows, k.count, F, T(1), q.features, F, k.features, F, T(0), scores, k.count);
+    keep_past(scores, chunk);
+    blas_gemm(false, false, chunk.rows, M, k.count, T(1), scores, k.count, v, M, T(1), y, M);
+    for (int64_t i = 0; i < chunk.rows; ++i)
+      for (int64_t j = 0; j < std::min(i + 1, k.count); ++j) denominator[i] += scores[i * k.count + j];
+  }
+}
+
+// log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
+template <typename T>
+T log_score(const Rows<T>& q, const Rows<T>& k, int64_t i, int64_t j) {
+  const T *logs_q = q.logs + i * q.F, *logs_k = k.logs + j * k.F;
+  T most = kNothing<T>, sum = 0;
+  for (int64_t f = 0; f < q.F; ++f) most = std::max(most, logs_q[f] + logs_k[f]);
+  if (most == kNothing<T>) return most;
+  for (int64_t f = 0; f < q.F; ++f) sum += exp_of(logs_q[f] + logs_k[f] - most);
+  return most + std::log(sum) - q.top[i] + (k.offset[j] - k.top[j]);
+}
+
+template <typename T>
+void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k, const T* v,
+                 const Reading<T>& past, T* y, T* denominator, T* row_scale, T* scores) {
+  const int64_t F = shape.features, M = shape.values;
+  blas_gemm(false, false, chunk.rows, M, F, T(1), past.features, F, past.state, M, T(0), y, M);
+  if (k.count > 0)
+    blas_gemm(false, true, chunk.rows, k.count, F, T(1), q.features, F, k.features, F, T(0), scores, k.count);
+  T most = kNothing<T>;  // of the chunk's keys up to i
+  for (int64_t i = 0; i < chunk.rows; ++i) {
+    const int64_t seen = std::min(i + 1, k.count);
+    T* row = scores + i * k.count;
+    if (i < k.count) most = std::max(most, k.offset[i]);
+    const T before = dot(past.features + i * F, past.key_sum, F);
+    T m = std::max(most, past.scale[i]);
+    if (m == kNothing<T>) m = 0;  // nothing is seen: the row is 0
+    T sum = factor(past.scale[i], m) * before;
+    for (int64_t j = 0; j < seen; ++j) {
+      row[j] *= factor(k.offset[j], m);
+      sum += row[j];
+    }
+    if (q.logs != nullptr && seen > 0 && sum < kTrusted<T>) {
+      m = past.scale[i];
+      for (int64_t j = 0; j < seen; ++j) m = std::max(m, row[j] = log_score(q, k, i, j));
+      if (m == kNothing<T>) m = 0;
+      sum = factor(past.scale[i], m) * before;
+      for (int64_t j = 0; j < seen; ++j) sum += row[j] = factor(row[j], m);
+    }
+    std::fill(row + seen, row + k.count, T(0));
+    scale_row(y + i * M, M, factor(past.scale[i], m));
+    denominator[i] = sum;
+    row_scale[i] = m;
+  }
+  if (k.count > 0) blas_gemm(false, false, chunk.rows, M, k.count, T(1), scores, k.count, v, M, T(1), y, M);
+}
+
+}  // namespace
+
+template <typename T>
+void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
+                   Strided<T> y, const ChunkRows<T>& kept) {
+  const int64_t F = shape.features, M = shape.values;
+  const bool scaled = states.scale != nullptr;
+  const int64_t each = chunk_workspace(shape);
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    Carried<T> carried(states, pair, F, M);
+    for (int64_t index = 0; index < chunk_count(shape); ++index) {
+      Arena<T> arena(workspace.data() + thread * each);
+      const Chunk chunk = chunk_at(shape, pair, index);
+      const int64_t row = pair * shape.length + chunk.first;
+      const Keys<T> keys = in.k == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
+      const T* v = in.k == nullptr ? nullptr : in.v.pair(pair) + chunk.first * M;
+      if (in.q != nullptr) {
+        Arena<T> mine = arena;
+        const Rows<T> q = expand(in.q + row * F, chunk.rows, F, shape.kind, mine);
+        const Reading<T> past = carried.read(q, mine);
+        T* scores = mine.take(chunk.rows * chunk.rows);
+        T *chunk_y = y.pair(pair) + chunk.first * M, *d = kept.denominator.pair(pair) + chunk.first;
+        if (scaled) {
+          T* m = kept.scale.pair(pair) + chunk.first;
+          read_scaled(shape, chunk, q, keys.rows, v, past, chunk_y, d, m, scores);
+        } else {
+          read_plain(shape, chunk, q, keys.rows, v, past, chunk_y, d, scores);
+        }
+        for (int64_t i = 0; i < chunk.rows; ++i) scale_row(chunk_y + i * M, M, reciprocal_or_zero(d[i]));
+      }
+      carried.absorb(keys.rows, v, nullptr, arena);
+      carried.decay(keys.decay);
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                  \
+  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,        \
+                              Strided<T>, const ChunkRows<T>&);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

@@ -1,0 +1,255 @@
+// The delta rule, one segment at a time (Schlag 2021, section 4.2): chunks as matrix products by the WY/UT
+// representation (Yang 2024, "Parallelizing linear transformers with the delta rule over sequence length"). Row
+// vectors throughout; one position, with S the state [F,M] of one pair:
+//
+//   S_i = S_{i-1} + k_i^T beta_i (v_i - k_i S_{i-1})     y_i = q_i S_i
+//
+// A chunk of C positions as matrices, S the state before it, B = diag(beta), lower() with the diagonal:
+//
+//   W = K K^T    L = I + strictly_lower(B W)    U = V - K S    L X = B U     (row i of X is what i writes)
+//   Y = Q S + lower(Q K^T) X                    S' = S + K^T X
+//
+// Backward, from dY and dS', P = lower(dY X^T):
+//
+//   dX = lower(Q K^T)^T dY + K dS'     dE = L^-T dX     G = -strictly_lower(dE X^T), the gradient of L
+//   dQ = dY S^T + P K                  dV = B dE        dbeta_i = dE_i . U_i + sum_j G_ij W_ij
+//   dK = P^T Q + X dS'^T + (B G + (B G)^T) K - dV S^T   dS = dS' + Q^T dY - K^T dV
+//
+// Only keys that exist are rows of K, V and B: what lies behind them is never read.
+#include "tensor/cpu/blas.h"
+#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+constexpr int64_t kBlock = 16;
+
+// X = L^-1 X or L^-T X; L [N,N] has ones on its diagonal, and neither they nor what is above them is read.
+void blas_solve(bool transpose, int64_t N, int64_t M, const float* lower, float* x) {
+  cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans, CblasUnit,
+              static_cast<blasint>(N), static_cast<blasint>(M), 1.0f, lower, static_cast<blasint>(N), x,
+              static_cast<blasint>(M));
+}
+
+void blas_solve(bool transpose, int64_t N, int64_t M, const double* lower, double* x) {
+  cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans, CblasUnit,
+              static_cast<blasint>(N), static_cast<blasint>(M), 1.0, lower, static_cast<blasint>(N), x,
+              static_cast<blasint>(M));
+}
+
+// What one chunk is given.
+template <typename T>
+struct Given {
+  const T *q, *k, *v, *beta;
+};
+
+// What one chunk makes of its keys and the state before it.
+template <typename T>
+struct Written {
+  T *products, *lower;  // W, L [keys,keys]
+  T *missed, *rows;     // U, X [keys,M]
+};
+
+template <typename T>
+class Delta {
+ public:
+  explicit Delta(const ChunkShape& shape) : F_(shape.features), M_(shape.values), C_(shape.chunk) {}
+
+  int64_t written_size() const { return 2 * C_ * C_ + 2 * C_ * M_; }
+  Written<T> take_written(Arena<T>& arena) const {
+    return {arena.take(C_ * C_), arena.take(C_ * C_), arena.take(C_ * M_), arena.take(C_ * M_)};
+  }
+
+  void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out) const {
+    if (keys == 0) return;
+    blas_gemm(false, true, keys, keys, F_, T(1), in.k, F_, in.k, F_, T(0), out.products, keys);
+    for (int64_t i = 0; i < keys; ++i)
+      for (int64_t j = 0; j < i; ++j) out.lower[i * keys + j] = in.beta[i] * out.products[i * keys + j];
+    std::copy_n(in.v, keys * M_, out.missed);
+    blas_gemm(false, false, keys, M_, F_, T(-1), in.k, F_, state, M_, T(1), out.missed, M_);
+    scale_rows(keys, in.beta, out.missed, out.rows);
+    blas_solve(false, keys, M_, out.lower, out.rows);
+  }
+
+  void absorb(int64_t keys, const T* k, const Written<T>& written, T* state) const {
+    if (keys > 0) blas_gemm(true, false, F_, M_, keys, T(1), k, F_, written.rows, M_, T(1), state, M_);
+  }
+
+  // `scores` [C,C] is scratch, here and below.
+  void read(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written, T* scores,
+            T* y) const {
+    blas_gemm(false, false, chunk.rows, M_, F_, T(1), in.q, F_, state, M_, T(0), y, M_);
+    if (chunk.keys == 0) return;
+    blas_gemm(false, true, chunk.rows, chunk.keys, F_, T(1), in.q, F_, in.k, F_, T(0), scores, chunk.keys);
+    // lower(Q K^T) X: whole products below the blocks of the diagonal, in the blocks only what a row sees, so
+    // that no later row of X is touched, not even to be multiplied by 0
+    for (int64_t begin = 0; begin < chunk.rows; begin += kBlock) {
+      const int64_t end = std::min(begin + kBlock, chunk.rows), whole = std::min(begin, chunk.keys);
+      if (whole > 0)
+        blas_gemm(false, false, end - begin, M_, whole, T(1), scores + begin * chunk.keys, chunk.keys,
+                  written.rows, M_, T(1), y + begin * M_, M_);
+      for (int64_t i = begin; i < end; ++i)
+        for (int64_t j = begin; j < std::min(i + 1, chunk.keys); ++j)
+          add_row(written.rows + j * M_, y + i * M_, M_, scores[i * chunk.keys + j]);
+    }
+  }
+
+  // dstate is dS' before and dS after; dE [C,M] is scratch.
+  void backward(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written, const T* dy,
+                T* scores, T* dE, T* dstate, T* dq, T* dk, T* dv, T* dbeta) const {
+    const int64_t rows = chunk.rows, keys = chunk.keys;
+    blas_gemm(false, true, rows, F_, M_, T(1), dy, M_, state, M_, T(0), dq, F_);
+    if (keys > 0) {
+      blas_gemm(false, true, rows, keys, F_, T(1), in.q, F_, in.k, F_, T(0), scores, keys);
+      keep_past(scores, chunk);
+      blas_gemm(true, false, keys, M_, rows, T(1), scores, keys, dy, M_, T(0), dE, M_);
+      blas_gemm(false, false, keys, M_, F_, T(1), in.k, F_, dstate, M_, T(1), dE, M_);
+      blas_solve(true, keys, M_, written.lower, dE);
+
+      T* P = scores;
+      blas_gemm(false, true, rows, keys, M_, T(1), dy, M_, written.rows, M_, T(0), P, keys);
+      keep_past(P, chunk);
+      blas_gemm(false, false, rows, F_, keys, T(1), P, keys, in.k, F_, T(1), dq, F_);
+      blas_gemm(true, false, keys, F_, rows, T(1), P, keys, in.q, F_, T(0), dk, F_);
+      blas_gemm(false, true, keys, F_, M_, T(1), written.rows, M_, dstate, M_, T(1), dk, F_);
+
+      T* G = scores;
+      blas_gemm(false, true, keys, keys, M_, T(-1), dE, M_, written.rows, M_, T(0), G, keys);
+      for (int64_t i = 0; i < keys; ++i) {
+        T* row = G + i * keys;
+        dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) + dot(row, written.products + i * keys, i);
+        for (int64_t j = 0; j < i; ++j) row[j] *= in.beta[i];
+        std::fill(row + i, row + keys, T(0));
+      }
+      blas_gemm(false, false, keys, F_, keys, T(1), G, keys, in.k, F_, T(1), dk, F_);
+      blas_gemm(true, false, keys, F_, keys, T(1), G, keys, in.k, F_, T(1), dk, F_);
+      scale_rows(keys, in.beta, dE, dv);
+      blas_gemm(false, true, keys, F_, M_, T(-1), dv, M_, state, M_, T(1), dk, F_);
+    }
+    std::fill(dk + keys * F_, dk + rows * F_, T(0));
+    std::fill(dv + keys * M_, dv + rows * M_, T(0));
+    std::fill(dbeta + keys, dbeta + rows, T(0));
+    blas_gemm(true, false, F_, M_, rows, T(1), in.q, F_, dy, M_, T(1), dstate, M_);
+    if (keys > 0) blas_gemm(true, false, F_, M_, keys, T(-1), in.k, F_, dv, M_, T(1), dstate, M_);
+  }
+
+ private:
+  void scale_rows(int64_t rows, const T* factor, const T* x, T* y) const {
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t m = 0; m < M_; ++m) y[i * M_ + m] = factor[i] * x[i * M_ + m];
+  }
+
+  int64_t F_, M_, C_;
+};
+
+}  // namespace
+
+// Without q the segment is only absorbed.
+template <typename T>
+void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
+                   Strided<const T> beta, T* state, Strided<T> y) {
+  const int64_t F = shape.features, M = shape.values, C = shape.chunk;
+  if (F == 0 || M == 0) return;
+  const Delta<T> delta(shape);
+  const int64_t each = delta.written_size() + C * C;
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    Arena<T> arena(workspace.data() + thread * each);
+    const Written<T> written = delta.take_written(arena);
+    T* scores = arena.take(C * C);
+    T* pair_state = state + pair * F * M;
+    for (int64_t index = 0; index < chunk_count(shape); ++index) {
+      const Chunk chunk = chunk_at(shape, pair, index);
+      const int64_t row = pair * shape.length + chunk.first;
+      const Given<T> in{q == nullptr ? nullptr : q + row * F, k + row * F, v.pair(pair) + chunk.first * M,
+                        beta.pair(pair) + chunk.first};
+      delta.write(chunk.keys, in, pair_state, written);
+      if (q != nullptr) delta.read(chunk, in, pair_state, written, scores, y.pair(pair) + chunk.first * M);
+      delta.absorb(chunk.keys, in.k, written, pair_state);
+    }
+  });
+}
+
+// The segment's states are made again, one before each chunk, then the chunks are gone through backwards.
+template <typename T>
+void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
+                    Strided<const T> beta, Strided<const T> dy, const T* state, T* dstate, T* dq, T* dk,
+                    Strided<T> dv, Strided<T> dbeta) {
+  const int64_t F = shape.features, M = shape.values, C = shape.chunk, chunks = chunk_count(shape);
+  if (F == 0 || M == 0) return;
+  const Delta<T> delta(shape);
+  const int64_t kept = F * M + delta.written_size();  // of each chunk
+  const int64_t each = chunks * kept + C * C + C * M;
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    T* chunk_memory = workspace.data() + thread * each;
+    Arena<T> scratch(chunk_memory + chunks * kept);
+    T *scores = scratch.take(C * C), *dE = scratch.take(C * M);
+    const auto visit = [&](int64_t index, const auto& body) {
+      const Chunk chunk = chunk_at(shape, pair, index);
+      const int64_t row = pair * shape.length + chunk.first;
+      Arena<T> arena(chunk_memory + index * kept);
+      T* before = arena.take(F * M);
+      body(chunk, row,
+           Given<T>{q + row * F, k + row * F, v.pair(pair) + chunk.first * M, beta.pair(pair) + chunk.first},
+           before, delta.take_written(arena));
+    };
+    std::copy_n(state + pair * F * M, F * M, chunk_memory);
+    for (int64_t index = 0; index < chunks; ++index)
+      visit(index, [&](const Chunk& chunk, int64_t, const Given<T>& in, T* before, const Written<T>& written) {
+        delta.write(chunk.keys, in, before, written);
+        if (index + 1 == chunks) return;
+        std::copy_n(before, F * M, before + kept);
+        delta.absorb(chunk.keys, in.k, written, before + kept);
+      });
+    for (int64_t index = chunks - 1; index >= 0; --index)
+      visit(index, [&](const Chunk& chunk, int64_t row, const Given<T>& in, T* before, const Written<T>& written) {
+        delta.backward(chunk, in, before, written, dy.pair(pair) + chunk.first * M, scores, dE,
+                       dstate + pair * F * M, dq + row * F, dk + row * F, dv.pair(pair) + chunk.first * M,
+                       dbeta.pair(pair) + chunk.first);
+      });
+  });
+}
+
+// S += k^T beta (v - k S), y = q S.
+template <typename T>
+void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, T* state, T* y, int64_t P,
+                int64_t F, int64_t M) {
+  const Workspace<T> workspace(ctx, P * M);
+  parallel_ranges(ctx, P, 8 * F * M, [&](int64_t first, int64_t last) {
+    for (int64_t pair = first; pair < last; ++pair) {
+      T *written = workspace.data() + pair * M, *out = y + pair * M, *S = state + pair * F * M;
+      std::fill_n(written, M, T(0));
+      for (int64_t f = 0; f < F; ++f) add_row(S + f * M, written, M, k[pair * F + f]);
+      for (int64_t m = 0; m < M; ++m) written[m] = beta[pair] * (v[pair * M + m] - written[m]);
+      std::fill_n(out, M, T(0));
+      for (int64_t f = 0; f < F; ++f) {
+        add_row(written, S + f * M, M, k[pair * F + f]);
+        add_row(S + f * M, out, M, q[pair * F + f]);
+      }
+    }
+  });
+}
+
+template <typename T>
+void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N,
+                      int64_t M) {
+  std::copy_n(e, P * N * M, x);
+  if (N == 0 || M == 0) return;
+  const auto one = [&](int64_t pair, int) { blas_solve(transpose, N, M, l + pair * N * N, x + pair * N * M); };
+  parallel_items(ctx, P, one);
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                      \
+  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                  \
+                              Strided<const T>, T*, Strided<T>);                                                  \
+  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                 \
+                               Strided<const T>, Strided<const T>, const T*, T*, T*, T*, Strided<T>, Strided<T>); \
+  template void delta_step(Context&, const T*, const T*, const T*, const T*, T*, T*, int64_t, int64_t, int64_t);  \
+  template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

@@ -1,0 +1,97 @@
+// The parts of random features (nn/attention/performer.cpp) that are not matrix products: rows of D numbers x
+// beside rows of F numbers.
+#include <cmath>
+
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+template <typename T>
+T square_norm(const T* x, int64_t D) {
+  T total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t d = 0; d < D; ++d) total += x[d] * x[d];
+  return total;
+}
+
+}  // namespace
+
+template <typename T>
+void subtract_norms(Context& ctx, const T* x, T* u, double factor, int64_t R, int64_t D, int64_t F) {
+  parallel_ranges(ctx, R, D + F, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T norm = static_cast<T>(factor) * square_norm(x + r * D, D);
+      T* row = u + r * F;
+#pragma omp simd
+      for (int64_t f = 0; f < F; ++f) row[f] -= norm;
+    }
+  });
+}
+
+template <typename T>
+void subtract_norms_backward(Context& ctx, const T* x, const T* du, T* dx, double factor, int64_t R, int64_t D,
+                             int64_t F) {
+  parallel_ranges(ctx, R, D + F, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      T total = 0;
+      const T* row = du + r * F;
+#pragma omp simd reduction(+ : total)
+      for (int64_t f = 0; f < F; ++f) total += row[f];
+      total *= static_cast<T>(-2 * factor);
+      for (int64_t d = 0; d < D; ++d) dx[r * D + d] += total * x[r * D + d];
+    }
+  });
+}
+
+template <typename T>
+void square_norms(Context& ctx, const T* x, T* w, double factor, int64_t R, int64_t D) {
+  parallel_ranges(ctx, R, D, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) w[r] = static_cast<T>(factor) * square_norm(x + r * D, D);
+  });
+}
+
+template <typename T>
+void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R, int64_t D) {
+  parallel_ranges(ctx, R, D, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T slope = static_cast<T>(2 * factor) * dw[r];
+      for (int64_t d = 0; d < D; ++d) dx[r * D + d] += slope * x[r * D + d];
+    }
+  });
+}
+
+template <typename T>
+void sine_cosine(Context& ctx, const T* u, T* y, int64_t R, int64_t n) {
+  parallel_ranges(ctx, R, 40 * n, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      for (int64_t i = 0; i < n; ++i) {
+        y[2 * r * n + i] = std::sin(u[r * n + i]);
+        y[2 * r * n + n + i] = std::cos(u[r * n + i]);
+      }
+  });
+}
+
+// d sin = cos du, d cos = -sin du
+template <typename T>
+void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t R, int64_t n) {
+  parallel_ranges(ctx, R, 4 * n, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T *sine = y + 2 * r * n, *cosine = sine + n, *dsine = dy + 2 * r * n, *dcosine = dsine + n;
+      for (int64_t i = 0; i < n; ++i) du[r * n + i] = cosine[i] * dsine[i] - sine[i] * dcosine[i];
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                \
+  template void subtract_norms(Context&, const T*, T*, double, int64_t, int64_t, int64_t);                  \
+  template void subtract_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t, int64_t); \
+  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                             \
+  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t);          \
+  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                                      \
+  template void sine_cosine_backward(Context&, const T*, const T*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

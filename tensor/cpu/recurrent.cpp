@@ -1,0 +1,74 @@
+// One position of the sum rule, each element of the state touched once. Formulas in tensor/cpu/chunk.h.
+#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/cpu_kernels.h"
+
+namespace linea::cpu {
+namespace {
+
+// S = keep S + k^T v, z = keep z + k, y = q S / (q z); null keep: 1.
+template <typename T>
+void update_and_read(const T* q, const T* k, const T* keep, const T* v, T* state, T* key_sum, T* y, int64_t F,
+                     int64_t M) {
+  std::fill_n(y, M, T(0));
+  for (int64_t f = 0; f < F; ++f) {
+    T* row = state + f * M;
+    const T weight_k = k[f], weight_q = q[f], kept = keep == nullptr ? T(1) : keep[f];
+#pragma omp simd
+    for (int64_t m = 0; m < M; ++m) {
+      row[m] = kept * row[m] + weight_k * v[m];
+      y[m] += weight_q * row[m];
+    }
+    key_sum[f] = kept * key_sum[f] + weight_k;
+  }
+  const T inverse = reciprocal_or_zero(dot(q, key_sum, F));
+  for (int64_t m = 0; m < M; ++m) y[m] *= inverse;
+}
+
+// The key's and the query's features and what the state keeps, all relative to the new scales.
+template <typename T>
+void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* scale, T* scaled_q, T* scaled_k,
+             T* keep, int64_t F) {
+  const bool logs = kind == FeatureKind::logs;
+  for (int64_t f = 0; f < F; ++f) {
+    const T old = scale[f] + decay, fresh = logs ? k[f] + weight : weight;
+    scale[f] = std::max(old, fresh);
+    keep[f] = factor(old, scale[f]);
+    scaled_k[f] = logs ? factor(fresh, scale[f]) : factor(fresh, scale[f]) * k[f];
+    scaled_q[f] = logs ? q[f] + scale[f] : q[f];
+  }
+  if (!logs) return;
+  const T top = largest(scaled_q, F);
+  for (int64_t f = 0; f < F; ++f) scaled_q[f] = factor(scaled_q[f], top);
+}
+
+}  // namespace
+
+template <typename T>
+void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
+                    T* y) {
+  const int64_t F = shape.features, M = shape.values;
+  const Workspace<T> workspace(ctx, ctx.threads * 3 * F);
+  parallel_ranges(ctx, shape.pairs, 4 * F * M, [&](int64_t first, int64_t last) {
+    T* scaled_q = workspace.data() + omp_get_thread_num() * 3 * F;
+    T *scaled_k = scaled_q + F, *keep = scaled_k + F;
+    for (int64_t pair = first; pair < last; ++pair) {
+      const T *q = in.q + pair * F, *k = in.k + pair * F, *v = in.v.pair(pair);
+      T *state = states.state + pair * F * M, *key_sum = states.key_sum + pair * F;
+      if (states.scale == nullptr) {
+        update_and_read<T>(q, k, nullptr, v, state, key_sum, y + pair * M, F, M);
+        continue;
+      }
+      const T weight = in.weight.data == nullptr ? T(0) : *in.weight.pair(pair);
+      const T decay = in.decay.data == nullptr ? T(0) : *in.decay.pair(pair);
+      rescale(shape.kind, q, k, weight, decay, states.scale + pair * F, scaled_q, scaled_k, keep, F);
+      update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + pair * M, F, M);
+    }
+  });
+}
+
+template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<float>&, const ChunkState<float>&,
+                             float*);
+template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<double>&, const ChunkState<double>&,
+                             double*);
+
+}  // namespace linea::cpu

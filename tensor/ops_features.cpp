@@ -1,0 +1,163 @@
+// The ops of tensor/ops.h that make features of queries and keys.
+#include "tensor/launch.h"
+#include "tensor/ops.h"
+
+namespace linea::ops {
+
+Tensor square_features(const Tensor& x) {
+  const int64_t D = columns(x);
+  Tensor y(x.shape().with(-1, D * D), x.dtype());
+  launch(x.dtype(), "square_features", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.square_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D);
+  });
+  return y;
+}
+
+Tensor square_features_backward(const Tensor& x, const Tensor& dy) {
+  Tensor dx(x.shape(), x.dtype());
+  launch(x.dtype(), "square_features_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
+                                   columns(x));
+  });
+  return dx;
+}
+
+Tensor dpfp_features(const Tensor& x, int64_t nu) {
+  const int64_t D = columns(x);
+  require(nu >= 1 && nu < 2 * D, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu,
+          2 * D - 1, D);
+  Tensor y(x.shape().with(-1, 2 * D * nu), x.dtype());
+  launch(x.dtype(), "dpfp_features", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.dpfp_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D, nu);
+  });
+  return y;
+}
+
+Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
+  Tensor dx(x.shape(), x.dtype());
+  launch(x.dtype(), "dpfp_features_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
+                                 columns(x), nu);
+  });
+  return dx;
+}
+
+Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w, double alpha) {
+  const DType dtype = common_dtype("head_matmul", {&x, &w});
+  require(x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
+          "head_matmul: {} and {} do not go together", x.shape().str(), w.shape().str());
+  GemmShape shape;
+  shape.transpose_b = transpose_w;
+  shape.rows = x.size(1);
+  shape.inner = x.size(2);
+  shape.cols = w.size(transpose_w ? 1 : 2);
+  shape.batch = x.size(0);
+  shape.stride_a = shape.rows * shape.inner;
+  shape.stride_b = shape.inner * shape.cols;
+  shape.stride_c = shape.rows * shape.cols;
+  shape.alpha = alpha;
+  shape.first_b = first_pair;
+  shape.period_b = w.size(0);
+  Tensor y(x.shape().with(-1, shape.cols), dtype);
+  launch(dtype, "head_matmul", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.gemm(context(), shape, x.data<T>(), w.data<T>(), y.data<T>());
+  });
+  return y;
+}
+
+void subtract_norms(const Tensor& x, const Tensor& u, double factor) {
+  launch(common_dtype("subtract_norms", {&x, &u}), "subtract_norms", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.subtract_norms(context(), x.data<T>(), u.data<T>(), factor, rows_of(x), columns(x), columns(u));
+  });
+}
+
+void subtract_norms_backward(const Tensor& x, const Tensor& du, const Tensor& dx, double factor) {
+  launch(common_dtype("subtract_norms", {&x, &du, &dx}), "subtract_norms", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.subtract_norms_backward(context(), x.data<T>(), du.data<T>(), dx.data<T>(), factor, rows_of(x),
+                                  columns(x), columns(du));
+  });
+}
+
+Tensor square_norms(const Tensor& x, double factor) {
+  Tensor w({x.size(0), x.size(1)}, x.dtype());
+  launch(x.dtype(), "square_norms", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.square_norms(context(), x.data<T>(), w.data<T>(), factor, rows_of(x), columns(x));
+  });
+  return w;
+}
+
+void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor) {
+  launch(common_dtype("square_norms", {&x, &dw, &dx}), "square_norms", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), factor, rows_of(x),
+                                columns(x));
+  });
+}
+
+Tensor sine_cosine(const Tensor& u) {
+  Tensor y(u.shape().with(-1, 2 * columns(u)), u.dtype());
+  launch(u.dtype(), "sine_cosine", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.sine_cosine(context(), u.data<T>(), y.data<T>(), rows_of(u), columns(u));
+  });
+  return y;
+}
+
+Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy) {
+  require_shape("sine_cosine", "dy", dy, y.shape());
+  Tensor du(y.shape().with(-1, columns(y) / 2), y.dtype());
+  launch(common_dtype("sine_cosine", {&y, &dy}), "sine_cosine", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), rows_of(du), columns(du));
+  });
+  return du;
+}
+
+Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_pair) {
+  Tensor codes({x.size(0), x.size(1)}, DType::i32);
+  const HeadShape shape{x.size(0), x.size(1), codebook.size(1), x.size(2), first_pair, codebook.size(0)};
+  launch(common_dtype("nearest_code", {&x, &codebook}), "nearest_code", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.nearest_code(context(), shape, x.data<T>(), codebook.data<T>(), codes.data<int32_t>());
+  });
+  return codes;
+}
+
+Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_pair) {
+  Tensor y({codes.size(0), codes.size(1), codebook.size(2)}, codebook.dtype());
+  const HeadShape shape{codes.size(0), codes.size(1), codebook.size(1), codebook.size(2), first_pair, codebook.size(0)};
+  launch(codebook.dtype(), "gather_codes", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.gather_codes(context(), shape, codes.data<int32_t>(), codebook.data<T>(), y.data<T>());
+  });
+  return y;
+}
+
+std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, const Shape& codebook) {
+  const Tensor counts = Tensor::zeros({codebook[0], codebook[1]}, x.dtype()), sums = Tensor::zeros(codebook, x.dtype());
+  const HeadShape shape{x.size(0), x.size(1), codebook[1], codebook[2], 0, codebook[0]};
+  launch(x.dtype(), "sum_by_code", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.sum_by_code(context(), shape, x.data<T>(), codes.data<int32_t>(), counts.data<T>(), sums.data<T>());
+  });
+  return {counts, sums};
+}
+
+Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype) {
+  Tensor y({codes.size(0), codes.size(1), F}, dtype);
+  launch(dtype, "one_hot_logs", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.one_hot_logs(context(), codes.data<int32_t>(), y.data<T>(), codes.numel(), F);
+  });
+  return y;
+}
+
+}  // namespace linea::ops

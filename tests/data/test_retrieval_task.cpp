@@ -1,0 +1,279 @@
+// The retrieval task: what is written, what is asked for, and that no two batches share numbers.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "data/task.h"
+#include "tests/expect_error.h"
+
+namespace linea {
+namespace {
+
+using Symbols = std::vector<int32_t>;
+
+TaskOptions retrieval(int64_t associations, bool repeat = false) {
+  TaskOptions options;
+  options.task = "retrieval";
+  options.associations = associations;
+  options.repeat = repeat;
+  return options;
+}
+
+struct Row {
+  Symbols keys, values;
+  int32_t query = 0, no_value = 0, answer = 0;
+
+  bool operator<(const Row& other) const {
+    return std::tie(keys, values, query) < std::tie(other.keys, other.values, other.query);
+  }
+};
+
+Row row_of(const Batch& batch, int64_t row) {
+  const auto first = row * batch.length, last = first + batch.length - 1;
+  const auto end = static_cast<size_t>(last);
+  return {{batch.inputs.begin() + first, batch.inputs.begin() + last},
+          {batch.partners.begin() + first, batch.partners.begin() + last},
+          batch.inputs[end],
+          batch.partners[end],
+          batch.targets[end]};
+}
+
+std::vector<Row> rows_of(const Batch& batch) {
+  std::vector<Row> rows;
+  for (int64_t row = 0; row < batch.rows; ++row) rows.push_back(row_of(batch, row));
+  return rows;
+}
+
+// Rows of training and of an evaluation, which are filled through different streams.
+std::vector<Row> rows_of(const Task& task) {
+  std::vector<Row> rows = rows_of(task.train_batch(3, 5, 500));
+  for (const Row& row : rows_of(task.eval_batch(Split::val, 0, 1000))) rows.push_back(row);
+  return rows;
+}
+
+Symbols sorted(Symbols symbols) {
+  std::sort(symbols.begin(), symbols.end());
+  return symbols;
+}
+
+Symbols one_of_each(int32_t count) {
+  Symbols symbols(static_cast<size_t>(count));
+  std::iota(symbols.begin(), symbols.end(), 0);
+  return symbols;
+}
+
+TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
+  const TaskShape capacity = task_shape(retrieval(6)), edit = task_shape(retrieval(6, true));
+  EXPECT_EQ(capacity.length, 7);
+  EXPECT_EQ(edit.length, 13);
+  for (const TaskShape& shape : {capacity, edit}) {
+    EXPECT_EQ(shape.vocabulary, 6);
+    EXPECT_EQ(shape.input_vocabulary, 6);
+    EXPECT_EQ(shape.pair_vocabulary, 7);
+    EXPECT_EQ(shape.side, 0);
+  }
+  EXPECT_EQ(task_shape(retrieval(0)).length, 21);
+  EXPECT_EQ(task_shape(retrieval(0, true)).length, 41);
+  // Other tasks have no second stream.
+  TaskOptions copy;
+  copy.task = "copy";
+  EXPECT_EQ(task_shape(copy).pair_vocabulary, 0);
+  EXPECT_TRUE(make_task(copy)->train_batch(0, 0, 1).partners.empty());
+}
+
+TEST(Retrieval, OnlyTheQuestionIsScored) {
+  for (const bool repeat : {false, true}) {
+    const auto task = make_task(retrieval(5, repeat));
+    for (const Batch& batch : {task->train_batch(1, 2, 4), task->eval_batch(Split::test, 7, 4)}) {
+      ASSERT_EQ(batch.rows, 4);
+      ASSERT_EQ(batch.length, task->length());
+      const auto symbols = static_cast<size_t>(batch.rows * batch.length);
+      ASSERT_EQ(batch.inputs.size(), symbols);
+      ASSERT_EQ(batch.targets.size(), symbols);
+      ASSERT_EQ(batch.partners.size(), symbols);
+      for (size_t i = 0; i < symbols; ++i) {
+        const bool question = (i + 1) % static_cast<size_t>(batch.length) == 0;
+        EXPECT_EQ(batch.targets[i] != kNotScored, question) << i;
+        EXPECT_EQ(batch.partners[i] == 5, question) << i;
+        EXPECT_TRUE(batch.inputs[i] >= 0 && batch.inputs[i] < 5) << i;
+        EXPECT_TRUE(batch.partners[i] >= 0 && batch.partners[i] <= 5) << i;
+        EXPECT_LT(batch.targets[i], 5) << i;
+      }
+    }
+  }
+}
+
+TEST(Retrieval, CapacityWritesEveryKeyAndEveryValueOnce) {
+  const auto task = make_task(retrieval(7));
+  for (const Row& row : rows_of(*task)) {
+    ASSERT_EQ(sorted(row.keys), one_of_each(7));
+    ASSERT_EQ(sorted(row.values), one_of_each(7));
+  }
+}
+
+// 3! orders of the keys, times 3! of the values, times 3 questions: 108 sequences, each as likely.
+TEST(Retrieval, CapacitySequencesAreAllEquallyLikely) {
+  const auto task = make_task(retrieval(3));
+  std::map<Row, int> count;
+  for (const Row& row : rows_of(task->train_batch(0, 0, 108 * 400))) ++count[row];
+  EXPECT_EQ(count.size(), 108u);
+  for (const auto& [row, times] : count) EXPECT_NEAR(times, 400, 100);  // 5 standard deviations
+}
+
+// 2^4 keys, 2^4 values and 4 questions; two questions for one key give the same sequence.
+TEST(Retrieval, EditDrawsEveryWriteOnItsOwn) {
+  const auto task = make_task(retrieval(2, true));
+  std::map<Row, int> count;
+  for (const Row& row : rows_of(task->train_batch(0, 0, 1024 * 100))) ++count[row];
+  EXPECT_EQ(count.size(), 16u * 16u * 2u - 2u * 16u);  // of one key alone no other can be asked
+  for (const auto& [row, times] : count) {
+    const auto writes = std::count(row.keys.begin(), row.keys.end(), row.query);
+    EXPECT_NEAR(times, 100 * writes, 60 * std::sqrt(writes));  // 6 standard deviations
+  }
+}
+
+TEST(Retrieval, TheAnswerIsTheValueWrittenLast) {
+  for (const bool repeat : {false, true}) {
+    const auto task = make_task(retrieval(6, repeat));
+    int64_t replaced = 0, asked_first = 0, asked_last = 0;
+    for (const Row& row : rows_of(*task)) {
+      std::map<int32_t, int32_t> memory, earliest;
+      for (size_t i = 0; i < row.keys.size(); ++i) {
+        memory[row.keys[i]] = row.values[i];
+        earliest.try_emplace(row.keys[i], row.values[i]);
+      }
+      ASSERT_EQ(memory.count(row.query), 1u);
+      ASSERT_EQ(row.answer, memory[row.query]);
+      replaced += row.answer != earliest[row.query];
+      asked_first += row.query == row.keys.front();
+      asked_last += row.query == row.keys.back();
+    }
+    // In the edit task the first value would be wrong for about 0.7 of the questions.
+    EXPECT_EQ(replaced > 900, repeat) << replaced;
+    EXPECT_EQ(replaced == 0, !repeat) << replaced;
+    EXPECT_GT(asked_first, 150);  // 250 are expected, more in the edit task
+    EXPECT_GT(asked_last, 150);
+  }
+}
+
+TEST(Retrieval, EveryKeyIsAskedForAndEveryValueAnswered) {
+  for (const bool repeat : {false, true}) {
+    const auto task = make_task(retrieval(0, repeat));
+    for (const Split split : {Split::train, Split::val, Split::test}) {
+      std::map<int32_t, int> queries, answers;
+      for (const Row& row : rows_of(task->eval_batch(split, 0, 1000))) {
+        ++queries[row.query];
+        ++answers[row.answer];
+      }
+      EXPECT_EQ(queries.size(), 20u);
+      EXPECT_EQ(answers.size(), 20u);
+      for (const auto& [value, times] : answers)
+        EXPECT_NEAR(times, 50, 35) << value;  // 5 standard deviations
+    }
+  }
+}
+
+TEST(Retrieval, BatchesAreFunctionsOfSeedAndStep) {
+  for (const bool repeat : {false, true}) {
+    const auto task = make_task(retrieval(10, repeat)), again = make_task(retrieval(10, repeat));
+    const Batch batch = task->train_batch(4, 9, 8), same = again->train_batch(4, 9, 8);
+    EXPECT_EQ(batch.inputs, same.inputs);
+    EXPECT_EQ(batch.partners, same.partners);
+    EXPECT_EQ(batch.targets, same.targets);
+    const Batch all = task->eval_batch(Split::val, 0, 20),
+                part = again->eval_batch(Split::val, 15, 5);
+    for (int64_t row = 0; row < 5; ++row) {
+      EXPECT_EQ(row_of(part, row).keys, row_of(all, 15 + row).keys);
+      EXPECT_EQ(row_of(part, row).values, row_of(all, 15 + row).values);
+      EXPECT_EQ(row_of(part, row).answer, row_of(all, 15 + row).answer);
+    }
+  }
+}
+
+// With ten keys no sequence comes twice by chance, and neither do its keys alone or values alone.
+TEST(Retrieval, RowsStepsSeedsAndSplitsDiffer) {
+  for (const bool repeat : {false, true}) {
+    TaskOptions options = retrieval(10, repeat);
+    const auto task = make_task(options);
+    options.seed = 1;
+    const auto other = make_task(options);
+    // Training and evaluation with the same seed, and with rows and steps of the same number.
+    std::vector<Batch> batches;
+    for (const uint64_t seed : {0, 1})
+      for (const uint64_t step : {0, 1, 2}) batches.push_back(task->train_batch(seed, step, 3));
+    for (const Split split : {Split::train, Split::val, Split::test}) {
+      batches.push_back(task->eval_batch(split, 0, 3));
+      batches.push_back(other->eval_batch(split, 0, 3));
+    }
+    std::set<Symbols> keys, values, both;
+    for (const Batch& batch : batches)
+      for (const Row& row : rows_of(batch)) {
+        keys.insert(row.keys);
+        values.insert(row.values);
+        both.insert(row.keys);
+        both.insert(row.values);
+      }
+    EXPECT_EQ(keys.size(), 36u);
+    EXPECT_EQ(values.size(), 36u);
+    EXPECT_EQ(both.size(), 72u);  // keys and values share no numbers either
+  }
+}
+
+TEST(Retrieval, ASplitHasAFixedNumberOfRows) {
+  const auto task = make_task(retrieval(4));
+  for (const Split split : {Split::train, Split::val, Split::test})
+    EXPECT_EQ(task->rows(split), 1000);
+  for (const auto& [first, rows] : {std::pair{-1, 1}, {0, 0}, {1000, 1}, {990, 11}})
+    expect_error(ErrorKind::usage, {"val split", "1000 rows"},
+                 [&, first = first, rows = rows] { task->eval_batch(Split::val, first, rows); });
+  expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_batch(0, 0, 0); });
+}
+
+TEST(Retrieval, ImpossibleOptionsAreRefused) {
+  const auto refused = [](auto change, std::initializer_list<std::string> fragments) {
+    TaskOptions options = retrieval(4);
+    change(options);
+    expect_error(ErrorKind::usage, fragments, [&] { task_shape(options); });
+    expect_error(ErrorKind::usage, fragments, [&] { make_task(options); });
+  };
+  refused([](TaskOptions& o) { o.associations = -1; }, {"-1 associations", "1 to 1048576"});
+  refused([](TaskOptions& o) { o.associations = 1048577; }, {"1048577", "1 to 1048576"});
+  refused([](TaskOptions& o) { o.length = 4; }, {"length 4", "4 writes", "5 positions"});
+  refused([](TaskOptions& o) { o.length = 5, o.repeat = true; }, {"length 5", "9 positions"});
+  refused([](TaskOptions& o) { o.data = "folder"; }, {"'folder'", "leave"});
+  refused([](TaskOptions& o) { o.size = 14; }, {"leave out size"});
+  refused([](TaskOptions& o) { o.levels = 8; }, {"leave out size"});
+  refused([](TaskOptions& o) { o.count = 5; }, {"leave out size"});
+  refused([](TaskOptions& o) { o.class_token = true; }, {"leave out size"});
+  refused([](TaskOptions& o) { o.vocabulary = "x"; }, {"leave out size"});
+}
+
+// A checkpoint writes down the length that its task has and hands it back on resuming.
+TEST(Retrieval, ItsOwnLengthIsAccepted) {
+  for (const bool repeat : {false, true}) {
+    TaskOptions options = retrieval(4, repeat);
+    options.length = task_shape(options).length;
+    EXPECT_EQ(make_task(options)->length(), repeat ? 9 : 5);
+  }
+  EXPECT_EQ(make_task(retrieval(1))->train_batch(0, 0, 1).targets, (Symbols{kNotScored, 0}));
+}
+
+TEST(Retrieval, OtherTasksRefuseItsOptions) {
+  for (const std::string name : {"digits", "mnist", "text", "copy"}) {
+    TaskOptions options;
+    options.task = name;
+    options.repeat = true;
+    expect_error(ErrorKind::usage, {"task " + name, "retrieval"}, [&] { task_shape(options); });
+    options.repeat = false;
+    options.associations = 20;
+    expect_error(ErrorKind::usage, {"task " + name, "retrieval"}, [&] { make_task(options); });
+  }
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,154 @@
+// Charts: well-formed, with everything that is asked for on them and nothing outside.
+#include "train/chart.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tests/data/data_helpers.h"
+
+namespace linea {
+namespace {
+
+Chart simple_chart() {
+  Chart chart;
+  chart.title = "errors";
+  chart.x = {"features", true, {16, 64, 256}};
+  chart.y = {"mean squared error", true};
+  chart.series = {{"positive, iid", {16, 64, 256}, {1e-1, 1e-2, 1e-5}, 0, 0},
+                  {"trig, iid", {16, 64, 256}, {1, 0.5, 0.25}, 1, 1}};
+  return chart;
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
+// `name a="..." b="..."`, maybe with a / at the end.
+void expect_tag(const std::string& tag, std::vector<std::string>& open) {
+  if (tag[0] == '/') {
+    ASSERT_FALSE(open.empty()) << tag;
+    EXPECT_EQ(tag.substr(1), open.back());
+    open.pop_back();
+    return;
+  }
+  size_t at = std::min(tag.find_first_of(" /"), tag.size());
+  if (tag.back() != '/') open.push_back(tag.substr(0, at));
+  EXPECT_GT(at, 0u) << tag;
+  while (at < tag.size() && tag[at] == ' ') {
+    const size_t value = tag.find("=\"", at), end = value == std::string::npos ? value : tag.find('"', value + 2);
+    ASSERT_NE(end, std::string::npos) << tag;
+    EXPECT_EQ(tag.substr(at + 1, value - at - 1).find_first_of(" \"/<&"), std::string::npos) << tag;
+    at = end + 1;
+  }
+  EXPECT_TRUE(at == tag.size() || (at + 1 == tag.size() && tag[at] == '/')) << tag;
+}
+
+// Tags open and close in order around one root, attributes are quoted, every & begins a known entity.
+void expect_well_formed(const std::string& xml) {
+  const std::string head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+  ASSERT_EQ(xml.rfind(head, 0), 0u);
+  std::vector<std::string> open;
+  size_t at = head.size();
+  ASSERT_EQ(xml[at], '<');
+  while ((at = xml.find('<', at)) != std::string::npos) {
+    const size_t end = xml.find_first_of("<>", at + 1);
+    ASSERT_NE(end, std::string::npos);
+    ASSERT_EQ(xml[end], '>');
+    expect_tag(xml.substr(at + 1, end - at - 1), open);
+    at = end;
+    if (open.empty()) {
+      EXPECT_EQ(xml.substr(at), ">\n");
+    }
+  }
+  EXPECT_TRUE(open.empty());
+  for (size_t i = xml.find('&'); i != std::string::npos; i = xml.find('&', i + 1)) {
+    const std::string entity = xml.substr(i, xml.find(';', i) - i + 1);
+    EXPECT_TRUE(entity == "&amp;" || entity == "&lt;" || entity == "&gt;" || entity == "&quot;" ||
+                entity == "&apos;")
+        << entity;
+  }
+}
+
+TEST(Chart, HoldsEverything) {
+  const std::string svg = charts_svg({simple_chart()});
+  expect_well_formed(svg);
+  for (const char* text :
+       {">errors<", ">features<", ">mean squared error<", ">positive, iid<", ">trig, iid<", ">16<", ">64<",
+        ">256<", ">1e-5<", ">0.1<", "stroke-dasharray=\"10 5\"", "#0072B2", "#D55E00"})
+    EXPECT_NE(svg.find(text), std::string::npos) << text;
+  EXPECT_EQ(count(svg, "<circle"), 3 + 1);  // and one in the legend
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+TEST(Chart, EscapesText) {
+  Chart chart = simple_chart();
+  chart.title = "a < b & \"c\" > 'd'\x01";
+  chart.series[0].name = "<script>";
+  chart.x.label = "&amp;";
+  const std::string svg = charts_svg({chart});
+  expect_well_formed(svg);
+  EXPECT_NE(svg.find("a &lt; b &amp; &quot;c&quot; &gt; &apos;d&apos;?"), std::string::npos);
+  EXPECT_NE(svg.find("&lt;script&gt;"), std::string::npos);
+  EXPECT_NE(svg.find("&amp;amp;"), std::string::npos);
+}
+
+TEST(Chart, LeavesOutWhatHasNoPlace) {
+  Chart chart = simple_chart();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  chart.series = {
+      {"broken", {1, 2, 3, 4, 5, 6}, {1, nan, 10, 0, -1, std::numeric_limits<double>::infinity()}, 0, 0},
+      {"none", {}, {}, 2, 2}};
+  chart.x.ticks = {1e9, 0};  // outside
+  const std::string svg = charts_svg({chart});
+  expect_well_formed(svg);
+  EXPECT_EQ(count(svg, "<circle"), 2 + 1);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+  expect_well_formed(charts_svg({}));
+  expect_well_formed(charts_svg({Chart{}}));
+  chart.series[0].y.pop_back();
+  expect_error(ErrorKind::usage, {"broken", "6", "5"}, [&] { charts_svg({chart}); });
+}
+
+TEST(Chart, ChoosesTicks) {
+  Chart chart;
+  const auto drawn = [&](bool logarithmic, double low, double high) {
+    chart.x.logarithmic = logarithmic;
+    chart.series = {{"s", {low, high}, {0, 1}, 0, 0}};
+    const std::string svg = charts_svg({chart});
+    expect_well_formed(svg);
+    return svg;
+  };
+  for (const char* tick : {">-0.4<", ">0<", ">0.4<"})
+    EXPECT_NE(drawn(false, -0.5, 0.5).find(tick), std::string::npos) << tick;
+  for (const char* tick : {">200<", ">1000<"})
+    EXPECT_NE(drawn(false, 10, 1100).find(tick), std::string::npos) << tick;
+  for (const char* tick : {">2<", ">5<", ">10<"})
+    EXPECT_NE(drawn(true, 1, 90).find(tick), std::string::npos) << tick;
+  EXPECT_EQ(drawn(true, 1, 1e8).find(">2<"), std::string::npos);
+  EXPECT_NE(drawn(true, 30, 40).find(">36<"), std::string::npos);
+  EXPECT_LE(count(drawn(true, 1e-300, 1e300), "<text"), 60);
+  drawn(false, 3, 3);
+  drawn(true, 3, 3);
+  drawn(false, -1e300, 1e300);
+  drawn(false, 1, std::nextafter(1.0, 2.0));
+}
+
+class ChartFile : public DataTest {};
+
+TEST_F(ChartFile, IsWritten) {
+  write_charts(path("chart.svg"), {simple_chart(), simple_chart()});
+  const std::string svg = read_file(path("chart.svg"));
+  expect_well_formed(svg);
+  EXPECT_EQ(count(svg, ">errors<"), 2);
+  expect_error(ErrorKind::write, {"nowhere"}, [&] { write_charts(path("nowhere/chart.svg"), {simple_chart()}); });
+}
+
+}  // namespace
+}  // namespace linea
