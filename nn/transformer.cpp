@@ -49,11 +49,17 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   attention.key_size = attention.value_size = config_.dim / config_.heads;
   attention.seed = config_.seed;
 
+  if (config_.partner_vocabulary > 0) {
+    make_one_attention();
+  } else {
+    make_blocks();
+  }
+}
+
+void Transformer::make_blocks() {
   const int64_t dim = config_.dim;
   symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, kDeviation,
                               config_.seed);
-  if (config_.partner_vocabulary > 0)
-    partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, kDeviation, config_.seed);
   positions_ = config_.positions == "learned"
                    ? normal_parameter(parameters_, "positions", {config_.length, dim}, kDeviation,
                                       config_.seed)
@@ -62,13 +68,9 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const std::string name = "blocks." + std::to_string(layer) + ".";
     Block block;
-    attention.layer = layer;
-    block.attention = make_attention(attention);
     block.norm1 = make_norm(name + "norm1");
     block.qkv = make_linear(name + "qkv", dim, 3 * dim, kDeviation);
-    if (block.attention->gated()) block.gate = make_gate(name + "gate", *block.attention);
-    for (const Parameter& parameter : block.attention->parameters())
-      parameters_.push_back({name + "attention." + parameter.name, parameter.var});
+    make_attention_of(block, name, layer);
     block.out = make_linear(name + "out", dim, dim, residual);
     block.norm2 = make_norm(name + "norm2");
     block.up = make_linear(name + "up", dim, config_.ffn, kDeviation);
@@ -77,6 +79,41 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
   }
   norm_ = make_norm("norm");
   if (!config_.tie) head_ = make_linear("head", dim, config_.vocabulary, kDeviation);
+}
+
+void Transformer::make_attention_of(Block& block, const std::string& name, int64_t layer) {
+  AttentionOptions options = config_.attention;
+  options.layer = layer;
+  block.attention = make_attention(options);
+  if (block.attention->gated()) block.gate = make_gate(name + "gate", *block.attention);
+  for (const Parameter& parameter : block.attention->parameters())
+    parameters_.push_back({name + "attention." + parameter.name, parameter.var});
+}
+
+// What a state can hold shows best where nothing else can help: no positions, no norms, no residual path, no
+// feed-forward layer, embeddings of N(0, 1).  [q, k, v] = W [e_symbol; e_partner],  logits = head(y)
+// Source: Schlag 2021, section 6.1.
+void Transformer::make_one_attention() {
+  require(config_.layers == 1, "--layers is {}; a task of pairs is answered by one attention: --layers 1",
+          config_.layers);
+  const int64_t dim = config_.dim;
+  const double deviation = 1 / std::sqrt(2.0 * static_cast<double>(dim));
+  symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, 1.0, config_.seed);
+  partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, 1.0, config_.seed);
+  Block block;
+  block.qkv = make_linear("blocks.0.qkv", dim, 3 * dim, deviation);
+  partner_qkv_ = make_linear("blocks.0.partner_qkv", dim, 3 * dim, deviation);
+  make_attention_of(block, "blocks.0.", 0);
+  blocks_.push_back(block);
+  head_ = make_linear("head", dim, config_.vocabulary, deviation);
+}
+
+Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const {
+  const Block& block = blocks_.front();
+  const Var symbol = embedding(symbols_, ids), partner = embedding(partners_, partners);
+  const Var qkv = split_heads(add(apply(block.qkv, symbol), apply(partner_qkv_, partner)), 3, config_.heads);
+  const Var gates = gates_of(block, add(symbol, partner));
+  return apply(head_, merge_heads(mix(0, {select(qkv, 0), select(qkv, 1), select(qkv, 2), gates})));
 }
 
 Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in, int64_t out,
@@ -113,15 +150,19 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
 
 Var Transformer::apply(const Norm& norm, const Var& x) { return layer_norm(x, norm.gain, norm.bias); }
 
-Var Transformer::embed(const Tensor& ids, int64_t first_position, const Tensor& partners) const {
+Var Transformer::embed(const Tensor& ids, int64_t first_position) const {
   const int64_t N = ids.size(1);
   require(first_position + N <= config_.length, "{} positions from {} on do not fit the model's length of {}",
           N, first_position, config_.length);
-  require(partners.defined() == partners_.defined(), "this model reads {} symbols at a position, but {} {} given",
-          partners_.defined() ? 2 : 1, partners.defined() ? 2 : 1, partners.defined() ? "are" : "is");
-  Var x = embedding(symbols_, ids);
-  if (partners_.defined()) x = add(x, embedding(partners_, partners));
-  return add_rows(x, rows(positions_, first_position, N));
+  require(!partners_.defined(), "this model reads two symbols at a position: give it both");
+  return add_rows(embedding(symbols_, ids), rows(positions_, first_position, N));
+}
+
+// [B,N,dim] -> [B,H,N]; undefined where the attention has none.
+Var Transformer::gates_of(const Block& block, const Var& x) const {
+  if (!block.gate.weight.defined()) return {};
+  const Var gates = split_heads(pointwise(Pointwise::sigmoid, apply(block.gate, x)), 1, config_.heads);
+  return reshape(gates, {x.size(0), config_.heads, x.size(1)});
 }
 
 Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
@@ -131,12 +172,7 @@ Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
     const Block& block = blocks_[layer];
     const Var normed = apply(block.norm1, x);
     const Var qkv = split_heads(apply(block.qkv, normed), 3, config_.heads);
-    AttentionInputs in{select(qkv, 0), select(qkv, 1), select(qkv, 2), Var()};
-    if (block.gate.weight.defined()) {  // [B,N,H] -> [B,H,N]
-      const Var gates = split_heads(pointwise(Pointwise::sigmoid, apply(block.gate, normed)), 1, config_.heads);
-      in.gate = reshape(gates, {x.size(0), config_.heads, x.size(1)});
-    }
-    const Var mixed = mix(layer, in);
+    const Var mixed = mix(layer, {select(qkv, 0), select(qkv, 1), select(qkv, 2), gates_of(block, normed)});
     x = add(x, dropout(apply(block.out, merge_heads(mixed)), rate, lane++));
     const Var hidden = gelu(apply(block.up, apply(block.norm2, x)));
     x = add(x, dropout(apply(block.down, hidden), rate, lane++));
@@ -155,7 +191,8 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
     }
     return attention.forward(in, AttentionMask{});
   };
-  return run(embed(ids, 0, partners), mix, training ? config_.dropout : 0.0f);
+  if (partners.defined()) return one_attention(ids, partners, mix);
+  return run(embed(ids, 0), mix, training ? config_.dropout : 0.0f);
 }
 
 void Transformer::before_step(int64_t step, int64_t steps) {
@@ -221,7 +258,7 @@ Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
     const Tensor y = blocks_[layer].attention->step(*state.layers[layer], now);
     return Var(y.reshape(in.q.shape()));
   };
-  const Var logits = run(embed(ids.reshape({state.batch, 1}), state.position, Tensor()), mix, 0.0f);
+  const Var logits = run(embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
   ++state.position;
   return logits.value().reshape({state.batch, config_.vocabulary});
 }

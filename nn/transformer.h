@@ -23,7 +23,8 @@ struct ModelConfig {
   int64_t length = 64;             // positions
   int64_t vocabulary = 2;          // symbols that are predicted
   int64_t input_vocabulary = 2;    // symbols that are read: those, and start tokens or classes after them
-  int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, its embedding added
+  int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, by one bare attention:
+                                   // see Transformer::one_attention
   std::string positions = "learned";  // or sinusoidal
   bool tie = false;                // the head is the transposed embedding
   bool bias = true;                // of the linear layers and norms
@@ -89,11 +90,17 @@ class Transformer {
   static Var apply(const Linear& linear, const Var& x);
   static Var apply(const Norm& norm, const Var& x);
   Var run(const Var& embedded, const Mixer& mix, float dropout_rate) const;
-  Var embed(const Tensor& ids, int64_t first_position, const Tensor& partners) const;
+  Var embed(const Tensor& ids, int64_t first_position) const;
+  void make_blocks();
+  void make_attention_of(Block& block, const std::string& name, int64_t layer);
+  void make_one_attention();
+  Var one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const;
+  Var gates_of(const Block& block, const Var& x) const;
 
   ModelConfig config_;
   Parameters parameters_;
   Var symbols_, partners_, positions_;
+  Linear partner_qkv_;
   std::vector<Block> blocks_;
   Norm norm_;
   Linear head_;

@@ -9,6 +9,7 @@ namespace linea {
 void add_train(CLI::App& program, int& exit_code);   // cmd_train.cpp
 void add_sample(CLI::App& program, int& exit_code);  // cmd_sample.cpp
 void add_eval(CLI::App& program, int& exit_code);    // cmd_eval.cpp
+void add_attend(CLI::App& program, int& exit_code);  // cmd_attend.cpp
 void add_verify(CLI::App& program, int& exit_code);  // cmd_verify.cpp
 void add_bench(CLI::App& program, int& exit_code);   // cmd_bench.cpp
 void add_approx(CLI::App& program, int& exit_code);  // cmd_approx.cpp

@@ -28,7 +28,9 @@ Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M) {
 
 // y_i = sum_j a_ij v_j / sum_j a_ij, a_ij = phi(q_i).phi(k_j)
 Tensor by_loops(const FeatureMap& map, const Problem& p, bool causal, const std::vector<int64_t>& valid) {
-  const std::vector<double> q = map.forward(p.q).to_doubles(), k = map.forward(p.k).to_doubles();
+  const Tensor rows_q = p.q.reshape({p.B * p.H, p.N, p.D}), rows_k = p.k.reshape({p.B * p.H, p.N, p.D});
+  const std::vector<double> q = map.forward(rows_q, Side::query, {0, p.H}).rows.to_doubles();
+  const std::vector<double> k = map.forward(rows_k, Side::key, {0, p.H}).rows.to_doubles();
   const std::vector<double> v = p.v.to_doubles();
   std::vector<double> y(v.size(), 0.0);
   const int64_t F = map.features(p.D);
@@ -56,15 +58,15 @@ struct Result {
   Tensor y, dq, dk, dv;
 };
 
-Result engine(const FeatureMap& map, const Problem& p, const EngineOptions& options) {
+Result engine(const std::shared_ptr<const FeatureMap>& map, const Problem& p, const EngineOptions& options) {
   const Var q(p.q, true), k(p.k, true), v(p.v, true);
-  const Var y = linear_attention(map, q, k, v, options);
+  const Var y = linear_attention(map, {q, k, v, Var()}, options);
   backward(y, p.dy);
   return {y.value(), q.grad(), k.grad(), v.grad()};
 }
 
 TEST(Engine, IsTheFormulaHoweverTheWorkIsCut) {
-  const std::unique_ptr<FeatureMap> map = make_feature_map("elu", 1);
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   const Problem p = problem(2, 2, 53, 3, 4);
   const std::vector<int64_t> counts = {29, 53};
   const Tensor valid = Tensor::from(std::vector<int32_t>{29, 53}, {2});
@@ -72,10 +74,10 @@ TEST(Engine, IsTheFormulaHoweverTheWorkIsCut) {
     for (const bool padded : {true, false}) {
       const Tensor all = padded ? valid : Tensor();
       const Tensor expected = by_loops(*map, p, causal, padded ? counts : std::vector<int64_t>{});
-      const Result whole = engine(*map, p, {causal, all, 0, 0});
+      const Result whole = engine(map, p, {causal, all, 0, 0});
       for (const int64_t segment : {1, 2, 7, 29, 52, 53, 100}) {
         for (const int64_t chunk : {1, 3, 7, 64}) {
-          const Result cut = engine(*map, p, {causal, all, segment, chunk});
+          const Result cut = engine(map, p, {causal, all, segment, chunk});
           EXPECT_LE(relative_error(cut.y, expected), 1e-13) << segment << " " << chunk;
           EXPECT_LE(relative_error(cut.dq, whole.dq), 1e-12) << segment << " " << chunk;
           EXPECT_LE(relative_error(cut.dk, whole.dk), 1e-12) << segment << " " << chunk;
@@ -88,13 +90,13 @@ TEST(Engine, IsTheFormulaHoweverTheWorkIsCut) {
 
 // More (batch, head) pairs than one tile holds, the last tile not full, several segments.
 TEST(Engine, ManyTiles) {
-  const std::unique_ptr<FeatureMap> map = make_feature_map("elu", 1);
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   const Problem p = problem(5, 7, 270, 16, 3);
   const int before = context().threads;
   for (const int threads : {1, 2}) {
     set_threads(threads);
     for (const bool causal : {true, false}) {
-      const Result found = engine(*map, p, {causal, {}, 0, 0});
+      const Result found = engine(map, p, {causal, {}, 0, 0});
       EXPECT_LE(relative_error(found.y, by_loops(*map, p, causal, {})), 1e-13);
     }
   }
@@ -102,49 +104,52 @@ TEST(Engine, ManyTiles) {
 }
 
 TEST(Engine, NothingInNothingOut) {
-  const std::unique_ptr<FeatureMap> map = make_feature_map("elu", 1);
-  EXPECT_EQ(engine(*map, problem(2, 3, 0, 5, 7), {}).y.shape(), (Shape{2, 3, 0, 7}));
-  EXPECT_EQ(engine(*map, problem(0, 3, 4, 5, 7), {}).dk.shape(), (Shape{0, 3, 4, 5}));
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
+  EXPECT_EQ(engine(map, problem(2, 3, 0, 5, 7), {}).y.shape(), (Shape{2, 3, 0, 7}));
+  EXPECT_EQ(engine(map, problem(0, 3, 4, 5, 7), {}).dk.shape(), (Shape{0, 3, 4, 5}));
 }
 
 // A row whose weights are all exactly 0 has the output 0 and no gradient, in all forms.
 TEST(Engine, ARowWithoutWeightIsZero) {
-  const std::unique_ptr<FeatureMap> map = make_feature_map("dpfp", 1);
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("dpfp", 1);
   Problem p = problem(1, 1, 3, 2, 2);
   p.q = Tensor::from(std::vector<double>{1, 2, -1, -2, 1, 2}, p.q.shape());
   p.k = Tensor::from(std::vector<double>{-1, -2, -1, -2, -1, -2}, p.k.shape());  // meets only q_1
-  const Result found = engine(*map, p, {});
+  const Result found = engine(map, p, {});
   const std::vector<double> y = found.y.to_doubles(), dq = found.dq.to_doubles();
   for (const size_t i : {0, 1, 4, 5}) {
     EXPECT_EQ(y[i], 0.0);
     EXPECT_EQ(dq[i], 0.0);
   }
   EXPECT_NE(y[2], 0.0);
-  LinearState state = start_linear(1, 1, map->features(2), 2, DType::f64);
-  const Tensor first = linear_step(*map, state, p.q.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2}),
-                                   p.k.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2}),
-                                   p.v.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2}));
+  AttentionOptions options;
+  options.key_size = options.value_size = 2;
+  const std::unique_ptr<LinearState> state = start_linear(*map, options, 1, DType::f64, false);
+  const auto first_of = [](const Tensor& x) { return x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2}); };
+  const Tensor first = linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Tensor()});
   EXPECT_EQ(first.to_doubles(), (std::vector<double>{0, 0}));
 }
 
 // A sum of small equal terms, added to a large one by one in float, drifts: the mean of 1 must stay 1.
 TEST(Engine, LongSumsDoNotDrift) {
-  const std::unique_ptr<FeatureMap> map = make_feature_map("relu", 1);
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("relu", 1);
   const int64_t N = 40000;
   std::vector<float> keys(static_cast<size_t>(N), -1.0f);  // phi = 1e-3
   for (size_t j = 0; j < 5000; ++j) keys[j] = 4.0f;
   const Tensor k = Tensor::from(keys, {1, 1, N, 1}), one = Tensor::full({1, 1, N, 1}, DType::f32, 1.0);
-  const Var y = linear_attention(*map, Var(k), Var(k), Var(one), {});
+  const Var y = linear_attention(map, {Var(k), Var(k), Var(one), Var()}, {});
   for (const float value : y.value().to_vector<float>()) ASSERT_NEAR(value, 1.0f, 2e-6f);
 }
 
 TEST(Engine, ErrorsNameWhatDoesNotFit) {
-  const std::unique_ptr<FeatureMap> map = make_feature_map("elu", 1);
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   const auto message = [&](const Shape& q, const Shape& k, const Shape& v, const Tensor& valid,
-                           DType dtype = DType::f64) -> std::string {
+                           DType dtype = DType::f64, const Tensor& gate = {}, bool causal = true) -> std::string {
     try {
-      linear_attention(*map, Var(Tensor::zeros(q, DType::f64)), Var(Tensor::zeros(k, dtype)),
-                       Var(Tensor::zeros(v, DType::f64)), {true, valid, 0, 0});
+      linear_attention(map,
+                       {Var(Tensor::zeros(q, DType::f64)), Var(Tensor::zeros(k, dtype)),
+                        Var(Tensor::zeros(v, DType::f64)), gate.defined() ? Var(gate) : Var()},
+                       {causal, valid, 0, 0});
     } catch (const Error& error) {
       return error.what();
     }
@@ -160,6 +165,11 @@ TEST(Engine, ErrorsNameWhatDoesNotFit) {
   EXPECT_NE(
       message(keys, keys, values, Tensor::zeros({3}, DType::i32)).find("valid has shape [3], expected [2]"),
       std::string::npos);
+  const Tensor gate = Tensor::full({2, 3, 5}, DType::f64, 0.5);
+  EXPECT_EQ(message(keys, keys, values, {}, DType::f64, gate), "no error");
+  EXPECT_NE(message(keys, keys, values, {}, DType::f64, gate, false).find("causal only"), std::string::npos);
+  EXPECT_NE(message(keys, keys, values, {}, DType::f64, Tensor::zeros({2, 3, 6}, DType::f64)).find("gate has shape"),
+            std::string::npos);
 }
 
 }  // namespace
