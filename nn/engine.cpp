@@ -53,11 +53,11 @@ class Engine {
     if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, v_.dtype());
     for (const Tile& tile : plan_.tiles()) {
       const TileState carried(plan_, tile, plan_.values, v_.dtype(), scaled_);
-      sweep(tile, false, [&](const Segment& part, bool with_q, bool with_k) {
+      sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
         Made q, k;
         if (with_q) q = make(q_, Side::query, tile, part);
         if (with_k) k = make(k_, Side::key, tile, part);
-        table().chunk_forward(context(), plan_.chunk_shape(tile, part), input(q, k, tile, part),
+        table().chunk_forward(context(), shape, input(q, k, tile, part),
                               carried.view<T>(), plan_.template strided<T>(y, plan_.values, tile, part),
                               rows_kept(kept, tile, part));
       });
@@ -125,19 +125,27 @@ class Engine {
   // visit(segment, with_q, with_k) over the segments, in reverse for a sweep backward. Not causal: first all
   // that is absorbed (keys forward, queries backward), then all that is read.
   template <typename Visit>
-  void sweep(const Tile&, bool reverse, const Visit& visit) const {
+  void sweep(const Tile& tile, bool reverse, const Visit& visit) const {
     std::vector<Segment> parts = plan_.segments();
     if (reverse) std::reverse(parts.begin(), parts.end());
+    const auto shape_of = [&](const Segment& part) { return plan_.chunk_shape(tile, part); };
     if (!options_.causal)
-      for (const Segment& part : parts) visit(part, reverse, !reverse);
-    for (const Segment& part : parts) visit(part, options_.causal || !reverse, options_.causal || reverse);
+      for (const Segment& part : parts) visit(part, shape_of(part), reverse, !reverse);
+    for (const Segment& part : parts) {
+      ChunkShape shape = shape_of(part);
+      if (options_.causal) {
+        shape.starts = part.first == parts.front().first;
+        shape.ends = part.first == parts.back().first;
+      }
+      visit(part, shape, options_.causal || !reverse, options_.causal || reverse);
+    }
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const Kept& kept, const Tensor& dy, const Tensor& ddenominator,
                      const Slopes& slopes) const {
     const TileState carried(plan_, tile, plan_.values, v_.dtype(), scaled_);
-    sweep(tile, false, [&](const Segment& part, bool with_q, bool with_k) {
+    sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       Made q, k;
       Features gradient;
       if (with_q) {
@@ -145,7 +153,7 @@ class Engine {
         gradient.rows = Tensor(q.features.rows.shape(), q_.dtype());
       }
       if (with_k) k = make(k_, Side::key, tile, part);
-      table().chunk_backward_query(context(), plan_.chunk_shape(tile, part), input(q, k, tile, part),
+      table().chunk_backward_query(context(), shape, input(q, k, tile, part),
                                    plan_.template strided<const T>(dy, plan_.values, tile, part),
                                    rows_kept(kept, tile, part), carried.view<T>(), pointer<T>(gradient.rows),
                                    plan_.template strided<T>(ddenominator, 1, tile, part));
@@ -162,8 +170,7 @@ class Engine {
     const TileState carried(plan_, tile, plan_.values, v_.dtype(), scaled_);
     const bool codes = map_.straight_through();
     const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1), v_.dtype(), codes);
-    sweep(tile, true, [&](const Segment& part, bool with_q, bool with_k) {
-      const ChunkShape shape = plan_.chunk_shape(tile, part);
+    sweep(tile, true, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       const Strided<const T> slope_y = plan_.template strided<const T>(dy, plan_.values, tile, part);
       const Strided<const T> slope_d = plan_.template strided<const T>(ddenominator, 1, tile, part);
       Made q, k;

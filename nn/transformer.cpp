@@ -9,6 +9,7 @@ namespace linea {
 namespace {
 
 constexpr double kDeviation = 0.02;
+constexpr float kReadOut = 10;  // of one attention: logits that can be sure, gradients that do not vanish
 
 // P[n, 2i] = sin(n / 10000^(2i/dim)), P[n, 2i+1] = cos(the same).   (Vaswani 2017, section 3.5)
 Tensor sinusoidal_positions(int64_t length, int64_t dim) {
@@ -22,6 +23,13 @@ Tensor sinusoidal_positions(int64_t length, int64_t dim) {
           static_cast<float>(d % 2 == 0 ? std::sin(angle) : std::cos(angle));
     }
   return Tensor::from(values, {length, dim});
+}
+
+// A matrix with `value` on its diagonal, and `rows` of which those past the columns are 0.
+Tensor diagonal(int64_t rows, int64_t columns, float value) {
+  std::vector<float> values(static_cast<size_t>(rows * columns));
+  for (int64_t i = 0; i < std::min(rows, columns); ++i) values[static_cast<size_t>(i * columns + i)] = value;
+  return Tensor::from(values, {rows, columns});
 }
 
 void check(const ModelConfig& config) {
@@ -91,29 +99,36 @@ void Transformer::make_attention_of(Block& block, const std::string& name, int64
 }
 
 // What a state can hold shows best where nothing else can help: no positions, no norms, no residual path, no
-// feed-forward layer, embeddings of N(0, 1).  [q, k, v] = W [e_symbol; e_partner],  logits = head(y)
-// Source: Schlag 2021, section 6.1.
+// feed-forward layer. Keys and queries are learned, values are fixed one-hot vectors of their symbols, and y is
+// read off by a matrix that starts as a diagonal.
+//   [q, k] = W [e_symbol; e_partner]   v = one-hot(partner)   logits = head(y)
+// Source: Schlag 2021, section 6.1 (which has the squared error of y for its loss).
 void Transformer::make_one_attention() {
-  require(config_.layers == 1, "--layers is {}; a task of pairs is answered by one attention: --layers 1",
-          config_.layers);
-  const int64_t dim = config_.dim;
+  require(config_.layers == 1 && config_.heads == 1,
+          "--layers is {} and --heads {}; a task of pairs is answered by one attention: --layers 1 --heads 1",
+          config_.layers, config_.heads);
+  const int64_t dim = config_.dim, values = config_.vocabulary;
   const double deviation = 1 / std::sqrt(2.0 * static_cast<double>(dim));
+  config_.attention.value_size = values;
   symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, 1.0, config_.seed);
   partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, 1.0, config_.seed);
+  one_hot_ = Var(diagonal(config_.partner_vocabulary, values, 1.0f));
   Block block;
-  block.qkv = make_linear("blocks.0.qkv", dim, 3 * dim, deviation);
-  partner_qkv_ = make_linear("blocks.0.partner_qkv", dim, 3 * dim, deviation);
+  block.qkv = make_linear("blocks.0.qk", dim, 2 * dim, deviation);
+  partner_qk_ = make_linear("blocks.0.partner_qk", dim, 2 * dim, deviation);
   make_attention_of(block, "blocks.0.", 0);
   blocks_.push_back(block);
-  head_ = make_linear("head", dim, config_.vocabulary, deviation);
+  head_.weight = Var(diagonal(values, values, kReadOut), true);
+  parameters_.push_back({"head.weight", head_.weight});
 }
 
 Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const {
   const Block& block = blocks_.front();
   const Var symbol = embedding(symbols_, ids), partner = embedding(partners_, partners);
-  const Var qkv = split_heads(add(apply(block.qkv, symbol), apply(partner_qkv_, partner)), 3, config_.heads);
+  const Var qk = split_heads(add(apply(block.qkv, symbol), apply(partner_qk_, partner)), 2, 1);
+  const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
   const Var gates = gates_of(block, add(symbol, partner));
-  return apply(head_, merge_heads(mix(0, {select(qkv, 0), select(qkv, 1), select(qkv, 2), gates})));
+  return apply(head_, merge_heads(mix(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
 
 Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in, int64_t out,

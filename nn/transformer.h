@@ -99,8 +99,8 @@ class Transformer {
 
   ModelConfig config_;
   Parameters parameters_;
-  Var symbols_, partners_, positions_;
-  Linear partner_qkv_;
+  Var symbols_, partners_, one_hot_, positions_;
+  Linear partner_qk_;
   std::vector<Block> blocks_;
   Norm norm_;
   Linear head_;

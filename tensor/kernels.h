@@ -65,6 +65,7 @@ struct ChunkShape {
   int64_t first = 0;
   ValidKeys valid{};
   FeatureKind kind = FeatureKind::values;
+  bool starts = false, ends = false;  // the state that comes in holds nothing; what goes out is not needed
 };
 
 // Rows of `run` elements, one for each pair, `stride` elements apart.

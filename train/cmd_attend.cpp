@@ -62,8 +62,8 @@ void check_flags(const AttendOptions& options) {
   constexpr int64_t kMost = int64_t{1} << 31;
   require(options.form == "quadratic" || options.form == "chunked" || options.form == "recurrent",
           "--form is '{}'; choose quadratic, chunked or recurrent", options.form);
-  require(options.device == "cpu", "--device is '{}': this build has no CUDA backend; leave --device out or say cpu",
-          options.device);
+  require(options.device == "cpu",
+          "--device is '{}': this build has no CUDA backend; leave --device out or say cpu", options.device);
   check_range("--seed", options.seed, 0, INT64_MAX);
   check_range("--threads", options.threads, 0, 4096);
   check_range("--segment", options.attention.segment, 0, kMost);
@@ -99,7 +99,8 @@ void warn_of_unused_flags(const AttendOptions& options, const Needs& needs) {
   unless(needs.codebook, "codes");
   unless(needs.sigma, "sigma");
   if (!unused.empty())
-    fmt::print(stderr, "linea: {} does not use {}: ignored\n", label_of(options.attention), fmt::join(unused, ", "));
+    fmt::print(stderr, "linea: {} does not use {}: ignored\n", label_of(options.attention),
+               fmt::join(unused, ", "));
 }
 
 // Where element `index` of a tensor of this shape stands: "[0,2,1]".
@@ -152,7 +153,8 @@ class InputFile {
 
   // `why` goes before the shape that is asked for: "with q [2,3,17,5] ".
   Tensor read(const std::string& name, const Axes& axes, const std::string& why = "") {
-    if (!has(name)) fail(ErrorKind::input, "{}: there is no tensor {}; {}it must be {}", path_, name, why, text_of(axes));
+    if (!has(name))
+      fail(ErrorKind::input, "{}: there is no tensor {}; {}it must be {}", path_, name, why, text_of(axes));
     const SafetensorsEntry& entry = file_.entry(name);
     check_dtype(entry);
     bool fits = entry.shape.size() == axes.size();
@@ -161,11 +163,12 @@ class InputFile {
       fail(ErrorKind::input, "{}: {} is [{}]; {}it must be {}", path_, name, fmt::join(entry.shape, ","), why,
            text_of(axes));
     if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end())
-      fail(ErrorKind::input, "{}: {} is [{}], which has no elements; {}it must be {}, every size at least 1", path_,
-           name, fmt::join(entry.shape, ","), why, text_of(axes));
+      fail(ErrorKind::input, "{}: {} is [{}], which has no elements; {}it must be {}, every size at least 1",
+           path_, name, fmt::join(entry.shape, ","), why, text_of(axes));
     const Tensor result = file_.read(name);
     used_.insert(name);
-    refuse(name, result, [](auto x) { return std::isfinite(x); }, "every number must be finite");
+    refuse(
+        name, result, [](auto x) { return std::isfinite(x); }, "every number must be finite");
     return result;
   }
 
@@ -206,9 +209,10 @@ struct Inputs {
 };
 
 // A size that a flag and a tensor both say.
-void check_agrees(const AttendOptions& options, const char* flag, int64_t asked, const char* name, const Tensor& x) {
-  require(options.given.count(flag) == 0 || asked == x.size(1), "--{} is {}, and {} of {} is {}: leave --{} out", flag,
-          asked, name, options.in, x.shape().str(), flag);
+void check_agrees(const AttendOptions& options, const char* flag, int64_t asked, const char* name,
+                  const Tensor& x) {
+  require(options.given.count(flag) == 0 || asked == x.size(1), "--{} is {}, and {} of {} is {}: leave --{} out",
+          flag, asked, name, options.in, x.shape().str(), flag);
 }
 
 Inputs read_inputs(InputFile& file, const Needs& needs, const AttendOptions& options) {
@@ -220,7 +224,8 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const AttendOptions& opt
   in.v = file.read("v", {B, H, N, {"M"}}, why);
   if (!needs.gate.empty()) {
     in.gate = file.read(needs.gate, {B, H, N}, why);
-    file.refuse(needs.gate, in.gate, [](auto g) { return g > 0 && g < 1; }, "it must be above 0 and below 1");
+    file.refuse(
+        needs.gate, in.gate, [](auto g) { return g > 0 && g < 1; }, "it must be above 0 and below 1");
   }
   if (needs.omega && file.has("omega")) {
     in.omega = file.read("omega", {H, {"R"}, D}, why);
@@ -232,19 +237,22 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const AttendOptions& opt
   }
   if (needs.sigma && file.has("sigma")) {
     in.sigma = file.read("sigma", {{"1", 1}});
-    file.refuse("sigma", in.sigma, [](auto sigma) { return sigma > 0; }, "it must be above 0");
+    file.refuse(
+        "sigma", in.sigma, [](auto sigma) { return sigma > 0; }, "it must be above 0");
     const bool same = with_real(in.sigma.dtype(), "attend", [&](auto zero) {
       return static_cast<decltype(zero)>(options.attention.sigma) == static_cast<decltype(zero)>(in.sigma.item());
     });
-    require(same || options.given.count("sigma") == 0, "--sigma is {}, and sigma of {} is {:.9g}: leave --sigma out",
-            options.attention.sigma, options.in, in.sigma.item());
+    require(same || options.given.count("sigma") == 0,
+            "--sigma is {}, and sigma of {} is {:.9g}: leave --sigma out", options.attention.sigma, options.in,
+            in.sigma.item());
   }
   if (file.has("dy")) {
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
                       fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));
-    require(options.form != "recurrent",
-            "{} holds dy, and --form recurrent has no gradients: take --form chunked or quadratic, or leave dy out",
-            options.in);
+    require(
+        options.form != "recurrent",
+        "{} holds dy, and --form recurrent has no gradients: take --form chunked or quadratic, or leave dy out",
+        options.in);
   }
   return in;
 }
@@ -300,7 +308,8 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, c
   std::optional<NoGrad> without_slopes;
   if (!slopes) without_slopes.emplace();
   if (options.form == "recurrent")
-    return {{"y", with_real(in.q.dtype(), "attend", [&](auto zero) { return recurrent<decltype(zero)>(attention, in); })}};
+    return {{"y", with_real(in.q.dtype(), "attend",
+                            [&](auto zero) { return recurrent<decltype(zero)>(attention, in); })}};
 
   const Var q(in.q, slopes), k(in.k, slopes), v(in.v, slopes);
   const Var gate = in.gate.defined() ? Var(in.gate, slopes) : Var();
@@ -333,8 +342,8 @@ void run_attend(const AttendOptions& options) {
   std::vector<NamedTensor> out = compute(*attention, in, needs.gate, options);
   for (const auto& [name, tensor] : out)
     if (const auto bad = first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
-      fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name, options.in, bad->value,
-           bad->place, name_of(tensor.dtype()));
+      fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name, options.in,
+           bad->value, bad->place, name_of(tensor.dtype()));
   if (needs.omega) out.insert(out.begin() + 1, {"omega", slot_of(*attention, "omega")});
   write_safetensors(options.out, out);
   std::vector<std::string> written;
@@ -361,9 +370,10 @@ void add_attend(CLI::App& program, int& exit_code) {
   verb->add_option("--out", options->out, "the safetensors file to write")->required();
   verb->add_option("--attention", attention.attention, "linear, performer, soft-vq, softmax or vq")
       ->capture_default_str();
-  verb->add_option("--feature", attention.feature,
-                   "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its default), "
-                   "hyperbolic, trig or relu");
+  verb->add_option(
+      "--feature", attention.feature,
+      "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its default), "
+      "hyperbolic, trig or relu");
   verb->add_option("--rule", attention.rule, "of linear: sum, gated or delta")->capture_default_str();
   verb->add_option("--nu", attention.nu, "of dpfp: F = 2 D nu features")->capture_default_str();
   verb->add_option("--features", attention.features, "of performer: rows of omega a head, where it is drawn")

@@ -155,7 +155,7 @@ Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, 
 // A carried state as the rows of a chunk read it: row i gets features[i] state exp(scale[i]).
 template <typename T>
 struct Reading {
-  const T *features = nullptr, *state = nullptr, *key_sum = nullptr;
+  const T *features = nullptr, *state = nullptr, *key_sum = nullptr;  // state null: there is nothing in it
   const T* scale = nullptr;  // [count]; null: all 0
   bool own_features = false;  // features differ from those of the rows: the state's logs are in them
 };
@@ -187,12 +187,13 @@ class Carried {
   }
 
   // Arena: C F + C + F M + F.
-  Reading<T> read(const Rows<T>& rows, Arena<T>& arena) const {
-    if (scale_ == nullptr) return {rows.features, state_, key_sum_};
+  Reading<T> read(const Rows<T>& rows, bool empty, Arena<T>& arena) const {
+    if (scale_ == nullptr) return {rows.features, empty ? nullptr : state_, key_sum_};
     const T most = largest(scale_, F_);
     T* scale = arena.take(rows.count);
     std::fill_n(scale, rows.count, most);
-    if (rows.logs == nullptr || most == kNothing<T>) return {rows.features, state_, key_sum_, scale};
+    if (empty || most == kNothing<T>) return {rows.features, nullptr, key_sum_, scale};
+    if (rows.logs == nullptr) return {rows.features, state_, key_sum_, scale};
     const T least = *std::min_element(scale_, scale_ + F_);
     if (most - least <= T(kNarrow)) {
       T *state = arena.take(F_ * M_), *key_sum = arena.take(F_);

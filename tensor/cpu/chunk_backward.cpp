@@ -100,7 +100,11 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
     read_factor[i] = past.scale == nullptr ? T(1) : factor(past.scale[i], q.row_scale[i]);
     for (int64_t m = 0; m < M; ++m) scaled[i * M + m] = read_factor[i] * q.numerator[i * M + m];
   }
-  blas_gemm(false, true, C, F, M, T(1), scaled, M, past.state, M, T(0), dq, F);
+  if (past.state == nullptr) {
+    std::fill_n(dq, C * F, T(0));
+  } else {
+    blas_gemm(false, true, C, F, M, T(1), scaled, M, past.state, M, T(0), dq, F);
+  }
   T* inside = dq;
   if (past.own_features) {
     multiply_rows(past.features, dq, C * F);
@@ -152,7 +156,7 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
     if (past.own_features) {
       const T by = e[i] * read_factor[i];
       for (int64_t f = 0; f < F; ++f) row[f] += by * past.features[i * F + f] * past.key_sum[f];
-    } else {
+    } else if (past.state != nullptr) {
       add_row(past.key_sum, row, F, e[i] * read_factor[i]);
     }
     if (!by_logs && most != kNothing<T>)
@@ -162,6 +166,22 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
     if (by_logs)
       for (int64_t f = 0; f < F; ++f) row[f] += sums[f] + e[i] * weights[f];
   }
+}
+
+// What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the states.
+template <typename T>
+void read_slopes(const Rows<T>& k, const T* v, const Reading<T>& later, int64_t M, T* dk, T* dv, Arena<T>& arena) {
+  const int64_t F = k.F;
+  T *scaled = arena.take(k.count * M), *weight = arena.take(k.count);
+  for (int64_t j = 0; j < k.count; ++j) {
+    weight[j] = T(1);
+    if (later.scale != nullptr) weight[j] = factor(later.scale[j], -k.offset[j]);
+    for (int64_t m = 0; m < M; ++m) scaled[j * M + m] = weight[j] * v[j * M + m];
+    for (int64_t f = 0; f < F; ++f) dk[j * F + f] = weight[j] * later.key_sum[f];
+  }
+  blas_gemm(false, true, k.count, F, M, T(1), scaled, M, later.state, M, T(1), dk, F);
+  blas_gemm(false, false, k.count, M, F, T(1), later.features, F, later.state, M, T(0), dv, M);
+  for (int64_t j = 0; j < k.count; ++j) scale_row(dv + j * M, M, weight[j]);
 }
 
 // dk, dv and, where asked, the gradient of the keys' weights, of one chunk.
@@ -174,18 +194,12 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
   if (dweight != nullptr) std::fill(dweight + K, dweight + chunk.rows, T(0));
   if (K == 0) return;
 
-  T* scaled = arena.take(K * M);  // v times the weight with which the key stands in the states
-  T* weight = arena.take(K);
-  for (int64_t j = 0; j < K; ++j) {
-    weight[j] = later.scale == nullptr               ? T(1)
-                : later.scale[j] == kNothing<T> ? T(0)
-                                                     : exp_of(later.scale[j] + k.offset[j]);
-    for (int64_t m = 0; m < M; ++m) scaled[j * M + m] = weight[j] * v[j * M + m];
-    for (int64_t f = 0; f < F; ++f) dk[j * F + f] = weight[j] * later.key_sum[f];
+  if (later.state == nullptr) {
+    std::fill_n(dk, K * F, T(0));
+    std::fill_n(dv, K * M, T(0));
+  } else {
+    read_slopes(k, v, later, M, dk, dv, arena);
   }
-  blas_gemm(false, true, K, F, M, T(1), scaled, M, later.state, M, T(1), dk, F);
-  blas_gemm(false, false, K, M, F, T(1), later.features, F, later.state, M, T(0), dv, M);
-  for (int64_t j = 0; j < K; ++j) scale_row(dv + j * M, M, weight[j]);
   T* inside = dk;
   if (later.own_features) {
     multiply_rows(later.features, dk, K * F);
@@ -254,10 +268,11 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
         Arena<T> mine = arena;
         const QueryRows<T> q = queries_of(shape, in, pair, chunk, keys.rows, dy, kept, mine,
                                           flags.data() + thread * shape.chunk);
-        const Reading<T> past = carried.read(q.rows, mine);
+        const Reading<T> past = carried.read(q.rows, shape.starts && index == 0, mine);
         query_gradient(shape, chunk, q, keys.rows, v, past, dq + (pair * shape.length + chunk.first) * F,
                        ddenominator.pair(pair) + chunk.first, mine);
       }
+      if (shape.ends && index + 1 == chunk_count(shape)) break;
       carried.absorb(keys.rows, v, nullptr, arena);
       carried.decay(keys.decay);
     }
@@ -287,13 +302,13 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
       if (in.k != nullptr) {
         carried.decay(keys.decay);
         Arena<T> mine = arena;
-        const Reading<T> later = carried.read(keys.rows, mine);
+        const Reading<T> later = carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
         const int64_t row = pair * shape.length + chunk.first;
         key_gradient(shape, chunk, q, keys.rows, in.v.pair(pair) + chunk.first * M, e, later, dk + row * F,
                      dv.pair(pair) + chunk.first * M,
                      dweight.data == nullptr ? nullptr : dweight.pair(pair) + chunk.first, mine);
       }
-      if (in.q != nullptr) carried.absorb(q.rows, q.numerator, e, arena);
+      if (in.q != nullptr && !(shape.ends && index == 0)) carried.absorb(q.rows, q.numerator, e, arena);
     }
   });
 }

@@ -6,13 +6,24 @@
 namespace linea::cpu {
 namespace {
 
+// y = features S
+template <typename T>
+void read_state(const T* features, const T* state, int64_t rows, int64_t F, int64_t M, T* y) {
+  if (state == nullptr) {
+    std::fill_n(y, rows * M, T(0));
+  } else {
+    blas_gemm(false, false, rows, M, F, T(1), features, F, state, M, T(0), y, M);
+  }
+}
+
 // y = q S / (q z), the part inside the chunk by the masked product q k^T; no scales anywhere.
 template <typename T>
 void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k, const T* v,
                 const Reading<T>& past, T* y, T* denominator, T* scores) {
   const int64_t F = shape.features, M = shape.values;
-  blas_gemm(false, false, chunk.rows, M, F, T(1), q.features, F, past.state, M, T(0), y, M);
-  for (int64_t i = 0; i < chunk.rows; ++i) denominator[i] = dot(q.features + i * F, past.key_sum, F);
+  read_state(q.features, past.state, chunk.rows, F, M, y);
+  for (int64_t i = 0; i < chunk.rows; ++i)
+    denominator[i] = past.state == nullptr ? T(0) : dot(q.features + i * F, past.key_sum, F);
   if (k.count > 0) {
     blas_gemm(false, true, chunk.rows, k.count, F, T(1), q.features, F, k.features, F, T(0), scores, k.count);
     keep_past(scores, chunk);
@@ -37,7 +48,7 @@ template <typename T>
 void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k, const T* v,
                  const Reading<T>& past, T* y, T* denominator, T* row_scale, T* scores) {
   const int64_t F = shape.features, M = shape.values;
-  blas_gemm(false, false, chunk.rows, M, F, T(1), past.features, F, past.state, M, T(0), y, M);
+  read_state(past.features, past.state, chunk.rows, F, M, y);
   if (k.count > 0)
     blas_gemm(false, true, chunk.rows, k.count, F, T(1), q.features, F, k.features, F, T(0), scores, k.count);
   T most = kNothing<T>;  // of the chunk's keys up to i
@@ -45,7 +56,7 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
     const int64_t seen = std::min(i + 1, k.count);
     T* row = scores + i * k.count;
     if (i < k.count) most = std::max(most, k.offset[i]);
-    const T before = dot(past.features + i * F, past.key_sum, F);
+    const T before = past.state == nullptr ? T(0) : dot(past.features + i * F, past.key_sum, F);
     T m = std::max(most, past.scale[i]);
     if (m == kNothing<T>) m = 0;  // nothing is seen: the row is 0
     T sum = factor(past.scale[i], m) * before;
@@ -88,7 +99,7 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
       if (in.q != nullptr) {
         Arena<T> mine = arena;
         const Rows<T> q = expand(in.q + row * F, chunk.rows, F, shape.kind, mine);
-        const Reading<T> past = carried.read(q, mine);
+        const Reading<T> past = carried.read(q, shape.starts && index == 0, mine);
         T* scores = mine.take(chunk.rows * chunk.rows);
         T *chunk_y = y.pair(pair) + chunk.first * M, *d = kept.denominator.pair(pair) + chunk.first;
         if (scaled) {
@@ -99,6 +110,7 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
         }
         for (int64_t i = 0; i < chunk.rows; ++i) scale_row(chunk_y + i * M, M, reciprocal_or_zero(d[i]));
       }
+      if (shape.ends && index + 1 == chunk_count(shape)) break;
       carried.absorb(keys.rows, v, nullptr, arena);
       carried.decay(keys.decay);
     }

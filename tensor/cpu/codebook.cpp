@@ -1,12 +1,14 @@
-// Features made with a codebook c [H,F,D] (nn/codebook_features.cpp), apart from the matrix products; and the
-// gradient that passes straight through a hard code.
+// Features made with a codebook c [H,F,D] (nn/codebook_features.cpp), apart from the matrix
+// products; and the gradient that passes straight through a hard code.
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/cpu_kernels.h"
 
 namespace linea::cpu {
 namespace {
 
-int64_t head_of(const HeadShape& shape, int64_t pair) { return (shape.first_pair + pair) % shape.heads; }
+int64_t head_of(const HeadShape& shape, int64_t pair) {
+  return (shape.first_pair + pair) % shape.heads;
+}
 
 }  // namespace
 
@@ -15,49 +17,57 @@ template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
   const int64_t F = shape.features, D = shape.key_size;
   const Workspace<T> workspace(ctx, ctx.threads * F);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    const T* codes = codebook + head_of(shape, pair) * F * D;
-    T* half = workspace.data() + thread * F;
-    for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
-    const T inverse = T(1) / *t;
-    for (int64_t row = 0; row < shape.rows; ++row) {
-      T* logs = u + (pair * shape.rows + row) * F;
-      for (int64_t f = 0; f < F; ++f) logs[f] = (logs[f] - half[f]) * inverse;
-      const T most = largest(logs, F);
-      T sum = 0;
+  parallel_items(
+      ctx, shape.pairs,
+      [&](int64_t pair, int thread) {
+        const T* codes = codebook + head_of(shape, pair) * F * D;
+        T* half = workspace.data() + thread * F;
+        for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
+        const T inverse = T(1) / *t;
+        for (int64_t row = 0; row < shape.rows; ++row) {
+          T* logs = u + (pair * shape.rows + row) * F;
+          for (int64_t f = 0; f < F; ++f) logs[f] = (logs[f] - half[f]) * inverse;
+          const T most = largest(logs, F);
+          T sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t f = 0; f < F; ++f) sum += exp_of(logs[f] - most);
-      const T all = most + std::log(sum);
-      for (int64_t f = 0; f < F; ++f) logs[f] -= all;
-    }
-  });
+          for (int64_t f = 0; f < F; ++f) sum += exp_of(logs[f] - most);
+          const T all = most + std::log(sum);
+          for (int64_t f = 0; f < F; ++f) logs[f] -= all;
+        }
+      },
+      F * (D + 16 * shape.rows));
 }
 
-// dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, as sum dg = 0
+// dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, as sum
+// dg = 0
 template <typename T>
-void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs, T* dlogs, T* dt) {
+void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs,
+                           T* dlogs, T* dt) {
   const int64_t F = shape.features;
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
-    T all = 0;
-    const T inverse = T(1) / *t;
-    for (int64_t row = 0; row < shape.rows; ++row) {
-      const T* b = logs + (pair * shape.rows + row) * F;
-      T* slope = dlogs + (pair * shape.rows + row) * F;
-      T total = 0;
-      for (int64_t f = 0; f < F; ++f) total += slope[f];
-      for (int64_t f = 0; f < F; ++f) {
-        const T share = exp_of(b[f]);
-        slope[f] = (slope[f] - share * total) * inverse;
-        all += slope[f] == T(0) ? T(0) : slope[f] * b[f];
-      }
-    }
-    dt[pair] -= all;
-  });
+  parallel_items(
+      ctx, shape.pairs,
+      [&](int64_t pair, int) {
+        T all = 0;
+        const T inverse = T(1) / *t;
+        for (int64_t row = 0; row < shape.rows; ++row) {
+          const T* b = logs + (pair * shape.rows + row) * F;
+          T* slope = dlogs + (pair * shape.rows + row) * F;
+          T total = 0;
+          for (int64_t f = 0; f < F; ++f) total += slope[f];
+          for (int64_t f = 0; f < F; ++f) {
+            const T share = exp_of(b[f]);
+            slope[f] = (slope[f] - share * total) * inverse;
+            all += slope[f] == T(0) ? T(0) : slope[f] * b[f];
+          }
+        }
+        dt[pair] -= all;
+      },
+      16 * F * shape.rows);
 }
 
 template <typename T>
-void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* du, const T* codebook,
-                  T* dcodebook) {
+void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* du,
+                  const T* codebook, T* dcodebook) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
     for (int64_t pair = 0; pair < shape.pairs; ++pair) {
@@ -66,7 +76,8 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
       add_row(part + pair * F * D, into, F * D, T(1));
       for (int64_t f = 0; du != nullptr && f < F; ++f) {
         T total = 0;
-        for (int64_t row = 0; row < shape.rows; ++row) total += du[(pair * shape.rows + row) * F + f];
+        for (int64_t row = 0; row < shape.rows; ++row)
+          total += du[(pair * shape.rows + row) * F + f];
         add_row(codebook + (head * F + f) * D, into + f * D, D, -total);
       }
     }
@@ -74,40 +85,50 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
 }
 
 template <typename T>
-void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook, int32_t* code) {
+void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook,
+                  int32_t* code) {
   const int64_t F = shape.features, D = shape.key_size;
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
-    const T* codes = codebook + head_of(shape, pair) * F * D;
-    for (int64_t row = 0; row < shape.rows; ++row) {
-      const T* point = x + (pair * shape.rows + row) * D;
-      T least = std::numeric_limits<T>::infinity();
-      int32_t best = 0;
-      for (int64_t f = 0; f < F; ++f) {
-        T distance = 0;
+  parallel_items(
+      ctx, shape.pairs,
+      [&](int64_t pair, int) {
+        const T* codes = codebook + head_of(shape, pair) * F * D;
+        for (int64_t row = 0; row < shape.rows; ++row) {
+          const T* point = x + (pair * shape.rows + row) * D;
+          T least = std::numeric_limits<T>::infinity();
+          int32_t best = 0;
+          for (int64_t f = 0; f < F; ++f) {
+            T distance = 0;
 #pragma omp simd reduction(+ : distance)
-        for (int64_t d = 0; d < D; ++d) distance += (point[d] - codes[f * D + d]) * (point[d] - codes[f * D + d]);
-        if (distance < least) {
-          least = distance;
-          best = static_cast<int32_t>(f);
+            for (int64_t d = 0; d < D; ++d)
+              distance += (point[d] - codes[f * D + d]) * (point[d] - codes[f * D + d]);
+            if (distance < least) {
+              least = distance;
+              best = static_cast<int32_t>(f);
+            }
+          }
+          code[pair * shape.rows + row] = best;
         }
-      }
-      code[pair * shape.rows + row] = best;
-    }
-  });
+      },
+      shape.rows * F * D);
 }
 
 template <typename T>
-void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook, T* y) {
+void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook,
+                  T* y) {
   const int64_t D = shape.key_size;
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
-    const T* codes = codebook + head_of(shape, pair) * shape.features * D;
-    for (int64_t row = pair * shape.rows; row < (pair + 1) * shape.rows; ++row)
-      std::copy_n(codes + code[row] * D, D, y + row * D);
-  });
+  parallel_items(
+      ctx, shape.pairs,
+      [&](int64_t pair, int) {
+        const T* codes = codebook + head_of(shape, pair) * shape.features * D;
+        for (int64_t row = pair * shape.rows; row < (pair + 1) * shape.rows; ++row)
+          std::copy_n(codes + code[row] * D, D, y + row * D);
+      },
+      shape.rows * D);
 }
 
 template <typename T>
-void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts, T* sums) {
+void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
+                 T* sums) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
     for (int64_t pair = 0; pair < shape.pairs; ++pair) {
@@ -128,12 +149,14 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   });
 }
 
-// dk_j = sum_{i >= j} w_ij dw_ij q_i, the gradient of k^_j = c_{z_j} in exp(q_i . k^_j): what every code
-// carries is W = sum_i exp(a_if) q_i [n_i, e_i], D (M+1) numbers beside the sums of chunk_backward.cpp.
+// dk_j = sum_{i >= j} w_ij dw_ij q_i, the gradient of k^_j = c_{z_j} in exp(q_i . k^_j): what every
+// code carries is W = sum_i exp(a_if) q_i [n_i, e_i], D (M+1) numbers beside the sums of
+// chunk_backward.cpp.
 template <typename T>
-void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const T* queries,
-                      const int32_t* code, int64_t D, Strided<const T> dy, const ChunkRows<T>& kept,
-                      Strided<const T> ddenominator, const ChunkState<T>& slopes, T* dk) {
+void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                      const T* queries, const int32_t* code, int64_t D, Strided<const T> dy,
+                      const ChunkRows<T>& kept, Strided<const T> ddenominator,
+                      const ChunkState<T>& slopes, T* dk) {
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
   const Workspace<T> workspace(ctx, ctx.threads * each);
@@ -154,7 +177,8 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         for (int64_t i = 0; i < chunk.rows; ++i) {
           const T inverse = reciprocal_or_zero(kept.denominator.pair(pair)[chunk.first + i]);
           offset[i] = -kept.scale.pair(pair)[chunk.first + i];
-          for (int64_t m = 0; m < M; ++m) n[i * M + m] = dy.pair(pair)[(chunk.first + i) * M + m] * inverse;
+          for (int64_t m = 0; m < M; ++m)
+            n[i * M + m] = dy.pair(pair)[(chunk.first + i) * M + m] * inverse;
         }
         rows.offset = offset;
       }
@@ -168,18 +192,22 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
           if (scale == kNothing<T>) continue;
           const T* carried_row = slopes.state + (pair * F + f) * wide;
           for (int64_t d = 0; d < D; ++d)
-            out[j * D + d] = exp_of(scale) * (dot(carried_row + d * (M + 1), v + j * M, M) + carried_row[d * (M + 1) + M]);
+            out[j * D + d] = exp_of(scale) * (dot(carried_row + d * (M + 1), v + j * M, M) +
+                                              carried_row[d * (M + 1) + M]);
         }
         if (in.q != nullptr && chunk.keys > 0) {
           T* slope = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
-          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, M, T(0), slope, chunk.keys);
+          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, M, T(0), slope,
+                    chunk.keys);
           for (int64_t i = 0; i < chunk.rows; ++i)
             for (int64_t j = 0; j < chunk.keys; ++j) {
               T& s = slope[i * chunk.keys + j];
-              s = j > i ? T(0) : (s + e[i]) * exp_of(rows.logs[i * F + code[row + j]] - rows.top[i] + offset[i]);
+              s = j > i ? T(0)
+                        : (s + e[i]) *
+                              exp_of(rows.logs[i * F + code[row + j]] - rows.top[i] + offset[i]);
             }
-          blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), slope, chunk.keys, queries + row * D, D, T(1), out,
-                    D);
+          blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), slope, chunk.keys,
+                    queries + row * D, D, T(1), out, D);
         }
       }
       if (in.q == nullptr) continue;
@@ -196,17 +224,17 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                \
-  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                           \
-  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);              \
-  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);                 \
-  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);                     \
-  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);                     \
-  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);                  \
-  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);                               \
-  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*, const int32_t*, \
-                                 int64_t, Strided<const T>, const ChunkRows<T>&, Strided<const T>,          \
-                                 const ChunkState<T>&, T*);
+#define LINEA_INSTANTIATE(T)                                                                     \
+  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                \
+  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);   \
+  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);      \
+  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);          \
+  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);          \
+  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);       \
+  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);                    \
+  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,    \
+                                 const int32_t*, int64_t, Strided<const T>, const ChunkRows<T>&, \
+                                 Strided<const T>, const ChunkState<T>&, T*);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

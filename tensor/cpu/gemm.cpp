@@ -19,7 +19,7 @@ void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
               c + index * shape.stride_c, shape.cols);
   };
   if (shape.batch >= ctx.threads && shape.batch > 1) {
-    parallel_items(ctx, shape.batch, one);
+    parallel_items(ctx, shape.batch, one, shape.rows * shape.cols * shape.inner / 4);
   } else {
     for (int64_t index = 0; index < shape.batch; ++index) one(index, 0);
   }

@@ -32,10 +32,12 @@ void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body
   }
 }
 
-// body(item, thread) over [0, count), handed out one by one; for items that are large and alike.
+// body(item, thread) over [0, count), handed out one by one; for items that are large and alike, of `cost`
+// simple operations each.
 template <typename Body>
-void parallel_items(const Context& ctx, int64_t count, const Body& body) {
-  const int threads = static_cast<int>(std::min<int64_t>(ctx.threads, count));
+void parallel_items(const Context& ctx, int64_t count, const Body& body, int64_t cost = kGrain) {
+  const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
+  const int threads = static_cast<int>(std::min<int64_t>({ctx.threads, count, useful}));
   if (threads <= 1 || omp_in_parallel()) {
     for (int64_t item = 0; item < count; ++item) body(item, 0);
     return;

@@ -1,0 +1,178 @@
+// The gated rule against a loop over its state, S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T, in double.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "nn/conformance_tools.h"
+#include "nn/engine.h"
+
+namespace linea {
+namespace {
+
+using namespace conformance;
+using Map = std::shared_ptr<const FeatureMap>;
+
+// q, k, v, dy of draw(), and gates [B,H,N].
+struct Problem {
+  Inputs x;
+  Tensor gate;
+};
+
+Problem problem(int64_t N, const std::function<double(int64_t)>& gate_at, DType dtype) {
+  const Sizes sizes{2, 3, N, 4, 5};
+  std::vector<double> gates(static_cast<size_t>(2 * 3 * N));
+  for (size_t i = 0; i < gates.size(); ++i) gates[i] = static_cast<float>(gate_at(static_cast<int64_t>(i) % N));
+  return {draw(sizes, dtype), in_dtype(Tensor::from(gates, {2, 3, N}), dtype)};
+}
+
+Tensor by_loops(const FeatureMap& map, const Problem& p) {
+  const Inputs x = in_dtype(p.x, DType::f64);
+  const int64_t P = 6, N = x.q.size(2), F = map.features(4), M = 5;
+  const auto values = [&](const Tensor& rows, Side side) {
+    std::vector<double> phi = map.forward(rows.reshape({P, N, 4}), side, {0, 3}).rows.to_doubles();
+    for (double& value : phi) value = map.kind() == FeatureKind::logs ? std::exp(value) : value;
+    return phi;
+  };
+  const std::vector<double> q = values(x.q, Side::query), k = values(x.k, Side::key), v = x.v.to_doubles();
+  const std::vector<double> gates = p.gate.to_doubles();
+  std::vector<double> y(v.size());
+  for (int64_t pair = 0; pair < P; ++pair) {
+    std::vector<double> S(static_cast<size_t>(F * M)), z(static_cast<size_t>(F));
+    for (int64_t t = pair * N; t < (pair + 1) * N; ++t) {
+      const double g = gates[static_cast<size_t>(t)];
+      double denominator = 0;
+      for (int64_t f = 0; f < F; ++f) {
+        const double phi_k = k[static_cast<size_t>(t * F + f)], phi_q = q[static_cast<size_t>(t * F + f)];
+        double& sum = z[static_cast<size_t>(f)];
+        sum = g * sum + (1 - g) * phi_k;
+        denominator += phi_q * sum;
+        for (int64_t m = 0; m < M; ++m) {
+          double& s = S[static_cast<size_t>(f * M + m)];
+          s = g * s + (1 - g) * phi_k * v[static_cast<size_t>(t * M + m)];
+          y[static_cast<size_t>(t * M + m)] += phi_q * s;
+        }
+      }
+      for (int64_t m = 0; m < M; ++m) y[static_cast<size_t>(t * M + m)] /= denominator;
+    }
+  }
+  return Tensor::from(y, x.v.shape());
+}
+
+Tensor forward(const Map& map, const Problem& p, const EngineOptions& options) {
+  return linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), Var(p.gate)}, options).value();
+}
+
+Tensor position(const Tensor& gate, int64_t n) {
+  return at_position(gate.reshape({2, 3, gate.size(2), 1}), n).reshape({2, 3});
+}
+
+void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std::string& what, double float_bound = 1e-5) {
+  for (const char* name : {"elu", "exp"}) {
+    const Map map = make_feature_map(name, 1);
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const double bound = dtype == DType::f64 ? 1e-11 : float_bound;
+      const Problem p = problem(150, gate_at, dtype);
+      const Tensor expected = by_loops(*map, p);
+      for (const int64_t segment : {0, 40, 1})
+        EXPECT_LE(relative_error(forward(map, p, {true, {}, segment, segment == 40 ? 16 : 0}), expected), bound)
+            << what << " " << name << " segments " << segment << " " << name_of(dtype);
+      AttentionOptions options;
+      options.heads = 3;
+      options.key_size = 4;
+      options.value_size = 5;
+      const auto state = start_linear(*map, options, 2, dtype, true);
+      for (int64_t n = 0; n < 150; ++n) {
+        const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n), at_position(p.x.v, n), position(p.gate, n)};
+        EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0), bound)
+            << what << " " << name << " step " << n << " " << name_of(dtype);
+      }
+    }
+  }
+}
+
+TEST(Gated, IsTheLoop) {
+  expect_is_the_loop([](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n * n)); }, "gates of all sizes");
+}
+
+TEST(Gated, GatesNearTheirEnds) {
+  expect_is_the_loop([](int64_t) { return 1e-6; }, "1e-6");
+  expect_is_the_loop([](int64_t) { return 1e-30; }, "1e-30");
+  expect_is_the_loop([](int64_t) { return 1 - 1e-4; }, "1 - 1e-4");
+  expect_is_the_loop([](int64_t) { return 1 - 6e-8; }, "the float below 1");
+  expect_is_the_loop([](int64_t n) { return n % 2 == 0 ? 1e-6 : 1 - 6e-8; }, "in turn", 1e-4);
+}
+
+// 1e-192: a product that float does not hold, and what follows must not see it.
+TEST(Gated, AProductOfManySmallGates) {
+  expect_is_the_loop([](int64_t n) { return n >= 20 && n < 84 ? 1e-3 : 0.9; }, "64 of 1e-3", 1e-4);
+  expect_is_the_loop([](int64_t n) { return n >= 64 && n < 128 ? 1e-3 : 0.99; }, "a chunk of 1e-3", 1e-4);
+}
+
+TEST(Gated, GradientsInFloat) {
+  const Map map = make_feature_map("exp", 1);
+  const std::function<double(int64_t)> kinds[] = {[](int64_t n) { return n >= 20 && n < 84 ? 1e-3 : 0.9; },
+                                                  [](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n)); },
+                                                  [](int64_t) { return 1 - 1e-4; }};
+  for (const auto& gate_at : kinds) {
+    const auto gradients = [&](DType dtype, bool quadratic) {
+      const Problem p = problem(150, gate_at, dtype);
+      const Var q(p.x.q, true), k(p.x.k, true), v(p.x.v, true), gate(p.gate, true);
+      const AttentionInputs in{q, k, v, gate};
+      backward(quadratic ? linear_quadratic(map, in, {}) : linear_attention(map, in, {}), p.x.dy);
+      return std::vector<Tensor>{q.grad(), k.grad(), v.grad(), gate.grad()};
+    };
+    const std::vector<Tensor> found = gradients(DType::f32, false), expected = gradients(DType::f64, true);
+    for (size_t i = 0; i < 4; ++i) EXPECT_LE(relative_error(found[i], expected[i]), 1e-4) << i;
+  }
+}
+
+TEST(Gated, GatesGetTheirGradient) {
+  const Map map = make_feature_map("elu", 1);
+  const Inputs x = draw({2, 2, 11, 3, 4}, DType::f64, 1.0, 1, 0.05);
+  std::vector<double> gates(44);
+  for (size_t i = 0; i < gates.size(); ++i) gates[i] = i % 5 == 0 ? 0.01 : i % 5 == 1 ? 0.99 : 0.1 + 0.018 * static_cast<double>(i);
+  const Tensor valid = Tensor::from(std::vector<int32_t>{11, 6}, {2});
+  for (const Tensor& mask : {Tensor(), valid})
+    for (const int64_t segment : {0, 4}) {
+      const GradcheckResult result = gradcheck(
+          [&](const std::vector<Var>& in) {
+            return linear_attention(map, {in[0], in[1], in[2], in[3]}, {true, mask, segment, 2});
+          },
+          {x.q, x.k, x.v, Tensor::from(gates, {2, 2, 11})});
+      EXPECT_LE(result.error, 1e-7) << result.worst_input << " segment " << segment << " " << mask.defined();
+    }
+}
+
+// A gate that has been rounded to 1 writes nothing: before anything is written the output is 0.
+TEST(Gated, AGateOfOneKeepsTheState) {
+  const Map map = make_feature_map("elu", 1);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Problem p = problem(60, [](int64_t n) { return n < 3 || n % 3 == 0 ? 1.0 : 0.7; }, dtype);
+    const Tensor y = forward(map, p, {});
+    EXPECT_EQ(ops::count_nonfinite(y), 0);
+    EXPECT_EQ(largest(y, [](int64_t, int64_t n) { return n < 3; }), 0.0);
+    Tensor expected = by_loops(*map, p);
+    const auto written = [](const Tensor& t) { return blend(t, Tensor::zeros(t.shape(), t.dtype()), [](int64_t, int64_t n) { return n < 4; }); };
+    EXPECT_LE(relative_error(written(y), written(expected)), 1e-5);
+    const Var gate(p.gate, true);
+    backward(linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
+    EXPECT_EQ(ops::count_nonfinite(gate.grad()), 0);
+  }
+}
+
+// Head h remembers for 2^(h+1) positions at first, up to 128.
+TEST(Gated, InitialGates) {
+  AttentionOptions options;
+  options.rule = "gated";
+  const auto attention = make_attention(options);
+  EXPECT_TRUE(attention->gated());
+  EXPECT_TRUE(attention->causal_only());
+  for (int64_t head = 0; head < 9; ++head) {
+    const double g = 1 / (1 + std::exp(-attention->initial_gate_bias(head)));
+    EXPECT_NEAR(1 / (1 - g), std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)), 0.01) << head;
+  }
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,224 @@
+// What a Transformer does for its attentions: training that changes them between steps, what is saved of them,
+// gates, queries of a model that had softmax, and terms added to the loss.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "nn/optimizer.h"
+#include "nn/transformer.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kSymbols = 7, kLength = 16;
+
+ModelConfig model_of(const std::string& attention) {
+  ModelConfig config;
+  config.layers = 2;
+  config.heads = 2;
+  config.dim = 16;
+  config.ffn = 24;
+  config.length = kLength;
+  config.vocabulary = config.input_vocabulary = kSymbols;
+  config.attention.attention = attention;
+  config.attention.features = 24;
+  config.attention.codes = 8;
+  return config;
+}
+
+Tensor some_ids(int64_t B, int32_t salt) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < B * kLength; ++i) ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kSymbols));
+  return Tensor::from(ids, {B, kLength});
+}
+
+// Some steps as training makes them; the losses.
+std::vector<double> train(Transformer& model, int64_t steps) {
+  Optimizer optimizer({}, model.parameters());
+  std::vector<double> losses;
+  for (int64_t step = 0; step < steps; ++step) {
+    model.before_step(step, steps);
+    Var auxiliary;
+    Var loss = cross_entropy(model.forward(some_ids(4, 0), true, Tensor(), &auxiliary), some_ids(4, 3));
+    losses.push_back(loss.value().item());
+    if (auxiliary.defined()) loss = add(loss, auxiliary);
+    backward(loss);
+    optimizer.step(3e-3);
+    model.after_step();
+  }
+  return losses;
+}
+
+void copy_saved(const Transformer& from, Transformer& to) {
+  ASSERT_EQ(from.parameters().size(), to.parameters().size());
+  for (size_t i = 0; i < from.parameters().size(); ++i) {
+    ASSERT_EQ(from.parameters()[i].name, to.parameters()[i].name);
+    write_values(from.parameters()[i].var.value().to_doubles(), to.parameters()[i].var.value());
+  }
+  const std::vector<Buffer> saved = from.buffers(), loaded = to.buffers();
+  ASSERT_EQ(saved.size(), loaded.size());
+  for (size_t i = 0; i < saved.size(); ++i) {
+    ASSERT_EQ(saved[i].name, loaded[i].name);
+    write_values(saved[i].tensor.to_doubles(), loaded[i].tensor);
+  }
+  to.buffers_changed();
+}
+
+// Trained with what changes between steps, saved into a model of another seed, and sampled step by step.
+TEST(TransformerAttention, TrainedSavedAndSampled) {
+  std::vector<ModelConfig> configs;
+  for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
+    configs.push_back(model_of("performer"));
+    configs.back().attention.feature = feature;
+    configs.back().attention.redraw = 3;
+  }
+  configs.push_back(model_of("soft-vq"));
+  configs.back().attention.anneal = 0.1;
+  for (const char* codebook : {"ema", "gradient"}) {
+    configs.push_back(model_of("vq"));
+    configs.back().attention.codebook = codebook;
+  }
+  configs.push_back(model_of("linear"));
+  configs.back().attention.rule = "gated";
+  for (ModelConfig config : configs) {
+    const std::string what = label_of(config.attention) + " " + config.attention.codebook;
+    Transformer model(config);
+    const auto all_buffers = [&] {
+      std::vector<double> values;
+      for (const Buffer& buffer : model.buffers())
+        for (const double x : buffer.tensor.to_doubles()) values.push_back(x);
+      return values;
+    };
+    const std::vector<double> before = all_buffers();
+    const std::vector<double> losses = train(model, 20);
+    EXPECT_LT(losses.back(), losses.front()) << what;
+    EXPECT_EQ(all_buffers() == before, before.empty()) << what;
+
+    config.seed = 99;
+    Transformer copy(config);
+    copy_saved(model, copy);
+    const NoGrad no_grad;
+    const Tensor ids = some_ids(3, 1);
+    const Tensor expected = model.forward(ids, false).value();
+    EXPECT_EQ(copy.forward(ids, false).value().to_doubles(), expected.to_doubles()) << what;
+    const std::vector<int32_t> symbols = ids.to_vector<int32_t>();
+    const std::vector<double> parallel = expected.to_doubles();
+    DecodeState state = copy.start(3);
+    double largest = 0, error = 0;
+    for (size_t n = 0; n < kLength; ++n) {
+      const std::vector<int32_t> column = {symbols[n], symbols[kLength + n], symbols[2 * kLength + n]};
+      const std::vector<double> logits = copy.step(state, Tensor::from(column, {3})).to_doubles();
+      for (size_t row = 0; row < 3; ++row)
+        for (size_t s = 0; s < kSymbols; ++s) {
+          const double in_parallel = parallel[(row * kLength + n) * kSymbols + s];
+          largest = std::max(largest, std::abs(in_parallel));
+          error = std::max(error, std::abs(logits[row * kSymbols + s] - in_parallel));
+        }
+    }
+    EXPECT_LE(error, 1e-4 * largest) << what;
+  }
+}
+
+TEST(TransformerAttention, GatesStartFromTheirBiases) {
+  ModelConfig config = model_of("linear");
+  config.heads = 8;
+  config.bias = false;  // gates have one all the same
+  for (const char* rule : {"gated", "delta", "sum"}) {
+    config.attention.rule = rule;
+    const Transformer model(config);
+    int64_t found = 0;
+    for (const Parameter& parameter : model.parameters()) {
+      if (parameter.name.find("gate.") == std::string::npos) continue;
+      ++found;
+      if (parameter.name.find("gate.weight") != std::string::npos) {
+        EXPECT_EQ(parameter.var.shape(), (Shape{8, 16}));
+        continue;
+      }
+      const std::vector<double> biases = parameter.var.value().to_doubles();
+      ASSERT_EQ(biases.size(), 8u);
+      for (size_t head = 0; head < 8; ++head) {
+        const double memory = std::exp2(static_cast<double>(std::min<size_t>(head, 6) + 1));
+        const double expected = std::string(rule) == "gated" ? std::log(memory - 1 + 1e-3) : 0.0;
+        EXPECT_NEAR(biases[head], expected, 1e-6) << rule << " " << head;
+      }
+    }
+    EXPECT_EQ(found, std::string(rule) == "sum" ? 0 : 4) << rule;
+  }
+}
+
+TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
+  for (const std::string attention : {"softmax", "linear", "performer", "vq", "soft-vq"}) {
+    Transformer model(model_of(attention));
+    std::map<std::string, std::vector<double>> before;
+    uint32_t lane = 70;
+    for (const Parameter& parameter : model.parameters()) {
+      write_values(random_tensor(parameter.var.shape(), lane++).to_doubles(), parameter.var.value());
+      before[parameter.name] = parameter.var.value().to_doubles();
+    }
+    model.scale_queries_from_softmax();
+    const double factor = attention == "vq" || attention == "soft-vq" ? 1 / std::sqrt(8.0) : 1.0;
+    for (const Parameter& parameter : model.parameters()) {
+      const std::vector<double> now = parameter.var.value().to_doubles(), then = before[parameter.name];
+      const bool is_qkv = parameter.name.find("qkv.") != std::string::npos;
+      for (size_t i = 0; i < now.size(); ++i) {
+        const bool of_q = is_qkv && i < now.size() / 3;
+        ASSERT_NEAR(now[i], then[i] * (of_q ? factor : 1.0), of_q ? 1e-6 : 0.0) << attention << " " << parameter.name;
+      }
+    }
+  }
+}
+
+TEST(TransformerAttention, TermsAddedToTheLoss) {
+  for (const std::string attention : {"softmax", "linear", "performer", "soft-vq"}) {
+    const Transformer model(model_of(attention));
+    Var auxiliary;
+    model.forward(some_ids(2, 0), true, Tensor(), &auxiliary);
+    EXPECT_FALSE(auxiliary.defined()) << attention;
+    EXPECT_TRUE(model.statistics().empty()) << attention;
+  }
+  std::vector<double> terms;
+  for (const double commitment : {0.1, 0.2}) {
+    for (const int64_t layers : {1, 2}) {
+      ModelConfig config = model_of("vq");
+      config.attention.commitment = commitment;
+      config.layers = layers;
+      Transformer model(config);
+      Var auxiliary;
+      const Tensor logits = model.forward(some_ids(2, 0), true, Tensor(), &auxiliary).value();
+      ASSERT_TRUE(auxiliary.defined());
+      EXPECT_EQ(model.forward(some_ids(2, 0), true).value().to_doubles(), logits.to_doubles());
+      terms.push_back(auxiliary.value().item());
+      backward(auxiliary);
+      for (const Parameter& parameter : model.parameters()) {
+        if (parameter.name != "blocks.0.qkv.weight") continue;
+        ASSERT_TRUE(parameter.var.grad().defined());
+      }
+      model.after_step();
+      const auto statistics = model.statistics();
+      ASSERT_EQ(statistics.size(), 3u);
+      EXPECT_EQ(statistics[0].first, "vq_usage");
+      EXPECT_GT(statistics[0].second, 0);
+      EXPECT_LE(statistics[0].second, 1);
+    }
+  }
+  EXPECT_GT(terms[0], 0);
+  EXPECT_GT(terms[1], 1.5 * terms[0]);  // layers are added
+  EXPECT_NEAR(terms[2], 2 * terms[0], 1e-6 * terms[2]);
+  EXPECT_NEAR(terms[3], 2 * terms[1], 1e-6 * terms[3]);
+}
+
+// Only what is said to be training counts keys.
+TEST(TransformerAttention, EvaluationLeavesTheCodebookAlone) {
+  Transformer model(model_of("vq"));
+  std::vector<std::vector<double>> before;
+  for (const Buffer& buffer : model.buffers()) before.push_back(buffer.tensor.to_doubles());
+  model.forward(some_ids(2, 0), false);
+  model.after_step();
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(model.buffers()[i].tensor.to_doubles(), before[i]);
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,228 @@
+// The ops that features of queries and keys are made with, and the functions of gates, against plain loops in
+// double, in f32 and f64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+using Values = std::vector<double>;
+
+Tensor make(const Values& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::f64) return Tensor::from(values, shape);
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
+}
+
+Tensor random(const Shape& shape, uint32_t lane, DType dtype) {
+  Values values(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < values.size(); ++i)  // the same numbers in f32 and f64
+    values[i] = static_cast<float>(random_normal({3, Purpose::test, lane, 0}, i));
+  return make(values, shape, dtype);
+}
+
+double at(const Values& x, int64_t i) { return x[static_cast<size_t>(i)]; }
+
+void expect_near(const Tensor& found, const Values& expected, const char* what) {
+  const Values values = found.to_doubles();
+  ASSERT_EQ(values.size(), expected.size()) << what;
+  const double tolerance = found.dtype() == DType::f64 ? 1e-13 : 3e-6;
+  for (size_t i = 0; i < values.size(); ++i)
+    ASSERT_NEAR(values[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << what << " at " << i;
+}
+
+class FeatureOps : public testing::TestWithParam<DType> {
+ protected:
+  DType dtype() const { return GetParam(); }
+};
+INSTANTIATE_TEST_SUITE_P(Dtypes, FeatureOps, testing::Values(DType::f32, DType::f64),
+                         [](const auto& param) { return name_of(param.param); });
+
+// Pairs that begin and end in the middle of a sequence's heads; one and two threads.
+TEST_P(FeatureOps, HeadMatmul) {
+  const int64_t P = 7, S = 5, K = 3, C = 4, H = 3;
+  const int before = context().threads;
+  for (const int threads : {1, 2}) {
+    set_threads(threads);
+    for (const int64_t first : {0, 1, 2, 5}) {
+      for (const bool transpose : {false, true}) {
+        const Tensor x = random({P, S, K}, 1, dtype()), w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype());
+        const Values a = x.to_doubles(), b = w.to_doubles();
+        Values expected;
+        for (int64_t p = 0; p < P; ++p)
+          for (int64_t s = 0; s < S; ++s)
+            for (int64_t c = 0; c < C; ++c) {
+              double total = 0;
+              const int64_t head = (first + p) % H;
+              for (int64_t i = 0; i < K; ++i)
+                total += at(a, (p * S + s) * K + i) * at(b, head * K * C + (transpose ? c * K + i : i * C + c));
+              expected.push_back(-0.5 * total);
+            }
+        const Tensor y = ops::head_matmul(x, w, first, transpose, -0.5);
+        EXPECT_EQ(y.shape(), (Shape{P, S, C}));
+        expect_near(y, expected, "head_matmul");
+      }
+    }
+  }
+  set_threads(before);
+  EXPECT_THROW(ops::head_matmul(random({P, S, K}, 1, dtype()), random({H, K + 1, C}, 2, dtype()), 0, false), Error);
+}
+
+TEST_P(FeatureOps, SineAndCosine) {
+  const int64_t R = 6, n = 5;
+  const Tensor u = ops::scale(random({2, 3, n}, 1, dtype()), 4.0), dy = random({2, 3, 2 * n}, 2, dtype());
+  const Values x = u.to_doubles(), slope = dy.to_doubles();
+  Values y, du;
+  for (int64_t r = 0; r < R; ++r) {
+    for (int64_t i = 0; i < n; ++i) y.push_back(std::sin(at(x, r * n + i)));
+    for (int64_t i = 0; i < n; ++i) y.push_back(std::cos(at(x, r * n + i)));
+    for (int64_t i = 0; i < n; ++i)
+      du.push_back(std::cos(at(x, r * n + i)) * at(slope, 2 * r * n + i) -
+                   std::sin(at(x, r * n + i)) * at(slope, 2 * r * n + n + i));
+  }
+  const Tensor made = ops::sine_cosine(u);
+  EXPECT_EQ(made.shape(), (Shape{2, 3, 2 * n}));
+  expect_near(made, y, "sine_cosine");
+  expect_near(ops::sine_cosine_backward(made, dy), du, "sine_cosine_backward");
+}
+
+TEST_P(FeatureOps, Norms) {
+  const int64_t P = 2, S = 3, D = 5, F = 4, R = P * S;
+  const double factor = 0.3;
+  const Tensor x = random({P, S, D}, 1, dtype()), u = random({P, S, F}, 2, dtype());
+  const Tensor du = random({P, S, F}, 3, dtype()), dx = random({P, S, D}, 4, dtype()), dw = random({P, S}, 5, dtype());
+  const Values a = x.to_doubles(), b = u.to_doubles(), c = du.to_doubles(), d = dx.to_doubles(), e = dw.to_doubles();
+  Values norms, less, slopes, weight_slopes;
+  for (int64_t r = 0; r < R; ++r) {
+    double norm = 0, total = 0;
+    for (int64_t i = 0; i < D; ++i) norm += at(a, r * D + i) * at(a, r * D + i);
+    for (int64_t f = 0; f < F; ++f) total += at(c, r * F + f);
+    norms.push_back(factor * norm);
+    for (int64_t f = 0; f < F; ++f) less.push_back(at(b, r * F + f) - factor * norm);
+    for (int64_t i = 0; i < D; ++i) {
+      slopes.push_back(at(d, r * D + i) - 2 * factor * at(a, r * D + i) * total);
+      weight_slopes.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
+    }
+  }
+  EXPECT_EQ(ops::square_norms(x, factor).shape(), (Shape{P, S}));
+  expect_near(ops::square_norms(x, factor), norms, "square_norms");
+  const Tensor in_place = u.clone(), added = dx.clone(), added_weight = dx.clone();
+  ops::subtract_norms(x, in_place, factor);
+  expect_near(in_place, less, "subtract_norms");
+  ops::subtract_norms_backward(x, du, added, factor);
+  expect_near(added, slopes, "subtract_norms_backward");
+  ops::square_norms_backward(x, dw, added_weight, factor);
+  expect_near(added_weight, weight_slopes, "square_norms_backward");
+}
+
+TEST_P(FeatureOps, CodesOfKeys) {
+  const int64_t P = 8, S = 37, D = 3, F = 6, H = 4;
+  const Tensor x = random({P, S, D}, 1, dtype()), codebook = random({H, F, D}, 2, dtype());
+  const Values a = x.to_doubles(), c = codebook.to_doubles();
+  const int before = context().threads;
+  for (const int threads : {1, 2}) {
+    set_threads(threads);
+    for (const int64_t first : {0, 3}) {
+      std::vector<int32_t> expected;
+      Values gathered, counts(static_cast<size_t>(H * F), 0.0), sums(static_cast<size_t>(H * F * D), 0.0);
+      for (int64_t row = 0; row < P * S; ++row) {
+        const int64_t head = (first + row / S) % H;
+        double least = std::numeric_limits<double>::infinity();
+        int64_t best = -1;
+        for (int64_t f = 0; f < F; ++f) {
+          double distance = 0;
+          for (int64_t d = 0; d < D; ++d) distance += std::pow(at(a, row * D + d) - at(c, (head * F + f) * D + d), 2);
+          if (distance >= least) continue;
+          least = distance;
+          best = f;
+        }
+        expected.push_back(static_cast<int32_t>(best));
+        counts[static_cast<size_t>(head * F + best)] += 1;
+        for (int64_t d = 0; d < D; ++d) {
+          gathered.push_back(at(c, (head * F + best) * D + d));
+          sums[static_cast<size_t>((head * F + best) * D + d)] += at(a, row * D + d);
+        }
+      }
+      const Tensor codes = ops::nearest_code(x, codebook, first);
+      EXPECT_EQ(codes.to_vector<int32_t>(), expected);
+      EXPECT_EQ(ops::gather_codes(codes, codebook, first).to_doubles(), gathered);
+      if (first != 0) continue;
+      const auto [found_counts, found_sums] = ops::sum_by_code(x, codes, codebook.shape());
+      EXPECT_EQ(found_counts.to_doubles(), counts);
+      expect_near(found_sums, sums, "sum_by_code");
+    }
+  }
+  set_threads(before);
+}
+
+TEST_P(FeatureOps, TheFirstOfEquallyNearCodes) {
+  const Tensor codebook = make({5, 1, -1, 1, 1}, {1, 5, 1}, dtype());
+  EXPECT_EQ(ops::nearest_code(make({0, 1, 3, -9, 1e9}, {1, 5, 1}, dtype()), codebook, 0).to_vector<int32_t>(),
+            (std::vector<int32_t>{1, 1, 0, 2, 0}));
+}
+
+TEST_P(FeatureOps, OneHotLogs) {
+  const double none = -std::numeric_limits<double>::infinity();
+  const Tensor y = ops::one_hot_logs(Tensor::from(std::vector<int32_t>{2, 0, 1, 2}, {2, 2}), 3, dtype());
+  EXPECT_EQ(y.shape(), (Shape{2, 2, 3}));
+  EXPECT_EQ(y.dtype(), dtype());
+  EXPECT_EQ(y.to_doubles(), (Values{none, none, 0, 0, none, none, none, 0, none, none, none, 0}));
+}
+
+TEST_P(FeatureOps, SumFromTheEnd) {
+  const int64_t R = 3, n = 1001;
+  const Tensor x = random({R, n}, 1, dtype()), y({R, n}, dtype());
+  if (dtype() == DType::f32)
+    kernels<float>(context().device).sum_from_end(context(), x.data<float>(), y.data<float>(), R, n);
+  else
+    kernels<double>(context().device).sum_from_end(context(), x.data<double>(), y.data<double>(), R, n);
+  Values expected(static_cast<size_t>(R * n));
+  const Values values = x.to_doubles();
+  for (int64_t r = 0; r < R; ++r) {
+    double total = 0;
+    for (int64_t i = n - 1; i >= 0; --i) expected[static_cast<size_t>(r * n + i)] = total += at(values, r * n + i);
+  }
+  expect_near(y, expected, "sum_from_end");
+}
+
+TEST_P(FeatureOps, FunctionsOfGates) {
+  Values x, gates, slopes;
+  for (int i = 0; i < 200; ++i) {
+    x.push_back(static_cast<float>(-40 + 0.4 * i));
+    gates.push_back(static_cast<float>((i + 0.5) / 200));
+    slopes.push_back(static_cast<float>(std::cos(i)));
+  }
+  const Tensor in = make(x, {200}, dtype()), gate = make(gates, {200}, dtype()), dy = make(slopes, {200}, dtype());
+  Values sigmoid, dsigmoid, log, dlog, rest, drest;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double s = 1 / (1 + std::exp(-x[i]));
+    sigmoid.push_back(s);
+    dsigmoid.push_back(s * (1 - s) * slopes[i]);
+    log.push_back(std::log(gates[i]));
+    dlog.push_back(slopes[i] / gates[i]);
+    rest.push_back(std::log1p(-gates[i]));
+    drest.push_back(-slopes[i] / (1 - gates[i]));
+  }
+  expect_near(ops::pointwise(Pointwise::sigmoid, in), sigmoid, "sigmoid");
+  expect_near(ops::pointwise_backward(Pointwise::sigmoid, in, dy), dsigmoid, "sigmoid, backward");
+  expect_near(ops::pointwise(Pointwise::log, gate), log, "log");
+  expect_near(ops::pointwise_backward(Pointwise::log, gate, dy), dlog, "log, backward");
+  expect_near(ops::pointwise(Pointwise::log_rest, gate), rest, "log_rest");
+  expect_near(ops::pointwise_backward(Pointwise::log_rest, gate, dy), drest, "log_rest, backward");
+
+  const Tensor ends = make({-800, 800, -30}, {3}, dtype()), one = make({1, 1, 1}, {3}, dtype());
+  const Values s = ops::pointwise(Pointwise::sigmoid, ends).to_doubles();
+  EXPECT_EQ(s[0], 0.0);
+  EXPECT_EQ(s[1], 1.0);
+  EXPECT_NEAR(s[2], std::exp(-30), 1e-6 * std::exp(-30));  // relative: no digit of a small gate is lost
+  EXPECT_EQ(ops::pointwise_backward(Pointwise::sigmoid, ends, one).to_doubles()[1], 0.0);
+  EXPECT_EQ(ops::pointwise_backward(Pointwise::log_rest, one, one).to_doubles(), (Values{0, 0, 0}));
+  const double small = static_cast<float>(1e-20);
+  EXPECT_EQ(ops::pointwise(Pointwise::log_rest, make({small}, {1}, dtype())).item(), -small);  // 1 - x is 1
+}
+
+}  // namespace
+}  // namespace linea
