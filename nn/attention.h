@@ -28,7 +28,7 @@ struct AttentionOptions {
   int64_t codes = 64;                      // of vq and soft-vq
   double sigma = 1;                        // of soft-vq
   double anneal = 1;                       // of soft-vq: the temperature at the end of training
-  double commitment = 0.1;                 // of vq: beta
+  double commitment = 0.01;                // of vq: beta
   std::string codebook = "ema";            // of vq: how codes move, ema or gradient
   int64_t heads = 1, key_size = 1, value_size = 1;
   int64_t segment = 0, chunk = 0;          // 0: chosen by the engine

@@ -24,7 +24,7 @@ struct RunConfig {
   std::string attention = "linear", feature, rule = "sum", projection = "orthogonal", codebook = "ema";
   std::string positions = "learned";
   int64_t nu = 1, features = 64, redraw = 0, codes = 64, layers = 4, heads = 4, dim = 128, ffn = 512;
-  double sigma = 1.0, anneal = 1.0, commitment = 0.1;
+  double sigma = 1.0, anneal = 1.0, commitment = 0.01;
   bool tie = false, bias = true;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kRecordEvery = 10;
-constexpr int64_t kValidationTokens = 65536;  // looked at while training; the end takes the whole split
+constexpr int64_t kValidationTokens = 131072;  // looked at while training; the end takes the whole split
 constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left to `linea eval`
 
 }  // namespace

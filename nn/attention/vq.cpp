@@ -14,8 +14,8 @@
 namespace linea {
 namespace {
 
-constexpr double kDecay = 0.99;  // of the means
-constexpr double kDead = 0.03;   // a code with fewer keys than this share of an equal part is dead
+constexpr double kDecay = 0.95;  // of the means
+constexpr double kDead = 0.2;   // a code with fewer keys than this share of an equal part is dead
 
 class CodeFeatures final : public FeatureMap {
  public:

@@ -210,7 +210,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
                     queries + row * D, D, T(1), out, D);
         }
       }
-      if (in.q == nullptr) continue;
+      if (in.q == nullptr || (shape.ends && index == 0)) continue;
       T* products = arena.take(chunk.rows * wide);
       for (int64_t i = 0; i < chunk.rows; ++i)
         for (int64_t d = 0; d < D; ++d) {

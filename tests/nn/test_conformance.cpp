@@ -45,11 +45,12 @@ INSTANTIATE_TEST_SUITE_P(Attentions, Conformance, testing::ValuesIn(all_variants
 TEST(Registry, HoldsWhatTheProgramOffers) {
   std::vector<std::string> labels;
   for (const AttentionOptions& variant : all_variants()) labels.push_back(label_of(variant));
-  for (const char* label : {"linear --feature elu", "linear --feature relu", "linear --feature exp",
-                            "linear --feature square", "linear --feature dpfp --nu 2", "linear --feature elu --rule gated",
-                            "linear --feature elu --rule delta", "performer --feature positive --features 16",
-                            "performer --feature hyperbolic --features 16", "performer --feature trig --features 16",
-                            "performer --feature relu --features 16", "soft-vq --codes 16", "vq --codes 16", "softmax"})
+  for (const char* label :
+       {"linear --feature elu", "linear --feature relu", "linear --feature exp", "linear --feature square",
+        "linear --feature dpfp --nu 2", "linear --feature elu --rule gated", "linear --feature elu --rule delta",
+        "performer --feature positive --features 16", "performer --feature hyperbolic --features 16",
+        "performer --feature trig --features 16", "performer --feature relu --features 16", "soft-vq --codes 16",
+        "vq --codes 16", "softmax"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
 }
 
@@ -62,7 +63,8 @@ TEST(Registry, AnUnknownNameIsAnErrorThatListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("linear, performer, soft-vq, softmax, vq"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("linear, performer, soft-vq, softmax, vq"), std::string::npos)
+        << error.what();
   }
 }
 
@@ -370,9 +372,8 @@ TEST(Sabotage, KeysScaledByTheWholeSequence) {
 }
 
 Var with_gradient_times(const Var& x, double factor) {
-  return Var::made_by("wrong", ops::scale(x.value(), 1.0), {x}, [factor](const Tensor& dy) -> std::vector<Gradient> {
-    return {ops::scale(dy, factor)};
-  });
+  return Var::made_by("wrong", ops::scale(x.value(), 1.0), {x},
+                      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
 }
 
 class WrongGateGradient final : public Saboteur {
@@ -398,7 +399,8 @@ class RoundedGradients final : public Saboteur {
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double factor = in.q.dtype() == DType::f32 ? 1.001 : 1.0;
-    return right_->forward({with_gradient_times(in.q, factor), in.k, in.v, with_gradient_times(in.gate, factor)}, mask);
+    return right_->forward({with_gradient_times(in.q, factor), in.k, in.v, with_gradient_times(in.gate, factor)},
+                           mask);
   }
 };
 
@@ -440,7 +442,8 @@ class TrainedMap : public Attention {
     Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
                     const std::vector<Tensor>& gradients) const override {
       const Tensor all = ops::multiply(x, gradient.rows).reshape({x.numel(), 1});
-      if (gradients[0].defined()) ops::accumulate(ops::scale(ops::sum_rows(all, {1}), percent / 100.0), gradients[0]);
+      if (gradients[0].defined())
+        ops::accumulate(ops::scale(ops::sum_rows(all, {1}), percent / 100.0), gradients[0]);
       return ops::scale(gradient.rows, a_.value().item());
     }
 
@@ -501,9 +504,7 @@ TEST(Sabotage, OmegaDrawnAgainForSampling) {
 class Throwing final : public Saboteur {
  public:
   using Saboteur::Saboteur;
-  Var forward(const AttentionInputs&, const AttentionMask&) const override {
-    fail(ErrorKind::usage, "not today");
-  }
+  Var forward(const AttentionInputs&, const AttentionMask&) const override { fail(ErrorKind::usage, "not today"); }
 };
 
 TEST(Sabotage, AnErrorIsAFailedCheck) {

@@ -35,7 +35,9 @@ class Logs final : public FeatureMap {
   }
 };
 
-Inputs inputs(int64_t N, int64_t D, int64_t M = 6) { return draw({1, 2, N, D, M}, DType::f32); }
+Inputs inputs(int64_t N, int64_t D, int64_t M = 6) {
+  return draw({1, 2, N, D, M}, DType::f32);
+}
 
 // x[.., n, d] = change(its value, n, d)
 template <typename Change>
@@ -61,8 +63,11 @@ Outcome engine(const Map& map, const Inputs& x, const EngineOptions& options) {
   return run_form([&](const AttentionInputs& in) { return linear_attention(map, in, options); }, x);
 }
 Outcome definition(const Map& map, const Inputs& x, bool causal) {
-  return run_form([&](const AttentionInputs& in) { return linear_quadratic(map, in, {causal, {}}); },
-                  in_dtype(x, DType::f64));
+  return run_form(
+      [&](const AttentionInputs& in) {
+        return linear_quadratic(map, in, {causal, {}});
+      },
+      in_dtype(x, DType::f64));
 }
 
 // Where one key outweighs the others the true dq and dk are 0: their errors count against 1, the size of dy and v.
@@ -85,13 +90,16 @@ void expect_close(const Map& map, const Inputs& x, double bound, const std::stri
     options.value_size = x.v.size(3);
     const auto state = start_linear(*map, options, x.q.size(0), DType::f32, false);
     for (int64_t n = 0; n < x.q.size(2); ++n) {
-      const Tensor y = linear_step(*map, *state, {at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), {}});
+      const Tensor y =
+          linear_step(*map, *state, {at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), {}});
       EXPECT_LE(relative_error(y, at_position(expected.y, n), 1.0), bound) << what << ", step " << n;
     }
   }
 }
 
-Map exponential() { return make_feature_map("exp", 1); }
+Map exponential() {
+  return make_feature_map("exp", 1);
+}
 
 // Where a key's features are large a query's are small, and the other way round: scaled by their largest, every
 // product of two features is 0 in float. The rows are summed by logs.
@@ -158,7 +166,8 @@ TEST(EngineNumerics, OneHugeKeyAtTheEnd) {
       const Outcome found = engine(exponential(), with, {true, {}, segment, 0});
       EXPECT_EQ(different_bits(plain.y, found.y, before_end), 0) << huge;
       EXPECT_EQ(different_bits(plain.dq, found.dq, before_end), 0) << huge;
-      for (const Tensor& t : {found.y, found.dq, found.dk, found.dv}) EXPECT_EQ(ops::count_nonfinite(t), 0) << huge;
+      for (const Tensor& t : {found.y, found.dq, found.dk, found.dv})
+        EXPECT_EQ(ops::count_nonfinite(t), 0) << huge;
       EXPECT_LE(relative_error(at_position(found.y, N - 1), at_position(x.v, N - 1)), 1e-6) << huge;
     }
     if (huge < 1e3) expect_close(exponential(), with, 1e-5, fmt::format("a key of {}", huge));
@@ -196,7 +205,9 @@ TEST(EngineNumerics, FeaturesFarApartInTheState) {
   }
   // Features that come into the state late, and queries that look for one only.
   Inputs x = inputs(150, 7);
-  x.k = changed(x.k, [](double a, int64_t n, int64_t d) { return a + (n > 20 * d ? 60.0 * static_cast<double>(d) : -200.0); });
+  x.k = changed(x.k, [](double a, int64_t n, int64_t d) {
+    return a + (n > 20 * d ? 60.0 * static_cast<double>(d) : -200.0);
+  });
   x.q = changed(x.q, [](double a, int64_t n, int64_t d) { return a + (d == n % 7 ? 300.0 : 0.0); });
   expect_close(exponential(), x, 2e-4, "late features");
 }
@@ -246,7 +257,9 @@ TEST(EngineNumerics, LargeInputs) {
       if (!causal) continue;
       const auto state = attention->start(1, DType::f32);
       for (int64_t n = 0; n < 190; ++n)
-        EXPECT_LE(relative_error(attention->step(*state, step_at(*attention, x, n)), at_position(expected.y, n), 1.0), 1e-3)
+        EXPECT_LE(
+            relative_error(attention->step(*state, step_at(*attention, x, n)), at_position(expected.y, n), 1.0),
+            1e-3)
             << name << ", step " << n;
     }
   }

@@ -67,7 +67,8 @@ Tensor position(const Tensor& gate, int64_t n) {
   return at_position(gate.reshape({2, 3, gate.size(2), 1}), n).reshape({2, 3});
 }
 
-void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std::string& what, double float_bound = 1e-5) {
+void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std::string& what,
+                        double float_bound = 1e-5) {
   for (const char* name : {"elu", "exp"}) {
     const Map map = make_feature_map(name, 1);
     for (const DType dtype : {DType::f64, DType::f32}) {
@@ -83,7 +84,8 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
       options.value_size = 5;
       const auto state = start_linear(*map, options, 2, dtype, true);
       for (int64_t n = 0; n < 150; ++n) {
-        const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n), at_position(p.x.v, n), position(p.gate, n)};
+        const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n), at_position(p.x.v, n),
+                                 position(p.gate, n)};
         EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0), bound)
             << what << " " << name << " step " << n << " " << name_of(dtype);
       }
@@ -92,7 +94,8 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
 }
 
 TEST(Gated, IsTheLoop) {
-  expect_is_the_loop([](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n * n)); }, "gates of all sizes");
+  expect_is_the_loop([](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n * n)); },
+                     "gates of all sizes");
 }
 
 TEST(Gated, GatesNearTheirEnds) {
@@ -111,9 +114,9 @@ TEST(Gated, AProductOfManySmallGates) {
 
 TEST(Gated, GradientsInFloat) {
   const Map map = make_feature_map("exp", 1);
-  const std::function<double(int64_t)> kinds[] = {[](int64_t n) { return n >= 20 && n < 84 ? 1e-3 : 0.9; },
-                                                  [](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n)); },
-                                                  [](int64_t) { return 1 - 1e-4; }};
+  const std::function<double(int64_t)> kinds[] = {
+      [](int64_t n) { return n >= 20 && n < 84 ? 1e-3 : 0.9; },
+      [](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n)); }, [](int64_t) { return 1 - 1e-4; }};
   for (const auto& gate_at : kinds) {
     const auto gradients = [&](DType dtype, bool quadratic) {
       const Problem p = problem(150, gate_at, dtype);
@@ -131,7 +134,8 @@ TEST(Gated, GatesGetTheirGradient) {
   const Map map = make_feature_map("elu", 1);
   const Inputs x = draw({2, 2, 11, 3, 4}, DType::f64, 1.0, 1, 0.05);
   std::vector<double> gates(44);
-  for (size_t i = 0; i < gates.size(); ++i) gates[i] = i % 5 == 0 ? 0.01 : i % 5 == 1 ? 0.99 : 0.1 + 0.018 * static_cast<double>(i);
+  for (size_t i = 0; i < gates.size(); ++i)
+    gates[i] = i % 5 == 0 ? 0.01 : i % 5 == 1 ? 0.99 : 0.1 + 0.018 * static_cast<double>(i);
   const Tensor valid = Tensor::from(std::vector<int32_t>{11, 6}, {2});
   for (const Tensor& mask : {Tensor(), valid})
     for (const int64_t segment : {0, 4}) {
@@ -148,12 +152,15 @@ TEST(Gated, GatesGetTheirGradient) {
 TEST(Gated, AGateOfOneKeepsTheState) {
   const Map map = make_feature_map("elu", 1);
   for (const DType dtype : {DType::f32, DType::f64}) {
-    const Problem p = problem(60, [](int64_t n) { return n < 3 || n % 3 == 0 ? 1.0 : 0.7; }, dtype);
+    const Problem p = problem(
+        60, [](int64_t n) { return n < 3 || n % 3 == 0 ? 1.0 : 0.7; }, dtype);
     const Tensor y = forward(map, p, {});
     EXPECT_EQ(ops::count_nonfinite(y), 0);
     EXPECT_EQ(largest(y, [](int64_t, int64_t n) { return n < 3; }), 0.0);
     Tensor expected = by_loops(*map, p);
-    const auto written = [](const Tensor& t) { return blend(t, Tensor::zeros(t.shape(), t.dtype()), [](int64_t, int64_t n) { return n < 4; }); };
+    const auto written = [](const Tensor& t) {
+      return blend(t, Tensor::zeros(t.shape(), t.dtype()), [](int64_t, int64_t n) { return n < 4; });
+    };
     EXPECT_LE(relative_error(written(y), written(expected)), 1e-5);
     const Var gate(p.gate, true);
     backward(linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);

@@ -15,7 +15,8 @@ using namespace conformance;
 
 const char* const kFeatures[] = {"positive", "hyperbolic", "trig", "relu"};
 
-AttentionOptions performer(const std::string& feature, int64_t features, int64_t redraw = 0, DType dtype = DType::f64) {
+AttentionOptions performer(const std::string& feature, int64_t features, int64_t redraw = 0,
+                           DType dtype = DType::f64) {
   AttentionOptions options;
   options.attention = "performer";
   options.feature = feature;
@@ -28,7 +29,9 @@ AttentionOptions performer(const std::string& feature, int64_t features, int64_t
   return options;
 }
 
-std::vector<double> omega_of(const Attention& attention) { return attention.buffers().at(0).tensor.to_doubles(); }
+std::vector<double> omega_of(const Attention& attention) {
+  return attention.buffers().at(0).tensor.to_doubles();
+}
 
 TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
   AttentionOptions options = performer("positive", 9, 4, DType::f32);
@@ -38,7 +41,8 @@ TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
   const auto expect_drawn_at = [&](uint64_t step) {
     std::vector<double> expected;
     for (uint32_t head = 0; head < 3; ++head)
-      for (const double x : draw_projection(Projection::orthogonal, 9, 5, {5, Purpose::features, 2 * 3 + head, step}))
+      for (const double x :
+           draw_projection(Projection::orthogonal, 9, 5, {5, Purpose::features, 2 * 3 + head, step}))
         expected.push_back(static_cast<float>(x));
     EXPECT_EQ(omega_of(*attention), expected) << step;
   };
@@ -84,7 +88,8 @@ TEST(Performer, NothingElseDrawsOmegaAgain) {
 }
 
 void expect_forms_agree(const Attention& attention, const Inputs& x, const std::string& where) {
-  const Outcome expected = run(attention, &Attention::quadratic, x, {}), found = run(attention, &Attention::forward, x, {});
+  const Outcome expected = run(attention, &Attention::quadratic, x, {}),
+                found = run(attention, &Attention::forward, x, {});
   EXPECT_LE(relative_error(found.y, expected.y), 1e-9) << where;
   EXPECT_LE(gradient_error(found, expected), 1e-8) << where;
   const auto state = attention.start(x.q.size(0), x.q.dtype());
@@ -106,7 +111,8 @@ TEST(Performer, FormsAgreeAfterRedrawingSavingAndLoading) {
     const Tensor unloaded = run(*copy, &Attention::forward, x, {}).y;
     write_values(omega_of(*source), copy->buffers().at(0).tensor);
     copy->buffers_changed();
-    const Tensor from_source = run(*source, &Attention::forward, x, {}).y, from_copy = run(*copy, &Attention::forward, x, {}).y;
+    const Tensor from_source = run(*source, &Attention::forward, x, {}).y,
+                 from_copy = run(*copy, &Attention::forward, x, {}).y;
     EXPECT_EQ(from_source.to_doubles(), from_copy.to_doubles()) << feature;
     EXPECT_GT(relative_error(unloaded, from_copy), 1e-3) << feature;
     expect_forms_agree(*copy, x, feature);
@@ -120,7 +126,8 @@ TEST(Performer, OneFeatureAndManyWork) {
   const Inputs x = draw({1, 3, 20, 5, 7}, DType::f64, 0.5);
   for (const char* feature : kFeatures)
     for (const int64_t features : {1, 4, 1024})
-      expect_forms_agree(*make_attention(performer(feature, features)), x, fmt::format("{} {}", feature, features));
+      expect_forms_agree(*make_attention(performer(feature, features)), x,
+                         fmt::format("{} {}", feature, features));
 }
 
 // phi of one key for each head, from the key sum of a state that has seen nothing else.
@@ -141,7 +148,8 @@ TEST(Performer, FeaturesEstimateSoftmax) {
       AttentionOptions options = performer(feature, 8, 1);
       options.projection = projection;
       const auto attention = make_attention(options);
-      const Tensor q = random_tensor({1, 3, 5}, 51, 0.5), k = random_tensor({1, 3, 5}, 52, 0.5), v = random_tensor({1, 3, 7}, 53);
+      const Tensor q = random_tensor({1, 3, 5}, 51, 0.5), k = random_tensor({1, 3, 5}, 52, 0.5),
+                   v = random_tensor({1, 3, 7}, 53);
       std::vector<double> sums(3), squares(3);
       const int64_t draws = 800;
       for (int64_t step = 0; step < draws; ++step) {
@@ -160,7 +168,8 @@ TEST(Performer, FeaturesEstimateSoftmax) {
       for (size_t head = 0; head < 3; ++head) {
         double product = 0;
         for (size_t d = 0; d < 5; ++d) product += x[head * 5 + d] * y[head * 5 + d];
-        const double expected = std::exp(product / std::sqrt(5.0)), n = static_cast<double>(draws), mean = sums[head] / n;
+        const double expected = std::exp(product / std::sqrt(5.0)), n = static_cast<double>(draws),
+                     mean = sums[head] / n;
         const double error = std::sqrt((squares[head] / n - mean * mean) / n);
         EXPECT_NEAR(mean, expected, 5 * error) << feature << " " << projection << " head " << head;
         EXPECT_LT(error, 0.05 * expected) << feature << " " << projection << " head " << head;
@@ -206,7 +215,8 @@ TEST(Performer, RefusesSettingsThatCannotBe) {
   };
   EXPECT_NE(message([](auto& o) { o.features = 0; }).find("--features is 0"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.redraw = -1; }).find("--redraw is -1"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.feature = "elu"; }).find("positive, hyperbolic, trig, relu"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.feature = "elu"; }).find("positive, hyperbolic, trig, relu"),
+            std::string::npos);
   EXPECT_NE(message([](auto& o) { o.projection = "dense"; }).find("fixed-norm"), std::string::npos);
   EXPECT_NE(message([](auto& o) { o.rule = "gated"; }).find("--rule gated"), std::string::npos);
 }

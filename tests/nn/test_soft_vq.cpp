@@ -11,7 +11,8 @@ namespace {
 
 using namespace conformance;
 
-AttentionOptions mixture(int64_t codes, int64_t heads, int64_t key_size, int64_t value_size, DType dtype = DType::f64) {
+AttentionOptions mixture(int64_t codes, int64_t heads, int64_t key_size, int64_t value_size,
+                         DType dtype = DType::f64) {
   AttentionOptions options;
   options.attention = "soft-vq";
   options.codes = codes;
@@ -25,7 +26,8 @@ AttentionOptions mixture(int64_t codes, int64_t heads, int64_t key_size, int64_t
 // y_i = sum_j a_ij v_j / sum_j a_ij, a_ij = sum_f exp(q_i.c_f) p(f | k_j)
 Tensor by_loops(const Inputs& x, const Tensor& codebook, double width, bool causal) {
   const int64_t H = x.q.size(1), N = x.q.size(2), D = x.q.size(3), M = x.v.size(3), F = codebook.size(1);
-  const std::vector<double> q = x.q.to_doubles(), k = x.k.to_doubles(), v = x.v.to_doubles(), c = codebook.to_doubles();
+  const std::vector<double> q = x.q.to_doubles(), k = x.k.to_doubles(), v = x.v.to_doubles(),
+                            c = codebook.to_doubles();
   const auto at = [](const std::vector<double>& values, int64_t i) { return values[static_cast<size_t>(i)]; };
   std::vector<double> y(v.size());
   for (int64_t pair = 0; pair < x.q.size(0) * H; ++pair) {
@@ -36,7 +38,8 @@ Tensor by_loops(const Inputs& x, const Tensor& codebook, double width, bool caus
       double total = 0;
       for (int64_t f = 0; f < F; ++f) {
         double distance = 0;
-        for (int64_t d = 0; d < D; ++d) distance += std::pow(at(k, (pair * N + j) * D + d) - at(c, (head * F + f) * D + d), 2);
+        for (int64_t d = 0; d < D; ++d)
+          distance += std::pow(at(k, (pair * N + j) * D + d) - at(c, (head * F + f) * D + d), 2);
         p.push_back(std::exp(-distance / (2 * width)));
         total += p.back();
       }
@@ -53,7 +56,8 @@ Tensor by_loops(const Inputs& x, const Tensor& codebook, double width, bool caus
           a += std::exp(product) * share[static_cast<size_t>(j)][static_cast<size_t>(f)];
         }
         sum += a;
-        for (int64_t m = 0; m < M; ++m) y[static_cast<size_t>((pair * N + i) * M + m)] += a * at(v, (pair * N + j) * M + m);
+        for (int64_t m = 0; m < M; ++m)
+          y[static_cast<size_t>((pair * N + i) * M + m)] += a * at(v, (pair * N + j) * M + m);
       }
       for (int64_t m = 0; m < M; ++m) y[static_cast<size_t>((pair * N + i) * M + m)] /= sum;
     }
@@ -77,9 +81,13 @@ TEST(SoftVq, IsItsFormula) {
   const Tensor codebook = attention->parameters().at(0).var.value();
   for (const bool causal : {true, false}) {
     attention->before_step(0, 5);
-    EXPECT_LE(relative_error(run(*attention, &Attention::forward, x, {causal, {}}).y, by_loops(x, codebook, 0.5625, causal)), 1e-12);
+    EXPECT_LE(relative_error(run(*attention, &Attention::forward, x, {causal, {}}).y,
+                             by_loops(x, codebook, 0.5625, causal)),
+              1e-12);
     attention->before_step(4, 5);
-    EXPECT_LE(relative_error(run(*attention, &Attention::forward, x, {causal, {}}).y, by_loops(x, codebook, 0.5625 / 4, causal)), 1e-12);
+    EXPECT_LE(relative_error(run(*attention, &Attention::forward, x, {causal, {}}).y,
+                             by_loops(x, codebook, 0.5625 / 4, causal)),
+              1e-12);
   }
 }
 
@@ -94,6 +102,7 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
       AttentionOptions options = mixture(F, H, D, 4);
       options.segment = segment;
       options.sigma = 0.8;
+      options.anneal = 0.5;
       const auto attention = make_attention(options);
       attention->before_step(1, 2);
       for (const bool causal : {true, false}) {
@@ -104,7 +113,8 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
         if (segment != 0) continue;
         const auto value = [&] {
           const NoGrad no_grad;
-          const std::vector<double> y = attention->forward({Var(x.q), Var(x.k), Var(x.v), Var()}, {causal, {}}).value().to_doubles();
+          const std::vector<double> y =
+              attention->forward({Var(x.q), Var(x.k), Var(x.v), Var()}, {causal, {}}).value().to_doubles();
           const std::vector<double> dy = x.dy.to_doubles();
           double total = 0;
           for (size_t i = 0; i < y.size(); ++i) total += y[i] * dy[i];
@@ -120,14 +130,16 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
             parameter.set_value(own);
             return result;
           };
-          const double h = 4e-4, numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+          const double h = 4e-4,
+                       numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
           const std::vector<double> slopes = gradient.to_doubles();
           const double largest = relative_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
           EXPECT_NEAR(slopes[element], numeric, 1e-7 * largest) << element << " causal " << causal;
         };
         expect_slope(attention->parameters()[1].var, found.dparameters[1], 0);
         for (const size_t head : {0, 1, 2})
-          for (const size_t element : {0, 100, 767}) expect_slope(attention->parameters()[0].var, found.dparameters[0], head * 768 + element);
+          for (const size_t element : {0, 100, 767})
+            expect_slope(attention->parameters()[0].var, found.dparameters[0], head * 768 + element);
       }
     }
   }

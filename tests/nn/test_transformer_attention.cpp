@@ -31,7 +31,8 @@ ModelConfig model_of(const std::string& attention) {
 
 Tensor some_ids(int64_t B, int32_t salt) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < B * kLength; ++i) ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kSymbols));
+  for (int64_t i = 0; i < B * kLength; ++i)
+    ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kSymbols));
   return Tensor::from(ids, {B, kLength});
 }
 
@@ -165,7 +166,8 @@ TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
       const bool is_qkv = parameter.name.find("qkv.") != std::string::npos;
       for (size_t i = 0; i < now.size(); ++i) {
         const bool of_q = is_qkv && i < now.size() / 3;
-        ASSERT_NEAR(now[i], then[i] * (of_q ? factor : 1.0), of_q ? 1e-6 : 0.0) << attention << " " << parameter.name;
+        ASSERT_NEAR(now[i], then[i] * (of_q ? factor : 1.0), of_q ? 1e-6 : 0.0)
+            << attention << " " << parameter.name;
       }
     }
   }

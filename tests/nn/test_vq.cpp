@@ -44,7 +44,8 @@ struct Coded {
   std::vector<double> key;
 };
 Coded nearest(const Tensor& k, const Tensor& codebook) {
-  const size_t H = static_cast<size_t>(k.size(1)), N = static_cast<size_t>(k.size(2)), D = static_cast<size_t>(k.size(3));
+  const size_t H = static_cast<size_t>(k.size(1)), N = static_cast<size_t>(k.size(2)),
+               D = static_cast<size_t>(k.size(3));
   const size_t F = static_cast<size_t>(codebook.size(1));
   const std::vector<double> keys = k.to_doubles(), codes = codebook.to_doubles();
   Coded result;
@@ -87,7 +88,8 @@ TEST(Vq, KeysGetTheGradientOfTheirCodes) {
         const Outcome found = run(*attention, &Attention::forward, x, {causal, keys});
         EXPECT_LE(relative_error(found.y, expected.y), 1e-11);
         EXPECT_LE(relative_error(found.dq, expected.dq), 1e-10);
-        EXPECT_LE(relative_error(found.dk, expected.dk), 1e-10) << causal << " " << keys.defined() << " " << segment;
+        EXPECT_LE(relative_error(found.dk, expected.dk), 1e-10)
+            << causal << " " << keys.defined() << " " << segment;
         EXPECT_LE(relative_error(found.dv, expected.dv), 1e-10);
       }
     }
@@ -131,10 +133,13 @@ TEST(Vq, CodesAreMovingMeansOfTheirKeys) {
       attention->auxiliary_loss(Var(k));
     }
     attention->after_step();
-    for (size_t i = 0; i < counts.size(); ++i) counts[i] = step == 0 ? fresh_counts[i] : 0.99 * counts[i] + 0.01 * fresh_counts[i];
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] = step == 0 ? fresh_sums[i] : 0.99 * sums[i] + 0.01 * fresh_sums[i];
+    for (size_t i = 0; i < counts.size(); ++i)
+      counts[i] = step == 0 ? fresh_counts[i] : 0.99 * counts[i] + 0.01 * fresh_counts[i];
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = step == 0 ? fresh_sums[i] : 0.99 * sums[i] + 0.01 * fresh_sums[i];
     const std::vector<double> found = codebook_of(*attention).to_doubles();
-    for (size_t i = 0; i < sums.size(); ++i) EXPECT_NEAR(found[i], sums[i] / counts[i / D], 2e-6) << step << " " << i;
+    for (size_t i = 0; i < sums.size(); ++i)
+      EXPECT_NEAR(found[i], sums[i] / counts[i / D], 2e-6) << step << " " << i;
   }
   EXPECT_EQ(statistics_of(*attention).at("vq_revived"), 0.0);
 }
@@ -155,7 +160,8 @@ TEST(Vq, CodesFollowTheKeys) {
     attention->after_step();
     if (step != 4 && step != 499) continue;
     const std::vector<double> codes = codebook_of(*attention).to_doubles();
-    for (size_t i = 0; i < 16; ++i) EXPECT_NEAR(codes[i], places[i / 2 % 4][i % 2] + moved, 0.1) << step << " " << i;
+    for (size_t i = 0; i < 16; ++i)
+      EXPECT_NEAR(codes[i], places[i / 2 % 4][i % 2] + moved, 0.1) << step << " " << i;
   }
 }
 

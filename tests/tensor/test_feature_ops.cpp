@@ -24,7 +24,9 @@ Tensor random(const Shape& shape, uint32_t lane, DType dtype) {
   return make(values, shape, dtype);
 }
 
-double at(const Values& x, int64_t i) { return x[static_cast<size_t>(i)]; }
+double at(const Values& x, int64_t i) {
+  return x[static_cast<size_t>(i)];
+}
 
 void expect_near(const Tensor& found, const Values& expected, const char* what) {
   const Values values = found.to_doubles();
@@ -49,7 +51,8 @@ TEST_P(FeatureOps, HeadMatmul) {
     set_threads(threads);
     for (const int64_t first : {0, 1, 2, 5}) {
       for (const bool transpose : {false, true}) {
-        const Tensor x = random({P, S, K}, 1, dtype()), w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype());
+        const Tensor x = random({P, S, K}, 1, dtype()),
+                     w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype());
         const Values a = x.to_doubles(), b = w.to_doubles();
         Values expected;
         for (int64_t p = 0; p < P; ++p)
@@ -68,7 +71,8 @@ TEST_P(FeatureOps, HeadMatmul) {
     }
   }
   set_threads(before);
-  EXPECT_THROW(ops::head_matmul(random({P, S, K}, 1, dtype()), random({H, K + 1, C}, 2, dtype()), 0, false), Error);
+  EXPECT_THROW(ops::head_matmul(random({P, S, K}, 1, dtype()), random({H, K + 1, C}, 2, dtype()), 0, false),
+               Error);
 }
 
 TEST_P(FeatureOps, SineAndCosine) {
@@ -93,8 +97,10 @@ TEST_P(FeatureOps, Norms) {
   const int64_t P = 2, S = 3, D = 5, F = 4, R = P * S;
   const double factor = 0.3;
   const Tensor x = random({P, S, D}, 1, dtype()), u = random({P, S, F}, 2, dtype());
-  const Tensor du = random({P, S, F}, 3, dtype()), dx = random({P, S, D}, 4, dtype()), dw = random({P, S}, 5, dtype());
-  const Values a = x.to_doubles(), b = u.to_doubles(), c = du.to_doubles(), d = dx.to_doubles(), e = dw.to_doubles();
+  const Tensor du = random({P, S, F}, 3, dtype()), dx = random({P, S, D}, 4, dtype()),
+               dw = random({P, S}, 5, dtype());
+  const Values a = x.to_doubles(), b = u.to_doubles(), c = du.to_doubles(), d = dx.to_doubles(),
+               e = dw.to_doubles();
   Values norms, less, slopes, weight_slopes;
   for (int64_t r = 0; r < R; ++r) {
     double norm = 0, total = 0;
@@ -134,7 +140,8 @@ TEST_P(FeatureOps, CodesOfKeys) {
         int64_t best = -1;
         for (int64_t f = 0; f < F; ++f) {
           double distance = 0;
-          for (int64_t d = 0; d < D; ++d) distance += std::pow(at(a, row * D + d) - at(c, (head * F + f) * D + d), 2);
+          for (int64_t d = 0; d < D; ++d)
+            distance += std::pow(at(a, row * D + d) - at(c, (head * F + f) * D + d), 2);
           if (distance >= least) continue;
           least = distance;
           best = f;
