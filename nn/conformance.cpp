@@ -32,7 +32,9 @@ class Conformance {
     measure({{"large inputs, float", 1e-3}, {"large inputs: not finite", 0}}, [&] { return large_inputs(); });
     measure({{"memory, scalars a position", keeps_keys() ? 8.0 + 2 * 64 : 8.0}}, [&] { return memory(); });
     if (!options_.quick)
-      measure({{"gradients, long, float", 1e-5}, {"gate, parameters, long, float", 1e-4}},
+      measure({{"outputs, long, float", 1e-4},
+               {"gradients, long, float", 1e-5},
+               {"gate, parameters, long, float", 1e-4}},
               [&] { return long_gradient(); });
     return checks_;
   }
@@ -465,7 +467,7 @@ class Conformance {
     const double all = gradient_error(found, expected);  // a gate's and a parameter's are sums over all positions
     found.dgate = Tensor();
     found.dparameters.clear();
-    return {{gradient_error(found, expected), where}, {all, where}};
+    return {{relative_error(found.y, expected.y), where}, {gradient_error(found, expected), where}, {all, where}};
   }
 
   // Random features or codes a head: heads are not interchangeable.
