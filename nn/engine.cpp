@@ -224,7 +224,7 @@ void check_inputs(const AttentionInputs& in, const Tensor& valid) {
 
 // log(1 - g) and log g: how much a key weighs, and how the state decays.
 Gates logs_of(const Tensor& gate) {
-  return {ops::pointwise(Pointwise::log_rest, gate), ops::pointwise(Pointwise::log, gate)};
+  return {ops::pointwise(Pointwise::log_rest, gate), ops::pointwise(Pointwise::log_gate, gate)};
 }
 
 // d log g_t = -sum_{j >= t} dweight_j, for a decay at t divides the weight of every key from t on. What stands
@@ -236,7 +236,7 @@ Tensor gate_slope(const Tensor& gate, const Tensor& dweight, const Tensor& valid
   const Kernels<T>& table = kernels<T>(context().device);
   table.sum_from_end(context(), dweight.data<T>(), sums.data<T>(), pairs, N);
   const Tensor dgate = ops::add(ops::pointwise_backward(Pointwise::log_rest, gate, dweight),
-                                ops::scale(ops::pointwise_backward(Pointwise::log, gate, sums), -1.0));
+                                ops::scale(ops::pointwise_backward(Pointwise::log_gate, gate, sums), -1.0));
   if (valid.defined())
     table.clear_padding(context(), {valid.data<int32_t>(), H, 0}, dgate.data<T>(), pairs, N, 1, 0);
   return dgate;
@@ -284,7 +284,7 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
   check_inputs(in, mask.valid);
   const FeatureVars q = apply_features(map, in.q, Side::query), k = apply_features(map, in.k, Side::key);
   const Var weight = in.gate.defined() ? pointwise(Pointwise::log_rest, in.gate) : k.weight;
-  const Var log_decay = in.gate.defined() ? pointwise(Pointwise::log, in.gate) : Var();
+  const Var log_decay = in.gate.defined() ? pointwise(Pointwise::log_gate, in.gate) : Var();
   std::vector<Var> inputs = {q.rows, k.rows};
   if (weight.defined()) inputs.push_back(weight);
   if (log_decay.defined()) inputs.push_back(log_decay);

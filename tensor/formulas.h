@@ -47,7 +47,7 @@ LINEA_HOST_DEVICE inline float exp_of(float x) {
 LINEA_HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
 
 // Functions of one number that tensors apply element by element, with their derivatives.
-enum class Pointwise : uint8_t { relu, gelu, sigmoid, log, log_rest, feature_elu, feature_relu };
+enum class Pointwise : uint8_t { relu, gelu, sigmoid, log_gate, log_rest, feature_elu, feature_relu };
 
 struct Relu {
   template <typename T>
@@ -82,11 +82,13 @@ struct Sigmoid {
   }
 };
 
-struct Log {
+// log g of a gate g in (0, 1), at least -100: a logistic function that has been rounded to 0 forgets all that is
+// before it, and is flat.
+struct LogGate {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return std::log(x); }
+  LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(-100) : std::log(x); }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return T(1) / x; }
+  LINEA_HOST_DEVICE static T slope(T x) { return x < T(3.7e-44) ? T(0) : T(1) / x; }
 };
 
 // log(1 - x), x in (0, 1). An x that has been rounded to 1 has the slope 0: its logistic function is flat.
@@ -121,7 +123,7 @@ void with_pointwise(Pointwise function, Body&& body) {
     case Pointwise::relu: return body(Relu{});
     case Pointwise::gelu: return body(Gelu{});
     case Pointwise::sigmoid: return body(Sigmoid{});
-    case Pointwise::log: return body(Log{});
+    case Pointwise::log_gate: return body(LogGate{});
     case Pointwise::log_rest: return body(LogRest{});
     case Pointwise::feature_elu: return body(FeatureElu{});
     case Pointwise::feature_relu: return body(FeatureRelu{});

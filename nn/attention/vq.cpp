@@ -138,6 +138,7 @@ class Vq final : public Attention {
     batch_counts_.clear();
     batch_sums_.clear();
     usage_of(counts);
+    revived_ = 0;
     std::vector<double> mean_counts = mean_of(counts_, counts), mean_sums = mean_of(sums_, sums);
     std::vector<double> codebook = codebook_.value().to_doubles();
     const double equal = total(mean_counts) / static_cast<double>(codes);
@@ -227,10 +228,11 @@ class Vq final : public Attention {
   Var codebook_;
   Tensor counts_, sums_;  // exponential means of each code's keys
   std::shared_ptr<const CodeFeatures> map_;
-  int64_t step_ = 0, revived_ = 0;
+  int64_t step_ = 0;
   std::vector<Tensor> batch_counts_, batch_sums_;  // of the batches of a step
   std::vector<double> candidates_;
-  double usage_ = 0, entropy_ = 0;
+  double usage_ = 0, entropy_ = 0;  // of the last step, and the codes that it revived
+  int64_t revived_ = 0;
 };
 
 AttentionOptions variant() {

@@ -115,7 +115,9 @@ Rows<T> expand(const T* given, int64_t count, int64_t F, FeatureKind kind, Arena
   for (int64_t i = 0; i < count; ++i) {
     const T* logs = given + i * F;
     T* out = features + i * F;
-    const T most = top[i] = largest(logs, F);
+    T most = largest(logs, F);
+    if (most == kNothing<T>) most = 0;  // every feature is 0
+    top[i] = most;
 #pragma omp simd
     for (int64_t f = 0; f < F; ++f) out[f] = exp_of(logs[f] - most);
   }

@@ -37,7 +37,7 @@ TEST(Gradients, Pointwise) {
                             Pointwise::sigmoid})
     expect_true("pointwise", [f](const Vars& in) { return pointwise(f, in[0]); }, {draw({6, 11})});
   const Tensor between = ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)
-  for (const Pointwise f : {Pointwise::log, Pointwise::log_rest})
+  for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_rest})
     expect_true("logs", [f](const Vars& in) { return pointwise(f, in[0]); }, {between});
   expect_true("square_features", [](const Vars& in) { return square_features(in[0]); }, {draw({4, 3})});
   for (const int64_t nu : {1, 2, 5})

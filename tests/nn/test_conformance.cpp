@@ -34,7 +34,7 @@ class Conformance : public testing::TestWithParam<AttentionOptions> {};
 
 TEST_P(Conformance, EveryCheckPasses) {
   const std::vector<Check> checks = check_attention(GetParam(), {});
-  EXPECT_EQ(checks.size(), 21u);
+  EXPECT_EQ(checks.size(), 22u);
   for (const Check& check : checks)
     EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound << " at "
                               << check.detail;

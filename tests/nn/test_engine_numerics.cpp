@@ -230,6 +230,17 @@ TEST(EngineNumerics, LogsOfNothing) {
   EXPECT_EQ(largest(found.dq, alone), 0.0);
 }
 
+// Keys and queries of which every feature is 0.
+TEST(EngineNumerics, RowsOfNothing) {
+  const Map map = std::make_shared<Logs>();
+  Inputs x = inputs(120, 6);
+  x.k = changed(x.k, [](double a, int64_t n, int64_t) { return n < 3 || n % 5 == 0 ? -2000.0 : a; });
+  x.q = changed(x.q, [](double a, int64_t n, int64_t) { return n % 7 == 6 ? -2000.0 : a; });
+  expect_close(map, x, 1e-5, "rows of nothing");
+  const auto alone = [](int64_t, int64_t n) { return n < 3 || n % 7 == 6; };
+  EXPECT_EQ(largest(engine(map, x, {}).y, alone), 0.0);
+}
+
 // Standard deviation 8 at D = 64, for outputs, gradients and steps.
 TEST(EngineNumerics, LargeInputs) {
   AttentionOptions options;

@@ -168,6 +168,19 @@ TEST(Gated, AGateOfOneKeepsTheState) {
   }
 }
 
+// A gate that has been rounded to 0 forgets all that is before it.
+TEST(Gated, AGateOfNothingForgets) {
+  const Map map = make_feature_map("elu", 1);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Problem p = problem(
+        150, [](int64_t n) { return n % 7 == 5 ? 0.0 : 0.6; }, dtype);
+    EXPECT_LE(relative_error(forward(map, p, {}), by_loops(*map, p)), 1e-5);
+    const Var gate(p.gate, true);
+    backward(linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
+    EXPECT_EQ(ops::count_nonfinite(gate.grad()), 0);
+  }
+}
+
 // Head h remembers for 2^(h+1) positions at first, up to 128.
 TEST(Gated, InitialGates) {
   AttentionOptions options;

@@ -134,9 +134,9 @@ TEST(Vq, CodesAreMovingMeansOfTheirKeys) {
     }
     attention->after_step();
     for (size_t i = 0; i < counts.size(); ++i)
-      counts[i] = step == 0 ? fresh_counts[i] : 0.99 * counts[i] + 0.01 * fresh_counts[i];
+      counts[i] = step == 0 ? fresh_counts[i] : 0.95 * counts[i] + 0.05 * fresh_counts[i];
     for (size_t i = 0; i < sums.size(); ++i)
-      sums[i] = step == 0 ? fresh_sums[i] : 0.99 * sums[i] + 0.01 * fresh_sums[i];
+      sums[i] = step == 0 ? fresh_sums[i] : 0.95 * sums[i] + 0.05 * fresh_sums[i];
     const std::vector<double> found = codebook_of(*attention).to_doubles();
     for (size_t i = 0; i < sums.size(); ++i)
       EXPECT_NEAR(found[i], sums[i] / counts[i / D], 2e-6) << step << " " << i;

@@ -215,8 +215,8 @@ TEST_P(FeatureOps, FunctionsOfGates) {
   }
   expect_near(ops::pointwise(Pointwise::sigmoid, in), sigmoid, "sigmoid");
   expect_near(ops::pointwise_backward(Pointwise::sigmoid, in, dy), dsigmoid, "sigmoid, backward");
-  expect_near(ops::pointwise(Pointwise::log, gate), log, "log");
-  expect_near(ops::pointwise_backward(Pointwise::log, gate, dy), dlog, "log, backward");
+  expect_near(ops::pointwise(Pointwise::log_gate, gate), log, "log");
+  expect_near(ops::pointwise_backward(Pointwise::log_gate, gate, dy), dlog, "log, backward");
   expect_near(ops::pointwise(Pointwise::log_rest, gate), rest, "log_rest");
   expect_near(ops::pointwise_backward(Pointwise::log_rest, gate, dy), drest, "log_rest, backward");
 

@@ -84,7 +84,7 @@ TEST(Pointwise, ValuesAndSlopesInDouble) {
 TEST(Pointwise, NanStaysNan) {
   EXPECT_TRUE(std::isnan(FeatureElu::value(kNan)));
   EXPECT_TRUE(std::isnan(Sigmoid::value(kNan)));
-  EXPECT_TRUE(std::isnan(Log::value(kNan)));
+  EXPECT_TRUE(std::isnan(LogGate::value(kNan)));
   EXPECT_TRUE(std::isnan(LogRest::value(kNan)));
   EXPECT_TRUE(std::isnan(Gelu::value(kNan)));
 }

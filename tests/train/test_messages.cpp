@@ -26,7 +26,7 @@ TEST_F(Messages, NameTheNearestWord) {
   refused(2, kCopy + " --out run -x", {"'-x'"});
   refused(2, "train --preset digits-dem --out run", {"'digits-dem'", "'digits-demo'"});
   refused(2, "train --preset zzzzzzzzzzzzzzzzzz --out run", {"zzzzzzzzzzzzzzzzzz", "digits-demo"});
-  refused(2, kCopy + " --attention sparse --out run", {"'sparse'", "linear, softmax"});
+  refused(2, kCopy + " --attention sparse --out run", {"'sparse'", "linear, performer, soft-vq, softmax, vq"});
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam or radam"});
   refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned or sinusoidal"});
@@ -34,8 +34,8 @@ TEST_F(Messages, NameTheNearestWord) {
   refused(2, "train --out run", {"--task", "digits, mnist, text, copy"});
   refused(2, kCopy, {"--out"});
   refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
-  refused(2, "verify --attention nope", {"nope", "linear, softmax"});
-  refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json", {"'nope'", "linear, softmax"});
+  refused(2, "verify --attention nope", {"nope", "linear, performer, soft-vq, softmax, vq"});
+  refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json", {"'nope'", "linear, performer, soft-vq, softmax, vq"});
   EXPECT_FALSE(exists("run"));
 }
 

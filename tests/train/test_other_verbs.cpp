@@ -43,20 +43,23 @@ TEST_F(OtherVerbs, VerifyProvesTheAttentions) {
     const std::string name = check["attention"];
     if (attentions.empty() || attentions.back() != name) attentions.push_back(name);
   }
-  EXPECT_EQ(attentions.size(), 5u);
+  EXPECT_EQ(attentions.size(), 5u + 4 + 4);  // features by the rules sum, gated and delta
 }
 
 TEST_F(OtherVerbs, BenchPrintsALineALength) {
   const Outcome outcome = done("bench attention --lengths 64,128 --seconds 0 --json");
   const std::vector<nlohmann::json> lines = json_lines(outcome.out);
-  ASSERT_EQ(lines.size(), 1u + 2 * 2);
+  ASSERT_EQ(lines.size(), 1u + 3 * 2 + 3);  // softmax, linear, performer; who is faster than whom
   for (const char* key : {"blas", "kernel", "threads", "sgemm_gflops", "batch", "heads", "key_size"})
     EXPECT_TRUE(lines[0].contains(key)) << lines[0];
-  for (size_t i = 1; i < lines.size(); ++i) {
+  for (size_t i = 1; i < 7; ++i) {
     EXPECT_EQ(lines[i]["length"], i % 2 == 1 ? 64 : 128);
-    for (const char* key : {"forward_s", "forward_backward_s"}) EXPECT_GT(lines[i][key], 0.0) << lines[i];
+    for (const char* key : {"forward_s", "forward_backward_s", "step_s"}) EXPECT_GT(lines[i][key], 0.0) << lines[i];
     for (const char* key : {"forward_bytes", "forward_backward_bytes"}) EXPECT_GE(lines[i][key], 0.0) << lines[i];
   }
+  for (size_t i = 7; i < lines.size(); ++i)
+    for (const char* key : {"faster", "than", "forward", "forward_backward", "step"})
+      EXPECT_TRUE(lines[i].contains(key)) << lines[i];
   refused(2, "bench attention --lengths 0 --seconds 0 --json", {"--lengths", "0"});
   refused(2, "bench attention --lengths x", {"--lengths"});
   refused(2, "bench", {"subcommand"});

@@ -22,7 +22,10 @@ TEST_F(Resume, FromAnEarlierCheckpointGoesTheSameWay) {
   const std::string settings = " --dropout 0.1 --accumulate 2 --steps 12 --save-every 4 --eval-every 6 --keep-last 0";
   for (const std::string& task :
        {kDigits + " --attention linear", kDigits + " --attention softmax --optimizer radam",
-        kText + " --feature square --optimizer adam", kCopy + " --attention linear --weight-decay 0.1"}) {
+        kText + " --feature square --optimizer adam", kCopy + " --attention linear --weight-decay 0.1",
+        kText + " --attention performer --features 5 --redraw 3", kText + " --attention vq --codes 6",
+        kText + " --attention soft-vq --codes 6 --anneal 0.1", kText + " --rule gated", kText + " --rule delta",
+        "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 8 --batch 2" + std::string()}) {
     done(task + settings + " --out straight");
     copy("straight", "resumed");
     remove("resumed/checkpoints/step-00000012");
