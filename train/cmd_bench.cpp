@@ -111,7 +111,8 @@ void measure_steps(const AttentionOptions& chosen, const BenchOptions& options, 
 }
 
 // From which of the measured lengths on `one` takes less time than `other`, in words.
-std::string crossover(const std::vector<Measured>& one, const std::vector<Measured>& other, double Measured::* time) {
+std::string crossover(const std::vector<Measured>& one, const std::vector<Measured>& other,
+                      double Measured::*time) {
   size_t from = one.size();
   while (from > 0 && one[from - 1].*time < other[from - 1].*time) --from;
   if (from == one.size()) return fmt::format("not up to N = {}", one.back().length);
@@ -121,7 +122,10 @@ std::string crossover(const std::vector<Measured>& one, const std::vector<Measur
 using Table = std::vector<std::pair<std::string, std::vector<Measured>>>;
 
 void print_crossovers(const Table& table, bool json) {
-  if (!json) fmt::print("\nfaster than                                          forward              fwd+bwd              a sampled token\n");
+  if (!json)
+    fmt::print(
+        "\nfaster than                                          forward              fwd+bwd              a "
+        "sampled token\n");
   for (const auto& [name, rows] : table)
     for (const auto& [other, others] : table) {
       if (name == other || other.rfind("performer", 0) == 0 || name == "softmax") continue;
@@ -129,8 +133,8 @@ void print_crossovers(const Table& table, bool json) {
       const std::string both = crossover(rows, others, &Measured::both_s);
       const std::string step = crossover(rows, others, &Measured::step_s);
       if (json) {
-        const nlohmann::ordered_json line = {{"faster", name}, {"than", other}, {"forward", forward},
-                                             {"forward_backward", both}, {"step", step}};
+        const nlohmann::ordered_json line = {
+            {"faster", name}, {"than", other}, {"forward", forward}, {"forward_backward", both}, {"step", step}};
         std::printf("%s\n", line.dump().c_str());
       } else {
         fmt::print("{:<52} {:<20} {:<20} {}\n", name + " than " + other, forward, both, step);
@@ -143,10 +147,10 @@ void bench_attention(const BenchOptions& options) {
   const BlasInfo blas = blas_info();
   const double rate = sgemm_rate(options.seconds);
   if (options.json) {
-    const nlohmann::ordered_json line = {{"blas", blas.version},      {"kernel", blas.kernel},
-                                         {"flavour", blas.flavour},   {"threads", context().threads},
-                                         {"sgemm_gflops", rate},      {"batch", options.batch},
-                                         {"heads", options.heads},    {"key_size", options.key_size}};
+    const nlohmann::ordered_json line = {{"blas", blas.version},    {"kernel", blas.kernel},
+                                         {"flavour", blas.flavour}, {"threads", context().threads},
+                                         {"sgemm_gflops", rate},    {"batch", options.batch},
+                                         {"heads", options.heads},  {"key_size", options.key_size}};
     std::printf("%s\n", line.dump().c_str());
   } else {
     std::printf("%s\nkernels %s, %s, %d threads: SGEMM %.1f GFLOP/s\n", blas.version, blas.kernel, blas.flavour,
@@ -154,8 +158,8 @@ void bench_attention(const BenchOptions& options) {
     std::printf("causal, float32, B %lld H %lld D = M = %lld; extra bytes are beyond inputs and results\n\n",
                 static_cast<long long>(options.batch), static_cast<long long>(options.heads),
                 static_cast<long long>(options.key_size));
-    fmt::print("{:<42} {:>7} {:>11} {:>11} {:>9} {:>13} {:>14} {:>13}\n", "attention", "N", "forward ms", "fwd+bwd ms",
-               "us/token", "us/step", "extra MiB fwd", "extra MiB f+b");
+    fmt::print("{:<42} {:>7} {:>11} {:>11} {:>9} {:>13} {:>14} {:>13}\n", "attention", "N", "forward ms",
+               "fwd+bwd ms", "us/token", "us/step", "extra MiB fwd", "extra MiB f+b");
   }
   std::vector<int64_t> lengths = options.lengths;
   std::sort(lengths.begin(), lengths.end());
@@ -176,11 +180,10 @@ void bench_attention(const BenchOptions& options) {
     table.emplace_back(label_of(chosen), rows);
     for (const Measured& m : rows) {
       if (options.json) {
-        const nlohmann::ordered_json line = {{"attention", label_of(chosen)}, {"length", m.length},
-                                             {"forward_s", m.forward_s},      {"forward_backward_s", m.both_s},
-                                             {"step_s", m.step_s},
-                                             {"forward_bytes", m.forward_bytes},
-                                             {"forward_backward_bytes", m.both_bytes}};
+        const nlohmann::ordered_json line = {
+            {"attention", label_of(chosen)},         {"length", m.length}, {"forward_s", m.forward_s},
+            {"forward_backward_s", m.both_s},        {"step_s", m.step_s}, {"forward_bytes", m.forward_bytes},
+            {"forward_backward_bytes", m.both_bytes}};
         std::printf("%s\n", line.dump().c_str());
       } else {
         fmt::print("{:<42} {:>7} {:>11.2f} {:>11.2f} {:>9.3f} {:>13.2f} {:>14.2f} {:>13.2f}\n", label_of(chosen),
@@ -201,12 +204,18 @@ void add_bench(CLI::App& program, int& exit_code) {
   verb->require_subcommand(1);
   CLI::App* what = verb->add_subcommand("attention", "one attention, forward and backward, by length");
   const auto options = std::make_shared<BenchOptions>();
-  what->add_option("--attention", options->attentions, "comma-separated names")->delimiter(',')->capture_default_str();
-  what->add_option("--lengths", options->lengths, "comma-separated numbers")->delimiter(',')->capture_default_str();
-  what->add_option("--feature", options->attention.feature, "of linear or performer; of the others it has no meaning");
+  what->add_option("--attention", options->attentions, "comma-separated names")
+      ->delimiter(',')
+      ->capture_default_str();
+  what->add_option("--lengths", options->lengths, "comma-separated numbers")
+      ->delimiter(',')
+      ->capture_default_str();
+  what->add_option("--feature", options->attention.feature,
+                   "of linear or performer; of the others it has no meaning");
   what->add_option("--rule", options->attention.rule, "of linear: sum, gated or delta")->capture_default_str();
   what->add_option("--nu", options->attention.nu, "of dpfp")->capture_default_str();
-  what->add_option("--features", options->attention.features, "of performer: rows of omega")->capture_default_str();
+  what->add_option("--features", options->attention.features, "of performer: rows of omega")
+      ->capture_default_str();
   what->add_option("--codes", options->attention.codes, "of vq and soft-vq")->capture_default_str();
   what->add_option("--batch", options->batch, "sequences")->capture_default_str();
   what->add_option("--heads", options->heads, "heads")->capture_default_str();

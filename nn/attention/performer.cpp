@@ -24,8 +24,8 @@ RandomFeature random_feature_of(const std::string& name) {
   if (name == "hyperbolic") return RandomFeature::hyperbolic;
   if (name == "trig") return RandomFeature::trig;
   if (name == "relu") return RandomFeature::relu;
-  fail(ErrorKind::usage, "there is no feature '{}' of the performer; choose one of positive, hyperbolic, trig, relu",
-       name);
+  fail(ErrorKind::usage,
+       "there is no feature '{}' of the performer; choose one of positive, hyperbolic, trig, relu", name);
 }
 
 class RandomFeatures final : public FeatureMap {
@@ -49,17 +49,19 @@ class RandomFeatures final : public FeatureMap {
   Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
     const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
     switch (feature_) {
-      case RandomFeature::relu: return {ops::pointwise(Pointwise::feature_relu, u), {}, {}};
+      case RandomFeature::relu:
+        return {ops::pointwise(Pointwise::feature_relu, u), {}, {}};
       case RandomFeature::trig:
         return {ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
-      default: break;
+      default:
+        break;
     }
     if (side == Side::key) ops::subtract_norms(x, u, half());
     return {u, {}, {}};
   }
 
-  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side, const PairRange& pairs,
-                  const std::vector<Tensor>&) const override {
+  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
+                  const PairRange& pairs, const std::vector<Tensor>&) const override {
     Tensor du = gradient.rows;
     if (feature_ == RandomFeature::trig) du = ops::sine_cosine_backward(made.rows, du);
     if (feature_ == RandomFeature::relu) {

@@ -37,8 +37,8 @@ class MixtureFeatures final : public FeatureMap {
 
   // du of a key overwrites what its logs get; then both sides alike: dx = du c, dc = du^T x (of keys, less
   // c sum du, from -|c|^2 / 2).
-  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side, const PairRange& pairs,
-                  const std::vector<Tensor>& gradients) const override {
+  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
+                  const PairRange& pairs, const std::vector<Tensor>& gradients) const override {
     const Tensor& codes = codebook_.value();
     const bool key = side == Side::key;
     const Tensor du = key ? gradient.rows.clone() : gradient.rows;
@@ -51,12 +51,13 @@ class MixtureFeatures final : public FeatureMap {
                                     dt.data<T>());
         // t = temperature sigma^2
         const double slope = 2 * temperature_.item() * sigma_.value().item();
-        if (gradients[1].defined()) ops::accumulate(ops::scale(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope), gradients[1]);
+        if (gradients[1].defined())
+          ops::accumulate(ops::scale(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope), gradients[1]);
       }
       if (!gradients[0].defined()) return;
       const Tensor part = ops::matmul(du, x, true, false);
-      table.add_to_heads(context(), shape_of(x, pairs), part.data<T>(), key ? du.data<T>() : nullptr, codes.data<T>(),
-                         gradients[0].data<T>());
+      table.add_to_heads(context(), shape_of(x, pairs), part.data<T>(), key ? du.data<T>() : nullptr,
+                         codes.data<T>(), gradients[0].data<T>());
     });
     return ops::head_matmul(du, codes, pairs.first, false);
   }
@@ -65,9 +66,7 @@ class MixtureFeatures final : public FeatureMap {
   HeadShape shape_of(const Tensor& x, const PairRange& pairs) const {
     return {x.size(0), x.size(1), codebook_.size(1), x.size(2), pairs.first, pairs.heads};
   }
-  Tensor width() const {
-    return ops::multiply(ops::multiply(sigma_.value(), sigma_.value()), temperature_);
-  }
+  Tensor width() const { return ops::multiply(ops::multiply(sigma_.value(), sigma_.value()), temperature_); }
 
   Var codebook_, sigma_;
   Tensor temperature_;
@@ -78,12 +77,14 @@ class SoftVq final : public Attention {
   explicit SoftVq(const AttentionOptions& options) : options_(options) {
     require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
     require(options.sigma > 0 && std::isfinite(options.sigma), "--sigma is {}; it must be above 0", options.sigma);
-    require(options.anneal > 0 && std::isfinite(options.anneal), "--anneal is {}; it must be above 0", options.anneal);
+    require(options.anneal > 0 && std::isfinite(options.anneal), "--anneal is {}; it must be above 0",
+            options.anneal);
     const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head) {
       const RandomStream stream{options.seed, Purpose::features,
                                 static_cast<uint32_t>(options.layer * options.heads + head), 0};
-      write_values(draw_projection(Projection::fixed_norm, options.codes, options.key_size, stream), codes.select(head));
+      write_values(draw_projection(Projection::fixed_norm, options.codes, options.key_size, stream),
+                   codes.select(head));
     }
     codebook_ = Var(codes, true);
     sigma_ = Var(Tensor::full({1}, options.dtype, options.sigma), true);

@@ -15,7 +15,7 @@ namespace linea {
 namespace {
 
 constexpr double kDecay = 0.95;  // of the means
-constexpr double kDead = 0.2;   // a code with fewer keys than this share of an equal part is dead
+constexpr double kDead = 0.2;    // a code with fewer keys than this share of an equal part is dead
 
 class CodeFeatures final : public FeatureMap {
  public:
@@ -44,10 +44,10 @@ class Vq final : public Attention {
  public:
   explicit Vq(const AttentionOptions& options) : options_(options) {
     require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
-    require(options.commitment >= 0 && std::isfinite(options.commitment), "--commitment is {}; it must be at least 0",
-            options.commitment);
-    require(options.codebook == "ema" || options.codebook == "gradient", "--codebook is '{}'; choose ema or gradient",
-            options.codebook);
+    require(options.commitment >= 0 && std::isfinite(options.commitment),
+            "--commitment is {}; it must be at least 0", options.commitment);
+    require(options.codebook == "ema" || options.codebook == "gradient",
+            "--codebook is '{}'; choose ema or gradient", options.codebook);
     const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head)
       write_values(draw_projection(Projection::iid, options.codes, options.key_size, stream_of(head, 0)),
@@ -119,8 +119,8 @@ class Vq final : public Attention {
           if (learns) {  // sum over the keys of a code of c - k
             const Tensor unit = Tensor::full({counted.numel(), codebook.size(2)}, codebook.dtype(), 1.0);
             const Tensor repeated = ops::multiply(unit, spread(counted, codebook.size(2)));
-            const Tensor pull = ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook),
-                                         ops::scale(summed, -1.0));
+            const Tensor pull =
+                ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook), ops::scale(summed, -1.0));
             result[1] = ops::scale(pull, slope);
           }
           return result;

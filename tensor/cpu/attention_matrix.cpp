@@ -77,13 +77,16 @@ class Definition {
 
   double product(int64_t i, int64_t j) const {
     double total = 0;
-    for (int64_t f = 0; f < F_; ++f) total += static_cast<double>(q_[i * F_ + f]) * static_cast<double>(k_[j * F_ + f]);
+    for (int64_t f = 0; f < F_; ++f)
+      total += static_cast<double>(q_[i * F_ + f]) * static_cast<double>(k_[j * F_ + f]);
     return total;
   }
 
   double log_score(int64_t i, int64_t j) const {
     double most = -INFINITY, sum = 0;
-    const auto log = [&](int64_t f) { return static_cast<double>(q_[i * F_ + f]) + static_cast<double>(k_[j * F_ + f]); };
+    const auto log = [&](int64_t f) {
+      return static_cast<double>(q_[i * F_ + f]) + static_cast<double>(k_[j * F_ + f]);
+    };
     for (int64_t f = 0; f < F_; ++f) most = std::max(most, log(f));
     if (most == -INFINITY) return most;
     for (int64_t f = 0; f < F_; ++f) sum += std::exp(log(f) - most);
@@ -108,7 +111,8 @@ void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
     for (int64_t i = 0; i < N; ++i) {
       const std::vector<double>& row = definition.row(i);
       T* out = matrix + (pair * N + i) * N;
-      for (int64_t j = 0; j < N; ++j) out[j] = j < definition.seen(i) ? static_cast<T>(row[static_cast<size_t>(j)]) : T(0);
+      for (int64_t j = 0; j < N; ++j)
+        out[j] = j < definition.seen(i) ? static_cast<T>(row[static_cast<size_t>(j)]) : T(0);
     }
   });
 }
@@ -136,21 +140,23 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
       });
     }
     const auto write = [&](const std::vector<double>& sums, T* to, int64_t count) {
-      for (int64_t i = 0; to != nullptr && i < count; ++i) to[pair * count + i] = static_cast<T>(sums[static_cast<size_t>(i)]);
+      for (int64_t i = 0; to != nullptr && i < count; ++i)
+        to[pair * count + i] = static_cast<T>(sums[static_cast<size_t>(i)]);
     };
     write(q_sums, dq, N * F);
     write(k_sums, dk, N * F);
     write(weight_sums, dweight, N);
     double after = 0;  // a decay at t divides the weight of every key from t on
-    for (int64_t t = N - 1; t >= 0; --t) weight_sums[static_cast<size_t>(t)] = after -= weight_sums[static_cast<size_t>(t)];
+    for (int64_t t = N - 1; t >= 0; --t)
+      weight_sums[static_cast<size_t>(t)] = after -= weight_sums[static_cast<size_t>(t)];
     write(weight_sums, ddecay, N);
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                  \
-  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);                \
-  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*,  \
-                                          T*, T*, T*, T*);
+#define LINEA_INSTANTIATE(T)                                                                                     \
+  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);                   \
+  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*, T*, \
+                                          T*, T*, T*);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

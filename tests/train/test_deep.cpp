@@ -15,9 +15,10 @@ TEST_F(Deep, NoStepIsNotFinite) {
   put("text.txt", text);
   for (const std::string attention : {"linear", "performer --features 16"}) {
     const std::string name = attention.substr(0, 6);
-    const Outcome outcome = linea("train --task text --data text.txt --length 32 --layers 12 --heads 2 --dim 16 --ffn 32 "
-                                  "--batch 4 --steps 300 --lr 3e-3 --warmup 20 --attention " +
-                                  attention + " --json --out " + name);
+    const Outcome outcome = linea(
+        "train --task text --data text.txt --length 32 --layers 12 --heads 2 --dim 16 --ffn 32 "
+        "--batch 4 --steps 300 --lr 3e-3 --warmup 20 --attention " +
+        attention + " --json --out " + name);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     double last = 0;
     for (const std::string& line : lines_of(outcome.out)) {

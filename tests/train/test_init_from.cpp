@@ -36,16 +36,20 @@ TEST_F(InitFrom, APerformerStartsNearSoftmax) {
 // vq and soft-vq have no 1 / sqrt(D) of their own: q's rows of qkv are scaled by it, D = 8, and no others.
 TEST_F(InitFrom, CodebooksScaleTheQueriesOnce) {
   for (const std::string attention : {"vq", "soft-vq"}) {
-    done("train --init-from softmax --attention " + attention + " --codes 4 --steps 1 --lr 1e-30 --min-lr 0 --out " + attention);
+    done("train --init-from softmax --attention " + attention +
+         " --codes 4 --steps 1 --lr 1e-30 --min-lr 0 --out " + attention);
     const auto weight = [&](const std::string& run, int64_t step) {
-      const auto file = SafetensorsFile::open(path(fmt::format("{}/checkpoints/step-{:08}/model.safetensors", run, step)));
+      const auto file =
+          SafetensorsFile::open(path(fmt::format("{}/checkpoints/step-{:08}/model.safetensors", run, step)));
       return file.read("blocks.0.qkv.weight").to_doubles();
     };
     const std::vector<double> before = weight("softmax", 30), after = weight(attention, 1);
     ASSERT_EQ(before.size(), size_t{48 * 16});
     for (size_t i = 0; i < before.size(); ++i)
       EXPECT_NEAR(after[i], before[i] * (i < 16 * 16 ? 1 / std::sqrt(8.0) : 1.0), 1e-6) << attention << " " << i;
-    EXPECT_EQ(done("train --init-from " + attention + " --steps 1 --lr 1e-30 --min-lr 0 --out again-" + attention).code, 0);
+    EXPECT_EQ(
+        done("train --init-from " + attention + " --steps 1 --lr 1e-30 --min-lr 0 --out again-" + attention).code,
+        0);
     const std::vector<double> again = weight("again-" + attention, 1);
     for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(again[i], after[i], 1e-6) << attention << " " << i;
   }
