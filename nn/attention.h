@@ -37,10 +37,14 @@ struct AttentionOptions {
   DType dtype = DType::f32;                // of its parameters and buffers
 };
 
-// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule. Attentions that
+// say takes_packed() also take qkv [B,N,3 H D], as one product makes all three, in their place; y is [B,N,H D] then,
+// and no head is ever moved.
 struct AttentionInputs {
   Var q, k, v;
   Var gate;  // undefined where the attention has none
+  Var qkv{};
+  int64_t heads = 0;  // of qkv
 };
 
 struct AttentionMask {
@@ -55,9 +59,10 @@ class AttentionState {
   virtual size_t bytes() const = 0;
 };
 
-// q, k [B,H,D], v [B,H,M], gate [B,H] of one position.
+// q, k [B,H,D], v [B,H,M], gate [B,H] of one position; or qkv [B,3 H D], as above.
 struct AttentionStep {
   Tensor q, k, v, gate;
+  Tensor qkv{};
 };
 
 // A tensor that belongs to a model but is not trained by gradients: random projections, running means.
@@ -72,14 +77,15 @@ void write_values(const std::vector<double>& values, const Tensor& into);
 class Attention {
  public:
   virtual ~Attention() = default;
-  // -> [B,H,N,M]. Errors: shapes that do not go together, `causal` false where there is only the causal form.
+  // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, `causal` false where there is only the causal form.
   virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   // Causal only. -> [B,H,M].
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
 
-  virtual bool gated() const { return false; }        // wants AttentionInputs::gate
+  virtual bool takes_packed() const { return false; }      // AttentionInputs::qkv, AttentionStep::qkv
+  virtual bool gated() const { return false; }             // wants AttentionInputs::gate
   virtual bool straight_through() const { return false; }  // dk is that of something that stands for k
   virtual bool causal_only() const { return false; }
   // What a gate starts from before training, of head h: the bias under its logistic function.

@@ -116,12 +116,12 @@ class Engine {
   }
 
   UnitFeatures queries(const Tile& tile, const Segment& part) const {
-    return unit_features(map_, plan_.template gather<T>(in_.q, plan_.key_size, tile, part), Side::query,
+    return unit_features(map_, plan_.template gather<T>(in_.q, tile, part), Side::query,
                          plan_.pairs_of(tile));
   }
 
   UnitFeatures keys(const Tile& tile, const Segment& part) const {
-    const Tensor x = plan_.template gather<T>(in_.k, plan_.key_size, tile, part);
+    const Tensor x = plan_.template gather<T>(in_.k, tile, part);
     return unit_features(map_, without_padding<T>(x, plan_.chunk_shape(tile, part).valid, part.first), Side::key,
                          plan_.pairs_of(tile));
   }
@@ -145,7 +145,7 @@ class Engine {
                  const Tensor& dy, const Inputs& gradients, const std::vector<Tensor>& parameters) const {
     const UnitFeatures q = queries(tile, part), k = keys(tile, part);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
-    const int64_t D = plan_.key_size, M = plan_.values;
+    const int64_t M = plan_.values;
     table_.delta_backward(context(), plan_.chunk_shape(tile, part), pointer<T>(q.rows), pointer<T>(k.rows),
                           plan_.template strided<const T>(in_.v, M, tile, part),
                           plan_.template strided<const T>(in_.beta, 1, tile, part),
@@ -153,8 +153,8 @@ class Engine {
                           dstate.data<Accumulator<T>>(), dq.data<T>(), dk.data<T>(),
                           plan_.template strided<T>(gradients.v, M, tile, part),
                           plan_.template strided<T>(gradients.beta, 1, tile, part));
-    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), D, tile, part, gradients.q);
-    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), D, tile, part, gradients.k);
+    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), tile, part, gradients.q);
+    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), tile, part, gradients.k);
   }
 
   const FeatureMap& map_;

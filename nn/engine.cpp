@@ -32,13 +32,11 @@ struct Gates {
 template <typename T>
 class Engine {
  public:
-  Engine(const FeatureMap& map, const Tensor& q, const Tensor& k, const Tensor& v, const Gates& gates,
-         const EngineOptions& options)
+  Engine(const FeatureMap& map, const Heads& in, const Gates& gates, const EngineOptions& options)
       : map_(map),
-        plan_(map, q, v, options),
-        q_(q),
-        k_(k),
-        v_(v),
+        plan_(map, in.q, in.v, options, map.in_kernel()),
+        in_(in),
+        dtype_(in.v.data.dtype()),
         gates_(gates),
         options_(options),
         scaled_(map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined()) {}
@@ -47,67 +45,69 @@ class Engine {
     Tensor denominator, scale;  // [pairs,N]
   };
 
-  Tensor forward(Kept& kept) const {
-    const Tensor y(v_.shape(), v_.dtype());
-    kept.denominator = Tensor({plan_.pairs, plan_.length}, v_.dtype());
-    if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, v_.dtype());
+  void forward(const HeadTensor& y, Kept& kept) const {
+    kept.denominator = Tensor({plan_.pairs, plan_.length}, dtype_);
+    if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, dtype_);
     for (const Tile& tile : plan_.tiles()) {
-      const TileState carried(plan_, tile, plan_.values, v_.dtype(), scaled_);
+      const TileState carried(plan_, tile, plan_.values, dtype_, scaled_);
       sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
         Made q, k;
-        if (with_q) q = make(q_, Side::query, tile, part);
-        if (with_k) k = make(k_, Side::key, tile, part);
-        table().chunk_forward(context(), shape, input(q, k, tile, part),
-                              carried.view<T>(), plan_.template strided<T>(y, plan_.values, tile, part),
-                              rows_kept(kept, tile, part));
+        if (with_q) q = make(in_.q, Side::query, tile, part);
+        if (with_k) k = make(in_.k, Side::key, tile, part);
+        table().chunk_forward(context(), shape, input(q, k, tile, part), carried.view<T>(),
+                              plan_.template rows<T>(y, tile, part), rows_kept(kept, tile, part));
       });
     }
-    return y;
   }
 
-  struct Slopes {
-    Tensor dq, dk, dv, dweight;  // dweight [B,H,N] where there are gates
-    std::vector<Tensor> parameters;
-  };
-
-  Slopes backward(const Kept& kept, const Tensor& dy, const std::vector<Tensor>& parameters) const {
-    Slopes slopes{Tensor(q_.shape(), q_.dtype()), Tensor(k_.shape(), k_.dtype()), Tensor(v_.shape(), v_.dtype()),
-                  {}, parameters};
-    if (gates_.weight.defined()) slopes.dweight = Tensor(gates_.weight.shape(), v_.dtype());
-    const Tensor ddenominator(kept.denominator.shape(), v_.dtype());
+  // dq, dk, dv into `slopes`; the gradient of the weights where there are gates, into dweight [B,H,N]; those of the
+  // map's parameters are added to `parameters`.
+  void backward(const Kept& kept, const HeadTensor& dy, const Heads& slopes, const Tensor& dweight,
+                const std::vector<Tensor>& parameters) const {
+    const Tensor ddenominator(kept.denominator.shape(), dtype_);
     for (const Tile& tile : plan_.tiles()) {
-      sweep_queries(tile, kept, dy, ddenominator, slopes);
-      sweep_keys(tile, kept, dy, ddenominator, slopes);
+      sweep_queries(tile, kept, dy, ddenominator, slopes.q, parameters);
+      sweep_keys(tile, kept, dy, ddenominator, slopes, dweight, parameters);
     }
-    return slopes;
   }
 
  private:
-  // A segment's rows and their features.
+  // A segment's rows, and their features where these are not made by the kernels.
   struct Made {
+    bool there = false;
     Tensor x;
     Features features;
   };
 
+  bool in_kernel() const { return plan_.feature != KernelFeature::given; }
   const Kernels<T>& table() const { return kernels<T>(context().device); }
 
-  // Padding may hold anything: keys that do not exist become 0 before features are made of them.
-  Made make(const Tensor& all, Side side, const Tile& tile, const Segment& part) const {
-    Tensor x = plan_.template gather<T>(all, plan_.key_size, tile, part);
+  // Padding may hold anything: keys that do not exist become 0 before features are made of them. (The kernels do
+  // not read them.)
+  Made make(const HeadTensor& all, Side side, const Tile& tile, const Segment& part) const {
+    if (in_kernel()) return {true, {}, {}};
+    Tensor x = plan_.template gather<T>(all, tile, part);
     if (side == Side::key && options_.valid.defined()) {
       x = x.clone();
       table().clear_padding(context(), plan_.chunk_shape(tile, part).valid, x.template data<T>(), tile.pairs,
                             part.length, plan_.key_size, part.first);
     }
-    return {x, map_.forward(x, side, plan_.pairs_of(tile))};
+    return {true, x, map_.forward(x, side, plan_.pairs_of(tile))};
+  }
+
+  HeadRows<const T> features_of(const Made& made, const HeadTensor& all, const Tile& tile,
+                                const Segment& part) const {
+    if (!made.there) return {};
+    if (in_kernel()) return plan_.template rows<const T>(all, tile, part);
+    return head_rows<const T>(made.features.rows.template data<T>(), part.length, plan_.features);
   }
 
   ChunkInput<T> input(const Made& q, const Made& k, const Tile& tile, const Segment& part) const {
     ChunkInput<T> in;
-    in.q = pointer<const T>(q.features.rows);
-    in.k = pointer<const T>(k.features.rows);
-    if (in.k == nullptr) return in;
-    in.v = plan_.template strided<const T>(v_, plan_.values, tile, part);
+    in.q = features_of(q, in_.q, tile, part);
+    in.k = features_of(k, in_.k, tile, part);
+    if (!k.there) return in;
+    in.v = plan_.template rows<const T>(in_.v, tile, part);
     if (k.features.weight.defined()) in.weight = {k.features.weight.template data<T>(), part.length};
     if (gates_.weight.defined()) {
       in.weight = plan_.template strided<const T>(gates_.weight, 1, tile, part);
@@ -120,6 +120,15 @@ class Engine {
     ChunkRows<T> rows{plan_.template strided<T>(kept.denominator, 1, tile, part), {}};
     if (scaled_) rows.scale = plan_.template strided<T>(kept.scale, 1, tile, part);
     return rows;
+  }
+
+  // Where the kernel writes the gradient of a segment's rows: into place, or into one of the features.
+  HeadRows<T> gradient_of(const Made& made, const HeadTensor& slope, const Tile& tile, const Segment& part,
+                          Features& gradient) const {
+    if (!made.there) return {};
+    if (in_kernel()) return plan_.template rows<T>(slope, tile, part);
+    gradient.rows = Tensor(made.features.rows.shape(), dtype_);
+    return head_rows(gradient.rows.template data<T>(), part.length, plan_.features);
   }
 
   // visit(segment, with_q, with_k) over the segments, in reverse for a sweep backward. Not causal: first all
@@ -142,85 +151,72 @@ class Engine {
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
-  void sweep_queries(const Tile& tile, const Kept& kept, const Tensor& dy, const Tensor& ddenominator,
-                     const Slopes& slopes) const {
-    const TileState carried(plan_, tile, plan_.values, v_.dtype(), scaled_);
+  void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& dy, const Tensor& ddenominator,
+                     const HeadTensor& slope, const std::vector<Tensor>& parameters) const {
+    const TileState carried(plan_, tile, plan_.values, dtype_, scaled_);
     sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       Made q, k;
       Features gradient;
-      if (with_q) {
-        q = make(q_, Side::query, tile, part);
-        gradient.rows = Tensor(q.features.rows.shape(), q_.dtype());
-      }
-      if (with_k) k = make(k_, Side::key, tile, part);
+      if (with_q) q = make(in_.q, Side::query, tile, part);
+      if (with_k) k = make(in_.k, Side::key, tile, part);
       table().chunk_backward_query(context(), shape, input(q, k, tile, part),
-                                   plan_.template strided<const T>(dy, plan_.values, tile, part),
-                                   rows_kept(kept, tile, part), carried.view<T>(), pointer<T>(gradient.rows),
+                                   plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
+                                   carried.view<T>(), gradient_of(q, slope, tile, part, gradient),
                                    plan_.template strided<T>(ddenominator, 1, tile, part));
-      if (with_q)
+      if (with_q && !in_kernel())
         plan_.template scatter<T>(
-            map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), slopes.parameters),
-            plan_.key_size, tile, part, slopes.dq);
+            map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), parameters), tile, part,
+            slope);
     });
   }
 
   // dk, dv and what the weights get, along the slopes of the states.
-  void sweep_keys(const Tile& tile, const Kept& kept, const Tensor& dy, const Tensor& ddenominator,
-                  const Slopes& slopes) const {
-    const TileState carried(plan_, tile, plan_.values, v_.dtype(), scaled_);
+  void sweep_keys(const Tile& tile, const Kept& kept, const HeadTensor& dy, const Tensor& ddenominator,
+                  const Heads& slopes, const Tensor& gate_slopes, const std::vector<Tensor>& parameters) const {
+    const TileState carried(plan_, tile, plan_.values, dtype_, scaled_);
     const bool codes = map_.straight_through();
-    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1), v_.dtype(), codes);
+    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1), dtype_, codes);
     sweep(tile, true, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
-      const Strided<const T> slope_y = plan_.template strided<const T>(dy, plan_.values, tile, part);
+      const HeadRows<const T> slope_y = plan_.template rows<const T>(dy, tile, part);
       const Strided<const T> slope_d = plan_.template strided<const T>(ddenominator, 1, tile, part);
       Made q, k;
       Features gradient;
       Strided<T> dweight{};
-      if (with_q) q = make(q_, Side::query, tile, part);
+      if (with_q) q = make(in_.q, Side::query, tile, part);
       if (with_k) {
-        k = make(k_, Side::key, tile, part);
-        gradient.rows = Tensor(k.features.rows.shape(), k_.dtype());
+        k = make(in_.k, Side::key, tile, part);
         if (k.features.weight.defined()) {
-          gradient.weight = Tensor(k.features.weight.shape(), k_.dtype());
+          gradient.weight = Tensor(k.features.weight.shape(), dtype_);
           dweight = {gradient.weight.data<T>(), part.length};
         }
-        if (gates_.weight.defined()) dweight = plan_.template strided<T>(slopes.dweight, 1, tile, part);
+        if (gates_.weight.defined()) dweight = plan_.template strided<T>(gate_slopes, 1, tile, part);
       }
       const ChunkInput<T> in = input(q, k, tile, part);
       table().chunk_backward_key(context(), shape, in, slope_y, rows_kept(kept, tile, part), slope_d,
-                                 carried.view<T>(), pointer<T>(gradient.rows), dweight,
-                                 plan_.template strided<T>(slopes.dv, plan_.values, tile, part));
+                                 carried.view<T>(), gradient_of(k, slopes.k, tile, part, gradient), dweight,
+                                 plan_.template rows<T>(slopes.v, tile, part));
+      if (in_kernel()) return;
       Tensor dk;
       if (codes) {
-        if (with_k) dk = Tensor(k.x.shape(), k_.dtype());
+        if (with_k) dk = Tensor(k.x.shape(), dtype_);
         table().straight_through(context(), shape, in, pointer<const T>(q.x), pointer<const int32_t>(k.features.codes),
                                  plan_.key_size, slope_y, rows_kept(kept, tile, part), slope_d, coded.view<T>(),
                                  pointer<T>(dk));
       } else if (with_k) {
-        dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.pairs_of(tile), slopes.parameters);
+        dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.pairs_of(tile), parameters);
       }
-      if (with_k) plan_.template scatter<T>(dk, plan_.key_size, tile, part, slopes.dk);
+      if (with_k) plan_.template scatter<T>(dk, tile, part, slopes.k);
     });
   }
 
   const FeatureMap& map_;
   Plan plan_;
-  Tensor q_, k_, v_;
+  Heads in_;
+  DType dtype_;
   Gates gates_;
   EngineOptions options_;
   bool scaled_;
 };
-
-void check_inputs(const AttentionInputs& in, const Tensor& valid) {
-  ops::common_dtype("linear_attention", {&in.q.value(), &in.k.value(), &in.v.value()});
-  require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4, "linear_attention: q {} and v {} are not [B,H,N,D]",
-          in.q.shape().str(), in.v.shape().str());
-  ops::require_shape("linear_attention", "k", in.k.value(), in.q.shape());
-  ops::require_shape("linear_attention", "v", in.v.value(), in.q.shape().with(-1, in.v.size(-1)));
-  if (valid.defined()) ops::require_shape("linear_attention", "valid", valid, {in.q.size(0)});
-  if (in.gate.defined())
-    ops::require_shape("linear_attention", "gate", in.gate.value(), {in.q.size(0), in.q.size(1), in.q.size(2)});
-}
 
 // log(1 - g) and log g: how much a key weighs, and how the state decays.
 Gates logs_of(const Tensor& gate) {
@@ -254,26 +250,29 @@ std::vector<Tensor> zero_slopes(const std::vector<Var>& parameters) {
 
 Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const EngineOptions& options) {
-  check_inputs(in, options.valid);
+  check_heads("linear_attention", in, options.valid);
   require(options.causal || !in.gate.defined(), "linear_attention: a gate has an order of time: it is causal only");
-  std::vector<Var> inputs = {in.q, in.k, in.v};
+  std::vector<Var> inputs = inputs_of(in);
   if (in.gate.defined()) inputs.push_back(in.gate);
   const std::vector<Var> parameters = map->parameters();
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return with_real(in.v.dtype(), "linear_attention", [&](auto zero) {
+  return with_real(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor gate = in.gate.defined() ? in.gate.value() : Tensor();
     const Gates gates = gate.defined() ? logs_of(gate) : Gates{};
+    const Heads given = Heads::of(in);
+    const Tensor y = given.new_output();
     typename Engine<T>::Kept kept;
-    const Tensor y = Engine<T>(*map, in.q.value(), in.k.value(), in.v.value(), gates, options).forward(kept);
+    Engine<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
     return Var::made_by(
-        "linear_attention", y, inputs,
-        [map, q = in.q.value(), k = in.k.value(), v = in.v.value(), gate, gates, kept, options,
-         parameters](const Tensor& dy) {
-          auto slopes = Engine<T>(*map, q, k, v, gates, options).backward(kept, dy, zero_slopes(parameters));
-          std::vector<Gradient> result = {slopes.dq, slopes.dk, slopes.dv};
-          if (gate.defined()) result.emplace_back(gate_slope<T>(gate, slopes.dweight, options.valid));
-          for (const Tensor& slope : slopes.parameters) result.emplace_back(slope);
+        "linear_attention", y, inputs, [map, given, gate, gates, kept, options, parameters](const Tensor& dy) {
+          const Heads slopes = given.new_gradients();
+          const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
+          const std::vector<Tensor> dparameters = zero_slopes(parameters);
+          Engine<T>(*map, given, gates, options).backward(kept, given.output_heads(dy), slopes, dweight, dparameters);
+          std::vector<Gradient> result = gradients_of(slopes);
+          if (gate.defined()) result.emplace_back(gate_slope<T>(gate, dweight, options.valid));
+          for (const Tensor& slope : dparameters) result.emplace_back(slope);
           return result;
         });
   });
@@ -281,7 +280,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
 
 Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const AttentionMask& mask) {
-  check_inputs(in, mask.valid);
+  check_heads("attention_matrix", in, mask.valid);
   const FeatureVars q = apply_features(map, in.q, Side::query), k = apply_features(map, in.k, Side::key);
   const Var weight = in.gate.defined() ? pointwise(Pointwise::log_rest, in.gate) : k.weight;
   const Var log_decay = in.gate.defined() ? pointwise(Pointwise::log_gate, in.gate) : Var();
@@ -297,10 +296,10 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
       shape.kind = kind;
       return shape;
     };
-    const auto input_of = [N](const Tensor& rows_q, const Tensor& rows_k, const Tensor& w, const Tensor& decay) {
+    const auto input_of = [N, F](const Tensor& rows_q, const Tensor& rows_k, const Tensor& w, const Tensor& decay) {
       ChunkInput<T> input;
-      input.q = rows_q.data<T>();
-      input.k = rows_k.data<T>();
+      input.q = head_rows<const T>(rows_q.data<T>(), N, F);
+      input.k = head_rows<const T>(rows_k.data<T>(), N, F);
       input.weight = {pointer<const T>(w), N};
       input.decay = {pointer<const T>(decay), N};
       return input;
@@ -347,21 +346,33 @@ std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const Attention
   return std::make_unique<LinearState>(sums, options.value_size, dtype, scaled);
 }
 
+// One position is a sequence of length 1.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
-  const int64_t H = in.q.size(1), P = in.q.size(0) * H, D = in.q.size(2), M = in.v.size(2);
-  const Features q = map.forward(in.q.reshape({P, 1, D}), Side::query, {0, H});
-  const Features k = map.forward(in.k.reshape({P, 1, D}), Side::key, {0, H});
-  Gates gates{k.weight, {}};
-  if (in.gate.defined()) gates = logs_of(in.gate);
-  Tensor y(in.v.shape(), in.v.dtype());
-  with_real(in.v.dtype(), "linear_step", [&](auto zero) {
+  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2), P = B * H;
+  const int64_t M = state.state.size(3);
+  const Heads given = Heads::of(in, B, H);
+  const DType dtype = given.v.data.dtype();
+  const Tensor y({B, H, M}, dtype);
+  with_real(dtype, "linear_step", [&](auto zero) {
     using T = decltype(zero);
-    ChunkShape shape{P, 1, q.rows.size(2), M, 1};
-    shape.kind = map.kind();
+    const Plan plan(map, given.q, given.v, {}, map.in_kernel());
+    const Tile tile{0, P};
+    const Segment part{0, 1};
+    ChunkShape shape = plan.chunk_shape(tile, part);
     ChunkInput<T> input;
-    input.q = q.rows.data<T>();
-    input.k = k.rows.data<T>();
-    input.v = {in.v.data<T>(), M};
+    Features q, k;
+    if (shape.feature != KernelFeature::given) {
+      input.q = plan.rows<const T>(given.q, tile, part);
+      input.k = plan.rows<const T>(given.k, tile, part);
+    } else {
+      q = map.forward(plan.gather<T>(given.q, tile, part), Side::query, {0, H});
+      k = map.forward(plan.gather<T>(given.k, tile, part), Side::key, {0, H});
+      input.q = head_rows<const T>(q.rows.data<T>(), 1, F);
+      input.k = head_rows<const T>(k.rows.data<T>(), 1, F);
+    }
+    input.v = plan.rows<const T>(given.v, tile, part);
+    Gates gates{k.weight, {}};
+    if (in.gate.defined()) gates = logs_of(in.gate);
     input.weight = {pointer<const T>(gates.weight), 1};
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)

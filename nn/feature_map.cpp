@@ -9,7 +9,8 @@ namespace {
 // tensor/formulas.h.
 class PointwiseFeatures final : public FeatureMap {
  public:
-  explicit PointwiseFeatures(Pointwise f) : f_(f) {}
+  PointwiseFeatures(Pointwise f, KernelFeature in_kernel) : f_(f), in_kernel_(in_kernel) {}
+  KernelFeature in_kernel() const override { return in_kernel_; }
   int64_t features(int64_t key_size) const override { return key_size; }
   Features forward(const Tensor& x, Side, const PairRange&) const override { return {ops::pointwise(f_, x), {}}; }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
@@ -19,6 +20,7 @@ class PointwiseFeatures final : public FeatureMap {
 
  private:
   Pointwise f_;
+  KernelFeature in_kernel_;
 };
 
 // phi(x) = exp(x) (Su 2020): x is its own log.
@@ -100,8 +102,8 @@ FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const V
 std::vector<std::string> feature_map_names() { return {"elu", "relu", "exp", "square", "dpfp"}; }
 
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu) {
-  if (name == "elu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_elu);
-  if (name == "relu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_relu);
+  if (name == "elu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_elu, KernelFeature::elu);
+  if (name == "relu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_relu, KernelFeature::relu);
   if (name == "exp") return std::make_unique<ExpFeatures>();
   if (name == "square") return std::make_unique<SquareFeatures>();
   if (name == "dpfp") return std::make_unique<DpfpFeatures>(nu);

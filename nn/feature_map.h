@@ -35,6 +35,8 @@ class FeatureMap {
   virtual int64_t features(int64_t key_size) const = 0;
   virtual FeatureKind kind() const { return FeatureKind::values; }
   virtual bool weighs_keys() const { return false; }  // gives Features::weight
+  // The same map made by an attention's own kernels, row by row, where they can.
+  virtual KernelFeature in_kernel() const { return KernelFeature::given; }
 
   // What changes the features and may ask for a gradient (a codebook, a width); in the order of `gradients`.
   virtual std::vector<Var> parameters() const { return {}; }

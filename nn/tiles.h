@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nn/feature_map.h"
+#include "nn/heads.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -29,22 +30,26 @@ struct Segment {
   int64_t first, length;
 };
 
-// Sizes of one call and how its work is cut.
+// Sizes of one call and how its work is cut. Where the kernels make the features themselves a segment is the
+// whole length: nothing of it but a chunk is ever made.
 struct Plan {
-  Plan(const FeatureMap& map, const Tensor& q, const Tensor& v, const EngineOptions& options)
-      : heads(q.size(1)),
-        pairs(q.size(0) * q.size(1)),
-        length(q.size(2)),
-        key_size(q.size(3)),
-        features(map.features(q.size(3))),
-        values(v.size(3)),
+  Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v, const EngineOptions& options,
+       KernelFeature made = KernelFeature::given)
+      : heads(q.heads),
+        pairs(q.batches * q.heads),
+        length(q.length),
+        key_size(q.width),
+        features(map.features(q.width)),
+        values(v.width),
         kind(map.kind()),
+        feature(made),
         options_(options) {
-    segment_ = std::min(options.segment > 0 ? options.segment : kSegment, std::max<int64_t>(length, 1));
-    chunk_ = std::min(options.chunk > 0 ? options.chunk : (features <= 48 ? 32 : 64), segment_);
-    const int64_t threads = context().threads;
-    const int64_t fitting = kTileElements / (segment_ * std::max<int64_t>(features, 1));
-    tile_pairs_ = threads * std::max<int64_t>(1, fitting);
+    const bool in_kernel = made != KernelFeature::given;
+    const int64_t usual = in_kernel ? length : kSegment;
+    segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1, std::max<int64_t>(length, 1));
+    chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel ? 32 : 64), segment_);
+    const int64_t of_pair = in_kernel ? features * values : segment_ * features;
+    tile_pairs_ = context().threads * std::max<int64_t>(1, kTileElements / std::max<int64_t>(of_pair, 1));
   }
 
   std::vector<Tile> tiles() const {
@@ -63,10 +68,16 @@ struct Plan {
 
   ChunkShape chunk_shape(const Tile& tile, const Segment& part) const {
     const int32_t* counts = options_.valid.defined() ? options_.valid.data<int32_t>() : nullptr;
-    return {tile.pairs, part.length, features, values, chunk_, part.first, {counts, heads, tile.first_pair}, kind};
+    return {tile.pairs, part.length, features, values, chunk_, part.first, {counts, heads, tile.first_pair}, kind,
+            feature};
   }
 
-  // A segment of a tile of x [B,H,N,width] as it lies there; width 1 for x [pairs,N].
+  template <typename T>
+  HeadRows<T> rows(const HeadTensor& x, const Tile& tile, const Segment& part) const {
+    return x.rows<T>(tile.first_pair, part.first);
+  }
+
+  // A segment of a tile of x [B,H,N,width] in one piece a pair; width 1 for x [pairs,N].
   template <typename T>
   Strided<T> strided(const Tensor& x, int64_t width, const Tile& tile, const Segment& part) const {
     T* data = x.data<std::remove_const_t<T>>();
@@ -75,29 +86,28 @@ struct Plan {
 
   // The same [pairs, segment, width] in one piece: x itself where it is, else a copy.
   template <typename T>
-  Tensor gather(const Tensor& x, int64_t width, const Tile& tile, const Segment& part) const {
-    const Shape shape{tile.pairs, part.length, width};
-    if (part.length == length)
-      return x.reshape({pairs, length, width}).rows(tile.first_pair, tile.pairs);
-    Tensor result(shape, x.dtype());
+  Tensor gather(const HeadTensor& x, const Tile& tile, const Segment& part) const {
+    if (part.length == length && x.whole())
+      return x.data.reshape({pairs, length, x.width}).rows(tile.first_pair, tile.pairs);
+    Tensor result({tile.pairs, part.length, x.width}, x.data.dtype());
     kernels<T>(context().device)
-        .copy_runs(context(), strided<const T>(x, width, tile, part),
-                   {result.data<T>(), part.length * width}, tile.pairs, part.length * width);
+        .copy_rows(context(), rows<const T>(x, tile, part), head_rows(result.data<T>(), part.length, x.width),
+                   tile.pairs, part.length, x.width);
     return result;
   }
 
   template <typename T>
-  void scatter(const Tensor& from, int64_t width, const Tile& tile, const Segment& part,
-               const Tensor& to) const {
+  void scatter(const Tensor& from, const Tile& tile, const Segment& part, const HeadTensor& to) const {
     kernels<T>(context().device)
-        .copy_runs(context(), {from.data<T>(), part.length * width}, strided<T>(to, width, tile, part),
-                   tile.pairs, part.length * width);
+        .copy_rows(context(), head_rows<const T>(from.data<T>(), part.length, to.width), rows<T>(to, tile, part),
+                   tile.pairs, part.length, to.width);
   }
 
   PairRange pairs_of(const Tile& tile) const { return {tile.first_pair, heads}; }
 
   int64_t heads, pairs, length, key_size, features, values;
   FeatureKind kind;
+  KernelFeature feature;
 
  private:
   EngineOptions options_;

@@ -186,9 +186,17 @@ Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
   for (size_t layer = 0; layer < blocks_.size(); ++layer) {
     const Block& block = blocks_[layer];
     const Var normed = apply(block.norm1, x);
-    const Var qkv = split_heads(apply(block.qkv, normed), 3, config_.heads);
-    const Var mixed = mix(layer, {select(qkv, 0), select(qkv, 1), select(qkv, 2), gates_of(block, normed)});
-    x = add(x, dropout(apply(block.out, merge_heads(mixed)), rate, lane++));
+    AttentionInputs in;
+    in.heads = config_.heads;
+    in.gate = gates_of(block, normed);
+    in.qkv = apply(block.qkv, normed);
+    const bool packed = block.attention->takes_packed();
+    if (!packed) {
+      const Var parts = split_heads(in.qkv, 3, config_.heads);
+      in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
+    }
+    const Var mixed = mix(layer, in);
+    x = add(x, dropout(apply(block.out, packed ? mixed : merge_heads(mixed)), rate, lane++));
     const Var hidden = gelu(apply(block.up, apply(block.norm2, x)));
     x = add(x, dropout(apply(block.down, hidden), rate, lane++));
   }
@@ -243,12 +251,12 @@ void Transformer::buffers_changed() {
   for (const Block& block : blocks_) block.attention->buffers_changed();
 }
 
-// The first `dim` rows of qkv are those of q.
+// The first `dim` rows of qkv, and of a partner's q and k, are those of q.
 void Transformer::scale_queries_from_softmax() {
   for (const Block& block : blocks_) {
     const double factor = block.attention->scale_from_softmax();
     if (factor == 1) continue;
-    for (const Var& part : {block.qkv.weight, block.qkv.bias}) {
+    for (const Var& part : {block.qkv.weight, block.qkv.bias, partner_qk_.weight, partner_qk_.bias}) {
       if (!part.defined()) continue;
       const Tensor q = part.value().rows(0, config_.dim), scaled = ops::scale(q, factor);
       write_values(scaled.to_doubles(), q);
@@ -267,11 +275,19 @@ DecodeState Transformer::start(int64_t batch) const {
 Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
   const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
-    const Shape one{state.batch, config_.heads, in.q.size(3)};
-    AttentionStep now{in.q.value().reshape(one), in.k.value().reshape(one), in.v.value().reshape(one), Tensor()};
-    if (in.gate.defined()) now.gate = in.gate.value().reshape({state.batch, config_.heads});
+    const int64_t B = state.batch, H = config_.heads;
+    AttentionStep now;
+    if (in.gate.defined()) now.gate = in.gate.value().reshape({B, H});
+    if (in.qkv.defined()) {
+      now.qkv = in.qkv.value().reshape({B, 3 * config_.dim});
+    } else {
+      const Shape one{B, H, in.q.size(3)};
+      now.q = in.q.value().reshape(one);
+      now.k = in.k.value().reshape(one);
+      now.v = in.v.value().reshape(one);
+    }
     const Tensor y = blocks_[layer].attention->step(*state.layers[layer], now);
-    return Var(y.reshape(in.q.shape()));
+    return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
   };
   const Var logits = run(embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
   ++state.position;

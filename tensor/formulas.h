@@ -106,6 +106,8 @@ struct FeatureElu {
   LINEA_HOST_DEVICE static T value(T x) { return x < T(0) ? exp_of(x) : x + T(1); }
   template <typename T>
   LINEA_HOST_DEVICE static T slope(T x) { return x < T(0) ? exp_of(x) : T(1); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope_at(T phi) { return phi < T(1) ? phi : T(1); }
 };
 
 // phi(x) = max(x, 0) + 1e-3 (Choromanski 2021, generalised attention).
@@ -114,7 +116,23 @@ struct FeatureRelu {
   LINEA_HOST_DEVICE static T value(T x) { return Relu::value(x) + T(1e-3); }
   template <typename T>
   LINEA_HOST_DEVICE static T slope(T x) { return Relu::slope(x); }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope_at(T phi) { return phi > T(1e-3) ? T(1) : T(0); }
 };
+
+// Features that the kernels of an attention make themselves, while a row of q or k is in cache. slope_at(phi(x))
+// is phi'(x): exp is not taken twice.
+enum class KernelFeature : uint8_t { given, elu, relu };
+
+// Calls body(F{}) with the struct F above that `feature` names; not for features that are given.
+template <typename Body>
+void with_feature(KernelFeature feature, Body&& body) {
+  switch (feature) {
+    case KernelFeature::given: return;
+    case KernelFeature::elu: return body(FeatureElu{});
+    case KernelFeature::relu: return body(FeatureRelu{});
+  }
+}
 
 // Calls body(F{}) with the struct F above that `function` names.
 template <typename Body>

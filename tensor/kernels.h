@@ -65,6 +65,7 @@ struct ChunkShape {
   int64_t first = 0;
   ValidKeys valid{};
   FeatureKind kind = FeatureKind::values;
+  KernelFeature feature = KernelFeature::given;  // of values; a kernel's dq and dk are those of what it was given
   bool starts = false, ends = false;  // the state that comes in holds nothing; what goes out is not needed
 };
 
@@ -76,14 +77,41 @@ struct Strided {
   T* pair(int64_t p) const { return data == nullptr ? nullptr : data + p * stride; }
 };
 
-// What the sum rule folds and reads in one segment, for P pairs: features of queries and keys [P,S,F],
-// logs of weights of whole keys and of the decay at each position [P,S]; v [P,S,M]. Null: not there
-// (without q a segment is only absorbed, without k only read; without weight and decay these are 0).
+// Rows of P pairs where they lie, in [B,H,S,width] or in a part of [B,S,parts x H x width]: row i of pair p, the
+// (batch, head) b, h that first_pair + p numbers, is at data + b batch + h head + i row.
+template <typename T>
+struct HeadRows {
+  T* data = nullptr;
+  int64_t batch = 0, head = 0, row = 0;
+  int64_t heads = 1, first_pair = 0;
+  T* at(int64_t pair, int64_t i) const {
+    if (data == nullptr) return nullptr;
+    const int64_t p = first_pair + pair;
+    return data + p / heads * batch + p % heads * head + i * row;
+  }
+};
+
+// x [P,S,width] in one piece.
+template <typename T>
+HeadRows<T> head_rows(T* data, int64_t S, int64_t width) {
+  return {data, S * width, 0, width, 1, 0};
+}
+
+// One row of each pair, `stride` elements apart.
+template <typename T>
+HeadRows<T> one_row(T* data, int64_t stride) {
+  return {data, stride};
+}
+
+// What the sum rule folds and reads in one segment, for P pairs: queries and keys [P,S,F], which are features
+// unless the shape names a feature that is still to be made of them; logs of weights of whole keys and of the
+// decay at each position [P,S]; v [P,S,M]. Null: not there (without q a segment is only absorbed, without k
+// only read; without weight and decay these are 0).
 template <typename T>
 struct ChunkInput {
-  const T *q = nullptr, *k = nullptr;
+  HeadRows<const T> q{}, k{};
   Strided<const T> weight{}, decay{};
-  Strided<const T> v{};
+  HeadRows<const T> v{};
 };
 
 // The carried sums: S [P,F,M], z [P,F], each feature f of them to be multiplied by exp(scale[P,F]);
@@ -104,7 +132,6 @@ struct ChunkRows {
 // keys 0 .. i + (keys - queries). Scores are scaled by `scale`.
 struct SoftmaxShape {
   int64_t pairs, queries, keys, key_size, value_size;
-  int64_t key_stride, value_stride;  // elements from one pair's keys (values) to the next
   ValidKeys valid;
   double scale;
   bool causal;
@@ -132,8 +159,8 @@ struct Kernels {
   void (*add_rows)(Context&, const T* x, const T* row, T* y, int64_t R, int64_t C);
   void (*sum_rows)(Context&, const T* x, T* y, int64_t R, int64_t C);  // y[C] = sum over R
   void (*permute)(Context&, const PermuteShape&, const T* x, T* y);
-  // P runs of `run` elements from one layout to another
-  void (*copy_runs)(Context&, Strided<const T> x, Strided<T> y, int64_t P, int64_t run);
+  // y = x, [P,S,width] in two layouts
+  void (*copy_rows)(Context&, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S, int64_t width);
   // zeroes the rows of x [P,S,C], positions first .. first + S - 1, whose keys do not exist
   void (*clear_padding)(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                         int64_t first);
@@ -187,7 +214,7 @@ struct Kernels {
   // rows u of n to y = [sin u, cos u] of 2n
   void (*sine_cosine)(Context&, const T* u, T* y, int64_t R, int64_t n);
   void (*sine_cosine_backward)(Context&, const T* y, const T* dy, T* du, int64_t R, int64_t n);
-  // features from a codebook c [H,F,D], formulas in nn/codebook_features.cpp: u [P,S,F] = k.c becomes
+  // features from a codebook c [H,F,D], formulas in nn/attention/soft_vq.cpp, vq.cpp: u [P,S,F] = k.c becomes
   // log softmax_f((u - |c_f|^2 / 2) / t); then dlogs becomes du, and dt[p] -= what pair p adds to it
   void (*mixture_logs)(Context&, const HeadShape&, const T* codebook, const T* t, T* u);
   void (*mixture_logs_backward)(Context&, const HeadShape&, const T* t, const T* logs, T* dlogs, T* dt);
@@ -202,18 +229,18 @@ struct Kernels {
   void (*one_hot_logs)(Context&, const int32_t* code, T* y, int64_t R, int64_t F);  // 0, else -infinity
 
   // linear attention, the sum rule; formulas in nn/engine.h. The state goes in and out.
-  void (*chunk_forward)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, Strided<T> y,
+  void (*chunk_forward)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, HeadRows<T> y,
                         const ChunkRows<A>&);
-  void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
-                               const ChunkRows<A>&, const ChunkState<A>&, T* dq, Strided<A> ddenominator);
+  void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
+                               const ChunkRows<A>&, const ChunkState<A>&, HeadRows<T> dq, Strided<A> ddenominator);
   // dweight may be null; it is the gradient of a key's weight as a whole
-  void (*chunk_backward_key)(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
+  void (*chunk_backward_key)(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
                              const ChunkRows<A>&, Strided<const A> ddenominator, const ChunkState<A>& slopes,
-                             T* dk, Strided<T> dweight, Strided<T> dv);
+                             HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv);
   // dk [P,S,D] of hard codes: the gradient of the code that stands for the key, straight through; slopes of
   // F x D (M+1). q of `in` are the logs, `queries` [P,S,D] what they were made of.
   void (*straight_through)(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
-                           const int32_t* code, int64_t D, Strided<const T> dy, const ChunkRows<A>&,
+                           const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<A>&,
                            Strided<const A> ddenominator, const ChunkState<A>& slopes, T* dk);
   // one position: absorb, then read; S = 1
   void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, T* y);
@@ -239,12 +266,13 @@ struct Kernels {
   // y_t = x_t + y_{t+1} along rows of n
   void (*sum_from_end)(Context&, const T* x, T* y, int64_t R, int64_t n);
 
-  // softmax attention in blocks of queries: nothing of size queries x keys is kept
-  void (*softmax_attention)(Context&, const SoftmaxShape&, const T* q, const T* k, const T* v, T* y,
-                            A* log_sums);
-  void (*softmax_attention_backward)(Context&, const SoftmaxShape&, const T* q, const T* k,
-                                     const T* v, const T* y, const A* log_sums, const T* dy, T* dq,
-                                     T* dk, T* dv);
+  // softmax attention in blocks: nothing of size queries x keys is kept
+  void (*softmax_attention)(Context&, const SoftmaxShape&, const HeadRows<const T>& q, const HeadRows<const T>& k,
+                            const HeadRows<const T>& v, const HeadRows<T>& y, A* log_sums);
+  void (*softmax_attention_backward)(Context&, const SoftmaxShape&, const HeadRows<const T>& q,
+                                     const HeadRows<const T>& k, const HeadRows<const T>& v,
+                                     const HeadRows<const T>& y, const A* log_sums, const HeadRows<const T>& dy,
+                                     const HeadRows<T>& dq, const HeadRows<T>& dk, const HeadRows<T>& dv);
 
   // optimiser
   void (*sum_squares)(Context&, const T* x, double* total, int64_t n);  // total += sum x^2

@@ -6,31 +6,18 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/attention/mapped_attention.h"
 #include "nn/delta.h"
-#include "nn/engine.h"
 
 namespace linea {
 namespace {
 
-// A map, and the sum or the gated rule.
-class SumRule : public Attention {
+// The sum or the gated rule.
+class SumRule final : public MappedAttention {
  public:
   SumRule(const AttentionOptions& options, bool gated)
-      : options_(options), gated_(gated), map_(make_feature_map(feature_of(options), options.nu)) {
+      : MappedAttention(options), gated_(gated), map_(make_feature_map(feature_of(options), options.nu)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
-  }
-
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
-  }
-  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_quadratic(map_, in, mask);
-  }
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map_, options_, batch, dtype, gated_);
-  }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }
 
   bool gated() const override { return gated_; }
@@ -41,7 +28,8 @@ class SumRule : public Attention {
   }
 
  private:
-  AttentionOptions options_;
+  std::shared_ptr<const FeatureMap> map() const override { return map_; }
+
   bool gated_;
   std::shared_ptr<const FeatureMap> map_;
 };

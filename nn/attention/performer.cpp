@@ -11,7 +11,7 @@
 // Source: Choromanski et al. 2021, "Rethinking attention with Performers".
 #include <cmath>
 
-#include "nn/engine.h"
+#include "nn/attention/mapped_attention.h"
 #include "nn/random_projection.h"
 
 namespace linea {
@@ -92,8 +92,9 @@ class RandomFeatures final : public FeatureMap {
         using T = decltype(zero);
         const Kernels<T>& table = kernels<T>(context().device);
         const int64_t run = R * D;
-        table.copy_runs(context(), {omega_.data<T>(), run}, {mirrored_.data<T>(), 2 * run}, H, run);
-        table.copy_runs(context(), {negative.data<T>(), run}, {mirrored_.data<T>() + run, 2 * run}, H, run);
+        T* both = mirrored_.data<T>();
+        table.copy_rows(context(), one_row<const T>(omega_.data<T>(), run), one_row(both, 2 * run), H, 1, run);
+        table.copy_rows(context(), one_row<const T>(negative.data<T>(), run), one_row(both + run, 2 * run), H, 1, run);
       });
     }
     return mirrored_;
@@ -105,10 +106,10 @@ class RandomFeatures final : public FeatureMap {
   double root_;  // D^{1/4}
 };
 
-class Performer final : public Attention {
+class Performer final : public MappedAttention {
  public:
   explicit Performer(const AttentionOptions& options)
-      : options_(options), projection_(projection_of(options.projection)) {
+      : MappedAttention(options), projection_(projection_of(options.projection)) {
     const RandomFeature feature = random_feature_of(feature_of(options));
     require(options.features >= 1 && options.features <= 65536, "--features is {}; it must be in 1..65536",
             options.features);
@@ -116,19 +117,6 @@ class Performer final : public Attention {
     omega_ = Tensor({options.heads, options.features, options.key_size}, options.dtype);
     map_ = std::make_shared<RandomFeatures>(feature, omega_);
     draw(0);
-  }
-
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
-  }
-  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_quadratic(map_, in, mask);
-  }
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map_, options_, batch, dtype, false);
-  }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }
 
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
@@ -139,6 +127,8 @@ class Performer final : public Attention {
   }
 
  private:
+  std::shared_ptr<const FeatureMap> map() const override { return map_; }
+
   // omega as a function of (seed, layer, head, step).
   void draw(int64_t step) {
     const int64_t R = options_.features, D = options_.key_size;
@@ -151,7 +141,6 @@ class Performer final : public Attention {
     map_->refresh();
   }
 
-  AttentionOptions options_;
   Projection projection_;
   Tensor omega_;
   std::shared_ptr<RandomFeatures> map_;

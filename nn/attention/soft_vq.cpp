@@ -7,7 +7,7 @@
 // towards 0 (`anneal`), where a soft code becomes a hard one. No 1 / sqrt(D).
 #include <cmath>
 
-#include "nn/engine.h"
+#include "nn/attention/mapped_attention.h"
 #include "nn/random_projection.h"
 
 namespace linea {
@@ -72,9 +72,9 @@ class MixtureFeatures final : public FeatureMap {
   Tensor temperature_;
 };
 
-class SoftVq final : public Attention {
+class SoftVq final : public MappedAttention {
  public:
-  explicit SoftVq(const AttentionOptions& options) : options_(options) {
+  explicit SoftVq(const AttentionOptions& options) : MappedAttention(options) {
     require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
     require(options.sigma > 0 && std::isfinite(options.sigma), "--sigma is {}; it must be above 0", options.sigma);
     require(options.anneal > 0 && std::isfinite(options.anneal), "--anneal is {}; it must be above 0",
@@ -92,19 +92,6 @@ class SoftVq final : public Attention {
     map_ = std::make_shared<MixtureFeatures>(codebook_, sigma_, temperature_);
   }
 
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
-  }
-  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_quadratic(map_, in, mask);
-  }
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map_, options_, batch, dtype, false);
-  }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
-  }
-
   double scale_from_softmax() const override { return 1 / std::sqrt(static_cast<double>(options_.key_size)); }
   Parameters parameters() const override { return {{"codebook", codebook_}, {"sigma", sigma_}}; }
   std::vector<Buffer> buffers() const override { return {{"temperature", temperature_}}; }
@@ -115,7 +102,8 @@ class SoftVq final : public Attention {
   }
 
  private:
-  AttentionOptions options_;
+  std::shared_ptr<const FeatureMap> map() const override { return map_; }
+
   Var codebook_, sigma_;
   Tensor temperature_;
   std::shared_ptr<const MixtureFeatures> map_;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
-#include "nn/attention.h"
+#include "nn/heads.h"
 #include "nn/quadratic.h"
 #include "tensor/ops.h"
 
@@ -15,21 +15,22 @@ namespace {
 // Keys [B,H,capacity,D] and values [B,H,capacity,M], of which the first `length` are filled.
 class Cache final : public AttentionState {
  public:
-  size_t bytes() const override { return keys.bytes() + values.bytes(); }
+  Cache(int64_t batch, int64_t H) : B(batch), heads(H) {}
+  size_t bytes() const override {
+    return capacity == 0 ? 0 : keys.bytes() + values.bytes();
+  }
+  int64_t B, heads, capacity = 0, length = 0;
   Tensor keys, values;
-  int64_t capacity = 0, length = 0;
 };
 
-SoftmaxShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionMask& mask) {
+SoftmaxShape shape_of(const HeadTensor& q, const HeadTensor& k, const HeadTensor& v, const AttentionMask& mask) {
   SoftmaxShape shape{};
-  shape.pairs = q.size(0) * q.size(1);
-  shape.queries = q.size(2);
-  shape.keys = k.size(2);
-  shape.key_size = q.size(3);
-  shape.value_size = v.size(3);
-  shape.key_stride = shape.keys * shape.key_size;
-  shape.value_stride = shape.keys * shape.value_size;
-  shape.valid = {mask.valid.defined() ? mask.valid.data<int32_t>() : nullptr, q.size(1), 0};
+  shape.pairs = q.batches * q.heads;
+  shape.queries = q.length;
+  shape.keys = k.length;
+  shape.key_size = q.width;
+  shape.value_size = v.width;
+  shape.valid = {mask.valid.defined() ? mask.valid.data<int32_t>() : nullptr, q.heads, 0};
   shape.scale = 1.0 / std::sqrt(static_cast<double>(shape.key_size));
   shape.causal = mask.causal;
   return shape;
@@ -37,61 +38,61 @@ SoftmaxShape shape_of(const Tensor& q, const Tensor& k, const Tensor& v, const A
 
 // Formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
 template <typename T>
-Var softmax_attention(const Var& q, const Var& k, const Var& v, const AttentionMask& mask) {
-  const SoftmaxShape shape = shape_of(q.value(), k.value(), v.value(), mask);
-  const Tensor y(v.shape(), v.dtype()), log_sums({shape.pairs, shape.queries}, v.dtype());
+Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
+  const Heads given = Heads::of(in);
+  const SoftmaxShape shape = shape_of(given.q, given.k, given.v, mask);
+  const Tensor y = given.new_output(), log_sums({shape.pairs, shape.queries}, y.dtype());
   kernels<T>(context().device)
-      .softmax_attention(context(), shape, q.value().data<T>(), k.value().data<T>(), v.value().data<T>(),
-                         y.data<T>(), log_sums.data<T>());
-  return Var::made_by("softmax_attention", y, {q, k, v},
-                      [q = q.value(), k = k.value(), v = v.value(), y, log_sums, shape,
-                       valid = mask.valid](const Tensor& dy) -> std::vector<Gradient> {
-                        const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), k.dtype()),
-                            dv(v.shape(), v.dtype());
-                        kernels<T>(context().device)
-                            .softmax_attention_backward(context(), shape, q.data<T>(), k.data<T>(),
-                                                        v.data<T>(), y.data<T>(), log_sums.data<T>(),
-                                                        dy.data<T>(), dq.data<T>(), dk.data<T>(),
-                                                        dv.data<T>());
-                        return {dq, dk, dv};
-                      });
+      .softmax_attention(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(), given.v.rows<const T>(),
+                         given.output_heads(y).template rows<T>(), log_sums.data<T>());
+  return Var::made_by(
+      "softmax_attention", y, inputs_of(in), [given, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
+        const Heads slopes = given.new_gradients();
+        kernels<T>(context().device)
+            .softmax_attention_backward(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
+                                        given.v.rows<const T>(), given.output_heads(y).template rows<const T>(),
+                                        log_sums.data<T>(), given.output_heads(dy).template rows<const T>(),
+                                        slopes.q.rows<T>(), slopes.k.rows<T>(), slopes.v.rows<T>());
+        return gradients_of(slopes);
+      });
+}
+
+// x at position `at` of what is kept [B,H,capacity,width].
+template <typename T>
+void keep(const HeadTensor& x, int64_t at, const Tensor& kept) {
+  kernels<T>(context().device)
+      .copy_rows(context(), x.rows<const T>(), HeadTensor(kept).rows<T>(0, at), x.batches * x.heads, x.length, x.width);
 }
 
 template <typename T>
-void append(Cache& cache, const Tensor& k, const Tensor& v) {
-  const int64_t B = k.size(0), H = k.size(1), D = k.size(2), M = v.size(2), pairs = B * H;
-  const Kernels<T>& table = kernels<T>(context().device);
+void append(Cache& cache, const Heads& now) {
   if (cache.length == cache.capacity) {
     const int64_t grown = cache.capacity == 0 ? 64 : 2 * cache.capacity;
-    const Tensor keys({B, H, grown, D}, k.dtype()), values({B, H, grown, M}, v.dtype());
+    const Tensor keys({cache.B, cache.heads, grown, now.k.width}, now.k.data.dtype());
+    const Tensor values({cache.B, cache.heads, grown, now.v.width}, now.v.data.dtype());
     if (cache.length > 0) {
-      table.copy_runs(context(), {cache.keys.data<T>(), cache.capacity * D}, {keys.data<T>(), grown * D},
-                      pairs, cache.length * D);
-      table.copy_runs(context(), {cache.values.data<T>(), cache.capacity * M},
-                      {values.data<T>(), grown * M}, pairs, cache.length * M);
+      keep<T>(cache.keys, 0, keys);
+      keep<T>(cache.values, 0, values);
     }
     cache.keys = keys;
     cache.values = values;
     cache.capacity = grown;
   }
-  table.copy_runs(context(), {k.data<T>(), D},
-                  {cache.keys.data<T>() + cache.length * D, cache.capacity * D}, pairs, D);
-  table.copy_runs(context(), {v.data<T>(), M},
-                  {cache.values.data<T>() + cache.length * M, cache.capacity * M}, pairs, M);
+  keep<T>(now.k, cache.length, cache.keys);
+  keep<T>(now.v, cache.length, cache.values);
   ++cache.length;
 }
 
 class SoftmaxAttention final : public Attention {
  public:
+  explicit SoftmaxAttention(const AttentionOptions& options) : heads_(options.heads) {}
+
+  bool takes_packed() const override { return true; }
+
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const Var &q = in.q, &k = in.k, &v = in.v;
-    const DType dtype = ops::common_dtype("softmax_attention", {&q.value(), &k.value(), &v.value()});
-    ops::require_shape("softmax_attention", "k", k.value(), q.shape());
-    ops::require_shape("softmax_attention", "v", v.value(), q.shape().with(-1, v.size(-1)));
-    if (mask.valid.defined())
-      ops::require_shape("softmax_attention", "valid", mask.valid, {q.size(0)});
-    return with_real(dtype, "softmax_attention",
-                     [&](auto zero) { return softmax_attention<decltype(zero)>(q, k, v, mask); });
+    check_heads("softmax_attention", in, mask.valid);
+    return with_real(inputs_of(in)[0].dtype(), "softmax_attention",
+                     [&](auto zero) { return softmax_attention<decltype(zero)>(in, mask); });
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
@@ -100,26 +101,30 @@ class SoftmaxAttention final : public Attention {
     return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), in.v);
   }
 
-  std::unique_ptr<AttentionState> start(int64_t, DType) const override {
-    return std::make_unique<Cache>();
+  std::unique_ptr<AttentionState> start(int64_t batch, DType) const override {
+    return std::make_unique<Cache>(batch, heads_);
   }
 
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     Cache& cache = dynamic_cast<Cache&>(state);
-    const Tensor &q = in.q, &k = in.k, &v = in.v;
-    return with_real(q.dtype(), "softmax_attention", [&](auto zero) {
+    const Heads now = Heads::of(in, cache.B, cache.heads);
+    const Tensor y({cache.B, cache.heads, now.v.width}, now.v.data.dtype());
+    with_real(y.dtype(), "softmax_attention", [&](auto zero) {
       using T = decltype(zero);
-      append<T>(cache, k, v);
-      const Tensor one_query = q.reshape({q.size(0), q.size(1), 1, q.size(2)});
-      SoftmaxShape shape = shape_of(one_query, cache.keys, cache.values, {});
+      append<T>(cache, now);
+      SoftmaxShape shape = shape_of(now.q, cache.keys, cache.values, {});
       shape.keys = cache.length;
-      const Tensor y(v.shape(), v.dtype()), log_sums({shape.pairs}, v.dtype());
+      const Tensor log_sums({shape.pairs}, y.dtype());
       kernels<T>(context().device)
-          .softmax_attention(context(), shape, q.data<T>(), cache.keys.data<T>(), cache.values.data<T>(),
-                             y.data<T>(), log_sums.data<T>());
-      return y;
+          .softmax_attention(context(), shape, now.q.rows<const T>(), HeadTensor(cache.keys).rows<const T>(),
+                             HeadTensor(cache.values).rows<const T>(), one_row(y.data<T>(), now.v.width),
+                             log_sums.data<T>());
     });
+    return y;
   }
+
+ private:
+  int64_t heads_;
 };
 
 AttentionOptions plain() {
@@ -128,8 +133,8 @@ AttentionOptions plain() {
   return options;
 }
 
-const Registration kRegistration({"softmax", "", {plain()}, [](const AttentionOptions&) {
-                                    return std::make_unique<SoftmaxAttention>();
+const Registration kRegistration({"softmax", "", {plain()}, [](const AttentionOptions& options) {
+                                    return std::make_unique<SoftmaxAttention>(options);
                                   }});
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
-#include "nn/engine.h"
+#include "nn/attention/mapped_attention.h"
 #include "nn/quadratic.h"
 #include "nn/random_projection.h"
 
@@ -40,9 +40,9 @@ class CodeFeatures final : public FeatureMap {
   Tensor codebook_;
 };
 
-class Vq final : public Attention {
+class Vq final : public MappedAttention {
  public:
-  explicit Vq(const AttentionOptions& options) : options_(options) {
+  explicit Vq(const AttentionOptions& options) : MappedAttention(options) {
     require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
     require(options.commitment >= 0 && std::isfinite(options.commitment),
             "--commitment is {}; it must be at least 0", options.commitment);
@@ -58,10 +58,6 @@ class Vq final : public Attention {
     map_ = std::make_shared<CodeFeatures>(codes);
   }
 
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
-  }
-
   // softmax(q.k^), k^ with the gradient of k.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const Shape shape = in.k.shape();
@@ -71,13 +67,6 @@ class Vq final : public Attention {
                                    [](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
     const Var scores = matmul(in.q, coded, false, true);
     return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), in.v);
-  }
-
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map_, options_, batch, dtype, false);
-  }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }
 
   bool straight_through() const override { return true; }
@@ -95,6 +84,14 @@ class Vq final : public Attention {
     return result;
   }
 
+  // A codebook that was learned by gradients comes with counts but no sums: those that it stands for.
+  void buffers_changed() override {
+    std::vector<double> sums = sums_.to_doubles();
+    if (std::any_of(sums.begin(), sums.end(), [](double x) { return x != 0; })) return;
+    const std::vector<double> counts = counts_.to_doubles(), codes = codebook_.value().to_doubles();
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = counts[i / static_cast<size_t>(options_.key_size)] * codes[i];
+    write_values(sums, sums_);
+  }
   void before_step(int64_t step, int64_t) override { step_ = step; }
 
   // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts the keys of
@@ -162,6 +159,8 @@ class Vq final : public Attention {
   }
 
  private:
+  std::shared_ptr<const FeatureMap> map() const override { return map_; }
+
   RandomStream stream_of(int64_t head, int64_t step) const {
     return {options_.seed, Purpose::features, static_cast<uint32_t>(options_.layer * options_.heads + head),
             static_cast<uint64_t>(step)};
@@ -224,7 +223,6 @@ class Vq final : public Attention {
     }
   }
 
-  AttentionOptions options_;
   Var codebook_;
   Tensor counts_, sums_;  // exponential means of each code's keys
   std::shared_ptr<const CodeFeatures> map_;

@@ -22,11 +22,12 @@ class Definition {
         logs_(shape.kind == FeatureKind::logs),
         causal_(causal),
         keys_(valid_keys(shape.valid, pair, shape.length)),
-        q_(in.q + pair * N_ * F_),
-        k_(in.k + pair * N_ * F_),
+        q_(in.q.at(pair, 0)),
+        k_(in.k.at(pair, 0)),
         log_weight_(static_cast<size_t>(N_)),
         weight_(static_cast<size_t>(N_)),
         score_(static_cast<size_t>(N_)),
+        meeting_(static_cast<size_t>(N_)),
         matrix_(static_cast<size_t>(N_)) {
     double past = 0;
     for (int64_t j = 0; j < keys_; ++j) {
@@ -37,11 +38,13 @@ class Definition {
 
   int64_t seen(int64_t i) const { return causal_ ? std::min(i + 1, keys_) : keys_; }
 
-  // Fills row i of A; score is log a_ij of logs, q_i . k_j of values.
+  // Fills row i of A; score is log a_ij of logs, q_i . k_j of values; of logs, meeting is log a_ij without the
+  // weight of the key, which may be 0.
   const std::vector<double>& row(int64_t i) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen(i); ++j) {
-      score_[at(j)] = logs_ ? log_score(i, j) + log_weight_[at(j)] : product(i, j);
+      if (logs_) meeting_[at(j)] = log_score(i, j);
+      score_[at(j)] = logs_ ? meeting_[at(j)] + log_weight_[at(j)] : product(i, j);
       most = std::max(most, logs_ ? score_[at(j)] : log_weight_[at(j)]);
     }
     for (int64_t j = 0; j < seen(i); ++j) {
@@ -68,7 +71,7 @@ class Definition {
 
   // The share of feature f in a_ij, of logs, after row(i).
   double share(int64_t i, int64_t j, int64_t f) const {
-    const double log = score_[at(j)] - log_weight_[at(j)];
+    const double log = meeting_[at(j)];
     return log == -INFINITY ? 0.0 : std::exp(static_cast<double>(q_[i * F_ + f]) + k_[j * F_ + f] - log);
   }
 
@@ -97,7 +100,7 @@ class Definition {
   bool logs_, causal_;
   int64_t keys_;
   const T *q_, *k_;
-  std::vector<double> log_weight_, weight_, score_, matrix_;
+  std::vector<double> log_weight_, weight_, score_, meeting_, matrix_;
   double inverse_ = 0;
 };
 
@@ -126,7 +129,7 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
     Definition<T> definition(shape, in, pair, causal);
     const auto size = static_cast<size_t>(N * F);
     std::vector<double> q_sums(size), k_sums(size), weight_sums(static_cast<size_t>(N));
-    const T *q = in.q + pair * N * F, *k = in.k + pair * N * F;
+    const T *q = in.q.at(pair, 0), *k = in.k.at(pair, 0);
     for (int64_t i = 0; i < N; ++i) {
       definition.row(i);
       definition.gradient(i, dmatrix + (pair * N + i) * N, [&](int64_t j, double dlog, double dproduct) {

@@ -19,6 +19,7 @@
 
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/small_gemm.h"
 #include "tensor/formulas.h"
 
 namespace linea::cpu {
@@ -106,14 +107,37 @@ struct Rows {
   const T* offset = nullptr;    // [count], null where all are 0
 };
 
-// Values as they are; of logs the exponentials, relative to each row's largest.
+// Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the shape names.
+// Arena: count F.
 template <typename T>
-Rows<T> expand(const T* given, int64_t count, int64_t F, FeatureKind kind, Arena<T>& arena) {
-  Rows<T> rows{count, F, given};
-  if (kind == FeatureKind::values) return rows;
+const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first,
+                       int64_t count, Arena<T>& arena) {
+  const int64_t F = shape.features;
+  if (given.row == F && shape.feature == KernelFeature::given) return given.at(pair, first);
+  T* made = arena.take(count * F);
+  for (int64_t i = 0; i < count; ++i) {
+    const T* x = given.at(pair, first + i);
+    T* out = made + i * F;
+    if (shape.feature == KernelFeature::given) std::copy_n(x, F, out);
+    with_feature(shape.feature, [&](auto phi) {
+#pragma omp simd
+      for (int64_t f = 0; f < F; ++f) out[f] = phi.value(x[f]);
+    });
+  }
+  return made;
+}
+
+// The same as Rows; of logs the exponentials, relative to each row's largest. Arena: 2 count F + count.
+template <typename T>
+Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first, int64_t count,
+               Arena<T>& arena) {
+  const int64_t F = shape.features;
+  Rows<T> rows{count, F, expand_values(shape, given, pair, first, count, arena)};
+  if (shape.kind == FeatureKind::values) return rows;
+  rows.logs = rows.features;
   T *features = arena.take(count * F), *top = arena.take(count);
   for (int64_t i = 0; i < count; ++i) {
-    const T* logs = given + i * F;
+    const T* logs = rows.logs + i * F;
     T* out = features + i * F;
     T most = largest(logs, F);
     if (most == kNothing<T>) most = 0;  // every feature is 0
@@ -122,9 +146,35 @@ Rows<T> expand(const T* given, int64_t count, int64_t F, FeatureKind kind, Arena
     for (int64_t f = 0; f < F; ++f) out[f] = exp_of(logs[f] - most);
   }
   rows.features = features;
-  rows.logs = given;
   rows.top = top;
   return rows;
+}
+
+// The gradient of `rows` of features to that of what they were made of, into place.
+template <typename T>
+void write_gradient(const ChunkShape& shape, const T* features, const T* gradient, const HeadRows<T>& to,
+                    int64_t pair, int64_t first, int64_t count) {
+  const int64_t F = shape.features;
+  for (int64_t i = 0; i < count; ++i) {
+    const T *phi_x = features + i * F, *slope = gradient + i * F;
+    T* out = to.at(pair, first + i);
+    if (shape.feature == KernelFeature::given) std::copy_n(slope, F, out);
+    with_feature(shape.feature, [&](auto phi) {
+#pragma omp simd
+      for (int64_t f = 0; f < F; ++f) out[f] = slope[f] * phi.slope_at(phi_x[f]);
+    });
+  }
+}
+
+// Values, their gradients, results: rows of M that lie `stride` apart.
+template <typename T>
+struct ValueRows {
+  const T* data = nullptr;
+  int64_t stride = 0;
+};
+template <typename T>
+ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t pair, int64_t first) {
+  return {all.at(pair, first), all.row};
 }
 
 // The keys of a chunk, and the sum of its log decays.
@@ -137,8 +187,7 @@ struct Keys {
 template <typename T>
 Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, const Chunk& chunk,
                 bool scaled, Arena<T>& arena) {
-  const int64_t row = pair * shape.length + chunk.first;
-  Keys<T> keys{expand(in.k + row * shape.features, chunk.keys, shape.features, shape.kind, arena)};
+  Keys<T> keys{expand(shape, in.k, pair, chunk.first, chunk.keys, arena)};
   if (!scaled) return keys;
   const T* weight = in.weight.data == nullptr ? nullptr : in.weight.pair(pair) + chunk.first;
   const T* decay = in.decay.data == nullptr ? nullptr : in.decay.pair(pair) + chunk.first;
@@ -175,7 +224,7 @@ class Carried {
 
   // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; every weight is 1 where it is null.
   // Arena: C (F + M) + F M + 2 F.
-  void absorb(const Rows<T>& rows, const T* x, const T* weight, Arena<T> arena) {
+  void absorb(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     if (rows.count == 0) return;
     if (scale_ == nullptr) return add(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return absorb_values(rows, x, weight, arena);
@@ -223,8 +272,8 @@ class Carried {
  private:
   // The chunk is summed first: small terms added to a large z one by one are all rounded the same way, an
   // error that grows with the length.
-  void add(const T* features, const T* x, const T* weight, int64_t count, T* state, T* key_sum) const {
-    blas_gemm(true, false, F_, M_, count, T(1), features, F_, x, M_, T(1), state, M_);
+  void add(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state, T* key_sum) const {
+    small_gemm(F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
     constexpr int64_t kBlock = 64;
     for (int64_t begin = 0; begin < F_; begin += kBlock) {
       const int64_t width = std::min(kBlock, F_ - begin);
@@ -244,18 +293,18 @@ class Carried {
   }
 
   // x and weight times exp(offset - reference), in pieces of the arena.
-  std::pair<T*, T*> weighed(const Rows<T>& rows, const T* x, const T* weight, T reference,
-                            Arena<T>& arena) const {
+  std::pair<ValueRows<T>, T*> weighed(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, T reference,
+                                      Arena<T>& arena) const {
     T *scaled = arena.take(rows.count * M_), *weights = arena.take(rows.count);
     for (int64_t i = 0; i < rows.count; ++i) {
       const T by = factor(rows.offset[i], reference);
       weights[i] = weight == nullptr ? by : by * weight[i];
-      for (int64_t m = 0; m < M_; ++m) scaled[i * M_ + m] = by * x[i * M_ + m];
+      for (int64_t m = 0; m < M_; ++m) scaled[i * M_ + m] = by * x.data[i * x.stride + m];
     }
-    return {scaled, weights};
+    return {{scaled, M_}, weights};
   }
 
-  void absorb_values(const Rows<T>& rows, const T* x, const T* weight, Arena<T> arena) {
+  void absorb_values(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     const T most = std::max(largest(rows.offset, rows.count), scale_[0]);
     if (most == kNothing<T>) return;
     for (int64_t f = 0; f < F_; ++f) rescale(f, most);
@@ -263,7 +312,7 @@ class Carried {
     add(rows.features, scaled, weights, rows.count, state_, key_sum_);
   }
 
-  void absorb_logs(const Rows<T>& rows, const T* x, const T* weight, Arena<T> arena) {
+  void absorb_logs(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     T* column = arena.take(F_);  // the largest log of each feature in the chunk
     std::fill_n(column, F_, kNothing<T>);
     for (int64_t i = 0; i < rows.count; ++i) {
@@ -310,7 +359,7 @@ class Carried {
 // Workspace of one thread, enough for any of the kernels: the arenas above, the chunk's own matrices.
 inline int64_t chunk_workspace(const ChunkShape& shape) {
   const int64_t C = shape.chunk, F = shape.features, M = shape.values;
-  return 6 * C * F + 3 * C * C + 4 * C * M + 2 * F * M + 6 * F + 12 * C;
+  return 10 * C * F + 3 * C * C + 5 * C * M + 3 * F * M + 6 * F + 12 * C;
 }
 
 // visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0; rows that `leave_out` says are all 0.
@@ -327,11 +376,58 @@ void weigh_visible(const T* offset, const T* row_scale, const Chunk& chunk, T* v
   }
 }
 
-// Zeroes what row i of a [rows, keys] matrix must not see: columns above i.
+// The products of rows and keys of a chunk, [rows, keys], are made in bands: of what lies above the diagonal
+// only the corners of its blocks is computed, and no product reads more.
+inline constexpr int64_t kBand = 16;
+
+// body(first row, rows, the keys that the last of them sees)
+template <typename Body>
+void each_band(const Chunk& chunk, const Body& body) {
+  for (int64_t first = 0; first < chunk.rows; first += kBand) {
+    const int64_t rows = std::min(kBand, chunk.rows - first);
+    body(first, rows, std::min(first + rows, chunk.keys));
+  }
+}
+
+// scores = x z^T, both with rows of `inner`; arena: keys x inner.
+template <typename T>
+void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z, T* scores,
+                   Arena<T> arena) {
+  const int64_t K = chunk.keys;
+  T* columns = arena.take(inner * K);
+  transpose(K, inner, z.data, z.stride, columns, K);
+  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
+    small_gemm(rows, seen, inner, plain(x.data + first * x.stride, x.stride), columns, K, scores + first * K, K,
+               false);
+  });
+}
+
+// y_i += sum_{j <= i} scores_ij x_j, rows of `width`
+template <typename T>
+void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y, int64_t ldy) {
+  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
+    small_gemm(rows, width, seen, plain(scores + first * chunk.keys, chunk.keys), x.data, x.stride, y + first * ldy,
+               ldy, true);
+  });
+}
+
+// y_j += sum_{i >= j} scores_ij x_i
+template <typename T>
+void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y, int64_t ldy) {
+  for (int64_t first = 0; first < chunk.keys; first += kBand) {
+    const int64_t keys = std::min(kBand, chunk.keys - first);
+    small_gemm(keys, width, chunk.rows - first, transposed(scores + first * chunk.keys + first, chunk.keys),
+               x.data + first * x.stride, x.stride, y + first * ldy, ldy, true);
+  }
+}
+
+// Zeroes what row i of a [rows, keys] matrix must not see, within its band.
 template <typename T>
 void keep_past(T* scores, const Chunk& chunk) {
-  for (int64_t i = 0; i < chunk.rows; ++i)
-    for (int64_t j = i + 1; j < chunk.keys; ++j) scores[i * chunk.keys + j] = T(0);
+  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
+    for (int64_t i = first; i < first + rows; ++i)
+      for (int64_t j = i + 1; j < seen; ++j) scores[i * chunk.keys + j] = T(0);
+  });
 }
 
 }  // namespace linea::cpu

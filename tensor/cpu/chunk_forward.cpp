@@ -8,28 +8,33 @@ namespace {
 
 // y = features S
 template <typename T>
-void read_state(const T* features, const T* state, int64_t rows, int64_t F, int64_t M, T* y) {
+void read_state(const T* features, const T* state, int64_t rows, int64_t F, int64_t M, T* y, int64_t ldy) {
   if (state == nullptr) {
-    std::fill_n(y, rows * M, T(0));
+    for (int64_t i = 0; i < rows; ++i) std::fill_n(y + i * ldy, M, T(0));
   } else {
-    blas_gemm(false, false, rows, M, F, T(1), features, F, state, M, T(0), y, M);
+    small_gemm(rows, M, F, plain(features, F), state, M, y, ldy, false);
   }
 }
 
 // y = q S / (q z), the part inside the chunk by the masked product q k^T; no scales anywhere.
 template <typename T>
-void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k, const T* v,
-                const Reading<T>& past, T* y, T* denominator, T* scores) {
+void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k,
+                const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator, T* scores,
+                const Arena<T>& arena) {
   const int64_t F = shape.features, M = shape.values;
-  read_state(q.features, past.state, chunk.rows, F, M, y);
+  read_state(q.features, past.state, chunk.rows, F, M, y, ldy);
   for (int64_t i = 0; i < chunk.rows; ++i)
     denominator[i] = past.state == nullptr ? T(0) : dot(q.features + i * F, past.key_sum, F);
   if (k.count > 0) {
-    blas_gemm(false, true, chunk.rows, k.count, F, T(1), q.features, F, k.features, F, T(0), scores, k.count);
+    band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
     keep_past(scores, chunk);
-    blas_gemm(false, false, chunk.rows, M, k.count, T(1), scores, k.count, v, M, T(1), y, M);
-    for (int64_t i = 0; i < chunk.rows; ++i)
-      for (int64_t j = 0; j < std::min(i + 1, k.count); ++j) denominator[i] += scores[i * k.count + j];
+    add_past(chunk, M, scores, v, y, ldy);
+    for (int64_t i = 0; i < chunk.rows; ++i) {
+      T sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t j = 0; j < std::min(i + 1, k.count); ++j) sum += scores[i * k.count + j];
+      denominator[i] += sum;
+    }
   }
 }
 
@@ -45,12 +50,12 @@ T log_score(const Rows<T>& q, const Rows<T>& k, int64_t i, int64_t j) {
 }
 
 template <typename T>
-void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k, const T* v,
-                 const Reading<T>& past, T* y, T* denominator, T* row_scale, T* scores) {
+void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k,
+                 const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator, T* row_scale,
+                 T* scores, const Arena<T>& arena) {
   const int64_t F = shape.features, M = shape.values;
-  read_state(past.features, past.state, chunk.rows, F, M, y);
-  if (k.count > 0)
-    blas_gemm(false, true, chunk.rows, k.count, F, T(1), q.features, F, k.features, F, T(0), scores, k.count);
+  read_state(past.features, past.state, chunk.rows, F, M, y, ldy);
+  if (k.count > 0) band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
   T most = kNothing<T>;  // of the chunk's keys up to i
   for (int64_t i = 0; i < chunk.rows; ++i) {
     const int64_t seen = std::min(i + 1, k.count);
@@ -72,18 +77,18 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
       for (int64_t j = 0; j < seen; ++j) sum += row[j] = factor(row[j], m);
     }
     std::fill(row + seen, row + k.count, T(0));
-    scale_row(y + i * M, M, factor(past.scale[i], m));
+    scale_row(y + i * ldy, M, factor(past.scale[i], m));
     denominator[i] = sum;
     row_scale[i] = m;
   }
-  if (k.count > 0) blas_gemm(false, false, chunk.rows, M, k.count, T(1), scores, k.count, v, M, T(1), y, M);
+  if (k.count > 0) add_past(chunk, M, scores, v, y, ldy);
 }
 
 }  // namespace
 
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
-                   Strided<T> y, const ChunkRows<T>& kept) {
+                   HeadRows<T> y, const ChunkRows<T>& kept) {
   const int64_t F = shape.features, M = shape.values;
   const bool scaled = states.scale != nullptr;
   const int64_t each = chunk_workspace(shape);
@@ -93,22 +98,21 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
     for (int64_t index = 0; index < chunk_count(shape); ++index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, pair, index);
-      const int64_t row = pair * shape.length + chunk.first;
-      const Keys<T> keys = in.k == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
-      const T* v = in.k == nullptr ? nullptr : in.v.pair(pair) + chunk.first * M;
-      if (in.q != nullptr) {
+      const Keys<T> keys = in.k.data == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
+      const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
+      if (in.q.data != nullptr) {
         Arena<T> mine = arena;
-        const Rows<T> q = expand(in.q + row * F, chunk.rows, F, shape.kind, mine);
+        const Rows<T> q = expand(shape, in.q, pair, chunk.first, chunk.rows, mine);
         const Reading<T> past = carried.read(q, shape.starts && index == 0, mine);
         T* scores = mine.take(chunk.rows * chunk.rows);
-        T *chunk_y = y.pair(pair) + chunk.first * M, *d = kept.denominator.pair(pair) + chunk.first;
+        T *chunk_y = y.at(pair, chunk.first), *d = kept.denominator.pair(pair) + chunk.first;
         if (scaled) {
           T* m = kept.scale.pair(pair) + chunk.first;
-          read_scaled(shape, chunk, q, keys.rows, v, past, chunk_y, d, m, scores);
+          read_scaled(shape, chunk, q, keys.rows, v, past, chunk_y, y.row, d, m, scores, mine);
         } else {
-          read_plain(shape, chunk, q, keys.rows, v, past, chunk_y, d, scores);
+          read_plain(shape, chunk, q, keys.rows, v, past, chunk_y, y.row, d, scores, mine);
         }
-        for (int64_t i = 0; i < chunk.rows; ++i) scale_row(chunk_y + i * M, M, reciprocal_or_zero(d[i]));
+        for (int64_t i = 0; i < chunk.rows; ++i) scale_row(chunk_y + i * y.row, M, reciprocal_or_zero(d[i]));
       }
       if (shape.ends && index + 1 == chunk_count(shape)) break;
       carried.absorb(keys.rows, v, nullptr, arena);
@@ -119,7 +123,7 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
 
 #define LINEA_INSTANTIATE(T)                                                                                  \
   template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,        \
-                              Strided<T>, const ChunkRows<T>&);
+                              HeadRows<T>, const ChunkRows<T>&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

@@ -1,4 +1,4 @@
-// Features made with a codebook c [H,F,D] (nn/codebook_features.cpp), apart from the matrix
+// Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix
 // products; and the gradient that passes straight through a hard code.
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/cpu_kernels.h"
@@ -154,7 +154,7 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
 // chunk_backward.cpp.
 template <typename T>
 void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                      const T* queries, const int32_t* code, int64_t D, Strided<const T> dy,
+                      const T* queries, const int32_t* code, int64_t D, HeadRows<const T> dy,
                       const ChunkRows<T>& kept, Strided<const T> ddenominator,
                       const ChunkState<T>& slopes, T* dk) {
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
@@ -169,35 +169,35 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
       Rows<T> rows;
       const T* e = nullptr;
       T *n = nullptr, *offset = nullptr;
-      if (in.q != nullptr) {
-        rows = expand(in.q + row * F, chunk.rows, F, shape.kind, arena);
+      if (in.q.data != nullptr) {
+        rows = expand(shape, in.q, pair, chunk.first, chunk.rows, arena);
         e = ddenominator.pair(pair) + chunk.first;
         n = arena.take(chunk.rows * M);
         offset = arena.take(chunk.rows);
         for (int64_t i = 0; i < chunk.rows; ++i) {
           const T inverse = reciprocal_or_zero(kept.denominator.pair(pair)[chunk.first + i]);
           offset[i] = -kept.scale.pair(pair)[chunk.first + i];
-          for (int64_t m = 0; m < M; ++m)
-            n[i * M + m] = dy.pair(pair)[(chunk.first + i) * M + m] * inverse;
+          const T* slope_y = dy.at(pair, chunk.first + i);
+          for (int64_t m = 0; m < M; ++m) n[i * M + m] = slope_y[m] * inverse;
         }
         rows.offset = offset;
       }
       if (dk != nullptr) {
         T* out = dk + row * D;
         std::fill_n(out, chunk.rows * D, T(0));
-        const T* v = in.v.pair(pair) + chunk.first * M;
+        const T* v = in.v.at(pair, chunk.first);
         for (int64_t j = 0; j < chunk.keys; ++j) {
           const int32_t f = code[row + j];
           const T scale = slopes.scale[pair * F + f];
           if (scale == kNothing<T>) continue;
           const T* carried_row = slopes.state + (pair * F + f) * wide;
           for (int64_t d = 0; d < D; ++d)
-            out[j * D + d] = exp_of(scale) * (dot(carried_row + d * (M + 1), v + j * M, M) +
+            out[j * D + d] = exp_of(scale) * (dot(carried_row + d * (M + 1), v + j * in.v.row, M) +
                                               carried_row[d * (M + 1) + M]);
         }
-        if (in.q != nullptr && chunk.keys > 0) {
+        if (in.q.data != nullptr && chunk.keys > 0) {
           T* slope = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
-          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, M, T(0), slope,
+          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, in.v.row, T(0), slope,
                     chunk.keys);
           for (int64_t i = 0; i < chunk.rows; ++i)
             for (int64_t j = 0; j < chunk.keys; ++j) {
@@ -210,7 +210,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
                     queries + row * D, D, T(1), out, D);
         }
       }
-      if (in.q == nullptr || (shape.ends && index == 0)) continue;
+      if (in.q.data == nullptr || (shape.ends && index == 0)) continue;
       T* products = arena.take(chunk.rows * wide);
       for (int64_t i = 0; i < chunk.rows; ++i)
         for (int64_t d = 0; d < D; ++d) {
@@ -219,7 +219,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
           for (int64_t m = 0; m < M; ++m) to[m] = by * n[i * M + m];
           to[M] = by * e[i];
         }
-      carried.absorb(rows, products, nullptr, arena);
+      carried.absorb(rows, {products, wide}, nullptr, arena);
     }
   });
 }
@@ -233,7 +233,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);       \
   template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);                    \
   template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,    \
-                                 const int32_t*, int64_t, Strided<const T>, const ChunkRows<T>&, \
+                                 const int32_t*, int64_t, HeadRows<const T>, const ChunkRows<T>&, \
                                  Strided<const T>, const ChunkState<T>&, T*);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

@@ -32,7 +32,7 @@ void sum_rows(Context&, const T* x, T* y, int64_t R, int64_t C);
 template <typename T>
 void permute(Context&, const PermuteShape&, const T* x, T* y);
 template <typename T>
-void copy_runs(Context&, Strided<const T> x, Strided<T> y, int64_t P, int64_t run);
+void copy_rows(Context&, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S, int64_t width);
 template <typename T>
 void clear_padding(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                    int64_t first);
@@ -127,23 +127,26 @@ template <typename T>
 void one_hot_logs(Context&, const int32_t* code, T* y, int64_t R, int64_t F);
 template <typename T>
 void straight_through(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
-                      const int32_t* code, int64_t D, Strided<const T> dy, const ChunkRows<T>&,
+                      const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<T>&,
                       Strided<const T> ddenominator, const ChunkState<T>& slopes, T* dk);
 
 // chunk_forward.cpp
 template <typename T>
 void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,
-                   Strided<T> y, const ChunkRows<T>&);
+                   HeadRows<T> y, const ChunkRows<T>&);
 
-// chunk_backward.cpp
+// chunk_backward_query.cpp
 template <typename T>
-void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
-                          const ChunkRows<T>&, const ChunkState<T>&, T* dq,
+void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
+                          const ChunkRows<T>&, const ChunkState<T>&, HeadRows<T> dq,
                           Strided<T> ddenominator);
+
+// chunk_backward_key.cpp
 template <typename T>
-void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, Strided<const T> dy,
+void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
                         const ChunkRows<T>&, Strided<const T> ddenominator,
-                        const ChunkState<T>& slopes, T* dk, Strided<T> dweight, Strided<T> dv);
+                        const ChunkState<T>& slopes, HeadRows<T> dk, Strided<T> dweight,
+                        HeadRows<T> dv);
 
 // recurrent.cpp
 template <typename T>
@@ -173,11 +176,13 @@ void solve_unit_lower(Context&, const T* l, const T* e, T* x, bool transpose, in
 
 // softmax_attention.cpp
 template <typename T>
-void softmax_attention(Context&, const SoftmaxShape&, const T* q, const T* k, const T* v, T* y,
-                       T* log_sums);
+void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>& q, const HeadRows<const T>& k,
+                       const HeadRows<const T>& v, const HeadRows<T>& y, T* log_sums);
 template <typename T>
-void softmax_attention_backward(Context&, const SoftmaxShape&, const T* q, const T* k, const T* v,
-                                const T* y, const T* log_sums, const T* dy, T* dq, T* dk, T* dv);
+void softmax_attention_backward(Context&, const SoftmaxShape&, const HeadRows<const T>& q, const HeadRows<const T>& k,
+                                const HeadRows<const T>& v, const HeadRows<const T>& y, const T* log_sums,
+                                const HeadRows<const T>& dy, const HeadRows<T>& dq, const HeadRows<T>& dk,
+                                const HeadRows<T>& dv);
 
 // optimizer.cpp
 template <typename T>

@@ -17,14 +17,12 @@
 //
 // Only keys that exist are rows of K, V and B: what lies behind them is never read.
 #include "tensor/cpu/blas.h"
-#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
 namespace {
-
-constexpr int64_t kBlock = 16;
 
 // X = L^-1 X or L^-T X; L [N,N] has ones on its diagonal, and neither they nor what is above them is read.
 void blas_solve(bool transpose, int64_t N, int64_t M, const float* lower, float* x) {
@@ -62,76 +60,76 @@ class Delta {
     return {arena.take(C_ * C_), arena.take(C_ * C_), arena.take(C_ * M_), arena.take(C_ * M_)};
   }
 
-  void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out) const {
+  // What `write`, `read` and `backward` take of the arena that they are given.
+  int64_t scratch_size() const { return 2 * C_ * M_ + C_ * C_ + (C_ + F_) * std::max(F_, M_); }
+
+  void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out, Arena<T> arena) const {
     if (keys == 0) return;
-    blas_gemm(false, true, keys, keys, F_, T(1), in.k, F_, in.k, F_, T(0), out.products, keys);
+    band_products({0, keys, keys}, F_, {in.k, F_}, {in.k, F_}, out.products, arena);
     for (int64_t i = 0; i < keys; ++i)
       for (int64_t j = 0; j < i; ++j) out.lower[i * keys + j] = in.beta[i] * out.products[i * keys + j];
-    std::copy_n(in.v, keys * M_, out.missed);
-    blas_gemm(false, false, keys, M_, F_, T(-1), in.k, F_, state, M_, T(1), out.missed, M_);
+    small_gemm(keys, M_, F_, plain(in.k, F_), state, M_, out.missed, M_, false);
+    for (int64_t i = 0; i < keys * M_; ++i) out.missed[i] = in.v[i] - out.missed[i];
     scale_rows(keys, in.beta, out.missed, out.rows);
     blas_solve(false, keys, M_, out.lower, out.rows);
   }
 
   void absorb(int64_t keys, const T* k, const Written<T>& written, T* state) const {
-    if (keys > 0) blas_gemm(true, false, F_, M_, keys, T(1), k, F_, written.rows, M_, T(1), state, M_);
+    small_gemm(F_, M_, keys, transposed(k, F_), written.rows, M_, state, M_, true);
   }
 
-  // `scores` [C,C] is scratch, here and below.
-  void read(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written, T* scores,
-            T* y) const {
-    blas_gemm(false, false, chunk.rows, M_, F_, T(1), in.q, F_, state, M_, T(0), y, M_);
+  void read(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written, T* y,
+            Arena<T> arena) const {
+    small_gemm(chunk.rows, M_, F_, plain(in.q, F_), state, M_, y, M_, false);
     if (chunk.keys == 0) return;
-    blas_gemm(false, true, chunk.rows, chunk.keys, F_, T(1), in.q, F_, in.k, F_, T(0), scores, chunk.keys);
-    // lower(Q K^T) X: whole products below the blocks of the diagonal, in the blocks only what a row sees
-    for (int64_t begin = 0; begin < chunk.rows; begin += kBlock) {
-      const int64_t end = std::min(begin + kBlock, chunk.rows), whole = std::min(begin, chunk.keys);
-      if (whole > 0)
-        blas_gemm(false, false, end - begin, M_, whole, T(1), scores + begin * chunk.keys, chunk.keys,
-                  written.rows, M_, T(1), y + begin * M_, M_);
-      for (int64_t i = begin; i < end; ++i)
-        for (int64_t j = begin; j < std::min(i + 1, chunk.keys); ++j)
-          add_row(written.rows + j * M_, y + i * M_, M_, scores[i * chunk.keys + j]);
-    }
+    T* scores = arena.take(C_ * C_);
+    band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
+    keep_past(scores, chunk);
+    add_past(chunk, M_, scores, {written.rows, M_}, y, M_);
   }
 
-  // dstate is dS' before and dS after; dE [C,M] is scratch.
+  // dstate is dS' before and dS after.
   void backward(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written, const T* dy,
-                T* scores, T* dE, T* dstate, T* dq, T* dk, T* dv, T* dbeta) const {
+                T* dstate, T* dq, T* dk, T* dv, T* dbeta, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
-    blas_gemm(false, true, rows, F_, M_, T(1), dy, M_, state, M_, T(0), dq, F_);
+    T *scores = arena.take(C_ * C_), *dE = arena.take(C_ * M_);
+    multiply_transposed(rows, F_, M_, dy, state, dq, false, arena);
+    std::fill_n(dk, rows * F_, T(0));
+    std::fill_n(dE, keys * M_, T(0));
     if (keys > 0) {
-      blas_gemm(false, true, rows, keys, F_, T(1), in.q, F_, in.k, F_, T(0), scores, keys);
+      band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
       keep_past(scores, chunk);
-      blas_gemm(true, false, keys, M_, rows, T(1), scores, keys, dy, M_, T(0), dE, M_);
-      blas_gemm(false, false, keys, M_, F_, T(1), in.k, F_, dstate, M_, T(1), dE, M_);
+      add_future(chunk, M_, scores, {dy, M_}, dE, M_);
+      small_gemm(keys, M_, F_, plain(in.k, F_), dstate, M_, dE, M_, true);
       blas_solve(true, keys, M_, written.lower, dE);
 
       T* P = scores;
-      blas_gemm(false, true, rows, keys, M_, T(1), dy, M_, written.rows, M_, T(0), P, keys);
+      band_products(chunk, M_, {dy, M_}, {written.rows, M_}, P, arena);
       keep_past(P, chunk);
-      blas_gemm(false, false, rows, F_, keys, T(1), P, keys, in.k, F_, T(1), dq, F_);
-      blas_gemm(true, false, keys, F_, rows, T(1), P, keys, in.q, F_, T(0), dk, F_);
-      blas_gemm(false, true, keys, F_, M_, T(1), written.rows, M_, dstate, M_, T(1), dk, F_);
+      add_past(chunk, F_, P, {in.k, F_}, dq, F_);
+      add_future(chunk, F_, P, {in.q, F_}, dk, F_);
+      multiply_transposed(keys, F_, M_, written.rows, dstate, dk, true, arena);
 
-      T* G = scores;
-      blas_gemm(false, true, keys, keys, M_, T(-1), dE, M_, written.rows, M_, T(0), G, keys);
+      const Chunk square{chunk.first, keys, keys};
+      T* G = scores;  // B G, without the minus at first
+      band_products(square, M_, {dE, M_}, {written.rows, M_}, G, arena);
+      keep_past(G, square);
       for (int64_t i = 0; i < keys; ++i) {
         T* row = G + i * keys;
-        dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) + dot(row, written.products + i * keys, i);
-        for (int64_t j = 0; j < i; ++j) row[j] *= in.beta[i];
-        std::fill(row + i, row + keys, T(0));
+        dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) - dot(row, written.products + i * keys, i);
+        for (int64_t j = 0; j < i; ++j) row[j] *= -in.beta[i];
+        row[i] = 0;
       }
-      blas_gemm(false, false, keys, F_, keys, T(1), G, keys, in.k, F_, T(1), dk, F_);
-      blas_gemm(true, false, keys, F_, keys, T(1), G, keys, in.k, F_, T(1), dk, F_);
+      add_past(square, F_, G, {in.k, F_}, dk, F_);
+      add_future(square, F_, G, {in.k, F_}, dk, F_);
       scale_rows(keys, in.beta, dE, dv);
-      blas_gemm(false, true, keys, F_, M_, T(-1), dv, M_, state, M_, T(1), dk, F_);
+      for (int64_t i = 0; i < keys * M_; ++i) dE[i] = -dv[i];
+      multiply_transposed(keys, F_, M_, dE, state, dk, true, arena);
     }
-    std::fill(dk + keys * F_, dk + rows * F_, T(0));
     std::fill(dv + keys * M_, dv + rows * M_, T(0));
     std::fill(dbeta + keys, dbeta + rows, T(0));
-    blas_gemm(true, false, F_, M_, rows, T(1), in.q, F_, dy, M_, T(1), dstate, M_);
-    if (keys > 0) blas_gemm(true, false, F_, M_, keys, T(-1), in.k, F_, dv, M_, T(1), dstate, M_);
+    small_gemm(F_, M_, rows, transposed(in.q, F_), dy, M_, dstate, M_, true);
+    small_gemm(F_, M_, keys, transposed(in.k, F_), dE, M_, dstate, M_, true);
   }
 
  private:
@@ -149,23 +147,22 @@ class Delta {
 template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
                    Strided<const T> beta, T* state, Strided<T> y) {
-  const int64_t F = shape.features, M = shape.values, C = shape.chunk;
+  const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0) return;
   const Delta<T> delta(shape);
-  const int64_t each = delta.written_size() + C * C;
+  const int64_t each = delta.written_size() + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
     Arena<T> arena(workspace.data() + thread * each);
     const Written<T> written = delta.take_written(arena);
-    T* scores = arena.take(C * C);
     T* pair_state = state + pair * F * M;
     for (int64_t index = 0; index < chunk_count(shape); ++index) {
       const Chunk chunk = chunk_at(shape, pair, index);
       const int64_t row = pair * shape.length + chunk.first;
       const Given<T> in{q == nullptr ? nullptr : q + row * F, k + row * F, v.pair(pair) + chunk.first * M,
                         beta.pair(pair) + chunk.first};
-      delta.write(chunk.keys, in, pair_state, written);
-      if (q != nullptr) delta.read(chunk, in, pair_state, written, scores, y.pair(pair) + chunk.first * M);
+      delta.write(chunk.keys, in, pair_state, written, arena);
+      if (q != nullptr) delta.read(chunk, in, pair_state, written, y.pair(pair) + chunk.first * M, arena);
       delta.absorb(chunk.keys, in.k, written, pair_state);
     }
   });
@@ -176,16 +173,15 @@ template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
                     Strided<const T> beta, Strided<const T> dy, const T* state, T* dstate, T* dq, T* dk,
                     Strided<T> dv, Strided<T> dbeta) {
-  const int64_t F = shape.features, M = shape.values, C = shape.chunk, chunks = chunk_count(shape);
+  const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape);
   if (F == 0 || M == 0) return;
   const Delta<T> delta(shape);
   const int64_t kept = F * M + delta.written_size();  // of each chunk
-  const int64_t each = chunks * kept + C * C + C * M;
+  const int64_t each = chunks * kept + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
     T* chunk_memory = workspace.data() + thread * each;
-    Arena<T> scratch(chunk_memory + chunks * kept);
-    T *scores = scratch.take(C * C), *dE = scratch.take(C * M);
+    const Arena<T> scratch(chunk_memory + chunks * kept);
     const auto visit = [&](int64_t index, const auto& body) {
       const Chunk chunk = chunk_at(shape, pair, index);
       const int64_t row = pair * shape.length + chunk.first;
@@ -198,16 +194,16 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
     std::copy_n(state + pair * F * M, F * M, chunk_memory);
     for (int64_t index = 0; index < chunks; ++index)
       visit(index, [&](const Chunk& chunk, int64_t, const Given<T>& in, T* before, const Written<T>& written) {
-        delta.write(chunk.keys, in, before, written);
+        delta.write(chunk.keys, in, before, written, scratch);
         if (index + 1 == chunks) return;
         std::copy_n(before, F * M, before + kept);
         delta.absorb(chunk.keys, in.k, written, before + kept);
       });
     for (int64_t index = chunks - 1; index >= 0; --index)
       visit(index, [&](const Chunk& chunk, int64_t row, const Given<T>& in, T* before, const Written<T>& written) {
-        delta.backward(chunk, in, before, written, dy.pair(pair) + chunk.first * M, scores, dE,
+        delta.backward(chunk, in, before, written, dy.pair(pair) + chunk.first * M,
                        dstate + pair * F * M, dq + row * F, dk + row * F, dv.pair(pair) + chunk.first * M,
-                       dbeta.pair(pair) + chunk.first);
+                       dbeta.pair(pair) + chunk.first, scratch);
       });
   });
 }

@@ -47,12 +47,16 @@ template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
                     T* y) {
   const int64_t F = shape.features, M = shape.values;
-  const Workspace<T> workspace(ctx, ctx.threads * 3 * F);
+  const int64_t each = 3 * F + chunk_workspace(shape);
+  const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_ranges(ctx, shape.pairs, 4 * F * M, [&](int64_t first, int64_t last) {
-    T* scaled_q = workspace.data() + omp_get_thread_num() * 3 * F;
+    T* scaled_q = workspace.data() + omp_get_thread_num() * each;
     T *scaled_k = scaled_q + F, *keep = scaled_k + F;
     for (int64_t pair = first; pair < last; ++pair) {
-      const T *q = in.q + pair * F, *k = in.k + pair * F, *v = in.v.pair(pair);
+      Arena<T> arena(keep + F);
+      const T* q = expand_values(shape, in.q, pair, 0, 1, arena);
+      const T* k = expand_values(shape, in.k, pair, 0, 1, arena);
+      const T* v = in.v.at(pair, 0);
       T *state = states.state + pair * F * M, *key_sum = states.key_sum + pair * F;
       if (states.scale == nullptr) {
         update_and_read<T>(q, k, nullptr, v, state, key_sum, y + pair * M, F, M);

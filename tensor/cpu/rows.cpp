@@ -62,9 +62,16 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 }
 
 template <typename T>
-void copy_runs(Context& ctx, Strided<const T> x, Strided<T> y, int64_t P, int64_t run) {
-  parallel_ranges(ctx, P, run, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p) std::copy_n(x.pair(p), run, y.pair(p));
+void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S, int64_t width) {
+  const bool whole = x.row == width && y.row == width;  // of a pair in one piece
+  parallel_ranges(ctx, P, S * width, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
+      if (whole) {
+        std::copy_n(x.at(p, 0), S * width, y.at(p, 0));
+        continue;
+      }
+      for (int64_t i = 0; i < S; ++i) std::copy_n(x.at(p, i), width, y.at(p, i));
+    }
   });
 }
 
@@ -106,7 +113,7 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);       \
   template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                 \
   template void permute(Context&, const PermuteShape&, const T*, T*);               \
-  template void copy_runs(Context&, Strided<const T>, Strided<T>, int64_t, int64_t); \
+  template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t); \
   template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
   template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);             \
   template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);

@@ -1,133 +1,223 @@
-// Softmax attention in blocks of queries. For one pair, with a_ij = exp(s q_i.k_j - l_i) and
+// Softmax attention in blocks of queries and keys. For one pair, with a_ij = exp(s q_i.k_j - l_i) and
 // l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
 //
 //   y_i = sum_j a_ij v_j
 //   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
-//   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i          (Vaswani 2017; Rabe & Staats 2021)
+//   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
 //
-// Only l is kept for the backward, which makes a again block by block.
+// The forward pass carries a running maximum m_i, sum and y_i from one block of keys to the next (Milakov &
+// Gimelshein 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a again block by block.
 #include <cmath>
 
-#include "tensor/cpu/blas.h"
+#include "tensor/cpu/chunk.h"
 #include "tensor/cpu/cpu_kernels.h"
-#include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
 namespace {
 
-// Queries a block: the fewer, the longer the row of scores.
-int64_t block_rows(const SoftmaxShape& shape) {
-  const int64_t rows = std::clamp<int64_t>(262144 / std::max<int64_t>(shape.keys, 1), 16, 64);
-  return std::min(rows, shape.queries);
-}
+constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 
-// Keys that query i of a pair sees: the first so many.
-int64_t seen_by(const SoftmaxShape& shape, int64_t pair, int64_t query) {
-  int64_t seen = valid_keys(shape.valid, pair, shape.keys);
-  if (shape.causal) seen = std::min(seen, query + 1 + shape.keys - shape.queries);
-  return std::max<int64_t>(seen, 0);
-}
+// A block: its queries and keys, and what its rows see of them.
+class Block {
+ public:
+  Block(const SoftmaxShape& shape, int64_t pair, int64_t first_query, int64_t first_key)
+      : query(first_query),
+        key(first_key),
+        rows(std::min(kQueries, shape.queries - first_query)),
+        offset_(shape.causal ? shape.keys - shape.queries : shape.keys),
+        valid_(valid_keys(shape.valid, pair, shape.keys)) {
+    keys = std::min(kKeys, seen_from_start(rows - 1) - key);
+  }
 
-// s q k^T for `rows` queries from `first` on, over the `seen` keys that the last of them sees
+  // Keys of the block that row i sees, the first so many; the first row that sees key j.
+  int64_t seen(int64_t i) const { return std::clamp<int64_t>(seen_from_start(i) - key, 0, keys); }
+  int64_t first_row(int64_t j) const { return std::clamp<int64_t>(key + j - offset_ - query, 0, rows); }
+
+  int64_t query, key, rows, keys = 0;
+
+ private:
+  int64_t seen_from_start(int64_t i) const { return std::min(valid_, query + i + 1 + offset_); }
+
+  int64_t offset_, valid_;
+};
+
+// scores = x z^T of rows of `inner` where seen; arena: keys x inner.
 template <typename T>
-void block_scores(const SoftmaxShape& shape, const T* q, const T* k, int64_t rows, int64_t seen,
-                  T* scores) {
-  const int64_t D = shape.key_size;
-  blas_gemm(false, true, rows, seen, D, static_cast<T>(shape.scale), q, D, k, D, T(0), scores, seen);
+void products(const Block& block, int64_t inner, const T* x, const ValueRows<T>& z, T* scores, Arena<T> arena) {
+  T* columns = arena.take(inner * block.keys);
+  transpose(block.keys, inner, z.data, z.stride, columns, block.keys);
+  for (int64_t first = 0; first < block.rows; first += kBand) {
+    const int64_t rows = std::min(kBand, block.rows - first);
+    small_gemm(rows, block.seen(first + rows - 1), inner, plain(x + first * inner, inner), columns, block.keys,
+               scores + first * block.keys, block.keys, false);
+  }
+}
+
+// y_i += sum_j scores_ij x_j of the keys j, and of the rows i, y_j += sum_i scores_ij x_i. What a row of a band does
+// not see is 0.
+template <typename T>
+void add_by_row(const Block& block, int64_t width, const T* scores, const ValueRows<T>& x, T* y) {
+  for (int64_t first = 0; first < block.rows; first += kBand) {
+    const int64_t rows = std::min(kBand, block.rows - first);
+    small_gemm(rows, width, block.seen(first + rows - 1), plain(scores + first * block.keys, block.keys), x.data,
+               x.stride, y + first * width, width, true);
+  }
+}
+template <typename T>
+void add_by_key(const Block& block, int64_t width, const T* scores, const T* x, T* y, int64_t ldy) {
+  for (int64_t first = 0; first < block.keys; first += kBand) {
+    const int64_t keys = std::min(kBand, block.keys - first);
+    const int64_t row = block.first_row(first) / kBand * kBand;  // bands are whole
+    small_gemm(keys, width, block.rows - row, transposed(scores + row * block.keys + first, block.keys),
+               x + row * width, width, y + first * ldy, ldy, true);
+  }
+}
+
+// Zeroes what row i does not see, as far as a product of its band or of a band of keys may read.
+template <typename T>
+void hide(const Block& block, int64_t i, T* row) {
+  const int64_t last = std::min(i / kBand * kBand + kBand, block.rows) - 1;
+  std::fill(row + block.seen(i), row + std::min(block.seen(last) + kBand, block.keys), T(0));
+}
+
+// Rows in one piece, times `factor`.
+template <typename T>
+T* gather(const HeadRows<const T>& x, int64_t pair, int64_t first, int64_t rows, int64_t width, T factor,
+          Arena<T>& arena) {
+  T* copy = arena.take(rows * width);
+  for (int64_t i = 0; i < rows; ++i) {
+    const T* from = x.at(pair, first + i);
+    for (int64_t d = 0; d < width; ++d) copy[i * width + d] = factor * from[d];
+  }
+  return copy;
+}
+
+template <typename T>
+void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const HeadRows<T>& y, int64_t pair,
+             int64_t first) {
+  for (int64_t i = 0; i < rows; ++i) {
+    T* to = y.at(pair, first + i);
+    for (int64_t d = 0; d < width; ++d) to[d] = factor[i] * x[i * width + d];
+  }
+}
+
+// The sums of a block of queries over the blocks of keys.
+template <typename T>
+struct Running {
+  T *most, *total, *y;
+};
+
+// Adds a block of keys; scores become weights.
+template <typename T>
+void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v, const Running<T>& running) {
+  for (int64_t i = 0; i < block.rows; ++i) {
+    T* row = scores + i * block.keys;
+    const int64_t seen = block.seen(i);
+    hide(block, i, row);
+    if (seen == 0) continue;
+    const T most = std::max(running.most[i], largest(row, seen));
+    T total = 0;
+#pragma omp simd reduction(+ : total)
+    for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_of(row[j] - most);
+    const T kept = factor(running.most[i], most);
+    running.total[i] = kept * running.total[i] + total;
+    running.most[i] = most;
+    if (kept != T(1)) scale_row(running.y + i * M, M, kept);
+  }
+  add_by_row(block, M, scores, v, running.y);
 }
 
 }  // namespace
 
 template <typename T>
-void softmax_attention(Context& ctx, const SoftmaxShape& shape, const T* q, const T* k, const T* v,
-                       T* y, T* log_sums) {
-  const int64_t D = shape.key_size, M = shape.value_size, block = block_rows(shape);
-  const int64_t each = block * shape.keys;
+void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
+                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y, T* log_sums) {
+  const int64_t D = shape.key_size, M = shape.value_size, blocks = (shape.queries + kQueries - 1) / kQueries;
+  const int64_t each = kQueries * (kKeys + D + M + 2) + kKeys * D;
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    T* scores = workspace.data() + thread * each;
-    const T *pair_k = k + pair * shape.key_stride, *pair_v = v + pair * shape.value_stride;
-    for (int64_t first = 0; first < shape.queries; first += block) {
-      const int64_t rows = std::min(block, shape.queries - first);
-      const int64_t seen = seen_by(shape, pair, first + rows - 1);
-      const int64_t row = pair * shape.queries + first;
-      if (seen == 0) {
-        std::fill_n(y + row * M, rows * M, T(0));
-        std::fill_n(log_sums + row, rows, T(0));
-        continue;
-      }
-      block_scores(shape, q + row * D, pair_k, rows, seen, scores);
-      for (int64_t i = 0; i < rows; ++i) {
-        T* a = scores + i * seen;
-        const int64_t count = seen_by(shape, pair, first + i);
-        const T largest = count > 0 ? *std::max_element(a, a + count) : T(0);
-        T total = 0;
-#pragma omp simd reduction(+ : total)
-        for (int64_t j = 0; j < count; ++j) {
-          a[j] = exp_of(a[j] - largest);
-          total += a[j];
-        }
-        const T inverse = reciprocal_or_zero(total);
-        for (int64_t j = 0; j < count; ++j) a[j] *= inverse;
-        std::fill(a + count, a + seen, T(0));
-        log_sums[row + i] = count > 0 ? largest + std::log(total) : T(0);
-      }
-      blas_gemm(false, false, rows, M, seen, T(1), scores, seen, pair_v, M, T(0), y + row * M, M);
+  const auto one = [&](int64_t item, int thread) {
+    const int64_t pair = item / blocks, query = item % blocks * kQueries;
+    Arena<T> arena(workspace.data() + thread * each);
+    const int64_t rows = std::min(kQueries, shape.queries - query);
+    const T* block_q = gather(q, pair, query, rows, D, static_cast<T>(shape.scale), arena);
+    const Running<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
+    std::fill_n(running.most, rows, kNothing<T>);
+    std::fill_n(running.total, rows, T(0));
+    std::fill_n(running.y, rows * M, T(0));
+    T* scores = arena.take(kQueries * kKeys);
+    for (int64_t key = 0;; key += kKeys) {
+      const Block block(shape, pair, query, key);
+      if (block.keys <= 0) break;
+      products(block, D, block_q, {k.at(pair, key), k.row}, scores, arena);
+      absorb(block, M, scores, {v.at(pair, key), v.row}, running);
     }
-  });
+    for (int64_t i = 0; i < rows; ++i) {
+      T& total = running.total[i];
+      log_sums[pair * shape.queries + query + i] = total == T(0) ? T(0) : running.most[i] + std::log(total);
+      total = reciprocal_or_zero(total);
+    }
+    scatter(running.y, rows, M, running.total, y, pair, query);
+  };
+  parallel_items(ctx, shape.pairs * blocks, one, std::min(kQueries, shape.queries) * shape.keys * (D + M));
 }
 
 template <typename T>
-void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const T* q, const T* k,
-                                const T* v, const T* y, const T* log_sums, const T* dy, T* dq,
-                                T* dk, T* dv) {
-  const int64_t D = shape.key_size, M = shape.value_size, block = block_rows(shape);
-  const int64_t each = 2 * block * shape.keys;
+void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
+                                const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<const T>& y,
+                                const T* log_sums, const HeadRows<const T>& dy, const HeadRows<T>& dq,
+                                const HeadRows<T>& dk, const HeadRows<T>& dv) {
+  const int64_t D = shape.key_size, M = shape.value_size;
+  const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    T* weights = workspace.data() + thread * each;
-    T* slopes = weights + block * shape.keys;
-    const T *pair_k = k + pair * shape.key_stride, *pair_v = v + pair * shape.value_stride;
-    T *pair_dk = dk + pair * shape.key_stride, *pair_dv = dv + pair * shape.value_stride;
-    std::fill_n(pair_dk, shape.keys * D, T(0));
-    std::fill_n(pair_dv, shape.keys * M, T(0));
-    for (int64_t first = 0; first < shape.queries; first += block) {
-      const int64_t rows = std::min(block, shape.queries - first);
-      const int64_t seen = seen_by(shape, pair, first + rows - 1);
-      const int64_t row = pair * shape.queries + first;
-      if (seen == 0) {
-        std::fill_n(dq + row * D, rows * D, T(0));
-        continue;
-      }
-      block_scores(shape, q + row * D, pair_k, rows, seen, weights);
-      blas_gemm(false, true, rows, seen, M, T(1), dy + row * M, M, pair_v, M, T(0), slopes, seen);
-      for (int64_t i = 0; i < rows; ++i) {
-        T *a = weights + i * seen, *g = slopes + i * seen;
-        const int64_t count = seen_by(shape, pair, first + i);
-        const T shift = log_sums[row + i];
-        T along = 0;
-        for (int64_t m = 0; m < M; ++m) along += dy[(row + i) * M + m] * y[(row + i) * M + m];
+    for (int64_t j = 0; j < shape.keys; ++j) {
+      std::fill_n(dk.at(pair, j), D, T(0));
+      std::fill_n(dv.at(pair, j), M, T(0));
+    }
+    for (int64_t query = 0; query < shape.queries; query += kQueries) {
+      Arena<T> arena(workspace.data() + thread * each);
+      const int64_t rows = std::min(kQueries, shape.queries - query);
+      const T* block_q = gather(q, pair, query, rows, D, static_cast<T>(shape.scale), arena);
+      const T* block_dy = gather(dy, pair, query, rows, M, T(1), arena);
+      T *along = arena.take(rows), *scale = arena.take(rows), *block_dq = arena.take(rows * D);
+      std::fill_n(scale, rows, static_cast<T>(shape.scale));
+      std::fill_n(block_dq, rows * D, T(0));
+      for (int64_t i = 0; i < rows; ++i) along[i] = dot(block_dy + i * M, y.at(pair, query + i), M);
+      T *weights = arena.take(kQueries * kKeys), *slopes = arena.take(kQueries * kKeys);
+      for (int64_t key = 0;; key += kKeys) {
+        const Block block(shape, pair, query, key);
+        if (block.keys <= 0) break;
+        const ValueRows<T> block_k{k.at(pair, key), k.row}, block_v{v.at(pair, key), v.row};
+        products(block, D, block_q, block_k, weights, arena);
+        products(block, M, block_dy, block_v, slopes, arena);
+        for (int64_t i = 0; i < rows; ++i) {
+          T *a = weights + i * block.keys, *g = slopes + i * block.keys;
+          const T shift = log_sums[pair * shape.queries + query + i];
+          const int64_t seen = block.seen(i);
 #pragma omp simd
-        for (int64_t j = 0; j < count; ++j) {
-          a[j] = exp_of(a[j] - shift);
-          g[j] = a[j] * (g[j] - along);
+          for (int64_t j = 0; j < seen; ++j) {
+            a[j] = exp_of(a[j] - shift);
+            g[j] = a[j] * (g[j] - along[i]);
+          }
+          hide(block, i, a);
+          hide(block, i, g);
         }
-        std::fill(a + count, a + seen, T(0));
-        std::fill(g + count, g + seen, T(0));
+        add_by_row(block, D, slopes, block_k, block_dq);
+        add_by_key(block, D, slopes, block_q, dk.at(pair, key), dk.row);
+        add_by_key(block, M, weights, block_dy, dv.at(pair, key), dv.row);
       }
-      const T s = static_cast<T>(shape.scale);
-      blas_gemm(false, false, rows, D, seen, s, slopes, seen, pair_k, D, T(0), dq + row * D, D);
-      blas_gemm(true, false, seen, D, rows, s, slopes, seen, q + row * D, D, T(1), pair_dk, D);
-      blas_gemm(true, false, seen, M, rows, T(1), weights, seen, dy + row * M, M, T(1), pair_dv, M);
+      scatter(block_dq, rows, D, scale, dq, pair, query);
     }
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                    \
-  template void softmax_attention(Context&, const SoftmaxShape&, const T*, const T*, const T*,  \
-                                  T*, T*);                                                      \
-  template void softmax_attention_backward(Context&, const SoftmaxShape&, const T*, const T*,   \
-                                           const T*, const T*, const T*, const T*, T*, T*, T*);
+#define LINEA_INSTANTIATE(T)                                                                                      \
+  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&,                        \
+                                  const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<T>&, T*);    \
+  template void softmax_attention_backward(                                                                       \
+      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<const T>&, \
+      const HeadRows<const T>&, const T*, const HeadRows<const T>&, const HeadRows<T>&, const HeadRows<T>&,       \
+      const HeadRows<T>&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

@@ -1,0 +1,35 @@
+// An attention that is a feature map under the sum or the gated rule: its forms follow from the map alone. What
+// derives from it makes the map, and says what else there is: parameters, buffers, what training moves.
+#pragma once
+
+#include <memory>
+
+#include "nn/engine.h"
+
+namespace linea {
+
+class MappedAttention : public Attention {
+ public:
+  // Codes stand for keys that the loss asks for too: those are wanted by themselves.
+  bool takes_packed() const override { return !straight_through(); }
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map(), in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+  }
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_quadratic(map(), in, mask);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    return start_linear(*map(), options_, batch, dtype, gated());
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*map(), dynamic_cast<LinearState&>(state), in);
+  }
+
+ protected:
+  explicit MappedAttention(const AttentionOptions& options) : options_(options) {}
+  virtual std::shared_ptr<const FeatureMap> map() const = 0;
+
+  const AttentionOptions options_;
+};
+
+}  // namespace linea

@@ -1,0 +1,99 @@
+// The backward pass of the sum rule over a segment. With w_ij = (q_i . k_j) exp(o_j - m_i) the weights that
+// the forward pass summed, d_i = sum_j w_ij and y_i = sum_j w_ij v_j / d_i (tensor/cpu/chunk.h):
+//
+//   n_i = dy_i / d_i    e_i = -(dy_i . y_i) / d_i    dw_ij = n_i . v_j + e_i
+//   dq_i = sum_j dw_ij exp(o_j - m_i) k_j     dk_j = sum_i dw_ij exp(o_j - m_i) q_i     dv_j = sum_i w_ij n_i
+//
+// The sweep forward finds dq and e from the states S, z; the sweep backward dk and dv from the states
+// R = sum q^T n and r = sum e q of the rows after. Of logs a gradient is that of the log: q o dq, k o dk.
+// The scales are constants here: they cancel. A key's weight as a whole gets sum_i w_ij dw_ij = k_j . dk_j.
+#pragma once
+
+#include "tensor/cpu/chunk.h"
+
+namespace linea::cpu {
+
+// What both sweeps know of the queries of a chunk.
+template <typename T>
+struct QueryRows {
+  Rows<T> rows;             // with offset -m_i
+  const T* denominator;     // d
+  const T* row_scale;       // m; null where nothing is scaled
+  const T* numerator;       // n
+  const bool* by_logs;      // rows whose part inside the chunk the forward pass summed by logs; null: none
+};
+
+// n = dy / d
+template <typename T>
+T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, const T* denominator, Arena<T>& arena) {
+  T* numerator = arena.take(chunk.rows * M);
+  for (int64_t i = 0; i < chunk.rows; ++i) {
+    const T inverse = reciprocal_or_zero(denominator[i]);
+#pragma omp simd
+    for (int64_t m = 0; m < M; ++m) numerator[i * M + m] = dy.data[i * dy.stride + m] * inverse;
+  }
+  return numerator;
+}
+
+template <typename T>
+QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, const Chunk& chunk,
+                        const Rows<T>& k, const HeadRows<const T>& dy, const ChunkRows<T>& kept, Arena<T>& arena,
+                        bool* by_logs) {
+  QueryRows<T> q{expand(shape, in.q, pair, chunk.first, chunk.rows, arena),
+                 kept.denominator.pair(pair) + chunk.first, nullptr, nullptr, nullptr};
+  q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, pair, chunk.first), q.denominator, arena);
+  if (kept.scale.data == nullptr) return q;
+  q.row_scale = kept.scale.pair(pair) + chunk.first;
+  T *offset = arena.take(chunk.rows), most = kNothing<T>;
+  for (int64_t i = 0; i < chunk.rows; ++i) {
+    offset[i] = -q.row_scale[i];
+    if (i < k.count) most = std::max(most, k.offset[i]);
+    by_logs[i] = q.rows.logs != nullptr && q.row_scale[i] < most;  // else m_i is at least the largest
+  }
+  q.rows.offset = offset;
+  q.by_logs = by_logs;
+  return q;
+}
+
+// visible[i,j] = exp(o_j - m_i); 1 where nothing is scaled: then null is returned.
+template <typename T>
+const T* visible_of(const QueryRows<T>& q, const Rows<T>& k, const Chunk& chunk, Arena<T>& arena) {
+  if (q.row_scale == nullptr) return nullptr;
+  T* visible = arena.take(chunk.rows * chunk.keys);
+  weigh_visible(k.offset, q.row_scale, chunk, visible, [&](int64_t i) { return q.by_logs[i]; });
+  return visible;
+}
+
+template <typename T>
+void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
+  if (visible == nullptr) return keep_past(scores, chunk);
+  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
+    for (int64_t i = first * chunk.keys; i < (first + rows) * chunk.keys; i += chunk.keys)
+      for (int64_t j = i; j < i + seen; ++j) scores[j] = visible[j] == T(0) ? T(0) : scores[j] * visible[j];
+  });
+}
+
+// w_ijf of the row i and the key j, feature by feature, from the logs; body(f, w).
+template <typename T, typename Body>
+void each_weight(const QueryRows<T>& q, const Rows<T>& k, int64_t i, int64_t j, const Body& body) {
+  const T *logs_q = q.rows.logs + i * k.F, *logs_k = k.logs + j * k.F;
+  const T rest = k.offset[j] - k.top[j] - q.rows.top[i] - q.row_scale[i];
+  for (int64_t f = 0; f < k.F; ++f) body(f, exp_of(logs_q[f] + logs_k[f] + rest));
+}
+
+template <typename T>
+void multiply_rows(const T* x, T* y, int64_t count) {
+#pragma omp simd
+  for (int64_t i = 0; i < count; ++i) y[i] *= x[i];
+}
+
+// y = x S^T of rows of M and a state [F,M]. Arena: F M.
+template <typename T>
+void multiply_transposed(int64_t rows, int64_t F, int64_t M, const T* x, const T* state, T* y, bool add,
+                         Arena<T> arena) {
+  T* columns = arena.take(F * M);
+  transpose(F, M, state, M, columns, F);
+  small_gemm(rows, F, M, plain(x, M), columns, F, y, F, add);
+}
+
+}  // namespace linea::cpu

@@ -1,0 +1,135 @@
+// The sweep backward of the backward pass: dk and dv, from the slopes of the states. Formulas in
+// tensor/cpu/chunk_backward.h.
+#include "tensor/cpu/chunk_backward.h"
+#include "tensor/cpu/cpu_kernels.h"
+
+namespace linea::cpu {
+namespace {
+
+// What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the states.
+template <typename T>
+void read_slopes(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk, T* dv,
+                 int64_t lddv, Arena<T> arena) {
+  const int64_t F = k.F;
+  T *scaled = arena.take(k.count * M), *weight = arena.take(k.count);
+  for (int64_t j = 0; j < k.count; ++j) {
+    weight[j] = T(1);
+    if (later.scale != nullptr) weight[j] = factor(later.scale[j], -k.offset[j]);
+    for (int64_t m = 0; m < M; ++m) scaled[j * M + m] = weight[j] * v.data[j * v.stride + m];
+    for (int64_t f = 0; f < F; ++f) dk[j * F + f] = weight[j] * later.key_sum[f];
+  }
+  multiply_transposed(k.count, F, M, scaled, later.state, dk, true, arena);
+  small_gemm(k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
+  if (later.scale == nullptr) return;
+  for (int64_t j = 0; j < k.count; ++j) scale_row(dv + j * lddv, M, weight[j]);
+}
+
+// dk, dv and, where asked, the gradient of the keys' weights, of one chunk.
+template <typename T>
+void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q, const Rows<T>& k,
+                  const ValueRows<T>& v, const T* e, const Reading<T>& later, T* dk, T* dv, int64_t lddv, T* dweight,
+                  Arena<T> arena) {
+  const int64_t F = shape.features, M = shape.values, K = chunk.keys;
+  std::fill(dk + K * F, dk + chunk.rows * F, T(0));
+  for (int64_t j = K; j < chunk.rows; ++j) std::fill_n(dv + j * lddv, M, T(0));
+  if (dweight != nullptr) std::fill(dweight + K, dweight + chunk.rows, T(0));
+  if (K == 0) return;
+
+  if (later.state == nullptr) {
+    std::fill_n(dk, K * F, T(0));
+    for (int64_t j = 0; j < K; ++j) std::fill_n(dv + j * lddv, M, T(0));
+  } else {
+    read_slopes(k, v, later, M, dk, dv, lddv, arena);
+  }
+  T* inside = dk;
+  if (later.own_features) {
+    multiply_rows(later.features, dk, K * F);
+    inside = arena.take(K * F);
+    std::fill_n(inside, K * F, T(0));
+  }
+  T* products = nullptr;
+  if (q.numerator != nullptr) {
+    const T* visible = visible_of(q, k, chunk, arena);
+    products = arena.take(chunk.rows * K);  // dw_ij
+    T* seen = arena.take(chunk.rows * K);
+    band_products(chunk, M, {q.numerator, M}, v, products, arena);
+    each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen_keys) {
+      for (int64_t i = first; i < first + rows; ++i)
+        for (int64_t j = 0; j < seen_keys; ++j) products[i * K + j] += e[i];
+    });
+    std::copy_n(products, chunk.rows * K, seen);
+    apply_visible(visible, chunk, seen);
+    add_future(chunk, F, seen, {q.rows.features, F}, inside, F);
+    band_products(chunk, F, {q.rows.features, F}, {k.features, F}, seen, arena);
+    apply_visible(visible, chunk, seen);
+    add_future(chunk, M, seen, {q.numerator, M}, dv, lddv);
+  }
+  if (k.logs != nullptr) multiply_rows(k.features, inside, K * F);
+  if (later.own_features) add_row(inside, dk, K * F, T(1));
+  for (int64_t i = 0; q.by_logs != nullptr && i < chunk.rows; ++i) {
+    if (!q.by_logs[i]) continue;
+    for (int64_t j = 0; j < std::min(i + 1, K); ++j) {
+      const T slope = products[i * K + j];
+      T whole = 0;
+      each_weight(q, k, i, j, [&](int64_t f, T w) {
+        dk[j * F + f] += w * slope;
+        whole += w;
+      });
+      add_row(q.numerator + i * M, dv + j * lddv, M, whole);
+    }
+  }
+  if (dweight == nullptr) return;
+  for (int64_t j = 0; j < K; ++j) {
+    T total = 0;
+    if (k.logs == nullptr) total = dot(k.features + j * F, dk + j * F, F);
+    else
+      for (int64_t f = 0; f < F; ++f) total += dk[j * F + f];
+    dweight[j] = total;
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
+                        const ChunkRows<T>& kept, Strided<const T> ddenominator, const ChunkState<T>& slopes,
+                        HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
+  const int64_t F = shape.features, M = shape.values;
+  const bool scaled = slopes.scale != nullptr;
+  const int64_t each = chunk_workspace(shape);
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    Carried<T> carried(slopes, pair, F, M);
+    for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
+      Arena<T> arena(workspace.data() + thread * each);
+      const Chunk chunk = chunk_at(shape, pair, index);
+      const Keys<T> keys = in.k.data == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
+      const T* e = in.q.data == nullptr ? nullptr : ddenominator.pair(pair) + chunk.first;
+      QueryRows<T> q{};
+      if (in.q.data != nullptr)
+        q = queries_of(shape, in, pair, chunk, keys.rows, dy, kept, arena, flags.data() + thread * shape.chunk);
+      if (in.k.data != nullptr) {
+        carried.decay(keys.decay);
+        Arena<T> mine = arena;
+        const Reading<T> later = carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
+        T* gradient = mine.take(chunk.rows * F);
+        key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later, gradient,
+                     dv.at(pair, chunk.first), dv.row,
+                     dweight.data == nullptr ? nullptr : dweight.pair(pair) + chunk.first, mine);
+        write_gradient(shape, keys.rows.features, gradient, dk, pair, chunk.first, chunk.keys);
+        for (int64_t j = chunk.keys; j < chunk.rows; ++j) std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
+      }
+      if (in.q.data != nullptr && !(shape.ends && index == 0)) carried.absorb(q.rows, {q.numerator, M}, e, arena);
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                  \
+  template void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,      \
+                                   const ChunkRows<T>&, Strided<const T>, const ChunkState<T>&, HeadRows<T>,  \
+                                   Strided<T>, HeadRows<T>);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

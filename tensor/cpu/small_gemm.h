@@ -1,0 +1,34 @@
+// Products of matrices that lie in a core's cache already: chunks of an attention. Nothing is packed and no
+// thread is started, which is what a BLAS spends most of its time on at these sizes. A tile of C is summed in
+// registers, over k in order: an element's bits do not depend on the sizes of the product.
+#pragma once
+
+#include <cstdint>
+
+namespace linea::cpu {
+
+// a(i,k) = data[i row + k column]: a row-major matrix, or one read transposed.
+template <typename T>
+struct Operand {
+  const T* data;
+  int64_t row, column;
+};
+
+template <typename T>
+Operand<T> plain(const T* data, int64_t stride) { return {data, stride, 1}; }
+template <typename T>
+Operand<T> transposed(const T* data, int64_t stride) { return {data, 1, stride}; }
+
+// c[i,j] = sum_k a(i,k) b[k,j], added to what is there where `add`; rows of b and c lie ldb and ldc apart.
+template <typename T>
+void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
+                bool add);
+
+// y [cols,rows] of x [rows,cols]; rows of y lie `ldy` apart.
+template <typename T>
+void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_t ldy);
+
+// "AVX-512", ...: the vectors that the tiles are made of, in this build.
+const char* vector_name();
+
+}  // namespace linea::cpu

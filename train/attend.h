@@ -1,0 +1,99 @@
+// What linea attend is made of: the tensors of its file, each checked as it is read, and one attention on them.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "data/safetensors.h"
+#include "nn/attention.h"
+#include "tensor/kernels.h"
+
+namespace linea::attend {
+
+struct Options {
+  AttentionOptions attention;
+  std::string form = "chunked", device = "cpu", in, out;
+  bool causal = false;
+  int64_t seed = 1, threads = 0;
+  std::set<std::string> given;  // flags, without their dashes
+};
+
+// What one attention wants to be given beside q, k and v.
+struct Needs {
+  bool omega, codebook, sigma;
+  std::string gate;  // "beta" or "gate"; empty: none
+};
+
+// Where element `index` of a tensor of this shape stands: "[0,2,1]".
+std::string place_of(const Shape& shape, int64_t index);
+
+struct Element {
+  double value;
+  std::string place;
+};
+
+// The first element that is not as it should be.
+template <typename Good>
+std::optional<Element> first_unlike(const Tensor& x, const Good& good) {
+  return with_real(x.dtype(), "attend", [&](auto zero) -> std::optional<Element> {
+    const auto values = x.to_vector<decltype(zero)>();
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!good(values[i])) return Element{values[i], place_of(x.shape(), static_cast<int64_t>(i))};
+    return std::nullopt;
+  });
+}
+
+// An axis of a shape that is asked for: a size, or any where it is 0.
+struct Axis {
+  const char* name;
+  int64_t size = 0;
+};
+using Axes = std::vector<Axis>;
+
+// The tensors of --in, each checked as it is read. Every error is ErrorKind::input and names file and tensor.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+
+  bool has(const std::string& name) const { return file_.contains(name); }
+
+  // `why` goes before the shape that is asked for: "with q [2,3,17,5] ".
+  Tensor read(const std::string& name, const Axes& axes, const std::string& why = "");
+
+  template <typename Good>
+  void refuse(const std::string& name, const Tensor& x, const Good& good, const char* rule) const {
+    if (const auto bad = first_unlike(x, good))
+      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->place, rule);
+  }
+
+  void warn_of_unused(const std::string& label) const;
+
+ private:
+  void check_dtype(const SafetensorsEntry& entry);
+
+  std::string path_;
+  SafetensorsFile file_;
+  std::string first_, dtype_;
+  std::set<std::string> used_;
+};
+
+// What the file gave; undefined where it was not asked for, and an omega or sigma that was not there.
+struct Inputs {
+  Tensor q, k, v, dy, gate, omega, codebook, sigma;
+};
+
+Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options);
+
+// The tensor that an attention reads under this name, a parameter or a buffer; undefined: it has none.
+Tensor slot_of(const Attention& attention, const std::string& name);
+// The attention at the file's sizes, holding the file's numbers.
+std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
+// y and, given dy, the gradients.
+std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, const std::string& gate_name,
+                                 const Options& options);
+
+}  // namespace linea::attend
