@@ -1,5 +1,6 @@
 #include "data/text.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -184,6 +185,16 @@ std::string Vocabulary::decode(const std::vector<int32_t>& symbols) const {
       append_utf8(text, code);
   }
   return text;
+}
+
+// Both ascend: at the first place where they differ, the smaller symbol is the one that the other lacks.
+std::string Vocabulary::difference_from(const Vocabulary& other) const {
+  if (kind_ != other.kind_)
+    return kind_ == Kind::bytes ? "its symbols are bytes, not characters" : "its symbols are characters, not bytes";
+  const auto [own, theirs] = std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
+  if (own == codes_.end() && theirs == other.codes_.end()) return "";
+  const bool added = theirs == other.codes_.end() || (own != codes_.end() && *own < *theirs);
+  return describe(kind_, added ? *own : *theirs) + (added ? " is new" : " is missing");
 }
 
 }  // namespace linea

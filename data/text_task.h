@@ -1,4 +1,4 @@
-// The `text` task: any file. The first 90% of its symbols are train, the rest is val and test.
+// The `text` task: any file. The first 90% of its symbols are train, the rest is val; there is no test.
 // Training takes windows at every position, in random order; evaluation takes windows side by side,
 // so that each symbol of the split is scored once, after the symbol before it.
 #pragma once

@@ -6,7 +6,8 @@
 One bare attention with keys of 64 (`linea train --task retrieval`), at most 3,000 steps of batch 32; a run ends
 early when its validation loss is below a hundredth of guessing's. A mechanism breaks at the first n whose final
 loss is above a tenth of guessing's, log n: larger n are not tried. One line of JSON a run; runs that are in --out
-already are not repeated, so the script can be stopped and started again.
+already, with the same --seed and --steps, are not repeated, so the script can be stopped and started again. The
+chart has a line for each seed in --out: a mean would be over other seeds at each n, as each stops where it breaks.
 """
 import argparse
 import json
@@ -32,6 +33,7 @@ MECHANISMS = {
     "DPFP-1, delta": "--attention linear --feature dpfp --nu 1 --rule delta",
     "elu + 1, gated": "--attention linear --rule gated",
 }
+STEPS = 3000
 SIZES = [20, 40, 60, 80, 120, 160, 240, 320, 400, 600]
 
 
@@ -46,55 +48,64 @@ def train(linea, name, n, repeat, seed, steps, threads):
     if repeat:
         command.append("--repeat-keys")
     began, last, stopped = time.time(), None, False
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for line in process.stdout:
-        record = json.loads(line)
-        if "val_loss" not in record:
-            continue
-        last = record
-        if not stopped and record["val_loss"] < 0.01 * math.log(n):
-            process.send_signal(signal.SIGTERM)
-            stopped = True
-    errors = process.stderr.read()
-    if process.wait() not in (0, 75) or last is None:
-        sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{errors}")
+    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads would fill up and stop the run
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        for line in process.stdout:
+            record = json.loads(line)
+            if "val_loss" not in record:
+                continue
+            last = record
+            if not stopped and record["val_loss"] < 0.01 * math.log(n):
+                process.send_signal(signal.SIGTERM)
+                stopped = True
+        if process.wait() not in (0, 75) or last is None:
+            errors.seek(0)
+            sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{errors.read()}")
     shutil.rmtree(folder)
-    return {"mechanism": name, "n": n, "repeat": repeat, "seed": seed, "loss": last["val_loss"],
+    return {"mechanism": name, "n": n, "repeat": repeat, "seed": seed, "limit": steps, "loss": last["val_loss"],
             "of_guessing": last["val_loss"] / math.log(n), "accuracy": last["val_accuracy"], "steps": last["step"],
             "seconds": round(time.time() - began, 1)}
 
 
-def read(path):
+def read(path, repeat, limit):
+    """The runs in a file of one task, of at most `limit` steps; lines without a limit are of STEPS."""
     if not os.path.exists(path):
         return []
     with open(path) as file:
-        return [json.loads(line) for line in file]
+        results = [json.loads(line) for line in file]
+    return [r for r in results if r["repeat"] == repeat and r.get("limit", STEPS) == limit]
 
 
 def chart(results, path, title):
-    """Accuracy against n, one line a mechanism."""
+    """Accuracy against n, one line a mechanism and seed, one colour a mechanism."""
+    seeds = sorted({r["seed"] for r in results})
+    title += ", a line for each of the seeds " if len(seeds) > 1 else ", seed "
+    title += ", ".join(map(str, seeds))
     left, top, width, height = 60, 40, 560, 320
     colours = ["#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#7F7F7F"]
     low, high = math.log(SIZES[0]), math.log(SIZES[-1])
     place = lambda n: left + width * (math.log(n) - low) / (high - low)
+    rise = lambda accuracy: top + height * (1 - accuracy)
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{top + height + 60}" '
              f'font-family="sans-serif" font-size="13">', '<rect width="100%" height="100%" fill="white"/>',
              f'<text x="{left}" y="22" font-size="15">{title}</text>']
     for n in SIZES:
         parts.append(f'<text x="{place(n):.1f}" y="{top + height + 18}" text-anchor="middle">{n}</text>')
     for share in (0, 0.25, 0.5, 0.75, 1):
-        y = top + height * (1 - share)
+        y = rise(share)
         parts.append(f'<line x1="{left}" x2="{left + width}" y1="{y}" y2="{y}" stroke="#ddd"/>')
         parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{share:.2f}</text>')
     parts.append(f'<text x="{left + width / 2}" y="{top + height + 42}" text-anchor="middle">associations</text>')
     names = [name for name in MECHANISMS if any(r["mechanism"] == name for r in results)]
     for i, name in enumerate(names):
-        points = sorted((r["n"], r["accuracy"]) for r in results if r["mechanism"] == name)
         colour, dash = colours[i % len(colours)], "" if i < len(colours) else ' stroke-dasharray="6 3"'
-        line = " ".join(f"{place(n):.1f},{top + height * (1 - a):.1f}" for n, a in points)
-        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
-        for n, a in points:
-            parts.append(f'<circle cx="{place(n):.1f}" cy="{top + height * (1 - a):.1f}" r="3" fill="{colour}"/>')
+        for seed in seeds:
+            own = [r for r in results if r["mechanism"] == name and r["seed"] == seed]
+            points = sorted((r["n"], r["accuracy"]) for r in own)
+            line = " ".join(f"{place(n):.1f},{rise(a):.1f}" for n, a in points)
+            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+            for n, a in points:
+                parts.append(f'<circle cx="{place(n):.1f}" cy="{rise(a):.1f}" r="3" fill="{colour}"/>')
         y = top + 16 * i + 8
         parts.append(f'<line x1="{left + width + 20}" x2="{left + width + 50}" y1="{y}" y2="{y}" stroke="{colour}" '
                      f'stroke-width="2"{dash}/><text x="{left + width + 56}" y="{y + 4}">{name}</text>')
@@ -111,27 +122,29 @@ def main():
                         help="separated by commas ('; ' stands for ', ' in a name)")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--repeat-keys", action="store_true", help="the edit task")
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     for name in options.mechanisms.replace("; ", "\0").split(","):
         name = name.replace("\0", ", ")
         for n in map(int, options.sizes.split(",")):
-            key = (name, n, options.repeat_keys, options.seed)
-            found = [r for r in read(options.out) if (r["mechanism"], r["n"], r["repeat"], r["seed"]) == key]
+            found = [r for r in read(options.out, options.repeat_keys, options.steps)
+                     if (r["mechanism"], r["n"], r["seed"]) == (name, n, options.seed)]
             if not found:
                 found = [train(options.linea, name, n, options.repeat_keys, options.seed, options.steps,
                                options.threads)]
                 with open(options.out, "a") as file:
                     file.write(json.dumps(found[0]) + "\n")
             print(f"{name:20} n {n:4}  loss {found[0]['loss']:.4f}, {found[0]['of_guessing']:.3f} of guessing's, "
-                  f"accuracy {found[0]['accuracy']:.3f}, {found[0]['steps']} steps, {found[0]['seconds']} s", flush=True)
+                  f"accuracy {found[0]['accuracy']:.3f}, {found[0]['steps']} steps, {found[0]['seconds']} s",
+                  flush=True)
             if found[0]["of_guessing"] > 0.1:
                 break
     if options.svg:
-        results = [r for r in read(options.out) if r["repeat"] == options.repeat_keys]
-        chart(results, options.svg, "retrieval of " + ("rewritten" if options.repeat_keys else "unique") + " keys, D = 64")
+        results = read(options.out, options.repeat_keys, options.steps)
+        kind = "rewritten" if options.repeat_keys else "unique"
+        chart(results, options.svg, f"retrieval of {kind} keys, D = 64")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 
 #include "data/files.h"
 #include "data/safetensors.h"
+#include "data/text.h"
 #include "tensor/context.h"
 
 namespace linea {
@@ -91,6 +92,31 @@ std::string metadata_at(const SafetensorsFile& file, const std::string& path, co
   return found->second;
 }
 
+SafetensorsFile open_model(const std::string& path) {
+  SafetensorsFile file = SafetensorsFile::open(path);
+  const std::string format = metadata_at(file, path, "format");
+  if (format != kFormat)
+    fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", path, format, kFormat);
+  return file;
+}
+
+std::string vocabulary_of(const SafetensorsFile& file) {
+  const auto found = file.metadata().find("vocabulary");
+  return found == file.metadata().end() ? "" : found->second;
+}
+
+// Symbol s of a text is its s-th character: weights mean nothing for a text of others, even of as many.
+void check_vocabulary(const SafetensorsFile& file, const std::string& path, const std::string& vocabulary,
+                      const std::string& advice) {
+  const std::string saved = vocabulary_of(file);
+  if (saved == vocabulary) return;
+  if (saved.empty()) fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
+  if (vocabulary.empty()) fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
+  const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);
+  fail(ErrorKind::input, "{} was trained on a text of {} symbols, this text has {}: {}; {}", path, trained.size(),
+       read.size(), read.difference_from(trained), advice);
+}
+
 nlohmann::json parse_json(const std::string& text, const std::string& path) {
   const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
   if (!parsed.is_object()) fail(ErrorKind::input, "{} is not a JSON object", path);
@@ -101,6 +127,13 @@ int64_t integer_at(const nlohmann::json& object, const char* key, const std::str
   if (!object.contains(key) || !object[key].is_number_integer())
     fail(ErrorKind::input, "{} has no whole number '{}'", path, key);
   return object[key].get<int64_t>();
+}
+
+// The number under `key`, 0 where there is none.
+double number_at(const nlohmann::json& object, const char* key, const std::string& path) {
+  if (!object.contains(key)) return 0;
+  if (!object[key].is_number()) fail(ErrorKind::input, "{}: its '{}' is no number", path, key);
+  return object[key].get<double>();
 }
 
 // A checkpoint that could not be finished would only hold space that is short.
@@ -130,10 +163,10 @@ fs::path newest_checkpoint(const fs::path& run) {
   return found.back().second;
 }
 
-void save_checkpoint(const fs::path& run, int64_t step, const RunConfig& config,
+void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& config,
                      const std::string& vocabulary, const Transformer& model,
                      const Optimizer& optimizer, int64_t keep) {
-  const std::string name = fmt::format("{}{:08}", kPrefix, step);
+  const std::string name = fmt::format("{}{:08}", kPrefix, at.step);
   const fs::path folder = run / "checkpoints", target = folder / name, draft = folder / (".tmp-" + name);
   std::error_code error;
   fs::remove_all(draft, error);  // of a process that was killed
@@ -144,13 +177,15 @@ void save_checkpoint(const fs::path& run, int64_t step, const RunConfig& config,
   std::vector<NamedTensor> moments;
   for (const Optimizer::Moment& moment : optimizer.moments()) moments.push_back({moment.name, moment.tensor});
   std::map<std::string, std::string> metadata = {
-      {"format", kFormat}, {"config", to_toml(config)}, {"step", std::to_string(step)}};
+      {"format", kFormat}, {"config", to_toml(config)}, {"step", std::to_string(at.step)}};
   if (!vocabulary.empty()) metadata["vocabulary"] = vocabulary;
   write_safetensors((draft / "model.safetensors").string(), weights, metadata);
   write_safetensors((draft / "optimizer.safetensors").string(), moments, {});
   const nlohmann::json state = {{"format", kFormat},
-                                {"step", step},
+                                {"step", at.step},
                                 {"updates", optimizer.updates()},
+                                {"losses", at.losses},
+                                {"loss_sum", at.loss_sum},
                                 {"threads", context().threads},
                                 {"device", context().device.str()},
                                 {"blas", blas_info().version},
@@ -166,10 +201,7 @@ void save_checkpoint(const fs::path& run, int64_t step, const RunConfig& config,
 
 SavedModel load_model(const fs::path& path) {
   const std::string file_path = model_file_of(path).string();
-  const SafetensorsFile file = SafetensorsFile::open(file_path);
-  const std::string format = metadata_at(file, file_path, "format");
-  if (format != kFormat)
-    fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", file_path, format, kFormat);
+  const SafetensorsFile file = open_model(file_path);
   const std::string config = metadata_at(file, file_path, "config"), step = metadata_at(file, file_path, "step");
   SavedModel saved;
   const auto [rest, problem] = std::from_chars(step.data(), step.data() + step.size(), saved.step);
@@ -177,8 +209,7 @@ SavedModel load_model(const fs::path& path) {
     fail(ErrorKind::input, "{}: its 'step' is '{}', no whole number", file_path, step);
   try {
     saved.config = config_from_toml(config, "its config");
-    const auto vocabulary = file.metadata().find("vocabulary");
-    if (vocabulary != file.metadata().end()) saved.vocabulary = vocabulary->second;
+    saved.vocabulary = vocabulary_of(file);
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
     check_size(file, saved.config);
     saved.model = std::make_unique<Transformer>(model_config(saved.config, saved.shape));
@@ -192,25 +223,41 @@ SavedModel load_model(const fs::path& path) {
 
 std::string saved_settings(const fs::path& run) {
   const std::string path = model_file_of(run).string();
-  return metadata_at(SafetensorsFile::open(path), path, "config");
+  return metadata_at(open_model(path), path, "config");
 }
 
-void load_initial_weights(const fs::path& run, Transformer& model) {
+void load_initial_weights(const fs::path& run, Transformer& model, const std::string& vocabulary) {
   const std::string path = model_file_of(run).string();
-  const SafetensorsFile file = SafetensorsFile::open(path);
+  const SafetensorsFile file = open_model(path);
+  check_vocabulary(file, path, vocabulary, "train on a text of the same symbols, or leave out --init-from");
   const RunConfig config = config_from_toml(metadata_at(file, path, "config"), path);
+  const AttentionOptions& attention = model.config().attention;
+  const bool same = attention.attention == config.attention;
+  const auto fits = [&](const NamedTensor& own) {
+    return file.contains(own.name) && file.entry(own.name).shape == own.tensor.shape().sizes();
+  };
   for (const Parameter& parameter : model.parameters()) {
-    const bool own = parameter.name.find(".attention.") != std::string::npos ||
-                     parameter.name.find(".gate.") != std::string::npos;
-    if (!own || file.contains(parameter.name)) load_tensor(file, path, {parameter.name, parameter.var.value()});
+    const NamedTensor own{parameter.name, parameter.var.value()};
+    const bool of_attention = own.name.find(".attention.") != std::string::npos ||
+                              own.name.find(".gate.") != std::string::npos;
+    if (!of_attention || (same ? file.contains(own.name) : fits(own))) load_tensor(file, path, own);
+  }
+  // Directions drawn in another way than this run asks for are not taken.
+  if (same && attention.projection == config.projection) {
+    for (const Buffer& buffer : model.buffers())
+      if (fits({buffer.name, buffer.tensor})) load_tensor(file, path, {buffer.name, buffer.tensor});
+    model.buffers_changed();
   }
   if (config.attention == "softmax") model.scale_queries_from_softmax();
 }
 
-int64_t restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer) {
+RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer,
+                            const std::string& vocabulary) {
   const fs::path folder = newest_checkpoint(run);
   const std::string model_path = (folder / "model.safetensors").string();
-  load_tensors(SafetensorsFile::open(model_path), model_path, model);
+  const SafetensorsFile weights = open_model(model_path);
+  check_vocabulary(weights, model_path, vocabulary, "go on with the text that the run began with");
+  load_tensors(weights, model_path, model);
 
   const SafetensorsFile file = SafetensorsFile::open((folder / "optimizer.safetensors").string());
   std::vector<Optimizer::Moment> moments;
@@ -219,7 +266,8 @@ int64_t restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& o
   const std::string state_path = (folder / "state.json").string();
   const nlohmann::json state = parse_json(read_file(state_path), state_path);
   optimizer.restore(moments, integer_at(state, "updates", state_path));
-  return integer_at(state, "step", state_path);
+  return {integer_at(state, "step", state_path), static_cast<int64_t>(number_at(state, "losses", state_path)),
+          number_at(state, "loss_sum", state_path)};
 }
 
 }  // namespace linea

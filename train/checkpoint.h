@@ -27,8 +27,15 @@ struct SavedModel {
   std::unique_ptr<Transformer> model;
 };
 
+// What going on needs besides weights and moments.
+struct RunState {
+  int64_t step = 0;
+  int64_t losses = 0;   // of the steps since the last record
+  double loss_sum = 0;  // of those
+};
+
 // Errors: ErrorKind::write. Older checkpoints beyond the newest `keep` are removed (0: none).
-void save_checkpoint(const std::filesystem::path& run, int64_t step, const RunConfig& config,
+void save_checkpoint(const std::filesystem::path& run, const RunState& at, const RunConfig& config,
                      const std::string& vocabulary, const Transformer& model,
                      const Optimizer& optimizer, int64_t keep);
 
@@ -39,13 +46,16 @@ SavedModel load_model(const std::filesystem::path& path);
 // The settings, as TOML, that a run's newest model was saved with.
 std::string saved_settings(const std::filesystem::path& run);
 // Weights of another run for a model whose attention may differ: what both have is taken over, what only the
-// attention of one has stays. Queries are scaled where softmax scaled them and this attention does not.
-// Errors: ErrorKind::input naming a tensor that is missing or of another shape.
-void load_initial_weights(const std::filesystem::path& run, Transformer& model);
+// attention of one has stays. The same attention takes over its buffers too (codebooks, random projections),
+// where they have its sizes. Queries are scaled where softmax scaled them and this attention does not.
+// Errors: ErrorKind::input naming a tensor that is missing or of another shape, or what differs in the
+// symbols of a text (`vocabulary`; empty: none).
+void load_initial_weights(const std::filesystem::path& run, Transformer& model, const std::string& vocabulary);
 
-// Puts the newest checkpoint of a run into a model and an optimiser made for it; returns its step.
-int64_t restore_checkpoint(const std::filesystem::path& run, Transformer& model,
-                           Optimizer& optimizer);
+// Puts the newest checkpoint of a run into a model and an optimiser made for it, and its data's vocabulary.
+// Errors: ErrorKind::input, as above.
+RunState restore_checkpoint(const std::filesystem::path& run, Transformer& model, Optimizer& optimizer,
+                            const std::string& vocabulary);
 
 // The newest checkpoint folder of a run. Error: ErrorKind::input where there is none.
 std::filesystem::path newest_checkpoint(const std::filesystem::path& run);

@@ -3,6 +3,8 @@
 #include <CLI/Formatter.hpp>
 
 #include <memory>
+#include <set>
+#include <string>
 
 #include "data/files.h"
 #include "train/checkpoint.h"
@@ -19,15 +21,32 @@ struct TrainOptions {
   bool json = false;
 };
 
+// Settings that mean something to one attention only.
+const std::set<std::string> kOfOneAttention = {"feature", "rule",  "nu",     "features", "projection", "redraw",
+                                               "codes",   "sigma", "anneal", "codebook", "commitment"};
+
+// The attention that flags, file and preset ask for; where they ask for none, that of `source`.
+std::string attention_asked_for(const TrainOptions& options, const std::set<std::string>& flags,
+                                const RunConfig& source) {
+  if (flags.count("attention") != 0) return options.config.attention;
+  RunConfig asked = source;
+  CLI::App app;
+  add_settings(app, asked);
+  if (!options.preset.empty()) apply_toml(app, preset_text(options.preset), "preset " + options.preset);
+  if (!options.config_file.empty()) apply_toml(app, read_file(options.config_file), options.config_file);
+  return asked.attention;
+}
+
 // defaults < the settings of --resume or --init-from < --preset < --config < flags
 void gather_settings(CLI::App& verb, TrainOptions& options) {
   std::set<std::string> fixed = given_settings(verb);
   if (!options.initial.empty()) {
     require(options.resume.empty(), "--init-from starts a new run from weights, --resume goes on with one: choose");
     const std::string text = saved_settings(options.initial);
-    // Another attention has features and rules of its own.
+    const RunConfig source = config_from_toml(text, options.initial);
     std::set<std::string> skipped = fixed;
-    if (fixed.count("attention") != 0) skipped.insert({"feature", "rule"});
+    if (attention_asked_for(options, fixed, source) != source.attention)
+      skipped.insert(kOfOneAttention.begin(), kOfOneAttention.end());
     apply_toml(verb, text, options.initial, skipped);
   }
   if (!options.resume.empty()) {

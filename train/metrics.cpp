@@ -34,6 +34,15 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
   if (!file_) fail(ErrorKind::write, "cannot write {}: {}", path.string(), std::strerror(errno));
 }
 
+bool Metrics::holds(int64_t step, const std::string& name) const {
+  std::istringstream lines(read_file(path_.string()));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+    if (record.is_object() && record.value("step", int64_t{-1}) == step && record.contains(name)) return true;
+  }
+  return false;
+}
+
 void Metrics::record(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   nlohmann::ordered_json line;
   line["step"] = step;

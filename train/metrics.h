@@ -17,6 +17,8 @@ class Metrics {
   Metrics(const std::filesystem::path& path, int64_t last_step, bool echo);
   // Numbers that are not finite are written as strings. Error: ErrorKind::write.
   void record(int64_t step, const std::vector<std::pair<std::string, double>>& values);
+  // Whether a line of this step has a value of this name.
+  bool holds(int64_t step, const std::string& name) const;
 
  private:
   struct Close {

@@ -19,7 +19,8 @@ constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json, const std::string& initial)
+Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
+                 const std::string& initial)
     : config_(config), folder_(folder), looks_first_(!initial.empty()) {
   check_settings(config_);
   std::error_code error;
@@ -36,8 +37,13 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.levels = task_->shape().levels;
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
-  if (resume) step_ = restore_checkpoint(folder_, *model_, *optimizer_);
-  if (!initial.empty()) load_initial_weights(initial, *model_);
+  if (resume) {
+    const RunState at = restore_checkpoint(folder_, *model_, *optimizer_, vocabulary_);
+    step_ = at.step;
+    losses_ = at.losses;
+    loss_sum_ = at.loss_sum;
+  }
+  if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
   first_step_ = step_;
 
   const std::string settings = to_toml(config_);
@@ -55,20 +61,20 @@ int Trainer::run() {
   watch_signals();
   reset_cpu_peak();
   if (looks_first_) look_at_validation(true);
+  if (step_ > 0) make_up_for_a_stop();
   while (step_ < config_.steps) {
     const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
     const StepResult result = update(rate);
     ++step_;
     const bool stopping = stop_asked() && step_ < config_.steps;
-    // A record ends with each checkpoint: a run that goes on from there makes the same ones.
-    record_step(rate, result, stopping || due(config_.save_every));
-    if (!stopping && due(config_.eval_every)) look_at_validation(step_ == config_.steps);
+    record_step(rate, result, due(config_.save_every));
     if (stopping || due(config_.save_every)) save();
-    if (stopping) {
+    if (stopping) {  // at once: what else is due after this step is done by the run that goes on
       progress_.note(fmt::format("stopped after step {} and saved; go on with: linea train --resume {}", step_,
                                  folder_.string()));
       return kExitStopped;
     }
+    if (due(config_.eval_every)) look_at_validation(step_ == config_.steps);
     if (due(config_.sample_every)) draw_samples();
   }
   progress_.note(fmt::format("done: {} steps in {}; run in {}", step_ - first_step_,
@@ -177,8 +183,8 @@ void Trainer::look_at_validation(bool last) {
                            {"val_accuracy", score.accuracy},
                            {"val_tokens", static_cast<double>(score.tokens)},
                            {"elapsed_s", watch_.seconds()}});
-  progress_.note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}", step_,
-                             score.loss, score.bits, score.accuracy, score.tokens,
+  progress_.note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
+                             step_, score.loss, score.bits, score.accuracy, score.tokens,
                              whole ? "" : " (a part; linea eval takes all)"));
 }
 
@@ -189,19 +195,35 @@ void Trainer::save() {
     const double loss = forward_loss(step_ * config_.accumulate).value().item();
     if (!std::isfinite(loss)) explain_nonfinite(loss, 0);
   }
-  save_checkpoint(folder_, step_, config_, vocabulary_, *model_, *optimizer_, config_.keep_last);
+  save_checkpoint(folder_, {step_, losses_, loss_sum_}, config_, vocabulary_, *model_, *optimizer_,
+                  config_.keep_last);
+}
+
+// Without the ending, which says what it is.
+std::string Trainer::sample_base() const {
+  return (folder_ / "samples" / fmt::format("step-{:08}", step_)).string();
 }
 
 void Trainer::draw_samples() {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
-  const fs::path base = folder_ / "samples" / fmt::format("step-{:08}", step_);
+  const std::string base = sample_base();
   if (task_->shape().side > 0) {
-    draw_pictures(*model_, task_->shape(), options, {16, -1}, base.string() + ".png", 0);
+    draw_pictures(*model_, task_->shape(), options, {16, -1}, base + ".png", 0);
   } else if (!vocabulary_.empty()) {
     std::string text;
     draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) { text += piece; });
-    write_file_atomically(base.string() + ".txt", text + "\n");
+    write_file_atomically(base + ".txt", text + "\n");
   }
+}
+
+// What was due after the step that this run goes on from, but for its checkpoint: the end of the program may
+// have come before it.
+void Trainer::make_up_for_a_stop() {
+  if (due(config_.eval_every) && !metrics_->holds(step_, "val_loss")) look_at_validation(step_ == config_.steps);
+  std::error_code error;
+  if (due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
+      !fs::exists(sample_base() + ".txt", error))
+    draw_samples();
 }
 
 }  // namespace linea

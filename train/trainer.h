@@ -39,6 +39,8 @@ class Trainer {
   void look_at_validation(bool last);
   void save();
   void draw_samples();
+  std::string sample_base() const;
+  void make_up_for_a_stop();
   bool due(int64_t every) const { return step_ == config_.steps || (every > 0 && step_ % every == 0); }
 
   RunConfig config_;
@@ -52,7 +54,7 @@ class Trainer {
   Stopwatch watch_;
   bool looks_first_ = false;  // at the validation split, before any step
   int64_t step_ = 0, first_step_ = 0;
-  int64_t losses_ = 0;   // in the mean below
+  int64_t losses_ = 0;   // in the sum below
   double loss_sum_ = 0;  // since the last record
 };
 

@@ -34,7 +34,7 @@ TEST_F(TextTaskTest, EvalScoresEverySymbolOnceAfterTheOneBefore) {
   const Vocabulary vocabulary = Vocabulary::parse(task->serialised_vocabulary());
   const std::vector<int32_t> symbols = vocabulary.encode(text);
   for (const auto& [split, first, end] :
-       {std::tuple{Split::train, 0, 902}, {Split::val, 902, 1003}, {Split::test, 902, 1003}}) {
+       {std::tuple{Split::train, 0, 902}, {Split::val, 902, 1003}}) {
     EXPECT_EQ(task->rows(split), (end - first + 15) / 16);
     int position = first;
     for (int64_t row = 0; row < task->rows(split); ++row) {
@@ -54,6 +54,12 @@ TEST_F(TextTaskTest, EvalScoresEverySymbolOnceAfterTheOneBefore) {
     }
     EXPECT_EQ(position, end);
   }
+}
+
+TEST_F(TextTaskTest, HasNoTestSplit) {
+  const auto task = make_task(options(sample_text(), 16));
+  expect_error(ErrorKind::usage, {"no test split", "--split val"}, [&] { task->rows(Split::test); });
+  expect_error(ErrorKind::usage, {"no test split"}, [&] { task->eval_batch(Split::test, 0, 1); });
 }
 
 TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {

@@ -60,18 +60,65 @@ TEST_F(Resume, AfterASignalGoesTheSameWay) {
       EXPECT_EQ(linea("eval run --json").code, 0);
       done("train --resume run");
       expect_same_checkpoint("straight", "run", 600);
-      int last = 0;
-      for (const nlohmann::json& record : repeatable_metrics("run")) {
-        if (record.contains("val_loss")) continue;
-        EXPECT_GT(record["step"], last);
-        last = record["step"];
-      }
-      EXPECT_EQ(last, 600);
-      EXPECT_EQ(repeatable_metrics("straight").back(), repeatable_metrics("run").back());
+      EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
       remove("run");
     }
     remove("straight");
   }
+}
+
+// What was due after the step that a run was stopped at is done all the same, and every line of the record is
+// that of a run that nothing stopped.
+TEST_F(Resume, AStopLeavesNothingOut) {
+  put_text("text.txt", 600);
+  const std::string settings = kText + " --steps 60 --keep-last 0 --eval-every 1 --sample-every 1";
+  done(settings + " --out straight");
+  for (const int64_t wait : {1, 3000, 6000}) {
+    Child child(path(""), words_of(settings + " --out run"));
+    wait_for([&] { return size_of_file("run/metrics.jsonl") >= wait; });
+    child.signal(SIGTERM);
+    EXPECT_EQ(child.wait().code, 75);
+    const std::string checkpoint = names_in("run/checkpoints").back();
+    done("train --resume run");
+    EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run")) << "stopped at " << checkpoint;
+    ASSERT_EQ(names_in("straight/samples"), names_in("run/samples")) << "stopped at " << checkpoint;
+    for (const std::string& name : names_in("run/samples"))
+      EXPECT_EQ(bytes("straight/samples/" + name), bytes("run/samples/" + name)) << name;
+    expect_same_checkpoint("straight", "run", 60);
+    remove("run");
+  }
+}
+
+// A kill between the last checkpoint and the look at the validation split that follows it.
+TEST_F(Resume, TheLastLookIsMadeUpFor) {
+  done(kDigits + " --steps 4 --out straight");
+  copy("straight", "run");
+  Words lines = lines_of(bytes("run/metrics.jsonl"));
+  ASSERT_NE(lines.back().find("val_loss"), std::string::npos);
+  lines.pop_back();
+  put("run/metrics.jsonl", lines.back() + "\n");
+  remove("run/samples/step-00000004.png");
+  done("train --resume run");
+  EXPECT_EQ(repeatable_metrics("straight").back(), repeatable_metrics("run").back());
+  EXPECT_EQ(bytes("straight/samples/step-00000004.png"), bytes("run/samples/step-00000004.png"));
+  const std::string record = bytes("run/metrics.jsonl");
+  done("train --resume run");
+  EXPECT_EQ(bytes("run/metrics.jsonl"), record) << "once";
+}
+
+TEST_F(Resume, ATextOfOtherSymbolsIsRefused) {
+  put_text("text.txt", 2000);
+  done(kText + " --steps 2 --out run");
+  std::string text = bytes("text.txt");
+  std::replace(text.begin(), text.end(), 'd', 'x');  // as many symbols, other ones
+  put("text.txt", text);
+  refused(3, "train --resume run --steps 4",
+          {"model.safetensors", "character 'd' (U+0064) is missing", "the text that the run began with"});
+  std::replace(text.begin(), text.end(), 'x', 'a');
+  put("text.txt", text);
+  refused(3, "train --resume run --steps 4", {"7 symbols", "6", "character 'd' (U+0064) is missing"});
+  put_text("text.txt", 2000);
+  done("train --resume run --steps 4");
 }
 
 TEST_F(Resume, AfterAKillGoesTheSameWay) {
@@ -114,7 +161,8 @@ TEST_F(Resume, RefusesWhatIsNoRun) {
   put(folder + "optimizer.safetensors", moments.substr(0, moments.size() / 2));
   refused(3, "train --resume run", {"optimizer.safetensors"});
   put(folder + "optimizer.safetensors", moments);
-  for (const std::string damaged : {"", "{", "[]", "{\"step\": 4}", "{\"step\": \"4\", \"updates\": 4}"}) {
+  for (const std::string damaged : {"", "{", "[]", "{\"step\": 4}", "{\"step\": \"4\", \"updates\": 4}",
+                                    "{\"step\": 4, \"updates\": 4, \"loss_sum\": \"1\"}"}) {
     put(folder + "state.json", damaged);
     refused(3, "train --resume run", {"state.json"});
   }

@@ -237,6 +237,9 @@ TEST_F(Eval, RefusesWhatIsNoModel) {
     refused(2, verb, {"RUN"});
   }
   refused(2, "eval run --split nope", {"nope", "val"});
+  put_text("text.txt", 2000);
+  done(kText + " --steps 1 --out words");
+  refused(2, "eval words --split test", {"no test split", "--split val"});
 }
 
 }  // namespace
