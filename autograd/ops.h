@@ -35,6 +35,23 @@ Var softmax(const Var& x);
 Var normalize(const Var& x);  // rows divided by their sums; a sum of 0 gives 0
 Var mask_causal(const Var& x, double value);
 
+// layers.cpp: what a Transformer's block is made of, each whole branch one op, done a few hundred rows at a time:
+// what a product makes is used while it is in cache, and only what the comment names is kept for the backward.
+// Weights are [out,in]; any bias may be undefined.
+struct NormVars {
+  Var gain, bias;
+};
+struct LinearVars {
+  Var weight, bias;
+};
+// linear(norm(x)), x [...,in] -> [...,out]; kept: x
+Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
+// residual + dropout(linear(x)); kept: x
+Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane);
+// x + dropout(down(gelu(up(norm(x))))); kept: x and the result of `up`
+Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
+                     uint32_t lane);
+
 // symbols.cpp
 Var embedding(const Var& table, const Tensor& ids);
 // Mean of -log softmax(logits)[target] over the targets >= 0.

@@ -127,7 +127,8 @@ Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const 
   const Var symbol = embedding(symbols_, ids), partner = embedding(partners_, partners);
   const Var qk = split_heads(add(apply(block.qkv, symbol), apply(partner_qk_, partner)), 2, 1);
   const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
-  const Var gates = gates_of(block, add(symbol, partner));
+  Var gates;
+  if (block.gate.weight.defined()) gates = sigmoid_gates(apply(block.gate, add(symbol, partner)), config_.heads);
   return apply(head_, merge_heads(mix(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
 
@@ -163,8 +164,6 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
   return linear.bias.defined() ? add_rows(y, linear.bias) : y;
 }
 
-Var Transformer::apply(const Norm& norm, const Var& x) { return layer_norm(x, norm.gain, norm.bias); }
-
 Var Transformer::embed(const Tensor& ids, int64_t first_position) const {
   const int64_t N = ids.size(1);
   require(first_position + N <= config_.length, "{} positions from {} on do not fit the model's length of {}",
@@ -173,11 +172,10 @@ Var Transformer::embed(const Tensor& ids, int64_t first_position) const {
   return add_rows(embedding(symbols_, ids), rows(positions_, first_position, N));
 }
 
-// [B,N,dim] -> [B,H,N]; undefined where the attention has none.
-Var Transformer::gates_of(const Block& block, const Var& x) const {
-  if (!block.gate.weight.defined()) return {};
-  const Var gates = split_heads(pointwise(Pointwise::sigmoid, apply(block.gate, x)), 1, config_.heads);
-  return reshape(gates, {x.size(0), config_.heads, x.size(1)});
+// Scores [B,N,H] of gates -> [B,H,N] in (0,1).
+Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
+  const Var gates = split_heads(pointwise(Pointwise::sigmoid, x), 1, heads);
+  return reshape(gates, {x.size(0), heads, x.size(1)});
 }
 
 Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
@@ -185,24 +183,21 @@ Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
   Var x = dropout(embedded, rate, lane++);
   for (size_t layer = 0; layer < blocks_.size(); ++layer) {
     const Block& block = blocks_[layer];
-    const Var normed = apply(block.norm1, x);
     AttentionInputs in;
     in.heads = config_.heads;
-    in.gate = gates_of(block, normed);
-    in.qkv = apply(block.qkv, normed);
+    in.qkv = norm_linear(x, block.norm1, block.qkv);
+    if (block.gate.weight.defined()) in.gate = sigmoid_gates(norm_linear(x, block.norm1, block.gate), in.heads);
     const bool packed = block.attention->takes_packed();
     if (!packed) {
       const Var parts = split_heads(in.qkv, 3, config_.heads);
       in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
     }
     const Var mixed = mix(layer, in);
-    x = add(x, dropout(apply(block.out, packed ? mixed : merge_heads(mixed)), rate, lane++));
-    const Var hidden = gelu(apply(block.up, apply(block.norm2, x)));
-    x = add(x, dropout(apply(block.down, hidden), rate, lane++));
+    x = add_linear(x, packed ? mixed : merge_heads(mixed), block.out, rate, lane++);
+    x = add_feed_forward(x, block.norm2, block.up, block.down, rate, lane++);
   }
-  x = apply(norm_, x);
-  if (config_.tie) return matmul(x, rows(symbols_, 0, config_.vocabulary), false, true);
-  return apply(head_, x);
+  if (config_.tie) return norm_linear(x, norm_, {rows(symbols_, 0, config_.vocabulary), Var()});
+  return norm_linear(x, norm_, head_);
 }
 
 Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners, Var* auxiliary) const {

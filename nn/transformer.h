@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/ops.h"
 #include "nn/attention.h"
 
 namespace linea {
@@ -70,12 +71,8 @@ class Transformer {
   int64_t matrix_weights() const;
 
  private:
-  struct Linear {
-    Var weight, bias;
-  };
-  struct Norm {
-    Var gain, bias;
-  };
+  using Linear = LinearVars;
+  using Norm = NormVars;
   struct Block {
     Norm norm1, norm2;
     Linear qkv, gate, out, up, down;
@@ -88,14 +85,13 @@ class Transformer {
   Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
-  static Var apply(const Norm& norm, const Var& x);
   Var run(const Var& embedded, const Mixer& mix, float dropout_rate) const;
   Var embed(const Tensor& ids, int64_t first_position) const;
   void make_blocks();
   void make_attention_of(Block& block, const std::string& name, int64_t layer);
   void make_one_attention();
   Var one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const;
-  Var gates_of(const Block& block, const Var& x) const;
+  static Var sigmoid_gates(const Var& x, int64_t heads);
 
   ModelConfig config_;
   Parameters parameters_;

@@ -67,7 +67,10 @@ struct Gelu {
   LINEA_HOST_DEVICE static T value(T x) { return x * gate(x); }
   template <typename T>
   LINEA_HOST_DEVICE static T slope(T x) {
-    const T s = gate(x);
+    return slope_at(x, gate(x));
+  }
+  template <typename T>
+  LINEA_HOST_DEVICE static T slope_at(T x, T s) {
     return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(3 * 0.044715) * x * x);
   }
 };

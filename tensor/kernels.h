@@ -152,8 +152,11 @@ struct Kernels {
   void (*accumulate)(Context&, const T* x, T* y, int64_t n);  // y += x
   void (*pointwise)(Context&, Pointwise f, const T* x, T* y, int64_t n);
   void (*pointwise_backward)(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
-  // y = x / (1 - rate) where kept, 0 elsewhere; step and seed come from StepParams. Its own backward.
-  void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane);
+  // h = gelu(u), dh becomes gelu'(u) dh
+  void (*gelu_again)(Context&, const T* u, T* h, T* dh, int64_t n);
+  // y = x / (1 - rate) where kept, 0 elsewhere, of the elements `first` and on; step and seed come from StepParams.
+  // Its own backward.
+  void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first);
 
   // rows and columns
   void (*add_rows)(Context&, const T* x, const T* row, T* y, int64_t R, int64_t C);

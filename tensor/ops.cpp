@@ -95,12 +95,8 @@ Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
 }
 
 Tensor dropout(const Tensor& x, float rate, uint32_t lane) {
-  require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "dropout", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.dropout(context(), x.data<T>(), y.data<T>(), x.numel(), rate, lane);
-  });
+  dropout_into(x, rate, lane, 0, y);
   return y;
 }
 

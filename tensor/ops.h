@@ -35,6 +35,17 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result);
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool transpose_b = false,
               double alpha = 1);
 
+// Into memory that is there, which may be that of an operand where one element makes one element.
+void add_into(const Tensor& a, const Tensor& b, const Tensor& y);
+void copy_into(const Tensor& x, const Tensor& y);
+void add_rows_into(const Tensor& x, const Tensor& row, const Tensor& y);
+// Elements `first` and on of a larger tensor's dropout.
+void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y);
+// y = op(A) op(B) + beta y, matrices.
+void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y, double beta);
+// h = gelu(u), and dh becomes du = gelu'(u) dh: what a backward needs where only u was kept.
+void gelu_again(const Tensor& u, const Tensor& h, const Tensor& dh);
+
 // x [P,S,K] of pairs in the order of their heads, pair p of the head (first_pair + p) % H, times its head's
 // w [H,K,C] (or [H,C,K]) -> [P,S,C].
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w, double alpha = 1);

@@ -23,6 +23,7 @@ constexpr Kernels<T> kCpuKernels = {
     .accumulate = cpu::accumulate<T>,
     .pointwise = cpu::pointwise<T>,
     .pointwise_backward = cpu::pointwise_backward<T>,
+    .gelu_again = cpu::gelu_again<T>,
     .dropout = cpu::dropout<T>,
     .add_rows = cpu::add_rows<T>,
     .sum_rows = cpu::sum_rows<T>,

@@ -20,7 +20,9 @@ void pointwise(Context&, Pointwise f, const T* x, T* y, int64_t n);
 template <typename T>
 void pointwise_backward(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
 template <typename T>
-void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane);
+void gelu_again(Context&, const T* u, T* h, T* dh, int64_t n);
+template <typename T>
+void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first);
 template <typename T>
 void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n);
 

@@ -51,14 +51,28 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 }
 
 template <typename T>
-void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane) {
+void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
+  parallel_ranges(ctx, n, 12, [=](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) {
+      const T x = u[i], s = Gelu::gate(x);
+      h[i] = x * s;
+      dh[i] *= Gelu::slope_at(x, s);
+    }
+  });
+}
+
+// Element e takes word e % 4 of the numbers drawn for e / 4.
+template <typename T>
+void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first) {
   const RandomStream stream{ctx.step->seed, Purpose::dropout, lane, ctx.step->step};
   const T factor = T(1) / (T(1) - static_cast<T>(rate));
-  parallel_ranges(ctx, (n + 3) / 4, 40, [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block) {
+  const int64_t end = first + n, first_block = first / 4;
+  parallel_ranges(ctx, (end + 3) / 4 - first_block, 40, [&](int64_t begin, int64_t stop) {
+    for (int64_t block = first_block + begin; block < first_block + stop; ++block) {
       const RandomWords words = random_words(stream, static_cast<uint64_t>(block));
-      for (int64_t i = 4 * block; i < std::min(4 * block + 4, n); ++i)
-        y[i] = keeps(words.word[i % 4], rate) ? x[i] * factor : T(0);
+      for (int64_t e = std::max(4 * block, first); e < std::min(4 * block + 4, end); ++e)
+        y[e - first] = keeps(words.word[e % 4], rate) ? x[e - first] * factor : T(0);
     }
   });
 }
@@ -77,7 +91,8 @@ void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
   template void accumulate(Context&, const T*, T*, int64_t);                                     \
   template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                           \
   template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);        \
-  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t);                       \
+  template void gelu_again(Context&, const T*, T*, T*, int64_t);                                 \
+  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);              \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

@@ -1,0 +1,166 @@
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+// Elements of the widest matrix that a block of rows makes: they should stay in the processor's cache.
+constexpr int64_t kBlockElements = 524288;
+
+// x [...,C] as rows [R,C].
+Tensor flat(const Tensor& x) { return x.reshape({x.numel() / x.size(-1), x.size(-1)}); }
+Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
+
+// body(first, count) over R rows, as many at once as make `widest` columns fit.
+template <typename Body>
+void each_block(int64_t R, int64_t widest, const Body& body) {
+  const int64_t block = std::max<int64_t>(64, kBlockElements / std::max<int64_t>(widest, 1));
+  for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
+}
+
+// The tensors of a norm or of a linear layer.
+struct Pair {
+  Tensor weight, bias;
+};
+Pair values(const NormVars& norm) { return {norm.gain.value(), value_of(norm.bias)}; }
+Pair values(const LinearVars& linear) { return {linear.weight.value(), value_of(linear.bias)}; }
+// Their gradients, to be added to.
+Pair zeros_like(const Pair& pair) {
+  const auto zeros = [](const Tensor& x) { return x.defined() ? Tensor::zeros(x.shape(), x.dtype()) : Tensor(); };
+  return {zeros(pair.weight), zeros(pair.bias)};
+}
+
+void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
+  inputs.push_back(weight);
+  if (bias.defined()) inputs.push_back(bias);
+}
+void push(std::vector<Gradient>& gradients, const Pair& slopes) {
+  gradients.emplace_back(slopes.weight);
+  if (slopes.bias.defined()) gradients.emplace_back(slopes.bias);
+}
+
+// y = x W^T + b
+void apply_linear(const Tensor& x, const Pair& linear, const Tensor& y) {
+  ops::matmul_into(x, linear.weight, false, true, y, 0);
+  if (linear.bias.defined()) ops::add_rows_into(y, linear.bias, y);
+}
+
+// dW += dy^T x, db += sum_r dy_r
+void add_linear_slopes(const Tensor& x, const Tensor& dy, const Pair& slopes) {
+  ops::matmul_into(dy, x, true, false, slopes.weight, 1);
+  if (slopes.bias.defined()) ops::accumulate(ops::sum_rows(dy, slopes.bias.shape()), slopes.bias);
+}
+
+// dx of y = norm(x); adds the slopes of the norm.
+Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& made, const Tensor& dy,
+                     const Pair& slopes) {
+  const ops::LayerNormGradient d = ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), made, dy);
+  ops::accumulate(d.dgain, slopes.weight);
+  if (slopes.bias.defined()) ops::accumulate(d.dbias, slopes.bias);
+  return d.dx;
+}
+
+}  // namespace
+
+// n = norm(x), y = n W^T + b;  dW = dy^T n, db = sum_r dy_r, dn = dy W, dx from dn by the norm's backward
+Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
+  const Pair n = values(norm), w = values(linear);
+  const Tensor rows = flat(x.value());
+  const int64_t R = rows.size(0), out = w.weight.size(0);
+  const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
+  each_block(R, out, [&](int64_t first, int64_t count) {
+    const ops::LayerNorm made = ops::layer_norm(rows.rows(first, count), n.weight, n.bias);
+    apply_linear(made.y, w, y_rows.rows(first, count));
+  });
+  std::vector<Var> inputs = {x};
+  push(inputs, norm.gain, norm.bias);
+  push(inputs, linear.weight, linear.bias);
+  return Var::made_by("norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
+    const Pair dn = zeros_like(n), dw = zeros_like(w);
+    const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);
+    each_block(R, out, [&](int64_t first, int64_t count) {
+      const Tensor from = rows.rows(first, count), slope = dy_rows.rows(first, count);
+      const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
+      add_linear_slopes(made.y, slope, dw);
+      ops::copy_into(norm_backward(from, n, made, ops::matmul(slope, w.weight), dn), dx.rows(first, count));
+    });
+    std::vector<Gradient> gradients = {dx.reshape(shape)};
+    push(gradients, dn);
+    push(gradients, dw);
+    return gradients;
+  });
+}
+
+// y = r + drop(x W^T + b);  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r ds_r, dx = ds W
+Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane) {
+  const Pair w = values(linear);
+  const Tensor rows = flat(x.value()), r = flat(residual.value());
+  const int64_t R = rows.size(0), out = w.weight.size(0);
+  ops::require_shape("add_linear", "residual", residual.value(), x.shape().with(-1, out));
+  const Tensor y(residual.shape(), r.dtype()), y_rows = flat(y);
+  each_block(R, out, [&](int64_t first, int64_t count) {
+    const Tensor branch({count, out}, r.dtype());
+    apply_linear(rows.rows(first, count), w, branch);
+    if (rate > 0) ops::dropout_into(branch, rate, lane, first * out, branch);
+    ops::add_into(r.rows(first, count), branch, y_rows.rows(first, count));
+  });
+  std::vector<Var> inputs = {residual, x};
+  push(inputs, linear.weight, linear.bias);
+  return Var::made_by("add_linear", y, inputs, [rows, w, rate, lane, shape = x.shape()](const Tensor& dy) {
+    const Pair dw = zeros_like(w);
+    Tensor slope = flat(dy);
+    if (rate > 0) slope = ops::dropout(slope, rate, lane);
+    add_linear_slopes(rows, slope, dw);
+    std::vector<Gradient> gradients = {dy, ops::matmul(slope, w.weight).reshape(shape)};
+    push(gradients, dw);
+    return gradients;
+  });
+}
+
+// u = norm(x) U^T + a, h = gelu(u), y = x + drop(h D^T + b);  with ds = drop(dy):
+// dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r, dx = dy + the norm's of du U
+Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
+                     uint32_t lane) {
+  const Pair n = values(norm), w_up = values(up), w_down = values(down);
+  const Tensor rows = flat(x.value());
+  const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
+  const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
+  each_block(R, wide, [&](int64_t first, int64_t count) {
+    const Tensor from = rows.rows(first, count), to = y_rows.rows(first, count), hidden = u.rows(first, count);
+    apply_linear(ops::layer_norm(from, n.weight, n.bias).y, w_up, hidden);
+    const Tensor branch({count, C}, rows.dtype());
+    apply_linear(ops::pointwise(Pointwise::gelu, hidden), w_down, branch);
+    if (rate > 0) ops::dropout_into(branch, rate, lane, first * C, branch);
+    ops::add_into(from, branch, to);
+  });
+  std::vector<Var> inputs = {x};
+  push(inputs, norm.gain, norm.bias);
+  push(inputs, up.weight, up.bias);
+  push(inputs, down.weight, down.bias);
+  return Var::made_by("add_feed_forward", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
+    const Pair dn = zeros_like(n), dw_up = zeros_like(w_up), dw_down = zeros_like(w_down);
+    const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);
+    each_block(R, wide, [&](int64_t first, int64_t count) {
+      const Tensor from = rows.rows(first, count), dto = dy_rows.rows(first, count);
+      Tensor slope = dto;
+      if (rate > 0) {
+        slope = Tensor(dto.shape(), dto.dtype());
+        ops::dropout_into(dto, rate, lane, first * C, slope);
+      }
+      const Tensor du = ops::matmul(slope, w_down.weight), hidden = u.rows(first, count);
+      const Tensor h(hidden.shape(), hidden.dtype());
+      ops::gelu_again(hidden, h, du);
+      add_linear_slopes(h, slope, dw_down);
+      const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
+      add_linear_slopes(made.y, du, dw_up);
+      ops::add_into(dto, norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), dx.rows(first, count));
+    });
+    std::vector<Gradient> gradients = {dx.reshape(shape)};
+    push(gradients, dn);
+    push(gradients, dw_up);
+    push(gradients, dw_down);
+    return gradients;
+  });
+}
+
+}  // namespace linea

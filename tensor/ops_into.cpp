@@ -1,0 +1,67 @@
+// Ops that write into memory that is there.
+#include "tensor/launch.h"
+#include "tensor/ops.h"
+
+namespace linea::ops {
+
+void add_into(const Tensor& a, const Tensor& b, const Tensor& y) {
+  require_shape("add", "b", b, a.shape());
+  require_shape("add", "y", y, a.shape());
+  launch(common_dtype("add", {&a, &b, &y}), "add", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.add(context(), a.data<T>(), b.data<T>(), y.data<T>(), y.numel());
+  });
+}
+
+void copy_into(const Tensor& x, const Tensor& y) {
+  require_shape("copy", "y", y, x.shape());
+  common_dtype("copy", {&x, &y});
+  device_memory(x.device()).copy(context(), y.address(), x.address(), x.bytes());
+}
+
+void add_rows_into(const Tensor& x, const Tensor& row, const Tensor& y) {
+  require_shape("add_rows", "y", y, x.shape());
+  require_shape("add_rows", "row", row, {columns(x)});
+  launch(common_dtype("add_rows", {&x, &row, &y}), "add_rows", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), rows_of(x), columns(x));
+  });
+}
+
+void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y) {
+  require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
+  require_shape("dropout", "y", y, x.shape());
+  launch(common_dtype("dropout", {&x, &y}), "dropout", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.dropout(context(), x.data<T>(), y.data<T>(), x.numel(), rate, lane, first);
+  });
+}
+
+void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y, double beta) {
+  GemmShape shape;
+  shape.transpose_a = transpose_a;
+  shape.transpose_b = transpose_b;
+  shape.rows = a.size(transpose_a ? 1 : 0);
+  shape.inner = a.size(transpose_a ? 0 : 1);
+  shape.cols = b.size(transpose_b ? 0 : 1);
+  shape.beta = beta;
+  require(a.shape().rank() == 2 && b.shape().rank() == 2 && b.size(transpose_b ? 1 : 0) == shape.inner,
+          "matmul: the inner sizes of {}{} and {}{} differ", a.shape().str(), transpose_a ? " (transposed)" : "",
+          b.shape().str(), transpose_b ? " (transposed)" : "");
+  require_shape("matmul", "y", y, {shape.rows, shape.cols});
+  launch(common_dtype("matmul", {&a, &b, &y}), "matmul", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.gemm(context(), shape, a.data<T>(), b.data<T>(), y.data<T>());
+  });
+}
+
+void gelu_again(const Tensor& u, const Tensor& h, const Tensor& dh) {
+  require_shape("gelu_again", "h", h, u.shape());
+  require_shape("gelu_again", "dh", dh, u.shape());
+  launch(common_dtype("gelu_again", {&u, &h, &dh}), "gelu_again", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.gelu_again(context(), u.data<T>(), h.data<T>(), dh.data<T>(), u.numel());
+  });
+}
+
+}  // namespace linea::ops

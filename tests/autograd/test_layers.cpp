@@ -1,0 +1,136 @@
+// The branches of a Transformer's block as single ops: their gradients against finite differences, and the same
+// numbers as the chain of small ops that each stands for, also where a branch is done in several blocks of rows.
+#include <gtest/gtest.h>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+using Vars = std::vector<Var>;
+
+// Takes parameters off a list: (gain, bias) or (weight, bias), the bias only where there are any.
+class Taken {
+ public:
+  Taken(const Vars& from, size_t first, bool bias) : from_(from), next_(first), bias_(bias) {}
+  template <typename Pair>
+  Pair take() {
+    Pair pair{from_[next_++], Var()};
+    if (bias_) pair.bias = from_[next_++];
+    return pair;
+  }
+
+ private:
+  const Vars& from_;
+  size_t next_;
+  bool bias_;
+};
+
+Var apply(const LinearVars& linear, const Var& x) {
+  const Var y = matmul(x, linear.weight, false, true);
+  return linear.bias.defined() ? add_rows(y, linear.bias) : y;
+}
+
+struct Branch {
+  const char* name;
+  Function one, chain;
+  std::vector<Tensor> inputs;
+};
+
+// Every branch for R rows of `in` numbers, `out` or `wide` of them made.
+std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, bool bias, float rate) {
+  uint32_t lane = 1;
+  const auto draw = [&lane](const Shape& shape) { return random_tensor(shape, lane++); };
+  std::vector<Tensor> norm = {draw({in})}, linear = {draw({out, in})}, up = {draw({wide, in})},
+                      down = {draw({in, wide})};
+  if (bias) {
+    norm.push_back(draw({in}));
+    linear.push_back(draw({out}));
+    up.push_back(draw({wide}));
+    down.push_back(draw({in}));
+  }
+  const auto joined = [](std::vector<Tensor> start, const std::vector<std::vector<Tensor>>& rest) {
+    for (const std::vector<Tensor>& part : rest) start.insert(start.end(), part.begin(), part.end());
+    return start;
+  };
+  const Tensor x = draw({1, R, in}), residual = draw({1, R, out});
+  return {{"norm_linear",
+           [=](const Vars& v) {
+             Taken taken(v, 1, bias);
+             const auto n = taken.take<NormVars>();
+             return norm_linear(v[0], n, taken.take<LinearVars>());
+           },
+           [=](const Vars& v) {
+             Taken taken(v, 1, bias);
+             const auto n = taken.take<NormVars>();
+             return apply(taken.take<LinearVars>(), layer_norm(v[0], n.gain, n.bias));
+           },
+           joined({x}, {norm, linear})},
+          {"add_linear",
+           [=](const Vars& v) { return add_linear(v[0], v[1], Taken(v, 2, bias).take<LinearVars>(), rate, 3); },
+           [=](const Vars& v) {
+             return add(v[0], dropout(apply(Taken(v, 2, bias).take<LinearVars>(), v[1]), rate, 3));
+           },
+           joined({residual, x}, {linear})},
+          {"add_feed_forward",
+           [=](const Vars& v) {
+             Taken taken(v, 1, bias);
+             const auto n = taken.take<NormVars>();
+             const auto first = taken.take<LinearVars>();
+             return add_feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3);
+           },
+           [=](const Vars& v) {
+             Taken taken(v, 1, bias);
+             const auto n = taken.take<NormVars>();
+             const auto first = taken.take<LinearVars>();
+             const Var hidden = gelu(apply(first, layer_norm(v[0], n.gain, n.bias)));
+             return add(v[0], dropout(apply(taken.take<LinearVars>(), hidden), rate, 3));
+           },
+           joined({x}, {norm, up, down})}};
+}
+
+TEST(Layers, GradientsAreTrue) {
+  for (const bool bias : {true, false})
+    for (const float rate : {0.0f, 0.4f})
+      for (const Branch& branch : branches(7, 5, 3, 9, bias, rate)) {
+        const GradcheckResult result = gradcheck(branch.one, branch.inputs);
+        EXPECT_LE(result.error, 1e-7) << branch.name << ", input " << result.worst_input;
+      }
+}
+
+void expect_same(const Branch& branch) {
+  const auto run = [&](const Function& f) {
+    Vars inputs;
+    for (const Tensor& x : branch.inputs) inputs.emplace_back(x, true);
+    const Var y = f(inputs);
+    backward(y, random_tensor(y.shape(), 77));
+    std::vector<Tensor> results = {y.value()};
+    for (const Var& input : inputs) results.push_back(input.grad());
+    return results;
+  };
+  const std::vector<Tensor> one = run(branch.one), chain = run(branch.chain);
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_LE(relative_error(one[i], chain[i]), 1e-12) << branch.name << ", result " << i;
+}
+
+TEST(Layers, AreTheirChainsOfOps) {
+  for (const float rate : {0.0f, 0.4f})
+    for (const Branch& branch : branches(67, 24, 40, 56, true, rate)) expect_same(branch);
+}
+
+// Matrices so wide that 64 rows fill a block: rows 0 .. 63, 64 .. 127 and two more. An odd width puts a border
+// of blocks inside four numbers of a dropout.
+TEST(Layers, AreTheSameInSeveralBlocks) {
+  for (const Branch& branch : branches(130, 5, 9001, 9001, true, 0.4f)) expect_same(branch);
+}
+
+TEST(Layers, RefuseWhatDoesNotGoTogether) {
+  const Var x(random_tensor({2, 3, 4}, 1)), residual(random_tensor({2, 3, 5}, 2)), weight(random_tensor({6, 4}, 3));
+  EXPECT_THROW(add_linear(residual, x, {weight, Var()}, 0, 0), Error);
+  EXPECT_THROW(norm_linear(residual, {Var(random_tensor({5}, 4)), Var()}, {weight, Var()}), Error);
+}
+
+}  // namespace
+}  // namespace linea
