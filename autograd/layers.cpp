@@ -20,10 +20,12 @@ void each_block(int64_t R, int64_t widest, const Body& body) {
 
 // The tensors of a norm or of a linear layer.
 struct Pair {
-  Tensor weight, bias;
+  Tensor weight, bias, panels{};
 };
 Pair values(const NormVars& norm) { return {norm.gain.value(), value_of(norm.bias)}; }
-Pair values(const LinearVars& linear) { return {linear.weight.value(), value_of(linear.bias)}; }
+Pair values(const LinearVars& linear) {
+  return {linear.weight.value(), value_of(linear.bias), linear.panels};
+}
 // Their gradients, to be added to.
 Pair zeros_like(const Pair& pair) {
   const auto zeros = [](const Tensor& x) { return x.defined() ? Tensor::zeros(x.shape(), x.dtype()) : Tensor(); };
@@ -41,6 +43,7 @@ void push(std::vector<Gradient>& gradients, const Pair& slopes) {
 
 // y = x W^T + b
 void apply_linear(const Tensor& x, const Pair& linear, const Tensor& y) {
+  if (linear.panels.defined()) return ops::panel_matmul_into(x, linear.panels, linear.bias, y);
   ops::matmul_into(x, linear.weight, false, true, y, 0);
   if (linear.bias.defined()) ops::add_rows_into(y, linear.bias, y);
 }

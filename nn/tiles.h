@@ -47,7 +47,7 @@ struct Plan {
     const bool in_kernel = made != KernelFeature::given;
     const int64_t usual = in_kernel ? length : kSegment;
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1, std::max<int64_t>(length, 1));
-    chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel ? 32 : 64), segment_);
+    chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64), segment_);
     const int64_t of_pair = in_kernel ? features * values : segment_ * features;
     tile_pairs_ = context().threads * std::max<int64_t>(1, kTileElements / std::max<int64_t>(of_pair, 1));
   }

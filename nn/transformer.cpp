@@ -83,10 +83,10 @@ void Transformer::make_blocks() {
     block.norm2 = make_norm(name + "norm2");
     block.up = make_linear(name + "up", dim, config_.ffn, kDeviation);
     block.down = make_linear(name + "down", config_.ffn, dim, residual);
-    blocks_.push_back(block);
+    layers_.blocks.push_back(block);
   }
-  norm_ = make_norm("norm");
-  if (!config_.tie) head_ = make_linear("head", dim, config_.vocabulary, kDeviation);
+  layers_.norm = make_norm("norm");
+  if (!config_.tie) layers_.head = make_linear("head", dim, config_.vocabulary, kDeviation);
 }
 
 void Transformer::make_attention_of(Block& block, const std::string& name, int64_t layer) {
@@ -117,19 +117,19 @@ void Transformer::make_one_attention() {
   block.qkv = make_linear("blocks.0.qk", dim, 2 * dim, deviation);
   partner_qk_ = make_linear("blocks.0.partner_qk", dim, 2 * dim, deviation);
   make_attention_of(block, "blocks.0.", 0);
-  blocks_.push_back(block);
-  head_.weight = Var(diagonal(values, values, kReadOut), true);
-  parameters_.push_back({"head.weight", head_.weight});
+  layers_.blocks.push_back(block);
+  layers_.head.weight = Var(diagonal(values, values, kReadOut), true);
+  parameters_.push_back({"head.weight", layers_.head.weight});
 }
 
 Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const {
-  const Block& block = blocks_.front();
+  const Block& block = layers_.blocks.front();
   const Var symbol = embedding(symbols_, ids), partner = embedding(partners_, partners);
   const Var qk = split_heads(add(apply(block.qkv, symbol), apply(partner_qk_, partner)), 2, 1);
   const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
   Var gates;
   if (block.gate.weight.defined()) gates = sigmoid_gates(apply(block.gate, add(symbol, partner)), config_.heads);
-  return apply(head_, merge_heads(mix(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
+  return apply(layers_.head, merge_heads(mix(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
 
 Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in, int64_t out,
@@ -178,11 +178,11 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
   return reshape(gates, {x.size(0), heads, x.size(1)});
 }
 
-Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
+Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate) const {
   uint32_t lane = 0;
   Var x = dropout(embedded, rate, lane++);
-  for (size_t layer = 0; layer < blocks_.size(); ++layer) {
-    const Block& block = blocks_[layer];
+  for (size_t layer = 0; layer < layers.blocks.size(); ++layer) {
+    const Block& block = layers.blocks[layer];
     AttentionInputs in;
     in.heads = config_.heads;
     in.qkv = norm_linear(x, block.norm1, block.qkv);
@@ -196,13 +196,15 @@ Var Transformer::run(const Var& embedded, const Mixer& mix, float rate) const {
     x = add_linear(x, packed ? mixed : merge_heads(mixed), block.out, rate, lane++);
     x = add_feed_forward(x, block.norm2, block.up, block.down, rate, lane++);
   }
-  if (config_.tie) return norm_linear(x, norm_, {rows(symbols_, 0, config_.vocabulary), Var()});
-  return norm_linear(x, norm_, head_);
+  return norm_linear(x, layers.norm, layers.head.weight.defined() ? layers.head : tied_head());
 }
+
+// The symbols that are predicted come first.
+LinearVars Transformer::tied_head() const { return {rows(symbols_, 0, config_.vocabulary), Var()}; }
 
 Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners, Var* auxiliary) const {
   const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
-    Attention& attention = *blocks_[layer].attention;
+    Attention& attention = *layers_.blocks[layer].attention;
     if (auxiliary != nullptr) {
       const Var term = attention.auxiliary_loss(in.k);
       if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
@@ -210,25 +212,25 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
     return attention.forward(in, AttentionMask{});
   };
   if (partners.defined()) return one_attention(ids, partners, mix);
-  return run(embed(ids, 0), mix, training ? config_.dropout : 0.0f);
+  return run(layers_, embed(ids, 0), mix, training ? config_.dropout : 0.0f);
 }
 
 void Transformer::before_step(int64_t step, int64_t steps) {
-  for (const Block& block : blocks_) block.attention->before_step(step, steps);
+  for (const Block& block : layers_.blocks) block.attention->before_step(step, steps);
 }
 
 void Transformer::after_step() {
-  for (const Block& block : blocks_) block.attention->after_step();
+  for (const Block& block : layers_.blocks) block.attention->after_step();
 }
 
 std::vector<std::pair<std::string, double>> Transformer::statistics() const {
   std::vector<std::pair<std::string, double>> result;
-  for (const Block& block : blocks_) {
+  for (const Block& block : layers_.blocks) {
     const auto own = block.attention->statistics();
     result.resize(own.size());
     for (size_t i = 0; i < own.size(); ++i) {
       result[i].first = own[i].first;
-      result[i].second += own[i].second / static_cast<double>(blocks_.size());
+      result[i].second += own[i].second / static_cast<double>(layers_.blocks.size());
     }
   }
   return result;
@@ -236,19 +238,19 @@ std::vector<std::pair<std::string, double>> Transformer::statistics() const {
 
 std::vector<Buffer> Transformer::buffers() const {
   std::vector<Buffer> result;
-  for (size_t layer = 0; layer < blocks_.size(); ++layer)
-    for (const Buffer& buffer : blocks_[layer].attention->buffers())
+  for (size_t layer = 0; layer < layers_.blocks.size(); ++layer)
+    for (const Buffer& buffer : layers_.blocks[layer].attention->buffers())
       result.push_back({fmt::format("blocks.{}.attention.{}", layer, buffer.name), buffer.tensor});
   return result;
 }
 
 void Transformer::buffers_changed() {
-  for (const Block& block : blocks_) block.attention->buffers_changed();
+  for (const Block& block : layers_.blocks) block.attention->buffers_changed();
 }
 
 // The first `dim` rows of qkv, and of a partner's q and k, are those of q.
 void Transformer::scale_queries_from_softmax() {
-  for (const Block& block : blocks_) {
+  for (const Block& block : layers_.blocks) {
     const double factor = block.attention->scale_from_softmax();
     if (factor == 1) continue;
     for (const Var& part : {block.qkv.weight, block.qkv.bias, partner_qk_.weight, partner_qk_.bias}) {
@@ -262,8 +264,17 @@ void Transformer::scale_queries_from_softmax() {
 DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.batch = batch;
-  for (size_t layer = 0; layer < blocks_.size(); ++layer)
-    state.layers.push_back(blocks_[layer].attention->start(batch, DType::f32));
+  for (size_t layer = 0; layer < layers_.blocks.size(); ++layer)
+    state.layers.push_back(layers_.blocks[layer].attention->start(batch, DType::f32));
+  const NoGrad no_grad;
+  state.packed = layers_;
+  if (config_.tie) state.packed.head = tied_head();
+  const auto pack = [](Linear& linear) {
+    if (linear.weight.defined()) linear.panels = ops::pack_panels(linear.weight.value());
+  };
+  for (Block& block : state.packed.blocks)
+    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down}) pack(*linear);
+  pack(state.packed.head);
   return state;
 }
 
@@ -281,10 +292,10 @@ Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
       now.k = in.k.value().reshape(one);
       now.v = in.v.value().reshape(one);
     }
-    const Tensor y = blocks_[layer].attention->step(*state.layers[layer], now);
+    const Tensor y = layers_.blocks[layer].attention->step(*state.layers[layer], now);
     return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
   };
-  const Var logits = run(embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
+  const Var logits = run(state.packed, embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
   ++state.position;
   return logits.value().reshape({state.batch, config_.vocabulary});
 }

@@ -33,10 +33,24 @@ struct ModelConfig {
   uint64_t seed = 1;
 };
 
-// What sampling carries: one attention state a layer, and the position.
+struct TransformerBlock {
+  NormVars norm1, norm2;
+  LinearVars qkv, gate, out, up, down;
+  std::shared_ptr<Attention> attention;
+};
+
+// The weights of a model: the blocks, and what makes scores of the last one's result.
+struct TransformerLayers {
+  std::vector<TransformerBlock> blocks;
+  NormVars norm;
+  LinearVars head;
+};
+
+// What sampling carries: one attention state a layer, the position, and the weights as it reads them.
 struct DecodeState {
   std::vector<std::unique_ptr<AttentionState>> layers;
   int64_t batch = 0, position = 0;
+  TransformerLayers packed;
 };
 
 class Transformer {
@@ -48,8 +62,8 @@ class Transformer {
   // ModelConfig::partner_vocabulary.
   Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(), Var* auxiliary = nullptr) const;
 
-  // The recurrent form: ids i32 [B] of the next position -> logits [B,vocabulary]. Error: position past
-  // the length.
+  // The recurrent form: ids i32 [B] of the next position -> logits [B,vocabulary], by the weights as they were at
+  // the start. Error: position past the length.
   DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
 
@@ -73,11 +87,7 @@ class Transformer {
  private:
   using Linear = LinearVars;
   using Norm = NormVars;
-  struct Block {
-    Norm norm1, norm2;
-    Linear qkv, gate, out, up, down;
-    std::shared_ptr<Attention> attention;
-  };
+  using Block = TransformerBlock;
   // q, k, v [B,H,N,D] and the gates of a layer -> [B,H,N,D]
   using Mixer = std::function<Var(size_t layer, const AttentionInputs& in)>;
 
@@ -85,7 +95,8 @@ class Transformer {
   Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
-  Var run(const Var& embedded, const Mixer& mix, float dropout_rate) const;
+  Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate) const;
+  Linear tied_head() const;
   Var embed(const Tensor& ids, int64_t first_position) const;
   void make_blocks();
   void make_attention_of(Block& block, const std::string& name, int64_t layer);
@@ -97,9 +108,7 @@ class Transformer {
   Parameters parameters_;
   Var symbols_, partners_, one_hot_, positions_;
   Linear partner_qk_;
-  std::vector<Block> blocks_;
-  Norm norm_;
-  Linear head_;
+  TransformerLayers layers_;
 };
 
 // i32 tensor of symbols. Error: ErrorKind::usage where one is outside [0, vocabulary).

@@ -35,6 +35,8 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
 };
 
+inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
+
 // P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
 struct HeadShape {
   int64_t pairs, rows, features, key_size, first_pair, heads;
@@ -168,6 +170,11 @@ struct Kernels {
   void (*clear_padding)(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                         int64_t first);
   void (*gemm)(Context&, const GemmShape&, const T* a, const T* b, T* c);
+  // weights for sampling: panels [ceil(out / kPanel), in, kPanel] of w [out,in], and y = x w^T + bias by them, x [R,in];
+  // bias may be null
+  void (*pack_panels)(Context&, const T* w, T* panels, int64_t out, int64_t in);
+  void (*panel_gemm)(Context&, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out,
+                     int64_t in);
   void (*layer_norm)(Context&, const T* x, const T* gain, const T* bias, T* y, A* mean, A* scale,
                      int64_t R, int64_t C);  // bias may be null; scale = 1 / standard deviation
   void (*layer_norm_backward)(Context&, const T* x, const T* gain, const A* mean, const A* scale,

@@ -55,6 +55,29 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   });
 }
 
+Tensor pack_panels(const Tensor& weight) {
+  require(weight.shape().rank() == 2, "pack_panels: {} is no matrix", weight.shape().str());
+  const int64_t out = weight.size(0), in = weight.size(1);
+  Tensor panels({(out + kPanel - 1) / kPanel, in, kPanel}, weight.dtype());
+  launch(weight.dtype(), "pack_panels", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.pack_panels(context(), weight.data<T>(), panels.data<T>(), out, in);
+  });
+  return panels;
+}
+
+void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y) {
+  const int64_t out = columns(y), in = columns(x);
+  require_shape("panel_matmul", "panels", panels, {(out + kPanel - 1) / kPanel, in, kPanel});
+  require_shape("panel_matmul", "y", y, {rows_of(x), out});
+  if (bias.defined()) require_shape("panel_matmul", "bias", bias, {out});
+  launch(common_dtype("panel_matmul", {&x, &panels, &y}), "panel_matmul", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.panel_gemm(context(), x.data<T>(), panels.data<T>(), bias.defined() ? bias.data<T>() : nullptr, y.data<T>(),
+                     rows_of(x), out, in);
+  });
+}
+
 void gelu_again(const Tensor& u, const Tensor& h, const Tensor& dh) {
   require_shape("gelu_again", "h", h, u.shape());
   require_shape("gelu_again", "dh", dh, u.shape());

@@ -61,7 +61,7 @@ class Delta {
   }
 
   // What `write`, `read` and `backward` take of the arena that they are given.
-  int64_t scratch_size() const { return 2 * C_ * M_ + C_ * C_ + (C_ + F_) * std::max(F_, M_); }
+  int64_t scratch_size() const { return C_ * C_ + C_ * M_ + std::max(F_ * M_, C_ * std::max(F_, M_)); }
 
   void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out, Arena<T> arena) const {
     if (keys == 0) return;
@@ -84,8 +84,15 @@ class Delta {
     if (chunk.keys == 0) return;
     T* scores = arena.take(C_ * C_);
     band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
-    keep_past(scores, chunk);
-    add_past(chunk, M_, scores, {written.rows, M_}, y, M_);
+    // Rows of X grow with what was written before them: one that has overflowed must not even meet a 0. So whole
+    // products only before a band's own keys, and of these what a row sees.
+    each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
+      const T* band = scores + first * chunk.keys;
+      small_gemm(rows, M_, std::min(first, seen), plain(band, chunk.keys), written.rows, M_, y + first * M_, M_, true);
+      for (int64_t i = first; i < first + rows; ++i)
+        for (int64_t j = first; j < std::min(i + 1, seen); ++j)
+          add_row(written.rows + j * M_, y + i * M_, M_, scores[i * chunk.keys + j]);
+    });
   }
 
   // dstate is dS' before and dS after.

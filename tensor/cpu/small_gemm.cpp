@@ -1,36 +1,22 @@
 #include "tensor/cpu/small_gemm.h"
 
 #include <algorithm>
+#include <type_traits>
+
+#include "tensor/cpu/vectors.h"
 
 namespace linea::cpu {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int kBytes = 64, kRows = 8;  // of a vector; of a tile: 8 x 2 sums leave half of 32 registers free
-#elif defined(__AVX__)
-constexpr int kBytes = 32, kRows = 4;  // 16 registers
-#else
-constexpr int kBytes = 16, kRows = 4;
-#endif
-
-template <typename T, int Bytes>
-struct VectorOf {
-  typedef T type __attribute__((vector_size(Bytes), aligned(sizeof(T)), may_alias));  // loads need no alignment
-};
-template <typename T>
-struct VectorOf<T, sizeof(T)> {
-  using type = T;
-};
+constexpr int kBytes = kVectorBytes;
+constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;  // of a tile: its sums, two vectors each, are half of the registers
 
 // C [Rows, Vectors] of vectors of `Bytes`.
 template <typename T, int Bytes, int Rows, int Vectors>
 void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
   using V = typename VectorOf<T, Bytes>::type;
   constexpr int kWidth = Bytes / static_cast<int>(sizeof(T));
-  V sums[Rows][Vectors];
-  for (int i = 0; i < Rows; ++i)
-    for (int j = 0; j < Vectors; ++j)
-      sums[i][j] = add ? *reinterpret_cast<const V*>(c + i * ldc + j * kWidth) : V{};
+  V sums[Rows][Vectors] = {};
   for (int64_t k = 0; k < inner; ++k) {
     V from_b[Vectors];
     for (int j = 0; j < Vectors; ++j) from_b[j] = *reinterpret_cast<const V*>(b + k * ldb + j * kWidth);
@@ -41,7 +27,10 @@ void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int
     }
   }
   for (int i = 0; i < Rows; ++i)
-    for (int j = 0; j < Vectors; ++j) *reinterpret_cast<V*>(c + i * ldc + j * kWidth) = sums[i][j];
+    for (int j = 0; j < Vectors; ++j) {
+      V& to = *reinterpret_cast<V*>(c + i * ldc + j * kWidth);
+      to = add ? to + sums[i][j] : sums[i][j];
+    }
 }
 
 // All rows of one panel of columns.
@@ -93,20 +82,6 @@ void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_
       for (int64_t i = 0; i < some; ++i) to[i] = from[i * ldx];
     }
   }
-}
-
-const char* vector_name() {
-#if defined(__AVX512F__)
-  return "AVX-512";
-#elif defined(__AVX2__)
-  return "AVX2";
-#elif defined(__AVX__)
-  return "AVX";
-#elif defined(__ARM_NEON)
-  return "NEON";
-#else
-  return "128-bit vectors";
-#endif
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                       \

@@ -1,6 +1,7 @@
 // Products of matrices that lie in a core's cache already: chunks of an attention. Nothing is packed and no
 // thread is started, which is what a BLAS spends most of its time on at these sizes. A tile of C is summed in
-// registers, over k in order: an element's bits do not depend on the sizes of the product.
+// registers, over k in order, and then added to what is there: an element's bits do not depend on the sizes of the
+// product, and small terms are never added to a large sum one by one.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,5 @@ void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T
 // y [cols,rows] of x [rows,cols]; rows of y lie `ldy` apart.
 template <typename T>
 void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_t ldy);
-
-// "AVX-512", ...: the vectors that the tiles are made of, in this build.
-const char* vector_name();
 
 }  // namespace linea::cpu

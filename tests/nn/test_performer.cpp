@@ -7,6 +7,7 @@
 #include "nn/conformance_tools.h"
 #include "nn/engine.h"
 #include "nn/random_projection.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -17,15 +18,10 @@ const char* const kFeatures[] = {"positive", "hyperbolic", "trig", "relu"};
 
 AttentionOptions performer(const std::string& feature, int64_t features, int64_t redraw = 0,
                            DType dtype = DType::f64) {
-  AttentionOptions options;
-  options.attention = "performer";
+  AttentionOptions options = options_of("performer", 3, 5, 7, dtype);
   options.feature = feature;
   options.features = features;
   options.redraw = redraw;
-  options.heads = 3;
-  options.key_size = 5;
-  options.value_size = 7;
-  options.dtype = dtype;
   return options;
 }
 

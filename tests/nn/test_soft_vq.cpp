@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "nn/conformance_tools.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -13,13 +14,8 @@ using namespace conformance;
 
 AttentionOptions mixture(int64_t codes, int64_t heads, int64_t key_size, int64_t value_size,
                          DType dtype = DType::f64) {
-  AttentionOptions options;
-  options.attention = "soft-vq";
+  AttentionOptions options = options_of("soft-vq", heads, key_size, value_size, dtype);
   options.codes = codes;
-  options.heads = heads;
-  options.key_size = key_size;
-  options.value_size = value_size;
-  options.dtype = dtype;
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "nn/conformance_tools.h"
 #include "nn/quadratic.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -16,13 +17,8 @@ namespace {
 using namespace conformance;
 
 AttentionOptions vq(int64_t codes, int64_t heads, int64_t key_size, DType dtype = DType::f64) {
-  AttentionOptions options;
-  options.attention = "vq";
+  AttentionOptions options = options_of("vq", heads, key_size, 5, dtype);
   options.codes = codes;
-  options.heads = heads;
-  options.key_size = key_size;
-  options.value_size = 5;
-  options.dtype = dtype;
   return options;
 }
 

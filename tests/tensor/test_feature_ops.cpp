@@ -1,45 +1,17 @@
 // The ops that features of queries and keys are made with, and the functions of gates, against plain loops in
 // double, in f32 and f64.
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <limits>
 
-#include "tensor/ops.h"
+#include "tests/tensor/op_values.h"
 
-namespace linea {
+namespace linea::op_tests {
 namespace {
-
-using Values = std::vector<double>;
-
-Tensor make(const Values& values, const Shape& shape, DType dtype) {
-  if (dtype == DType::f64) return Tensor::from(values, shape);
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
-}
-
-Tensor random(const Shape& shape, uint32_t lane, DType dtype) {
-  Values values(static_cast<size_t>(shape.numel()));
-  for (size_t i = 0; i < values.size(); ++i)  // the same numbers in f32 and f64
-    values[i] = static_cast<float>(random_normal({3, Purpose::test, lane, 0}, i));
-  return make(values, shape, dtype);
-}
 
 double at(const Values& x, int64_t i) {
   return x[static_cast<size_t>(i)];
 }
 
-void expect_near(const Tensor& found, const Values& expected, const char* what) {
-  const Values values = found.to_doubles();
-  ASSERT_EQ(values.size(), expected.size()) << what;
-  const double tolerance = found.dtype() == DType::f64 ? 1e-13 : 3e-6;
-  for (size_t i = 0; i < values.size(); ++i)
-    ASSERT_NEAR(values[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << what << " at " << i;
-}
-
-class FeatureOps : public testing::TestWithParam<DType> {
- protected:
-  DType dtype() const { return GetParam(); }
-};
+class FeatureOps : public DtypeTest {};
 INSTANTIATE_TEST_SUITE_P(Dtypes, FeatureOps, testing::Values(DType::f32, DType::f64),
                          [](const auto& param) { return name_of(param.param); });
 
@@ -232,4 +204,4 @@ TEST_P(FeatureOps, FunctionsOfGates) {
 }
 
 }  // namespace
-}  // namespace linea
+}  // namespace linea::op_tests

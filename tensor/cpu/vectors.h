@@ -1,0 +1,36 @@
+// The widest vectors of the processor that this build is for, as the compiler's own vector types.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace linea::cpu {
+
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64, kVectorRegisters = 32;
+inline constexpr const char* kVectorName = "AVX-512";
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32, kVectorRegisters = 16;
+inline constexpr const char* kVectorName = "AVX2";
+#elif defined(__AVX__)
+inline constexpr int kVectorBytes = 32, kVectorRegisters = 16;
+inline constexpr const char* kVectorName = "AVX";
+#elif defined(__ARM_NEON)
+inline constexpr int kVectorBytes = 16, kVectorRegisters = 32;
+inline constexpr const char* kVectorName = "NEON";
+#else
+inline constexpr int kVectorBytes = 16, kVectorRegisters = 16;
+inline constexpr const char* kVectorName = "128-bit";
+#endif
+
+// A vector of T that may lie anywhere in memory; of sizeof(T) bytes T itself.
+template <typename T, int Bytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(Bytes), aligned(sizeof(T)), may_alias));
+};
+template <typename T>
+struct VectorOf<T, sizeof(T)> {
+  using type = T;
+};
+
+}  // namespace linea::cpu

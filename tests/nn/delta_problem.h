@@ -1,0 +1,151 @@
+// The delta rule written from its formula in loops over positions, the problems it is asked, and runs of the
+// chunked and the quadratic form with all their gradients.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "nn/conformance_tools.h"
+#include "nn/delta.h"
+
+namespace linea::delta_tests {
+
+using Map = std::shared_ptr<const FeatureMap>;
+
+inline Map named(const char* name) { return make_feature_map(name, 1); }
+
+// max(x, 0): rows of features may be 0 altogether.
+class CutOff final : public FeatureMap {
+ public:
+  int64_t features(int64_t key_size) const override { return key_size; }
+  Features forward(const Tensor& x, Side, const PairRange&) const override {
+    return {ops::pointwise(Pointwise::relu, x), {}};
+  }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
+                  const std::vector<Tensor>&) const override {
+    return ops::pointwise_backward(Pointwise::relu, x, gradient.rows);
+  }
+};
+
+// log phi(x) = x W, W [D,F] a parameter; W of queries is twice that of keys.
+class TrainedLogs final : public FeatureMap {
+ public:
+  explicit TrainedLogs(Var width) : width_(std::move(width)) {}
+  int64_t features(int64_t) const override { return width_.size(1); }
+  FeatureKind kind() const override { return FeatureKind::logs; }
+  std::vector<Var> parameters() const override { return {width_}; }
+  Features forward(const Tensor& x, Side side, const PairRange&) const override {
+    return {ops::matmul(x, width_.value(), false, false, factor(side)), {}};
+  }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side side, const PairRange&,
+                  const std::vector<Tensor>& gradients) const override {
+    const int64_t rows = x.numel() / x.size(-1);
+    if (gradients.at(0).defined())
+      ops::accumulate(ops::matmul(x.reshape({rows, x.size(-1)}), gradient.rows.reshape({rows, width_.size(1)}),
+                                  true, false, factor(side)),
+                      gradients[0]);
+    return ops::matmul(gradient.rows, width_.value(), false, true, factor(side));
+  }
+
+ private:
+  static double factor(Side side) { return side == Side::query ? 2.0 : 1.0; }
+  Var width_;
+};
+
+struct Problem {
+  int64_t B, H, N, D, M;
+  Tensor q, k, v, beta, dy;
+};
+
+// Numbers in (0,1) of the shape.
+inline Tensor fractions(const Shape& shape, uint32_t lane, DType dtype) {
+  std::vector<double> values = random_tensor(shape, lane, 1.5).to_doubles();
+  for (double& value : values) value = 1 / (1 + std::exp(-value));
+  return conformance::in_dtype(Tensor::from(values, shape), dtype);
+}
+
+inline Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M, DType dtype = DType::f64) {
+  const auto normal = [&](int64_t width, uint32_t lane) {
+    return random_tensor({B, H, N, width}, lane, 1.0, 1e-2, dtype);
+  };
+  const Tensor beta = fractions({B, H, N}, 34, dtype);
+  return {B, H, N, D, M, normal(D, 31), normal(D, 32), normal(M, 33), beta, normal(M, 35)};
+}
+
+inline double& at(std::vector<double>& x, int64_t i) { return x[static_cast<size_t>(i)]; }
+
+// phi of all rows divided by their sums.
+inline std::vector<double> unit_rows(const FeatureMap& map, const Tensor& x, Side side) {
+  const int64_t P = x.size(0) * x.size(1), N = x.size(2), D = x.size(3), F = map.features(D);
+  std::vector<double> phi = map.forward(x.reshape({P, N, D}), side, {0, x.size(1)}).rows.to_doubles();
+  for (int64_t row = 0; row < P * N; ++row) {
+    double sum = 0;
+    for (int64_t f = 0; f < F; ++f) {
+      double& value = at(phi, row * F + f);
+      if (map.kind() == FeatureKind::logs) value = std::exp(value);
+      sum += value;
+    }
+    for (int64_t f = 0; f < F; ++f) at(phi, row * F + f) = sum == 0 ? 0.0 : at(phi, row * F + f) / sum;
+  }
+  return phi;
+}
+
+// S += k^T beta (v - k S), y = q S, one position after the other; keys from `valid` on write nothing.
+inline Tensor by_loops(const FeatureMap& map, const Problem& p, const std::vector<int32_t>& valid = {}) {
+  std::vector<double> q = unit_rows(map, p.q, Side::query), k = unit_rows(map, p.k, Side::key);
+  std::vector<double> v = p.v.to_doubles(), beta = p.beta.to_doubles(), y(v.size(), 0.0);
+  const int64_t F = map.features(p.D), M = p.M;
+  for (int64_t pair = 0; pair < p.B * p.H; ++pair) {
+    std::vector<double> S(static_cast<size_t>(F * M), 0.0);
+    const int64_t keys = valid.empty() ? p.N : valid[static_cast<size_t>(pair / p.H)];
+    for (int64_t t = 0; t < p.N; ++t) {
+      const int64_t row = pair * p.N + t;
+      for (int64_t m = 0; m < M; ++m) {
+        double bound = 0;
+        for (int64_t f = 0; f < F; ++f) bound += at(S, f * M + m) * at(k, row * F + f);
+        const double written = at(beta, row) * (at(v, row * M + m) - bound);
+        for (int64_t f = 0; f < F && t < keys; ++f) at(S, f * M + m) += at(k, row * F + f) * written;
+        for (int64_t f = 0; f < F; ++f) at(y, row * M + m) += at(S, f * M + m) * at(q, row * F + f);
+      }
+    }
+  }
+  return Tensor::from(y, p.v.shape());
+}
+
+struct Result {
+  Tensor y, dq, dk, dv, dbeta;
+};
+
+template <typename Form>
+inline Result run(const Form& form, const Problem& p) {
+  const Var q(p.q, true), k(p.k, true), v(p.v, true), beta(p.beta, true);
+  const Var y = form(q, k, v, beta);
+  backward(y, p.dy);
+  return {y.value(), q.grad(), k.grad(), v.grad(), beta.grad()};
+}
+
+inline Result chunked(const Map& map, const Problem& p, const EngineOptions& options = {}) {
+  return run([&](const auto&... in) { return delta_attention(map, in..., options); }, p);
+}
+
+inline Result quadratic(const Map& map, const Problem& p, const Tensor& valid = {}) {
+  return run([&](const auto&... in) { return delta_quadratic(map, in..., {true, valid}); }, p);
+}
+
+inline void expect_close(const Result& found, const Result& expected, double error, double gradient_error,
+                  const std::string& where) {
+  EXPECT_LE(relative_error(found.y, expected.y), error) << where;
+  EXPECT_LE(relative_error(found.dq, expected.dq), gradient_error) << where;
+  EXPECT_LE(relative_error(found.dk, expected.dk), gradient_error) << where;
+  EXPECT_LE(relative_error(found.dv, expected.dv), gradient_error) << where;
+  EXPECT_LE(relative_error(found.dbeta, expected.dbeta), gradient_error) << where;
+}
+
+}  // namespace linea::delta_tests

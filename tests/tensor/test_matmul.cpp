@@ -1,0 +1,67 @@
+// Matrix products in every arrangement against plain loops in double.
+#include "tests/tensor/op_values.h"
+
+namespace linea::op_tests {
+namespace {
+
+Values naive_matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, double alpha) {
+  const Values x = a.to_doubles(), y = b.to_doubles();
+  const int64_t rows = a.size(transpose_a ? -1 : -2), inner = a.size(transpose_a ? -2 : -1);
+  const int64_t cols = b.size(transpose_b ? -2 : -1), batch = a.numel() / std::max<int64_t>(rows * inner, 1);
+  const bool shared = b.shape().rank() == 2;
+  Values result;
+  for (int64_t n = 0; n < batch; ++n)
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < cols; ++c) {
+        double total = 0;
+        for (int64_t i = 0; i < inner; ++i) {
+          const int64_t at_a = n * rows * inner + (transpose_a ? i * rows + r : r * inner + i);
+          const int64_t at_b = (shared ? 0 : n * inner * cols) + (transpose_b ? c * inner + i : i * cols + c);
+          total += x[static_cast<size_t>(at_a)] * y[static_cast<size_t>(at_b)];
+        }
+        result.push_back(alpha * total);
+      }
+  return result;
+}
+
+TEST_P(Ops, MatmulInEveryArrangement) {
+  const int before = context().threads;
+  for (const int threads : {1, 2}) {
+    set_threads(threads);
+    for (const bool transpose_a : {false, true}) {
+      for (const bool transpose_b : {false, true}) {
+        for (const std::vector<int64_t>& outer : {std::vector<int64_t>{}, {1}, {3}, {2, 3}}) {
+          const auto shape = [&](int64_t rows, int64_t cols, bool transposed) {
+            std::vector<int64_t> sizes = outer;
+            sizes.push_back(transposed ? cols : rows);
+            sizes.push_back(transposed ? rows : cols);
+            return Shape(sizes);
+          };
+          const Tensor a = random(shape(5, 7, transpose_a), 1, dtype());
+          const Tensor b = random(shape(7, 3, transpose_b), 2, dtype());
+          const Tensor c = ops::matmul(a, b, transpose_a, transpose_b, 0.5);
+          EXPECT_EQ(c.shape(), shape(5, 3, false));
+          expect_near(c, naive_matmul(a, b, transpose_a, transpose_b, 0.5), "matmul");
+          if (transpose_a || outer.empty()) continue;
+          const Tensor shared = random(transpose_b ? Shape{3, 7} : Shape{7, 3}, 3, dtype());
+          const Tensor d = ops::matmul(a, shared, false, transpose_b);
+          EXPECT_EQ(d.shape(), shape(5, 3, false));
+          expect_near(d, naive_matmul(a, shared, false, transpose_b, 1), "matmul, shared");
+        }
+      }
+    }
+    const Tensor large_a = random({130, 67}, 4, dtype()), large_b = random({67, 150}, 5, dtype());
+    expect_near(ops::scale(ops::matmul(large_a, large_b), 0.1),
+                naive_matmul(large_a, large_b, false, false, 0.1), "matmul, large");
+  }
+  set_threads(before);
+}
+
+TEST_P(Ops, MatmulOfNothing) {
+  const Tensor none = random({3, 0}, 1, dtype()), no_rows = random({0, 3}, 2, dtype());
+  expect_near(ops::matmul(none, no_rows), Values(9, 0.0), "an empty sum");
+  EXPECT_EQ(ops::matmul(no_rows, random({3, 4}, 3, dtype())).shape(), (Shape{0, 4}));
+}
+
+}  // namespace
+}  // namespace linea::op_tests
