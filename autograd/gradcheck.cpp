@@ -31,8 +31,8 @@ Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation, double
 }
 
 double relative_error(const Tensor& a, const Tensor& b, double least) {
-  require(a.shape() == b.shape(), "relative_error: shapes {} and {} differ", a.shape().str(),
-          b.shape().str());
+  require(a.shape() == b.shape(), "relative_error: shapes {} and {} differ", a.shape(),
+          b.shape());
   const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
   double difference = 0, largest = least;
   for (size_t i = 0; i < x.size(); ++i) {

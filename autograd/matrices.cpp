@@ -45,7 +45,7 @@ Var select(const Var& x, int64_t index) {
 Var split_heads(const Var& x, int64_t parts, int64_t heads) {
   const int64_t B = x.size(0), N = x.size(1), width = x.size(2);
   require(x.shape().rank() == 3 && width % (parts * heads) == 0,
-          "split_heads: {} does not divide into {} parts of {} heads", x.shape().str(), parts, heads);
+          "split_heads: {} does not divide into {} parts of {} heads", x.shape(), parts, heads);
   const int64_t D = width / (parts * heads);
   return Var::made_by(
       "split_heads",
@@ -57,7 +57,7 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads) {
 
 // y[b,n,h,:] = x[b,h,n,:];  dx the other way
 Var merge_heads(const Var& x) {
-  require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape().str());
+  require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape());
   const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3);
   return Var::made_by(
       "merge_heads", ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), {x},

@@ -43,7 +43,7 @@ struct NormVars {
 };
 struct LinearVars {
   Var weight, bias;
-  Tensor panels{};  // of the weight (ops::pack_panels), where it is only read: while sampling
+  Tensor panels{};  // of the weight (ops::pack_panels_into), where it is only read: while sampling
 };
 // linear(norm(x)), x [...,in] -> [...,out]; kept: x
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);

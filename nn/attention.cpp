@@ -23,7 +23,7 @@ const std::vector<AttentionEntry>& attentions() { return registry(); }
 
 void write_values(const std::vector<double>& values, const Tensor& into) {
   require(static_cast<int64_t>(values.size()) == into.numel(), "{} values for a tensor of {}", values.size(),
-          into.shape().str());
+          into.shape());
   const std::vector<float> rounded(values.begin(), values.end());
   if (into.dtype() == DType::f32) return into.write(rounded.data());
   const std::vector<double> widened(rounded.begin(), rounded.end());

@@ -13,7 +13,7 @@ DType checked(const char* op, const Var& q, const Var& k, const Var& v, const Va
               const Tensor& valid) {
   const DType dtype = ops::common_dtype(op, {&q.value(), &k.value(), &v.value(), &beta.value()});
   require(q.shape().rank() == 4 && v.shape().rank() == 4, "{}: q {} and v {} are not [B,H,N,D]", op,
-          q.shape().str(), v.shape().str());
+          q.shape(), v.shape());
   ops::require_shape(op, "k", k.value(), q.shape());
   ops::require_shape(op, "v", v.value(), q.shape().with(-1, v.size(-1)));
   ops::require_shape(op, "beta", beta.value(), {q.size(0), q.size(1), q.size(2)});

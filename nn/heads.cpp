@@ -9,13 +9,13 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
   if (in.qkv.defined()) {
     ops::common_dtype(op, {&in.qkv.value()});
     require(in.qkv.shape().rank() == 3 && H > 0 && in.qkv.size(2) % (3 * H) == 0,
-            "{}: qkv {} is not [B,N,3 H D] of {} heads", op, in.qkv.shape().str(), H);
+            "{}: qkv {} is not [B,N,3 H D] of {} heads", op, in.qkv.shape(), H);
     B = in.qkv.size(0);
     N = in.qkv.size(1);
   } else {
     ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
     require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4, "{}: q {} and v {} are not [B,H,N,D]", op,
-            in.q.shape().str(), in.v.shape().str());
+            in.q.shape(), in.v.shape());
     ops::require_shape(op, "k", in.k.value(), in.q.shape());
     ops::require_shape(op, "v", in.v.value(), in.q.shape().with(-1, in.v.size(-1)));
     B = in.q.size(0);

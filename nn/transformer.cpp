@@ -261,6 +261,24 @@ void Transformer::scale_queries_from_softmax() {
   }
 }
 
+// All panels lie in one piece of memory, in the order in which a step reads them.
+void Transformer::pack(TransformerLayers& layers) {
+  std::vector<Linear*> linears;
+  for (Block& block : layers.blocks)
+    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
+      if (linear->weight.defined()) linears.push_back(linear);
+  if (layers.head.weight.defined()) linears.push_back(&layers.head);
+  int64_t total = 0, next = 0;
+  for (const Linear* linear : linears) total += ops::panels_shape(linear->weight.value()).numel();
+  const Tensor all({total}, DType::f32);
+  for (Linear* linear : linears) {
+    const Shape shape = ops::panels_shape(linear->weight.value());
+    linear->panels = all.rows(next, shape.numel()).reshape(shape);
+    ops::pack_panels_into(linear->weight.value(), linear->panels);
+    next += shape.numel();
+  }
+}
+
 DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.batch = batch;
@@ -269,12 +287,7 @@ DecodeState Transformer::start(int64_t batch) const {
   const NoGrad no_grad;
   state.packed = layers_;
   if (config_.tie) state.packed.head = tied_head();
-  const auto pack = [](Linear& linear) {
-    if (linear.weight.defined()) linear.panels = ops::pack_panels(linear.weight.value());
-  };
-  for (Block& block : state.packed.blocks)
-    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down}) pack(*linear);
-  pack(state.packed.head);
+  pack(state.packed);
   return state;
 }
 

@@ -97,6 +97,7 @@ class Transformer {
   static Var apply(const Linear& linear, const Var& x);
   Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate) const;
   Linear tied_head() const;
+  static void pack(TransformerLayers& layers);
   Var embed(const Tensor& ids, int64_t first_position) const;
   void make_blocks();
   void make_attention_of(Block& block, const std::string& name, int64_t layer);

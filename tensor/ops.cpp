@@ -6,15 +6,15 @@ namespace linea::ops {
 namespace {
 
 void require_same(const char* op, const Tensor& a, const Tensor& b) {
-  require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape().str(),
-          b.shape().str());
+  require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape(),
+          b.shape());
 }
 
 // x [..., C...] of which `row` [C...] is the end
 void require_ends(const char* op, const Shape& x, const Shape& row) {
   bool ends = row.rank() <= x.rank() && row.numel() > 0;
   for (int axis = 1; ends && axis <= row.rank(); ++axis) ends = x[-axis] == row[-axis];
-  require(ends, "{}: {} does not repeat over {}", op, row.str(), x.str());
+  require(ends, "{}: {} does not repeat over {}", op, row, x);
 }
 
 
@@ -31,8 +31,8 @@ DType common_dtype(const char* op, std::initializer_list<const Tensor*> tensors)
 }
 
 void require_shape(const char* op, const char* name, const Tensor& x, const Shape& shape) {
-  require(x.shape() == shape, "{}: {} has shape {}, expected {}", op, name, x.shape().str(),
-          shape.str());
+  require(x.shape() == shape, "{}: {} has shape {}, expected {}", op, name, x.shape(),
+          shape);
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {
@@ -126,7 +126,7 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
   const int64_t count =
       shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
   require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
-          x.shape().str(), result.str());
+          x.shape(), result);
   Tensor y(result, x.dtype());
   launch(x.dtype(), "permute", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -137,7 +137,7 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
 
 Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, double alpha) {
   require(a.shape().rank() >= 2 && b.shape().rank() >= 2, "matmul: {} times {} needs two axes each",
-          a.shape().str(), b.shape().str());
+          a.shape(), b.shape());
   GemmShape shape;
   shape.transpose_a = transpose_a;
   shape.transpose_b = transpose_b;
@@ -146,8 +146,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
   shape.inner = a.shape()[transpose_a ? -2 : -1];
   shape.cols = b.shape()[transpose_b ? -2 : -1];
   require(b.shape()[transpose_b ? -1 : -2] == shape.inner,
-          "matmul: the inner sizes of {}{} and {}{} differ", a.shape().str(),
-          transpose_a ? " (transposed)" : "", b.shape().str(), transpose_b ? " (transposed)" : "");
+          "matmul: the inner sizes of {}{} and {}{} differ", a.shape(),
+          transpose_a ? " (transposed)" : "", b.shape(), transpose_b ? " (transposed)" : "");
   const DType dtype = common_dtype("matmul", {&a, &b});
   const int outer = a.shape().rank() - 2;
   shape.batch = a.shape().product(0, outer);
@@ -157,7 +157,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
   } else {
     bool same = b.shape().rank() == a.shape().rank();
     for (int axis = 0; same && axis < outer; ++axis) same = a.shape()[axis] == b.shape()[axis];
-    require(same, "matmul: the outer axes of {} and {} differ", a.shape().str(), b.shape().str());
+    require(same, "matmul: the outer axes of {} and {} differ", a.shape(), b.shape());
   }
   shape.stride_a = shape.rows * shape.inner;
   shape.stride_b = shape.inner * shape.cols;
@@ -243,7 +243,7 @@ Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy)
 
 Tensor mask_causal(const Tensor& x, double value) {
   require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
-          "mask_causal: {} is not square in its last two axes", x.shape().str());
+          "mask_causal: {} is not square in its last two axes", x.shape());
   Tensor y(x.shape(), x.dtype());
   launch(x.dtype(), "mask_causal", [&](const auto& table, auto t) {
     using T = decltype(t);

@@ -43,8 +43,10 @@ void add_rows_into(const Tensor& x, const Tensor& row, const Tensor& y);
 void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y);
 // y = op(A) op(B) + beta y, matrices.
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y, double beta);
-// Weights [out,in] as sampling reads them, and y = x W^T + bias by them; x [R,in], bias may be undefined.
-Tensor pack_panels(const Tensor& weight);
+// Weights [out,in] as sampling reads them, [panels,in,kPanel], and y = x W^T + bias by them; x [R,in], bias may be
+// undefined.
+Shape panels_shape(const Tensor& weight);
+void pack_panels_into(const Tensor& weight, const Tensor& panels);
 void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y);
 // h = gelu(u), and dh becomes du = gelu'(u) dh: what a backward needs where only u was kept.
 void gelu_again(const Tensor& u, const Tensor& h, const Tensor& dh);

@@ -49,7 +49,7 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w, double alpha) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
   require(x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
-          "head_matmul: {} and {} do not go together", x.shape().str(), w.shape().str());
+          "head_matmul: {} and {} do not go together", x.shape(), w.shape());
   GemmShape shape;
   shape.transpose_b = transpose_w;
   shape.rows = x.size(1);

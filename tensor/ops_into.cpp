@@ -46,8 +46,8 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   shape.cols = b.size(transpose_b ? 0 : 1);
   shape.beta = beta;
   require(a.shape().rank() == 2 && b.shape().rank() == 2 && b.size(transpose_b ? 1 : 0) == shape.inner,
-          "matmul: the inner sizes of {}{} and {}{} differ", a.shape().str(), transpose_a ? " (transposed)" : "",
-          b.shape().str(), transpose_b ? " (transposed)" : "");
+          "matmul: the inner sizes of {}{} and {}{} differ", a.shape(), transpose_a ? " (transposed)" : "",
+          b.shape(), transpose_b ? " (transposed)" : "");
   require_shape("matmul", "y", y, {shape.rows, shape.cols});
   launch(common_dtype("matmul", {&a, &b, &y}), "matmul", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -55,15 +55,17 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   });
 }
 
-Tensor pack_panels(const Tensor& weight) {
-  require(weight.shape().rank() == 2, "pack_panels: {} is no matrix", weight.shape().str());
-  const int64_t out = weight.size(0), in = weight.size(1);
-  Tensor panels({(out + kPanel - 1) / kPanel, in, kPanel}, weight.dtype());
-  launch(weight.dtype(), "pack_panels", [&](const auto& table, auto t) {
+Shape panels_shape(const Tensor& weight) {
+  require(weight.shape().rank() == 2, "pack_panels: {} is no matrix", weight.shape());
+  return {(weight.size(0) + kPanel - 1) / kPanel, weight.size(1), kPanel};
+}
+
+void pack_panels_into(const Tensor& weight, const Tensor& panels) {
+  require_shape("pack_panels", "panels", panels, panels_shape(weight));
+  launch(common_dtype("pack_panels", {&weight, &panels}), "pack_panels", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.pack_panels(context(), weight.data<T>(), panels.data<T>(), out, in);
+    table.pack_panels(context(), weight.data<T>(), panels.data<T>(), weight.size(0), weight.size(1));
   });
-  return panels;
 }
 
 void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y) {

@@ -44,7 +44,7 @@ Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) 
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
   require_ids("cross_entropy", targets, INT32_MIN, columns(logits));
   require(targets.numel() == rows_of(logits), "cross_entropy: logits {} and targets {}",
-          logits.shape().str(), targets.shape().str());
+          logits.shape(), targets.shape());
   const DType dtype = logits.dtype();
   CrossEntropy result{Tensor({1}, dtype), Tensor({rows_of(logits)}, dtype),
                       Tensor({rows_of(logits)}, dtype), Tensor({1}, dtype)};

@@ -1,6 +1,8 @@
 // Shape: the sizes of a tensor's axes, outermost first. At most kMaxRank axes.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -41,3 +43,12 @@ class Shape {
 };
 
 }  // namespace linea
+
+// So that a message takes a shape as it is, and its text is made only where something is wrong.
+template <>
+struct fmt::formatter<linea::Shape> : fmt::formatter<std::string> {
+  template <typename FormatContext>
+  auto format(const linea::Shape& shape, FormatContext& context) const {
+    return fmt::formatter<std::string>::format(shape.str(), context);
+  }
+};

@@ -13,7 +13,7 @@ Storage::~Storage() { device_memory(device_).allocator().release(data_, bytes_);
 Tensor::Tensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
   int64_t bytes = 0;
   require(!__builtin_mul_overflow(shape.numel(), static_cast<int64_t>(size_of(dtype)), &bytes),
-          "a tensor of shape {} has too many bytes", shape.str());
+          "a tensor of shape {} has too many bytes", shape);
   storage_ = std::make_shared<Storage>(static_cast<size_t>(bytes), context().device);
 }
 
@@ -41,8 +41,8 @@ void* Tensor::address() const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  require(shape.numel() == numel(), "cannot reshape {} ({} elements) to {} ({})", shape_.str(),
-          numel(), shape.str(), shape.numel());
+  require(shape.numel() == numel(), "cannot reshape {} ({} elements) to {} ({})", shape_,
+          numel(), shape, shape.numel());
   Tensor result = *this;
   result.shape_ = shape;
   return result;
@@ -50,7 +50,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::rows(int64_t first, int64_t count) const {
   require(shape_.rank() >= 1 && first >= 0 && count >= 0 && first + count <= shape_[0],
-          "rows {}..{} do not exist in shape {}", first, first + count, shape_.str());
+          "rows {}..{} do not exist in shape {}", first, first + count, shape_);
   const int64_t row = shape_.product(1, shape_.rank());
   Tensor result = *this;
   result.shape_ = shape_.with(0, count);
@@ -78,7 +78,7 @@ std::vector<double> Tensor::to_doubles() const {
 }
 
 double Tensor::item() const {
-  require(numel() == 1, "item() needs a tensor of one element, not shape {}", shape_.str());
+  require(numel() == 1, "item() needs a tensor of one element, not shape {}", shape_);
   return to_doubles()[0];
 }
 
