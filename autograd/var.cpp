@@ -2,6 +2,7 @@
 
 #include <queue>
 
+#include "autograd/profile.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -64,12 +65,13 @@ void Var::clear_grad() {
 void Var::set_value(Tensor value) {
   require(defined() && node_->leaf, "only a leaf's value can be replaced");
   require(value.shape() == shape() && value.dtype() == dtype(),
-          "a leaf of {} {} cannot take a value of {} {}", name_of(dtype()), shape().str(),
-          name_of(value.dtype()), value.shape().str());
+          "a leaf of {} {} cannot take a value of {} {}", name_of(dtype()), shape(),
+          name_of(value.dtype()), value.shape());
   node_->value = std::move(value);
 }
 
 Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
+  if (Profile* profile = Profile::current()) profile->op_ended(op, &Profile::Times::forward);
   if (detecting) {
     const int64_t bad = value.dtype() == DType::i32 ? 0 : ops::count_nonfinite(value);
     if (bad > 0)
@@ -101,7 +103,7 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   if (gradient.first_row < 0) {
     require(value.shape() == node.value.shape(),
             "the backward of {} gave input {} a gradient of shape {}, not {}", op, index,
-            value.shape().str(), node.value.shape().str());
+            value.shape(), node.value.shape());
     if (!node.grad.defined()) {
       node.grad = std::move(gradient.value);
     } else if (node.grad.unique()) {
@@ -125,7 +127,7 @@ void backward(const Var& root, const Tensor& seed) {
   using NodePtr = std::shared_ptr<Var::Node>;
   require(root.requires_grad(), "backward() from a value that needs no gradient");
   require(seed.defined() || root.value().numel() == 1,
-          "backward() from a value of shape {} needs a seed of that shape", root.shape().str());
+          "backward() from a value of shape {} needs a seed of that shape", root.shape());
   const NoGrad no_grad;
   Var::receive(*root.node_, seed.defined() ? seed : Tensor::full(root.shape(), root.dtype(), 1.0), "seed",
                0);
@@ -154,6 +156,7 @@ void backward(const Var& root, const Tensor& seed) {
       input.queued = true;
       pending.push(inputs[index]);
     }
+    if (Profile* profile = Profile::current()) profile->op_ended(node->op, &Profile::Times::backward);
   }
 }
 

@@ -69,8 +69,9 @@ std::vector<std::string> setting_keys() {
 
 }  // namespace
 
-void add_settings(CLI::App& app, RunConfig& config) {
+void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>& only) {
   visit_settings(config, [&](const char* key, auto& member, const char* help, const char* group) {
+    if (!only.empty() && only.count(key) == 0) return;
     const std::string flag = flag_of(key);
     if constexpr (std::is_same_v<std::decay_t<decltype(member)>, bool>) {
       app.add_flag("--" + flag + ",!--no-" + flag, member, help)
@@ -139,8 +140,10 @@ std::string to_toml(const RunConfig& config) {
 
 std::set<std::string> given_settings(const CLI::App& app) {
   std::set<std::string> given;
-  for (const std::string& key : setting_keys())
-    if (app.get_option("--" + flag_of(key))->count() > 0) given.insert(key);
+  for (const std::string& key : setting_keys()) {
+    const CLI::Option* option = app.get_option_no_throw("--" + flag_of(key));
+    if (option != nullptr && option->count() > 0) given.insert(key);
+  }
   return given;
 }
 

@@ -93,8 +93,8 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("chunk", c.chunk, "rows of a matrix product in linear attention; 0: chosen", "Machine");
 }
 
-// The settings as options of a command line.
-void add_settings(CLI::App& app, RunConfig& config);
+// The settings as options of a command line; where `only` names some, those.
+void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>& only = {});
 
 // Sets what the TOML text says, but for the keys in `fixed`; `source` names it in errors: text that is
 // not TOML, an unknown key (with the nearest known one), a value of the wrong kind.

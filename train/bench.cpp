@@ -1,0 +1,157 @@
+#include "train/bench.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "autograd/gradcheck.h"
+#include "nn/engine.h"
+#include "tensor/ops.h"
+#include "train/progress.h"
+
+namespace linea::bench {
+namespace {
+
+struct ModelPreset {
+  const char* name;
+  int64_t symbols, read_symbols;  // that are predicted; and with a start token
+  const char *model, *training;
+};
+
+const ModelPreset kModels[] = {
+    // Karpathy, nanoGPT: the recipe for a CPU in its README.
+    {"nanogpt", 65, 65,
+     "attention = 'softmax'\nlayers = 4\nheads = 4\ndim = 128\nffn = 512\nlength = 64\ntie = true\nbias = false\n"
+     "features = 256",
+     "batch = 12\nlr = 1e-3\nbeta2 = 0.99\nweight_decay = 0.1\nclip = 1.0\ndropout = 0"},
+    // Katharopoulos 2020, section 4.2.1: MNIST pixel by pixel.
+    {"mnist-paper", 256, 257,
+     "attention = 'linear'\nlayers = 8\nheads = 8\ndim = 256\nffn = 1024\nlength = 784\nfeatures = 256",
+     "batch = 10"},
+};
+
+const std::set<std::string> kModelSettings = {
+    "attention", "feature", "rule",     "nu",         "features", "projection", "redraw",  "codes",
+    "sigma",     "anneal",  "codebook", "commitment", "layers",   "heads",      "dim",     "ffn",
+    "positions", "tie",     "bias",     "length",     "seed",     "threads",    "segment", "chunk"};
+const std::set<std::string> kTrainingSettings = {"batch", "optimizer",    "lr",   "beta1",
+                                                 "beta2", "weight_decay", "clip", "dropout"};
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const ModelPreset& model : kModels) names.emplace_back(model.name);
+  return names;
+}
+
+const ModelPreset& preset_of(const std::string& name) {
+  for (const ModelPreset& model : kModels)
+    if (name == model.name) return model;
+  fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", name, fmt::join(model_names(), ", "));
+}
+
+double sgemm_rate(double seconds) {
+  constexpr int64_t kSize = 2048;
+  const Tensor a = random_tensor({kSize, kSize}, 1, 1, 0, DType::f32);
+  const Tensor b = random_tensor({kSize, kSize}, 2, 1, 0, DType::f32);
+  ops::matmul(a, b);
+  const double time = median_seconds(seconds, [&] { ops::matmul(a, b); });
+  return 2.0 * kSize * kSize * kSize / time / 1e9;
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double median_seconds(double seconds, const std::function<void()>& work) {
+  std::vector<double> times;
+  const Stopwatch all;
+  while (times.size() < 3 || (all.seconds() < seconds && times.size() < 1000)) {
+    const Stopwatch one;
+    work();
+    times.push_back(one.seconds());
+  }
+  return median(times);
+}
+
+double extra_bytes(const std::function<void()>& work) {
+  const size_t before = cpu_memory().held;
+  reset_cpu_peak();
+  work();
+  return static_cast<double>(cpu_memory().peak - before);
+}
+
+double peak_rss_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0) return 1024 * std::stod(line.substr(6));
+  fail(ErrorKind::input, "/proc/self/status has no VmHWM: this system does not tell the memory of a process");
+}
+
+Machine measure_machine(double seconds) { return {blas_info(), context().threads, sgemm_rate(seconds)}; }
+
+std::string text_of(const Machine& machine) {
+  return fmt::format("{}\nkernels {}, {}, {} threads: SGEMM {:.1f} GFLOP/s\n", machine.blas.version,
+                     machine.blas.kernel, machine.blas.flavour, machine.threads, machine.sgemm_gflops);
+}
+
+nlohmann::ordered_json json_of(const Machine& machine) {
+  return {{"blas", machine.blas.version},
+          {"kernel", machine.blas.kernel},
+          {"flavour", machine.blas.flavour},
+          {"threads", machine.threads},
+          {"sgemm_gflops", machine.sgemm_gflops}};
+}
+
+void print_line(const nlohmann::ordered_json& line) {
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options) {
+  const std::unique_ptr<AttentionState> state = make_attention(options)->start(1, DType::f32);
+  if (const auto* linear = dynamic_cast<const LinearState*>(state.get())) {
+    const auto elements = static_cast<double>(linear->key_sum.size(2) * options.value_size);  // F M
+    return RecurrentCount{4 * elements, 14 * elements};
+  }
+  if (options.rule != "delta") return std::nullopt;
+  const double elements = static_cast<double>(state->bytes()) / static_cast<double>(options.heads) / sizeof(float);
+  return RecurrentCount{6 * elements, 22 * elements};
+}
+
+void add_model(CLI::App& verb, ModelChoice& choice) {
+  verb.add_option("--preset", choice.preset, fmt::format("the model: {}", fmt::join(model_names(), " or ")))
+      ->capture_default_str();
+  std::set<std::string> settings = kModelSettings;
+  if (choice.trains) settings.insert(kTrainingSettings.begin(), kTrainingSettings.end());
+  add_settings(verb, choice.config, settings);
+}
+
+ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
+  const ModelPreset& preset = preset_of(choice.preset);
+  RunConfig& config = choice.config;
+  const std::set<std::string> given = given_settings(verb);
+  apply_toml(verb, preset.model, "preset " + choice.preset, given);
+  if (choice.trains) apply_toml(verb, preset.training, "preset " + choice.preset, given);
+  config.task = "random symbols";
+  check_settings(config);
+  if (config.threads > 0) set_threads(static_cast<int>(config.threads));
+  TaskShape shape{};
+  shape.length = config.length;
+  shape.vocabulary = preset.symbols;
+  shape.input_vocabulary = preset.read_symbols;
+  return model_config(config, shape);
+}
+
+std::string text_of(const ModelConfig& config) {
+  return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} symbols", label_of(config.attention),
+                     config.layers, config.heads, config.dim, config.ffn, config.length, config.vocabulary);
+}
+
+}  // namespace linea::bench

@@ -1,0 +1,147 @@
+// linea bench sample: how fast a preset model with random weights draws by the recurrent form, side by side in
+// batches; and one alone beside the rate at which its weights can be read, which no program can beat.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include "nn/generator.h"
+#include "train/bench.h"
+#include "train/progress.h"
+
+namespace linea::bench {
+namespace {
+
+constexpr int64_t kWarmup = 4;  // positions drawn before time is taken
+
+struct SampleBench {
+  ModelChoice model;
+  std::vector<int64_t> batches = {1, 16, 256, 1024};
+  int64_t tokens = 0;
+  bool json = false;
+};
+
+struct Drawn {
+  int64_t batch, positions;
+  double tokens_per_s, pictures_per_s;
+  double read_gb_per_s = 0, of_read = 0;  // of a batch of 1
+};
+
+// Of the parameters that a token passes: of a table it reads one row, but for one that is the head too.
+double weight_bytes(const Transformer& model) {
+  double bytes = 0;
+  for (const auto& [name, var] : model.parameters()) {
+    const bool one_row = name == "positions" || (name == "symbols" && !model.config().tie);
+    bytes += static_cast<double>(var.value().bytes()) / static_cast<double>(one_row ? var.size(0) : 1);
+  }
+  return bytes;
+}
+
+// GB/s at which all threads add up as many bytes, the best of some passes.
+double read_rate(double bytes) {
+  const Tensor memory = Tensor::full({static_cast<int64_t>(bytes) / 4}, DType::f32, 1);
+  const float* data = memory.data<float>();
+  const int64_t count = memory.numel();
+  double best = 0;
+  volatile float seen = 0;
+  for (int pass = 0; pass < 30; ++pass) {
+    const Stopwatch watch;
+    float sum = 0;
+#pragma omp parallel for simd reduction(+ : sum) num_threads(context().threads)
+    for (int64_t i = 0; i < count; ++i) sum += data[i];
+    seen = sum;
+    best = std::max(best, bytes / watch.seconds() / 1e9);
+  }
+  (void)seen;
+  return best;
+}
+
+// Positions that take a few seconds; all of a picture where a position costs more the later it is.
+int64_t positions_of(const Transformer& model, const SampleBench& options, int64_t batch) {
+  const int64_t most = model.config().length - kWarmup;
+  if (options.tokens > 0) return std::min(options.tokens, most);
+  if (!recurrent_count(model.config().attention)) return most;
+  return std::min<int64_t>(most, std::clamp<int64_t>(12800 / batch, 16, 200));
+}
+
+Drawn measure(const Transformer& model, const SampleBench& options, int64_t batch) {
+  const int64_t positions = positions_of(model, options, batch);
+  const Stopwatch watch;
+  std::vector<double> times;  // at which each position's symbols came
+  const std::vector<std::vector<int32_t>> prompt(static_cast<size_t>(batch), {0});
+  Generator(model, {1.0, false, 1}).draw(prompt, kWarmup + positions, [&](const std::vector<int32_t>&) {
+    times.push_back(watch.seconds());
+  });
+  const double seconds = times.back() - times[kWarmup - 1];
+  Drawn drawn{batch, positions, static_cast<double>(batch * positions) / seconds, 0};
+  drawn.pictures_per_s = drawn.tokens_per_s / static_cast<double>(model.config().length);
+  if (batch == 1) {
+    const double bytes = weight_bytes(model);
+    drawn.read_gb_per_s = read_rate(bytes);
+    drawn.of_read = drawn.tokens_per_s * bytes / 1e9 / drawn.read_gb_per_s;
+  }
+  return drawn;
+}
+
+void print(const SampleBench& options, const Drawn& drawn) {
+  const bool alone = drawn.batch == 1;
+  if (options.json) {
+    const auto number = [&](double x) { return alone ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+    return print_line({{"batch", drawn.batch},
+                       {"positions", drawn.positions},
+                       {"tokens_per_s", drawn.tokens_per_s},
+                       {"pictures_per_s", drawn.pictures_per_s},
+                       {"read_gb_per_s", number(drawn.read_gb_per_s)},
+                       {"of_read", number(drawn.of_read)}});
+  }
+  fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", drawn.batch, drawn.positions, drawn.tokens_per_s,
+             drawn.pictures_per_s, alone ? fmt::format("{:.1f}", drawn.read_gb_per_s) : "-",
+             alone ? fmt::format("{:.0f}%", 100 * drawn.of_read) : "-");
+  std::fflush(stdout);
+}
+
+void run(CLI::App& verb, SampleBench& options) {
+  const ModelConfig config = chosen_model(verb, options.model);
+  require(config.length > kWarmup, "--length is {}; it must be above the {} positions of the warm-up",
+          config.length, kWarmup);
+  require(options.tokens >= 0, "--tokens is {}; it must be at least 0", options.tokens);
+  for (const int64_t batch : options.batches)
+    require(batch >= 1, "--batches has {}; each must be at least 1", batch);
+  const Machine machine = measure_machine(0.3);
+  const Transformer model(config);
+  if (options.json) {
+    print_line(json_of(machine));
+  } else {
+    fmt::print("{}{}: {}\nrandom weights, float32; {:.1f} MB of weights a token passes\n\n", text_of(machine),
+               options.model.preset, text_of(config), weight_bytes(model) / 1e6);
+    fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s", "pictures/s",
+               "weights GB/s", "of it");
+  }
+  for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
+  if (!options.json)
+    fmt::print(
+        "\nA picture is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: the share that "
+        "is reached.\n",
+        config.length);
+}
+
+}  // namespace
+
+void add_sample(CLI::App& bench, int& exit_code) {
+  CLI::App* verb = bench.add_subcommand("sample", "drawing with random weights: speed by batch");
+  const auto options = std::make_shared<SampleBench>();
+  options->model.preset = "mnist-paper";
+  add_model(*verb, options->model);
+  verb->add_option("--batches,--batch", options->batches, "comma-separated: sequences drawn side by side")
+      ->delimiter(',')
+      ->capture_default_str();
+  verb->add_option("--tokens", options->tokens, "positions that are timed; 0: chosen")->capture_default_str();
+  verb->add_flag("--json", options->json, "one JSON object a line");
+  verb->callback([verb, options, &exit_code] {
+    run(*verb, *options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea::bench

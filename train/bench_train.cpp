@@ -1,0 +1,235 @@
+// linea bench train: the trainer's own step on a preset model and random symbols. How many tokens a second, how
+// much of the machine's arithmetic that is, where the time goes, and what memory is held for.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include "autograd/profile.h"
+#include "nn/optimizer.h"
+#include "train/bench.h"
+#include "train/progress.h"
+
+namespace linea::bench {
+namespace {
+
+struct TrainBench {
+  ModelChoice model;
+  int64_t steps = 20, warmup = 3;
+  bool json = false;
+};
+
+// Bytes of tensors by what they are for: parameters and buffers; what is held at the end of the forward pass
+// beyond those of before it (activations), and of the backward pass (gradients). `workspace` is what the peak
+// holds beyond all the others, 0 where it holds less: activations go while gradients come.
+struct Bytes {
+  double parameters = 0, gradients = 0, optimiser = 0, activations = 0, workspace = 0, peak = 0;
+  double sum() const { return parameters + gradients + optimiser + activations + workspace; }
+};
+
+struct OpTimes {
+  std::string op;
+  Profile::Times times;
+};
+
+// Times are seconds of all steps together, but step_s, the median step.
+struct Trained {
+  Bytes bytes;
+  double rss = 0, step_s = 0, all_s = 0, optimiser_s = 0, data_s = 0, loss = 0;
+  double flops = 0;  // of a token
+  int64_t parameters = 0;
+  std::vector<OpTimes> ops;
+};
+
+double held() { return static_cast<double>(cpu_memory().held); }
+
+// Symbols of one step, inputs and targets i32 [B,N].
+std::pair<Tensor, Tensor> random_batch(const ModelConfig& model, int64_t batch, uint64_t step) {
+  const RandomStream stream{model.seed, Purpose::test, 0, step};
+  std::vector<int32_t> symbols;
+  for (int64_t i = 0; i <= batch * model.length; ++i)
+    symbols.push_back(static_cast<int32_t>(
+        random_below(stream, static_cast<uint64_t>(i), static_cast<uint32_t>(model.vocabulary))));
+  const Shape shape{batch, model.length};
+  return {Tensor::from(std::vector<int32_t>(symbols.begin(), symbols.end() - 1), shape),
+          Tensor::from(std::vector<int32_t>(symbols.begin() + 1, symbols.end()), shape)};
+}
+
+// As Trainer::update.
+class Step {
+ public:
+  Step(Transformer& model, Optimizer& optimizer, const TrainBench& options)
+      : model_(model),
+        optimizer_(optimizer),
+        config_(options.model.config),
+        steps_(options.warmup + options.steps) {}
+
+  void run(int64_t step, Trained& result) {
+    Profile* profile = Profile::current();
+    const auto lap = [&] { return profile == nullptr ? 0.0 : profile->restart(); };
+    lap();
+    model_.before_step(step, steps_);
+    context().step->seed = static_cast<uint64_t>(config_.seed);
+    context().step->step = static_cast<uint64_t>(step);
+    const auto [ids, targets] = random_batch(model_.config(), config_.batch, static_cast<uint64_t>(step));
+    result.data_s += lap();
+    const double before = held();
+    {
+      Var auxiliary;
+      const Var loss = cross_entropy(model_.forward(ids, true, Tensor(), &auxiliary), targets);
+      result.loss = loss.value().item();
+      result.bytes.activations = held() - before;
+      backward(auxiliary.defined() ? add(loss, auxiliary) : loss);
+    }
+    result.bytes.gradients = held() - before;
+    lap();
+    optimizer_.step(learning_rate_at(step, steps_, 0, config_.lr, config_.min_lr));
+    model_.after_step();
+    result.optimiser_s += lap();
+  }
+
+ private:
+  Transformer& model_;
+  Optimizer& optimizer_;
+  const RunConfig& config_;
+  int64_t steps_;
+};
+
+// FLOPs of a token: 6 a weight of a matrix; and of the attentions, a layer and head,
+//   with a state  as recurrent_count
+//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2 D; backward 5
+//                 products (scores again, dv, da, dq, dk), 2.5 times that
+double flops_of_token(const Transformer& model) {
+  const ModelConfig& config = model.config();
+  const std::optional<RecurrentCount> count = recurrent_count(config.attention);
+  const double softmax = 3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
+  return 6.0 * static_cast<double>(model.matrix_weights()) +
+         static_cast<double>(config.layers * config.heads) * (count ? count->both : softmax);
+}
+
+Trained train(const ModelConfig& config, const TrainBench& options) {
+  Trained result;
+  const double rss = peak_rss_bytes(), empty = held();
+  Transformer model(config);
+  result.bytes.parameters = held() - empty;
+  Optimizer optimizer(optimizer_config(options.model.config), model.parameters());
+  result.bytes.optimiser = held() - empty - result.bytes.parameters;
+  result.parameters = count_elements(model.parameters());
+  result.flops = flops_of_token(model);
+  Step step(model, optimizer, options);
+  for (int64_t i = 0; i < options.warmup; ++i) step.run(i, result);
+  reset_cpu_peak();
+  Profile profile;
+  std::vector<double> times;
+  for (int64_t i = 0; i < options.steps; ++i) {
+    const Stopwatch watch;
+    step.run(options.warmup + i, result);
+    times.push_back(watch.seconds());
+    result.all_s += times.back();
+  }
+  result.step_s = median(times);
+  Bytes& bytes = result.bytes;
+  bytes.peak = static_cast<double>(cpu_memory().peak) - empty;
+  bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
+  result.rss = peak_rss_bytes() - rss;
+  for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
+  const auto all = [](const OpTimes& op) { return op.times.forward + op.times.backward; };
+  std::sort(result.ops.begin(), result.ops.end(), [&](const auto& a, const auto& b) { return all(a) > all(b); });
+  return result;
+}
+
+std::vector<std::pair<const char*, double>> kinds(const Bytes& bytes) {
+  return {{"parameters", bytes.parameters},
+          {"gradients", bytes.gradients},
+          {"optimiser", bytes.optimiser},
+          {"activations", bytes.activations},
+          {"workspace", bytes.workspace},
+          {"sum", bytes.sum()},
+          {"peak", bytes.peak}};
+}
+
+void print_json(const ModelConfig& model, const TrainBench& options, const Machine& machine,
+                const Trained& trained, double tokens, double gflops) {
+  const auto of_step = [&](double seconds) { return 1e3 * seconds / static_cast<double>(options.steps); };
+  nlohmann::ordered_json bytes, ops = nlohmann::ordered_json::array();
+  for (const auto& [kind, value] : kinds(trained.bytes)) bytes[kind] = value;
+  for (const auto& [op, times] : trained.ops)
+    ops.push_back({{"op", op},
+                   {"forward_ms", of_step(times.forward)},
+                   {"backward_ms", of_step(times.backward)},
+                   {"share", (times.forward + times.backward) / trained.all_s}});
+  nlohmann::ordered_json line = {{"preset", options.model.preset},
+                                 {"attention", label_of(model.attention)},
+                                 {"tokens_per_s", tokens},
+                                 {"step_ms", 1e3 * trained.step_s},
+                                 {"model_gflops", gflops},
+                                 {"sgemm_gflops", machine.sgemm_gflops},
+                                 {"of_sgemm", gflops / machine.sgemm_gflops},
+                                 {"peak_rss_delta_bytes", trained.rss},
+                                 {"bytes", bytes},
+                                 {"ops", ops},
+                                 {"optimiser_ms", of_step(trained.optimiser_s)},
+                                 {"data_ms", of_step(trained.data_s)},
+                                 {"loss", trained.loss}};
+  print_line(json_of(machine));
+  print_line(line);
+}
+
+void print_text(const ModelConfig& model, const TrainBench& options, const Machine& machine,
+                const Trained& trained, double tokens, double gflops) {
+  fmt::print("{}{}: {}\n{} parameters, batch {}, float32\n\n", text_of(machine), options.model.preset,
+             text_of(model), count_text(static_cast<double>(trained.parameters)), options.model.config.batch);
+  fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n", tokens,
+             1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
+  fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of SGEMM\n\n", gflops, 100 * gflops / machine.sgemm_gflops);
+  for (const auto& [kind, value] : kinds(trained.bytes))
+    fmt::print("{:<16} {:>10.2f} MiB\n", kind, value / 1048576);
+  fmt::print("{:<16} {:>10.2f} MiB, the process beyond its start\n\n", "peak RSS", trained.rss / 1048576);
+  fmt::print("{:<20} {:>12} {:>12} {:>10}\n", "ms a step", "forward", "backward", "per cent");
+  const auto row = [&](const std::string& name, double forward, double backward) {
+    const double scale = 1e3 / static_cast<double>(options.steps);
+    fmt::print("{:<20} {:>12.3f} {:>12.3f} {:>10.1f}\n", name, scale * forward, scale * backward,
+               100 * (forward + backward) / trained.all_s);
+  };
+  Profile::Times sum;
+  for (const auto& [op, times] : trained.ops) {
+    row(op, times.forward, times.backward);
+    sum.forward += times.forward;
+    sum.backward += times.backward;
+  }
+  row("all ops", sum.forward, sum.backward);
+  row("optimiser", trained.optimiser_s, 0);
+  row("data", trained.data_s, 0);
+}
+
+// SGEMM comes last: its matrices are no memory of the training.
+void run(CLI::App& verb, TrainBench& options) {
+  require(options.steps >= 1 && options.warmup >= 0, "--steps is {} and --warmup {}; at least 1 and 0",
+          options.steps, options.warmup);
+  const ModelConfig model = chosen_model(verb, options.model);
+  const Trained trained = train(model, options);
+  const double tokens = static_cast<double>(options.model.config.batch * model.length) / trained.step_s;
+  const double gflops = tokens * trained.flops / 1e9;
+  const auto print = options.json ? print_json : print_text;
+  print(model, options, measure_machine(0.5), trained, tokens, gflops);
+}
+
+}  // namespace
+
+void add_train(CLI::App& bench, int& exit_code) {
+  CLI::App* verb =
+      bench.add_subcommand("train", "training steps on random symbols: speed, memory, where time goes");
+  const auto options = std::make_shared<TrainBench>();
+  options->model.trains = true;
+  add_model(*verb, options->model);
+  verb->add_option("--steps", options->steps, "steps that are measured")->capture_default_str();
+  verb->add_option("--warmup", options->warmup, "steps before them")->capture_default_str();
+  verb->add_flag("--json", options->json, "one JSON object a line");
+  verb->callback([verb, options, &exit_code] {
+    run(*verb, *options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea::bench
