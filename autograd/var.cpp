@@ -160,6 +160,22 @@ void backward(const Var& root, const Tensor& seed) {
   }
 }
 
+Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
+  if (!recording) return f(x);
+  Tensor y;
+  {
+    const NoGrad no_grad;
+    y = f(Var(x.value())).value();
+  }
+  return Var::made_by("recomputed", y, {x}, [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
+    recording = true;  // backward() has switched it off, and does so for its own walk again
+    const Var again(x, true);
+    backward(f(again), dy);
+    recording = false;
+    return {again.grad()};
+  });
+}
+
 NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
 DetectNonfinite::DetectNonfinite() : before_(detecting) { detecting = true; }

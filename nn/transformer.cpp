@@ -94,6 +94,9 @@ void Transformer::make_attention_of(Block& block, const std::string& name, int64
   options.layer = layer;
   block.attention = make_attention(options);
   if (block.attention->gated()) block.gate = make_gate(name + "gate", *block.attention);
+  if (config_.recompute && block.attention->straight_through())
+    fail(ErrorKind::usage, "--recompute does not go with --attention {}: it counts its codes each time it runs",
+         options.attention);
   for (const Parameter& parameter : block.attention->parameters())
     parameters_.push_back({name + "attention." + parameter.name, parameter.var});
 }
@@ -178,23 +181,31 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
   return reshape(gates, {x.size(0), heads, x.size(1)});
 }
 
-Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate) const {
-  uint32_t lane = 0;
-  Var x = dropout(embedded, rate, lane++);
+Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float rate) const {
+  const auto lane = static_cast<uint32_t>(2 * layer + 1);  // of dropout; 0 is the embedding's
+  AttentionInputs in;
+  in.heads = config_.heads;
+  in.qkv = norm_linear(x, block.norm1, block.qkv);
+  if (block.gate.weight.defined()) in.gate = sigmoid_gates(norm_linear(x, block.norm1, block.gate), in.heads);
+  const bool packed = block.attention->takes_packed();
+  if (!packed) {
+    const Var parts = split_heads(in.qkv, 3, config_.heads);
+    in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
+  }
+  const Var mixed = mix(layer, in);
+  const Var attended = add_linear(x, packed ? mixed : merge_heads(mixed), block.out, rate, lane);
+  return add_feed_forward(attended, block.norm2, block.up, block.down, rate, lane + 1);
+}
+
+Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate,
+                     bool recompute) const {
+  Var x = dropout(embedded, rate, 0);
   for (size_t layer = 0; layer < layers.blocks.size(); ++layer) {
     const Block& block = layers.blocks[layer];
-    AttentionInputs in;
-    in.heads = config_.heads;
-    in.qkv = norm_linear(x, block.norm1, block.qkv);
-    if (block.gate.weight.defined()) in.gate = sigmoid_gates(norm_linear(x, block.norm1, block.gate), in.heads);
-    const bool packed = block.attention->takes_packed();
-    if (!packed) {
-      const Var parts = split_heads(in.qkv, 3, config_.heads);
-      in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
-    }
-    const Var mixed = mix(layer, in);
-    x = add_linear(x, packed ? mixed : merge_heads(mixed), block.out, rate, lane++);
-    x = add_feed_forward(x, block.norm2, block.up, block.down, rate, lane++);
+    x = recompute ? recomputed([this, &block, layer, mix, rate](const Var& given) {
+                      return run_block(block, layer, given, mix, rate);
+                    }, x)
+                  : run_block(block, layer, x, mix, rate);
   }
   return norm_linear(x, layers.norm, layers.head.weight.defined() ? layers.head : tied_head());
 }
@@ -203,7 +214,9 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
 LinearVars Transformer::tied_head() const { return {rows(symbols_, 0, config_.vocabulary), Var()}; }
 
 Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners, Var* auxiliary) const {
-  const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
+  // A block that runs again adds nothing to `auxiliary` (and by then that may be gone).
+  const bool recompute = training && config_.recompute;
+  const Mixer mix = [this, auxiliary = recompute ? nullptr : auxiliary](size_t layer, const AttentionInputs& in) {
     Attention& attention = *layers_.blocks[layer].attention;
     if (auxiliary != nullptr) {
       const Var term = attention.auxiliary_loss(in.k);
@@ -212,7 +225,7 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
     return attention.forward(in, AttentionMask{});
   };
   if (partners.defined()) return one_attention(ids, partners, mix);
-  return run(layers_, embed(ids, 0), mix, training ? config_.dropout : 0.0f);
+  return run(layers_, embed(ids, 0), mix, training ? config_.dropout : 0.0f, recompute);
 }
 
 void Transformer::before_step(int64_t step, int64_t steps) {

@@ -30,6 +30,7 @@ struct ModelConfig {
   bool tie = false;                // the head is the transposed embedding
   bool bias = true;                // of the linear layers and norms
   float dropout = 0;
+  bool recompute = false;          // training keeps only what a block is given, and runs it again in the backward
   uint64_t seed = 1;
 };
 
@@ -95,7 +96,9 @@ class Transformer {
   Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
-  Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate) const;
+  Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate,
+          bool recompute = false) const;
+  Var run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float dropout_rate) const;
   Linear tied_head() const;
   static void pack(TransformerLayers& layers);
   Var embed(const Tensor& ids, int64_t first_position) const;

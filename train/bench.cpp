@@ -38,7 +38,7 @@ const std::set<std::string> kModelSettings = {
     "sigma",     "anneal",  "codebook", "commitment", "layers",   "heads",      "dim",     "ffn",
     "positions", "tie",     "bias",     "length",     "seed",     "threads",    "segment", "chunk"};
 const std::set<std::string> kTrainingSettings = {"batch", "optimizer",    "lr",   "beta1",
-                                                 "beta2", "weight_decay", "clip", "dropout"};
+                                                 "beta2", "weight_decay", "clip", "dropout", "recompute"};
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;

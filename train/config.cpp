@@ -214,6 +214,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.partner_vocabulary = shape.pair_vocabulary;
   model.positions = config.positions;
   model.tie = config.tie;
+  model.recompute = config.recompute;
   model.bias = config.bias;
   model.dropout = static_cast<float>(config.dropout);
   model.seed = static_cast<uint64_t>(config.seed);

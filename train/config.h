@@ -25,7 +25,7 @@ struct RunConfig {
   std::string positions = "learned";
   int64_t nu = 1, features = 64, redraw = 0, codes = 64, layers = 4, heads = 4, dim = 128, ffn = 512;
   double sigma = 1.0, anneal = 1.0, commitment = 0.01;
-  bool tie = false, bias = true;
+  bool tie = false, bias = true, recompute = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;
   std::string optimizer = "adamw";
@@ -82,6 +82,8 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("weight_decay", c.weight_decay, "decoupled, on matrices only", "Training");
   visit("clip", c.clip, "largest global norm of the gradient; 0: none", "Training");
   visit("dropout", c.dropout, "share of activations dropped", "Training");
+  visit("recompute", c.recompute, "keep only what a block is given, run it again in the backward: less memory, a third more work",
+        "Training");
   visit("seed", c.seed, "of everything that is drawn", "Training");
   visit("eval_every", c.eval_every, "steps between looks at the validation split; 0: at the end", "Training");
   visit("save_every", c.save_every, "steps between checkpoints; 0: at the end", "Training");

@@ -131,7 +131,7 @@ TEST_F(Damage, ALossThatIsNoNumberStopsTheRun) {
     done(settings + " --steps 4 --out run");
     const std::string before = done("eval run --json").out;
     const Outcome outcome = linea(words_of("train --resume run --steps 20" + wild));
-    check_refusal(outcome, 4, "a wild step", {"step 6", "the loss is nan", "matmul", "--lr (1e+30)"}, true);
+    check_refusal(outcome, 4, "a wild step", {"step 6", "the loss is nan", "norm_linear", "--lr (1e+30)"}, true);
     // The weights after step 5 are spoilt: they did not become a checkpoint.
     EXPECT_EQ(names_in("run/checkpoints").back(), "step-00000004");
     EXPECT_EQ(done("eval run --json").out, before);

@@ -1,0 +1,101 @@
+// Blocks that run again in the backward: the same bits, less memory.
+#include <gtest/gtest.h>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "nn/transformer.h"
+#include "tensor/ops.h"
+#include "tests/expect_error.h"
+
+namespace linea {
+namespace {
+
+ModelConfig model_of(bool recompute, const AttentionOptions& attention = {}) {
+  ModelConfig config;
+  config.attention = attention;
+  config.layers = 3;
+  config.heads = 2;
+  config.dim = 16;
+  config.ffn = 40;
+  config.length = 48;
+  config.vocabulary = config.input_vocabulary = 11;
+  config.dropout = 0.3f;
+  config.recompute = recompute;
+  return config;
+}
+
+Tensor some_ids(int64_t B, int64_t N) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < B * N; ++i) ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3) % 11));
+  return Tensor::from(ids, {B, N});
+}
+
+struct Pass {
+  std::vector<std::vector<double>> numbers;  // the loss, and every gradient
+  size_t kept = 0;                           // bytes held after the forward pass beyond those before it
+};
+
+Pass pass(const ModelConfig& config, int64_t batch) {
+  Transformer model(config);
+  const Tensor ids = some_ids(batch, config.length);
+  context().step->seed = 5;
+  context().step->step = 9;
+  Pass result;
+  {
+    const size_t before = cpu_memory().held;
+    const Var loss = cross_entropy(model.forward(ids, true), ids);
+    result.kept = cpu_memory().held - before;
+    backward(loss);
+    result.numbers.push_back(loss.value().to_doubles());
+  }
+  for (const Parameter& parameter : model.parameters()) result.numbers.push_back(parameter.var.grad().to_doubles());
+  return result;
+}
+
+TEST(Recompute, GivesTheSameBits) {
+  for (const AttentionEntry& entry : attentions())
+    for (AttentionOptions options : entry.variants) {
+      options.attention = entry.name;
+      if (entry.name == "vq") continue;
+      EXPECT_EQ(pass(model_of(true, options), 2).numbers, pass(model_of(false, options), 2).numbers)
+          << label_of(options);
+    }
+}
+
+TEST(Recompute, KeepsLess) {
+  const size_t without = pass(model_of(false), 16).kept, with = pass(model_of(true), 16).kept;
+  EXPECT_LT(with, without / 3);
+}
+
+TEST(Recompute, IsTrue) {
+  const Var weight(random_tensor({4, 4}, 3), true);
+  const auto f = [&](const Var& x) { return gelu(matmul(x, weight)); };
+  const GradcheckResult result =
+      gradcheck([&](const std::vector<Var>& in) { return recomputed(f, recomputed(f, in[0])); }, {random_tensor({3, 4}, 1)});
+  EXPECT_LE(result.error, 1e-7);
+}
+
+// An op that goes wrong while it runs again must not leave the tape switched on or off.
+TEST(Recompute, AnErrorInTheSecondRunIsPassedOn) {
+  const Var x(random_tensor({3}, 1), true);
+  int runs = 0;
+  const Var y = recomputed(
+      [&](const Var& given) {
+        if (++runs == 2) fail(ErrorKind::memory, "no more");
+        return gelu(given);
+      },
+      x);
+  EXPECT_THROW(backward(y, random_tensor({3}, 2)), Error);
+  EXPECT_TRUE(gelu(x).requires_grad());
+  const NoGrad no_grad;
+  EXPECT_FALSE(gelu(x).requires_grad());
+}
+
+TEST(Recompute, RefusesCodesThatAreCounted) {
+  AttentionOptions options;
+  options.attention = "vq";
+  expect_error(ErrorKind::usage, {"--recompute", "vq"}, [&] { Transformer{model_of(true, options)}; });
+}
+
+}  // namespace
+}  // namespace linea
