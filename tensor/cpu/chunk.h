@@ -107,6 +107,14 @@ struct Rows {
   const T* offset = nullptr;    // [count], null where all are 0
 };
 
+// Short rows: a loop is faster than a call for each.
+template <typename T>
+void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int64_t width) {
+  for (int64_t i = 0; i < count; ++i)
+#pragma omp simd
+    for (int64_t f = 0; f < width; ++f) y[i * ldy + f] = x[i * ldx + f];
+}
+
 // Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the shape names.
 // Arena: count F.
 template <typename T>
@@ -115,15 +123,15 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
   const int64_t F = shape.features;
   if (given.row == F && shape.feature == KernelFeature::given) return given.at(pair, first);
   T* made = arena.take(count * F);
-  for (int64_t i = 0; i < count; ++i) {
-    const T* x = given.at(pair, first + i);
-    T* out = made + i * F;
-    if (shape.feature == KernelFeature::given) std::copy_n(x, F, out);
-    with_feature(shape.feature, [&](auto phi) {
-#pragma omp simd
-      for (int64_t f = 0; f < F; ++f) out[f] = phi.value(x[f]);
-    });
+  const T* x = given.at(pair, first);
+  if (given.row != F) {
+    copy_rows_of(x, given.row, made, F, count, F);
+    x = made;
   }
+  with_feature(shape.feature, [&](auto phi) {  // one loop: rows are short
+#pragma omp simd
+    for (int64_t f = 0; f < count * F; ++f) made[f] = phi.value(x[f]);
+  });
   return made;
 }
 
@@ -150,20 +158,16 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
   return rows;
 }
 
-// The gradient of `rows` of features to that of what they were made of, into place.
+// The gradient of rows of features, which becomes that of what they were made of, into place.
 template <typename T>
-void write_gradient(const ChunkShape& shape, const T* features, const T* gradient, const HeadRows<T>& to,
-                    int64_t pair, int64_t first, int64_t count) {
+void write_gradient(const ChunkShape& shape, const T* features, T* gradient, const HeadRows<T>& to, int64_t pair,
+                    int64_t first, int64_t count) {
   const int64_t F = shape.features;
-  for (int64_t i = 0; i < count; ++i) {
-    const T *phi_x = features + i * F, *slope = gradient + i * F;
-    T* out = to.at(pair, first + i);
-    if (shape.feature == KernelFeature::given) std::copy_n(slope, F, out);
-    with_feature(shape.feature, [&](auto phi) {
+  with_feature(shape.feature, [&](auto phi) {
 #pragma omp simd
-      for (int64_t f = 0; f < F; ++f) out[f] = slope[f] * phi.slope_at(phi_x[f]);
-    });
-  }
+    for (int64_t f = 0; f < count * F; ++f) gradient[f] *= phi.slope_at(features[f]);
+  });
+  copy_rows_of(gradient, F, to.at(pair, first), to.row, count, F);
 }
 
 // Values, their gradients, results: rows of M that lie `stride` apart.

@@ -16,7 +16,11 @@ template <typename T, int Bytes, int Rows, int Vectors>
 void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
   using V = typename VectorOf<T, Bytes>::type;
   constexpr int kWidth = Bytes / static_cast<int>(sizeof(T));
-  V sums[Rows][Vectors] = {};
+  V sums[Rows][Vectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < Vectors; ++j) sums[i][j] = V{};
   for (int64_t k = 0; k < inner; ++k) {
     V from_b[Vectors];
     for (int j = 0; j < Vectors; ++j) from_b[j] = *reinterpret_cast<const V*>(b + k * ldb + j * kWidth);
@@ -71,17 +75,31 @@ void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T
   panels(std::integral_constant<int, static_cast<int>(sizeof(T))>{}, std::integral_constant<int, 1>{});
 }
 
+// Four rows of four at a time: pairs of rows are interleaved, then pairs of pairs.
 template <typename T>
 void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_t ldy) {
-  constexpr int64_t kBlock = 16;  // a line of y is written while its lines of x are in L1
-  for (int64_t first = 0; first < rows; first += kBlock) {
-    const int64_t some = std::min(kBlock, rows - first);
-    for (int64_t j = 0; j < cols; ++j) {
-      const T* from = x + first * ldx + j;
-      T* to = y + j * ldy + first;
-      for (int64_t i = 0; i < some; ++i) to[i] = from[i * ldx];
+  using V = typename VectorOf<T, 4 * static_cast<int>(sizeof(T))>::type;
+  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef Index Lanes __attribute__((vector_size(4 * sizeof(Index))));
+  const Lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, last = {2, 3, 6, 7};
+  const auto load = [&](int64_t i, int64_t j) { return *reinterpret_cast<const V*>(x + i * ldx + j); };
+  const auto store = [&](int64_t j, int64_t i, const V& v) { *reinterpret_cast<V*>(y + j * ldy + i) = v; };
+  const int64_t whole_rows = rows / 4 * 4, whole_cols = cols / 4 * 4;
+  for (int64_t i = 0; i < whole_rows; i += 4) {
+    for (int64_t j = 0; j < whole_cols; j += 4) {
+      const V a = load(i, j), b = load(i + 1, j), c = load(i + 2, j), d = load(i + 3, j);
+      const V ab_low = __builtin_shuffle(a, b, low), ab_high = __builtin_shuffle(a, b, high);
+      const V cd_low = __builtin_shuffle(c, d, low), cd_high = __builtin_shuffle(c, d, high);
+      store(j, i, __builtin_shuffle(ab_low, cd_low, first));
+      store(j + 1, i, __builtin_shuffle(ab_low, cd_low, last));
+      store(j + 2, i, __builtin_shuffle(ab_high, cd_high, first));
+      store(j + 3, i, __builtin_shuffle(ab_high, cd_high, last));
     }
+    for (int64_t j = whole_cols; j < cols; ++j)
+      for (int64_t r = i; r < i + 4; ++r) y[j * ldy + r] = x[r * ldx + j];
   }
+  for (int64_t i = whole_rows; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) y[j * ldy + i] = x[i * ldx + j];
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                       \
