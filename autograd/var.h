@@ -70,7 +70,7 @@ class NoGrad {
 };
 
 // y = f(x), of which only x is kept: the backward runs f once more and goes back through that. f must give the same
-// bits each time; leaves that it uses besides x (parameters) get their gradients from it directly.
+// bits each time; leaves that it uses besides x (parameters) get their gradients from it directly, where x needs one.
 Var recomputed(const std::function<Var(const Var&)>& f, const Var& x);
 
 // While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name.

@@ -29,6 +29,7 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
   // Reads the symbols from `first` on into a fresh state; the scores that follow the last of them.
   DecodeState state;
   const auto read_from = [&](size_t first) {
+    state = {};  // its weights go before new ones are laid out
     state = model_.start(static_cast<int64_t>(rows.size()));
     Tensor logits;
     for (size_t place = first; place < rows[0].size(); ++place)

@@ -53,8 +53,8 @@ struct Heads {
   }
   // One position as a sequence of length 1, of B sequences with H heads.
   static Heads of(const AttentionStep& in, int64_t B, int64_t H) {
-    const auto alone = [&](const Tensor& x) { return HeadTensor(x.reshape({B, H, 1, x.numel() / (B * H)})); };
-    if (in.qkv.defined()) return of_parts(in.qkv.reshape({B, 1, in.qkv.numel() / B}), H);
+    const auto alone = [&](const Tensor& x) { return HeadTensor(x.reshape({B, H, 1, x.size(-1)})); };
+    if (in.qkv.defined()) return of_parts(in.qkv.reshape({B, 1, in.qkv.size(-1)}), H);
     return {alone(in.q), alone(in.k), alone(in.v)};
   }
 

@@ -3,6 +3,7 @@
 #include <cblas.h>
 #include <omp.h>
 
+#include "tensor/cpu/vectors.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -35,5 +36,7 @@ BlasInfo blas_info() {
   return {openblas_get_config(), openblas_get_corename(),
           flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown", openblas_get_num_threads()};
 }
+
+const char* vector_name() { return cpu::kVectorName; }
 
 }  // namespace linea

@@ -47,4 +47,7 @@ struct BlasInfo {
 };
 BlasInfo blas_info();
 
+// "AVX-512", ...: the vectors that this build's own CPU kernels use.
+const char* vector_name();
+
 }  // namespace linea

@@ -238,14 +238,18 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
   };
   for (const Parameter& parameter : model.parameters()) {
     const NamedTensor own{parameter.name, parameter.var.value()};
-    const bool of_attention = own.name.find(".attention.") != std::string::npos ||
-                              own.name.find(".gate.") != std::string::npos;
+    const bool of_gate = own.name.find(".gate.") != std::string::npos;
+    if (of_gate && attention.rule != config.rule) continue;  // what one rule forgets by, another writes by
+    const bool of_attention = own.name.find(".attention.") != std::string::npos || of_gate;
     if (!of_attention || (same ? file.contains(own.name) : fits(own))) load_tensor(file, path, own);
   }
-  // Directions drawn in another way than this run asks for are not taken.
-  if (same && attention.projection == config.projection) {
-    for (const Buffer& buffer : model.buffers())
+  if (same) {
+    const bool other_projection = attention.projection != config.projection;
+    for (const Buffer& buffer : model.buffers()) {
+      const bool directions = buffer.name.find(".omega") != std::string::npos;
+      if (directions && other_projection) continue;  // drawn in another way than this run asks for
       if (fits({buffer.name, buffer.tensor})) load_tensor(file, path, {buffer.name, buffer.tensor});
+    }
     model.buffers_changed();
   }
   if (config.attention == "softmax") model.scale_queries_from_softmax();

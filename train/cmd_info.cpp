@@ -23,6 +23,7 @@ void show_build() {
   print(fmt::format("linea {}", LINEA_VERSION));
   print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel, blas.flavour,
                     blas.threads));
+  print(fmt::format("vectors     {}", vector_name()));
   print("devices     cpu (this build has no CUDA backend)");
   for (const AttentionEntry& entry : attentions()) {
     std::vector<std::string> labels;

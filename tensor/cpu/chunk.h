@@ -229,7 +229,7 @@ class Carried {
   // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; every weight is 1 where it is null.
   // Arena: C (F + M) + F M + 2 F.
   void absorb(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
-    if (rows.count == 0) return;
+    if (rows.count == 0 || F_ == 0) return;
     if (scale_ == nullptr) return add(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return absorb_values(rows, x, weight, arena);
     absorb_logs(rows, x, weight, arena);

@@ -77,6 +77,25 @@ TEST_F(InitFrom, BuffersOfOtherSizesStartAnew) {
   EXPECT_NE(tensor("iid", 1, omega), tensor("source", 2, omega));
 }
 
+// --projection says how directions are drawn; a codebook has none.
+TEST_F(InitFrom, ACodebookDoesNotAskHowDirectionsAreDrawn) {
+  done(kText + " --attention vq --codes 5 --steps 3 --out source");
+  const std::string codebook = "blocks.0.attention.codebook";
+  done("train --init-from source --projection iid" + kStill + " --out again");
+  done("train --init-from source" + kStill + " --out same");
+  EXPECT_EQ(tensor("again", 1, codebook), tensor("same", 1, codebook));
+}
+
+// What the gated rule forgets by and what the delta rule writes by have the same names and sizes.
+TEST_F(InitFrom, AGateStaysWithItsRule) {
+  done(kText + " --attention linear --rule gated --steps 3 --out source");
+  const std::string bias = "blocks.0.gate.bias";
+  done("train --init-from source" + kStill + " --out same");
+  EXPECT_EQ(tensor("same", 1, bias), tensor("source", 3, bias));
+  done("train --init-from source --rule delta" + kStill + " --out delta");
+  for (const double x : tensor("delta", 1, bias)) EXPECT_NEAR(x, 0, 1e-6);
+}
+
 // Positive features estimate softmax: with many of them the loss before any step is near softmax's.
 TEST_F(InitFrom, APerformerStartsNearSoftmax) {
   done("train --init-from softmax --attention performer --features 512 --steps 2 --out performer");
