@@ -1,28 +1,65 @@
-// Matrix products: one large product uses every thread inside BLAS; many small ones run a product a
-// thread.
+// Matrix products: many small ones run a product a thread; one of middling size is cut into a strip of C a thread, each
+// a BLAS product of its own; a large one uses every thread inside BLAS. There threads meet after each block that they
+// pack for one another: dear where blocks are few, and cheaper than packing all of B twice where they are many.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
+namespace {
+
+constexpr int64_t kAlign = 16;         // strips begin at whole vectors
+constexpr int64_t kThinnest = 32;      // of a strip; thinner ones are left to BLAS
+constexpr int64_t kLeastWork = 65536, kMostWork = 100000000;  // multiplications of a product in strips
+
+// Rows [row, row + rows) and columns [col, col + cols) of one C.
+template <typename T>
+void strip(const GemmShape& shape, const T* a, const T* b, T* c, int64_t row, int64_t rows, int64_t col,
+           int64_t cols) {
+  const int64_t lda = std::max<int64_t>(shape.transpose_a ? shape.rows : shape.inner, 1);
+  const int64_t ldb = std::max<int64_t>(shape.transpose_b ? shape.inner : shape.cols, 1);
+  blas_gemm(shape.transpose_a, shape.transpose_b, rows, cols, shape.inner, static_cast<T>(shape.alpha),
+            a + row * (shape.transpose_a ? 1 : lda), lda, b + col * (shape.transpose_b ? ldb : 1), ldb,
+            static_cast<T>(shape.beta), c + row * shape.cols + col, shape.cols);
+}
+
+// The longer side of C is cut.
+template <typename T>
+void in_strips(const Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
+  const bool by_rows = shape.rows >= shape.cols;
+  const int64_t length = by_rows ? shape.rows : shape.cols, pieces = (length + kAlign - 1) / kAlign;
+  const int64_t work = shape.rows * shape.cols * shape.inner;
+  if (length < kThinnest * ctx.threads || work < kLeastWork || work > kMostWork)
+    return strip(shape, a, b, c, 0, shape.rows, 0, shape.cols);
+  parallel_ranges(ctx, pieces, work / pieces, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * kAlign, count = std::min(last * kAlign, length) - begin;
+    if (by_rows) {
+      strip(shape, a, b, c, begin, count, 0, shape.cols);
+    } else {
+      strip(shape, a, b, c, 0, shape.rows, begin, count);
+    }
+  });
+}
+
+}  // namespace
 
 template <typename T>
 void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
-  const int64_t lda = shape.transpose_a ? shape.rows : shape.inner;
-  const int64_t ldb = shape.transpose_b ? shape.inner : shape.cols;
   if (shape.rows == 0 || shape.cols == 0) return;
-  const auto one = [&](int64_t index, int) {
-    const int64_t b_index = shape.period_b > 0 ? (shape.first_b + index) % shape.period_b : index;
-    blas_gemm(shape.transpose_a, shape.transpose_b, shape.rows, shape.cols, shape.inner,
-              static_cast<T>(shape.alpha), a + index * shape.stride_a, std::max<int64_t>(lda, 1),
-              b + b_index * shape.stride_b, std::max<int64_t>(ldb, 1), static_cast<T>(shape.beta),
-              c + index * shape.stride_c, shape.cols);
+  const auto matrix_of_b = [&](int64_t index) {
+    const int64_t own = shape.period_b > 0 ? (shape.first_b + index) % shape.period_b : index;
+    return b + own * shape.stride_b;
   };
   if (shape.batch >= ctx.threads && shape.batch > 1) {
+    const auto one = [&](int64_t index, int) {
+      strip(shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c, 0, shape.rows, 0,
+            shape.cols);
+    };
     parallel_items(ctx, shape.batch, one, shape.rows * shape.cols * shape.inner / 4);
-  } else {
-    for (int64_t index = 0; index < shape.batch; ++index) one(index, 0);
+    return;
   }
+  for (int64_t index = 0; index < shape.batch; ++index)
+    in_strips(ctx, shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c);
 }
 
 template void gemm(Context&, const GemmShape&, const float*, const float*, float*);

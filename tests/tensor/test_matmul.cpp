@@ -57,6 +57,28 @@ TEST_P(Ops, MatmulInEveryArrangement) {
   set_threads(before);
 }
 
+// Large enough to be cut into strips, by rows or by columns, whose borders lie anywhere; with what was there added.
+TEST_P(Ops, MatmulInStrips) {
+  const int before = context().threads;
+  for (const int threads : {1, 2, 3}) {
+    set_threads(threads);
+    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{131, 21}, {21, 131}, {96, 96}})
+      for (const bool transpose_a : {false, true})
+        for (const bool transpose_b : {false, true})
+          for (const double beta : {0.0, 1.0}) {
+            const Tensor a = random(transpose_a ? Shape{53, rows} : Shape{rows, 53}, 1, dtype());
+            const Tensor b = random(transpose_b ? Shape{cols, 53} : Shape{53, cols}, 2, dtype());
+            const Tensor c = random({rows, cols}, 3, dtype());
+            Values expected = naive_matmul(a, b, transpose_a, transpose_b, 0.1);
+            const Values was = c.to_doubles();
+            for (size_t i = 0; i < expected.size(); ++i) expected[i] += 0.1 * beta * was[i];
+            ops::matmul_into(a, b, transpose_a, transpose_b, c, beta);
+            expect_near(ops::scale(c, 0.1), expected, "matmul in strips");
+          }
+  }
+  set_threads(before);
+}
+
 TEST_P(Ops, MatmulOfNothing) {
   const Tensor none = random({3, 0}, 1, dtype()), no_rows = random({0, 3}, 2, dtype());
   expect_near(ops::matmul(none, no_rows), Values(9, 0.0), "an empty sum");
