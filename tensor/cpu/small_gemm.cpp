@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tensor/cpu/blas.h"
 #include "tensor/cpu/vectors.h"
 
 namespace linea::cpu {
@@ -58,6 +59,19 @@ void panel(int64_t rows, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T
 template <typename T>
 void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
                 bool add) {
+#if defined(__x86_64__) && !defined(__FMA__)
+  if (rows == 0 || cols == 0) return;
+  const bool transpose = a.column != 1 || a.row < inner;
+  const int64_t lda = std::max<int64_t>(transpose ? a.column : a.row, 1);
+  blas_gemm(transpose, false, rows, cols, inner, T(1), a.data, lda, b, ldb, add ? T(1) : T(0), c, ldc);
+#else
+  tile_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
+#endif
+}
+
+template <typename T>
+void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
+               bool add) {
   const auto panels = [&](auto bytes, auto vectors) {
     constexpr int kVector = decltype(bytes)::value, kVectors = decltype(vectors)::value;
     constexpr int64_t kWidth = kVectors * kVector / static_cast<int64_t>(sizeof(T));
@@ -104,6 +118,7 @@ void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_
 
 #define LINEA_INSTANTIATE(T)                                                                                       \
   template void small_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);           \
+  template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);            \
   template void transpose(int64_t, int64_t, const T*, int64_t, T*, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

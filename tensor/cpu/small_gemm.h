@@ -21,9 +21,16 @@ template <typename T>
 Operand<T> transposed(const T* data, int64_t stride) { return {data, 1, stride}; }
 
 // c[i,j] = sum_k a(i,k) b[k,j], added to what is there where `add`; rows of b and c lie ldb and ldc apart.
+// A build for any processor has narrow vectors and no fused multiply-add; there a BLAS, which looks at the processor,
+// does this better.
 template <typename T>
 void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
                 bool add);
+
+// The same by the tiles of this build, whatever its vectors.
+template <typename T>
+void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
+               bool add);
 
 // y [cols,rows] of x [rows,cols]; rows of y lie `ldy` apart.
 template <typename T>

@@ -20,13 +20,16 @@ std::vector<T> draw(int64_t count, uint32_t lane) {
 }
 
 template <typename T>
-void expect_product(int64_t rows, int64_t cols, int64_t inner, bool transpose_a, bool add) {
+using Product = void (*)(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);
+
+template <typename T>
+void expect_product(Product<T> product, int64_t rows, int64_t cols, int64_t inner, bool transpose_a, bool add) {
   const int64_t lda = (transpose_a ? rows : inner) + 3, ldb = cols + 2, ldc = cols + 5;
   const auto a = draw<T>(lda * (transpose_a ? inner : rows), 1), b = draw<T>(ldb * inner, 2);
   const auto before = draw<T>(ldc * rows, 3);
   auto c = before;
-  small_gemm<T>(rows, cols, inner, transpose_a ? transposed(a.data(), lda) : plain(a.data(), lda), b.data(), ldb,
-                c.data(), ldc, add);
+  product(rows, cols, inner, transpose_a ? transposed(a.data(), lda) : plain(a.data(), lda), b.data(), ldb, c.data(),
+          ldc, add);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < ldc; ++j) {
       const auto at = static_cast<size_t>(i * ldc + j);
@@ -45,8 +48,10 @@ TEST(SmallGemm, IsThreeLoops) {
       for (const int64_t inner : {0, 1, 5, 32})
         for (const bool transpose_a : {false, true})
           for (const bool add : {false, true}) {
-            expect_product<float>(rows, cols, inner, transpose_a, add);
-            expect_product<double>(rows, cols, inner, transpose_a, add);
+            expect_product<float>(small_gemm<float>, rows, cols, inner, transpose_a, add);
+            expect_product<float>(tile_gemm<float>, rows, cols, inner, transpose_a, add);
+            expect_product<double>(small_gemm<double>, rows, cols, inner, transpose_a, add);
+            expect_product<double>(tile_gemm<double>, rows, cols, inner, transpose_a, add);
           }
 }
 
