@@ -14,198 +14,15 @@
 // (queries with gradients).
 #pragma once
 
-#include <algorithm>
-#include <limits>
-
-#include "tensor/cpu/blas.h"
-#include "tensor/cpu/parallel.h"
-#include "tensor/cpu/small_gemm.h"
-#include "tensor/formulas.h"
+#include "tensor/cpu/chunk_bands.h"
 
 namespace linea::cpu {
-
-template <typename T>
-inline constexpr T kNothing = -std::numeric_limits<T>::infinity();  // the log of 0
 
 // Logs that lie within this of each other may meet in one product: what is lost is exp(-87 + 40) in float.
 inline constexpr double kNarrow = 40;
 // A denominator below this may have lost terms that count; its row is summed again by logs.
 template <typename T>
 inline constexpr T kTrusted = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
-
-// exp(to - from) where something may be the log of 0.
-template <typename T>
-T factor(T log, T reference) {
-  return log == kNothing<T> ? T(0) : exp_of(log - reference);
-}
-
-// One chunk of one pair: where it starts in its segment, its rows, and its keys that exist.
-struct Chunk {
-  int64_t first, rows, keys;
-};
-
-inline Chunk chunk_at(const ChunkShape& shape, int64_t pair, int64_t index) {
-  const int64_t first = index * shape.chunk;
-  const int64_t rows = std::min(shape.chunk, shape.length - first);
-  const int64_t valid = valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first;
-  return {first, rows, std::clamp<int64_t>(valid - first, 0, rows)};
-}
-
-inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + shape.chunk - 1) / shape.chunk; }
-
-// Pieces of one thread's workspace, given back together.
-template <typename T>
-class Arena {
- public:
-  explicit Arena(T* data) : next_(data) {}
-  T* take(int64_t count) {
-    T* piece = next_;
-    next_ += count;
-    return piece;
-  }
-
- private:
-  T* next_;
-};
-
-template <typename T>
-void add_row(const T* x, T* y, int64_t count, T weight) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] += weight * x[i];
-}
-
-template <typename T>
-void scale_row(T* x, int64_t count, T by) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) x[i] *= by;
-}
-
-template <typename T>
-T dot(const T* x, const T* y, int64_t count) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < count; ++i) total += x[i] * y[i];
-  return total;
-}
-
-template <typename T>
-T largest(const T* x, int64_t count) {
-  T most = kNothing<T>;
-#pragma omp simd reduction(max : most)
-  for (int64_t i = 0; i < count; ++i) most = x[i] > most ? x[i] : most;
-  return most;
-}
-
-// The queries or the keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). (Of queries the
-// offset is known only once the row's denominator is; until then it is 0.)
-template <typename T>
-struct Rows {
-  int64_t count = 0, F = 0;
-  const T* features = nullptr;  // [count,F]
-  const T* logs = nullptr;      // [count,F], null for values; features = exp(logs - top)
-  const T* top = nullptr;       // [count]
-  const T* offset = nullptr;    // [count], null where all are 0
-};
-
-// Short rows: a loop is faster than a call for each.
-template <typename T>
-void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int64_t width) {
-  for (int64_t i = 0; i < count; ++i)
-#pragma omp simd
-    for (int64_t f = 0; f < width; ++f) y[i * ldy + f] = x[i * ldx + f];
-}
-
-// Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the shape names.
-// Arena: count F.
-template <typename T>
-const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first,
-                       int64_t count, Arena<T>& arena) {
-  const int64_t F = shape.features;
-  if (given.row == F && shape.feature == KernelFeature::given) return given.at(pair, first);
-  T* made = arena.take(count * F);
-  const T* x = given.at(pair, first);
-  if (given.row != F) {
-    copy_rows_of(x, given.row, made, F, count, F);
-    x = made;
-  }
-  with_feature(shape.feature, [&](auto phi) {  // one loop: rows are short
-#pragma omp simd
-    for (int64_t f = 0; f < count * F; ++f) made[f] = phi.value(x[f]);
-  });
-  return made;
-}
-
-// The same as Rows; of logs the exponentials, relative to each row's largest. Arena: 2 count F + count.
-template <typename T>
-Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first, int64_t count,
-               Arena<T>& arena) {
-  const int64_t F = shape.features;
-  Rows<T> rows{count, F, expand_values(shape, given, pair, first, count, arena)};
-  if (shape.kind == FeatureKind::values) return rows;
-  rows.logs = rows.features;
-  T *features = arena.take(count * F), *top = arena.take(count);
-  for (int64_t i = 0; i < count; ++i) {
-    const T* logs = rows.logs + i * F;
-    T* out = features + i * F;
-    T most = largest(logs, F);
-    if (most == kNothing<T>) most = 0;  // every feature is 0
-    top[i] = most;
-#pragma omp simd
-    for (int64_t f = 0; f < F; ++f) out[f] = exp_of(logs[f] - most);
-  }
-  rows.features = features;
-  rows.top = top;
-  return rows;
-}
-
-// The gradient of rows of features, which becomes that of what they were made of, into place.
-template <typename T>
-void write_gradient(const ChunkShape& shape, const T* features, T* gradient, const HeadRows<T>& to, int64_t pair,
-                    int64_t first, int64_t count) {
-  const int64_t F = shape.features;
-  with_feature(shape.feature, [&](auto phi) {
-#pragma omp simd
-    for (int64_t f = 0; f < count * F; ++f) gradient[f] *= phi.slope_at(features[f]);
-  });
-  copy_rows_of(gradient, F, to.at(pair, first), to.row, count, F);
-}
-
-// Values, their gradients, results: rows of M that lie `stride` apart.
-template <typename T>
-struct ValueRows {
-  const T* data = nullptr;
-  int64_t stride = 0;
-};
-template <typename T>
-ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t pair, int64_t first) {
-  return {all.at(pair, first), all.row};
-}
-
-// The keys of a chunk, and the sum of its log decays.
-template <typename T>
-struct Keys {
-  Rows<T> rows;
-  T decay = 0;
-};
-
-template <typename T>
-Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, const Chunk& chunk,
-                bool scaled, Arena<T>& arena) {
-  Keys<T> keys{expand(shape, in.k, pair, chunk.first, chunk.keys, arena)};
-  if (!scaled) return keys;
-  const T* weight = in.weight.data == nullptr ? nullptr : in.weight.pair(pair) + chunk.first;
-  const T* decay = in.decay.data == nullptr ? nullptr : in.decay.pair(pair) + chunk.first;
-  T* offset = arena.take(chunk.keys);
-  double past = 0;  // L
-  for (int64_t j = 0; j < chunk.keys; ++j) {
-    if (decay != nullptr) past += static_cast<double>(decay[j]);
-    offset[j] = static_cast<T>((keys.rows.top == nullptr ? 0.0 : static_cast<double>(keys.rows.top[j])) +
-                               (weight == nullptr ? 0.0 : static_cast<double>(weight[j])) - past);
-  }
-  keys.rows.offset = offset;
-  keys.decay = static_cast<T>(past);
-  return keys;
-}
 
 // A carried state as the rows of a chunk read it: row i gets features[i] state exp(scale[i]).
 template <typename T>
@@ -380,57 +197,25 @@ void weigh_visible(const T* offset, const T* row_scale, const Chunk& chunk, T* v
   }
 }
 
-// The products of rows and keys of a chunk, [rows, keys], are made in bands: of what lies above the diagonal
-// only the corners of its blocks is computed, and no product reads more.
-inline constexpr int64_t kBand = 16;
-
-// body(first row, rows, the keys that the last of them sees)
-template <typename Body>
-void each_band(const Chunk& chunk, const Body& body) {
-  for (int64_t first = 0; first < chunk.rows; first += kBand) {
-    const int64_t rows = std::min(kBand, chunk.rows - first);
-    body(first, rows, std::min(first + rows, chunk.keys));
-  }
-}
-
-// scores = x z^T, both with rows of `inner`; arena: keys x inner.
-template <typename T>
-void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z, T* scores,
-                   Arena<T> arena) {
-  const int64_t K = chunk.keys;
-  T* columns = arena.take(inner * K);
-  transpose(K, inner, z.data, z.stride, columns, K);
-  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    small_gemm(rows, seen, inner, plain(x.data + first * x.stride, x.stride), columns, K, scores + first * K, K,
-               false);
-  });
-}
-
-// y_i += sum_{j <= i} scores_ij x_j, rows of `width`
-template <typename T>
-void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y, int64_t ldy) {
-  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    small_gemm(rows, width, seen, plain(scores + first * chunk.keys, chunk.keys), x.data, x.stride, y + first * ldy,
-               ldy, true);
-  });
-}
-
-// y_j += sum_{i >= j} scores_ij x_i
-template <typename T>
-void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y, int64_t ldy) {
-  for (int64_t first = 0; first < chunk.keys; first += kBand) {
-    const int64_t keys = std::min(kBand, chunk.keys - first);
-    small_gemm(keys, width, chunk.rows - first, transposed(scores + first * chunk.keys + first, chunk.keys),
-               x.data + first * x.stride, x.stride, y + first * ldy, ldy, true);
-  }
-}
-
-// Zeroes what row i of a [rows, keys] matrix must not see, within its band.
-template <typename T>
-void keep_past(T* scores, const Chunk& chunk) {
-  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    for (int64_t i = first; i < first + rows; ++i)
-      for (int64_t j = i + 1; j < seen; ++j) scores[i * chunk.keys + j] = T(0);
+// A sweep forward: for each pair and chunk read(pair, thread, chunk, keys, carried, empty, arena) where there are
+// queries, `empty` where the state holds nothing yet; then the chunk's keys and values join the state.
+template <typename T, typename Read>
+void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
+                   const Read& read) {
+  const int64_t each = chunk_workspace(shape);
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    Carried<T> carried(states, pair, shape.features, shape.values);
+    for (int64_t index = 0; index < chunk_count(shape); ++index) {
+      Arena<T> arena(workspace.data() + thread * each);
+      const Chunk chunk = chunk_at(shape, pair, index);
+      Keys<T> keys;
+      if (in.k.data != nullptr) keys = keys_of(shape, in, pair, chunk, states.scale != nullptr, arena);
+      if (in.q.data != nullptr) read(pair, thread, chunk, keys.rows, carried, shape.starts && index == 0, arena);
+      if (shape.ends && index + 1 == chunk_count(shape)) break;
+      carried.absorb(keys.rows, value_rows(in.v, pair, chunk.first), nullptr, arena);
+      carried.decay(keys.decay);
+    }
   });
 }
 

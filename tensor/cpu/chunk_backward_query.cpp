@@ -99,32 +99,18 @@ template <typename T>
 void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
                           const ChunkRows<T>& kept, const ChunkState<T>& states, HeadRows<T> dq,
                           Strided<T> ddenominator) {
-  const int64_t F = shape.features, M = shape.values;
-  const bool scaled = states.scale != nullptr;
-  const int64_t each = chunk_workspace(shape);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Carried<T> carried(states, pair, F, M);
-    for (int64_t index = 0; index < chunk_count(shape); ++index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, pair, index);
-      const Keys<T> keys = in.k.data == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
-      const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
-      if (in.q.data != nullptr) {
-        Arena<T> mine = arena;
-        const QueryRows<T> q = queries_of(shape, in, pair, chunk, keys.rows, dy, kept, mine,
-                                          flags.data() + thread * shape.chunk);
-        const Reading<T> past = carried.read(q.rows, shape.starts && index == 0, mine);
-        T* gradient = mine.take(chunk.rows * F);
-        query_gradient(shape, chunk, q, keys.rows, v, past, gradient, ddenominator.pair(pair) + chunk.first, mine);
-        write_gradient(shape, q.rows.features, gradient, dq, pair, chunk.first, chunk.rows);
-      }
-      if (shape.ends && index + 1 == chunk_count(shape)) break;
-      carried.absorb(keys.rows, v, nullptr, arena);
-      carried.decay(keys.decay);
-    }
-  });
+  sweep_forward(ctx, shape, in, states,
+                [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k, const Carried<T>& carried,
+                    bool empty, Arena<T> arena) {
+                  const QueryRows<T> q = queries_of(shape, in, pair, chunk, k, dy, kept, arena,
+                                                    flags.data() + thread * shape.chunk);
+                  const Reading<T> past = carried.read(q.rows, empty, arena);
+                  T* gradient = arena.take(chunk.rows * shape.features);
+                  query_gradient(shape, chunk, q, k, value_rows(in.v, pair, chunk.first), past, gradient,
+                                 ddenominator.pair(pair) + chunk.first, arena);
+                  write_gradient(shape, q.rows.features, gradient, dq, pair, chunk.first, chunk.rows);
+                });
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                  \

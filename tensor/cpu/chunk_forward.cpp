@@ -89,36 +89,23 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
                    HeadRows<T> y, const ChunkRows<T>& kept) {
-  const int64_t F = shape.features, M = shape.values;
-  const bool scaled = states.scale != nullptr;
-  const int64_t each = chunk_workspace(shape);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Carried<T> carried(states, pair, F, M);
-    for (int64_t index = 0; index < chunk_count(shape); ++index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, pair, index);
-      const Keys<T> keys = in.k.data == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
-      const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
-      if (in.q.data != nullptr) {
-        Arena<T> mine = arena;
-        const Rows<T> q = expand(shape, in.q, pair, chunk.first, chunk.rows, mine);
-        const Reading<T> past = carried.read(q, shape.starts && index == 0, mine);
-        T* scores = mine.take(chunk.rows * chunk.rows);
-        T *chunk_y = y.at(pair, chunk.first), *d = kept.denominator.pair(pair) + chunk.first;
-        if (scaled) {
-          T* m = kept.scale.pair(pair) + chunk.first;
-          read_scaled(shape, chunk, q, keys.rows, v, past, chunk_y, y.row, d, m, scores, mine);
-        } else {
-          read_plain(shape, chunk, q, keys.rows, v, past, chunk_y, y.row, d, scores, mine);
-        }
-        for (int64_t i = 0; i < chunk.rows; ++i) scale_row(chunk_y + i * y.row, M, reciprocal_or_zero(d[i]));
-      }
-      if (shape.ends && index + 1 == chunk_count(shape)) break;
-      carried.absorb(keys.rows, v, nullptr, arena);
-      carried.decay(keys.decay);
-    }
-  });
+  sweep_forward(ctx, shape, in, states,
+                [&](int64_t pair, int, const Chunk& chunk, const Rows<T>& k, const Carried<T>& carried, bool empty,
+                    Arena<T> arena) {
+                  const Rows<T> q = expand(shape, in.q, pair, chunk.first, chunk.rows, arena);
+                  const Reading<T> past = carried.read(q, empty, arena);
+                  const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
+                  T* scores = arena.take(chunk.rows * chunk.rows);
+                  T *chunk_y = y.at(pair, chunk.first), *d = kept.denominator.pair(pair) + chunk.first;
+                  if (states.scale != nullptr) {
+                    T* m = kept.scale.pair(pair) + chunk.first;
+                    read_scaled(shape, chunk, q, k, v, past, chunk_y, y.row, d, m, scores, arena);
+                  } else {
+                    read_plain(shape, chunk, q, k, v, past, chunk_y, y.row, d, scores, arena);
+                  }
+                  for (int64_t i = 0; i < chunk.rows; ++i)
+                    scale_row(chunk_y + i * y.row, shape.values, reciprocal_or_zero(d[i]));
+                });
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                  \

@@ -1,5 +1,6 @@
 // Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix
 // products; and the gradient that passes straight through a hard code.
+#include "tensor/cpu/blas.h"
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/cpu_kernels.h"
 
