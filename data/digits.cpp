@@ -180,7 +180,7 @@ TaskShape digits_shape(const TaskOptions& options) {
   require(options.count >= 0 && options.count <= kMaxTrain, "{} training digits; choose 1 to {}",
           options.count, kMaxTrain);
   require(options.data.empty(), "task digits makes its data; leave '{}' out", options.data);
-  return picture_shape(options, side);
+  return picture_shape(options, side, 1, kDigitClasses);
 }
 
 std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {

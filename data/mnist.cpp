@@ -94,7 +94,7 @@ TaskShape mnist_shape(const TaskOptions& options) {
           "mnist pictures of size {}; choose {} or {}", side, kPublishedSide, kPublishedSide / 2);
   require(options.count == 0, "mnist has a fixed number of pictures; leave the count {} out",
           options.count);
-  return picture_shape(options, side);
+  return picture_shape(options, side, 1, kDigitClasses);
 }
 
 std::unique_ptr<Task> make_mnist_task(const TaskOptions& options) {

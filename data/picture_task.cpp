@@ -53,20 +53,22 @@ class PictureTask : public Task {
 
 }  // namespace
 
-TaskShape picture_shape(const TaskOptions& options, int64_t side) {
+TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
   const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
   require(levels >= 2 && levels <= 256, "{} grey levels; choose 2 to 256", levels);
-  require(options.length == 0 || options.length == side * side,
-          "length {} does not fit pictures of {} x {}, which have {} pixels; leave it out",
-          options.length, side, side, side * side);
+  const int64_t length = side * side * channels;
+  require(options.length == 0 || options.length == length,
+          "length {} does not fit pictures of {} x {}, which have {} symbols; leave it out", options.length, side,
+          side, length);
   require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
   TaskShape shape;
-  shape.classes = options.class_token ? kDigitClasses : 0;
+  shape.classes = options.class_token ? classes : 0;
   shape.vocabulary = levels;
-  shape.input_vocabulary = levels + (options.class_token ? kDigitClasses : 1);
-  shape.length = side * side;
+  shape.input_vocabulary = levels + (options.class_token ? classes : 1);
+  shape.length = length;
   shape.start = static_cast<int32_t>(levels);
   shape.side = side;
+  shape.channels = channels;
   shape.levels = levels;
   return shape;
 }

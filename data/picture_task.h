@@ -1,6 +1,6 @@
-// Grey pictures as sequences: side * side symbols in raster order, each one of `levels` greys.
-// The model reads the start token (or the class token), then the symbols before the one it
-// predicts; every pixel is scored, the first too.
+// Pictures as sequences: side * side * channels symbols in raster order, a pixel's red, green and blue one after
+// another, each one of `levels` greys. The model reads the start token (or the class token), then the symbols
+// before the one it predicts; every symbol is scored, the first too.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace linea {
 
-// `labels.size()` pictures of side x side bytes, one after another.
+// `labels.size()` pictures of side x side x channels bytes, one after another.
 struct PictureSet {
   int64_t side = 0;
   std::vector<uint8_t> pixels, labels;
@@ -34,8 +34,9 @@ inline uint8_t symbol_to_grey(int32_t symbol, int64_t levels) {
   return static_cast<uint8_t>((2 * 255 * symbol + levels - 1) / (2 * (levels - 1)));
 }
 
-// The shape of sequences of side x side pictures; checks the options that pictures share.
-TaskShape picture_shape(const TaskOptions& options, int64_t side);
+// The shape of sequences of side x side x channels pictures; checks the options that pictures share. `classes`:
+// how many labels there are, for options.class_token.
+TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
 
 std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits);
 

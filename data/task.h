@@ -45,7 +45,8 @@ struct TaskShape {
   int64_t length = 0;
   int32_t start = 0;            // inputs[0] of a sequence; with classes: start + label
   int64_t side = 0;             // pictures of side x side pixels, 0 for other tasks
-  int64_t levels = 0;           // grey levels, 0 for other tasks
+  int64_t channels = 0;         // symbols of a pixel: 1 grey, 3 red, green and blue; 0 for other tasks
+  int64_t levels = 0;           // of a symbol of a picture, 0 for other tasks
   int64_t classes = 0;          // 0 without a class token
   int64_t pair_vocabulary = 0;  // symbols of Batch::partners, 0 without a second stream
 };

@@ -26,7 +26,7 @@ void sample_pictures(const SavedModel& saved, const SampleOptions& options) {
       draw_pictures(*saved.model, saved.shape, options.sampling, {options.count, options.class_label}, options.out,
                     colour_terminal_width(), [&](int64_t done, int64_t all) {
                       if (progress.due(done == all))
-                        progress.show(fmt::format("{} of {} pixels, {} left", done, all,
+                        progress.show(fmt::format("{} of {} symbols, {} left", done, all,
                                                   duration_text(watch.seconds() / static_cast<double>(done) *
                                                                 static_cast<double>(all - done))));
                     });

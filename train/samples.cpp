@@ -16,6 +16,7 @@ PictureGrid grid_of(const TaskShape& shape, int64_t count) {
   PictureGrid grid;
   grid.count = count;
   grid.height = grid.width = shape.side;
+  grid.channels = shape.channels;
   grid.columns = std::min<int64_t>(8, count);
   grid.scale = std::max<int64_t>(1, 56 / shape.side);
   return grid;
@@ -35,7 +36,6 @@ std::string draw_pictures(const Transformer& model, const TaskShape& shape, cons
   require(request.class_label < std::max<int64_t>(shape.classes, 1), "--class is {}; there are 0 to {}",
           request.class_label, shape.classes - 1);
   { const AtomicFile writable(png); }  // an error now rather than after the drawing
-  const int64_t pixels = shape.side * shape.side;
   std::vector<uint8_t> greys;
   for (int64_t first = 0; first < request.count; first += kPicturesAtOnce) {
     const int64_t count = std::min(kPicturesAtOnce, request.count - first);
@@ -49,8 +49,8 @@ std::string draw_pictures(const Transformer& model, const TaskShape& shape, cons
     SamplingOptions own = options;
     own.seed += static_cast<uint64_t>(first / kPicturesAtOnce) << 32;  // each group has its own numbers
     int64_t drawn = 0;
-    const auto rows = Generator(model, own).draw(prompt, pixels, [&](const std::vector<int32_t>&) {
-      if (progress) progress(first * pixels + ++drawn * count, request.count * pixels);
+    const auto rows = Generator(model, own).draw(prompt, shape.length, [&](const std::vector<int32_t>&) {
+      if (progress) progress(first * shape.length + ++drawn * count, request.count * shape.length);
     });
     for (const std::vector<int32_t>& row : rows)
       for (const int32_t symbol : row) greys.push_back(symbol_to_grey(symbol, shape.levels));
