@@ -14,6 +14,7 @@ linea_packages=(
   "nlohmann-json3-dev: JSON"
   "libstb-dev: PNG files"
   "zlib1g-dev: gzip files"
+  "libssl-dev: checksums of files"
 )
 linea_test_packages=("libgtest-dev: the tests")
 

@@ -1,0 +1,62 @@
+#include "data/hash.h"
+
+#include <openssl/evp.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "data/files.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+}  // namespace
+
+struct Hasher::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Hasher::Hasher(HashKind kind) : state_(std::make_unique<State>()) {
+  const EVP_MD* method = kind == HashKind::sha256 ? EVP_sha256() : EVP_md5();
+  if (state_->context == nullptr || EVP_DigestInit_ex(state_->context, method, nullptr) != 1)
+    fail(ErrorKind::usage, "this machine's libcrypto offers no {}; its settings forbid it",
+         kind == HashKind::sha256 ? "SHA-256" : "MD5");
+}
+
+Hasher::~Hasher() = default;
+
+void Hasher::update(const void* bytes, size_t count) { EVP_DigestUpdate(state_->context, bytes, count); }
+
+std::string Hasher::hex() {
+  unsigned char sum[EVP_MAX_MD_SIZE];
+  unsigned int count = 0;
+  EVP_DigestFinal_ex(state_->context, sum, &count);
+  std::string digits;
+  for (unsigned int i = 0; i < count; ++i) digits += fmt::format("{:02x}", sum[i]);
+  return digits;
+}
+
+std::string hash_of(std::string_view bytes, HashKind kind) {
+  Hasher hasher(kind);
+  hasher.update(bytes.data(), bytes.size());
+  return hasher.hex();
+}
+
+std::string file_hash(const std::filesystem::path& path, HashKind kind) {
+  plain_file_size(path);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
+  if (!file) fail(ErrorKind::input, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  Hasher hasher(kind);
+  std::vector<char> piece(kPieceBytes);
+  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) hasher.update(piece.data(), count);
+  if (std::ferror(file.get()) != 0) fail(ErrorKind::input, "{}: cannot be read to its end", path.string());
+  return hasher.hex();
+}
+
+}  // namespace linea
