@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "data/files.h"
 #include "tensor/error.h"
@@ -73,24 +74,36 @@ void check_jpeg(const std::string& bytes, const std::string& name) {
   fail_damaged(name, fmt::format("the JPEG has {} bytes and no end marker", bytes.size()));
 }
 
+// Width and height by the header alone.
+std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::string& name) {
+  if (bytes.starts_with(kPngStart)) {  // stb does not say the size of a picture that it finds too large
+    constexpr size_t kWidth = 16, kHeight = 20;
+    if (bytes.size() < kHeight + 4) fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
+    return {big_endian(bytes, kWidth), big_endian(bytes, kHeight)};
+  }
+  int width = 0, height = 0, parts = 0;
+  const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
+  if (stbi_info_from_memory(data, static_cast<int>(bytes.size()), &width, &height, &parts) == 0)
+    fail_damaged(name, "the JPEG's header cannot be read");
+  return {width, height};
+}
+
 Decoded decode(const std::string& bytes, const std::string& name) {
   const bool is_png = bytes.starts_with(kPngStart);
   if (!is_png && !bytes.starts_with(kJpegStart))
     fail(ErrorKind::input, "{}: is neither a PNG nor a JPEG file; convert it to one of them", name);
-  const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
-  const auto size = static_cast<int>(bytes.size());
-  int width = 0, height = 0, parts = 0;
-  if (stbi_info_from_memory(data, size, &width, &height, &parts) == 0)
-    fail_damaged(name, stbi_failure_reason());
-  if (int64_t{width} * height > kMaxImagePixels)
+  const auto [promised_width, promised_height] = picture_size(bytes, name);
+  if (promised_width > kMaxImagePixels || promised_width * promised_height > kMaxImagePixels)
     fail(ErrorKind::input, "{}: is a picture of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
-         width, height, kMaxImagePixels);
+         promised_width, promised_height, kMaxImagePixels);
   if (is_png)
     check_png(bytes, name);
   else
     check_jpeg(bytes, name);
+  int width = 0, height = 0, parts = 0;
   Decoded decoded;
-  decoded.bytes.reset(stbi_load_from_memory(data, size, &width, &height, &parts, 0));
+  decoded.bytes.reset(stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(bytes.data()),
+                                            static_cast<int>(bytes.size()), &width, &height, &parts, 0));
   if (!decoded.bytes) fail_damaged(name, stbi_failure_reason());
   decoded.width = width;
   decoded.height = height;

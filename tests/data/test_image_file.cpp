@@ -132,6 +132,8 @@ TEST_F(ImageFileTest, AnEndInsideASegmentIsNoEnd) {
 TEST_F(ImageFileTest, RefusesHugePicturesByTheirHeader) {
   const std::string bomb = png_bytes(60000, 60000, 8, 0, {std::string(1000, '\0')});
   expect_error(ErrorKind::input, {"60000 x 60000", fmt::format("{}", kMaxImagePixels)}, [&] { decode(bomb, 8, 1); });
+  expect_error(ErrorKind::input, {"1 x 4294967295 pixels"},
+               [&] { decode(png_bytes(1, 0xFFFFFFFF, 8, 0, {"a"}), 8, 1); });
   expect_error(ErrorKind::input, {"too large"}, [&] { decode(png_bytes(70000, 2, 8, 0, {"a"}), 8, 1); });
 }
 
