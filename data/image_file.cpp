@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/files.h"
+#include "data/picture_set.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -116,11 +117,6 @@ uint8_t on_white(int colour, int alpha) {
   return static_cast<uint8_t>((colour * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
-// Y = 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601)
-uint8_t luma(const std::array<uint8_t, 3>& rgb) {
-  return static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
-}
-
 // The square in the middle, edge x edge x channels bytes.
 std::vector<uint8_t> crop(const Decoded& picture, int64_t edge, int64_t channels) {
   const int64_t top = (picture.height - edge) / 2, left = (picture.width - edge) / 2;
@@ -134,7 +130,7 @@ std::vector<uint8_t> crop(const Decoded& picture, int64_t edge, int64_t channels
       std::array<uint8_t, 3> rgb{};
       for (size_t i = 0; i < 3; ++i) rgb[i] = on_white(pixel[is_grey ? 0 : i], alpha);
       if (channels == 1)
-        *out = luma(rgb);
+        *out = luma(rgb[0], rgb[1], rgb[2]);
       else
         std::copy(rgb.begin(), rgb.end(), out);
     }

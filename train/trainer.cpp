@@ -35,6 +35,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.length = task_->length();
   config_.size = task_->shape().side;
   config_.levels = task_->shape().levels;
+  config_.channels = task_->shape().channels;
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   if (resume) {
