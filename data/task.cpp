@@ -3,6 +3,7 @@
 #include "data/cifar10.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
+#include "data/images_task.h"
 #include "data/mnist.h"
 #include "data/retrieval_task.h"
 #include "data/text_task.h"
@@ -23,6 +24,7 @@ constexpr TaskKind kTaskKinds[] = {
     {"digits", make_digits_task, digits_shape, TaskKind::grey},
     {"mnist", make_mnist_task, mnist_shape, TaskKind::grey},
     {"cifar10", make_cifar10_task, cifar10_shape, TaskKind::colours},
+    {"images", make_images_task, images_shape, TaskKind::colours},
     {"text", make_text_task, text_shape},
     {"copy", make_copy_task, copy_shape},
     {"retrieval", make_retrieval_task, retrieval_shape},

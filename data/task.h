@@ -73,6 +73,9 @@ class Task {
   // the names of the classes of pictures from a folder. Empty for other tasks.
   virtual std::string serialised_vocabulary() const { return ""; }
 
+  // What the user should hear of the data, such as files that were left out.
+  virtual std::vector<std::string> notes() const { return {}; }
+
  protected:
   explicit Task(const TaskShape& shape) : shape_(shape) {}
 

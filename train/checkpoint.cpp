@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/files.h"
+#include "data/images_task.h"
 #include "data/safetensors.h"
 #include "data/text.h"
 #include "tensor/context.h"
@@ -112,6 +113,8 @@ void check_vocabulary(const SafetensorsFile& file, const std::string& path, cons
   if (saved == vocabulary) return;
   if (saved.empty()) fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
   if (vocabulary.empty()) fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
+  if (is_class_list(saved) || is_class_list(vocabulary))
+    fail(ErrorKind::input, "{} was trained with the classes {}, this run has {}; {}", path, saved, vocabulary, advice);
   const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);
   fail(ErrorKind::input, "{} was trained on a text of {} symbols, this text has {}: {}; {}", path, trained.size(),
        read.size(), read.difference_from(trained), advice);

@@ -40,11 +40,11 @@ struct RunConfig {
 // key's underscores are dashes in its flag.
 template <typename Config, typename Visitor>
 void visit_settings(Config& c, const Visitor& visit) {
-  visit("task", c.task, "digits, mnist, cifar10, text, copy or retrieval", "Data");
-  visit("data", c.data, "what to learn from: a folder (mnist, cifar10), a file (text)", "Data");
+  visit("task", c.task, "digits, mnist, cifar10, images, text, copy or retrieval", "Data");
+  visit("data", c.data, "what to learn from: a folder (mnist, cifar10, images) or a file (text)", "Data");
   visit("length", c.length, "symbols in a sequence; 0: the task's own", "Data");
   visit("size", c.size, "side of a picture in pixels; 0: the task's own", "Data");
-  visit("channels", c.channels, "of a pixel of cifar10: 3, or 1 for grey; 0: the task's own", "Data");
+  visit("channels", c.channels, "of a pixel of cifar10 and images: 3, or 1 for grey; 0: the task's own", "Data");
   visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
   visit("flip", c.flip, "training pictures are mirrored, left to right, at random", "Data");
   visit("class_token", c.class_token, "a picture starts with its class", "Data");

@@ -31,6 +31,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.threads = context().threads;
 
   task_ = make_task(task_options(config_, ""));
+  for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialised_vocabulary();
   config_.length = task_->length();
   config_.size = task_->shape().side;
