@@ -48,6 +48,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
   visit("flip", c.flip, "training pictures are mirrored, left to right, at random", "Data");
   visit("class_token", c.class_token, "a picture starts with its class", "Data");
+  visit("bytes", c.bytes, "a text's symbols are the 256 bytes, whatever the file holds", "Data");
   visit("associations", c.associations, "keys of retrieval; 0: 20", "Data");
   visit("repeat_keys", c.repeat_keys, "retrieval writes keys again; the last value counts", "Data");
   visit("attention", c.attention, "linear, performer, soft-vq, softmax or vq", "Model");
