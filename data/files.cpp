@@ -1,6 +1,5 @@
 #include "data/files.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,13 +10,11 @@
 #include <memory>
 #include <system_error>
 
+#include "data/disk.h"
 #include "tensor/error.h"
 
 namespace linea {
 namespace {
-
-// write() takes at most about 2 GiB at a time; smaller pieces also notice a full disk sooner.
-constexpr size_t kMostBytesAtOnce = size_t{1} << 28;
 
 const char* what_to_do(int reason) {
   switch (reason) {
@@ -55,15 +52,8 @@ bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-// A rename is on the disk only once its folder is. Returns errno, or 0.
-int flush_folder(const std::filesystem::path& folder) {
-  const int descriptor = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  // A folder that may be written but not read cannot be flushed by us; the system does it later.
-  if (descriptor < 0) return errno == EACCES ? 0 : errno;
-  int reason = fsync(descriptor) == 0 ? 0 : errno;
-  if (reason == EINVAL || reason == ENOTSUP) reason = 0;  // a file system without such a flush
-  if (close(descriptor) != 0 && errno != EINTR && reason == 0) reason = errno;
-  return reason;
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
 }
 
 }  // namespace
@@ -99,7 +89,7 @@ std::string read_file(const std::filesystem::path& path, int64_t max_bytes) {
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(path), folder_(path.has_parent_path() ? path.parent_path() : ".") {
+    : path_(path), folder_(folder_of(path)) {
   std::error_code ignored;  // whatever prevents this look is reported by open()
   const std::filesystem::file_status status = std::filesystem::status(path_, ignored);
   if (!path_.has_filename() || std::filesystem::is_directory(status))
@@ -109,12 +99,12 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
     fail(ErrorKind::write, "{}: is not a plain file; choose another name", path_.string());
   // Unique in this program and among those that run; an old one left by a crash is passed over.
   static std::atomic<unsigned> counter{0};
+  int reason = 0;
   do {
     temporary_ = folder_ / fmt::format(".tmp-{}-{}", getpid(), counter++);
-    descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
-  if (descriptor_ < 0) {
-    const int reason = errno;
+    reason = disk::create(temporary_, descriptor_);
+  } while (reason == EEXIST);
+  if (reason != 0) {
     temporary_.clear();
     give_up("a file cannot be made in its folder", reason);
   }
@@ -139,58 +129,55 @@ void AtomicFile::give_up(const char* action, int reason) {
 
 void AtomicFile::write(const void* bytes, size_t count) {
   require(descriptor_ >= 0, "{}: written to after its end or an error", path_.string());
-  const char* next = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const ssize_t written = ::write(descriptor_, next, std::min(count, kMostBytesAtOnce));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) give_up("cannot be written", written < 0 ? errno : EIO);
-    next += written;
-    count -= static_cast<size_t>(written);
-  }
+  if (const int reason = disk::write(descriptor_, temporary_, bytes, count)) give_up("cannot be written", reason);
+  hasher_.update(bytes, count);
+  bytes_ += static_cast<int64_t>(count);
 }
 
-void AtomicFile::commit() {
+WrittenFile AtomicFile::commit() {
   require(descriptor_ >= 0, "{}: ended twice or after an error", path_.string());
   // Some file systems tell of a full disk only here.
-  while (fsync(descriptor_) != 0)
-    if (errno != EINTR) give_up("cannot be flushed to the disk", errno);
-  const int closed = close(descriptor_);
-  const int reason = errno;
+  if (const int reason = disk::flush(descriptor_, temporary_)) give_up("cannot be flushed to the disk", reason);
+  const int descriptor = descriptor_;
   descriptor_ = -1;
-  if (closed != 0 && reason != EINTR) give_up("cannot be closed", reason);
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0)
-    give_up("the finished file cannot be given this name", errno);
+  if (const int reason = disk::close(descriptor, temporary_)) give_up("cannot be closed", reason);
+  if (const int reason = disk::rename(temporary_, path_))
+    give_up("the finished file cannot be given this name", reason);
   temporary_.clear();
-  if (const int problem = flush_folder(folder_))
-    give_up("is written, but its folder cannot be flushed to the disk", problem);
+  if (const int reason = disk::flush_folder(folder_))
+    give_up("is written, but its folder cannot be flushed to the disk", reason);
+  return {bytes_, hasher_.hex()};
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
+WrittenFile write_file_atomically(const std::filesystem::path& path, std::string_view bytes) {
   AtomicFile file(path);
   file.write(bytes);
-  file.commit();
+  return file.commit();
 }
 
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
-  if (const int problem = flush_folder(from))
-    fail(ErrorKind::write, "{}: cannot be flushed to the disk: {}; {}", from.string(), std::strerror(problem),
-         what_to_do(problem));
-  if (std::rename(from.c_str(), to.c_str()) != 0) {
-    const int reason = errno;
-    fail(ErrorKind::write, "{}: cannot be renamed to {}: {}; {}", from.string(), to.string(),
-         std::strerror(reason), what_to_do(reason));
-  }
-  const std::filesystem::path parent = to.has_parent_path() ? to.parent_path() : ".";
-  if (const int problem = flush_folder(parent))
-    fail(ErrorKind::write, "{}: is there, but its folder cannot be flushed to the disk: {}; {}", to.string(),
-         std::strerror(problem), what_to_do(problem));
+  const auto check = [&](const std::filesystem::path& path, const std::string& problem, int reason) {
+    if (reason != 0)
+      fail(ErrorKind::write, "{}: {}: {}; {}", path.string(), problem, std::strerror(reason), what_to_do(reason));
+  };
+  check(from, "cannot be flushed to the disk", disk::flush_folder(from));
+  check(from, fmt::format("cannot be renamed to {}", to.string()), disk::rename_or_exchange(from, to));
+  check(to, "is there, but its folder cannot be flushed to the disk", disk::flush_folder(folder_of(to)));
 }
 
 void make_folders(const std::filesystem::path& path) {
   if (path.empty()) return;
-  std::error_code problem;
-  std::filesystem::create_directories(path, problem);
-  if (is_folder(path)) return;
+  std::filesystem::path made;
+  int problem = 0;
+  for (const std::filesystem::path& piece : path) {
+    made /= piece;
+    if (piece.empty() || is_folder(made)) continue;  // the empty piece after a last slash
+    problem = disk::make_folder(made);
+    if (problem == EEXIST && is_folder(made)) problem = 0;  // another process was faster
+    if (problem == 0) problem = disk::flush_folder(folder_of(made));
+    if (problem != 0) break;
+  }
+  if (problem == 0 && is_folder(path)) return;
   // The outermost part that exists and is no folder is the one to name.
   std::filesystem::path part;
   for (const std::filesystem::path& piece : path) {
@@ -200,7 +187,7 @@ void make_folders(const std::filesystem::path& path) {
       fail(ErrorKind::write, "{}: cannot be made a folder: {} is a file; choose another name",
            path.string(), part.string());
   }
-  const int reason = problem ? problem.value() : EIO;
+  const int reason = problem != 0 ? problem : EIO;
   fail(ErrorKind::write, "{}: the folder cannot be made: {}; {}", path.string(),
        std::strerror(reason), what_to_do(reason));
 }

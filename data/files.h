@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/hash.h"
+
 namespace linea {
 
 constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
@@ -17,6 +19,12 @@ constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
 int64_t plain_file_size(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes = kMaxFileBytes);
+
+// What a file was given to hold: what is read back later must agree with it.
+struct WrittenFile {
+  int64_t bytes = 0;
+  std::string sha256;
+};
 
 // A file on its way to `path`: its bytes go to a file named ".tmp-..." in the same folder, which
 // commit() flushes to the disk and renames. Without commit() the temporary file is removed and
@@ -31,7 +39,7 @@ class AtomicFile {
 
   void write(const void* bytes, size_t count);
   void write(std::string_view bytes) { write(bytes.data(), bytes.size()); }
-  void commit();
+  WrittenFile commit();
 
  private:
   [[noreturn]] void give_up(const char* action, int reason);
@@ -39,15 +47,18 @@ class AtomicFile {
 
   std::filesystem::path path_, folder_, temporary_;
   int descriptor_ = -1;  // -1 once closed
+  int64_t bytes_ = 0;
+  Hasher hasher_;
 };
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
+WrittenFile write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
-// Renames a finished folder so that it is on the disk under its new name. Error: ErrorKind::write.
+// Renames a finished folder so that it is on the disk under its new name. A folder that stood there has the old
+// name then. Error: ErrorKind::write.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Makes the folder and those above it that are missing; an empty path is the current folder.
-// Error: ErrorKind::write.
+// Makes the folder and those above it that are missing, so that they are on the disk; an empty path is the
+// current folder. Error: ErrorKind::write.
 void make_folders(const std::filesystem::path& path);
 
 }  // namespace linea

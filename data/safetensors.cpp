@@ -181,8 +181,8 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   return converted<uint8_t>(bytes, shape, DType::i32, to_i32);  // U8
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+WrittenFile write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsEntry> entries;
   uint64_t end = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -203,7 +203,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
     if (!bytes.empty()) tensor.read(bytes.data());
     file.write(bytes.data(), bytes.size());
   }
-  file.commit();
+  return file.commit();
 }
 
 }  // namespace linea
