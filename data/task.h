@@ -66,6 +66,9 @@ class Task {
   virtual int64_t rows(Split split) const = 0;
   virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;
 
+  // The SHA-256 of what training reads; "" for made-up data, which the settings say all of.
+  virtual std::string fingerprint() const { return ""; }
+
   // Text only: what TaskOptions::vocabulary takes, so that a checkpoint can decode without data.
   virtual std::string serialised_vocabulary() const { return ""; }
 
