@@ -104,6 +104,7 @@ class Attention {
   virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
   virtual Var auxiliary_loss(const Var& k) { return (void)k, Var(); }
   virtual void after_step() {}
+  virtual void skip_step() {}  // instead of after_step, where the step's update is not made: forgets what it saw
   virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
 };
 

@@ -40,11 +40,12 @@ void Optimizer::set_corrections() {
       rho > 4 ? std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) : -1.0;
 }
 
-void Optimizer::step(double learning_rate) {
+bool Optimizer::step(double learning_rate, double norm_limit) {
   Context& ctx = context();
   ++updates_;
   set_corrections();
   ctx.step->learning_rate = learning_rate;
+  ctx.step->norm_limit = norm_limit;
   const Tensor total = Tensor::zeros({1}, DType::f64);
   for (const Parameter& parameter : parameters_) {
     const Tensor& gradient = parameter.var.grad();
@@ -66,8 +67,18 @@ void Optimizer::step(double learning_rate) {
           .adam(ctx, constants, var.grad().data<T>(), var.value().data<T>(), mean_[i].data<T>(),
                 square_[i].data<T>(), var.value().numel());
     });
-    var.clear_grad();
   }
+  const bool updated = !std::isnan(ctx.step->clip_scale);
+  if (updated) {
+    clear_gradients();
+  } else {
+    --updates_;
+  }
+  return updated;
+}
+
+void Optimizer::clear_gradients() {
+  for (Parameter& parameter : parameters_) parameter.var.clear_grad();
 }
 
 double Optimizer::gradient_norm() const { return context().step->gradient_norm; }

@@ -21,9 +21,11 @@ class Optimizer {
   // Errors: an unknown kind, betas outside [0, 1), decay with adam, a negative clip or decay.
   Optimizer(const OptimizerConfig& config, const Parameters& parameters);
 
-  // One update at this learning rate from the gradients that the parameters hold, which are cleared.
-  // Error: a parameter without a gradient, by name.
-  void step(double learning_rate);
+  // One update at this learning rate from the gradients that the parameters hold, which are cleared. Where
+  // their norm is not finite, or above `norm_limit` (0: none), nothing changes, the gradients stay and the
+  // result is false. Error: a parameter without a gradient, by name.
+  bool step(double learning_rate, double norm_limit = 0);
+  void clear_gradients();
   // The norm before clipping, of the last step. Waits for the device.
   double gradient_norm() const;
 

@@ -236,6 +236,10 @@ void Transformer::after_step() {
   for (const Block& block : layers_.blocks) block.attention->after_step();
 }
 
+void Transformer::skip_step() {
+  for (const Block& block : layers_.blocks) block.attention->skip_step();
+}
+
 std::vector<std::pair<std::string, double>> Transformer::statistics() const {
   std::vector<std::pair<std::string, double>> result;
   for (const Block& block : layers_.blocks) {

@@ -68,10 +68,12 @@ class Transformer {
   DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
 
-  // What attentions do besides, once a training step: before it (0-based, of `steps`), and after it. Between
-  // them forward(…, true) adds to `auxiliary`, where given, what they want added to the loss.
+  // What attentions do besides, once a training step: before it (0-based, of `steps`), and after it; skip_step
+  // where its update was not made. Between them forward(…, true) adds to `auxiliary`, where given, what they want
+  // added to the loss.
   void before_step(int64_t step, int64_t steps);
   void after_step();
+  void skip_step();
   // Numbers of the attentions worth a record, the mean over layers.
   std::vector<std::pair<std::string, double>> statistics() const;
 

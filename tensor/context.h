@@ -16,7 +16,8 @@ struct StepParams {
   double correction1 = 1;     // 1 / (1 - beta1^t)
   double correction2 = 1;     // 1 / (1 - beta2^t)
   double rectification = 1;   // RAdam's r_t, or a negative number while its variance is intractable
-  double clip_scale = 1;      // min(1, clip / norm), written by the clip kernel
+  double norm_limit = 0;      // a gradient of a larger norm is not used; 0: of any finite norm
+  double clip_scale = 1;      // min(1, clip / norm), written by the clip kernel; NaN: no update
   double gradient_norm = 0;   // written by the clip kernel
 };
 

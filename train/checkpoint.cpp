@@ -1,10 +1,10 @@
 #include "train/checkpoint.h"
 
-#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "data/files.h"
+#include "data/hash.h"
 #include "data/images_task.h"
 #include "data/safetensors.h"
 #include "data/text.h"
@@ -15,28 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kFormat = "linea-1";
-constexpr const char* kPrefix = "step-";
-
-// The step of "step-00001000"; -1 for any other name.
-int64_t step_of(const std::string& name) {
-  if (name.rfind(kPrefix, 0) != 0) return -1;
-  int64_t step = -1;
-  const char *begin = name.data() + std::string(kPrefix).size(), *end = name.data() + name.size();
-  const auto [rest, error] = std::from_chars(begin, end, step);
-  return error == std::errc() && rest == end ? step : -1;
-}
-
-// Checkpoint folders of a run, oldest first.
-std::vector<std::pair<int64_t, fs::path>> checkpoints_of(const fs::path& run) {
-  std::vector<std::pair<int64_t, fs::path>> found;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", error)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    if (step >= 0 && entry.is_directory(error)) found.emplace_back(step, entry.path());
-  }
-  std::sort(found.begin(), found.end());
-  return found;
-}
+constexpr const char* kModel = "model.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "state.json";
 
 // What a model has under a name, by parameters and buffers alike.
 std::vector<NamedTensor> tensors_of(const Transformer& model) {
@@ -139,67 +120,89 @@ double number_at(const nlohmann::json& object, const char* key, const std::strin
   return object[key].get<double>();
 }
 
-// A checkpoint that could not be finished would only hold space that is short.
-struct RemoveFolder {
-  fs::path folder;
-  ~RemoveFolder() {
-    std::error_code error;
-    fs::remove_all(folder, error);
-  }
-};
-
 fs::path model_file_of(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
   if (!fs::is_directory(path, error)) return path;
-  if (fs::exists(path / "model.safetensors", error)) return path / "model.safetensors";
-  return newest_checkpoint(path) / "model.safetensors";
+  if (fs::exists(path / kModel, error)) return path / kModel;
+  return newest_checkpoint(path).path / kModel;
+}
+
+std::string program_hash() {
+  static const std::string hash = file_hash("/proc/self/exe");
+  return hash;
+}
+
+// What the bits of a step depend on besides settings and data, by its name in state.json.
+std::vector<std::pair<std::string, std::string>> circumstances() {
+  const BlasInfo blas = blas_info();
+  return {{"program", program_hash()},
+          {"blas", blas.version},
+          {"blas_kernel", blas.kernel},
+          {"device", context().device.str()},
+          {"threads", std::to_string(context().threads)}};
+}
+
+nlohmann::ordered_json state_json(const RunState& at, const Optimizer& optimizer) {
+  const GuardState& guard = at.guard;
+  nlohmann::ordered_json state = {{"format", kFormat},
+                                  {"step", at.step},
+                                  {"updates", optimizer.updates()},
+                                  {"losses", at.losses},
+                                  {"loss_sum", at.loss_sum},
+                                  {"skipped", guard.skipped},
+                                  {"bad_in_a_row", guard.bad_in_a_row},
+                                  {"spikes_in_a_row", guard.spikes_in_a_row},
+                                  {"usual_of", guard.usual_of},
+                                  {"usual_loss", guard.usual_loss},
+                                  {"usual_norm", guard.usual_norm},
+                                  {"data", at.data}};
+  for (const auto& [name, value] : circumstances()) state["made_by"][name] = value;
+  return state;
+}
+
+RunState state_from(const nlohmann::json& state, const std::string& path) {
+  const auto count = [&](const char* key) { return integer_at(state, key, path); };
+  const auto number = [&](const char* key) { return number_at(state, key, path); };
+  RunState at{count("step"), count("losses"), number("loss_sum"), {}, ""};
+  at.guard = {count("skipped"),  count("bad_in_a_row"), count("spikes_in_a_row"),
+              count("usual_of"), number("usual_loss"),  number("usual_norm")};
+  if (!state.contains("data") || !state["data"].is_string() || !state.contains("made_by") ||
+      !state["made_by"].is_object())
+    fail(ErrorKind::input, "{} says not of which data and program it is", path);
+  at.data = state["data"].get<std::string>();
+  return at;
+}
+
+void note_differences(const nlohmann::json& made_by, const std::function<void(const std::string&)>& note) {
+  std::vector<std::string> changes;
+  for (const auto& [name, value] : circumstances()) {
+    const auto before = made_by.find(name);
+    const std::string was = before != made_by.end() && before->is_string() ? before->get<std::string>() : "unknown";
+    if (was != value) changes.push_back(fmt::format("{} was {}, is {}", name, was, value));
+  }
+  if (!changes.empty())
+    note(fmt::format("goes on, but not to the same bits as without a stop: {}", fmt::join(changes, "; ")));
 }
 
 }  // namespace
 
-fs::path newest_checkpoint(const fs::path& run) {
-  const auto found = checkpoints_of(run);
-  if (found.empty())
-    fail(ErrorKind::input, "{} holds no checkpoint: it is not a run of linea train, or stopped before its first save",
-         run.string());
-  return found.back().second;
-}
-
 void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& config,
-                     const std::string& vocabulary, const Transformer& model,
-                     const Optimizer& optimizer, int64_t keep) {
-  const std::string name = fmt::format("{}{:08}", kPrefix, at.step);
-  const fs::path folder = run / "checkpoints", target = folder / name, draft = folder / (".tmp-" + name);
-  std::error_code error;
-  fs::remove_all(draft, error);  // of a process that was killed
-  make_folders(draft.string());
-  const RemoveFolder unless_renamed{draft};
-
-  const std::vector<NamedTensor> weights = tensors_of(model);
+                     const std::string& vocabulary, const Transformer& model, const Optimizer& optimizer,
+                     const KeepRule& keep) {
+  const std::string settings = to_toml(config);
+  std::map<std::string, std::string> metadata = {
+      {"format", kFormat}, {"config", settings}, {"step", std::to_string(at.step)}};
+  if (!vocabulary.empty()) metadata["vocabulary"] = vocabulary;
   std::vector<NamedTensor> moments;
   for (const Optimizer::Moment& moment : optimizer.moments()) moments.push_back({moment.name, moment.tensor});
-  std::map<std::string, std::string> metadata = {
-      {"format", kFormat}, {"config", to_toml(config)}, {"step", std::to_string(at.step)}};
-  if (!vocabulary.empty()) metadata["vocabulary"] = vocabulary;
-  write_safetensors((draft / "model.safetensors").string(), weights, metadata);
-  write_safetensors((draft / "optimizer.safetensors").string(), moments, {});
-  const nlohmann::json state = {{"format", kFormat},
-                                {"step", at.step},
-                                {"updates", optimizer.updates()},
-                                {"losses", at.losses},
-                                {"loss_sum", at.loss_sum},
-                                {"threads", context().threads},
-                                {"device", context().device.str()},
-                                {"blas", blas_info().version},
-                                {"blas_kernel", blas_info().kernel}};
-  write_file_atomically((draft / "state.json").string(), state.dump(1) + "\n");
-  fs::remove_all(target, error);
-  rename_durably(draft, target);
 
-  const auto kept = checkpoints_of(run);
-  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < kept.size(); ++i)
-    fs::remove_all(kept[i].second, error);
+  CheckpointDraft draft(run, at.step);
+  draft.add(kModel, write_safetensors(draft.path(kModel), tensors_of(model), metadata));
+  draft.add(kOptimizer, write_safetensors(draft.path(kOptimizer), moments, {}));
+  draft.add(kState, write_file_atomically(draft.path(kState), state_json(at, optimizer).dump(1) + "\n"));
+  draft.commit(settings);
+  prune_checkpoints(run, keep);
 }
 
 SavedModel load_model(const fs::path& path) {
@@ -259,22 +262,28 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
 }
 
 RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer,
-                            const std::string& vocabulary) {
-  const fs::path folder = newest_checkpoint(run);
-  const std::string model_path = (folder / "model.safetensors").string();
+                            const std::string& vocabulary, const std::string& fingerprint,
+                            const std::function<void(const std::string&)>& note) {
+  const fs::path folder = newest_checkpoint(run).path;
+  const std::string model_path = (folder / kModel).string(), state_path = (folder / kState).string();
   const SafetensorsFile weights = open_model(model_path);
   check_vocabulary(weights, model_path, vocabulary, "go on with the text that the run began with");
   load_tensors(weights, model_path, model);
 
-  const SafetensorsFile file = SafetensorsFile::open((folder / "optimizer.safetensors").string());
+  const nlohmann::json state = parse_json(read_file(state_path), state_path);
+  const RunState at = state_from(state, state_path);
+  if (at.data != fingerprint)
+    fail(ErrorKind::input,
+         "{}: the run began with other data (SHA-256 {} instead of {}); go on with those, or begin another run with "
+         "--init-from {}",
+         state_path, at.data, fingerprint, run.string());
+
+  const SafetensorsFile file = SafetensorsFile::open((folder / kOptimizer).string());
   std::vector<Optimizer::Moment> moments;
   for (const SafetensorsEntry& entry : file.entries()) moments.push_back({entry.name, file.read(entry.name)});
-
-  const std::string state_path = (folder / "state.json").string();
-  const nlohmann::json state = parse_json(read_file(state_path), state_path);
   optimizer.restore(moments, integer_at(state, "updates", state_path));
-  return {integer_at(state, "step", state_path), static_cast<int64_t>(number_at(state, "losses", state_path)),
-          number_at(state, "loss_sum", state_path)};
+  note_differences(state["made_by"], note);
+  return at;
 }
 
 }  // namespace linea

@@ -1,21 +1,24 @@
-// Checkpoints of a run, and models read back from them.
+// What is in a checkpoint, and models read back from one. How its folder is written, checked and kept is told in
+// train/checkpoint_files.h.
 //
 //   RUN/checkpoints/step-00001000/model.safetensors      weights; metadata: config, vocabulary, step
 //                                 optimizer.safetensors  moments
 //                                 state.json             what else resuming needs
 //
-// A checkpoint is written into a folder of another name, flushed to disk, then renamed: it is there
-// whole or not at all. model.safetensors alone is enough to sample and to evaluate.
+// model.safetensors alone is enough to sample and to evaluate.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
+#include "train/checkpoint_files.h"
 #include "train/config.h"
+#include "train/update_guard.h"
 
 namespace linea {
 
@@ -32,15 +35,17 @@ struct RunState {
   int64_t step = 0;
   int64_t losses = 0;   // of the steps since the last record
   double loss_sum = 0;  // of those
+  GuardState guard;
+  std::string data;     // Task::fingerprint()
 };
 
-// Errors: ErrorKind::write. Older checkpoints beyond the newest `keep` are removed (0: none).
+// Errors: ErrorKind::write. Older checkpoints go by `keep`.
 void save_checkpoint(const std::filesystem::path& run, const RunState& at, const RunConfig& config,
-                     const std::string& vocabulary, const Transformer& model,
-                     const Optimizer& optimizer, int64_t keep);
+                     const std::string& vocabulary, const Transformer& model, const Optimizer& optimizer,
+                     const KeepRule& keep);
 
-// `path`: a run, a checkpoint's folder, or a model file. Errors: ErrorKind::input, naming what is missing,
-// cut, not ours or of another architecture.
+// `path`: a run (its newest checkpoint that is whole), a checkpoint's folder, or a model file. Errors:
+// ErrorKind::input, naming what is missing, cut, not ours or of another architecture.
 SavedModel load_model(const std::filesystem::path& path);
 
 // The settings, as TOML, that a run's newest model was saved with.
@@ -52,12 +57,11 @@ std::string saved_settings(const std::filesystem::path& run);
 // symbols of a text (`vocabulary`; empty: none).
 void load_initial_weights(const std::filesystem::path& run, Transformer& model, const std::string& vocabulary);
 
-// Puts the newest checkpoint of a run into a model and an optimiser made for it, and its data's vocabulary.
-// Errors: ErrorKind::input, as above.
+// Puts the newest checkpoint of a run into a model and an optimiser made for it. `note` hears of what will keep
+// the run from going on bit for bit: another program, BLAS, device or number of threads. Errors: ErrorKind::input,
+// as above; where the data's vocabulary or `fingerprint` is not the run's.
 RunState restore_checkpoint(const std::filesystem::path& run, Transformer& model, Optimizer& optimizer,
-                            const std::string& vocabulary);
-
-// The newest checkpoint folder of a run. Error: ErrorKind::input where there is none.
-std::filesystem::path newest_checkpoint(const std::filesystem::path& run);
+                            const std::string& vocabulary, const std::string& fingerprint,
+                            const std::function<void(const std::string&)>& note);
 
 }  // namespace linea

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "train/presets.h"
+#include "train/signals.h"
 
 namespace linea {
 namespace {
@@ -256,11 +257,15 @@ void check_settings(const RunConfig& config) {
   at_least("save-every", config.save_every, 0);
   at_least("sample-every", config.sample_every, 0);
   at_least("keep-last", config.keep_last, 0);
+  at_least("keep-every", config.keep_every, 0);
   at_least("threads", config.threads, 0);
   at_least("segment", config.segment, 0);
   at_least("chunk", config.chunk, 0);
   require(config.lr > 0 && config.min_lr >= 0 && std::isfinite(config.lr) && std::isfinite(config.min_lr),
           "--lr {} must be above 0, --min-lr {} at least 0, both finite", config.lr, config.min_lr);
+  require(config.spike_guard == 0 || config.spike_guard > 1, "--spike-guard is {}; it must be above 1, or 0 for none",
+          config.spike_guard);
+  parse_duration(config.max_time);
   require(config.device == "cpu",
           "--device is '{}': this build has no CUDA backend; leave --device out or say cpu", config.device);
 }

@@ -31,6 +31,9 @@ struct RunConfig {
   std::string optimizer = "adamw";
   double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0, clip = 1.0, dropout = 0.0;
   int64_t warmup = 100, seed = 1, eval_every = 0, save_every = 0, sample_every = 0, keep_last = 3;
+  int64_t keep_every = 0;
+  double spike_guard = 0;
+  std::string max_time;
   // machine
   int64_t threads = 0, segment = 0, chunk = 0;
   std::string device = "cpu";
@@ -91,7 +94,12 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("eval_every", c.eval_every, "steps between looks at the validation split; 0: at the end", "Training");
   visit("save_every", c.save_every, "steps between checkpoints; 0: at the end", "Training");
   visit("sample_every", c.sample_every, "steps between samples; 0: at the end", "Training");
-  visit("keep_last", c.keep_last, "checkpoints to keep; 0: all", "Training");
+  visit("keep_last", c.keep_last, "newest checkpoints to keep, besides the best by validation; 0: all", "Training");
+  visit("keep_every", c.keep_every, "checkpoints of multiples of this many steps are kept too; 0: none", "Training");
+  visit("max_time", c.max_time, "save and stop after this long, such as 3h50m; empty: never", "Training");
+  visit("spike_guard", c.spike_guard,
+        "skip updates whose loss or gradient is this many times the usual; 0: only those that are not finite",
+        "Training");
   visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu", "Machine");
   visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");

@@ -1,9 +1,7 @@
-// RUN/metrics.jsonl: one JSON object a line, flushed line by line.
+// RUN/metrics.jsonl: one JSON object a line, each line one write.
 #pragma once
 
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,20 +11,33 @@ namespace linea {
 class Metrics {
  public:
   // Appends to the file; lines of steps after `last_step` are cut first (a run that goes on from an older
-  // checkpoint). With `echo`, lines go to stdout too.
+  // checkpoint). With `echo`, lines go to stdout too. Error: ErrorKind::write.
   Metrics(const std::filesystem::path& path, int64_t last_step, bool echo);
-  // Numbers that are not finite are written as strings. Error: ErrorKind::write.
-  void record(int64_t step, const std::vector<std::pair<std::string, double>>& values);
+  ~Metrics();
+  Metrics(const Metrics&) = delete;
+  Metrics& operator=(const Metrics&) = delete;
+
+  // Numbers that are not finite are written as strings; `remarks` are strings themselves. What a full disk does
+  // not take is kept, and written by a later call.
+  void record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
+              const std::vector<std::pair<std::string, std::string>>& remarks = {});
+  // Why lines wait to be written; "" where none do.
+  const std::string& problem() const { return problem_; }
+  // Puts what was written on the disk.
+  void flush();
+
   // Whether a line of this step has a value of this name.
   bool holds(int64_t step, const std::string& name) const;
+  // The step of the lowest finite value of this name, the last of equal ones; -1 where there is none.
+  int64_t step_of_lowest(const std::string& name) const;
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
+  void write_waiting();
+
   std::filesystem::path path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  int descriptor_ = -1;
   bool echo_;
+  std::string waiting_, problem_;
 };
 
 }  // namespace linea

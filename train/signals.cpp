@@ -1,7 +1,10 @@
 #include "train/signals.h"
 
+#include <charconv>
 #include <csignal>
 #include <unistd.h>
+
+#include "tensor/error.h"
 
 namespace linea {
 namespace {
@@ -10,7 +13,22 @@ volatile std::sig_atomic_t asked = 0;
 
 void on_signal(int signal) {
   if (asked != 0 && signal == SIGINT) _exit(128 + SIGINT);
-  asked = 1;
+  asked = signal;
+}
+
+double seconds_of(char unit) {
+  switch (unit) {
+    case 'd':
+      return 86400;
+    case 'h':
+      return 3600;
+    case 'm':
+      return 60;
+    case 's':
+      return 1;
+    default:
+      return 0;
+  }
 }
 
 }  // namespace
@@ -20,10 +38,35 @@ void watch_signals() {
   action.sa_handler = on_signal;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
 }
 
-bool stop_asked() { return asked != 0; }
+std::string stop_signal() {
+  switch (asked) {
+    case 0:
+      return "";
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    default:
+      return "SIGUSR1";
+  }
+}
+
+double parse_duration(const std::string& text) {
+  double seconds = 0;
+  const char *next = text.data(), *end = next + text.size();
+  while (next != end) {
+    int64_t count = 0;
+    const auto [rest, error] = std::from_chars(next, end, count);
+    const double unit = rest == end ? 1 : seconds_of(*rest);
+    if (error != std::errc() || count < 0 || unit == 0)
+      fail(ErrorKind::usage, "--max-time is '{}'; write it as 3h50m, 2d, 90s or a number of seconds", text);
+    seconds += static_cast<double>(count) * unit;
+    next = rest == end ? end : rest + 1;
+  }
+  return seconds;
+}
 
 }  // namespace linea

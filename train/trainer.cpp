@@ -21,12 +21,14 @@ constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left
 
 Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
                  const std::string& initial)
-    : config_(config), folder_(folder), looks_first_(!initial.empty()) {
+    : config_(config), folder_(folder), looks_first_(!initial.empty()), guard_(config.spike_guard) {
   check_settings(config_);
+  max_seconds_ = parse_duration(config_.max_time);
   std::error_code error;
   if (!resume && fs::exists(folder_ / "config.toml", error))
     fail(ErrorKind::usage, "{} holds a run already: go on with --resume {}, or choose another --out",
          folder_.string(), folder_.string());
+  lock_ = std::make_unique<RunLock>(folder_);
   if (config_.threads > 0) set_threads(static_cast<int>(config_.threads));
   config_.threads = context().threads;
 
@@ -39,19 +41,23 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.channels = task_->shape().channels;
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
+  fingerprint_ = task_->fingerprint();
   if (resume) {
-    const RunState at = restore_checkpoint(folder_, *model_, *optimizer_, vocabulary_);
-    step_ = at.step;
+    const RunState at = restore_checkpoint(folder_, *model_, *optimizer_, vocabulary_, fingerprint_,
+                                           [&](const std::string& line) { progress_.note(line); });
+    step_ = saved_ = at.step;
     losses_ = at.losses;
     loss_sum_ = at.loss_sum;
+    guard_.restore(at.guard);
   }
   if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
   first_step_ = step_;
 
   const std::string settings = to_toml(config_);
-  make_folders((folder_ / "checkpoints").string());
-  make_folders((folder_ / "samples").string());
-  write_file_atomically((folder_ / "config.toml").string(), settings);
+  remove_checkpoint_drafts(folder_);
+  make_folders(folder_ / "checkpoints");
+  make_folders(folder_ / "samples");
+  write_file_atomically(folder_ / "config.toml", settings);
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
   progress_.note(fmt::format(
       "{} on {}: {} parameters, {} symbols, length {}, {} threads; run in {}{}", label_of(model_->config().attention),
@@ -62,26 +68,43 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
 int Trainer::run() {
   watch_signals();
   reset_cpu_peak();
-  if (looks_first_) look_at_validation(true);
-  if (step_ > 0) make_up_for_a_stop();
-  while (step_ < config_.steps) {
-    const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
-    const StepResult result = update(rate);
-    ++step_;
-    const bool stopping = stop_asked() && step_ < config_.steps;
-    record_step(rate, result, due(config_.save_every));
-    if (stopping || due(config_.save_every)) save();
-    if (stopping) {  // at once: what else is due after this step is done by the run that goes on
-      progress_.note(fmt::format("stopped after step {} and saved; go on with: linea train --resume {}", step_,
-                                 folder_.string()));
-      return kExitStopped;
+  try {
+    if (looks_first_) look_at_validation(true);
+    if (step_ > 0) make_up_for_a_stop();
+    while (step_ < config_.steps) {
+      const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
+      const StepResult result = update(rate);
+      ++step_;
+      record_step(rate, result, due(config_.save_every));
+      const std::string reason = step_ < config_.steps ? stop_reason() : "";
+      // At once: what else is due after this step is done by the run that goes on.
+      if (!reason.empty()) return stop(reason);
+      if (due(config_.save_every)) try_to_save();
+      if (due(config_.eval_every) && look_at_validation(step_ == config_.steps) && saved_ != step_) try_to_save();
+      if (due(config_.sample_every)) draw_samples();
     }
-    if (due(config_.eval_every)) look_at_validation(step_ == config_.steps);
-    if (due(config_.sample_every)) draw_samples();
+  } catch (const Interrupted&) {
+    return stop(stop_reason());
   }
+  if (saved_ != step_) save();
+  metrics_->flush();
+  if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
   progress_.note(fmt::format("done: {} steps in {}; run in {}", step_ - first_step_,
                              duration_text(watch_.seconds()), folder_.string()));
   return 0;
+}
+
+std::string Trainer::stop_reason() const {
+  const std::string signal = stop_signal();
+  if (!signal.empty()) return signal;
+  return max_seconds_ > 0 && watch_.seconds() >= max_seconds_ ? "--max-time " + config_.max_time : "";
+}
+
+int Trainer::stop(const std::string& why) {
+  if (saved_ != step_) save();
+  progress_.note(fmt::format("stopped after step {} and saved ({}); go on with: linea train --resume {}", step_, why,
+                             folder_.string()));
+  return kExitStopped;
 }
 
 // The loss of batch number `micro_step`, divided by the batches of a step.
@@ -95,9 +118,8 @@ Var Trainer::forward_loss(int64_t micro_step, Var* auxiliary) const {
   return config_.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config_.accumulate));
 }
 
-Trainer::StepResult Trainer::update(double learning_rate) {
+double Trainer::accumulate_gradients() {
   double loss = 0;
-  model_->before_step(step_, config_.steps);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     Var auxiliary;  // what the attentions add to the loss; never part of the loss that is shown
     const Var part = forward_loss(step_ * config_.accumulate + micro, &auxiliary);
@@ -108,45 +130,81 @@ Trainer::StepResult Trainer::update(double learning_rate) {
     }
     loss += part.value().item();
   }
-  if (!std::isfinite(loss)) explain_nonfinite(loss, 0);
-  optimizer_->step(learning_rate);
-  if (!std::isfinite(optimizer_->gradient_norm())) explain_nonfinite(loss, optimizer_->gradient_norm());
-  model_->after_step();
-  return {loss, optimizer_->gradient_norm()};
+  return loss;
 }
 
-// Finds what went bad first: a parameter, else the first op of a repeated forward pass, else the gradient.
-void Trainer::explain_nonfinite(double loss, double gradient_norm) const {
+Trainer::StepResult Trainer::update(double learning_rate) {
+  model_->before_step(step_, config_.steps);
+  StepResult result{accumulate_gradients(), 0, false};
+  const double limit = guard_.loss_limit();
+  const bool usable = std::isfinite(result.loss) && (limit == 0 || result.loss <= limit);
+  if (usable) {
+    result.made = optimizer_->step(learning_rate, guard_.norm_limit());
+    result.gradient_norm = optimizer_->gradient_norm();
+  }
+  if (result.made) {
+    guard_.made(result.loss, result.gradient_norm);
+    model_->after_step();
+  } else {
+    report_skip(result);
+    optimizer_->clear_gradients();
+    model_->skip_step();
+  }
+  return result;
+}
+
+// The batch is passed over, the optimiser stays where it is; the record gets a line of what happened.
+void Trainer::report_skip(const StepResult& result) {
   const auto shown = [](double x) { return std::isnan(x) ? std::abs(x) : x; };  // nan, not -nan
-  const std::string where =
-      std::isfinite(loss)
-          ? fmt::format("step {}: the loss is {} and the gradient's norm {}", step_ + 1, loss, shown(gradient_norm))
-          : fmt::format("step {}: the loss is {}", step_ + 1, shown(loss));
-  const std::string advice = fmt::format("; earlier checkpoints are good: lower --lr ({}) or --clip ({})",
-                                         config_.lr, config_.clip);
-  std::vector<std::pair<std::string, double>> record = {{"loss", loss}};
-  if (std::isfinite(loss)) record.emplace_back("grad_norm", gradient_norm);
-  metrics_->record(step_ + 1, record);
-  if (std::isfinite(loss)) fail(ErrorKind::numeric, "{}: the backward pass overflowed{}", where, advice);
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+  const bool too_many = guard_.skipped(finite);
+  const std::string first = finite ? "a spike" : first_nonfinite(result);
+  std::vector<std::pair<std::string, double>> values = {{"loss", result.loss}};
+  if (result.gradient_norm != 0) values.emplace_back("grad_norm", result.gradient_norm);
+  values.emplace_back("seed", static_cast<double>(config_.seed));
+  values.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
+  metrics_->record(step_ + 1, values, {{"incident", finite ? "spike" : "not finite"}, {"first", first}});
+  const std::string what =
+      std::isfinite(result.loss) && result.gradient_norm != 0
+          ? fmt::format("the loss is {} and the gradient's norm {}", result.loss, shown(result.gradient_norm))
+          : fmt::format("the loss is {}", shown(result.loss));
+  if (too_many)
+    fail(ErrorKind::numeric,
+         "step {}: {}: {}; {} updates in a row could not be made; earlier checkpoints are good: lower --lr ({}) or "
+         "--clip ({})",
+         step_ + 1, what, first, kMostBadInARow, config_.lr, config_.clip);
+  progress_.note(fmt::format("step {}: {}: {}; the update is skipped ({} so far)", step_ + 1, what, first,
+                             guard_.state().skipped));
+}
+
+// What went bad first: a parameter, else the first op of a repeated forward pass, else a gradient.
+std::string Trainer::first_nonfinite(const StepResult& result) const {
+  for (const Parameter& parameter : model_->parameters())
+    if (const int64_t bad = ops::count_nonfinite(parameter.var.value()))
+      return fmt::format("{} values of the parameter {} are not finite", bad, parameter.name);
+  if (!std::isfinite(result.loss)) {
+    try {
+      const NoGrad no_grad;
+      const DetectNonfinite detect;
+      for (int64_t micro = 0; micro < config_.accumulate; ++micro) forward_loss(step_ * config_.accumulate + micro);
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
   for (const Parameter& parameter : model_->parameters()) {
-    const int64_t bad = ops::count_nonfinite(parameter.var.value());
-    if (bad > 0)
-      fail(ErrorKind::numeric, "{}: {} values of the parameter {} are not finite{}", where, bad, parameter.name,
-           advice);
+    if (!parameter.var.grad().defined()) continue;
+    if (const int64_t bad = ops::count_nonfinite(parameter.var.grad()))
+      return fmt::format("{} values of the gradient of {} are not finite", bad, parameter.name);
   }
-  try {
-    const NoGrad no_grad;
-    const DetectNonfinite detect;
-    for (int64_t micro = 0; micro < config_.accumulate; ++micro) forward_loss(step_ * config_.accumulate + micro);
-  } catch (const Error& error) {
-    fail(ErrorKind::numeric, "{}: {}{}", where, error.what(), advice);
-  }
-  fail(ErrorKind::numeric, "{}{}", where, advice);
+  return "the sum of the gradient's squares overflows";
 }
 
 void Trainer::record_step(double learning_rate, const StepResult& result, bool last) {
-  loss_sum_ += result.loss;
-  ++losses_;
+  if (result.made) {
+    loss_sum_ += result.loss;
+    ++losses_;
+  }
+  if (losses_ == 0) return;  // nothing but skipped updates since the last record
   const double loss = loss_sum_ / static_cast<double>(losses_);
   const double elapsed = watch_.seconds();
   const double steps = static_cast<double>(step_ - first_step_);
@@ -169,17 +227,23 @@ void Trainer::record_step(double learning_rate, const StepResult& result, bool l
                                                         {"tokens_per_s", tokens_per_s},
                                                         {"elapsed_s", elapsed},
                                                         {"peak_bytes", peak}};
-  for (const auto& [name, value] : model_->statistics()) record.emplace_back(name, value);
+  if (guard_.state().skipped > 0) record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
+  if (result.made)
+    for (const auto& [name, value] : model_->statistics()) record.emplace_back(name, value);
   metrics_->record(step_, record);
+  check_metrics();
   loss_sum_ = 0;
   losses_ = 0;
 }
 
-void Trainer::look_at_validation(bool last) {
+// Whether it is the best look so far.
+bool Trainer::look_at_validation(bool last) {
   const int64_t all = task_->rows(Split::val) * task_->length();
   const bool whole = last && all <= kLongValidation;
   const int64_t rows = whole ? 0 : std::max<int64_t>(1, kValidationTokens / task_->length());
-  const Score score = evaluate(*model_, *task_, Split::val, rows);
+  const Score score = evaluate(*model_, *task_, Split::val, rows, [](int64_t, int64_t) {
+    if (!stop_signal().empty()) throw Interrupted();
+  });
   metrics_->record(step_, {{"val_loss", score.loss},
                            {"val_bits", score.bits},
                            {"val_accuracy", score.accuracy},
@@ -188,6 +252,7 @@ void Trainer::look_at_validation(bool last) {
   progress_.note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
                              step_, score.loss, score.bits, score.accuracy, score.tokens,
                              whole ? "" : " (a part; linea eval takes all)"));
+  return metrics_->step_of_lowest("val_loss") == step_;
 }
 
 // Weights that the next step finds spoilt must not push out a checkpoint that is good.
@@ -195,10 +260,32 @@ void Trainer::save() {
   {
     const NoGrad no_grad;
     const double loss = forward_loss(step_ * config_.accumulate).value().item();
-    if (!std::isfinite(loss)) explain_nonfinite(loss, 0);
+    if (!std::isfinite(loss))
+      fail(ErrorKind::numeric,
+           "after step {} the loss is {}: {}; it is not saved, earlier checkpoints are good: lower --lr ({}) or --clip ({})",
+           step_, std::abs(loss), first_nonfinite({loss, 0, false}), config_.lr, config_.clip);
   }
-  save_checkpoint(folder_, {step_, losses_, loss_sum_}, config_, vocabulary_, *model_, *optimizer_,
-                  config_.keep_last);
+  metrics_->flush();
+  save_checkpoint(folder_, {step_, losses_, loss_sum_, guard_.state(), fingerprint_}, config_, vocabulary_, *model_,
+                  *optimizer_, {config_.keep_last, config_.keep_every, metrics_->step_of_lowest("val_loss")});
+  saved_ = step_;
+}
+
+// A disk that takes nothing does not end the run, nor do weights that are spoilt before the updates show it: the
+// next save tries again, and what is due at the end must succeed.
+void Trainer::try_to_save() try {
+  save();
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::write && (error.kind() != ErrorKind::numeric || step_ == config_.steps)) throw;
+  progress_.note(fmt::format("step {} is not saved, training goes on: {}", step_, error.what()));
+}
+
+// Says once that lines of the record wait for room on the disk.
+void Trainer::check_metrics() {
+  const bool wait = !metrics_->problem().empty();
+  if (wait && !metrics_wait_)
+    progress_.note(metrics_->problem() + "; training goes on, and its lines are kept until there is room");
+  metrics_wait_ = wait;
 }
 
 // Without the ending, which says what it is.
@@ -206,7 +293,7 @@ std::string Trainer::sample_base() const {
   return (folder_ / "samples" / fmt::format("step-{:08}", step_)).string();
 }
 
-void Trainer::draw_samples() {
+void Trainer::draw_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
   if (task_->shape().side > 0) {
@@ -216,6 +303,9 @@ void Trainer::draw_samples() {
     draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) { text += piece; });
     write_file_atomically(base + ".txt", text + "\n");
   }
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::write) throw;
+  progress_.note(fmt::format("no sample of step {}: {}; training goes on", step_, error.what()));
 }
 
 // What was due after the step that this run goes on from, but for its checkpoint: the end of the program may

@@ -13,6 +13,8 @@
 #include "train/evaluate.h"
 #include "train/metrics.h"
 #include "train/progress.h"
+#include "train/run_lock.h"
+#include "train/update_guard.h"
 
 namespace linea {
 
@@ -24,29 +26,40 @@ class Trainer {
   Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json,
           const std::string& initial = "");
 
-  // The exit code: 0, or 75 when a signal ended it with the run saved. Error: ErrorKind::numeric when the
-  // loss or the gradient is not finite, with what went bad first.
+  // The exit code: 0, or 75 when a signal or its time ended it with the run saved. Errors: ErrorKind::numeric when
+  // several updates in a row could not be made, with what went bad first; ErrorKind::write when its end could not
+  // be saved.
   int run();
 
  private:
   struct StepResult {
-    double loss, gradient_norm;
+    double loss = 0, gradient_norm = 0;
+    bool made = true;  // the update was
   };
+  struct Interrupted {};  // a look at the validation split, by a signal
+
   StepResult update(double learning_rate);
   Var forward_loss(int64_t micro_step, Var* auxiliary = nullptr) const;
-  [[noreturn]] void explain_nonfinite(double loss, double gradient_norm) const;
+  double accumulate_gradients();
+  void report_skip(const StepResult& result);
+  std::string first_nonfinite(const StepResult& result) const;
   void record_step(double learning_rate, const StepResult& result, bool last);
-  void look_at_validation(bool last);
+  bool look_at_validation(bool last);
   void save();
+  void try_to_save();
+  int stop(const std::string& why);
+  std::string stop_reason() const;
   void draw_samples();
   std::string sample_base() const;
   void make_up_for_a_stop();
+  void check_metrics();
   bool due(int64_t every) const { return step_ == config_.steps || (every > 0 && step_ % every == 0); }
 
   RunConfig config_;
   std::filesystem::path folder_;
+  std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Task> task_;
-  std::string vocabulary_;
+  std::string vocabulary_, fingerprint_;
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Metrics> metrics_;
@@ -56,6 +69,10 @@ class Trainer {
   int64_t step_ = 0, first_step_ = 0;
   int64_t losses_ = 0;   // in the sum below
   double loss_sum_ = 0;  // since the last record
+  int64_t saved_ = -1;   // the newest step that was
+  UpdateGuard guard_;
+  double max_seconds_ = 0;
+  bool metrics_wait_ = false;
 };
 
 }  // namespace linea

@@ -124,6 +124,11 @@ class Vq final : public MappedAttention {
         });
   }
 
+  void skip_step() override {
+    batch_counts_.clear();
+    batch_sums_.clear();
+  }
+
   void after_step() override {
     if (batch_counts_.empty()) return;
     const size_t codes = static_cast<size_t>(counts_.numel()), D = static_cast<size_t>(options_.key_size);
@@ -132,8 +137,7 @@ class Vq final : public MappedAttention {
       add_to(counts, batch_counts_[part].to_doubles());
       add_to(sums, batch_sums_[part].to_doubles());
     }
-    batch_counts_.clear();
-    batch_sums_.clear();
+    skip_step();
     usage_of(counts);
     revived_ = 0;
     std::vector<double> mean_counts = mean_of(counts_, counts), mean_sums = mean_of(sums_, sums);

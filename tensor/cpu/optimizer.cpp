@@ -31,9 +31,12 @@ template void sum_squares(Context&, const double*, double*, int64_t);
 void clip_scale(Context& ctx, const double* total, double clip) {
   const double norm = std::sqrt(*total);
   ctx.step->gradient_norm = norm;
-  ctx.step->clip_scale = clip > 0 && norm > clip ? clip / norm : 1.0;
+  const double limit = ctx.step->norm_limit;
+  const bool usable = std::isfinite(norm) && (limit == 0 || norm <= limit);
+  ctx.step->clip_scale = !usable ? std::nan("") : clip > 0 && norm > clip ? clip / norm : 1.0;
 }
 
+// Nothing changes where clip_scale is NaN; else
 // g' = clip_scale g;  m = b1 m + (1 - b1) g';  s = b2 s + (1 - b2) g'^2
 // Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
 // RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
@@ -41,6 +44,7 @@ template <typename T>
 void adam(Context& ctx, const AdamConstants& constants, const T* gradient, T* parameter, T* mean,
           T* square, int64_t n) {
   const StepParams& step = *ctx.step;
+  if (std::isnan(step.clip_scale)) return;
   const T rate = static_cast<T>(step.learning_rate), clip = static_cast<T>(step.clip_scale);
   const T c1 = static_cast<T>(step.correction1), c2 = static_cast<T>(step.correction2);
   const T b1 = static_cast<T>(constants.beta1), b2 = static_cast<T>(constants.beta2);

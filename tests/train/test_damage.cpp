@@ -38,7 +38,7 @@ TEST_F(Damage, ACutModelIsRefused) {
     put(file, good.substr(0, length));
     SCOPED_TRACE(length);
     all_refuse(file, {file});
-    all_refuse("run", {file});
+    all_refuse("run", {"no checkpoint that is whole", file, "its manifest says"});
     refused(3, "info " + file, {file});
     refused(3, "train --resume run", {file});
   }
@@ -108,6 +108,7 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   const rlim_t limit = 8000;  // for the settings and metrics, not for a model
   const Outcome full = linea(words_of("train --resume run"), limit);
   check_refusal(full, 6, "resumed on a full disk", {"model.safetensors", "File too large"}, true);
+  EXPECT_NE(full.err.find("step 12 is not saved, training goes on"), std::string::npos) << full.err;
   EXPECT_EQ(names_in("run/checkpoints"), (Words{"step-00000004", "step-00000008"})) << "nothing half-written stays";
   done("eval run");
   done("train --resume run");
@@ -124,20 +125,26 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   EXPECT_FALSE(exists("x.png"));
 }
 
-TEST_F(Damage, ALossThatIsNoNumberStopsTheRun) {
+TEST_F(Damage, LossesThatAreNoNumbersStopTheRun) {
   const std::string wild = " --lr 1e30 --warmup 0 --clip 0";
   for (const std::string& attention : {std::string("linear"), std::string("softmax")}) {
     const std::string settings = kCopy + " --save-every 1 --keep-last 0 --attention " + attention;
     done(settings + " --steps 4 --out run");
     const std::string before = done("eval run --json").out;
     const Outcome outcome = linea(words_of("train --resume run --steps 20" + wild));
-    check_refusal(outcome, 4, "a wild step", {"step 6", "the loss is nan", "norm_linear", "--lr (1e+30)"}, true);
+    check_refusal(outcome, 4, "a wild step",
+                  {"step 10", "the loss is nan", "5 updates in a row", "norm_linear", "--lr (1e+30)"}, true);
     // The weights after step 5 are spoilt: they did not become a checkpoint.
     EXPECT_EQ(names_in("run/checkpoints").back(), "step-00000004");
+    EXPECT_NE(outcome.err.find("step 5 is not saved, training goes on"), std::string::npos) << outcome.err;
     EXPECT_EQ(done("eval run --json").out, before);
     const std::vector<nlohmann::json> records = metrics("run");
-    EXPECT_EQ(records.back()["step"], 6);
+    EXPECT_EQ(records.back()["step"], 10);
     EXPECT_EQ(records.back()["loss"], "nan");
+    EXPECT_EQ(records.back()["incident"], "not finite");
+    EXPECT_EQ(records.back()["skipped"], 5);
+    EXPECT_EQ(records.back()["seed"], 1);
+    EXPECT_NE(records.back()["first"].get<std::string>().find("norm_linear"), std::string::npos);
     done("train --resume run --steps 6 --lr 0.001 --clip 1");
     for (const nlohmann::json& record : metrics("run"))
       if (record.contains("loss")) {
@@ -146,10 +153,10 @@ TEST_F(Damage, ALossThatIsNoNumberStopsTheRun) {
     remove("run");
 
     const Outcome rare = linea(words_of(kCopy + " --steps 20 --accumulate 2 --attention " + attention + wild + " --out run"));
-    check_refusal(rare, 4, "found by the next step", {"step 2", "the loss is nan"}, true);
+    check_refusal(rare, 4, "found by the next steps", {"step 6", "the loss is nan"}, true);
     remove("run");
     const Outcome last = linea(words_of(kCopy + " --steps 1 --attention " + attention + wild + " --out run"));
-    check_refusal(last, 4, "found by the last save", {"step 2", "the loss is nan"}, true);
+    check_refusal(last, 4, "found by the last save", {"after step 1", "the loss is nan"}, true);
     EXPECT_TRUE(names_in("run/checkpoints").empty());
     remove("run");
   }

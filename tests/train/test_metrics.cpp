@@ -1,0 +1,60 @@
+// The record of a run: lines are whole, come back after a full disk, and are cut where a run goes on.
+#include "train/metrics.h"
+
+#include <cmath>
+
+#include "tests/data/faulty_disk.h"
+#include "tests/data/data_helpers.h"
+
+namespace linea {
+namespace {
+
+using MetricsFile = DataTest;
+
+TEST_F(MetricsFile, NumbersAndRemarks) {
+  {
+    Metrics metrics(path("m"), 0, false);
+    metrics.record(1, {{"loss", 0.5}, {"tokens", 12}, {"norm", NAN}, {"up", INFINITY}, {"down", -INFINITY}});
+    metrics.record(2, {{"loss", 0.25}}, {{"incident", "not finite"}, {"first", "a \"quoted\" \xff name"}});
+  }
+  EXPECT_EQ(read_file(path("m")),
+            "{\"step\":1,\"loss\":0.5,\"tokens\":12,\"norm\":\"nan\",\"up\":\"inf\",\"down\":\"-inf\"}\n"
+            "{\"step\":2,\"loss\":0.25,\"incident\":\"not finite\",\"first\":\"a \\\"quoted\\\" \xEF\xBF\xBD name\"}\n");
+}
+
+TEST_F(MetricsFile, IsCutWhereARunGoesOn) {
+  put("m", "{\"step\":1}\n{\"step\":3}\nno json\n{\"nothing\":1}\n{\"step\":2}\n{\"step\":2,\"los");
+  Metrics metrics(path("m"), 2, false);
+  EXPECT_EQ(read_file(path("m")), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsFile, TheLowest) {
+  Metrics metrics(path("m"), 0, false);
+  EXPECT_EQ(metrics.step_of_lowest("val_loss"), -1);
+  metrics.record(1, {{"val_loss", 3}});
+  metrics.record(2, {{"val_loss", 2}});
+  metrics.record(3, {{"loss", 1}});
+  metrics.record(4, {{"val_loss", NAN}});
+  EXPECT_EQ(metrics.step_of_lowest("val_loss"), 2);
+  metrics.record(5, {{"val_loss", 2}});
+  EXPECT_EQ(metrics.step_of_lowest("val_loss"), 5);
+  EXPECT_TRUE(metrics.holds(4, "val_loss"));
+  EXPECT_FALSE(metrics.holds(3, "val_loss"));
+}
+
+TEST_F(MetricsFile, LinesWaitForRoom) {
+  Metrics metrics(path("m"), 0, false);
+  metrics.record(1, {});
+  {
+    FailingCall full(0, ENOSPC);
+    metrics.record(2, {});
+  }
+  EXPECT_NE(metrics.problem().find("No space left"), std::string::npos) << metrics.problem();
+  EXPECT_EQ(read_file(path("m")), "{\"step\":1}\n");
+  metrics.record(3, {});
+  EXPECT_EQ(metrics.problem(), "");
+  EXPECT_EQ(read_file(path("m")), "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+}
+
+}  // namespace
+}  // namespace linea

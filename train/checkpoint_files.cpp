@@ -1,0 +1,155 @@
+#include "train/checkpoint_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "data/disk.h"
+#include "data/hash.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kPrefix = "step-";
+constexpr const char* kDraft = ".tmp-";
+constexpr const char* kManifest = "manifest.json";
+constexpr int64_t kManifestVersion = 1;
+constexpr int64_t kMostManifestBytes = 1 << 16;
+
+// The step of "step-00001000"; -1 for any other name.
+int64_t step_of(const std::string& name) {
+  if (name.rfind(kPrefix, 0) != 0) return -1;
+  int64_t step = -1;
+  const char *begin = name.data() + std::string(kPrefix).size(), *end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && rest == end ? step : -1;
+}
+
+// Exactly these members and no others: what a damaged manifest calls them by another name is not overlooked.
+bool has_only(const nlohmann::json& object, std::initializer_list<const char*> keys) {
+  if (!object.is_object() || object.size() != keys.size()) return false;
+  return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return object.contains(key); });
+}
+
+bool is_plain_name(const nlohmann::json& name) {
+  if (!name.is_string()) return false;
+  const std::string text = name.get<std::string>();
+  return !text.empty() && text.find('/') == std::string::npos && text != "." && text != "..";
+}
+
+void check_file(const fs::path& folder, const nlohmann::json& entry) {
+  const fs::path path = folder / entry["name"].get<std::string>();
+  const int64_t size = plain_file_size(path), expected = entry["size"].get<int64_t>();
+  if (size != expected)
+    fail(ErrorKind::input, "{}: has {} bytes, its manifest says {}", path.string(), size, expected);
+  const std::string hash = file_hash(path);
+  if (hash != entry["sha256"])
+    fail(ErrorKind::input, "{}: its SHA-256 is {}, its manifest says {}", path.string(), hash,
+         entry["sha256"].get<std::string>());
+}
+
+void check_manifest(const CheckpointFolder& checkpoint) {
+  const fs::path path = checkpoint.path / kManifest;
+  const nlohmann::json manifest = nlohmann::json::parse(read_file(path, kMostManifestBytes), nullptr, false);
+  if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) || !manifest["config_sha256"].is_string() ||
+      !manifest["files"].is_array() || manifest["files"].empty())
+    fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
+  if (manifest["manifest"] != kManifestVersion)
+    fail(ErrorKind::input, "{}: is of version {}; this program reads {}", path.string(),
+         manifest["manifest"].dump(), kManifestVersion);
+  if (manifest["step"] != checkpoint.step)
+    fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), manifest["step"].dump(), checkpoint.step);
+  for (const nlohmann::json& entry : manifest["files"]) {
+    if (!has_only(entry, {"name", "size", "sha256"}) || !is_plain_name(entry["name"]) ||
+        !entry["size"].is_number_unsigned() || !entry["sha256"].is_string())
+      fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
+    check_file(checkpoint.path, entry);
+  }
+}
+
+// So that no reader meets a folder that is half gone.
+void remove_folder(const fs::path& folder) {
+  const fs::path doomed = folder.parent_path() / (kDraft + folder.filename().string() + ".old");
+  if (disk::rename(folder, doomed) == 0) disk::remove(doomed);
+}
+
+}  // namespace
+
+std::vector<CheckpointFolder> checkpoints_of(const fs::path& run) {
+  std::vector<CheckpointFolder> found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", error)) {
+    const int64_t step = step_of(entry.path().filename().string());
+    if (step >= 0 && entry.is_directory(error)) found.push_back({step, entry.path()});
+  }
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return found;
+}
+
+std::string checkpoint_problem(const CheckpointFolder& checkpoint) {
+  try {
+    check_manifest(checkpoint);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+CheckpointFolder newest_checkpoint(const fs::path& run) {
+  const std::vector<CheckpointFolder> found = checkpoints_of(run);
+  if (found.empty())
+    fail(ErrorKind::input, "{} holds no checkpoint: it is not a run of linea train, or stopped before its first save",
+         run.string());
+  std::string first_problem;
+  for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) {
+    const std::string problem = checkpoint_problem(*checkpoint);
+    if (problem.empty()) return *checkpoint;
+    if (first_problem.empty()) first_problem = problem;
+    if (checkpoint + 1 != found.rend()) fmt::print(stderr, "linea: {}; taking the checkpoint before it\n", problem);
+  }
+  fail(ErrorKind::input, "{} holds no checkpoint that is whole: {}", run.string(), first_problem);
+}
+
+CheckpointDraft::CheckpointDraft(const fs::path& run, int64_t step) : step_(step) {
+  const std::string name = fmt::format("{}{:08}", kPrefix, step);
+  target_ = run / "checkpoints" / name;
+  folder_ = run / "checkpoints" / (kDraft + name);
+  disk::remove(folder_);  // of a process that was killed
+  make_folders(folder_);
+}
+
+CheckpointDraft::~CheckpointDraft() { disk::remove(folder_); }  // after a commit, what stood under the name before
+
+void CheckpointDraft::add(const std::string& name, const WrittenFile& written) { files_.push_back({name, written}); }
+
+void CheckpointDraft::commit(const std::string& settings) {
+  nlohmann::ordered_json manifest = {
+      {"manifest", kManifestVersion}, {"step", step_}, {"config_sha256", hash_of(settings)}};
+  for (const File& file : files_)
+    manifest["files"].push_back(
+        {{"name", file.name}, {"size", file.written.bytes}, {"sha256", file.written.sha256}});
+  write_file_atomically(folder_ / kManifest, manifest.dump(1) + "\n");
+  rename_durably(folder_, target_);
+}
+
+void prune_checkpoints(const fs::path& run, const KeepRule& rule) {
+  if (rule.last == 0) return;
+  const std::vector<CheckpointFolder> found = checkpoints_of(run);
+  const size_t newest = std::min(found.size(), static_cast<size_t>(rule.last));
+  for (size_t i = 0; i + newest < found.size(); ++i) {
+    const bool kept = found[i].step == rule.best || (rule.every > 0 && found[i].step % rule.every == 0);
+    if (!kept) remove_folder(found[i].path);
+  }
+}
+
+void remove_checkpoint_drafts(const fs::path& run) {
+  std::vector<fs::path> drafts;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", error))
+    if (entry.path().filename().string().rfind(kDraft, 0) == 0) drafts.push_back(entry.path());
+  for (const fs::path& draft : drafts) disk::remove(draft);
+}
+
+}  // namespace linea

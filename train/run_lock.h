@@ -1,0 +1,20 @@
+// One program at a time writes into a run's folder.
+#pragma once
+
+#include <filesystem>
+
+namespace linea {
+
+class RunLock {
+ public:
+  // Error: ErrorKind::usage where another program holds the folder.
+  explicit RunLock(const std::filesystem::path& folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace linea
