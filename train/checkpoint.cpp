@@ -87,15 +87,22 @@ std::string vocabulary_of(const SafetensorsFile& file) {
   return found == file.metadata().end() ? "" : found->second;
 }
 
+// "the classes cat, dog"
+std::string classes_text(const std::string& vocabulary) {
+  if (!is_class_list(vocabulary)) return "no names of classes";
+  return fmt::format("the classes {}", fmt::join(parse_classes(vocabulary), ", "));
+}
+
 // Symbol s of a text is its s-th character: weights mean nothing for a text of others, even of as many.
 void check_vocabulary(const SafetensorsFile& file, const std::string& path, const std::string& vocabulary,
                       const std::string& advice) {
   const std::string saved = vocabulary_of(file);
   if (saved == vocabulary) return;
+  if (is_class_list(saved) || is_class_list(vocabulary))
+    fail(ErrorKind::input, "{} was trained with {}, this run has {}; take a folder of the same classes", path,
+         classes_text(saved), classes_text(vocabulary));
   if (saved.empty()) fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
   if (vocabulary.empty()) fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
-  if (is_class_list(saved) || is_class_list(vocabulary))
-    fail(ErrorKind::input, "{} was trained with the classes {}, this run has {}; {}", path, saved, vocabulary, advice);
   const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);
   fail(ErrorKind::input, "{} was trained on a text of {} symbols, this text has {}: {}; {}", path, trained.size(),
        read.size(), read.difference_from(trained), advice);
