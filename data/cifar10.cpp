@@ -93,7 +93,8 @@ Batches read_batches(const fs::path& path, int64_t side, int64_t channels) {
     return read_folder(path, side, channels);
   if (fs::is_directory(path / kFolder, ignored)) return read_folder(path / kFolder, side, channels);
   if (fs::exists(path / kArchive, ignored)) return read_archive(path / kArchive, side, channels);
-  fail(ErrorKind::input, "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the archive",
+  fail(ErrorKind::input,
+       "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the archive",
        path.string(), train_batch_name(1), kFolder, kArchive);
 }
 

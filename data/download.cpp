@@ -110,8 +110,8 @@ void get_file(const DataSet& set, const PublishedFile& file, const fs::path& fol
 
 DownloadResult download_by_curl(const std::string& address, const fs::path& file, int64_t max_bytes) {
   const bool shown = isatty(STDERR_FILENO) != 0;
-  std::vector<std::string> words{"curl", "--disable", "--proto", "=https", "--proto-redir", "=https", "--fail", "--location",
-                                 "--max-redirs", "5", "--connect-timeout", "20", "--speed-limit", "1",
+  std::vector<std::string> words{"curl", "--disable", "--proto", "=https", "--proto-redir", "=https", "--fail",
+                                 "--location", "--max-redirs", "5", "--connect-timeout", "20", "--speed-limit", "1",
                                  "--speed-time", "60", "--max-filesize", std::to_string(max_bytes), "--continue-at",
                                  "-", "--show-error", shown ? "--progress-bar" : "--silent", "--output",
                                  fs::absolute(file).string(), "--url", address};

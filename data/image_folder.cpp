@@ -149,7 +149,8 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
   for (PictureSet* set : {&result.splits.train, &result.splits.val, &result.splits.test}) {
     *set = PictureSet{side, channels, {}, {}};
     const size_t share = files.size() / kCycle + 1;  // growing would take twice the memory
-    set->pixels.reserve((set == &result.splits.train ? kValPlace : 1) * share * static_cast<size_t>(set->picture_bytes()));
+    const size_t shares = set == &result.splits.train ? kValPlace : 1;
+    set->pixels.reserve(shares * share * static_cast<size_t>(set->picture_bytes()));
   }
   if (listing.links > 0)
     result.notes.push_back(fmt::format("{}: {} links are not followed", folder.string(), listing.links));
@@ -161,7 +162,8 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
       if (!decodings[i].problem.empty()) {
         if (++bad <= kShownNotes) result.notes.push_back("left out: " + decodings[i].problem);
         if (bad * kBadShare > files.size())
-          fail(ErrorKind::input, "{}: more than one in {} of its {} pictures cannot be read ({} so far); the last: {}",
+          fail(ErrorKind::input,
+               "{}: more than one in {} of its {} pictures cannot be read ({} so far); the last: {}",
                folder.string(), kBadShare, files.size(), bad, decodings[i].problem);
         continue;
       }

@@ -85,8 +85,8 @@ std::unique_ptr<Task> make_images_task(const TaskOptions& options) {
   TaskOptions checked = options;  // before the long work: a shape with any class
   if (options.class_token && options.vocabulary.empty()) checked.vocabulary = serialise_classes({"class"});
   const TaskShape draft = images_shape(checked);
-  const std::vector<std::string> known =
-      options.class_token && !options.vocabulary.empty() ? parse_classes(options.vocabulary) : std::vector<std::string>();
+  std::vector<std::string> known;
+  if (options.class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
   ImageFolder folder = read_image_folder(options.data, draft.side, draft.channels,
                                          options.class_token ? Labels::folders : Labels::none, known);
   for (const PictureSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})

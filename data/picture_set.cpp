@@ -16,8 +16,9 @@ PictureSet split_off(PictureSet& set, int64_t count) {
 }
 
 void append(PictureSet& set, const PictureSet& more) {
-  require(set.side == more.side && set.channels == more.channels, "pictures of {} x {} x {} behind those of {} x {} x {}",
-          more.side, more.side, more.channels, set.side, set.side, set.channels);
+  require(set.side == more.side && set.channels == more.channels,
+          "pictures of {} x {} x {} behind those of {} x {} x {}", more.side, more.side, more.channels, set.side,
+          set.side, set.channels);
   set.pixels.insert(set.pixels.end(), more.pixels.begin(), more.pixels.end());
   set.labels.insert(set.labels.end(), more.labels.begin(), more.labels.end());
 }

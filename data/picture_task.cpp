@@ -76,7 +76,8 @@ class PictureTask : public Task {
 TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
   const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
   require(levels >= 2 && levels <= 256, "{} grey levels; choose 2 to 256", levels);
-  require(channels == 1 || channels == 3, "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)", channels);
+  require(channels == 1 || channels == 3, "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)",
+          channels);
   const int64_t length = side * side * channels;
   require(options.length == 0 || options.length == length,
           "length {} does not fit pictures of {} x {}, which have {} symbols; leave it out", options.length, side,

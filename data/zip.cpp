@@ -154,7 +154,8 @@ std::string read_zip(const std::filesystem::path& path, int64_t max_bytes) {
   std::string bytes = entry.method == kStored ? std::string(packed) : inflate(archive, entry, packed);
   const uLong checksum = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   if (checksum != entry.checksum)
-    archive.damaged(fmt::format("{} has checksum {:08x}, the archive says {:08x}", entry.name, checksum, entry.checksum));
+    archive.damaged(
+        fmt::format("{} has checksum {:08x}, the archive says {:08x}", entry.name, checksum, entry.checksum));
   return bytes;
 }
 

@@ -53,7 +53,8 @@ void print_report(const FileReport& report, bool json) {
   }
   std::string line = fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));
   if (!report.by.empty()) line += fmt::format(" ({})", report.by);
-  if (report.state == FileState::differs) line += fmt::format(": found {}, published is {}", report.found, report.expected);
+  if (report.state == FileState::differs)
+    line += fmt::format(": found {}, published is {}", report.found, report.expected);
   print(line);
 }
 
@@ -65,8 +66,8 @@ void verify(const DataOptions& options) {
     wrong += report.state == FileState::differs || report.state == FileState::missing;
   }
   if (wrong > 0)
-    fail(ErrorKind::input, "{}: {} of {} files are missing or not the published ones; fetch them again", options.folder,
-         wrong, reports.size());
+    fail(ErrorKind::input, "{}: {} of {} files are missing or not the published ones; fetch them again",
+         options.folder, wrong, reports.size());
 }
 
 void get(const DataOptions& options) {

@@ -57,7 +57,8 @@ TEST_F(Cifar10Test, PutsTheColoursOfAPixelTogether) {
 
 TEST_F(Cifar10Test, ReadsTheArchiveWhateverItsOrder) {
   const std::string folder = "cifar-10-batches-bin/";
-  const std::string archive = tar_entry(folder, "", '5', 0) + tar_file(folder + "data_batch_2.bin", batch_bytes(12, 11)) +
+  const std::string archive = tar_entry(folder, "", '5', 0) +
+                              tar_file(folder + "data_batch_2.bin", batch_bytes(12, 11)) +
                               tar_file(folder + "batches.meta.txt", "airplane\n") +
                               tar_file(folder + "test_batch.bin", batch_bytes(100, 4)) +
                               tar_file(folder + "data_batch_1.bin", batch_bytes(0, 12));
@@ -174,7 +175,8 @@ TEST_F(Cifar10Test, FlipsTrainingPicturesAtRandom) {
       std::vector<int32_t> mirror;
       const auto begin = batch.targets.begin() + row * 3072, flipped = other.targets.begin() + row * 3072;
       for (int64_t y = 0; y < 32; ++y)
-        for (int64_t x = 31; x >= 0; --x) mirror.insert(mirror.end(), begin + (y * 32 + x) * 3, begin + (y * 32 + x) * 3 + 3);
+        for (int64_t x = 31; x >= 0; --x)
+          mirror.insert(mirror.end(), begin + (y * 32 + x) * 3, begin + (y * 32 + x) * 3 + 3);
       const bool same = std::equal(begin, begin + 3072, flipped);
       ++seen[same];
       ++variants[{flipped, flipped + 3072}];

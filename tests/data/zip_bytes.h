@@ -49,7 +49,8 @@ inline std::string zip_bytes(const std::vector<ZipEntry>& entries, const std::st
                                little_endian(0, 4) + little_endian(entry.checksum, 4) +
                                little_endian(entry.packed_size, 4) + little_endian(entry.unpacked_size, 4) +
                                little_endian(entry.name.size(), 2);
-    list += "PK\1\2" + little_endian(20, 2) + common + little_endian(0, 12) + little_endian(files.size(), 4) + entry.name;
+    list += "PK\1\2" + little_endian(20, 2) + common + little_endian(0, 12) +
+            little_endian(files.size(), 4) + entry.name;
     files += "PK\3\4" + common + little_endian(0, 2) + entry.name + entry.packed;
   }
   return files + list + "PK\5\6" + little_endian(0, 4) + little_endian(entries.size(), 2) +
