@@ -31,6 +31,7 @@ struct RunConfig {
   std::string optimizer = "adamw";
   double lr = 1e-3, min_lr = 1e-4, beta1 = 0.9, beta2 = 0.99, weight_decay = 0.0, clip = 1.0, dropout = 0.0;
   int64_t warmup = 100, seed = 1, eval_every = 0, save_every = 0, sample_every = 0, keep_last = 3;
+  bool tensorboard = false;
   // machine
   int64_t threads = 0, segment = 0, chunk = 0;
   std::string device = "cpu";
@@ -89,6 +90,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("save_every", c.save_every, "steps between checkpoints; 0: at the end", "Training");
   visit("sample_every", c.sample_every, "steps between samples; 0: at the end", "Training");
   visit("keep_last", c.keep_last, "checkpoints to keep; 0: all", "Training");
+  visit("tensorboard", c.tensorboard, "metrics and samples also as event files in RUN/tensorboard", "Training");
   visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu", "Machine");
   visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");
