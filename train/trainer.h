@@ -11,10 +11,14 @@
 #include "nn/transformer.h"
 #include "train/config.h"
 #include "train/evaluate.h"
+#include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 
 namespace linea {
+
+// Error: ErrorKind::usage where `folder` holds a run already.
+void refuse_held_run(const std::filesystem::path& folder);
 
 class Trainer {
  public:
@@ -56,6 +60,7 @@ class Trainer {
   int64_t step_ = 0, first_step_ = 0;
   int64_t losses_ = 0;   // in the sum below
   double loss_sum_ = 0;  // since the last record
+  const MemoryCensus census_{[this] { return training_memory(model_.get(), optimizer_.get()); }};
 };
 
 }  // namespace linea
