@@ -1,5 +1,6 @@
 #include "tensor/memory_report.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,9 +128,14 @@ MemoryLimit machine_memory() {
   constexpr size_t kMostBesides = size_t{128} << 20;
   const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
   const size_t container = container_memory("/proc/self/cgroup", "/sys/fs/cgroup");
-  const size_t total = std::min(machine, container);
+  rlimit process{};
+  const size_t allowed =
+      getrlimit(RLIMIT_AS, &process) == 0 && process.rlim_cur != RLIM_INFINITY ? process.rlim_cur : SIZE_MAX;
+  const size_t total = std::min({machine, container, allowed});
   return {total - std::min(total / 8, kMostBesides), total,
-          container < machine ? "the container may have" : "the machine has"};
+          total == machine     ? "the machine has"
+          : total == container ? "the container may have"
+                               : "this process may have (ulimit -v)"};
 }
 
 }  // namespace linea

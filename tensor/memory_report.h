@@ -81,7 +81,7 @@ class OutOfMemory : public Error {
   MemoryReport report_;
 };
 
-// The memory of this machine, or less where a control group (a container) allows less.
+// The memory of this machine, or less where a control group (a container) or a limit of the process allows less.
 MemoryLimit machine_memory();
 // What the CPU's allocator keeps to.
 MemoryLimit cpu_memory_limit();

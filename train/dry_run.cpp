@@ -16,6 +16,7 @@ namespace linea {
 namespace {
 
 constexpr int64_t kTimedSteps = 3;
+constexpr int64_t kEnoughRows = 16, kEnoughTokens = 32768;  // of a step that stands for a larger one
 constexpr double kMostSeconds = 30;  // that steps of the full batch may take
 
 // Parameters whose names differ in the number of their block only.
@@ -157,19 +158,30 @@ MemoryParts parts_at(const Prepared& run, double peak) {
   return parts;
 }
 
-// Steps of one and two rows tell what a row adds; where the whole batch then fits and takes no long time, steps of
-// it are measured instead.
+// Steps of some rows tell what a row adds (of few they would say too much: ops work in blocks of rows, whose workspace
+// is then not full); where the whole batch then fits and takes no long time,
+// steps of it are measured instead.
 void measure(Prepared& run, Report& report) {
   const int64_t batch = run.config.batch, batches = std::min<int64_t>(run.config.accumulate, 2);
-  const auto accumulate = static_cast<double>(run.config.accumulate), rows = static_cast<double>(batch);
   measure_step(run, 1, batches);  // to warm up
-  const Measured one = measure_step(run, 1, batches);
-  const Measured two = batch > 1 ? measure_step(run, 2, batches) : one;
-  const double more = std::max(0.0, static_cast<double>(two.peak) - static_cast<double>(one.peak));
-  const double peak = static_cast<double>(one.peak) + (rows - 1) * more;
-  report.memory = {parts_at(run, peak), "from steps of 1 and 2 rows"};
-  const double of_row = std::min(one.seconds, two.seconds / std::min(rows, 2.0)) / static_cast<double>(batches);
-  report.time = {of_row * rows * accumulate, "from steps of 1 and 2 rows"};
+  Measured half = measure_step(run, 1, batches), some = half;
+  int64_t rows = 1;
+  const auto enough = [&] {
+    return 2 * rows > batch || (rows >= kEnoughRows && rows * run.task->length() >= kEnoughTokens) ||
+           some.peak > report.limit.bytes / 3 || some.seconds > kMostSeconds / 20;
+  };
+  for (; !enough(); rows *= 2) {
+    half = some;
+    some = measure_step(run, 2 * rows, batches);
+  }
+  const auto peak = static_cast<double>(some.peak);
+  double of_row = static_cast<double>(parts_at(run, peak).activations);
+  if (rows > 1) of_row = std::max(0.0, 2 * (peak - static_cast<double>(half.peak)) / static_cast<double>(rows));
+  const std::string how =
+      rows == 1 ? "from a step of 1 row" : fmt::format("from steps of {} and {} rows", rows / 2, rows);
+  const auto all_rows = static_cast<double>(batch * run.config.accumulate);
+  report.memory = {parts_at(run, peak + static_cast<double>(batch - rows) * of_row), how};
+  report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, how};
   if (!report.fits() || report.time.seconds * (kTimedSteps + 1) > kMostSeconds) return;
 
   Measured whole = measure_step(run, batch, run.config.accumulate);  // to warm up
@@ -259,7 +271,8 @@ void print_text(const Prepared& run, const Report& report) {
   const auto bytes = [](size_t x) { return bytes_text(static_cast<double>(x)); };
   fmt::print("memory         parameters {}, gradients {}, optimiser {}, activations and workspace {}\n",
              bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimiser), bytes(parts.activations));
-  fmt::print("peak           {} in tensors ({}); {}\n", bytes(parts.sum()), report.memory.how, report.limit.text());
+  fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()), report.memory.how,
+             report.limit.text());
   fmt::print("checkpoint     {} each\n", bytes(static_cast<size_t>(report.checkpoint_bytes)));
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
   fmt::print("time           {} for {} steps{}: {:.4g} s a step ({}), without validation, samples and saving\n",

@@ -106,8 +106,9 @@ int main(int argc, char** argv) {
     complain(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    complain(fmt::format("out of memory outside of tensors (data, files, what is written): {}; use smaller data, or lower "
-                         "--batch, --length or --size", linea::machine_memory().text()));
+    complain(fmt::format("out of memory outside of tensors (data, files, what is written): {}; use smaller data, or "
+                         "lower --batch, --length or --size",
+                         linea::machine_memory().text()));
     return static_cast<int>(linea::ErrorKind::memory);
   } catch (const std::exception& error) {
     complain(error.what());

@@ -22,7 +22,8 @@ auto with_memory_advice(const RunConfig& config, const Work& work) {
   try {
     return work();
   } catch (const OutOfMemory& error) {
-    fail(ErrorKind::memory, "{}; {}", error.report().text(), memory_advice(config, error.report().weights_dominate()));
+    const MemoryReport& report = error.report();
+    fail(ErrorKind::memory, "{}; {}", report.text(), memory_advice(config, report.weights_dominate()));
   }
 }
 

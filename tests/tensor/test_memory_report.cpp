@@ -33,7 +33,8 @@ TEST(MemoryReport, SaysWhoAskedAndWhatIsHeldForWhat) {
                too_much);
   const MemoryScope scope(MemoryPart::optimiser);
   expect_error(ErrorKind::memory,
-               {"4.0 MiB asked for optimiser", "optimiser 3.0 MiB", "activations and workspace 0.0 MiB", "lower --dim"},
+               {"4.0 MiB asked for optimiser", "optimiser 3.0 MiB", "activations and workspace 0.0 MiB",
+                "lower --dim"},
                too_much);
 }
 

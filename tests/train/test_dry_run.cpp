@@ -19,13 +19,16 @@ class DryRun : public ProgramTest {
 TEST_F(DryRun, WritesNothing) {
   const Outcome outcome = done(kCopy + " --steps 7 --dry-run --out run");
   EXPECT_FALSE(exists("run"));
-  for (const char* part : {"blocks.*.qkv.weight", "FLOPs", "activations and workspace", "peak", "checkpoint", "7 steps"})
+  for (const char* part :
+       {"blocks.*.qkv.weight", "FLOPs", "activations and workspace", "peak", "checkpoint", "7 steps"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is not in:\n" << outcome.out;
   EXPECT_EQ(done(kCopy + " --dry-run").code, 0) << "a run that is not made needs no folder";
 }
 
 TEST_F(DryRun, ReportsWhatTheRunIs) {
-  const std::string run = kDigits + " --layers 3 --batch 6 --accumulate 2 --tie --steps 11";
+  const std::string run =
+      "train --task digits --size 12 --levels 4 --heads 2 --dim 16 --ffn 32 --layers 3 --batch 6 --accumulate 2 "
+      "--tie --steps 11";
   const nlohmann::json report = this->report(run);
   done(run + " --save-every 10 --out run");
   const SafetensorsFile model = SafetensorsFile::open(path("run/checkpoints/step-00000011/model.safetensors"));
@@ -67,7 +70,8 @@ TEST_F(DryRun, ReportsWhatTheRunIs) {
 
 // What a bench counts, of the same model.
 TEST_F(DryRun, CountsTheFlopsOfTheBench) {
-  const nlohmann::json report = this->report("train --task copy --length 64 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2");
+  const nlohmann::json report =
+      this->report("train --task copy --length 64 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2");
   const RunConfig config = [] {
     RunConfig small;
     small.task = "copy";
@@ -95,17 +99,30 @@ TEST_F(DryRun, OfARunThatGoesOnCountsItsRemainingSteps) {
 }
 
 TEST_F(DryRun, WhatDoesNotFitIsSaidAfterTheReport) {
-  const Outcome outcome = linea(kCopy + " --batch 1000000000 --dry-run --json --out run");
-  check_refusal(outcome, 5, "a batch of 10^9", {"out of memory: ", "asked for activations", "lower --batch (1000000000"});
+  const Outcome outcome =
+      linea("train --task copy --length 16 --layers 1 --dim 16 --batch 1000000000 --dry-run --json --out run");
+  check_refusal(outcome, 5, "a batch of 10^9",
+                {"out of memory: ", "asked for activations", "lower --batch (1000000000"});
   const nlohmann::json report = json_lines(outcome.out).at(0);
   EXPECT_EQ(report["fits"], false);
   EXPECT_GT(report["bytes"]["peak"], report["machine_bytes"]);
   EXPECT_FALSE(exists("run"));
 }
 
+// What steps of some rows say of more is near what steps of more take.
+TEST_F(DryRun, EstimatesWhatItDoesNotMeasure) {
+  const std::string run = "train --task copy --length 16 --layers 2 --heads 2 --dim 32 --ffn 64 --batch ";
+  const auto peak_of = [&](const std::string& batch) { return report(run + batch)["bytes"]["peak"].get<double>(); };
+  const nlohmann::json estimated = json_lines(linea(run + "100000000 --dry-run --json").out).at(0);
+  EXPECT_EQ(estimated["bytes_how"], "from steps of 1024 and 2048 rows");
+  const double of_row = (peak_of("2000") - peak_of("1000")) / 1000;
+  EXPECT_NEAR(estimated["bytes"]["peak"].get<double>(), 1e8 * of_row, 0.15e8 * of_row);
+}
+
 TEST_F(DryRun, RefusesWeightsBeforeItMakesThem) {
   const Outcome outcome = linea("train --task copy --layers 100000000 --dim 512 --ffn 2048 --heads 8 --dry-run");
-  check_refusal(outcome, 5, "10^8 layers", {"parameters, gradients and optimiser", "lower --dim (512)", "--layers (100000000)"});
+  check_refusal(outcome, 5, "10^8 layers",
+                {"parameters, gradients and optimiser", "lower --dim (512)", "--layers (100000000)"});
 }
 
 }  // namespace

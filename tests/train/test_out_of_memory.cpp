@@ -69,8 +69,8 @@ TEST_F(OutOfMemoryTest, SaysWhatToLower) {
   RunConfig wide_batch = small_run();
   wide_batch.batch = 5000;
   expect_error(ErrorKind::memory,
-               {"out of memory: ", " asked for activations and workspace", "the limit is 1.0 MiB", "lower --batch (5000",
-                "--length (8)", "--layers (1)", "or say --recompute"},
+               {"out of memory: ", " asked for activations and workspace", "the limit is 1.0 MiB",
+                "lower --batch (5000", "--length (8)", "--layers (1)", "or say --recompute"},
                [&] { train_within(wide_batch, 1 << 20); });
   RunConfig wide_model = small_run();
   wide_model.dim = 512;

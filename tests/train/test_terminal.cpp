@@ -35,7 +35,8 @@ class Terminal : public ProgramTest {
     close(slave);
     std::string text;
     char buffer[4096];
-    for (ssize_t count; (count = read(master, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<size_t>(count));
+    for (ssize_t count; (count = read(master, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(count));
     close(master);
     int status = 0;
     waitpid(pid, &status, 0);
@@ -117,7 +118,7 @@ TEST_F(Terminal, APreviewNeedsATerminalWithColours) {
   done(kDigits + " --steps 1 --out run");
   const std::string sample = "sample run --count 2 --out grid.png";
   EXPECT_NE(shown(sample, {"xterm", nullptr, 80}).find("\x1b[38;2;"), std::string::npos);
-  EXPECT_NE(shown(sample, {"xterm", "", 80}).find("\x1b[38;2;"), std::string::npos) << "an empty NO_COLOR asks nothing";
+  EXPECT_NE(shown(sample, {"xterm", "", 80}).find("\x1b[38;2;"), std::string::npos) << "an empty NO_COLOR";
   EXPECT_EQ(shown(sample, {"xterm", "1", 80}).find('\x1b'), std::string::npos);
   EXPECT_EQ(shown(sample, {"dumb", nullptr, 80}).find_first_of("\r\x1b"), std::string::npos);
   EXPECT_EQ(done(sample).out.find('\x1b'), std::string::npos) << "no terminal";
