@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -52,6 +53,7 @@ void check(const ModelConfig& config) {
 
 Transformer::Transformer(const ModelConfig& config) : config_(config) {
   check(config_);
+  const MemoryScope scope(MemoryPart::parameters);
   AttentionOptions& attention = config_.attention;
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
@@ -332,6 +334,7 @@ Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
 
 int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim;
+  if (config_.partner_vocabulary > 0) return 4 * dim * dim + config_.vocabulary * config_.vocabulary;
   return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * config_.vocabulary;
 }
 

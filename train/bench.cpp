@@ -125,6 +125,14 @@ std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options) {
   return RecurrentCount{6 * elements, 22 * elements};
 }
 
+double flops_of_token(const Transformer& model) {
+  const ModelConfig& config = model.config();
+  const std::optional<RecurrentCount> count = recurrent_count(config.attention);
+  const double softmax = 3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
+  return 6.0 * static_cast<double>(model.matrix_weights()) +
+         static_cast<double>(config.layers * config.heads) * (count ? count->both : softmax);
+}
+
 void add_model(CLI::App& verb, ModelChoice& choice) {
   verb.add_option("--preset", choice.preset, fmt::format("the model: {}", fmt::join(model_names(), " or ")))
       ->capture_default_str();

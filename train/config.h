@@ -34,6 +34,7 @@ struct RunConfig {
   int64_t keep_every = 0;
   double spike_guard = 0;
   std::string max_time;
+  bool tensorboard = false;
   // machine
   int64_t threads = 0, segment = 0, chunk = 0;
   std::string device = "cpu";
@@ -97,6 +98,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("spike_guard", c.spike_guard,
         "skip updates whose loss or gradient is this many times the usual; 0: only those that are not finite",
         "Training");
+  visit("tensorboard", c.tensorboard, "metrics and samples also as event files in RUN/tensorboard", "Training");
   visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu", "Machine");
   visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");
