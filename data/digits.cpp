@@ -161,7 +161,7 @@ void draw_digit(int digit, const RandomStream& stream, int64_t side, uint8_t* pi
 }  // namespace
 
 PictureSet draw_digits(uint64_t seed, int64_t first, int64_t count, int64_t side) {
-  PictureSet set{side, std::vector<uint8_t>(static_cast<size_t>(count * side * side)), {}};
+  PictureSet set{side, 1, std::vector<uint8_t>(static_cast<size_t>(count * side * side)), {}};
   for (int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<uint64_t>(first + i);
     const RandomStream ten{seed, Purpose::task, task_lane::kDigitLabels, index / kDigitClasses};
@@ -190,7 +190,7 @@ std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {
   PictureSplits splits{draw_digits(options.seed, kTest + kVal, train, shape.side),
                        draw_digits(options.seed, kTest, kVal, shape.side),
                        draw_digits(options.seed, 0, kTest, shape.side)};
-  return make_picture_task(shape, std::move(splits));
+  return make_picture_task(shape, std::move(splits), options.flip);
 }
 
 }  // namespace linea

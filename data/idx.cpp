@@ -1,13 +1,9 @@
 #include "data/idx.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <array>
-#include <memory>
-#include <string>
 
-#include "data/files.h"
+#include "data/gzip.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -18,40 +14,7 @@ constexpr int64_t kPieceBytes = int64_t{1} << 20;
 // Deflate cannot do better: 258 bytes from two bits.
 constexpr int64_t kMaxInflation = 1032;
 
-// zlib's gzFile hands plain files through unchanged, so that both kinds take the same path.
-class Reader {
- public:
-  explicit Reader(const std::filesystem::path& path)
-      : name_(path.string()),
-        file_bytes_(plain_file_size(path)),
-        file_(gzopen(path.c_str(), "rb"), gzclose) {
-    if (!file_) fail(ErrorKind::input, "{}: cannot be opened for reading", name_);
-  }
-
-  const std::string& name() const { return name_; }
-  int64_t file_bytes() const { return file_bytes_; }
-  bool compressed() { return gzdirect(file_.get()) == 0; }
-
-  // Up to `count` bytes; fewer only at a sound end of the data.
-  int64_t read(uint8_t* target, int64_t count) {
-    const int got = gzread(file_.get(), target, static_cast<unsigned>(count));
-    int code = Z_OK;
-    const char* reason = gzerror(file_.get(), &code);
-    if (code == Z_BUF_ERROR)
-      fail(ErrorKind::input, "{}: its gzip data is cut ({} bytes); download it again", name_,
-           file_bytes_);
-    if (got < 0)
-      fail(ErrorKind::input, "{}: its gzip data is damaged ({}); download it again", name_, reason);
-    return got;
-  }
-
- private:
-  std::string name_;
-  int64_t file_bytes_;
-  std::unique_ptr<gzFile_s, int (*)(gzFile)> file_;
-};
-
-int64_t read_payload_size(Reader& reader, int rank, std::vector<int64_t>& sizes) {
+int64_t read_payload_size(GzipReader& reader, int rank, std::vector<int64_t>& sizes) {
   std::array<uint8_t, 4> word{};
   if (reader.read(word.data(), 4) < 4)
     fail(ErrorKind::input, "{}: has {} bytes, too few for an IDX header", reader.name(),
@@ -78,7 +41,7 @@ int64_t read_payload_size(Reader& reader, int rank, std::vector<int64_t>& sizes)
 }  // namespace
 
 IdxFile read_idx(const std::filesystem::path& path, int rank) {
-  Reader reader(path);
+  GzipReader reader(path);
   IdxFile idx;
   const int64_t payload = read_payload_size(reader, rank, idx.sizes);
   const int64_t header = 4 + 4 * int64_t{rank};

@@ -31,18 +31,6 @@ std::filesystem::path find_idx(const std::filesystem::path& folder, const std::s
        folder.string(), stem, ending, stem, ending);
 }
 
-std::vector<uint8_t> halve(const std::vector<uint8_t>& pixels, int64_t count) {
-  constexpr int64_t kHalf = kPublishedSide / 2;
-  std::vector<uint8_t> halved(static_cast<size_t>(count * kHalf * kHalf));
-  for (int64_t row = 0; row < count * kHalf; ++row)
-    for (int64_t column = 0; column < kHalf; ++column) {
-      const uint8_t* corner = pixels.data() + 2 * row * kPublishedSide + 2 * column;
-      const int sum = corner[0] + corner[1] + corner[kPublishedSide] + corner[kPublishedSide + 1];
-      halved[static_cast<size_t>(row * kHalf + column)] = static_cast<uint8_t>((sum + 2) / 4);
-    }
-  return halved;
-}
-
 PictureSet read_pictures(const std::filesystem::path& folder, const std::string& name,
                          int64_t side) {
   const std::filesystem::path image_path = find_idx(folder, name + "-images", 3);
@@ -59,20 +47,8 @@ PictureSet read_pictures(const std::filesystem::path& folder, const std::string&
     if (labels.bytes[i] >= kDigitClasses)
       fail(ErrorKind::input, "{}: label {} of picture {} is not one of 0 to {}",
            label_path.string(), labels.bytes[i], i, kDigitClasses - 1);
-  PictureSet set{side, std::move(images.bytes), std::move(labels.bytes)};
-  if (side != kPublishedSide) set.pixels = halve(set.pixels, set.count());
-  return set;
-}
-
-// Moves the last `count` pictures into a set of their own.
-PictureSet split_off(PictureSet& set, int64_t count) {
-  const int64_t kept = set.count() - count;
-  const auto pixel_cut = set.pixels.begin() + kept * set.side * set.side;
-  const auto label_cut = set.labels.begin() + kept;
-  PictureSet rest{set.side, {pixel_cut, set.pixels.end()}, {label_cut, set.labels.end()}};
-  set.pixels.erase(pixel_cut, set.pixels.end());
-  set.labels.erase(label_cut, set.labels.end());
-  return rest;
+  PictureSet set{kPublishedSide, 1, std::move(images.bytes), std::move(labels.bytes)};
+  return side == kPublishedSide ? set : shrink(set, side);
 }
 
 }  // namespace
@@ -101,7 +77,7 @@ std::unique_ptr<Task> make_mnist_task(const TaskOptions& options) {
   const TaskShape shape = mnist_shape(options);
   require(!options.data.empty(),
           "task mnist reads files; name the folder of the four MNIST files with --data");
-  return make_picture_task(shape, read_mnist(options.data, shape.side));
+  return make_picture_task(shape, read_mnist(options.data, shape.side), options.flip);
 }
 
 }  // namespace linea

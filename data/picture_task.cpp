@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tensor/error.h"
+#include "tensor/random.h"
 
 namespace linea {
 namespace {
@@ -11,14 +12,16 @@ constexpr int64_t kDefaultLevels = 256;
 
 class PictureTask : public Task {
  public:
-  PictureTask(const TaskShape& shape, PictureSplits splits)
-      : Task(shape), splits_(std::move(splits)) {}
+  PictureTask(const TaskShape& shape, PictureSplits splits, bool flip)
+      : Task(shape), splits_(std::move(splits)), flip_(flip) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
-    for (int64_t row = 0; row < rows; ++row)
-      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), batch,
-          row);
+    for (int64_t row = 0; row < rows; ++row) {
+      const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0};
+      const bool mirrored = flip_ && random_below(stream, example_number(step, rows, row), 2) == 1;
+      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), mirrored, batch, row);
+    }
     return batch;
   }
 
@@ -27,7 +30,7 @@ class PictureTask : public Task {
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     check_eval_rows(*this, split, first_row, rows);
     Batch batch = blank_batch(rows, length(), shape().start);
-    for (int64_t row = 0; row < rows; ++row) put(set_of(split), first_row + row, batch, row);
+    for (int64_t row = 0; row < rows; ++row) put(set_of(split), first_row + row, false, batch, row);
     return batch;
   }
 
@@ -37,18 +40,26 @@ class PictureTask : public Task {
     return split == Split::val ? splits_.val : splits_.test;
   }
 
-  void put(const PictureSet& set, int64_t picture, Batch& batch, int64_t row) const {
+  void put(const PictureSet& set, int64_t picture, bool mirrored, Batch& batch, int64_t row) const {
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
     const uint8_t* pixels = set.pixels.data() + picture * length();
     if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(picture)];
     for (int64_t t = 0; t < length(); ++t) {
-      targets[t] = grey_to_symbol(pixels[t], shape().levels);
+      targets[t] = grey_to_symbol(pixels[mirrored ? mirror_of(t) : t], shape().levels);
       if (t > 0) inputs[t] = targets[t - 1];
     }
   }
 
+  // Where the pixel stands that symbol t shows when left and right are exchanged; its colours keep their order.
+  int64_t mirror_of(int64_t t) const {
+    const int64_t side = shape().side, channels = shape().channels;
+    const int64_t channel = t % channels, column = t / channels % side, row_start = t - channel - column * channels;
+    return row_start + (side - 1 - column) * channels + channel;
+  }
+
   PictureSplits splits_;
+  bool flip_;
 };
 
 }  // namespace
@@ -56,6 +67,7 @@ class PictureTask : public Task {
 TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
   const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
   require(levels >= 2 && levels <= 256, "{} grey levels; choose 2 to 256", levels);
+  require(channels == 1 || channels == 3, "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)", channels);
   const int64_t length = side * side * channels;
   require(options.length == 0 || options.length == length,
           "length {} does not fit pictures of {} x {}, which have {} symbols; leave it out", options.length, side,
@@ -73,8 +85,8 @@ TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channe
   return shape;
 }
 
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits) {
-  return std::make_unique<PictureTask>(shape, std::move(splits));
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, bool flip) {
+  return std::make_unique<PictureTask>(shape, std::move(splits), flip);
 }
 
 }  // namespace linea

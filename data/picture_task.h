@@ -1,26 +1,16 @@
 // Pictures as sequences: side * side * channels symbols in raster order, a pixel's red, green and blue one after
 // another, each one of `levels` greys. The model reads the start token (or the class token), then the symbols
-// before the one it predicts; every symbol is scored, the first too.
+// before the one it predicts; every symbol is scored, the first too. A training picture may be flipped left to
+// right: whether it is, is drawn for each (seed, example).
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "data/picture_set.h"
 #include "data/task.h"
 
 namespace linea {
-
-// `labels.size()` pictures of side x side x channels bytes, one after another.
-struct PictureSet {
-  int64_t side = 0;
-  std::vector<uint8_t> pixels, labels;
-  int64_t count() const { return static_cast<int64_t>(labels.size()); }
-};
-
-struct PictureSplits {
-  PictureSet train, val, test;
-};
 
 constexpr int64_t kDigitClasses = 10;
 
@@ -38,6 +28,6 @@ inline uint8_t symbol_to_grey(int32_t symbol, int64_t levels) {
 // how many labels there are, for options.class_token.
 TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
 
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits);
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, bool flip);
 
 }  // namespace linea

@@ -1,7 +1,9 @@
 #include "data/task.h"
 
+#include "data/cifar10.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
+#include "data/images_task.h"
 #include "data/mnist.h"
 #include "data/retrieval_task.h"
 #include "data/text_task.h"
@@ -15,11 +17,14 @@ struct TaskKind {
   const char* name;
   std::unique_ptr<Task> (*make)(const TaskOptions&);
   TaskShape (*shape)(const TaskOptions&);
+  enum { symbols, grey, colours } pictures = symbols;
 };
 
 constexpr TaskKind kTaskKinds[] = {
-    {"digits", make_digits_task, digits_shape},
-    {"mnist", make_mnist_task, mnist_shape},
+    {"digits", make_digits_task, digits_shape, TaskKind::grey},
+    {"mnist", make_mnist_task, mnist_shape, TaskKind::grey},
+    {"cifar10", make_cifar10_task, cifar10_shape, TaskKind::colours},
+    {"images", make_images_task, images_shape, TaskKind::colours},
     {"text", make_text_task, text_shape},
     {"copy", make_copy_task, copy_shape},
     {"retrieval", make_retrieval_task, retrieval_shape},
@@ -28,11 +33,17 @@ constexpr TaskKind kTaskKinds[] = {
 const TaskKind& find_kind(const TaskOptions& options) {
   for (const TaskKind& kind : kTaskKinds) {
     if (options.task != kind.name) continue;
-    // Refused here, in one place, because one task alone knows these two.
+    // Refused here, in one place, because few tasks know these.
     require(kind.make == make_retrieval_task || (options.associations == 0 && !options.repeat),
             "task {} has no associations and no repeated keys; leave them out or choose task "
             "retrieval",
             options.task);
+    require(kind.pictures != TaskKind::symbols || !options.flip, "task {} has no pictures to flip; leave --flip out",
+            options.task);
+    require(kind.pictures == TaskKind::colours || options.channels == 0 ||
+                (kind.pictures == TaskKind::grey && options.channels == 1),
+            "task {} has no {} channels; leave --channels out", options.task, options.channels);
+    require(kind.make == make_text_task || !options.bytes, "task {} reads no text; leave --bytes out", options.task);
     return kind;
   }
   fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", options.task, task_names());
@@ -78,9 +89,13 @@ Batch blank_batch(int64_t rows, int64_t length, int32_t symbol) {
   return batch;
 }
 
+uint64_t example_number(uint64_t step, int64_t rows, int64_t row) {
+  return step * static_cast<uint64_t>(rows) + static_cast<uint64_t>(row);
+}
+
 int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count) {
   const auto examples = static_cast<uint64_t>(count);
-  const uint64_t g = step * static_cast<uint64_t>(rows) + static_cast<uint64_t>(row);
+  const uint64_t g = example_number(step, rows, row);
   const RandomStream epoch{seed, Purpose::shuffle, 0, g / examples};
   return static_cast<int64_t>(random_permutation(epoch, examples, g % examples));
 }

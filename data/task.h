@@ -26,16 +26,19 @@ constexpr int32_t kNotScored = -1;
 // What the user chose; 0 and "" stand for the task's default.
 struct TaskOptions {
   std::string task;          // a name from task_names()
-  std::string data;          // mnist: the folder, text: the file
+  std::string data;          // a folder of pictures, a file of text
   int64_t length = 0;        // symbols in a sequence (text, copy)
   int64_t size = 0;          // side of a picture in pixels
   int64_t levels = 0;        // grey levels of a picture
+  int64_t channels = 0;      // of a picture that has colours: 3, or 1 for grey (cifar10, images)
+  bool flip = false;         // training pictures may be mirrored, left to right
   int64_t count = 0;         // training pictures (digits)
   bool class_token = false;  // a picture starts with its label instead of the start token
   int64_t associations = 0;  // keys, and values, that there are (retrieval)
   bool repeat = false;       // keys are written again, the last value counts (retrieval)
   uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
-  std::string vocabulary;    // text: Vocabulary::serialise(), empty to build it from the data
+  bool bytes = false;        // the symbols are the 256 bytes, whatever the file holds (text)
+  std::string vocabulary;    // what Task::serialised_vocabulary() gave, empty to build it from the data
 };
 
 // What a model and a sampler need to know of a task, without its data.
@@ -66,11 +69,19 @@ class Task {
   virtual int64_t rows(Split split) const = 0;
   virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;
 
+<<<<<<< HEAD
+  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the symbols of a text,
+  // the names of the classes of pictures from a folder. Empty for other tasks.
+=======
   // The SHA-256 of what training reads; "" for made-up data, which the settings say all of.
   virtual std::string fingerprint() const { return ""; }
 
   // Text only: what TaskOptions::vocabulary takes, so that a checkpoint can decode without data.
+>>>>>>> main
   virtual std::string serialised_vocabulary() const { return ""; }
+
+  // What the user should hear of the data, such as files that were left out.
+  virtual std::vector<std::string> notes() const { return {}; }
 
  protected:
   explicit Task(const TaskShape& shape) : shape_(shape) {}
@@ -82,10 +93,10 @@ class Task {
 // Reads or makes the data.
 std::unique_ptr<Task> make_task(const TaskOptions& options);
 
-// Needs no data; a text needs TaskOptions::vocabulary.
+// Needs no data; a text, and pictures from a folder with a class token, need TaskOptions::vocabulary.
 TaskShape task_shape(const TaskOptions& options);
 
-// "digits, mnist, text, copy, retrieval"
+// "digits, mnist, cifar10, images, text, copy, retrieval"
 std::string task_names();
 
 const char* split_name(Split split);
@@ -96,11 +107,15 @@ const char* split_name(Split split);
 namespace task_lane {
 constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
+constexpr uint32_t kFlip = 10;
 constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
 }  // namespace task_lane
 
 // An unscored batch of `rows` x `length`, all inputs `symbol`.
 Batch blank_batch(int64_t rows, int64_t length, int32_t symbol);
+
+// g of row `row` of training step `step`.
+uint64_t example_number(uint64_t step, int64_t rows, int64_t row);
 
 // The example in row `row` of training step `step`, out of `count`.
 int64_t shuffled_example(uint64_t seed, uint64_t step, int64_t rows, int64_t row, int64_t count);

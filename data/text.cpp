@@ -114,6 +114,12 @@ Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name)
   return Vocabulary(kind, std::move(codes));
 }
 
+Vocabulary Vocabulary::all_bytes() {
+  std::vector<char32_t> codes;
+  for (char32_t code = 0; code < 256; ++code) codes.push_back(code);
+  return Vocabulary(Kind::bytes, std::move(codes));
+}
+
 std::string Vocabulary::serialise() const {
   const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
                          {"symbols", std::vector<uint32_t>(codes_.begin(), codes_.end())}};

@@ -1,5 +1,5 @@
 // The symbols of a text: its distinct Unicode characters if it is valid UTF-8, its distinct bytes
-// otherwise, in ascending order. Symbol s of a model is the s-th of them.
+// otherwise, in ascending order; or all 256 bytes. Symbol s of a model is the s-th of them.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,9 @@ class Vocabulary {
 
   // `name` is the file's, for errors.
   static Vocabulary from_text(std::string_view text, const std::string& name);
+
+  // Every byte is a symbol, whether a text has it or not.
+  static Vocabulary all_bytes();
 
   // What serialise() gave. It may come from a damaged file: everything is checked.
   static Vocabulary parse(const std::string& json);

@@ -7,6 +7,7 @@
 
 #include "data/files.h"
 #include "data/text.h"
+#include "data/zip.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -77,6 +78,17 @@ class TextTask : public Task {
   int64_t train_end_;  // text_[0, train_end_) is train, the rest val
 };
 
+std::string read_text(const std::string& path) {
+  const std::string text = path.ends_with(".zip") ? read_zip(path) : read_file(path);
+  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", path);
+  return text;
+}
+
+Vocabulary vocabulary_for(const TaskOptions& options, const std::string& text) {
+  if (!options.vocabulary.empty()) return Vocabulary::parse(options.vocabulary);
+  return options.bytes ? Vocabulary::all_bytes() : Vocabulary::from_text(text, options.data);
+}
+
 TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
   const int64_t length = options.length == 0 ? kDefaultLength : options.length;
   require(length >= 1, "text windows of length {}; choose at least 1", length);
@@ -99,10 +111,8 @@ TaskShape text_shape(const TaskOptions& options) {
 
 std::unique_ptr<Task> make_text_task(const TaskOptions& options) {
   require(!options.data.empty(), "task text reads a file; name it with --data");
-  const std::string text = read_file(options.data);
-  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", options.data);
-  Vocabulary vocabulary = options.vocabulary.empty() ? Vocabulary::from_text(text, options.data)
-                                                     : Vocabulary::parse(options.vocabulary);
+  const std::string text = read_text(options.data);
+  Vocabulary vocabulary = vocabulary_for(options, text);
   const TaskShape shape = shape_with(options, vocabulary);
   std::vector<int32_t> symbols = vocabulary.encode(text, options.data + ":");
   const auto count = static_cast<int64_t>(symbols.size());

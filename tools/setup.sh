@@ -12,8 +12,8 @@ linea_packages=(
   "libcli11-dev: the command line and TOML"
   "libfmt-dev: text formatting"
   "nlohmann-json3-dev: JSON"
-  "libstb-dev: PNG files"
-  "zlib1g-dev: gzip files"
+  "libstb-dev: PNG and JPEG files"
+  "zlib1g-dev: gzip and zip files"
   "libssl-dev: checksums of files"
 )
 linea_test_packages=("libgtest-dev: the tests")

@@ -5,6 +5,7 @@
 
 #include "data/files.h"
 #include "data/hash.h"
+#include "data/images_task.h"
 #include "data/safetensors.h"
 #include "data/text.h"
 #include "tensor/context.h"
@@ -85,11 +86,20 @@ std::string vocabulary_of(const SafetensorsFile& file) {
   return found == file.metadata().end() ? "" : found->second;
 }
 
+// "the classes cat, dog"
+std::string classes_text(const std::string& vocabulary) {
+  if (!is_class_list(vocabulary)) return "no names of classes";
+  return fmt::format("the classes {}", fmt::join(parse_classes(vocabulary), ", "));
+}
+
 // Symbol s of a text is its s-th character: weights mean nothing for a text of others, even of as many.
 void check_vocabulary(const SafetensorsFile& file, const std::string& path, const std::string& vocabulary,
                       const std::string& advice) {
   const std::string saved = vocabulary_of(file);
   if (saved == vocabulary) return;
+  if (is_class_list(saved) || is_class_list(vocabulary))
+    fail(ErrorKind::input, "{} was trained with {}, this run has {}; take a folder of the same classes", path,
+         classes_text(saved), classes_text(vocabulary));
   if (saved.empty()) fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
   if (vocabulary.empty()) fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
   const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);

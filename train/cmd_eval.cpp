@@ -34,6 +34,7 @@ void run_eval(const EvalOptions& options) {
   if (!options.data.empty()) saved.config.data = options.data;
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   Progress progress;
+  for (const std::string& note : task->notes()) progress.note(note);
   const Stopwatch watch;
   const Score score = evaluate(*saved.model, *task, split, 0, [&](int64_t done, int64_t all) {
     if (progress.due(done == all))

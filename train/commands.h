@@ -13,6 +13,7 @@ void add_attend(CLI::App& program, int& exit_code);  // cmd_attend.cpp
 void add_verify(CLI::App& program, int& exit_code);  // cmd_verify.cpp
 void add_bench(CLI::App& program, int& exit_code);   // cmd_bench.cpp
 void add_approx(CLI::App& program, int& exit_code);  // cmd_approx.cpp
+void add_data(CLI::App& program, int& exit_code);    // cmd_data.cpp
 void add_info(CLI::App& program, int& exit_code);    // cmd_info.cpp
 
 }  // namespace linea

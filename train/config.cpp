@@ -181,6 +181,9 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
   options.length = config.length;
   options.size = config.size;
   options.levels = config.levels;
+  options.channels = config.channels;
+  options.flip = config.flip;
+  options.bytes = config.bytes;
   options.class_token = config.class_token;
   options.associations = config.associations;
   options.repeat = config.repeat_keys;

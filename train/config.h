@@ -16,8 +16,8 @@ namespace linea {
 struct RunConfig {
   // data
   std::string task, data;
-  int64_t length = 0, size = 0, levels = 0;
-  bool class_token = false;
+  int64_t length = 0, size = 0, channels = 0, levels = 0;
+  bool flip = false, class_token = false, bytes = false;
   int64_t associations = 0;
   bool repeat_keys = false;
   // model
@@ -44,12 +44,15 @@ struct RunConfig {
 // key's underscores are dashes in its flag.
 template <typename Config, typename Visitor>
 void visit_settings(Config& c, const Visitor& visit) {
-  visit("task", c.task, "digits, mnist, text, copy or retrieval", "Data");
-  visit("data", c.data, "the folder (mnist) or file (text) to learn from", "Data");
+  visit("task", c.task, "digits, mnist, cifar10, images, text, copy or retrieval", "Data");
+  visit("data", c.data, "what to learn from: a folder (mnist, cifar10, images) or a file (text)", "Data");
   visit("length", c.length, "symbols in a sequence; 0: the task's own", "Data");
   visit("size", c.size, "side of a picture in pixels; 0: the task's own", "Data");
+  visit("channels", c.channels, "of a pixel of cifar10 and images: 3, or 1 for grey; 0: the task's own", "Data");
   visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
+  visit("flip", c.flip, "training pictures are mirrored, left to right, at random", "Data");
   visit("class_token", c.class_token, "a picture starts with its class", "Data");
+  visit("bytes", c.bytes, "a text's symbols are the 256 bytes, whatever the file holds", "Data");
   visit("associations", c.associations, "keys of retrieval; 0: 20", "Data");
   visit("repeat_keys", c.repeat_keys, "retrieval writes keys again; the last value counts", "Data");
   visit("attention", c.attention, "linear, performer, soft-vq, softmax or vq", "Model");

@@ -72,7 +72,8 @@ int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   int exit_code = 0;
   for (const auto add : {linea::add_train, linea::add_sample, linea::add_eval, linea::add_attend,
-                         linea::add_verify, linea::add_bench, linea::add_approx, linea::add_info})
+                         linea::add_verify, linea::add_bench, linea::add_approx, linea::add_data,
+                         linea::add_info})
     add(program, exit_code);
   program.require_subcommand(1);
   for (CLI::App* verb : program.get_subcommands([](CLI::App*) { return true; }))

@@ -37,10 +37,12 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.threads = context().threads;
 
   task_ = make_task(task_options(config_, ""));
+  for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialised_vocabulary();
   config_.length = task_->length();
   config_.size = task_->shape().side;
   config_.levels = task_->shape().levels;
+  config_.channels = task_->shape().channels;
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   fingerprint_ = task_->fingerprint();

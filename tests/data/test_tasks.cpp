@@ -31,7 +31,7 @@ std::vector<int32_t> row_of(const std::vector<int32_t>& values, const Batch& bat
 }
 
 TEST(Tasks, UnknownNamesAreRefusedWithAList) {
-  expect_error(ErrorKind::usage, {"'digit'", "digits, mnist, text, copy"},
+  expect_error(ErrorKind::usage, {"'digit'", "digits, mnist, cifar10, images, text, copy"},
                [] { make_task(named("digit")); });
   expect_error(ErrorKind::usage, {"''"}, [] { task_shape(named("")); });
 }

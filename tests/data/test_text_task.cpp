@@ -133,5 +133,23 @@ TEST_F(TextTaskTest, RefusesEmptyAndShortFiles) {
   expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(missing); });
 }
 
+TEST_F(TextTaskTest, AnyFileIsBytes) {
+  std::string all;
+  for (int i = 0; i < 512; ++i) all += static_cast<char>(i % 256);
+  for (const std::string& file : {all, std::string("h\xC3\xA9llo, h\xC3\xA9llo, 12345")}) {
+    TaskOptions chosen = options(file, 4);
+    chosen.bytes = true;
+    const auto task = make_task(chosen);
+    EXPECT_EQ(task->vocabulary(), 256);
+    const Batch batch = task->eval_batch(Split::train, 0, 1);
+    EXPECT_EQ(batch.inputs[0], '\n');
+    for (size_t t = 0; t < 4; ++t) EXPECT_EQ(batch.targets[t], static_cast<unsigned char>(file[t]));
+    const Vocabulary saved = Vocabulary::parse(task->serialised_vocabulary());
+    EXPECT_EQ(saved.kind(), Vocabulary::Kind::bytes);
+    EXPECT_EQ(saved.decode(saved.encode(file)), file);
+  }
+  EXPECT_EQ(make_task(options("h\xC3\xA9llo, h\xC3\xA9llo", 4))->vocabulary(), 6);  // without it: characters
+}
+
 }  // namespace
 }  // namespace linea

@@ -1,0 +1,193 @@
+#include "data/image_file.h"
+
+#define STBI_NO_STDIO
+#include <stb/stb_image.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "data/files.h"
+#include "data/picture_set.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+constexpr std::string_view kPngStart("\x89PNG\r\n\x1a\n", 8);
+constexpr std::string_view kJpegStart("\xff\xd8\xff", 3);
+constexpr size_t kChunkFrame = 12;  // a PNG chunk: length, kind, .. bytes, checksum; four bytes each
+
+// What stb decoded: rows of `width` pixels of 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) bytes.
+struct Decoded {
+  std::unique_ptr<uint8_t, void (*)(void*)> bytes{nullptr, stbi_image_free};
+  int64_t width = 0, height = 0, parts = 0;
+};
+
+[[noreturn]] void fail_damaged(const std::string& name, const std::string& reason) {
+  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the picture again or leave it out", name, reason);
+}
+
+size_t big_endian(const std::string& bytes, size_t position) {
+  size_t number = 0;
+  for (size_t i = position; i < position + 4; ++i) number = number << 8 | static_cast<unsigned char>(bytes[i]);
+  return number;
+}
+
+// stb compares no checksums and would show damaged bytes as a picture.
+void check_png(const std::string& bytes, const std::string& name) {
+  size_t position = kPngStart.size();
+  std::string kind;
+  while (kind != "IEND") {
+    const size_t left = bytes.size() - position;
+    if (left < kChunkFrame || big_endian(bytes, position) > left - kChunkFrame)
+      fail_damaged(name, fmt::format("the PNG has {} bytes and ends inside a chunk", bytes.size()));
+    const size_t length = big_endian(bytes, position);
+    kind = bytes.substr(position + 4, 4);
+    const auto* covered = reinterpret_cast<const Bytef*>(bytes.data() + position + 4);
+    if (crc32(0, covered, static_cast<uInt>(length + 4)) != big_endian(bytes, position + 8 + length))
+      fail_damaged(name, fmt::format("wrong checksum of the chunk at byte {}", position));
+    position += kChunkFrame + length;
+  }
+}
+
+// stb takes the missing end of a JPEG for grey. Segments (0xFF, kind, length, ..) are passed over one by one, as
+// a small picture with an end of its own may lie in one; after each may stand coded data, where 0xFF is followed
+// by 0 or by the kind of a restart.
+void check_jpeg(const std::string& bytes, const std::string& name) {
+  const auto at = [&bytes](size_t position) { return static_cast<unsigned char>(bytes[position]); };
+  constexpr int kEnd = 0xD9, kRestart = 0xD0, kRestarts = 8;
+  size_t position = 2;
+  while (position + 1 < bytes.size()) {
+    const int kind = at(position) == 0xFF ? at(position + 1) : 0;
+    if (kind == kEnd) return;
+    const bool is_segment = kind != 0 && kind != 0xFF && (kind < kRestart || kind >= kRestart + kRestarts);
+    if (!is_segment)
+      ++position;
+    else if (position + 3 < bytes.size())
+      position += 2 + static_cast<size_t>(at(position + 2) << 8 | at(position + 3));
+    else
+      break;
+  }
+  fail_damaged(name, fmt::format("the JPEG has {} bytes and no end marker", bytes.size()));
+}
+
+// Width and height by the header alone.
+std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::string& name) {
+  if (bytes.starts_with(kPngStart)) {  // stb does not say the size of a picture that it finds too large
+    constexpr size_t kWidth = 16, kHeight = 20;
+    if (bytes.size() < kHeight + 4) fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
+    return {big_endian(bytes, kWidth), big_endian(bytes, kHeight)};
+  }
+  int width = 0, height = 0, parts = 0;
+  const auto* data = reinterpret_cast<const stbi_uc*>(bytes.data());
+  if (stbi_info_from_memory(data, static_cast<int>(bytes.size()), &width, &height, &parts) == 0)
+    fail_damaged(name, "the JPEG's header cannot be read");
+  return {width, height};
+}
+
+Decoded decode(const std::string& bytes, const std::string& name) {
+  const bool is_png = bytes.starts_with(kPngStart);
+  if (!is_png && !bytes.starts_with(kJpegStart))
+    fail(ErrorKind::input, "{}: is neither a PNG nor a JPEG file; convert it to one of them", name);
+  const auto [promised_width, promised_height] = picture_size(bytes, name);
+  if (promised_width > kMaxImagePixels || promised_width * promised_height > kMaxImagePixels)
+    fail(ErrorKind::input, "{}: is a picture of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
+         promised_width, promised_height, kMaxImagePixels);
+  if (is_png)
+    check_png(bytes, name);
+  else
+    check_jpeg(bytes, name);
+  int width = 0, height = 0, parts = 0;
+  Decoded decoded;
+  decoded.bytes.reset(stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(bytes.data()),
+                                            static_cast<int>(bytes.size()), &width, &height, &parts, 0));
+  if (!decoded.bytes) fail_damaged(name, stbi_failure_reason());
+  decoded.width = width;
+  decoded.height = height;
+  decoded.parts = parts;
+  return decoded;
+}
+
+// c' = c * alpha + white * (1 - alpha), alpha = a / 255
+uint8_t on_white(int colour, int alpha) {
+  return static_cast<uint8_t>((colour * alpha + 255 * (255 - alpha) + 127) / 255);
+}
+
+// The square in the middle, edge x edge x channels bytes.
+std::vector<uint8_t> crop(const Decoded& picture, int64_t edge, int64_t channels) {
+  const int64_t top = (picture.height - edge) / 2, left = (picture.width - edge) / 2;
+  const bool has_alpha = picture.parts % 2 == 0, is_grey = picture.parts <= 2;
+  std::vector<uint8_t> pixels(static_cast<size_t>(edge * edge * channels));
+  uint8_t* out = pixels.data();
+  for (int64_t row = 0; row < edge; ++row) {
+    const uint8_t* pixel = picture.bytes.get() + ((top + row) * picture.width + left) * picture.parts;
+    for (int64_t column = 0; column < edge; ++column, pixel += picture.parts, out += channels) {
+      const int alpha = has_alpha ? pixel[picture.parts - 1] : 255;
+      std::array<uint8_t, 3> rgb{};
+      for (size_t i = 0; i < 3; ++i) rgb[i] = on_white(pixel[is_grey ? 0 : i], alpha);
+      if (channels == 1)
+        *out = luma(rgb[0], rgb[1], rgb[2]);
+      else
+        std::copy(rgb.begin(), rgb.end(), out);
+    }
+  }
+  return pixels;
+}
+
+// Lengths are counted in 1 / side of an old pixel, so that both grids fall on whole numbers: an old pixel is
+// `side` long, a new one `edge`. The old pixels [first, last] lie under new pixel `index`, `overlap` of each.
+struct Cover {
+  int64_t side, edge, index;
+  int64_t first() const { return index * edge / side; }
+  int64_t last() const { return ((index + 1) * edge - 1) / side; }
+  int64_t overlap(int64_t old) const {
+    return std::min((old + 1) * side, (index + 1) * edge) - std::max(old * side, index * edge);
+  }
+};
+
+// new = sum over the old pixels below it of old * height of overlap * width of overlap / edge^2
+std::vector<uint8_t> resize(const std::vector<uint8_t>& old, int64_t edge, int64_t side, int64_t channels) {
+  std::vector<uint8_t> pixels;
+  pixels.reserve(static_cast<size_t>(side * side * channels));
+  std::vector<int64_t> sums(static_cast<size_t>(edge * channels));  // of columns, before they are narrowed
+  for (int64_t row = 0; row < side; ++row) {
+    const Cover rows{side, edge, row};
+    std::fill(sums.begin(), sums.end(), 0);
+    for (int64_t y = rows.first(); y <= rows.last(); ++y) {
+      const uint8_t* line = old.data() + y * edge * channels;
+      const int64_t height = rows.overlap(y);
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += height * line[i];
+    }
+    for (int64_t column = 0; column < side; ++column)
+      for (int64_t channel = 0; channel < channels; ++channel) {
+        const Cover columns{side, edge, column};
+        int64_t sum = 0;
+        for (int64_t x = columns.first(); x <= columns.last(); ++x)
+          sum += columns.overlap(x) * sums[static_cast<size_t>(x * channels + channel)];
+        pixels.push_back(static_cast<uint8_t>((sum + edge * edge / 2) / (edge * edge)));
+      }
+  }
+  return pixels;
+}
+
+}  // namespace
+
+std::vector<uint8_t> decode_image(const std::string& bytes, const std::string& name, int64_t side,
+                                  int64_t channels) {
+  require(side >= 1 && side <= kMaxImageSide, "{}: a picture of side {}; choose 1 to {}", name, side, kMaxImageSide);
+  require(channels == 1 || channels == 3, "{}: a picture of {} channels; choose 1 (grey) or 3 (RGB)", name, channels);
+  const Decoded picture = decode(bytes, name);
+  const int64_t edge = std::min(picture.width, picture.height);
+  std::vector<uint8_t> square = crop(picture, edge, channels);
+  return edge == side ? square : resize(square, edge, side, channels);
+}
+
+std::vector<uint8_t> read_image(const std::filesystem::path& path, int64_t side, int64_t channels) {
+  return decode_image(read_file(path, kMaxImageBytes), path.string(), side, channels);
+}
+
+}  // namespace linea

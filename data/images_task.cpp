@@ -1,0 +1,98 @@
+#include "data/images_task.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "data/image_folder.h"
+#include "data/picture_task.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kDefaultSide = 32, kMaxSide = 1024, kColours = 3;
+
+class ImagesTask : public Task {
+ public:
+  ImagesTask(const TaskShape& shape, ImageFolder folder, bool flip)
+      : Task(shape),
+        classes_(std::move(folder.classes)),
+        notes_(std::move(folder.notes)),
+        pictures_(make_picture_task(shape, std::move(folder.splits), flip)) {}
+
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    return pictures_->train_batch(seed, step, rows);
+  }
+  int64_t rows(Split split) const override { return pictures_->rows(split); }
+  Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    return pictures_->eval_batch(split, first_row, rows);
+  }
+  std::string serialised_vocabulary() const override { return classes_.empty() ? "" : serialise_classes(classes_); }
+  std::vector<std::string> notes() const override { return notes_; }
+
+ private:
+  std::vector<std::string> classes_, notes_;
+  std::unique_ptr<Task> pictures_;
+};
+
+}  // namespace
+
+std::string serialise_classes(const std::vector<std::string>& names) {
+  try {
+    return json{{"kind", "classes"}, {"names", names}}.dump();
+  } catch (const json::type_error&) {
+    fail(ErrorKind::input, "the name of a class is not UTF-8; rename its folder");
+  }
+}
+
+bool is_class_list(const std::string& vocabulary) {
+  const json document = json::parse(vocabulary, nullptr, false);
+  return document.is_object() && document.contains("kind") && document["kind"] == "classes";
+}
+
+std::vector<std::string> parse_classes(const std::string& vocabulary) {
+  const json document = json::parse(vocabulary, nullptr, false);
+  std::vector<std::string> names;
+  if (is_class_list(vocabulary) && document.contains("names") && document["names"].is_array())
+    for (const json& name : document["names"])
+      if (name.is_string()) names.push_back(name.get<std::string>());
+  const bool ascends = std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end();
+  if (names.empty() || static_cast<int64_t>(names.size()) > kMaxImageClasses || !ascends ||
+      names.size() != document["names"].size())
+    fail(ErrorKind::input, "the names of the classes are damaged; use another checkpoint");
+  return names;
+}
+
+TaskShape images_shape(const TaskOptions& options) {
+  const int64_t side = options.size == 0 ? kDefaultSide : options.size;
+  require(side >= 1 && side <= kMaxSide, "images of size {}; choose 1 to {}", side, kMaxSide);
+  require(options.count == 0, "task images takes the pictures that are there; leave the count {} out", options.count);
+  require(!options.class_token || !options.vocabulary.empty(),
+          "the shape of task images with a class token needs the names of the classes");
+  const int64_t classes = options.class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
+  TaskOptions rest = options;
+  if (options.class_token) rest.vocabulary.clear();
+  return picture_shape(rest, side, options.channels == 0 ? kColours : options.channels, classes);
+}
+
+std::unique_ptr<Task> make_images_task(const TaskOptions& options) {
+  require(!options.data.empty(), "task images reads files; name the folder that holds them with --data");
+  TaskOptions checked = options;  // before the long work: a shape with any class
+  if (options.class_token && options.vocabulary.empty()) checked.vocabulary = serialise_classes({"class"});
+  const TaskShape draft = images_shape(checked);
+  const std::vector<std::string> known =
+      options.class_token && !options.vocabulary.empty() ? parse_classes(options.vocabulary) : std::vector<std::string>();
+  ImageFolder folder = read_image_folder(options.data, draft.side, draft.channels,
+                                         options.class_token ? Labels::folders : Labels::none, known);
+  for (const PictureSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
+    if (set->count() == 0)
+      fail(ErrorKind::input, "{}: too few of its pictures can be read for train, val and test", options.data);
+  if (options.class_token) checked.vocabulary = serialise_classes(folder.classes);
+  return std::make_unique<ImagesTask>(images_shape(checked), std::move(folder), options.flip);
+}
+
+}  // namespace linea

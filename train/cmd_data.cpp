@@ -1,0 +1,109 @@
+// linea data: the published data sets: what there is, how to get one, whether files are the published ones.
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "data/catalogue.h"
+#include "data/download.h"
+#include "train/commands.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+struct DataOptions {
+  std::string name, folder;
+  bool json = false;
+};
+
+void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
+
+void list_sets(bool json) {
+  for (const DataSet& set : catalogue()) {
+    if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
+    for (const PublishedFile& file : set.files) {
+      if (json) {
+        print(nlohmann::ordered_json{{"set", set.name}, {"task", set.task}, {"file", file.name}, {"bytes", file.bytes},
+                                     {"sha256", file.sha256}, {"sources", file.sources}}.dump());
+        continue;
+      }
+      print(fmt::format("  {}  {} bytes", file.name, file.bytes));
+      print(fmt::format("    sha256 {}", file.sha256.empty() ? "not published" : file.sha256));
+      for (const UnpackedFile& content : file.unpacked)
+        if (!content.md5.empty()) print(fmt::format("    md5 of its content {}", content.md5));
+      for (const std::string& source : file.sources) print("    " + source);
+    }
+  }
+}
+
+void print_report(const FileReport& report, bool json) {
+  if (json) {
+    nlohmann::ordered_json line{{"set", report.set}, {"file", report.file}, {"state", state_name(report.state)},
+                                {"by", report.by}};
+    if (report.state == FileState::differs) {
+      line["expected"] = report.expected;
+      line["found"] = report.found;
+    }
+    print(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return;
+  }
+  std::string line = fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));
+  if (!report.by.empty()) line += fmt::format(" ({})", report.by);
+  if (report.state == FileState::differs) line += fmt::format(": found {}, published is {}", report.found, report.expected);
+  print(line);
+}
+
+void verify(const DataOptions& options) {
+  int64_t wrong = 0;
+  const std::vector<FileReport> reports = verify_folder(options.folder);
+  for (const FileReport& report : reports) {
+    print_report(report, options.json);
+    wrong += report.state != FileState::ok;
+  }
+  if (wrong > 0)
+    fail(ErrorKind::input, "{}: {} of {} files are missing or not the published ones; fetch them again", options.folder,
+         wrong, reports.size());
+}
+
+void get(const DataOptions& options) {
+  const DataSet& set = find_data_set(options.name);
+  const std::string folder = options.folder.empty() ? "datasets/" + set.name : options.folder;
+  Progress progress;
+  get_data_set(set, folder, download_by_curl, [&](const std::string& line) { progress.note(line); });
+  for (const PublishedFile& file : set.files)
+    for (const FileReport& report : check_file(set, file, folder)) print_report(report, options.json);
+  const bool one_text = set.task == "text";
+  progress.note(fmt::format("train on it with: linea train --task {} --data {}{}", set.task, folder,
+                            one_text ? "/" + set.files[0].name : ""));
+}
+
+}  // namespace
+
+void add_data(CLI::App& program, int& exit_code) {
+  CLI::App* verb = program.add_subcommand("data", "published data sets: list, get, verify");
+  verb->require_subcommand(1);
+  const auto options = std::make_shared<DataOptions>();
+  CLI::App* list_verb = verb->add_subcommand("list", "what there is, with sizes, checksums and addresses");
+  list_verb->add_flag("--json", options->json, "one JSON object a file on stdout");
+  CLI::App* get_verb = verb->add_subcommand("get", "fetch a data set with curl, and compare its checksums");
+  get_verb->add_option("NAME", options->name, "the data set's name, from the list")->required();
+  get_verb->add_option("--out", options->folder, "the folder for its files; without it, datasets/NAME");
+  get_verb->add_flag("--json", options->json, "one JSON object a file on stdout");
+  CLI::App* verify_verb = verb->add_subcommand("verify", "compare the files of a folder with the published ones");
+  verify_verb->add_option("DIR", options->folder, "the folder")->required();
+  verify_verb->add_flag("--json", options->json, "one JSON object a file on stdout");
+  const auto runs = [options, &exit_code](auto action) {
+    return [options, &exit_code, action] {
+      action(*options);
+      exit_code = 0;
+    };
+  };
+  list_verb->callback(runs([](const DataOptions& chosen) { list_sets(chosen.json); }));
+  get_verb->callback(runs(get));
+  verify_verb->callback(runs(verify));
+}
+
+}  // namespace linea
