@@ -61,8 +61,8 @@ class Transformer {
   // Errors: dim not divisible by heads, sizes below 1, an unknown attention or kind of positions.
   explicit Transformer(const ModelConfig& config);
 
-  // ids i32 [B,N], N <= length -> outputs of the head [B,N,head().outputs()]. Dropout where `training`; partners: as in
-  // ModelConfig::partner_vocabulary.
+  // ids i32 [B,N], N <= length -> the head's outputs [B,N,head().outputs()]. Dropout where `training`; partners: as
+  // in ModelConfig::partner_vocabulary.
   Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(), Var* auxiliary = nullptr) const;
 
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,head().outputs()], by the weights as they were

@@ -144,7 +144,7 @@ struct FeatureRelu {
 };
 
 inline constexpr int64_t kLogistics = 10;      // in the mixture of a symbol of a picture
-inline constexpr double kLeastLogScale = -7;  // a level in the middle of 256 still gets at most 0.973 from one of them
+inline constexpr double kLeastLogScale = -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
 
 // A logistic distribution on the levels s = 0 .. last of a symbol: s lies at x_s = 2 s / last - 1, its bin reaches
 // h = 1 / last to each side, and those of the first and the last level to infinity. With its mean mu and its
@@ -181,7 +181,7 @@ struct Logistic {
   // d log P / dmu = (sigma(a) - sigma(-b)) / c,  d log P / dlog_scale = a sigma(a) - b sigma(-b) - w / (e^w - 1)
   LINEA_HOST_DEVICE void slopes(T s, T& dmean, T& dlog_scale) const {
     const T below = s > T(0) ? Sigmoid::value(a(s)) : T(0), above = s < last ? Sigmoid::value(-b(s)) : T(0);
-    const T inside = s > T(0) && s < last ? (width < T(1e-7) ? T(1) - width / T(2) : width / std::expm1(width)) : T(0);
+    const T inside = s > T(0) && s < last ? (width < T(1e-7) ? T(1) : width / std::expm1(width)) : T(0);
     dmean = (below - above) * rate;
     dlog_scale = at_least_scale ? T(0) : a(s) * below - b(s) * above - inside;
   }

@@ -89,7 +89,7 @@ Tensor argmax(const Tensor& x);  // over the last axis, i32
 Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream);
 void require_drawing(const Drawing& drawing);
 
-// Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets i32 [...], -1 where not scored.
+// Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets i32 [...], -1: not scored.
 // Error: a target above levels - 1.
 struct LogisticsLoss {
   Tensor mean, losses, scored;

@@ -58,11 +58,12 @@ void complete_pictures(const SavedModel& saved, const SampleOptions& options) {
   const std::vector<GivenPicture> pictures = given_pictures(options.complete, saved, options.class_label);
   const int64_t count = options.count.value_or(kCompletions);
   const int64_t keep_rows = options.keep_rows.value_or(std::max<int64_t>(1, saved.shape.side / 2));
-  show_drawing(options, fmt::format("completions by step {}", saved.step), count * static_cast<int64_t>(pictures.size()),
-               [&](const DrawingProgress& progress) {
-                 return draw_completions(*saved.model, saved.shape, options.sampling, pictures, keep_rows, count,
-                                         options.out, colour_terminal_width(), progress);
-               });
+  const auto draw = [&](const DrawingProgress& progress) {
+    return draw_completions(*saved.model, saved.shape, options.sampling, pictures, keep_rows, count, options.out,
+                            colour_terminal_width(), progress);
+  };
+  show_drawing(options, fmt::format("completions by step {}", saved.step),
+               count * static_cast<int64_t>(pictures.size()), draw);
 }
 
 // A line for each picture, and their mean.
@@ -105,8 +106,8 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
   verb.add_option("--out", options.out, "the PNG of the pictures")->capture_default_str();
   verb.add_option("--class", options.class_label, "only this class; without it, each in turn, or a picture's own");
   verb.add_option("--complete", options.complete,
-                  "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a picture "
-                  "of the run's data");
+                  "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
+                  "picture of the run's data");
   verb.add_option("--keep-rows", options.keep_rows, "of --complete: rows that are kept; without it, half of them");
   verb.add_flag("--surprise", options.surprise,
                 "bits of each pixel of the pictures of --complete, or of the first of the test split, as a heat map");
@@ -163,7 +164,7 @@ void run_sample(const CLI::App& verb, SampleOptions& options) {
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("sample", "draw pictures or text from a trained model, or complete pictures");
+  CLI::App* verb = program.add_subcommand("sample", "draw pictures or text from a trained model, complete pictures");
   const auto options = std::make_shared<SampleOptions>();
   add_flags(*verb, *options);
   verb->callback([verb, options, &exit_code] {

@@ -193,8 +193,8 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   require(config.head != "logistics" || shape.levels > 0,
-          "--head logistics draws levels of brightness, which the task {} does not have: leave it out, or choose a task "
-          "of pictures",
+          "--head logistics draws levels of brightness, which the task {} does not have: leave it out, or choose a "
+          "task of pictures",
           config.task);
   ModelConfig model;
   model.attention.attention = config.attention;

@@ -71,7 +71,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
   visit("positions", c.positions, "learned or sinusoidal", "Model");
   visit("head", c.head,
-        "categorical: a score a symbol; logistics: of pictures, a mixture of 10 distributions on the levels", "Model");
+        "categorical: a score a symbol; logistics: of pictures, ten distributions on the levels", "Model");
   visit("tie", c.tie, "the head is the transposed embedding", "Model");
   visit("bias", c.bias, "linear layers and norms have biases", "Model");
   visit("batch", c.batch, "sequences in a batch", "Training");

@@ -52,7 +52,8 @@ struct Definition {
     const Wide whole = probability(s);
     for (int64_t k = 0; k < kLogistics; ++k) {
       const Wide a = lower(k, s), b = upper(k, s), part = share[k] / whole;
-      const Wide below = s == 0 ? 0 : sigma(a) * sigma(-a), above = static_cast<Wide>(s) == last ? 0 : sigma(b) * sigma(-b);
+      const Wide below = s == 0 ? 0 : sigma(a) * sigma(-a);
+      const Wide above = static_cast<Wide>(s) == last ? 0 : sigma(b) * sigma(-b);
       result.logit[k] = share[k] - part * mass(k, s);
       result.mean[k] = part * (above - below) / scale[k];
       result.log_scale[k] = bound[k] ? 0 : part * (b * above - a * below);
@@ -125,8 +126,8 @@ TEST_P(Ops, SlopesOfLogisticsAreThoseOfTheirDefinition) {
           const Tensor x = mixtures(1, mean, log_scale, dtype());
           const Values row = x.to_doubles();
           const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
-          const Values found =
-              ops::logistics_loss_backward(x, target, levels, ops::logistics_loss(x, target, levels), one).to_doubles();
+          const ops::LogisticsLoss kept = ops::logistics_loss(x, target, levels);
+          const Values found = ops::logistics_loss_backward(x, target, levels, kept, one).to_doubles();
           const Slopes expected = Definition(row.data(), levels).slopes(s);
           const Wide* parts[] = {expected.logit, expected.mean, expected.log_scale};
           for (size_t part = 0; part < 3; ++part) {
@@ -181,9 +182,9 @@ TEST(Logistics, RefuseWhatIsNoMixture) {
   expect_error(ErrorKind::usage, {"logistics_loss", "[2,29]", "10"}, [&] { ops::logistics_loss(x, targets, 4); });
   const Tensor y = Tensor::zeros({2, 30}, DType::f32);
   expect_error(ErrorKind::usage, {"1 levels"}, [&] { ops::logistics_scores(y, 1); });
-  expect_error(ErrorKind::usage, {"[2,30]", "[3]"}, [&] { ops::logistics_loss(y, Tensor::zeros({3}, DType::i32), 4); });
-  expect_error(ErrorKind::usage, {"4", "0..3"},
-               [&] { ops::logistics_loss(y, Tensor::full({2}, DType::i32, 4), 4); });
+  const Tensor three = Tensor::zeros({3}, DType::i32), fours = Tensor::full({2}, DType::i32, 4);
+  expect_error(ErrorKind::usage, {"[2,30]", "[3]"}, [&] { ops::logistics_loss(y, three, 4); });
+  expect_error(ErrorKind::usage, {"4", "0..3"}, [&] { ops::logistics_loss(y, fours, 4); });
 }
 
 }  // namespace

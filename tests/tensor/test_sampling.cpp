@@ -1,4 +1,4 @@
-// Drawing with top-k and top-p: which symbols are left, against the sets written out slowly, and what is drawn of them.
+// Drawing with top-k and top-p: which symbols are left, against the sets written out slowly, and what is drawn.
 #include <gtest/gtest.h>
 
 #include "tests/expect_error.h"
@@ -66,7 +66,8 @@ TEST_P(Ops, DrawsFromTheLikeliestSymbols) {
 
 TEST_P(Ops, ANucleusOfEqualsIsTheFirstOfThem) {
   const Tensor logits = Tensor::zeros({1000, 8}, dtype());
-  const std::vector<int32_t> drawn = ops::sample(logits, {1.0, 0, 0.5}, {1, Purpose::sample, 0, 0}).to_vector<int32_t>();
+  const RandomStream stream{1, Purpose::sample, 0, 0};
+  const std::vector<int32_t> drawn = ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
   EXPECT_EQ(*std::max_element(drawn.begin(), drawn.end()), 3);
   for (int32_t symbol = 0; symbol < 4; ++symbol)
     EXPECT_NEAR(static_cast<double>(std::count(drawn.begin(), drawn.end(), symbol)), 250, 5 * 13.7) << symbol;

@@ -10,7 +10,7 @@ class HeadFlag : public ProgramTest {
 };
 
 TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
-  const std::string train = kDigits + " --levels 16 --head logistics --lr 0.01 --warmup 0";
+  const std::string train = "train --task digits --size 12 --levels 16 --head logistics --lr 0.01 --warmup 0" + kSmall;
   done(train + " --steps 2 --out short");
   done(train + " --steps 150 --out run");
   EXPECT_LT(last_bits("short"), 5.5);
@@ -57,7 +57,8 @@ TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {
   EXPECT_NE(some, greedy);
   EXPECT_EQ(some, drawn("--seed 3 --top-k 2 --top-p 0.9 --threads 1"));
   const std::string help = done("sample --help").out;
-  for (const char* flag : {"--top-k", "--top-p", "--temperature", "--greedy", "--seed", "--complete", "--keep-rows", "--surprise"})
+  for (const char* flag :
+       {"--top-k", "--top-p", "--temperature", "--greedy", "--seed", "--complete", "--keep-rows", "--surprise"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
 }
 
