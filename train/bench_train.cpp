@@ -77,7 +77,7 @@ class Step {
     const double before = held();
     {
       Var auxiliary;
-      const Var loss = cross_entropy(model_.forward(ids, true, Tensor(), &auxiliary), targets);
+      const Var loss = model_.head().loss(model_.forward(ids, true, Tensor(), &auxiliary), targets);
       result.loss = loss.value().item();
       result.bytes.activations = held() - before;
       backward(auxiliary.defined() ? add(loss, auxiliary) : loss);

@@ -120,8 +120,8 @@ Var Trainer::forward_loss(int64_t micro_step, Var* auxiliary) const {
   context().step->step = static_cast<uint64_t>(micro_step);
   const Batch batch = task_->train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(micro_step),
                                          config_.batch);
-  const Var logits = forward_batch(*model_, *task_, batch, true, auxiliary);
-  const Var loss = cross_entropy(logits, Tensor::from(batch.targets, {batch.rows, batch.length}));
+  const Var outputs = forward_batch(*model_, *task_, batch, true, auxiliary);
+  const Var loss = model_->head().loss(outputs, Tensor::from(batch.targets, {batch.rows, batch.length}));
   return config_.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config_.accumulate));
 }
 
