@@ -138,7 +138,7 @@ std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options) {
   const TaskShape shape = cifar10_shape(options);
   require(!options.data.empty(),
           "task cifar10 reads files; name the folder of its binary batches, or {}, with --data", kArchive);
-  return make_picture_task(shape, read_cifar10(options.data, shape.side, shape.channels), options.flip);
+  return make_picture_task(shape, read_cifar10(options.data, shape.side, shape.channels), options);
 }
 
 }  // namespace linea

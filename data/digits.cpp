@@ -190,7 +190,7 @@ std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {
   PictureSplits splits{draw_digits(options.seed, kTest + kVal, train, shape.side),
                        draw_digits(options.seed, kTest, kVal, shape.side),
                        draw_digits(options.seed, 0, kTest, shape.side)};
-  return make_picture_task(shape, std::move(splits), options.flip);
+  return make_picture_task(shape, std::move(splits), options);
 }
 
 }  // namespace linea

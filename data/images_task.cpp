@@ -18,11 +18,11 @@ constexpr int64_t kDefaultSide = 32, kMaxSide = 1024, kColours = 3;
 
 class ImagesTask : public Task {
  public:
-  ImagesTask(const TaskShape& shape, ImageFolder folder, bool flip)
+  ImagesTask(const TaskShape& shape, ImageFolder folder, const TaskOptions& options)
       : Task(shape),
         classes_(std::move(folder.classes)),
         notes_(std::move(folder.notes)),
-        pictures_(make_picture_task(shape, std::move(folder.splits), flip)) {}
+        pictures_(make_picture_task(shape, std::move(folder.splits), options)) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     return pictures_->train_batch(seed, step, rows);
@@ -31,6 +31,7 @@ class ImagesTask : public Task {
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
     return pictures_->eval_batch(split, first_row, rows);
   }
+  std::string fingerprint() const override { return pictures_->fingerprint(); }
   std::string serialised_vocabulary() const override { return classes_.empty() ? "" : serialise_classes(classes_); }
   std::vector<std::string> notes() const override { return notes_; }
 
@@ -92,7 +93,7 @@ std::unique_ptr<Task> make_images_task(const TaskOptions& options) {
     if (set->count() == 0)
       fail(ErrorKind::input, "{}: too few of its pictures can be read for train, val and test", options.data);
   if (options.class_token) checked.vocabulary = serialise_classes(folder.classes);
-  return std::make_unique<ImagesTask>(images_shape(checked), std::move(folder), options.flip);
+  return std::make_unique<ImagesTask>(images_shape(checked), std::move(folder), options);
 }
 
 }  // namespace linea

@@ -77,7 +77,7 @@ std::unique_ptr<Task> make_mnist_task(const TaskOptions& options) {
   const TaskShape shape = mnist_shape(options);
   require(!options.data.empty(),
           "task mnist reads files; name the folder of the four MNIST files with --data");
-  return make_picture_task(shape, read_mnist(options.data, shape.side), options.flip);
+  return make_picture_task(shape, read_mnist(options.data, shape.side), options);
 }
 
 }  // namespace linea

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "data/hash.h"
 #include "tensor/error.h"
 #include "tensor/random.h"
 
@@ -12,8 +13,8 @@ constexpr int64_t kDefaultLevels = 256;
 
 class PictureTask : public Task {
  public:
-  PictureTask(const TaskShape& shape, PictureSplits splits, bool flip)
-      : Task(shape), splits_(std::move(splits)), flip_(flip) {}
+  PictureTask(const TaskShape& shape, PictureSplits splits, const TaskOptions& options)
+      : Task(shape), splits_(std::move(splits)), flip_(options.flip), made_up_(options.data.empty()) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
@@ -32,6 +33,14 @@ class PictureTask : public Task {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) put(set_of(split), first_row + row, false, batch, row);
     return batch;
+  }
+
+  std::string fingerprint() const override {
+    if (made_up_) return "";
+    Hasher hasher;
+    hasher.update(splits_.train.pixels.data(), splits_.train.pixels.size());
+    hasher.update(splits_.train.labels.data(), splits_.train.labels.size());
+    return hasher.hex();
   }
 
  private:
@@ -59,7 +68,7 @@ class PictureTask : public Task {
   }
 
   PictureSplits splits_;
-  bool flip_;
+  bool flip_, made_up_;
 };
 
 }  // namespace
@@ -85,8 +94,8 @@ TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channe
   return shape;
 }
 
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, bool flip) {
-  return std::make_unique<PictureTask>(shape, std::move(splits), flip);
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, const TaskOptions& options) {
+  return std::make_unique<PictureTask>(shape, std::move(splits), options);
 }
 
 }  // namespace linea

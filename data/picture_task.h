@@ -28,6 +28,7 @@ inline uint8_t symbol_to_grey(int32_t symbol, int64_t levels) {
 // how many labels there are, for options.class_token.
 TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
 
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, bool flip);
+// Of `options`, whether training pictures are flipped, and whether they were read (from options.data) or made up.
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, const TaskOptions& options);
 
 }  // namespace linea

@@ -69,15 +69,11 @@ class Task {
   virtual int64_t rows(Split split) const = 0;
   virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;
 
-<<<<<<< HEAD
-  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the symbols of a text,
-  // the names of the classes of pictures from a folder. Empty for other tasks.
-=======
   // The SHA-256 of what training reads; "" for made-up data, which the settings say all of.
   virtual std::string fingerprint() const { return ""; }
 
-  // Text only: what TaskOptions::vocabulary takes, so that a checkpoint can decode without data.
->>>>>>> main
+  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the symbols of a text,
+  // the names of the classes of pictures from a folder. Empty for other tasks.
   virtual std::string serialised_vocabulary() const { return ""; }
 
   // What the user should hear of the data, such as files that were left out.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/files.h"
+#include "data/hash.h"
 #include "data/text.h"
 #include "data/zip.h"
 #include "tensor/error.h"
@@ -49,6 +50,10 @@ class TextTask : public Task {
       put(window, std::min(end, window + length()), batch, row);
     }
     return batch;
+  }
+
+  std::string fingerprint() const override {
+    return hash_of({reinterpret_cast<const char*>(text_.data()), static_cast<size_t>(train_end_) * sizeof(int32_t)});
   }
 
   std::string serialised_vocabulary() const override { return vocabulary_.serialise(); }

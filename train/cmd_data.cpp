@@ -8,6 +8,7 @@
 
 #include "data/catalogue.h"
 #include "data/download.h"
+#include "tensor/error.h"
 #include "train/commands.h"
 #include "train/progress.h"
 

@@ -116,7 +116,11 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   refuse_too_many_weights(config, model);
   run.model = std::make_unique<Transformer>(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
-  if (!resumed.empty()) run.step = restore_checkpoint(resumed, *run.model, *run.optimizer, vocabulary).step;
+  if (!resumed.empty()) {
+    const RunState at = restore_checkpoint(resumed, *run.model, *run.optimizer, vocabulary, run.task->fingerprint(),
+                                           [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    run.step = at.step;
+  }
   if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary);
   return run;
 }

@@ -110,6 +110,14 @@ TEST_F(Cifar10Test, MakesATask) {
   EXPECT_EQ(batch.targets[0], 103 / 64);
   chosen.channels = 1;
   EXPECT_EQ(make_task(chosen)->length(), 256);
+  // The fingerprint is of what is trained on.
+  const std::string print = make_task(options(path("")))->fingerprint();
+  EXPECT_EQ(print.size(), 64u);
+  EXPECT_NE(task->fingerprint(), print);
+  put("test_batch.bin", batch_bytes(0, 2));
+  EXPECT_EQ(make_task(options(path("")))->fingerprint(), print);
+  put("data_batch_2.bin", batch_bytes(13, 11));
+  EXPECT_NE(make_task(options(path("")))->fingerprint(), print);
   TaskOptions plain = options("");
   EXPECT_EQ(task_shape(plain).length, 3072);
   EXPECT_EQ(task_shape(plain).input_vocabulary, 257);

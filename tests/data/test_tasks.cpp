@@ -131,6 +131,7 @@ TEST(Pictures, AreSequencesThatScoreEveryPixel) {
   EXPECT_EQ(task->length(), 196);
   EXPECT_EQ(task->shape().side, 14);
   EXPECT_EQ(task->shape().classes, 0);
+  EXPECT_EQ(task->fingerprint(), "");
   EXPECT_EQ(task->rows(Split::train), 100);
   EXPECT_EQ(task->rows(Split::val), 1000);
   EXPECT_EQ(task->rows(Split::test), 2000);

@@ -133,6 +133,13 @@ TEST_F(TextTaskTest, RefusesEmptyAndShortFiles) {
   expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(missing); });
 }
 
+TEST_F(TextTaskTest, TheFingerprintIsOfWhatIsTrainedOn) {
+  const std::string print = make_task(options("abcdefghijabcdefghij", 4))->fingerprint();
+  EXPECT_EQ(print.size(), 64u);
+  EXPECT_EQ(make_task(options("abcdefghijabcdefghaa", 4))->fingerprint(), print);
+  EXPECT_NE(make_task(options("bacdefghijabcdefghij", 4))->fingerprint(), print);
+}
+
 TEST_F(TextTaskTest, AnyFileIsBytes) {
   std::string all;
   for (int i = 0; i < 512; ++i) all += static_cast<char>(i % 256);
