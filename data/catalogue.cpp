@@ -108,8 +108,10 @@ FileReport compared(FileReport report, const std::string& by, const std::string&
 }
 
 FileReport compare_size(const FileReport& report, int64_t expected, const fs::path& path) {
-  return compared(report, "size, as no checksum is published", fmt::format("{} bytes", expected),
-                  fmt::format("{} bytes", plain_file_size(path)));
+  FileReport result = compared(report, "size: no checksum is known", fmt::format("{} bytes", expected),
+                               fmt::format("{} bytes", plain_file_size(path)));
+  if (result.state == FileState::ok) result.state = FileState::unproved;
+  return result;
 }
 
 FileReport check_published(FileReport report, const PublishedFile& file, const fs::path& path) {
@@ -143,6 +145,8 @@ const char* state_name(FileState state) {
   switch (state) {
     case FileState::ok:
       return "ok";
+    case FileState::unproved:
+      return "unproved";
     case FileState::differs:
       return "differs";
     case FileState::missing:

@@ -36,7 +36,8 @@ const std::vector<DataSet>& catalogue();
 // Error: an unknown name, with those that there are.
 const DataSet& find_data_set(const std::string& name);
 
-enum class FileState { ok, differs, missing };
+// `unproved`: the size is right, and more is not known.
+enum class FileState { ok, unproved, differs, missing };
 const char* state_name(FileState state);
 
 struct FileReport {

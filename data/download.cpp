@@ -135,12 +135,13 @@ void get_data_set(const DataSet& set, const fs::path& folder, const Download& do
         fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
              (folder / report.file).string(), report.by, report.found, report.expected);
       missing = missing || report.state == FileState::missing;
-      if (report.state == FileState::ok) note(fmt::format("{} is there ({})", report.file, report.by));
+      if (report.state == FileState::ok || report.state == FileState::unproved)
+        note(fmt::format("{} is there ({})", report.file, report.by));
     }
     if (!missing) continue;
     get_file(set, file, folder, download, note);
     for (const FileReport& report : check_file(set, file, folder))
-      if (report.state != FileState::ok)
+      if (report.state == FileState::differs || report.state == FileState::missing)
         fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
              (folder / report.file).string(), report.by, report.found, report.expected);
     note(fmt::format("{} is there", file.name));

@@ -62,7 +62,7 @@ void verify(const DataOptions& options) {
   const std::vector<FileReport> reports = verify_folder(options.folder);
   for (const FileReport& report : reports) {
     print_report(report, options.json);
-    wrong += report.state != FileState::ok;
+    wrong += report.state == FileState::differs || report.state == FileState::missing;
   }
   if (wrong > 0)
     fail(ErrorKind::input, "{}: {} of {} files are missing or not the published ones; fetch them again", options.folder,

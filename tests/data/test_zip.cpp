@@ -9,7 +9,7 @@ namespace {
 
 std::string long_text() {
   std::string text;
-  for (int i = 0; i < 400000; ++i) text += fmt::format("{} ", i * i % 1009);
+  for (int i = 0; i < 400000; ++i) text += fmt::format("{} ", i % 1009 * (i % 1013));
   return text;
 }
 

@@ -11,7 +11,7 @@ namespace linea {
 
 inline std::string little_endian(uint64_t number, int length) {
   std::string bytes;
-  for (int i = 0; i < length; ++i) bytes += static_cast<char>(number >> 8 * i & 0xFF);
+  for (int i = 0; i < length; ++i, number >>= 8) bytes += static_cast<char>(number & 0xFF);
   return bytes;
 }
 
