@@ -2,6 +2,7 @@
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/picture_task.h"
+#include "nn/generator.h"
 #include "tests/train/program.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
@@ -122,6 +123,7 @@ TEST_F(Pictures, CompletionsOfAClass) {
   done("sample run --complete a.png --class 8 --keep-rows 1 --count 16 --out a8.png");
   EXPECT_NE(bytes("a3.png"), bytes("a8.png"));
   done("sample run --complete test:0 --out own.png");  // a picture of the data has its own class
+  EXPECT_EQ(nlohmann::json::parse(done("eval run --json").out)["tokens"], 1000 * kSide * kSide);
   refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
 }
 
