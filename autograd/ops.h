@@ -57,5 +57,7 @@ Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, c
 Var embedding(const Var& table, const Tensor& ids);
 // Mean of -log softmax(logits)[target] over the targets >= 0.
 Var cross_entropy(const Var& logits, const Tensor& targets);
+// Mean of -log P(target) over the targets >= 0, of mixtures of logistics [..., 3 kLogistics] on `levels` levels.
+Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels);
 
 }  // namespace linea

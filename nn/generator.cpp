@@ -26,22 +26,22 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
   const size_t length = static_cast<size_t>(config.length), begin = prompt[0].size();
   std::vector<std::vector<int32_t>> rows = prompt, result(rows.size());
 
-  // Reads the symbols from `first` on into a fresh state; the scores that follow the last of them.
+  // Reads the symbols from `first` on into a fresh state; the outputs that follow the last of them.
   DecodeState state;
   const auto read_from = [&](size_t first) {
     state = {};  // its weights go before new ones are laid out
     state = model_.start(static_cast<int64_t>(rows.size()));
-    Tensor logits;
+    Tensor outputs;
     for (size_t place = first; place < rows[0].size(); ++place)
-      logits = model_.step(state, column(rows, place, config.input_vocabulary));
-    return logits;
+      outputs = model_.step(state, column(rows, place, config.input_vocabulary));
+    return outputs;
   };
 
-  Tensor logits = read_from(begin > length ? begin - length : 0);
+  Tensor outputs = read_from(begin > length ? begin - length : 0);
   for (int64_t position = 0; position < count; ++position) {
     const RandomStream stream{options_.seed, Purpose::sample, 0, static_cast<uint64_t>(position)};
-    const Tensor symbols =
-        options_.greedy ? ops::argmax(logits) : ops::sample(logits, options_.temperature, stream);
+    const Tensor scores = model_.head().scores(outputs);
+    const Tensor symbols = options_.greedy ? ops::argmax(scores) : ops::sample(scores, options_.drawing(), stream);
     const std::vector<int32_t> next = symbols.to_vector<int32_t>();
     for (size_t row = 0; row < rows.size(); ++row) {
       rows[row].push_back(next[row]);
@@ -50,9 +50,9 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
     if (drawn) drawn(next);
     if (position + 1 == count) break;
     if (state.position < config.length) {
-      logits = model_.step(state, symbols);
+      outputs = model_.step(state, symbols);
     } else {
-      logits = read_from(rows[0].size() - std::max<size_t>(1, length / 2));
+      outputs = read_from(rows[0].size() - std::max<size_t>(1, length / 2));
     }
   }
   return result;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nn/transformer.h"
+#include "tensor/kernels.h"
 
 namespace linea {
 
@@ -13,6 +14,10 @@ struct SamplingOptions {
   double temperature = 1.0;
   bool greedy = false;  // the likeliest symbol always
   uint64_t seed = 1;
+  int64_t top_k = 0;  // as in Drawing
+  double top_p = 1.0;
+
+  Drawing drawing() const { return {temperature, top_k, top_p}; }
 };
 
 class Generator {

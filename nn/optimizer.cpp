@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -17,6 +18,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
           config.weight_decay);
   require(config.clip >= 0 && config.weight_decay >= 0, "--clip {} and --weight-decay {} must be at least 0",
           config.clip, config.weight_decay);
+  const MemoryScope scope(MemoryPart::optimiser);
   for (const Parameter& parameter : parameters_) {
     mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
     square_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));

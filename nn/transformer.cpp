@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -46,12 +47,16 @@ void check(const ModelConfig& config) {
           config.dropout);
   require(config.positions == "learned" || config.positions == "sinusoidal",
           "--positions is '{}'; choose learned or sinusoidal", config.positions);
+  require(!config.tie || config.head == "categorical",
+          "--tie does not go with --head {}: its outputs are no symbols; leave one of them out", config.head);
 }
 
 }  // namespace
 
 Transformer::Transformer(const ModelConfig& config) : config_(config) {
   check(config_);
+  const MemoryScope scope(MemoryPart::parameters);
+  head_ = make_head(config_.head, config_.vocabulary);
   AttentionOptions& attention = config_.attention;
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
@@ -86,7 +91,17 @@ void Transformer::make_blocks() {
     layers_.blocks.push_back(block);
   }
   layers_.norm = make_norm("norm");
-  if (!config_.tie) layers_.head = make_linear("head", dim, config_.vocabulary, kDeviation);
+  if (!config_.tie) layers_.head = make_last_linear();
+}
+
+// A head that starts from a bias has one in every model.
+Transformer::Linear Transformer::make_last_linear() {
+  Linear linear = make_linear("head", config_.dim, head_->outputs(), kDeviation);
+  const std::vector<double> start = head_->initial_bias();
+  if (start.empty()) return linear;
+  if (!linear.bias.defined()) linear.bias = constant_parameter(parameters_, "head.bias", {head_->outputs()}, 0.0);
+  write_values(start, linear.bias.value());
+  return linear;
 }
 
 void Transformer::make_attention_of(Block& block, const std::string& name, int64_t layer) {
@@ -325,14 +340,15 @@ Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
     const Tensor y = layers_.blocks[layer].attention->step(*state.layers[layer], now);
     return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
   };
-  const Var logits = run(state.packed, embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
+  const Var outputs = run(state.packed, embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
   ++state.position;
-  return logits.value().reshape({state.batch, config_.vocabulary});
+  return outputs.value().reshape({state.batch, head_->outputs()});
 }
 
 int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim;
-  return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * config_.vocabulary;
+  if (config_.partner_vocabulary > 0) return 4 * dim * dim + config_.vocabulary * config_.vocabulary;
+  return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * head_->outputs();
 }
 
 Tensor symbols_tensor(const std::vector<int32_t>& symbols, const Shape& shape, int64_t vocabulary) {

@@ -4,7 +4,7 @@
 //
 //   x = E[symbol] + P[position]
 //   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each layer
-//   logits = head(norm(x))
+//   outputs = head(norm(x))     what they mean, nn/head.h says
 // Source: Vaswani 2017; pre-norm and initialisation as GPT-2 (Radford 2019).
 #pragma once
 
@@ -15,6 +15,7 @@
 
 #include "autograd/ops.h"
 #include "nn/attention.h"
+#include "nn/head.h"
 
 namespace linea {
 
@@ -27,6 +28,7 @@ struct ModelConfig {
   int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, by one bare attention:
                                    // see Transformer::one_attention
   std::string positions = "learned";  // or sinusoidal
+  std::string head = "categorical";   // or logistics
   bool tie = false;                // the head is the transposed embedding
   bool bias = true;                // of the linear layers and norms
   float dropout = 0;
@@ -59,12 +61,12 @@ class Transformer {
   // Errors: dim not divisible by heads, sizes below 1, an unknown attention or kind of positions.
   explicit Transformer(const ModelConfig& config);
 
-  // ids i32 [B,N], N <= length -> logits [B,N,vocabulary]. Dropout where `training`; partners: as in
-  // ModelConfig::partner_vocabulary.
+  // ids i32 [B,N], N <= length -> the head's outputs [B,N,head().outputs()]. Dropout where `training`; partners: as
+  // in ModelConfig::partner_vocabulary.
   Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(), Var* auxiliary = nullptr) const;
 
-  // The recurrent form: ids i32 [B] of the next position -> logits [B,vocabulary], by the weights as they were at
-  // the start. Error: position past the length.
+  // The recurrent form: ids i32 [B] of the next position -> outputs [B,head().outputs()], by the weights as they were
+  // at the start. Error: position past the length.
   DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
 
@@ -78,6 +80,7 @@ class Transformer {
   std::vector<std::pair<std::string, double>> statistics() const;
 
   const ModelConfig& config() const { return config_; }
+  const Head& head() const { return *head_; }
   const Parameters& parameters() const { return parameters_; }
   // Saved with the parameters, but not trained by gradients.
   std::vector<Buffer> buffers() const;
@@ -105,12 +108,14 @@ class Transformer {
   static void pack(TransformerLayers& layers);
   Var embed(const Tensor& ids, int64_t first_position) const;
   void make_blocks();
+  Linear make_last_linear();
   void make_attention_of(Block& block, const std::string& name, int64_t layer);
   void make_one_attention();
   Var one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const;
   static Var sigmoid_gates(const Var& x, int64_t heads);
 
   ModelConfig config_;
+  std::unique_ptr<const Head> head_;
   Parameters parameters_;
   Var symbols_, partners_, one_hot_, positions_;
   Linear partner_qk_;

@@ -139,6 +139,15 @@ struct SoftmaxShape {
   bool causal;
 };
 
+// How one symbol is drawn: scores are divided by the temperature; then only the top_k likeliest symbols stay (0:
+// all), and of those the fewest likeliest whose share reaches top_p (Holtzman 2020). Of equals the first is the
+// likelier.
+struct Drawing {
+  double temperature = 1;
+  int64_t top_k = 0;
+  double top_p = 1;
+};
+
 struct AdamConstants {
   double beta1, beta2, epsilon, weight_decay;
 };
@@ -201,9 +210,15 @@ struct Kernels {
                                  const A* log_sums, const A* scored, const T* dmean, T* dlogits,
                                  int64_t R, int64_t V);
   void (*argmax)(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
-  // index[r] drawn from softmax(logits[r] / temperature) with the stream's number r
-  void (*sample)(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, double temperature,
+  // index[r] drawn from softmax(logits[r] / temperature), cut as Drawing says, with the stream's number r
+  void (*sample)(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing&,
                  RandomStream stream);
+  // mixtures of K logistics on V levels (formulas.h), rows of [K logits, K means, K log scales]:
+  // losses[r] = -log sum_k softmax(logits)_k P_k(target), 0 where target < 0
+  void (*logistics_loss)(Context&, const T* mixtures, const int32_t* targets, A* losses, int64_t R, int64_t V);
+  void (*logistics_loss_backward)(Context&, const T* mixtures, const int32_t* targets, const A* losses,
+                                  const A* scored, const T* dmean, T* dmixtures, int64_t R, int64_t V);
+  void (*logistics_scores)(Context&, const T* mixtures, T* scores, int64_t R, int64_t V);  // log P of each level
 
   // feature maps that are not pointwise, rows of D in, rows of F out
   void (*square_features)(Context&, const T* x, T* y, int64_t R, int64_t D);

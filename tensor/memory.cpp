@@ -1,7 +1,6 @@
 #include "tensor/memory.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tensor/error.h"
+#include "tensor/memory_report.h"
 
 namespace linea {
 namespace {
@@ -42,17 +41,13 @@ void* from_system(size_t bytes) {
   return block;
 }
 
-// A system that promises more memory than it has would kill us, or crawl, when it is used.
-size_t machine_memory() {
-  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-}
-
 class CpuAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
     const size_t size = size_class(bytes);
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (use_.held + size > limit_) out_of_memory(bytes);
+    if (fail_in_ > 0 && --fail_in_ == 0) out_of_memory(bytes);
+    if (use_.held + size > limit_.bytes) out_of_memory(bytes);
     void* block = nullptr;
     std::vector<void*>& kept = free_[size];
     if (!kept.empty()) {
@@ -60,6 +55,7 @@ class CpuAllocator final : public Allocator {
       kept.pop_back();
       use_.cached -= size;
     } else {
+      if (use_.held + use_.cached + size > limit_.bytes) trim();  // free blocks are the program's still
       block = from_system(size);
       if (block == nullptr && use_.cached > 0) {
         trim();
@@ -102,13 +98,13 @@ class CpuAllocator final : public Allocator {
 
   std::mutex mutex_;
   MemoryUse use_;
-  size_t limit_ = machine_memory();
+  // A system that promises more memory than it has would kill us, or crawl, when it is used.
+  MemoryLimit limit_ = machine_memory();
+  int64_t fail_in_ = 0;  // allocations until one fails, for tests; 0: none does
 
  private:
   [[noreturn]] void out_of_memory(size_t bytes) {
-    fail(ErrorKind::memory,
-         "out of memory: {:.1f} MiB asked for, {:.1f} MiB held in tensors; lower --batch, --length, --dim or --ffn",
-         static_cast<double>(bytes) / 1048576.0, static_cast<double>(use_.held) / 1048576.0);
+    throw OutOfMemory({bytes, memory_part_at_work(), MemoryCensus::take(use_.held), limit_});
   }
 
   std::unordered_map<size_t, std::vector<void*>> free_;
@@ -141,7 +137,17 @@ void release_cpu_cache() {
 
 void set_cpu_memory_limit(size_t bytes) {
   const std::lock_guard<std::mutex> lock(allocator().mutex_);
-  allocator().limit_ = bytes == 0 ? machine_memory() : bytes;
+  allocator().limit_ = bytes == 0 ? machine_memory() : MemoryLimit{bytes, bytes, "the limit is"};
+}
+
+MemoryLimit cpu_memory_limit() {
+  const std::lock_guard<std::mutex> lock(allocator().mutex_);
+  return allocator().limit_;
+}
+
+void fail_cpu_allocation_at(int64_t count) {
+  const std::lock_guard<std::mutex> lock(allocator().mutex_);
+  allocator().fail_in_ = count;
 }
 
 }  // namespace linea

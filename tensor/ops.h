@@ -85,8 +85,19 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// One symbol a row of logits [R,V], i32 [R]; temperature > 0.
-Tensor sample(const Tensor& logits, double temperature, const RandomStream& stream);
+// One symbol a row of logits [R,V], i32 [R]. Errors: a temperature not above 0, top_k below 0, top_p outside (0, 1].
+Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream);
+void require_drawing(const Drawing& drawing);
+
+// Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets i32 [...], -1: not scored.
+// Error: a target above levels - 1.
+struct LogisticsLoss {
+  Tensor mean, losses, scored;
+};
+LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels);
+Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, int64_t levels,
+                               const LogisticsLoss& kept, const Tensor& dmean);
+Tensor logistics_scores(const Tensor& mixtures, int64_t levels);  // log P of each level, [..., levels]
 
 Tensor square_features(const Tensor& x);  // [..., D] -> [..., D^2]
 Tensor square_features_backward(const Tensor& x, const Tensor& dy);

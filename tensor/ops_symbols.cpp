@@ -81,15 +81,69 @@ Tensor argmax(const Tensor& x) {
   return index;
 }
 
-Tensor sample(const Tensor& logits, double temperature, const RandomStream& stream) {
-  require(temperature > 0, "sample: the temperature is {}; it must be above 0", temperature);
+void require_drawing(const Drawing& drawing) {
+  require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)", drawing.temperature);
+  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols", drawing.top_k);
+  require(drawing.top_p > 0 && drawing.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
+}
+
+Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream) {
+  require_drawing(drawing);
   Tensor index({rows_of(logits)}, DType::i32);
   launch(logits.dtype(), "sample", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.sample(context(), logits.data<T>(), index.data<int32_t>(), rows_of(logits),
-                 columns(logits), temperature, stream);
+    table.sample(context(), logits.data<T>(), index.data<int32_t>(), rows_of(logits), columns(logits), drawing,
+                 stream);
   });
   return index;
+}
+
+namespace {
+
+void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
+  require(columns(mixtures) == 3 * kLogistics && levels >= 2, "{}: {} is no mixture of {} logistics on {} levels", op,
+          mixtures.shape(), kLogistics, levels);
+}
+
+}  // namespace
+
+LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
+  require_mixtures("logistics_loss", mixtures, levels);
+  require_ids("logistics_loss", targets, INT32_MIN, levels);
+  require(targets.numel() == rows_of(mixtures), "logistics_loss: mixtures {} and targets {}", mixtures.shape(),
+          targets.shape());
+  const DType dtype = mixtures.dtype();
+  LogisticsLoss result{Tensor({1}, dtype), Tensor({rows_of(mixtures)}, dtype), Tensor({1}, dtype)};
+  launch(dtype, "logistics_loss", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    T* losses = result.losses.template data<T>();
+    table.logistics_loss(context(), mixtures.data<T>(), targets.data<int32_t>(), losses, rows_of(mixtures), levels);
+    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<T>(),
+                      result.scored.template data<T>(), rows_of(mixtures));
+  });
+  return result;
+}
+
+Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, int64_t levels,
+                               const LogisticsLoss& kept, const Tensor& dmean) {
+  Tensor dmixtures(mixtures.shape(), mixtures.dtype());
+  launch(mixtures.dtype(), "logistics_loss_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.logistics_loss_backward(context(), mixtures.data<T>(), targets.data<int32_t>(),
+                                  kept.losses.template data<T>(), kept.scored.template data<T>(), dmean.data<T>(),
+                                  dmixtures.data<T>(), rows_of(mixtures), levels);
+  });
+  return dmixtures;
+}
+
+Tensor logistics_scores(const Tensor& mixtures, int64_t levels) {
+  require_mixtures("logistics_scores", mixtures, levels);
+  Tensor scores(mixtures.shape().with(-1, levels), mixtures.dtype());
+  launch(mixtures.dtype(), "logistics_scores", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.logistics_scores(context(), mixtures.data<T>(), scores.data<T>(), rows_of(mixtures), levels);
+  });
+  return scores;
 }
 
 }  // namespace linea::ops

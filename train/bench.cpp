@@ -18,17 +18,18 @@ namespace {
 struct ModelPreset {
   const char* name;
   int64_t symbols, read_symbols;  // that are predicted; and with a start token
+  int64_t levels;                 // of a picture; 0: no picture
   const char *model, *training;
 };
 
 const ModelPreset kModels[] = {
     // Karpathy, nanoGPT: the recipe for a CPU in its README.
-    {"nanogpt", 65, 65,
+    {"nanogpt", 65, 65, 0,
      "attention = 'softmax'\nlayers = 4\nheads = 4\ndim = 128\nffn = 512\nlength = 64\ntie = true\nbias = false\n"
      "features = 256",
      "batch = 12\nlr = 1e-3\nbeta2 = 0.99\nweight_decay = 0.1\nclip = 1.0\ndropout = 0"},
     // Katharopoulos 2020, section 4.2.1: MNIST pixel by pixel.
-    {"mnist-paper", 256, 257,
+    {"mnist-paper", 256, 257, 256,
      "attention = 'linear'\nlayers = 8\nheads = 8\ndim = 256\nffn = 1024\nlength = 784\nfeatures = 256",
      "batch = 10"},
 };
@@ -36,7 +37,8 @@ const ModelPreset kModels[] = {
 const std::set<std::string> kModelSettings = {
     "attention", "feature", "rule",     "nu",         "features", "projection", "redraw",  "codes",
     "sigma",     "anneal",  "codebook", "commitment", "layers",   "heads",      "dim",     "ffn",
-    "positions", "tie",     "bias",     "length",     "seed",     "threads",    "segment", "chunk"};
+    "positions", "head",    "tie",      "bias",       "length",   "seed",       "threads", "segment",
+    "chunk"};
 const std::set<std::string> kTrainingSettings = {"batch", "optimizer",    "lr",   "beta1",
                                                  "beta2", "weight_decay", "clip", "dropout", "recompute"};
 
@@ -125,6 +127,14 @@ std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options) {
   return RecurrentCount{6 * elements, 22 * elements};
 }
 
+double flops_of_token(const Transformer& model) {
+  const ModelConfig& config = model.config();
+  const std::optional<RecurrentCount> count = recurrent_count(config.attention);
+  const double softmax = 3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
+  return 6.0 * static_cast<double>(model.matrix_weights()) +
+         static_cast<double>(config.layers * config.heads) * (count ? count->both : softmax);
+}
+
 void add_model(CLI::App& verb, ModelChoice& choice) {
   verb.add_option("--preset", choice.preset, fmt::format("the model: {}", fmt::join(model_names(), " or ")))
       ->capture_default_str();
@@ -146,6 +156,7 @@ ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
   shape.length = config.length;
   shape.vocabulary = preset.symbols;
   shape.input_vocabulary = preset.read_symbols;
+  shape.levels = preset.levels;
   return model_config(config, shape);
 }
 

@@ -45,6 +45,12 @@ struct RecurrentCount {
 // Nothing where there is no such state. `options` with its sizes.
 std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options);
 
+// FLOPs of a token in training: 6 a weight of a matrix; and of the attentions, a layer and head,
+//   with a state  as recurrent_count
+//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2 D; backward 5
+//                 products (scores again, dv, da, dq, dk), 2.5 times that
+double flops_of_token(const Transformer& model);
+
 // The model that is measured: a preset, changed by flags.
 struct ModelChoice {
   std::string preset = "nanogpt";

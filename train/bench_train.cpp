@@ -77,7 +77,7 @@ class Step {
     const double before = held();
     {
       Var auxiliary;
-      const Var loss = cross_entropy(model_.forward(ids, true, Tensor(), &auxiliary), targets);
+      const Var loss = model_.head().loss(model_.forward(ids, true, Tensor(), &auxiliary), targets);
       result.loss = loss.value().item();
       result.bytes.activations = held() - before;
       backward(auxiliary.defined() ? add(loss, auxiliary) : loss);
@@ -95,18 +95,6 @@ class Step {
   const RunConfig& config_;
   int64_t steps_;
 };
-
-// FLOPs of a token: 6 a weight of a matrix; and of the attentions, a layer and head,
-//   with a state  as recurrent_count
-//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2 D; backward 5
-//                 products (scores again, dv, da, dq, dk), 2.5 times that
-double flops_of_token(const Transformer& model) {
-  const ModelConfig& config = model.config();
-  const std::optional<RecurrentCount> count = recurrent_count(config.attention);
-  const double softmax = 3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
-  return 6.0 * static_cast<double>(model.matrix_weights()) +
-         static_cast<double>(config.layers * config.heads) * (count ? count->both : softmax);
-}
 
 Trained train(const ModelConfig& config, const TrainBench& options) {
   Trained result;

@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kFormat = "linea-1";
-constexpr const char* kModel = "model.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 
@@ -131,8 +130,8 @@ fs::path model_file_of(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
   if (!fs::is_directory(path, error)) return path;
-  if (fs::exists(path / kModel, error)) return path / kModel;
-  return newest_checkpoint(path).path / kModel;
+  if (fs::exists(path / kModelFile, error)) return path / kModelFile;
+  return newest_checkpoint(path).path / kModelFile;
 }
 
 std::string program_hash() {
@@ -205,7 +204,7 @@ void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& c
   for (const Optimizer::Moment& moment : optimizer.moments()) moments.push_back({moment.name, moment.tensor});
 
   CheckpointDraft draft(run, at.step);
-  draft.add(kModel, write_safetensors(draft.path(kModel), tensors_of(model), metadata));
+  draft.add(kModelFile, write_safetensors(draft.path(kModelFile), tensors_of(model), metadata));
   draft.add(kOptimizer, write_safetensors(draft.path(kOptimizer), moments, {}));
   draft.add(kState, write_file_atomically(draft.path(kState), state_json(at, optimizer).dump(1) + "\n"));
   draft.commit(settings);
@@ -272,7 +271,7 @@ RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& 
                             const std::string& vocabulary, const std::string& fingerprint,
                             const std::function<void(const std::string&)>& note) {
   const fs::path folder = newest_checkpoint(run).path;
-  const std::string model_path = (folder / kModel).string(), state_path = (folder / kState).string();
+  const std::string model_path = (folder / kModelFile).string(), state_path = (folder / kState).string();
   const SafetensorsFile weights = open_model(model_path);
   check_vocabulary(weights, model_path, vocabulary, "go on with the text that the run began with");
   load_tensors(weights, model_path, model);

@@ -6,6 +6,7 @@
 
 #include "data/disk.h"
 #include "data/hash.h"
+#include "data/safetensors.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -67,6 +68,10 @@ void check_manifest(const CheckpointFolder& checkpoint) {
       fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
     check_file(checkpoint.path, entry);
   }
+  const std::map<std::string, std::string> metadata = SafetensorsFile::open(checkpoint.path / kModelFile).metadata();
+  const auto config = metadata.find("config");
+  if (config == metadata.end() || manifest["config_sha256"] != hash_of(config->second))
+    fail(ErrorKind::input, "{}: its config's SHA-256 is not that of {}", path.string(), kModelFile);
 }
 
 // So that no reader meets a folder that is half gone.
@@ -120,7 +125,9 @@ CheckpointDraft::CheckpointDraft(const fs::path& run, int64_t step) : step_(step
   make_folders(folder_);
 }
 
-CheckpointDraft::~CheckpointDraft() { disk::remove(folder_); }  // after a commit, what stood under the name before
+CheckpointDraft::~CheckpointDraft() {
+  if (!committed_) disk::remove(folder_);
+}
 
 void CheckpointDraft::add(const std::string& name, const WrittenFile& written) { files_.push_back({name, written}); }
 
@@ -132,6 +139,8 @@ void CheckpointDraft::commit(const std::string& settings) {
         {{"name", file.name}, {"size", file.written.bytes}, {"sha256", file.written.sha256}});
   write_file_atomically(folder_ / kManifest, manifest.dump(1) + "\n");
   rename_durably(folder_, target_);
+  committed_ = true;
+  disk::remove(folder_);  // what stood under the target's name before
 }
 
 void prune_checkpoints(const fs::path& run, const KeepRule& rule) {

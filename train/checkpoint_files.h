@@ -19,6 +19,8 @@
 
 namespace linea {
 
+inline constexpr const char* kModelFile = "model.safetensors";
+
 struct CheckpointFolder {
   int64_t step = 0;
   std::filesystem::path path;
@@ -55,6 +57,7 @@ class CheckpointDraft {
   };
   std::filesystem::path folder_, target_;
   int64_t step_;
+  bool committed_ = false;
   std::vector<File> files_;
 };
 

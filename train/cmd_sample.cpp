@@ -1,39 +1,87 @@
-// linea sample: pictures as a grid in a PNG, or text on stdout as it is drawn.
+// linea sample: pictures as a grid in a PNG, completions of pictures, their bits, or text on stdout as it is drawn.
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
 #include <cstdio>
 #include <memory>
+#include <numeric>
+#include <optional>
 
 #include "data/files.h"
+#include "tensor/ops.h"
 #include "train/commands.h"
+#include "train/complete.h"
 #include "train/progress.h"
 #include "train/samples.h"
+#include "train/surprise.h"
 
 namespace linea {
 namespace {
 
+constexpr int64_t kPictures = 64, kCompletions = 4, kSurprises = 8;  // where --count is not said
+
 struct SampleOptions {
-  std::string run, out = "grid.png", prompt, prompt_file;
-  int64_t count = 64, class_label = -1, tokens = 500, seed = 1, threads = 0;
+  std::string run, data, out = "grid.png", prompt, prompt_file;
+  std::vector<std::string> complete;
+  std::optional<int64_t> count, keep_rows;
+  int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
+  bool surprise = false;
   SamplingOptions sampling;
 };
 
-void sample_pictures(const SavedModel& saved, const SampleOptions& options) {
+// Draws by draw(progress), which returns a preview; `what` tells what was drawn.
+void show_drawing(const SampleOptions& options, const std::string& what, int64_t count,
+                  const std::function<std::string(const DrawingProgress&)>& draw) {
   Progress progress;
   const Stopwatch watch;
-  const std::string preview =
-      draw_pictures(*saved.model, saved.shape, options.sampling, {options.count, options.class_label}, options.out,
-                    colour_terminal_width(), [&](int64_t done, int64_t all) {
-                      if (progress.due(done == all))
-                        progress.show(fmt::format("{} of {} symbols, {} left", done, all,
-                                                  duration_text(watch.seconds() / static_cast<double>(done) *
-                                                                static_cast<double>(all - done))));
-                    });
-  progress.note(fmt::format("{} pictures of step {} in {:.1f}s: {:.2f} pictures/s", options.count, saved.step,
-                            watch.seconds(), static_cast<double>(options.count) / watch.seconds()));
+  const std::string preview = draw([&](int64_t done, int64_t all) {
+    if (progress.due(done == all))
+      progress.show(fmt::format(
+          "{} of {} symbols, {} left", done, all,
+          duration_text(watch.seconds() / static_cast<double>(done) * static_cast<double>(all - done))));
+  });
+  progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} pictures/s", count, what, watch.seconds(),
+                            static_cast<double>(count) / watch.seconds()));
   std::fputs(preview.c_str(), stdout);
   std::printf("%s\n", options.out.c_str());
+}
+
+void sample_pictures(const SavedModel& saved, const SampleOptions& options) {
+  const int64_t count = options.count.value_or(kPictures);
+  show_drawing(options, fmt::format("pictures of step {}", saved.step), count, [&](const DrawingProgress& progress) {
+    return draw_pictures(*saved.model, saved.shape, options.sampling, {count, options.class_label}, options.out,
+                         colour_terminal_width(), progress);
+  });
+}
+
+void complete_pictures(const SavedModel& saved, const SampleOptions& options) {
+  const std::vector<GivenPicture> pictures = given_pictures(options.complete, saved, options.class_label);
+  const int64_t count = options.count.value_or(kCompletions);
+  const int64_t keep_rows = options.keep_rows.value_or(std::max<int64_t>(1, saved.shape.side / 2));
+  const auto draw = [&](const DrawingProgress& progress) {
+    return draw_completions(*saved.model, saved.shape, options.sampling, pictures, keep_rows, count, options.out,
+                            colour_terminal_width(), progress);
+  };
+  show_drawing(options, fmt::format("completions by step {}", saved.step),
+               count * static_cast<int64_t>(pictures.size()), draw);
+}
+
+// A line for each picture, and their mean.
+void show_surprise(const SavedModel& saved, const SampleOptions& options) {
+  const int64_t count = options.count.value_or(kSurprises);
+  require(count >= 1, "--count is {}; it must be at least 1", count);
+  const std::vector<GivenPicture> pictures = options.complete.empty()
+                                                 ? first_test_pictures(count, saved, options.class_label)
+                                                 : given_pictures(options.complete, saved, options.class_label);
+  const std::vector<std::vector<float>> bits = bits_of_symbols(*saved.model, pictures);
+  const std::string preview = draw_surprise(saved.shape, pictures, bits, options.out, colour_terminal_width());
+  double all = 0;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const double mean = std::accumulate(bits[i].begin(), bits[i].end(), 0.0) / static_cast<double>(bits[i].size());
+    fmt::print("{}: {:.4f} bits/dim\n", pictures[i].name, mean);
+    all += mean / static_cast<double>(pictures.size());
+  }
+  fmt::print("mean of {}: {:.4f} bits/dim\n{}{}\n", pictures.size(), all, preview, options.out);
 }
 
 void sample_text(const SavedModel& saved, const SampleOptions& options) {
@@ -45,46 +93,82 @@ void sample_text(const SavedModel& saved, const SampleOptions& options) {
   std::fputc('\n', stdout);
 }
 
-void refuse_flags(const CLI::App& verb, const std::string& drawn, const std::vector<std::string>& flags) {
+void refuse_flags(const CLI::App& verb, const std::string& where, const std::vector<std::string>& flags) {
   for (const std::string& flag : flags)
-    require(verb.get_option(flag)->count() == 0, "{} has no meaning for a model of {}; leave it out", flag, drawn);
+    require(verb.get_option(flag)->count() == 0, "{} has no meaning {}; leave it out", flag, where);
+}
+
+void add_flags(CLI::App& verb, SampleOptions& options) {
+  verb.add_option("RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors")->required();
+  verb.add_option("--count", options.count,
+                  fmt::format("pictures to draw ({}); completions of each picture ({}); pictures of --surprise ({})",
+                              kPictures, kCompletions, kSurprises));
+  verb.add_option("--out", options.out, "the PNG of the pictures")->capture_default_str();
+  verb.add_option("--class", options.class_label, "only this class; without it, each in turn, or a picture's own");
+  verb.add_option("--complete", options.complete,
+                  "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
+                  "picture of the run's data");
+  verb.add_option("--keep-rows", options.keep_rows, "of --complete: rows that are kept; without it, half of them");
+  verb.add_flag("--surprise", options.surprise,
+                "bits of each pixel of the pictures of --complete, or of the first of the test split, as a heat map");
+  verb.add_option("--data", options.data, "the run's data, where it is not at its place in training");
+  CLI::Option* prompt = verb.add_option("--prompt", options.prompt, "text to go on from");
+  verb.add_option("--prompt-file", options.prompt_file, "a file of text to go on from")->excludes(prompt);
+  verb.add_option("--tokens", options.tokens, "symbols of text to draw")->capture_default_str();
+  verb.add_option("--temperature", options.sampling.temperature, "below 1: likelier symbols; above: wilder")
+      ->capture_default_str();
+  verb.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest symbols; 0: all")
+      ->capture_default_str();
+  verb.add_option("--top-p", options.sampling.top_p,
+                  "draw from the fewest likeliest symbols that together have this probability")
+      ->capture_default_str();
+  verb.add_flag("--greedy", options.sampling.greedy, "the likeliest symbol always");
+  verb.add_option("--seed", options.seed, "of what is drawn")->capture_default_str();
+  verb.add_option("--threads", options.threads, "processor threads; 0: all cores");
+}
+
+// Flags that this model, or this kind of picture, makes nothing of.
+void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOptions& options) {
+  require(saved.shape.pair_vocabulary == 0,
+          "{} answers questions of the task {}; there is nothing to sample: see linea eval", options.run,
+          saved.config.task);
+  if (saved.shape.side == 0)
+    return refuse_flags(verb, "for a model of text",
+                        {"--count", "--out", "--class", "--complete", "--keep-rows", "--surprise", "--data"});
+  refuse_flags(verb, "for a model of pictures", {"--prompt", "--prompt-file", "--tokens"});
+  if (options.surprise)
+    refuse_flags(verb, "with --surprise, which draws nothing at random",
+                 {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
+  if (options.complete.empty()) {
+    refuse_flags(verb, "without --complete", {"--keep-rows"});
+    if (!options.surprise) refuse_flags(verb, "without --complete or --surprise", {"--data"});
+  } else if (options.surprise) {
+    refuse_flags(verb, "with --surprise and --complete, which names the pictures", {"--count"});
+  }
+}
+
+void run_sample(const CLI::App& verb, SampleOptions& options) {
+  require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
+  ops::require_drawing(options.sampling.drawing());
+  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  options.sampling.seed = static_cast<uint64_t>(options.seed);
+  SavedModel saved = load_model(options.run);
+  check_flags(verb, saved, options);
+  if (!options.data.empty()) saved.config.data = options.data;
+  if (saved.shape.side == 0) return sample_text(saved, options);
+  if (options.surprise) return show_surprise(saved, options);
+  if (!options.complete.empty()) return complete_pictures(saved, options);
+  sample_pictures(saved, options);
 }
 
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("sample", "draw pictures or text from a trained model");
+  CLI::App* verb = program.add_subcommand("sample", "draw pictures or text from a trained model, complete pictures");
   const auto options = std::make_shared<SampleOptions>();
-  verb->add_option("RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors")->required();
-  verb->add_option("--count", options->count, "pictures to draw")->capture_default_str();
-  verb->add_option("--out", options->out, "the PNG of the pictures")->capture_default_str();
-  verb->add_option("--class", options->class_label, "only this class; without it, each in turn");
-  CLI::Option* prompt = verb->add_option("--prompt", options->prompt, "text to go on from");
-  verb->add_option("--prompt-file", options->prompt_file, "a file of text to go on from")->excludes(prompt);
-  verb->add_option("--tokens", options->tokens, "symbols of text to draw")->capture_default_str();
-  verb->add_option("--temperature", options->sampling.temperature, "below 1: likelier symbols; above: wilder")
-      ->capture_default_str();
-  verb->add_flag("--greedy", options->sampling.greedy, "the likeliest symbol always");
-  verb->add_option("--seed", options->seed, "of what is drawn")->capture_default_str();
-  verb->add_option("--threads", options->threads, "processor threads; 0: all cores");
+  add_flags(*verb, *options);
   verb->callback([verb, options, &exit_code] {
-    require(options->seed >= 0, "--seed is {}; it must be at least 0", options->seed);
-    require(options->sampling.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)",
-            options->sampling.temperature);
-    if (options->threads != 0) set_threads(static_cast<int>(options->threads));
-    options->sampling.seed = static_cast<uint64_t>(options->seed);
-    const SavedModel saved = load_model(options->run);
-    require(saved.shape.pair_vocabulary == 0, "{} answers questions of the task {}; there is nothing to sample: see linea eval",
-            options->run, saved.config.task);
-    const bool pictures = saved.shape.side > 0;
-    refuse_flags(*verb, pictures ? "pictures" : "text",
-                 pictures ? std::vector<std::string>{"--prompt", "--prompt-file", "--tokens"}
-                          : std::vector<std::string>{"--count", "--out", "--class"});
-    if (pictures) {
-      sample_pictures(saved, *options);
-    } else {
-      sample_text(saved, *options);
-    }
+    run_sample(*verb, *options);
     exit_code = 0;
   });
 }

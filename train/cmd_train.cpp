@@ -10,6 +10,8 @@
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/config.h"
+#include "train/dry_run.h"
+#include "train/memory_advice.h"
 #include "train/trainer.h"
 
 namespace linea {
@@ -18,7 +20,7 @@ namespace {
 struct TrainOptions {
   RunConfig config;
   std::string preset, config_file, out, resume, initial;
-  bool json = false;
+  bool json = false, dry_run = false;
 };
 
 // Settings that mean something to one attention only.
@@ -62,6 +64,19 @@ void gather_settings(CLI::App& verb, TrainOptions& options) {
     apply_toml(verb, read_file(options.config_file), options.config_file, fixed);
 }
 
+// The exit code.
+int run(const TrainOptions& options) {
+  const bool resume = !options.resume.empty();
+  if (options.dry_run) {
+    if (!options.out.empty()) refuse_held_run(options.out);
+    dry_run(options.config, options.resume, options.initial, options.json);
+    return 0;
+  }
+  require(resume || !options.out.empty(), "say where the run goes: --out FOLDER");
+  Trainer trainer(options.config, resume ? options.resume : options.out, resume, options.json, options.initial);
+  return trainer.run();
+}
+
 }  // namespace
 
 void add_train(CLI::App& program, int& exit_code) {
@@ -74,14 +89,11 @@ void add_train(CLI::App& program, int& exit_code) {
   verb->add_option("--preset", options->preset, fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
   verb->add_option("--config", options->config_file, "settings from a TOML file, such as RUN/config.toml");
   verb->add_flag("--json", options->json, "metrics as JSON lines on stdout");
+  verb->add_flag("--dry-run", options->dry_run, "say what the run would be, its memory and its time; write nothing");
   add_settings(*verb, options->config);
   verb->callback([verb, options, &exit_code] {
     gather_settings(*verb, *options);
-    const bool resume = !options->resume.empty();
-    require(resume || !options->out.empty(), "say where the run goes: --out FOLDER");
-    Trainer trainer(options->config, resume ? options->resume : options->out, resume, options->json,
-                    options->initial);
-    exit_code = trainer.run();
+    with_memory_advice(options->config, [&] { exit_code = run(*options); });
   });
 }
 

@@ -193,6 +193,10 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 }
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
+  require(config.head != "logistics" || shape.levels > 0,
+          "--head logistics draws levels of brightness, which the task {} does not have: leave it out, or choose a "
+          "task of pictures",
+          config.task);
   ModelConfig model;
   model.attention.attention = config.attention;
   model.attention.feature = config.feature;
@@ -217,6 +221,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.input_vocabulary = shape.input_vocabulary;
   model.partner_vocabulary = shape.pair_vocabulary;
   model.positions = config.positions;
+  model.head = config.head;
   model.tie = config.tie;
   model.recompute = config.recompute;
   model.bias = config.bias;

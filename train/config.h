@@ -22,7 +22,7 @@ struct RunConfig {
   bool repeat_keys = false;
   // model
   std::string attention = "linear", feature, rule = "sum", projection = "orthogonal", codebook = "ema";
-  std::string positions = "learned";
+  std::string positions = "learned", head = "categorical";
   int64_t nu = 1, features = 64, redraw = 0, codes = 64, layers = 4, heads = 4, dim = 128, ffn = 512;
   double sigma = 1.0, anneal = 1.0, commitment = 0.01;
   bool tie = false, bias = true, recompute = false;
@@ -34,6 +34,7 @@ struct RunConfig {
   int64_t keep_every = 0;
   double spike_guard = 0;
   std::string max_time;
+  bool tensorboard = false;
   // machine
   int64_t threads = 0, segment = 0, chunk = 0;
   std::string device = "cpu";
@@ -74,6 +75,8 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("dim", c.dim, "width of the model", "Model");
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
   visit("positions", c.positions, "learned or sinusoidal", "Model");
+  visit("head", c.head,
+        "categorical: a score a symbol; logistics: of pictures, ten distributions on the levels", "Model");
   visit("tie", c.tie, "the head is the transposed embedding", "Model");
   visit("bias", c.bias, "linear layers and norms have biases", "Model");
   visit("batch", c.batch, "sequences in a batch", "Training");
@@ -100,6 +103,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("spike_guard", c.spike_guard,
         "skip updates whose loss or gradient is this many times the usual; 0: only those that are not finite",
         "Training");
+  visit("tensorboard", c.tensorboard, "metrics and samples also as event files in RUN/tensorboard", "Training");
   visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu", "Machine");
   visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");

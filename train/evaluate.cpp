@@ -34,10 +34,10 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
   for (int64_t first = 0; first < rows; first += at_once) {
     const Batch batch = task.eval_batch(split, first, std::min(at_once, rows - first));
     const Shape shape{batch.rows, batch.length};
-    const Tensor logits = forward_batch(model, task, batch, false).value();
+    const Tensor outputs = forward_batch(model, task, batch, false).value();
     const std::vector<float> losses =
-        ops::cross_entropy(logits, Tensor::from(batch.targets, shape)).losses.to_vector<float>();
-    const std::vector<int32_t> likeliest = ops::argmax(logits).to_vector<int32_t>();
+        model.head().losses(outputs, Tensor::from(batch.targets, shape)).to_vector<float>();
+    const std::vector<int32_t> likeliest = ops::argmax(model.head().scores(outputs)).to_vector<int32_t>();
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;
       loss += losses[i];

@@ -20,7 +20,7 @@ inline const char* bits_name(const TaskShape& shape) {
   return shape.pair_vocabulary > 0 ? "bits" : "bits/char";
 }
 
-// The logits of a batch; `auxiliary` as Transformer::forward has it.
+// The outputs of the head for a batch; `auxiliary` as Transformer::forward has it.
 Var forward_batch(const Transformer& model, const Task& task, const Batch& batch, bool training,
                   Var* auxiliary = nullptr);
 

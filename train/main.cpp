@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tensor/context.h"
-#include "tensor/error.h"
+#include "tensor/memory_report.h"
 #include "train/commands.h"
 #include "train/config.h"
 
@@ -107,7 +107,9 @@ int main(int argc, char** argv) {
     complain(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "linea: out of memory; lower --batch, --length, --dim or --ffn\n");
+    complain(fmt::format("out of memory outside of tensors (data, files, what is written): {}; use smaller data, or "
+                         "lower --batch, --length or --size",
+                         linea::machine_memory().text()));
     return static_cast<int>(linea::ErrorKind::memory);
   } catch (const std::exception& error) {
     complain(error.what());

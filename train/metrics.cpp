@@ -92,6 +92,14 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
     std::printf("%s\n", text.c_str());
     std::fflush(stdout);
   }
+  if (events_) events_->scalars(step, values);
+}
+
+void Metrics::record_sample(int64_t step, const std::string& base) {
+  if (!events_) return;
+  std::error_code error;
+  if (std::filesystem::exists(base + ".png", error)) events_->picture(step, "samples", read_file(base + ".png"));
+  if (std::filesystem::exists(base + ".txt", error)) events_->text(step, "samples", read_file(base + ".txt"));
 }
 
 void Metrics::write_waiting() {

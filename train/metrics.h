@@ -1,10 +1,14 @@
-// RUN/metrics.jsonl: one JSON object a line, each line one write.
+// RUN/metrics.jsonl: one JSON object a line, each line one write; and the same numbers for TensorBoard, where
+// asked.
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "train/event_file.h"
 
 namespace linea {
 
@@ -26,6 +30,10 @@ class Metrics {
   // Puts what was written on the disk.
   void flush();
 
+  // From now on, `events` gets what is recorded.
+  void add_events(std::unique_ptr<EventFile> events) { events_ = std::move(events); }
+  // The sample in the file `base`.png or `base`.txt, for TensorBoard alone. Error: ErrorKind::input, unreadable.
+  void record_sample(int64_t step, const std::string& base);
   // Whether a line of this step has a value of this name.
   bool holds(int64_t step, const std::string& name) const;
   // The step of the lowest finite value of this name, the last of equal ones; -1 where there is none.
@@ -38,6 +46,7 @@ class Metrics {
   int descriptor_ = -1;
   bool echo_;
   std::string waiting_, problem_;
+  std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };
 
 }  // namespace linea

@@ -4,27 +4,53 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace linea {
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1) {}
+namespace {
+
+constexpr size_t kUsualWidth = 80;
+
+// A terminal that can move its cursor.
+bool is_terminal(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) == 1 && term != nullptr && std::strcmp(term, "dumb") != 0;
+}
+
+size_t width_of(int descriptor) {
+  winsize size{};
+  return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
+}
+
+bool no_colours_asked() {
+  const char* value = std::getenv("NO_COLOR");
+  return value != nullptr && value[0] != '\0';
+}
+
+}  // namespace
+
+Progress::Progress() : terminal_(is_terminal(STDERR_FILENO)) {}
 
 Progress::~Progress() {
-  if (open_) std::fputc('\n', stderr);
+  if (open_ > 0) std::fputc('\n', stderr);
 }
 
 bool Progress::due(bool last) {
   return last || watch_.seconds() - shown_at_ >= (terminal_ ? 0.25 : 5.0);
 }
 
+// One column stays free: some terminals go to the next line when the last is written.
 void Progress::show(const std::string& line) {
   shown_at_ = watch_.seconds();
   if (terminal_) {
-    std::fprintf(stderr, "\r\x1b[K%s", line.c_str());
-    open_ = true;
+    wipe();
+    const std::string shown = cut_to_width(line, width_of(STDERR_FILENO) - 1);
+    std::fputs(shown.c_str(), stderr);
+    open_ = shown.size();
   } else {
     std::fprintf(stderr, "%s\n", line.c_str());
   }
@@ -32,10 +58,24 @@ void Progress::show(const std::string& line) {
 }
 
 void Progress::note(const std::string& line) {
-  if (open_) std::fputs("\r\x1b[K", stderr);
-  open_ = false;
+  wipe();
   std::fprintf(stderr, "%s\n", line.c_str());
   std::fflush(stderr);
+}
+
+// Blanks over the open line, no more than fit now: the terminal may have become narrower.
+void Progress::wipe() {
+  if (open_ > 0) std::fprintf(stderr, "\r%*s\r", static_cast<int>(std::min(open_, width_of(STDERR_FILENO) - 1)), "");
+  open_ = 0;
+}
+
+std::string cut_to_width(const std::string& text, size_t columns) {
+  size_t width = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool starts_character = (static_cast<uint8_t>(text[i]) & 0xC0) != 0x80;
+    if (starts_character && width++ == columns) return text.substr(0, i);
+  }
+  return text;
 }
 
 std::string duration_text(double seconds) {
@@ -57,11 +97,8 @@ std::string count_text(double count) {
 }
 
 int64_t colour_terminal_width() {
-  const char* term = std::getenv("TERM");
-  if (isatty(STDOUT_FILENO) != 1 || std::getenv("NO_COLOR") != nullptr) return 0;
-  if (term == nullptr || std::strcmp(term, "dumb") == 0) return 0;
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  if (!is_terminal(STDOUT_FILENO) || no_colours_asked()) return 0;
+  return static_cast<int64_t>(width_of(STDOUT_FILENO));
 }
 
 }  // namespace linea

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "data/picture.h"
 #include "nn/generator.h"
 #include "train/checkpoint.h"
 
@@ -15,12 +16,22 @@ struct PictureRequest {
   int64_t class_label = -1;  // -1: each class in turn
 };
 
+// Hears how many symbols of how many are drawn.
+using DrawingProgress = std::function<void(int64_t done, int64_t all)>;
+
+// `symbols` of them after each prompt, a few hundred rows at a time.
+std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const SamplingOptions& options,
+                                            const std::vector<std::vector<int32_t>>& prompts, int64_t symbols,
+                                            const DrawingProgress& progress);
+
+// How pictures of a task are laid out.
+PictureGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns);
+
 // Draws pictures and writes their grid as a PNG; returns a preview for a terminal of this width.
 // Errors: the model draws no pictures, a class that it does not have.
 std::string draw_pictures(const Transformer& model, const TaskShape& shape, const SamplingOptions& options,
                           const PictureRequest& request, const std::filesystem::path& png,
-                          int64_t preview_width,
-                          const std::function<void(int64_t, int64_t)>& progress = {});
+                          int64_t preview_width, const DrawingProgress& progress = {});
 
 // Draws `tokens` symbols after the prompt; `print` gets each piece of text as it is drawn. Error: a prompt
 // symbol outside the vocabulary.

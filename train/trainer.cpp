@@ -19,15 +19,19 @@ constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left
 
 }  // namespace
 
+void refuse_held_run(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(folder / "config.toml", error))
+    fail(ErrorKind::usage, "{} holds a run already: go on with --resume {}, or choose another --out", folder.string(),
+         folder.string());
+}
+
 Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
                  const std::string& initial)
     : config_(config), folder_(folder), looks_first_(!initial.empty()), guard_(config.spike_guard) {
   check_settings(config_);
   max_seconds_ = parse_duration(config_.max_time);
-  std::error_code error;
-  if (!resume && fs::exists(folder_ / "config.toml", error))
-    fail(ErrorKind::usage, "{} holds a run already: go on with --resume {}, or choose another --out",
-         folder_.string(), folder_.string());
+  if (!resume) refuse_held_run(folder_);
   lock_ = std::make_unique<RunLock>(folder_);
   if (config_.threads > 0) set_threads(static_cast<int>(config_.threads));
   config_.threads = context().threads;
@@ -59,6 +63,9 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   make_folders(folder_ / "samples");
   write_file_atomically(folder_ / "config.toml", settings);
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
+  if (config_.tensorboard)
+    metrics_->add_events(std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
+                                                     [this](const std::string& line) { progress_.note(line); }));
   progress_.note(fmt::format(
       "{} on {}: {} parameters, {} symbols, length {}, {} threads; run in {}{}", label_of(model_->config().attention),
       config_.task, count_text(static_cast<double>(count_elements(model_->parameters()))), task_->vocabulary(),
@@ -113,8 +120,8 @@ Var Trainer::forward_loss(int64_t micro_step, Var* auxiliary) const {
   context().step->step = static_cast<uint64_t>(micro_step);
   const Batch batch = task_->train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(micro_step),
                                          config_.batch);
-  const Var logits = forward_batch(*model_, *task_, batch, true, auxiliary);
-  const Var loss = cross_entropy(logits, Tensor::from(batch.targets, {batch.rows, batch.length}));
+  const Var outputs = forward_batch(*model_, *task_, batch, true, auxiliary);
+  const Var loss = model_->head().loss(outputs, Tensor::from(batch.targets, {batch.rows, batch.length}));
   return config_.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config_.accumulate));
 }
 
@@ -303,6 +310,7 @@ void Trainer::draw_samples() try {
     draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) { text += piece; });
     write_file_atomically(base + ".txt", text + "\n");
   }
+  metrics_->record_sample(step_, base);
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}; training goes on", step_, error.what()));

@@ -11,12 +11,16 @@
 #include "nn/transformer.h"
 #include "train/config.h"
 #include "train/evaluate.h"
+#include "train/memory_advice.h"
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_lock.h"
 #include "train/update_guard.h"
 
 namespace linea {
+
+// Error: ErrorKind::usage where `folder` holds a run already.
+void refuse_held_run(const std::filesystem::path& folder);
 
 class Trainer {
  public:
@@ -73,6 +77,7 @@ class Trainer {
   UpdateGuard guard_;
   double max_seconds_ = 0;
   bool metrics_wait_ = false;
+  const MemoryCensus census_{[this] { return training_memory(model_.get(), optimizer_.get()); }};
 };
 
 }  // namespace linea

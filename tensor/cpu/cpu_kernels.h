@@ -81,8 +81,16 @@ void cross_entropy_backward(Context&, const T* logits, const int32_t* targets, c
 template <typename T>
 void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
-void sample(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, double temperature,
-            RandomStream stream);
+void sample(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing&, RandomStream stream);
+
+// logistics.cpp
+template <typename T>
+void logistics_loss(Context&, const T* mixtures, const int32_t* targets, T* losses, int64_t R, int64_t V);
+template <typename T>
+void logistics_loss_backward(Context&, const T* mixtures, const int32_t* targets, const T* losses, const T* scored,
+                             const T* dmean, T* dmixtures, int64_t R, int64_t V);
+template <typename T>
+void logistics_scores(Context&, const T* mixtures, T* scores, int64_t R, int64_t V);
 
 // features.cpp
 template <typename T>

@@ -1,6 +1,8 @@
 // Kernels between symbols and numbers: embedding, cross-entropy, drawing.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/parallel.h"
@@ -89,22 +91,41 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
   });
 }
 
-// The first symbol at which the running sum of exp((x - max) / temperature) passes u times the whole:
-// the inverse of the distribution function.
+// Leaves 0 in the weights of symbols that are not to be drawn. `order` is memory of V.
+void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
+  const int64_t kept_most = drawing.top_k > 0 ? std::min(drawing.top_k, V) : V;
+  if (kept_most == V && drawing.top_p >= 1) return;
+  std::iota(order, order + V, 0);
+  std::sort(order, order + V, [&](int32_t i, int32_t j) {
+    return weights[i] != weights[j] ? weights[i] > weights[j] : i < j;
+  });
+  double total = 0, sum = 0;
+  for (int64_t i = 0; i < kept_most; ++i) total += weights[order[i]];
+  int64_t kept = 0;
+  while (kept < kept_most && (kept == 0 || sum < drawing.top_p * total)) sum += weights[order[kept++]];
+  for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
+}
+
+// The first symbol at which the running sum of the weights exp((x - max) / temperature) that are left reaches u
+// times the whole: the inverse of the distribution function.
 template <typename T>
-void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, double temperature,
+void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing& drawing,
             RandomStream stream) {
   parallel_ranges(ctx, R, 32 * V, [&](int64_t first, int64_t last) {
+    std::vector<double> weights(static_cast<size_t>(V));
+    std::vector<int32_t> order(static_cast<size_t>(V));
     for (int64_t r = first; r < last; ++r) {
       const T* x = logits + r * V;
       const double largest = *std::max_element(x, x + V);
-      double total = 0;
-      for (int64_t v = 0; v < V; ++v) total += std::exp((x[v] - largest) / temperature);
+      for (int64_t v = 0; v < V; ++v)
+        weights[static_cast<size_t>(v)] = std::exp((x[v] - largest) / drawing.temperature);
+      cut(drawing, weights.data(), order.data(), V);
+      const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
       const double until = total * random_uniform(stream, static_cast<uint64_t>(r));
       double sum = 0;
       int64_t chosen = std::max_element(x, x + V) - x;
       for (int64_t v = 0; v < V; ++v) {
-        sum += std::exp((x[v] - largest) / temperature);
+        sum += weights[static_cast<size_t>(v)];
         if (sum >= until) {
           chosen = v;
           break;
@@ -124,7 +145,8 @@ void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V,
   template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,    \
                                        const T*, T*, int64_t, int64_t);                           \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
-  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, double, RandomStream);
+  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&,\
+                       RandomStream);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

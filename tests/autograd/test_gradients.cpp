@@ -135,6 +135,29 @@ TEST(Gradients, Symbols) {
               {draw({5, 3})});
 }
 
+// Mixtures of logistics: the first, a middle and the last level, and one that is not scored.
+TEST(Gradients, Logistics) {
+  for (const int64_t levels : {2, 5, 256}) {
+    const auto last = static_cast<int32_t>(levels - 1);
+    const Tensor targets = Tensor::from(std::vector<int32_t>{0, last / 2, -1, last}, {2, 2});
+    for (const double deviation : {0.5, 1.5})
+      expect_true("logistics_loss", [&](const Vars& in) { return logistics_loss(in[0], targets, levels); },
+                  {random_tensor({2, 2, 3 * kLogistics}, 5, deviation)});
+  }
+}
+
+TEST(Gradcheck, SeesLogisticsOfOtherLevels) {
+  const Tensor targets = Tensor::from(std::vector<int32_t>{0, 100, 255}, {3});
+  const Function wrong = [&](const Vars& in) {
+    const ops::LogisticsLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
+    return Var::made_by("logistics_loss", kept.mean, {in[0]},
+                        [&, x = in[0].value(), kept](const Tensor& dy) -> std::vector<Gradient> {
+                          return {ops::logistics_loss_backward(x, targets, 257, kept, dy)};
+                        });
+  };
+  EXPECT_GT(gradcheck(wrong, {draw({3, 3 * kLogistics})}).error, 1e-4);
+}
+
 TEST(Gradients, OneLeafUsedOften) {
   expect_true("x + x", [](const Vars& in) { return add(in[0], in[0]); }, {draw({4})});
   expect_true("x x", [](const Vars& in) { return multiply(in[0], in[0]); }, {draw({4})});

@@ -45,7 +45,7 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
             "layer_norm: dtypes f32 and f64 do not go together");
   EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"), std::string::npos);
   EXPECT_NE(message_of([&] { ops::dropout(x, 1.0f, 0); }).find("[0, 1)"), std::string::npos);
-  EXPECT_NE(message_of([&] { ops::sample(x, 0, {}); }).find("temperature is 0"), std::string::npos);
+  EXPECT_NE(message_of([&] { ops::sample(x, {0}, {}); }).find("temperature is 0"), std::string::npos);
   EXPECT_NE(message_of([&] { ops::dpfp_features(x, 6); }).find("nu is 6"), std::string::npos);
   EXPECT_NE(message_of([&] {
               ops::permute(x, {{2, 2, 1, 1}, {0, 1, 2, 3}, 1}, {2, 3});

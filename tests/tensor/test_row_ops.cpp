@@ -137,13 +137,13 @@ TEST_P(Ops, SampleFollowsTheDistribution) {
     for (const double x : logits) p.push_back(std::exp(x / temperature) / total);
     const Tensor x = make(repeated, {kRows, 5}, dtype());
     const std::vector<int32_t> drawn =
-        ops::sample(x, temperature, {3, Purpose::sample, 0, 1}).to_vector<int32_t>();
+        ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>();
     std::vector<int> hits(5, 0);
     for (const int32_t symbol : drawn) ++hits.at(static_cast<size_t>(symbol));
     for (size_t v = 0; v < 5; ++v)
       EXPECT_NEAR(hits[v], p[v] * kRows, 4.5 * std::sqrt(p[v] * kRows) + 1e-9) << v;
-    EXPECT_EQ(ops::sample(x, temperature, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(), drawn);
-    EXPECT_NE(ops::sample(x, temperature, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(), drawn);
+    EXPECT_EQ(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(), drawn);
+    EXPECT_NE(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(), drawn);
   }
 }
 

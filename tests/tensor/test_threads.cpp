@@ -86,7 +86,7 @@ TEST(Threads, Symbols) {
                                ops::cross_entropy_backward(logits, symbols, kept, one)};
   });
   expect_same_bits("sample", [&] {
-    return std::vector<Tensor>{ops::sample(logits, 0.8, {1, Purpose::sample, 0, 2}), ops::argmax(logits)};
+    return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}), ops::argmax(logits)};
   });
 }
 

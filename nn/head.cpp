@@ -1,0 +1,63 @@
+#include "nn/head.h"
+
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+class CategoricalHead : public Head {
+ public:
+  explicit CategoricalHead(int64_t symbols) : symbols_(symbols) {}
+
+  int64_t outputs() const override { return symbols_; }
+  Var loss(const Var& outputs, const Tensor& targets) const override { return cross_entropy(outputs, targets); }
+  Tensor losses(const Tensor& outputs, const Tensor& targets) const override {
+    return ops::cross_entropy(outputs, targets).losses;
+  }
+  Tensor scores(const Tensor& outputs) const override { return outputs; }
+
+ private:
+  int64_t symbols_;
+};
+
+class LogisticsHead : public Head {
+ public:
+  explicit LogisticsHead(int64_t levels) : levels_(levels) {
+    require(levels >= 2, "--head logistics needs at least 2 levels, not {}", levels);
+  }
+
+  int64_t outputs() const override { return 3 * kLogistics; }
+
+  // Means side by side over the whole range, each as wide as the way to its neighbours: every level is near one,
+  // and no two are alike.
+  std::vector<double> initial_bias() const override {
+    std::vector<double> bias(3 * kLogistics, 0.0);
+    for (int64_t k = 0; k < kLogistics; ++k) {
+      bias[static_cast<size_t>(kLogistics + k)] = static_cast<double>(2 * k + 1) / kLogistics - 1;
+      bias[static_cast<size_t>(2 * kLogistics + k)] = std::log(1.0 / kLogistics);
+    }
+    return bias;
+  }
+
+  Var loss(const Var& outputs, const Tensor& targets) const override {
+    return logistics_loss(outputs, targets, levels_);
+  }
+  Tensor losses(const Tensor& outputs, const Tensor& targets) const override {
+    return ops::logistics_loss(outputs, targets, levels_).losses;
+  }
+  Tensor scores(const Tensor& outputs) const override { return ops::logistics_scores(outputs, levels_); }
+
+ private:
+  int64_t levels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Head> make_head(const std::string& name, int64_t symbols) {
+  if (name == "categorical") return std::make_unique<CategoricalHead>(symbols);
+  if (name == "logistics") return std::make_unique<LogisticsHead>(symbols);
+  fail(ErrorKind::usage, "--head is '{}'; choose categorical or logistics", name);
+}
+
+}  // namespace linea

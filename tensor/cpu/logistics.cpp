@@ -1,0 +1,123 @@
+// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is K logits, K means
+// and K log scales.
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+constexpr int64_t K = kLogistics;
+
+template <typename T>
+T log_sum_exp(const T* x, int64_t count) {
+  const T largest = *std::max_element(x, x + count);
+  T sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += exp_of(x[i] - largest);
+  return largest + std::log(sum);
+}
+
+// A row's distributions, and the logs of their shares.
+template <typename T>
+struct Mixture {
+  Logistic<T> parts[K];
+  T log_share[K];
+
+  Mixture(const T* row, int64_t V) {
+    const T log_sum = log_sum_exp(row, K);
+    for (int64_t k = 0; k < K; ++k) {
+      log_share[k] = row[k] - log_sum;
+      parts[k] = Logistic<T>::of(row[K + k], row[2 * K + k], static_cast<T>(V - 1));
+    }
+  }
+
+  void logs(T level, T* log_p) const {
+    for (int64_t k = 0; k < K; ++k) log_p[k] = log_share[k] + parts[k].log_mass(level);
+  }
+};
+
+}  // namespace
+
+// loss = -log sum_k share_k P_k(target)
+template <typename T>
+void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, T* losses, int64_t R, int64_t V) {
+  parallel_ranges(ctx, R, 64 * K, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      losses[r] = 0;
+      if (targets[r] < 0) continue;
+      T log_p[K];
+      Mixture<T>(mixtures + r * 3 * K, V).logs(static_cast<T>(targets[r]), log_p);
+      losses[r] = -log_sum_exp(log_p, K);
+    }
+  });
+}
+
+// With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
+//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each times dmean / scored
+template <typename T>
+void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets, const T* losses,
+                             const T* scored, const T* dmean, T* dmixtures, int64_t R, int64_t V) {
+  const T weight = *dmean * reciprocal_or_zero(*scored);
+  parallel_ranges(ctx, R, 96 * K, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      T* slopes = dmixtures + r * 3 * K;
+      if (targets[r] < 0) {
+        std::fill_n(slopes, 3 * K, T(0));
+        continue;
+      }
+      const Mixture<T> mixture(mixtures + r * 3 * K, V);
+      const T level = static_cast<T>(targets[r]);
+      T log_p[K];
+      mixture.logs(level, log_p);
+      for (int64_t k = 0; k < K; ++k) {
+        const T part = exp_of(log_p[k] + losses[r]);
+        T of_mean, of_log_scale;
+        mixture.parts[k].slopes(level, of_mean, of_log_scale);
+        slopes[k] = weight * (exp_of(mixture.log_share[k]) - part);
+        slopes[K + k] = -weight * part * of_mean;
+        slopes[2 * K + k] = -weight * part * of_log_scale;
+      }
+    }
+  });
+}
+
+// scores[r,s] = log P(s), as the loss has it
+template <typename T>
+void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
+  parallel_ranges(ctx, R, 32 * K * V, [&](int64_t first, int64_t last) {
+    Workspace<T> workspace(ctx, K * V);
+    T* logs = workspace.data();  // [K,V]
+    for (int64_t r = first; r < last; ++r) {
+      const Mixture<T> mixture(mixtures + r * 3 * K, V);
+      T* row = scores + r * V;
+      std::fill_n(row, V, -std::numeric_limits<T>::infinity());
+      for (int64_t k = 0; k < K; ++k) {
+        const Logistic<T> part = mixture.parts[k];
+        const T log_share = mixture.log_share[k];
+        T* to = logs + k * V;
+#pragma omp simd
+        for (int64_t s = 0; s < V; ++s) {
+          to[s] = log_share + part.log_mass(static_cast<T>(s));
+          row[s] = to[s] > row[s] ? to[s] : row[s];
+        }
+      }
+      for (int64_t s = 0; s < V; ++s) {
+        T sum = 0;
+        for (int64_t k = 0; k < K; ++k) sum += exp_of(logs[k * V + s] - row[s]);
+        row[s] += std::log(sum);
+      }
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                     \
+  template void logistics_loss(Context&, const T*, const int32_t*, T*, int64_t, int64_t);                        \
+  template void logistics_loss_backward(Context&, const T*, const int32_t*, const T*, const T*, const T*, T*,    \
+                                        int64_t, int64_t);                                                       \
+  template void logistics_scores(Context&, const T*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+
+}  // namespace linea::cpu

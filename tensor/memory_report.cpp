@@ -1,0 +1,141 @@
+#include "tensor/memory_report.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <fstream>
+
+namespace linea {
+namespace {
+
+thread_local MemoryPart part_at_work = MemoryPart::activations;
+thread_local const MemoryCensus* census = nullptr;
+
+std::string size_text(size_t bytes) {
+  const double mib = static_cast<double>(bytes) / 1048576.0;
+  return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
+
+// A number of bytes, or SIZE_MAX: "max", nothing, or what is no number.
+size_t limit_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  if (!(file >> word)) return SIZE_MAX;
+  size_t bytes = 0;
+  const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), bytes);
+  return error == std::errc() && rest == word.data() + word.size() ? bytes : SIZE_MAX;
+}
+
+// A group's own limit and those of the groups that it is in.
+size_t least_limit(const std::string& mount, std::string group, const std::string& name) {
+  size_t least = SIZE_MAX;
+  while (true) {
+    least = std::min(least, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
+    const size_t slash = group.find_last_of('/');
+    if (group.empty() || slash == std::string::npos) return least;
+    group.resize(slash);
+  }
+}
+
+}  // namespace
+
+const char* name_of(MemoryPart part) {
+  switch (part) {
+    case MemoryPart::parameters:
+      return "parameters";
+    case MemoryPart::gradients:
+      return "gradients";
+    case MemoryPart::optimiser:
+      return "optimiser";
+    default:
+      return "activations and workspace";
+  }
+}
+
+size_t& MemoryParts::of(MemoryPart part) {
+  switch (part) {
+    case MemoryPart::parameters:
+      return parameters;
+    case MemoryPart::gradients:
+      return gradients;
+    case MemoryPart::optimiser:
+      return optimiser;
+    default:
+      return activations;
+  }
+}
+
+MemoryScope::MemoryScope(MemoryPart part) : before_(part_at_work) { part_at_work = part; }
+MemoryScope::~MemoryScope() { part_at_work = before_; }
+MemoryPart memory_part_at_work() { return part_at_work; }
+
+MemoryCensus::MemoryCensus(std::function<MemoryParts()> count) : count_(std::move(count)), before_(census) {
+  census = this;
+}
+MemoryCensus::~MemoryCensus() { census = before_; }
+
+MemoryParts MemoryCensus::take(size_t held) {
+  MemoryParts parts = census == nullptr ? MemoryParts() : census->count_();
+  parts.of(part_at_work) += held - std::min(held, parts.sum());
+  return parts;
+}
+
+bool MemoryReport::weights_dominate() const {
+  MemoryParts wanted = held;
+  wanted.of(part) += asked;
+  return wanted.weights() > wanted.activations;
+}
+
+std::string MemoryReport::text() const {
+  return fmt::format("out of memory: {} asked for {}; held: parameters {}, gradients {}, optimiser {}, activations "
+                     "and workspace {}; {}",
+                     size_text(asked), name_of(part), size_text(held.parameters), size_text(held.gradients),
+                     size_text(held.optimiser), size_text(held.activations), limit.text());
+}
+
+std::string MemoryLimit::text() const { return fmt::format("{} {}", whose, size_text(total)); }
+
+OutOfMemory::OutOfMemory(const MemoryReport& report)
+    : Error(ErrorKind::memory, report.text() + (report.weights_dominate()
+                                                    ? "; lower --dim, --ffn or --layers"
+                                                    : "; lower --batch, --length, --dim or --ffn")),
+      report_(report) {}
+
+size_t container_memory(const std::string& groups, const std::string& mount) {
+  std::ifstream file(groups);
+  size_t least = SIZE_MAX;
+  for (std::string line; std::getline(file, line);) {  // "0::/path" of version 2, "7:cpu,memory:/path" of version 1
+    const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string group = line.substr(second + 1);
+    if (controllers == ",,") {
+      least = std::min(least, least_limit(mount, group, "memory.max"));
+      least = std::min(least, least_limit(mount + "/unified", group, "memory.max"));
+    } else if (controllers.find(",memory,") != std::string::npos) {
+      least = std::min(least, least_limit(mount + "/memory", group, "memory.limit_in_bytes"));
+    }
+  }
+  return least;
+}
+
+// Of what there is, an eighth, at most 128 MiB, stays for the program, its data and the buffers of BLAS: a container
+// that takes more than it may is killed without a word.
+MemoryLimit machine_memory() {
+  constexpr size_t kMostBesides = size_t{128} << 20;
+  const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  const size_t container = container_memory("/proc/self/cgroup", "/sys/fs/cgroup");
+  rlimit process{};
+  const size_t allowed =
+      getrlimit(RLIMIT_AS, &process) == 0 && process.rlim_cur != RLIM_INFINITY ? process.rlim_cur : SIZE_MAX;
+  const size_t total = std::min({machine, container, allowed});
+  return {total - std::min(total / 8, kMostBesides), total,
+          total == machine     ? "the machine has"
+          : total == container ? "the container may have"
+                               : "this process may have (ulimit -v)"};
+}
+
+}  // namespace linea

@@ -1,0 +1,187 @@
+// linea sample --complete and --surprise: what is kept is kept to the bit, and bits are those of linea eval.
+#include "data/image_file.h"
+#include "data/picture.h"
+#include "data/picture_task.h"
+#include "nn/generator.h"
+#include "tests/train/program.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kSide = 12, kScale = 4;
+
+class Pictures : public ProgramTest {
+ protected:
+  // A picture that no digit looks like.
+  std::vector<uint8_t> put_picture(const std::string& name, int64_t seed) const {
+    std::vector<uint8_t> greys;
+    for (int64_t i = 0; i < kSide * kSide; ++i)
+      greys.push_back(static_cast<uint8_t>((i * i * 7 + seed * i * 31) % 256));
+    write_picture(name, greys);
+    return greys;
+  }
+
+  void write_picture(const std::string& name, const std::vector<uint8_t>& greys) const {
+    PictureGrid grid;
+    grid.count = grid.columns = 1;
+    grid.height = grid.width = kSide;
+    write_png_grid(path(name), greys, grid);
+  }
+
+  // The pictures of a sheet of `columns` in a line, each kSide x kSide.
+  std::vector<std::vector<uint8_t>> cells(const std::string& name, int64_t columns, int64_t lines) const {
+    const int64_t cell = kSide * kScale + 1, width = columns * cell - 1, height = lines * cell - 1;
+    const int64_t square = std::max(width, height);
+    std::vector<std::vector<uint8_t>> result;
+    EXPECT_EQ(width, height) << "read_image takes the square in the middle";
+    const std::vector<uint8_t> sheet = read_image(path(name), square, 1);
+    for (int64_t line = 0; line < lines; ++line)
+      for (int64_t column = 0; column < columns; ++column) {
+        std::vector<uint8_t> picture;
+        for (int64_t y = 0; y < kSide; ++y)
+          for (int64_t x = 0; x < kSide; ++x)
+            picture.push_back(
+                sheet[static_cast<size_t>((line * cell + y * kScale) * square + column * cell + x * kScale)]);
+        result.push_back(picture);
+      }
+    return result;
+  }
+
+  std::vector<double> numbers_after_colons(const std::string& text) const {
+    std::vector<double> numbers;
+    for (const std::string& line : lines_of(text))
+      if (const size_t at = line.find(": "); at != std::string::npos)
+        numbers.push_back(std::stod(line.substr(at + 2)));
+    return numbers;
+  }
+};
+
+using Greys = std::vector<uint8_t>;
+
+TEST_F(Pictures, CompletionsKeepTheUpperRows) {
+  done(kDigits + " --steps 3 --out run");
+  std::vector<Greys> originals;
+  for (int64_t i = 0; i < 4; ++i) {
+    Greys seen;  // in the run's four levels
+    for (const uint8_t grey : put_picture(fmt::format("{}.png", i), i + 1))
+      seen.push_back(symbol_to_grey(grey_to_symbol(grey, 4), 4));
+    originals.push_back(seen);
+  }
+  const Outcome outcome = done("sample run --complete 0.png 1.png 2.png 3.png --keep-rows 5 --count 2 --out out.png");
+  EXPECT_EQ(lines_of(outcome.out).back(), "out.png");
+  const std::vector<Greys> shown = cells("out.png", 4, 4);
+  const auto kept = 5 * kSide;
+  for (size_t i = 0; i < 4; ++i) {
+    const Greys* line = &shown[4 * i];
+    EXPECT_EQ(line[0], originals[i]);
+    for (size_t column = 1; column < 4; ++column)
+      EXPECT_EQ(Greys(originals[i].begin(), originals[i].begin() + kept),
+                Greys(line[column].begin(), line[column].begin() + kept))
+          << i << ' ' << column;
+    EXPECT_EQ(Greys(line[1].begin() + kept, line[1].end()), Greys(static_cast<size_t>(kSide * kSide - kept), 40));
+    EXPECT_NE(line[2], line[3]) << "two completions are drawn apart";
+    EXPECT_NE(line[2], line[0]);
+  }
+  const auto again = [&](const std::string& more) {
+    done("sample run --complete 0.png 1.png 2.png 3.png --keep-rows 5 --count 2 --out again.png" + more);
+    return bytes("again.png") == bytes("out.png");
+  };
+  EXPECT_TRUE(again(" --seed 1 --threads 1"));
+  EXPECT_FALSE(again(" --seed 2"));
+}
+
+// What stands below the kept rows is what the generator draws after them.
+TEST_F(Pictures, CompletionsGoOnFromWhatIsKept) {
+  done(kDigits + " --steps 150 --lr 0.01 --warmup 0 --out run");
+  done("sample run --complete test:0 test:1 test:2 test:3 --keep-rows 6 --count 2 --seed 7 --out out.png");
+  const std::vector<Greys> shown = cells("out.png", 4, 4);
+  const SavedModel saved = load_model(path("run"));
+  const Batch test = make_task(task_options(saved.config, ""))->eval_batch(Split::test, 0, 4);
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t row = 0; row < 8; ++row) {
+    const auto first = test.inputs.begin() + row / 2 * kSide * kSide;
+    prompts.emplace_back(first, first + 1 + 6 * kSide);
+  }
+  SamplingOptions options;
+  options.seed = 7;
+  const auto drawn = Generator(*saved.model, options).draw(prompts, 6 * kSide);
+  for (size_t row = 0; row < 8; ++row) {
+    const Greys& picture = shown[4 * (row / 2) + 2 + row % 2];
+    Greys expected;
+    for (const int32_t symbol : drawn[row]) expected.push_back(symbol_to_grey(symbol, 4));
+    EXPECT_EQ(Greys(picture.begin() + 6 * kSide, picture.end()), expected) << row;
+  }
+}
+
+TEST_F(Pictures, CompletionsOfAClass) {
+  done(kDigits + " --class-token --steps 300 --lr 0.02 --warmup 0 --out run");
+  put_picture("a.png", 1);
+  refused(2, "sample run --complete a.png", {"a.png", "--class", "0 to 9"});
+  done("sample run --complete a.png --class 3 --keep-rows 1 --count 16 --out a3.png");
+  done("sample run --complete a.png --class 8 --keep-rows 1 --count 16 --out a8.png");
+  EXPECT_NE(bytes("a3.png"), bytes("a8.png"));
+  done("sample run --complete test:0 --out own.png");  // a picture of the data has its own class
+  EXPECT_EQ(nlohmann::json::parse(done("eval run --json").out)["tokens"], 1000 * kSide * kSide);
+  refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
+}
+
+TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
+  done(kDigits + " --class-token --head logistics --steps 60 --lr 0.02 --warmup 0 --out run");
+  const Outcome outcome = done("sample run --surprise --count 3 --out heat.png");
+  EXPECT_EQ(lines_of(outcome.out).back(), "heat.png");
+  const std::vector<double> shown = numbers_after_colons(outcome.out);
+  ASSERT_EQ(shown.size(), 4u) << outcome.out;
+  const SavedModel saved = load_model(path("run"));
+  const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
+  EXPECT_NEAR(shown[3], evaluate(*saved.model, *task, Split::test, 3).bits, 1e-4);
+  EXPECT_NEAR(shown[0], evaluate(*saved.model, *task, Split::test, 1).bits, 1e-4);
+  EXPECT_NE(shown[0], shown[1]);
+  // named, they are the same pictures
+  const std::string named = done("sample run --surprise --complete test:0 test:1 test:2 --out x.png").out;
+  EXPECT_EQ(numbers_after_colons(named), shown);
+  EXPECT_EQ(bytes("x.png"), bytes("heat.png"));
+  // and in a file too, where it is said of which class they are
+  const Batch first = task->eval_batch(Split::test, 0, 1);
+  Greys greys;
+  for (const int32_t symbol : first.targets) greys.push_back(symbol_to_grey(symbol, 4));
+  write_picture("first.png", greys);
+  const auto of_class = [&](int64_t label) {
+    const std::string line = fmt::format("sample run --surprise --complete first.png --class {} --out x.png", label);
+    return numbers_after_colons(done(line).out).front();
+  };
+  const int64_t label = first.inputs[0] - saved.shape.start;
+  EXPECT_EQ(of_class(label), shown[0]);
+  EXPECT_NE(of_class((label + 1) % 10), shown[0]);
+}
+
+TEST_F(Pictures, RefuseWhatHasNoMeaning) {
+  done(kDigits + " --steps 1 --out run");
+  put_picture("a.png", 1);
+  put("text.png", "no picture");
+  for (const char* rows : {"0", "12", "-1"})
+    refused(2, fmt::format("sample run --complete a.png --keep-rows {}", rows), {"--keep-rows", rows, "11", "12"});
+  refused(2, "sample run --complete a.png --count 0", {"--count", "0"});
+  refused(2, "sample run --surprise --count 0", {"--count", "0"});
+  refused(3, "sample run --complete nowhere.png", {"nowhere.png"});
+  refused(3, "sample run --complete text.png", {"text.png"});
+  refused(2, "sample run --complete test:2000", {"test:2000", "0 to 1999"});
+  refused(2, "sample run --complete a.png --class 3", {"--class 3", "--class-token"});
+  refused(2, "sample run --keep-rows 3", {"--keep-rows", "without --complete"});
+  refused(2, "sample run --surprise --temperature 0.5", {"--temperature", "--surprise"});
+  refused(2, "sample run --surprise --complete a.png --keep-rows 3", {"--keep-rows", "--surprise"});
+  refused(2, "sample run --surprise --complete a.png --count 3", {"--count"});
+  refused(2, "sample run --data elsewhere", {"--data"});
+  refused(6, "sample run --complete a.png --out no/such/folder.png", {"no/such/folder.png"});
+  refused(2, "sample run --top-p 0", {"--top-p is 0"});
+  refused(2, "sample run --top-p 1.5", {"--top-p is 1.5"});
+  refused(2, "sample run --top-k -1", {"--top-k is -1"});
+  put_text("text.txt", 2000);
+  done(kText + " --steps 1 --out text");
+  refused(2, "sample text --complete a.png", {"--complete", "text"});
+  refused(2, "sample text --surprise", {"--surprise", "text"});
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,66 @@
+// --head and the flags of sampling, as the program has them.
+#include "tests/train/program.h"
+
+namespace linea {
+namespace {
+
+class HeadFlag : public ProgramTest {
+ protected:
+  double last_bits(const std::string& run) const { return metrics(run).back()["val_bits"].get<double>(); }
+};
+
+TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
+  const std::string train = "train --task digits --size 12 --levels 16 --head logistics --lr 0.01 --warmup 0" + kSmall;
+  done(train + " --steps 2 --out short");
+  done(train + " --steps 150 --out run");
+  EXPECT_LT(last_bits("short"), 5.5);
+  EXPECT_LT(last_bits("run"), 2.2) << "16 levels that are all alike cost 4 bits";
+  EXPECT_NE(bytes("run/config.toml").find("head = \"logistics\""), std::string::npos);
+  const std::string file = "run/checkpoints/step-00000150/model.safetensors";
+  const std::string eval = done("eval --json run").out;
+  EXPECT_EQ(nlohmann::json::parse(eval)["bits"].get<double>(), last_bits("run"));
+  EXPECT_EQ(done("eval --json " + file).out, eval);
+  done("sample run --count 4 --out a.png --seed 3");
+  done("sample " + file + " --count 4 --out b.png --seed 3");
+  EXPECT_EQ(bytes("a.png"), bytes("b.png"));
+  done(train + " --steps 4 --save-every 2 --out whole");
+  done("train --resume whole --steps 6");
+}
+
+TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
+  refused(2, kCopy + " --head logistics --steps 1 --out run", {"--head logistics", "copy", "pictures"});
+  refused(2, kDigits + " --head logistics --tie --steps 1 --out run", {"--tie", "--head logistics"}, true);
+  refused(2, kDigits + " --head gauss --steps 1 --out run", {"--head is 'gauss'", "categorical or logistics"}, true);
+  EXPECT_FALSE(exists("run"));
+  refused(2, "bench train --head logistics --steps 1 --warmup 0", {"--head logistics", "random symbols"}, true);
+}
+
+TEST_F(HeadFlag, OtherHeadsWeightsAreRefused) {
+  done(kDigits + " --steps 1 --out run");
+  refused(3, kDigits + " --head logistics --steps 1 --out new --init-from run", {"head.weight"}, true);
+}
+
+TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {
+  done(kDigits + " --steps 30 --out pictures");
+  put_text("text.txt", 2000);
+  done(kText + " --steps 30 --out text");
+  const auto drawn = [&](const std::string& more) {
+    done("sample pictures --count 3 --out x.png " + more);
+    return bytes("x.png") + done("sample text --tokens 60 " + more).out;
+  };
+  const std::string plain = drawn("--seed 3"), greedy = drawn("--greedy");
+  EXPECT_EQ(drawn("--seed 3 --top-k 0 --top-p 1"), plain);
+  EXPECT_EQ(drawn("--seed 3 --top-k 1"), greedy);
+  EXPECT_EQ(drawn("--seed 4 --top-p 0.0001"), greedy);
+  const std::string some = drawn("--seed 3 --top-k 2 --top-p 0.9");
+  EXPECT_NE(some, plain);
+  EXPECT_NE(some, greedy);
+  EXPECT_EQ(some, drawn("--seed 3 --top-k 2 --top-p 0.9 --threads 1"));
+  const std::string help = done("sample --help").out;
+  for (const char* flag :
+       {"--top-k", "--top-p", "--temperature", "--greedy", "--seed", "--complete", "--keep-rows", "--surprise"})
+    EXPECT_NE(help.find(flag), std::string::npos) << flag;
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,305 @@
+#include "train/dry_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "data/task.h"
+#include "train/bench.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/memory_advice.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kTimedSteps = 3;
+constexpr int64_t kEnoughRows = 16, kEnoughTokens = 32768;  // of a step that stands for a larger one
+constexpr double kMostSeconds = 30;  // that steps of the full batch may take
+
+// Parameters whose names differ in the number of their block only.
+struct ParameterGroup {
+  std::string name;  // "blocks.*.qkv.weight"
+  Shape shape;
+  int64_t count;
+};
+
+// Bytes of tensors. At the peak of a step: activations are what stands beside the others.
+struct StepMemory {
+  MemoryParts parts;
+  std::string how;
+};
+
+struct StepTime {
+  double seconds;
+  std::string how;
+};
+
+// The run as it would stand before its next step.
+struct Prepared {
+  RunConfig config;
+  std::unique_ptr<Task> task;
+  std::unique_ptr<Transformer> model;
+  std::unique_ptr<Optimizer> optimizer;
+  int64_t step = 0;
+};
+
+// Everything that is printed.
+struct Report {
+  std::vector<ParameterGroup> groups;
+  StepMemory memory;
+  StepTime time;
+  MemoryLimit limit;
+  double flops;  // of a token
+  int64_t tokens, checkpoint_bytes;
+  bool fits() const { return memory.parts.sum() <= limit.bytes; }
+};
+
+std::string without_block(const std::string& name) {
+  constexpr const char* kBlocks = "blocks.";
+  if (name.rfind(kBlocks, 0) != 0) return name;
+  return std::string(kBlocks) + "*" + name.substr(name.find('.', std::string(kBlocks).size()));
+}
+
+std::vector<ParameterGroup> groups_of(const Parameters& parameters) {
+  std::vector<ParameterGroup> groups;
+  for (const Parameter& parameter : parameters) {
+    const std::string name = without_block(parameter.name);
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const ParameterGroup& group) {
+      return group.name == name && group.shape == parameter.var.shape();
+    });
+    if (same != groups.end()) {
+      ++same->count;
+    } else {
+      groups.push_back({name, parameter.var.shape(), 1});
+    }
+  }
+  return groups;
+}
+
+size_t weights_of(const ModelConfig& config) {
+  const size_t before = cpu_memory().held;
+  const Transformer model(config);
+  return cpu_memory().held - before;
+}
+
+// Weights grow by the same bytes with each block: known from models of one and two, before memory is filled with
+// those of all. Each has a gradient and two moments.
+void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
+  const auto layers = static_cast<double>(model.layers);
+  if (layers <= 2) return;
+  model.layers = 1;
+  const auto one = static_cast<double>(weights_of(model));
+  model.layers = 2;
+  const double all = 4 * (one + (layers - 1) * (static_cast<double>(weights_of(model)) - one));
+  const MemoryLimit limit = cpu_memory_limit();
+  release_cpu_cache();
+  if (all > static_cast<double>(limit.bytes))
+    fail(ErrorKind::memory,
+         "out of memory: parameters, gradients and optimiser of this run would hold {}; {}; {}", bytes_text(all),
+         limit.text(), memory_advice(config, true));
+}
+
+Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed, const std::string& initial) {
+  Prepared run;
+  run.config = settings;
+  RunConfig& config = run.config;
+  check_settings(config);
+  if (config.threads > 0) set_threads(static_cast<int>(config.threads));
+  run.task = make_task(task_options(config, ""));
+  const std::string vocabulary = run.task->serialised_vocabulary();
+  config.length = run.task->length();
+  config.size = run.task->shape().side;
+  const ModelConfig model = model_config(config, run.task->shape());
+  refuse_too_many_weights(config, model);
+  run.model = std::make_unique<Transformer>(model);
+  run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
+  if (!resumed.empty()) {
+    const RunState at = restore_checkpoint(resumed, *run.model, *run.optimizer, vocabulary, run.task->fingerprint(),
+                                           [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    run.step = at.step;
+  }
+  if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary);
+  return run;
+}
+
+// Adds the gradients of a batch, as the trainer does.
+void add_gradients(const Prepared& run, int64_t micro_step, int64_t rows) {
+  const auto seed = static_cast<uint64_t>(run.config.seed);
+  context().step->seed = seed;
+  context().step->step = static_cast<uint64_t>(micro_step);
+  const Batch batch = run.task->train_batch(seed, static_cast<uint64_t>(micro_step), rows);
+  Var auxiliary;
+  const Var logits = forward_batch(*run.model, *run.task, batch, true, &auxiliary);
+  const Var loss = cross_entropy(logits, Tensor::from(batch.targets, {batch.rows, batch.length}));
+  backward(auxiliary.defined() ? add(loss, auxiliary) : loss);
+}
+
+struct Measured {
+  size_t peak;  // of tensors beyond those before the step
+  double seconds;
+};
+
+// A step of batches of `rows` rows; where there are several, two show what all need.
+Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
+  const size_t before = cpu_memory().held;
+  reset_cpu_peak();
+  const Stopwatch watch;
+  run.model->before_step(run.step, run.config.steps);
+  for (int64_t i = 0; i < batches; ++i) add_gradients(run, run.step * run.config.accumulate + i, rows);
+  run.optimizer->step(run.config.lr);
+  run.model->after_step();
+  return {cpu_memory().peak - before, watch.seconds()};
+}
+
+// The parts that a step of `rows` rows has at its peak, from that peak.
+MemoryParts parts_at(const Prepared& run, double peak) {
+  MemoryParts parts = training_memory(run.model.get(), run.optimizer.get());
+  for (const Parameter& parameter : run.model->parameters()) parts.gradients += parameter.var.value().bytes();
+  parts.activations = static_cast<size_t>(std::max(0.0, peak - static_cast<double>(parts.gradients)));
+  return parts;
+}
+
+// Steps of some rows tell what a row adds (of few they would say too much: ops work in blocks of rows, whose workspace
+// is then not full); where the whole batch then fits and takes no long time,
+// steps of it are measured instead.
+void measure(Prepared& run, Report& report) {
+  const int64_t batch = run.config.batch, batches = std::min<int64_t>(run.config.accumulate, 2);
+  measure_step(run, 1, batches);  // to warm up
+  Measured half = measure_step(run, 1, batches), some = half;
+  int64_t rows = 1;
+  const auto enough = [&] {
+    return 2 * rows > batch || (rows >= kEnoughRows && rows * run.task->length() >= kEnoughTokens) ||
+           some.peak > report.limit.bytes / 3 || some.seconds > kMostSeconds / 20;
+  };
+  for (; !enough(); rows *= 2) {
+    half = some;
+    some = measure_step(run, 2 * rows, batches);
+  }
+  const auto peak = static_cast<double>(some.peak);
+  double of_row = static_cast<double>(parts_at(run, peak).activations);
+  if (rows > 1) of_row = std::max(0.0, 2 * (peak - static_cast<double>(half.peak)) / static_cast<double>(rows));
+  const std::string how =
+      rows == 1 ? "from a step of 1 row" : fmt::format("from steps of {} and {} rows", rows / 2, rows);
+  const auto all_rows = static_cast<double>(batch * run.config.accumulate);
+  report.memory = {parts_at(run, peak + static_cast<double>(batch - rows) * of_row), how};
+  report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, how};
+  if (!report.fits() || report.time.seconds * (kTimedSteps + 1) > kMostSeconds) return;
+
+  Measured whole = measure_step(run, batch, run.config.accumulate);  // to warm up
+  std::vector<double> times;
+  for (int64_t i = 0; i < kTimedSteps; ++i) {
+    const Measured again = measure_step(run, batch, run.config.accumulate);
+    whole.peak = std::max(whole.peak, again.peak);
+    times.push_back(again.seconds);
+  }
+  report.memory = {parts_at(run, static_cast<double>(whole.peak)), "measured, steps of the whole batch"};
+  report.time = {bench::median(times), fmt::format("the median of {} steps of the whole batch", kTimedSteps)};
+}
+
+Report report_of(Prepared& run) {
+  Report report{};
+  report.groups = groups_of(run.model->parameters());
+  report.limit = cpu_memory_limit();
+  report.flops = bench::flops_of_token(*run.model);
+  report.tokens = run.config.batch * run.config.accumulate * run.task->length();
+  const MemoryParts saved = training_memory(run.model.get(), run.optimizer.get());
+  report.checkpoint_bytes = static_cast<int64_t>(saved.parameters + saved.optimiser);
+  measure(run, report);
+  return report;
+}
+
+const std::pair<const char*, Split> kSplits[] = {
+    {"train", Split::train}, {"val", Split::val}, {"test", Split::test}};
+
+nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
+  nlohmann::ordered_json parameters = nlohmann::ordered_json::array(), rows;
+  for (const ParameterGroup& group : report.groups)
+    parameters.push_back({{"name", group.name},
+                          {"shape", group.shape.sizes()},
+                          {"count", group.count},
+                          {"elements", group.count * group.shape.numel()}});
+  for (const auto& [name, split] : kSplits) rows[name] = run.task->rows(split);
+  const MemoryParts& parts = report.memory.parts;
+  const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
+  return {{"attention", label_of(run.model->config().attention)},
+          {"task", run.config.task},
+          {"parameters", parameters},
+          {"parameter_count", count_elements(run.model->parameters())},
+          {"symbols", run.task->vocabulary()},
+          {"length", run.task->length()},
+          {"rows", rows},
+          {"tokens_per_step", report.tokens},
+          {"flops_per_token", report.flops},
+          {"flops_per_step", report.flops * static_cast<double>(report.tokens)},
+          {"bytes",
+           {{"parameters", parts.parameters},
+            {"gradients", parts.gradients},
+            {"optimiser", parts.optimiser},
+            {"activations", parts.activations},
+            {"peak", parts.sum()}}},
+          {"bytes_how", report.memory.how},
+          {"machine_bytes", report.limit.total},
+          {"limit_bytes", report.limit.bytes},
+          {"fits", report.fits()},
+          {"checkpoint_bytes", report.checkpoint_bytes},
+          {"step", run.step},
+          {"steps", run.config.steps},
+          {"step_s", report.time.seconds},
+          {"remaining_s", report.time.seconds * static_cast<double>(remaining)},
+          {"time_how", report.time.how}};
+}
+
+void print_parameters(const Prepared& run, const Report& report) {
+  constexpr const char* kRow = "{:<36} {:>14} {:>6} {:>14}\n";
+  fmt::print(kRow, "parameters", "shape", "times", "elements");
+  for (const ParameterGroup& group : report.groups)
+    fmt::print(kRow, group.name, group.shape.str(), group.count, group.count * group.shape.numel());
+  fmt::print(kRow, "all", "", "", count_elements(run.model->parameters()));
+}
+
+void print_text(const Prepared& run, const Report& report) {
+  const auto number = [](double x) { return count_text(x); };
+  fmt::print("{} on {}: what the run would be; nothing is written\n\n", label_of(run.model->config().attention),
+             run.config.task);
+  print_parameters(run, report);
+  fmt::print("\ndata           {} symbols, length {}; rows:", run.task->vocabulary(), run.task->length());
+  for (const auto& [name, split] : kSplits) fmt::print(" {} {}", name, run.task->rows(split));
+  fmt::print("\nstep           {} tokens ({} rows of {}, {} times)\n", report.tokens, run.config.batch,
+             run.task->length(), run.config.accumulate);
+  fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops),
+             report.flops * static_cast<double>(report.tokens));
+  const MemoryParts& parts = report.memory.parts;
+  const auto bytes = [](size_t x) { return bytes_text(static_cast<double>(x)); };
+  fmt::print("memory         parameters {}, gradients {}, optimiser {}, activations and workspace {}\n",
+             bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimiser), bytes(parts.activations));
+  fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()), report.memory.how,
+             report.limit.text());
+  fmt::print("checkpoint     {} each\n", bytes(static_cast<size_t>(report.checkpoint_bytes)));
+  const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
+  fmt::print("time           {} for {} steps{}: {:.4g} s a step ({}), without validation, samples and saving\n",
+             duration_text(report.time.seconds * static_cast<double>(remaining)), remaining,
+             run.step > 0 ? fmt::format(" after step {}", run.step) : "", report.time.seconds, report.time.how);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void dry_run(const RunConfig& config, const std::filesystem::path& resumed, const std::string& initial, bool json) {
+  Prepared run = prepare(config, resumed, initial);
+  const MemoryCensus census([&] { return training_memory(run.model.get(), run.optimizer.get()); });
+  const Report report = report_of(run);
+  if (json) {
+    bench::print_line(json_of(run, report));
+  } else {
+    print_text(run, report);
+  }
+  if (report.fits()) return;
+  MemoryReport wanted{report.memory.parts.activations, MemoryPart::activations, report.memory.parts, report.limit};
+  wanted.held.activations = 0;  // what is asked for, of what the run would hold
+  fail(ErrorKind::memory, "{}; {}", wanted.text(), memory_advice(run.config, wanted.weights_dominate()));
+}
+
+}  // namespace linea

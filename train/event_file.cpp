@@ -1,0 +1,216 @@
+#include "train/event_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+
+#include "data/crc32c.h"
+#include "data/files.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kPrefix = "events.out.tfevents.";
+
+// Field numbers of the messages that are written, from TensorFlow's event.proto, summary.proto and tensor.proto.
+namespace event {
+constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
+}
+namespace session_log {
+constexpr uint32_t kStatus = 1, kStart = 1;
+}
+namespace summary {
+constexpr uint32_t kValue = 1, kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
+}
+namespace image {
+constexpr uint32_t kHeight = 1, kWidth = 2, kColourspace = 3, kEncoded = 4;
+}
+namespace metadata {
+constexpr uint32_t kPluginData = 1, kPluginName = 1;
+}
+namespace tensor {
+constexpr uint32_t kDtype = 1, kShape = 2, kStringVal = 8, kString = 7;
+}
+
+// The low `count` bytes, the lowest first.
+void append_little_endian(std::string& bytes, uint64_t value, int count) {
+  for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
+}
+
+// The fields of one protobuf message.
+class Message {
+ public:
+  Message& integer(uint32_t field, uint64_t value) {
+    key(field, 0);
+    varint(value);
+    return *this;
+  }
+  Message& real64(uint32_t field, double value) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    key(field, 1);
+    append_little_endian(bytes_, bits, 8);
+    return *this;
+  }
+  Message& real32(uint32_t field, float value) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof bits);
+    key(field, 5);
+    append_little_endian(bytes_, bits, 4);
+    return *this;
+  }
+  Message& bytes(uint32_t field, std::string_view value) {
+    key(field, 2);
+    varint(value.size());
+    bytes_ += value;
+    return *this;
+  }
+  Message& message(uint32_t field, const Message& value) { return bytes(field, value.bytes_); }
+  const std::string& str() const { return bytes_; }
+
+ private:
+  void key(uint32_t field, uint32_t wire_type) { varint(field << 3 | wire_type); }
+  void varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+    bytes_ += static_cast<char>(value);
+  }
+
+  std::string bytes_;
+};
+
+Message event_at(int64_t step) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Message message;
+  message.real64(event::kWallTime, std::chrono::duration<double>(now).count());
+  if (step != 0) message.integer(event::kStep, static_cast<uint64_t>(step));
+  return message;
+}
+
+uint32_t big_endian32(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (size_t i = at; i < at + 4; ++i) value = value << 8 | static_cast<uint8_t>(bytes[i]);
+  return value;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 && name[0] != '\0' ? name : "localhost";
+}
+
+// The time in the name "events.out.tfevents.TIME.HOST.PID"; 0 for any other name.
+int64_t time_of(const std::string& name) {
+  if (name.rfind(kPrefix, 0) != 0) return 0;
+  int64_t time = 0;
+  const char* digits = name.data() + std::strlen(kPrefix);
+  const auto [rest, error] = std::from_chars(digits, name.data() + name.size(), time);
+  return error == std::errc() ? time : 0;
+}
+
+// Now, in seconds; later than any file of `folder` says, for TensorBoard reads files in the order of their names.
+int64_t next_time(const fs::path& folder) {
+  int64_t time = std::chrono::duration_cast<std::chrono::seconds>(
+                     std::chrono::system_clock::now().time_since_epoch()).count();
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    time = std::max(time, time_of(entry.path().filename().string()) + 1);
+  return time;
+}
+
+}  // namespace
+
+EventFile::EventFile(const fs::path& folder, int64_t resumed_step, std::function<void(const std::string&)> warn)
+    : warn_(std::move(warn)) {
+  open_in(folder);
+  record(event_at(0).bytes(event::kFileVersion, "brain.Event:2").str());
+  if (resumed_step < 0) return;
+  Message start;
+  start.integer(session_log::kStatus, session_log::kStart);
+  record(event_at(resumed_step + 1).message(event::kSessionLog, start).str());
+}
+
+EventFile::~EventFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+void EventFile::open_in(const fs::path& folder) {
+  make_folders(folder);
+  path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid());
+  do {
+    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EINTR);
+  if (descriptor_ < 0)
+    fail(ErrorKind::write, "cannot write {}: {}; change the rights of the folder, or leave out --tensorboard",
+         path_.string(), std::strerror(errno));
+}
+
+void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
+  Message all;
+  for (const auto& [name, number] : values) {
+    Message value;
+    value.bytes(summary::kTag, name).real32(summary::kSimpleValue, static_cast<float>(number));
+    all.message(summary::kValue, value);
+  }
+  record(event_at(step).message(event::kSummary, all).str());
+}
+
+// A PNG begins with 8 bytes of its own, the length and name of IHDR, then width, height, bits and kind of colour.
+void EventFile::picture(int64_t step, const std::string& tag, std::string_view png) {
+  require(png.size() > 25 && png.substr(1, 3) == "PNG", "a picture for TensorBoard is no PNG: {} bytes", png.size());
+  const bool grey = png[25] == 0;
+  Message picture, value, all;
+  picture.integer(image::kHeight, big_endian32(png, 20))
+      .integer(image::kWidth, big_endian32(png, 16))
+      .integer(image::kColourspace, grey ? 1 : 3)
+      .bytes(image::kEncoded, png);
+  all.message(summary::kValue, value.bytes(summary::kTag, tag).message(summary::kImage, picture));
+  record(event_at(step).message(event::kSummary, all).str());
+}
+
+// TensorBoard shows text as Markdown, where lines that begin with four blanks stay as they are.
+void EventFile::text(int64_t step, const std::string& tag, const std::string& text) {
+  std::string shown = "    ";
+  for (const char c : text) shown += c == '\n' ? "\n    " : std::string(1, c);
+  Message plugin, about, scalar_of_strings, value, all;
+  plugin.bytes(metadata::kPluginName, "text");
+  about.message(metadata::kPluginData, plugin);
+  scalar_of_strings.integer(tensor::kDtype, tensor::kString)
+      .message(tensor::kShape, Message())
+      .bytes(tensor::kStringVal, shown);
+  value.bytes(summary::kTag, tag).message(summary::kMetadata, about).message(summary::kTensor, scalar_of_strings);
+  all.message(summary::kValue, value);
+  record(event_at(step).message(event::kSummary, all).str());
+}
+
+void EventFile::record(const std::string& event) {
+  if (descriptor_ < 0) return;
+  std::string bytes;
+  append_little_endian(bytes, event.size(), 8);
+  append_little_endian(bytes, masked_crc32c(bytes), 4);
+  bytes += event;
+  append_little_endian(bytes, masked_crc32c(event), 4);
+  // Once round, but where the disk took a part: the second write says why.
+  for (size_t done = 0; done < bytes.size();) {
+    const ssize_t written = write(descriptor_, bytes.data() + done, bytes.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return give_up(written < 0 ? errno : EIO);
+    done += static_cast<size_t>(written);
+  }
+  end_ += static_cast<int64_t>(bytes.size());
+}
+
+// A record that is cut would be an error to readers; what stands before it is whole.
+void EventFile::give_up(int reason) {
+  const bool cut = ftruncate(descriptor_, end_) == 0;
+  close(descriptor_);
+  descriptor_ = -1;
+  warn_(fmt::format("warning: {} cannot be written: {}; {}training goes on without TensorBoard", path_.string(),
+                    std::strerror(reason), cut ? "" : "its last record is cut; "));
+}
+
+}  // namespace linea
