@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kSide = 12, kScale = 4;
+constexpr int64_t kSide = 12;
 
 class Pictures : public ProgramTest {
  protected:
@@ -30,20 +30,23 @@ class Pictures : public ProgramTest {
     write_png_grid(path(name), greys, grid);
   }
 
-  // The pictures of a sheet of `columns` in a line, each kSide x kSide.
-  std::vector<std::vector<uint8_t>> cells(const std::string& name, int64_t columns, int64_t lines) const {
-    const int64_t cell = kSide * kScale + 1, width = columns * cell - 1, height = lines * cell - 1;
+  // The pictures of a sheet of `columns` in a line, each side x side.
+  std::vector<std::vector<uint8_t>> cells(const std::string& name, int64_t columns, int64_t lines,
+                                          int64_t side = kSide, int64_t channels = 1) const {
+    const int64_t scale = 56 / side, cell = side * scale + 1, width = columns * cell - 1, height = lines * cell - 1;
     const int64_t square = std::max(width, height);
     std::vector<std::vector<uint8_t>> result;
     EXPECT_EQ(width, height) << "read_image takes the square in the middle";
-    const std::vector<uint8_t> sheet = read_image(path(name), square, 1);
+    const std::vector<uint8_t> sheet = read_image(path(name), square, channels);
     for (int64_t line = 0; line < lines; ++line)
       for (int64_t column = 0; column < columns; ++column) {
         std::vector<uint8_t> picture;
-        for (int64_t y = 0; y < kSide; ++y)
-          for (int64_t x = 0; x < kSide; ++x)
-            picture.push_back(
-                sheet[static_cast<size_t>((line * cell + y * kScale) * square + column * cell + x * kScale)]);
+        for (int64_t y = 0; y < side; ++y)
+          for (int64_t x = 0; x < side; ++x) {
+            const int64_t pixel = (line * cell + y * scale) * square + column * cell + x * scale;
+            const auto first = sheet.begin() + pixel * channels;
+            picture.insert(picture.end(), first, first + channels);
+          }
         result.push_back(picture);
       }
     return result;
@@ -154,6 +157,37 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   const int64_t label = first.inputs[0] - saved.shape.start;
   EXPECT_EQ(of_class(label), shown[0]);
   EXPECT_NE(of_class((label + 1) % 10), shown[0]);
+}
+
+// Three symbols a pixel: rows are kept whole, in their colours, and each colour has its map of bits.
+TEST_F(Pictures, InColour) {
+  std::string records;
+  for (int picture = 0; picture < 12; ++picture) {
+    records += static_cast<char>(picture % 10);
+    for (int i = 0; i < 3072; ++i) records += static_cast<char>((i * (picture + 1) / 5) % 256);
+  }
+  fs::create_directories(path("cifar"));
+  put("cifar/data_batch_1.bin", records);
+  put("cifar/data_batch_2.bin", records);
+  put("cifar/test_batch.bin", records);
+  done("train --task cifar10 --data cifar --size 8 --steps 2 --head logistics --out run" + kSmall);
+  done("sample run --complete test:0 test:7 test:5 --keep-rows 5 --count 1 --out out.png");
+  SavedModel saved = load_model(path("run"));
+  saved.config.data = path("cifar");  // it was said from inside the folder
+  ASSERT_EQ(saved.shape.channels, 3);
+  const Batch test = make_task(task_options(saved.config, ""))->eval_batch(Split::test, 0, 8);
+  const std::vector<Greys> shown = cells("out.png", 3, 3, 8, 3);
+  const int64_t kept = 5 * 8 * 3, all = 8 * 8 * 3, numbers[] = {0, 7, 5};
+  for (size_t i = 0; i < 3; ++i) {
+    const auto first = test.targets.begin() + numbers[i] * all;
+    EXPECT_EQ(shown[3 * i], Greys(first, first + all)) << "256 levels are the bytes themselves";
+    for (size_t column = 3 * i + 1; column < 3 * i + 3; ++column)
+      EXPECT_EQ(Greys(shown[column].begin(), shown[column].begin() + kept), Greys(first, first + kept)) << column;
+  }
+  const std::vector<double> bits = numbers_after_colons(done("sample run --surprise --count 4 --out heat.png").out);
+  const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
+  ASSERT_EQ(bits.size(), 5u);
+  EXPECT_NEAR(bits[4], evaluate(*saved.model, *task, Split::test, 4).bits, 1e-4);
 }
 
 TEST_F(Pictures, RefuseWhatHasNoMeaning) {
