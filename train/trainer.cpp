@@ -30,9 +30,9 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
                  const std::string& initial)
     : config_(config), folder_(folder), looks_first_(!initial.empty()), guard_(config.spike_guard) {
   check_settings(config_);
-  max_seconds_ = parse_duration(config_.max_time);
   if (!resume) refuse_held_run(folder_);
-  lock_ = std::make_unique<RunLock>(folder_);
+  max_seconds_ = parse_duration(config_.max_time);
+  if (resume) lock_ = std::make_unique<RunLock>(folder_);
   if (config_.threads > 0) set_threads(static_cast<int>(config_.threads));
   config_.threads = context().threads;
 
@@ -58,6 +58,8 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   first_step_ = step_;
 
   const std::string settings = to_toml(config_);
+  if (!resume) lock_ = std::make_unique<RunLock>(folder_);  // no folder before all that can be refused was looked at
+  if (!resume) refuse_held_run(folder_);
   remove_checkpoint_drafts(folder_);
   make_folders(folder_ / "checkpoints");
   make_folders(folder_ / "samples");

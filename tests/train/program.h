@@ -21,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/hash.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {
@@ -182,6 +183,17 @@ class ProgramTest : public DataTest {
     const std::string folder = fmt::format("/checkpoints/step-{:08}/", step);
     for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
       EXPECT_TRUE(bytes(one + folder + file) == bytes(other + folder + file)) << file << " of " << one << " and " << other;
+  }
+
+  // Makes the manifest of a checkpoint that a test changed agree with its files again.
+  void seal(const std::string& folder) const {
+    nlohmann::json manifest = nlohmann::json::parse(bytes(folder + "/manifest.json"));
+    for (nlohmann::json& file : manifest["files"]) {
+      const std::string content = bytes(folder + "/" + file["name"].get<std::string>());
+      file["size"] = content.size();
+      file["sha256"] = hash_of(content);
+    }
+    put(folder + "/manifest.json", manifest.dump());
   }
 
   // A text of `count` symbols: a, b, c, d, e with an accent, blanks and line ends.

@@ -182,6 +182,7 @@ TEST_F(InitFrom, WhatCannotBeIsRefused) {
   const size_t at = other.find("linea-1");
   ASSERT_NE(at, std::string::npos);
   put(file, other.replace(at, 7, "linea-9"));
+  seal("softmax/checkpoints/step-00000030");
   refused(3, "train --init-from softmax --out other", {"model.safetensors", "'linea-9'", "'linea-1'"});
   refused(3, "train --resume softmax --steps 40", {"model.safetensors", "'linea-9'", "'linea-1'"});
 }

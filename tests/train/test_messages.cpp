@@ -30,8 +30,8 @@ TEST_F(Messages, NameTheNearestWord) {
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam or radam"});
   refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned or sinusoidal"});
-  refused(2, "train --task chess --out run", {"'chess'", "digits, mnist, text, copy"});
-  refused(2, "train --out run", {"--task", "digits, mnist, text, copy"});
+  refused(2, "train --task chess --out run", {"'chess'", "digits, mnist, cifar10, images, text, copy"});
+  refused(2, "train --out run", {"--task", "digits, mnist, cifar10, images, text, copy"});
   refused(2, kCopy, {"--out"});
   refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
   refused(2, "verify --attention nope", {"nope", "linear, performer, soft-vq, softmax, vq"});
