@@ -161,6 +161,31 @@ TEST(Optimizer, ClearsGradientsAndNamesOneThatIsMissing) {
   expect_error(ErrorKind::usage, {"bias", "no gradient"}, [&] { optimizer.step(0.1); });
 }
 
+// Five good updates, between them ones that must leave no trace.
+TEST(Optimizer, AnUpdateThatCannotBeMadeLeavesNoTrace) {
+  for (const std::string kind : {"adamw", "radam"}) {
+    const Parameters straight = two_parameters(), disturbed = two_parameters();
+    Optimizer one({.kind = kind}, straight), other({.kind = kind}, disturbed);
+    for (int64_t t = 1; t <= 5; ++t) {
+      make_gradients(straight, t);
+      EXPECT_TRUE(one.step(0.1));
+      for (const double bad : {std::nan(""), HUGE_VAL, 1e200, 1e6}) {  // 1e200: its square overflows
+        make_gradients(disturbed, t, bad);
+        EXPECT_FALSE(other.step(0.1, 1e5)) << bad;
+        EXPECT_TRUE(disturbed[0].var.grad().defined()) << "to look for what went bad";
+        other.clear_gradients();
+        EXPECT_EQ(other.updates(), t - 1);
+      }
+      make_gradients(disturbed, t);
+      EXPECT_TRUE(other.step(0.1, 1e5));
+    }
+    for (size_t p = 0; p < 2; ++p)
+      EXPECT_EQ(straight[p].var.value().to_doubles(), disturbed[p].var.value().to_doubles());
+    for (size_t m = 0; m < one.moments().size(); ++m)
+      EXPECT_EQ(one.moments()[m].tensor.to_doubles(), other.moments()[m].tensor.to_doubles());
+  }
+}
+
 TEST(Optimizer, RefusesSettingsThatCannotWork) {
   const auto refused = [](std::initializer_list<std::string> fragments, const OptimizerConfig& config) {
     expect_error(ErrorKind::usage, fragments, [&] { const Optimizer optimizer(config, two_parameters()); });

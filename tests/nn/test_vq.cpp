@@ -108,6 +108,24 @@ TEST(Vq, KeysGetTheGradientOfTheirCodesInFloat) {
   }
 }
 
+// What a skipped step saw, NaN among it, is forgotten.
+TEST(Vq, ASkippedStepLeavesNoTrace) {
+  const auto straight = make_attention(vq(3, 2, 4)), disturbed = make_attention(vq(3, 2, 4));
+  for (uint32_t step = 0; step < 3; ++step) {
+    const Var keys(random_tensor({2, 2, 50, 4}, 900 + step));
+    for (const auto& attention : {straight.get(), disturbed.get()}) {
+      attention->before_step(step, 100);
+      if (attention == disturbed.get()) {
+        attention->auxiliary_loss(Var(Tensor::full({2, 2, 50, 4}, DType::f64, std::nan(""))));
+        attention->skip_step();
+      }
+      attention->auxiliary_loss(keys);
+      attention->after_step();
+    }
+    EXPECT_EQ(codebook_of(*straight).to_doubles(), codebook_of(*disturbed).to_doubles());
+  }
+}
+
 // Means of the first batch as they are, then 0.99 of the old and 0.01 of the new; each head by itself.
 TEST(Vq, CodesAreMovingMeansOfTheirKeys) {
   const size_t H = 2, F = 3, D = 4;

@@ -74,7 +74,7 @@ class Child {
     redirect(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, STDERR_FILENO);
     if (chdir(folder.c_str()) != 0) _exit(126);
     if (file_limit > 0) {
-      const rlimit limit{file_limit, file_limit};
+      const rlimit limit{file_limit, RLIM_INFINITY};  // its user can lift it again
       setrlimit(RLIMIT_FSIZE, &limit);
     }
     alarm(100);  // a program that hangs is a failure, not a wait
@@ -91,6 +91,10 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void signal(int number) const { kill(pid_, number); }
+  void lift_file_limit() const {
+    const rlimit none{RLIM_INFINITY, RLIM_INFINITY};
+    prlimit(pid_, RLIMIT_FSIZE, &none, nullptr);
+  }
 
   Outcome wait() {
     int status = 0;

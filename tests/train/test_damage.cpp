@@ -162,6 +162,51 @@ TEST_F(Damage, LossesThatAreNoNumbersStopTheRun) {
   }
 }
 
+// The run says which parameter it is, and ends before it has saved anything.
+TEST_F(Damage, AWeightThatIsNoNumberIsNamed) {
+  done(kCopy + " --steps 1 --out run");
+  rewrite("run/checkpoints/step-00000001/model.safetensors", "m.safetensors", [](auto& tensors, auto&) {
+    for (NamedTensor& tensor : tensors)
+      if (tensor.name == "blocks.0.up.weight") tensor.tensor = Tensor::full(tensor.tensor.shape(), DType::f32, NAN);
+  });
+  const Outcome outcome = linea("train --init-from m.safetensors --steps 20 --save-every 1 --out spoilt");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_NE(outcome.err.find("512 values of the parameter blocks.0.up.weight are not finite"), std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(Damage, SpikesArePassedOver) {
+  done(kCopy + " --steps 150 --lr 0.01 --spike-guard 1.1 --out run");
+  int spikes = 0;
+  for (const nlohmann::json& record : metrics("run"))
+    if (record.contains("incident")) {
+      ++spikes;
+      EXPECT_EQ(record["incident"], "spike");
+      EXPECT_GT(record["step"], 50) << "nothing is usual before";
+      EXPECT_EQ(record["skipped"], spikes);
+    }
+  EXPECT_GT(spikes, 0);
+  const nlohmann::json state = nlohmann::json::parse(bytes("run/checkpoints/step-00000150/state.json"));
+  EXPECT_EQ(state["updates"], 150 - spikes);
+  EXPECT_EQ(state["skipped"], spikes);
+  refused(2, kCopy + " --spike-guard 0.5 --out other", {"--spike-guard", "0.5"});
+}
+
+// A disk that is full for a while costs a save, not the run.
+TEST_F(Damage, ADiskThatHasRoomAgainGetsTheNextSave) {
+  done(kCopy + " --steps 3000 --save-every 1000 --keep-last 0 --out straight");
+  Child child(path(""), words_of(kCopy + " --steps 3000 --save-every 1000 --keep-last 0 --out run"), 8000);
+  for (int i = 0; i < 20000 && !exists("run/metrics.jsonl"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (read_file(path(".stderr")).find("step 1000 is not saved, training goes on") == std::string::npos &&
+         read_file(path(".stderr")).find("done") == std::string::npos)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  child.lift_file_limit();
+  EXPECT_EQ(child.wait().code, 0);
+  EXPECT_FALSE(exists("run/checkpoints/step-00001000"));
+  expect_same_checkpoint("straight", "run", 3000);
+  EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
+}
+
 TEST_F(Damage, AModelThatIsSpoiltIsNotScored) {
   done(kCopy + " --steps 1 --out run");
   rewrite("run/checkpoints/step-00000001/model.safetensors", "m.safetensors", [](auto& tensors, auto&) {

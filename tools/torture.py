@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Kills runs, stops them by signals, spoils their checkpoints and fills their disk, over and over; after each the run
+goes on, and its end must be the bits of a run that nothing disturbed. Prints one line a part; exit code 1 where
+anything differed. A share of this is in the tests; this is the whole.
+
+    python3 tools/torture.py [--program build/release/linea] [--kills 200] [--signals 60] [--flips 400] [--seed 1]
+"""
+import argparse
+import filecmp
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+STEPS = 400
+# Short steps and frequent saves: most kills fall into a save. Each mechanism that keeps state of its own is there.
+MODEL = "--layers 1 --heads 2 --dim 16 --ffn 32 --batch 2 --dropout 0.1 --accumulate 2"
+RUNS = {
+    "linear": f"--task copy --length 16 {MODEL} --attention linear",
+    "performer": f"--task copy --length 16 {MODEL} --attention performer --features 6 --redraw 7",
+    "vq": f"--task copy --length 16 {MODEL} --attention vq --codes 6",
+    "soft-vq": f"--task digits --size 12 --levels 4 {MODEL} --attention soft-vq --codes 6 --anneal 0.2",
+    "gated": f"--task digits --size 12 --levels 4 --head logistics {MODEL} --rule gated --spike-guard 1.5",
+    "delta": f"--task digits --size 12 --levels 4 --class-token --flip {MODEL} --rule delta",
+}
+COMMON = f"--steps {STEPS} --save-every 5 --eval-every 50 --sample-every 100 --keep-last 3 --keep-every 100"
+CLOCK = ("tokens_per_s", "elapsed_s", "peak_bytes")
+
+
+class Torture:
+    def __init__(self, program, folder, rng):
+        self.program, self.folder, self.rng = os.path.abspath(program), folder, rng
+        self.differences = 0
+
+    def start(self, words):
+        return subprocess.Popen([self.program, "train", *words.split()], cwd=self.folder, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)
+
+    def finish(self, words):
+        process = self.start(words)
+        _, said = process.communicate(timeout=600)
+        return process.returncode, said
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def fail(self, what):
+        self.differences += 1
+        print("  DIFFERS:", what, flush=True)
+
+    def undisturbed(self, name):
+        began = time.monotonic()
+        code, said = self.finish(f"{RUNS[name]} {COMMON} --out straight-{name}")
+        if code != 0:
+            sys.exit(f"the undisturbed run of {name} failed: {said}")
+        return time.monotonic() - began
+
+    def go_on(self, run, name):
+        """Resumes, from the beginning where nothing was saved yet."""
+        if not os.path.exists(self.path(run, "config.toml")) or not self.checkpoints(run):
+            shutil.rmtree(self.path(run), ignore_errors=True)
+            return f"{RUNS[name]} {COMMON} --out {run}"
+        return f"--resume {run}"
+
+    def checkpoints(self, run):
+        folder = self.path(run, "checkpoints")
+        return sorted(entry for entry in os.listdir(folder) if entry.startswith("step-")) if os.path.isdir(folder) else []
+
+    def metrics(self, run):
+        with open(self.path(run, "metrics.jsonl"), encoding="utf-8") as lines:
+            return [{key: value for key, value in json.loads(line).items() if key not in CLOCK} for line in lines]
+
+    def compare(self, run, name):
+        """The last checkpoint, the record, the samples and the names of what was kept."""
+        straight = f"straight-{name}"
+        if self.checkpoints(run) != self.checkpoints(straight):
+            self.fail(f"{run}: checkpoints {self.checkpoints(run)}, undisturbed {self.checkpoints(straight)}")
+            return
+        for folder in [f"checkpoints/{step}" for step in self.checkpoints(run)] + ["samples"]:
+            for file in sorted(os.listdir(self.path(straight, folder))):
+                one, other = self.path(run, folder, file), self.path(straight, folder, file)
+                if not os.path.exists(one) or not filecmp.cmp(one, other, shallow=False):
+                    self.fail(f"{one}")
+        if self.metrics(run) != self.metrics(straight):
+            self.fail(f"{run}/metrics.jsonl")
+        drafts = [entry for entry in os.listdir(self.path(run, "checkpoints")) if not entry.startswith("step-")]
+        if drafts:
+            self.fail(f"{run}: left over: {drafts}")
+
+    def disturbed(self, name, count, seconds, disturb):
+        """Runs of one mechanism until `count` disturbances were made; each run is disturbed until its end."""
+        made = runs = 0
+        while made < count:
+            run = f"run-{name}-{runs}"
+            runs += 1
+            while True:
+                process = self.start(self.go_on(run, name))
+                try:
+                    process.wait(self.rng.uniform(0, 0.6 * seconds) if made < count else 600)
+                    code = process.returncode
+                    said = process.stderr.read()
+                    if code == 0:
+                        break
+                    self.fail(f"{run}: exit {code}: {said}")
+                    break
+                except subprocess.TimeoutExpired:
+                    made += 1
+                    problem = disturb(process, run)
+                    if problem:
+                        self.fail(f"{run}: {problem}")
+            self.compare(run, name)
+            shutil.rmtree(self.path(run), ignore_errors=True)
+        return made, runs
+
+    def kill(self, process, run):
+        process.kill()
+        process.communicate()
+        return ""
+
+    def stop(self, process, run):
+        number = self.rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+        # A signal before the program watches for them, or after its last step, meets its default or nothing.
+        early = -number if "run in" not in said else 75
+        return "" if process.returncode in (75, 0, early) else f"signal {number}: exit {process.returncode}: {said}"
+
+    def flip(self, name, count):
+        """Flips bits of the newest checkpoint's files: each must be noticed, and the end be the same."""
+        straight = self.path(f"straight-{name}", "checkpoints")
+        newest = self.checkpoints(f"straight-{name}")[-1]
+        files = sorted(os.listdir(os.path.join(straight, newest)))
+        for _ in range(count):
+            file = self.rng.choice(files)
+            path = self.path("flipped", "checkpoints", newest, file)
+            shutil.rmtree(self.path("flipped"), ignore_errors=True)
+            shutil.copytree(self.path(f"straight-{name}"), self.path("flipped"))
+            with open(path, "r+b") as changed:
+                at = self.rng.randrange(os.path.getsize(path))
+                changed.seek(at)
+                byte = changed.read(1)[0] ^ (1 << self.rng.randrange(8))
+                changed.seek(at)
+                changed.write(bytes([byte]))
+            code, said = self.finish("--resume flipped")
+            if code != 0 or newest not in said or "taking the checkpoint before it" not in said:
+                self.fail(f"{file}, byte {at}: exit {code}: {said}")
+            else:
+                self.compare("flipped", name)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default="build/release/linea")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--signals", type=int, default=60)
+    parser.add_argument("--flips", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="linea-torture-") as folder:
+        torture = Torture(options.program, folder, random.Random(options.seed))
+        share = len(RUNS)
+        for name in RUNS:
+            seconds = torture.undisturbed(name)
+            for kind, count, disturb in (("kill -9", options.kills, torture.kill),
+                                         ("signals", options.signals, torture.stop)):
+                made, runs = torture.disturbed(name, -(-count // share), seconds, disturb)
+                print(f"{name:10} {kind:8} {made:4} in {runs:3} runs", flush=True)
+            torture.flip(name, -(-options.flips // share))
+            print(f"{name:10} flipped bits {-(-options.flips // share)}", flush=True)
+            shutil.rmtree(torture.path(f"straight-{name}"))
+        print(f"{torture.differences} differences")
+        sys.exit(1 if torture.differences else 0)
+
+
+if __name__ == "__main__":
+    main()
