@@ -93,21 +93,18 @@ void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T*
 template <typename T>
 void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_t ldy) {
   using V = typename VectorOf<T, 4 * static_cast<int>(sizeof(T))>::type;
-  using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
-  typedef Index Lanes __attribute__((vector_size(4 * sizeof(Index))));
-  const Lanes low = {0, 4, 1, 5}, high = {2, 6, 3, 7}, first = {0, 1, 4, 5}, last = {2, 3, 6, 7};
   const auto from = [&](int64_t i, int64_t j) { return reinterpret_cast<const V*>(x + i * ldx + j); };
   const auto to = [&](int64_t j, int64_t i) { return reinterpret_cast<V*>(y + j * ldy + i); };
   const int64_t whole_rows = rows / 4 * 4, whole_cols = cols / 4 * 4;
   for (int64_t i = 0; i < whole_rows; i += 4) {
     for (int64_t j = 0; j < whole_cols; j += 4) {
       const V a = *from(i, j), b = *from(i + 1, j), c = *from(i + 2, j), d = *from(i + 3, j);
-      const V ab_low = __builtin_shuffle(a, b, low), ab_high = __builtin_shuffle(a, b, high);
-      const V cd_low = __builtin_shuffle(c, d, low), cd_high = __builtin_shuffle(c, d, high);
-      *to(j, i) = __builtin_shuffle(ab_low, cd_low, first);
-      *to(j + 1, i) = __builtin_shuffle(ab_low, cd_low, last);
-      *to(j + 2, i) = __builtin_shuffle(ab_high, cd_high, first);
-      *to(j + 3, i) = __builtin_shuffle(ab_high, cd_high, last);
+      const V ab_low = LINEA_SHUFFLE(a, b, 0, 4, 1, 5), ab_high = LINEA_SHUFFLE(a, b, 2, 6, 3, 7);
+      const V cd_low = LINEA_SHUFFLE(c, d, 0, 4, 1, 5), cd_high = LINEA_SHUFFLE(c, d, 2, 6, 3, 7);
+      *to(j, i) = LINEA_SHUFFLE(ab_low, cd_low, 0, 1, 4, 5);
+      *to(j + 1, i) = LINEA_SHUFFLE(ab_low, cd_low, 2, 3, 6, 7);
+      *to(j + 2, i) = LINEA_SHUFFLE(ab_high, cd_high, 0, 1, 4, 5);
+      *to(j + 3, i) = LINEA_SHUFFLE(ab_high, cd_high, 2, 3, 6, 7);
     }
     for (int64_t j = whole_cols; j < cols; ++j)
       for (int64_t r = i; r < i + 4; ++r) y[j * ldy + r] = x[r * ldx + j];

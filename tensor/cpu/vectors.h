@@ -34,3 +34,11 @@ struct VectorOf<T, sizeof(T)> {
 };
 
 }  // namespace linea::cpu
+
+// The vector of the elements i, j, k and l of a and b, those of b counted on from those of a. A macro, for a
+// function that returns a vector has no fixed calling convention.
+#if __has_builtin(__builtin_shufflevector)
+#define LINEA_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
+#else  // g++ 11
+#define LINEA_SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, decltype(a == b){i, j, k, l})
+#endif
