@@ -88,7 +88,7 @@ class Torture:
                     self.fail(f"{one}")
         if self.metrics(run) != self.metrics(straight):
             self.fail(f"{run}/metrics.jsonl")
-        drafts = [entry for entry in os.listdir(self.path(run, "checkpoints")) if not entry.startswith("step-")]
+        drafts = [entry for entry in os.listdir(self.path(run, "checkpoints")) if not entry.startswith(("step-", "bad-"))]
         if drafts:
             self.fail(f"{run}: left over: {drafts}")
 

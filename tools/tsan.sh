@@ -31,6 +31,6 @@ cmake -S . -B build/tsan -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_BUILD_TY
   -DCMAKE_CXX_FLAGS="$flags" -DLINEA_NATIVE=OFF >build/tsan/cmake.log
 cmake --build build/tsan --target test_tensor test_autograd test_nn
 for folder in tensor autograd nn; do
-  echo "== $folder"
-  "build/tsan/tests/test_$folder" --gtest_brief=1
+  echo "== $folder"  # the chain of a million ops takes minutes there, and one thread
+  "build/tsan/tests/test_$folder" --gtest_brief=1 --gtest_filter=-DeepChain.*
 done

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "data/files.h"
 #include "data/hash.h"
@@ -130,7 +131,11 @@ fs::path model_file_of(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
   if (!fs::is_directory(path, error)) return path;
-  if (fs::exists(path / kModelFile, error)) return path / kModelFile;
+  if (fs::exists(path / kModelFile, error)) {
+    const std::string problem = fs::exists(path / kManifestFile, error) ? checkpoint_problem({-1, path}) : "";
+    if (!problem.empty()) fail(ErrorKind::input, "{}", problem);
+    return path / kModelFile;
+  }
   return newest_checkpoint(path).path / kModelFile;
 }
 
@@ -180,7 +185,9 @@ RunState state_from(const nlohmann::json& state, const std::string& path) {
   return at;
 }
 
-void note_differences(const nlohmann::json& made_by, const std::function<void(const std::string&)>& note) {
+using Note = std::function<void(const std::string&)>;
+
+void note_circumstances(const nlohmann::json& made_by, const Note& note) {
   std::vector<std::string> changes;
   for (const auto& [name, value] : circumstances()) {
     const auto before = made_by.find(name);
@@ -189,6 +196,22 @@ void note_differences(const nlohmann::json& made_by, const std::function<void(co
   }
   if (!changes.empty())
     note(fmt::format("goes on, but not to the same bits as without a stop: {}", fmt::join(changes, "; ")));
+}
+
+// Those that change what is learned.
+void note_settings(const RunConfig& before, const RunConfig& now, const Note& note) {
+  const std::set<std::string> harmless = {"data",      "threads",    "eval_every", "save_every", "sample_every",
+                                          "keep_last", "keep_every", "max_time",   "tensorboard"};
+  std::map<std::string, std::string> was;
+  visit_settings(before, [&](const char* key, const auto& value, const char*, const char*) {
+    was[key] = fmt::format("{}", value);
+  });
+  std::vector<std::string> changes;
+  visit_settings(now, [&](const char* key, const auto& value, const char*, const char*) {
+    const std::string is = fmt::format("{}", value);
+    if (is != was[key] && harmless.count(key) == 0) changes.push_back(fmt::format("{} was {}, is {}", key, was[key], is));
+  });
+  if (!changes.empty()) note(fmt::format("goes on with other settings: {}", fmt::join(changes, "; ")));
 }
 
 }  // namespace
@@ -208,7 +231,7 @@ void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& c
   draft.add(kOptimizer, write_safetensors(draft.path(kOptimizer), moments, {}));
   draft.add(kState, write_file_atomically(draft.path(kState), state_json(at, optimizer).dump(1) + "\n"));
   draft.commit(settings);
-  prune_checkpoints(run, keep);
+  prune_checkpoints(run, at.step, keep);
 }
 
 SavedModel load_model(const fs::path& path) {
@@ -268,7 +291,7 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
 }
 
 RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer,
-                            const std::string& vocabulary, const std::string& fingerprint,
+                            const RunConfig& config, const std::string& vocabulary, const std::string& fingerprint,
                             const std::function<void(const std::string&)>& note) {
   const fs::path folder = newest_checkpoint(run).path;
   const std::string model_path = (folder / kModelFile).string(), state_path = (folder / kState).string();
@@ -288,7 +311,8 @@ RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& 
   std::vector<Optimizer::Moment> moments;
   for (const SafetensorsEntry& entry : file.entries()) moments.push_back({entry.name, file.read(entry.name)});
   optimizer.restore(moments, integer_at(state, "updates", state_path));
-  note_differences(state["made_by"], note);
+  note_settings(config_from_toml(metadata_at(weights, model_path, "config"), model_path), config, note);
+  note_circumstances(state["made_by"], note);
   return at;
 }
 

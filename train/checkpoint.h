@@ -57,11 +57,11 @@ std::string saved_settings(const std::filesystem::path& run);
 // symbols of a text (`vocabulary`; empty: none).
 void load_initial_weights(const std::filesystem::path& run, Transformer& model, const std::string& vocabulary);
 
-// Puts the newest checkpoint of a run into a model and an optimiser made for it. `note` hears of what will keep
-// the run from going on bit for bit: another program, BLAS, device or number of threads. Errors: ErrorKind::input,
-// as above; where the data's vocabulary or `fingerprint` is not the run's.
+// Puts the newest checkpoint of a run into a model and an optimiser made for it by `config`. `note` hears of what
+// will keep the run from going on bit for bit: other settings, another program, BLAS, device or number of threads.
+// Errors: ErrorKind::input, as above; where the data's vocabulary or `fingerprint` is not the run's.
 RunState restore_checkpoint(const std::filesystem::path& run, Transformer& model, Optimizer& optimizer,
-                            const std::string& vocabulary, const std::string& fingerprint,
+                            const RunConfig& config, const std::string& vocabulary, const std::string& fingerprint,
                             const std::function<void(const std::string&)>& note);
 
 }  // namespace linea

@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kPrefix = "step-";
 constexpr const char* kDraft = ".tmp-";
-constexpr const char* kManifest = "manifest.json";
 constexpr int64_t kManifestVersion = 1;
 constexpr int64_t kMostManifestBytes = 1 << 16;
 
@@ -52,7 +51,7 @@ void check_file(const fs::path& folder, const nlohmann::json& entry) {
 }
 
 void check_manifest(const CheckpointFolder& checkpoint) {
-  const fs::path path = checkpoint.path / kManifest;
+  const fs::path path = checkpoint.path / kManifestFile;
   const nlohmann::json manifest = nlohmann::json::parse(read_file(path, kMostManifestBytes), nullptr, false);
   if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) || !manifest["config_sha256"].is_string() ||
       !manifest["files"].is_array() || manifest["files"].empty())
@@ -60,7 +59,7 @@ void check_manifest(const CheckpointFolder& checkpoint) {
   if (manifest["manifest"] != kManifestVersion)
     fail(ErrorKind::input, "{}: is of version {}; this program reads {}", path.string(),
          manifest["manifest"].dump(), kManifestVersion);
-  if (manifest["step"] != checkpoint.step)
+  if (checkpoint.step >= 0 && manifest["step"] != checkpoint.step)
     fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), manifest["step"].dump(), checkpoint.step);
   for (const nlohmann::json& entry : manifest["files"]) {
     if (!has_only(entry, {"name", "size", "sha256"}) || !is_plain_name(entry["name"]) ||
@@ -137,15 +136,16 @@ void CheckpointDraft::commit(const std::string& settings) {
   for (const File& file : files_)
     manifest["files"].push_back(
         {{"name", file.name}, {"size", file.written.bytes}, {"sha256", file.written.sha256}});
-  write_file_atomically(folder_ / kManifest, manifest.dump(1) + "\n");
+  write_file_atomically(folder_ / kManifestFile, manifest.dump(1) + "\n");
   rename_durably(folder_, target_);
   committed_ = true;
   disk::remove(folder_);  // what stood under the target's name before
 }
 
-void prune_checkpoints(const fs::path& run, const KeepRule& rule) {
+void prune_checkpoints(const fs::path& run, int64_t step, const KeepRule& rule) {
   if (rule.last == 0) return;
-  const std::vector<CheckpointFolder> found = checkpoints_of(run);
+  std::vector<CheckpointFolder> found = checkpoints_of(run);
+  while (!found.empty() && found.back().step > step) found.pop_back();
   const size_t newest = std::min(found.size(), static_cast<size_t>(rule.last));
   for (size_t i = 0; i + newest < found.size(); ++i) {
     const bool kept = found[i].step == rule.best || (rule.every > 0 && found[i].step % rule.every == 0);
@@ -153,11 +153,22 @@ void prune_checkpoints(const fs::path& run, const KeepRule& rule) {
   }
 }
 
-void remove_checkpoint_drafts(const fs::path& run) {
+void set_bad_checkpoints_aside(const fs::path& run, int64_t step) {
+  for (const CheckpointFolder& checkpoint : checkpoints_of(run)) {
+    if (checkpoint.step <= step) continue;
+    const fs::path aside = checkpoint.path.parent_path() / ("bad-" + checkpoint.path.filename().string());
+    disk::remove(aside);
+    disk::rename(checkpoint.path, aside);
+  }
+}
+
+void remove_drafts(const fs::path& run) {
   std::vector<fs::path> drafts;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", error))
-    if (entry.path().filename().string().rfind(kDraft, 0) == 0) drafts.push_back(entry.path());
+  for (const fs::path& folder : {run, run / "checkpoints", run / "samples"}) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+      if (entry.path().filename().string().rfind(kDraft, 0) == 0) drafts.push_back(entry.path());
+  }
   for (const fs::path& draft : drafts) disk::remove(draft);
 }
 

@@ -3,6 +3,7 @@
 //
 //   RUN/checkpoints/step-00001000/manifest.json    name, size and SHA-256 of each other file, written last
 //   RUN/checkpoints/.tmp-...                       one that is being written, or removed
+//   RUN/checkpoints/bad-step-00001000              one that was passed over, for whoever wants to look at it
 //
 // A checkpoint counts only if its manifest verifies. It is written under another name, every file and folder
 // flushed to the disk, and renamed; older ones go only after that. So whatever ends the program, or the power,
@@ -20,6 +21,7 @@
 namespace linea {
 
 inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kManifestFile = "manifest.json";
 
 struct CheckpointFolder {
   int64_t step = 0;
@@ -29,7 +31,8 @@ struct CheckpointFolder {
 // Oldest first, whole or not.
 std::vector<CheckpointFolder> checkpoints_of(const std::filesystem::path& run);
 
-// Why a checkpoint's folder cannot be used: "" where its manifest verifies, else one line that names the file.
+// Why a checkpoint's folder cannot be used: "" where its manifest verifies, else one line that names the file. A
+// folder that was given another name has the step -1: any.
 std::string checkpoint_problem(const CheckpointFolder& checkpoint);
 
 // The newest checkpoint that is whole; each newer one that is not is named on stderr. Error: ErrorKind::input
@@ -66,9 +69,13 @@ class CheckpointDraft {
 struct KeepRule {
   int64_t last = 3, every = 0, best = -1;
 };
-void prune_checkpoints(const std::filesystem::path& run, const KeepRule& rule);
+// Of those up to `step`, which was just written.
+void prune_checkpoints(const std::filesystem::path& run, int64_t step, const KeepRule& rule);
 
-// Removes what a killed process left half written or half removed.
-void remove_checkpoint_drafts(const std::filesystem::path& run);
+// Gives the checkpoints after `step`, which were passed over as bad, names that no program takes for one.
+void set_bad_checkpoints_aside(const std::filesystem::path& run, int64_t step);
+
+// Removes what a killed process left half written or half removed in a run's folders.
+void remove_drafts(const std::filesystem::path& run);
 
 }  // namespace linea

@@ -95,7 +95,7 @@ void visit_settings(Config& c, const Visitor& visit) {
         "Training");
   visit("seed", c.seed, "of everything that is drawn", "Training");
   visit("eval_every", c.eval_every, "steps between looks at the validation split; 0: at the end", "Training");
-  visit("save_every", c.save_every, "steps between checkpoints; 0: at the end", "Training");
+  visit("save_every", c.save_every, "steps between checkpoints; 0: every ten minutes, and at the end", "Training");
   visit("sample_every", c.sample_every, "steps between samples; 0: at the end", "Training");
   visit("keep_last", c.keep_last, "newest checkpoints to keep, besides the best by validation; 0: all", "Training");
   visit("keep_every", c.keep_every, "checkpoints of multiples of this many steps are kept too; 0: none", "Training");

@@ -117,7 +117,7 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   run.model = std::make_unique<Transformer>(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
   if (!resumed.empty()) {
-    const RunState at = restore_checkpoint(resumed, *run.model, *run.optimizer, vocabulary, run.task->fingerprint(),
+    const RunState at = restore_checkpoint(resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
                                            [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
     run.step = at.step;
   }

@@ -61,12 +61,7 @@ void start_with_short_spins(char** argv) {
   if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-// One line, whatever names with line breaks it quotes.
-void complain(std::string message) {
-  for (char& c : message)
-    if (c == '\n' || c == '\r') c = ' ';
-  std::fprintf(stderr, "linea: %s\n", message.c_str());
-}
+void complain(const std::string& message) { std::fprintf(stderr, "linea: %s\n", linea::one_line(message).c_str()); }
 
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
@@ -90,8 +85,8 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return program.exit(error);  // --help
     linea::fail(linea::ErrorKind::usage, "{}", error.what());
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    linea::fail(linea::ErrorKind::write, "standard output cannot be written: {}", std::strerror(errno));
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0)
+    linea::fail(linea::ErrorKind::write, "standard output could not be written to its end");
   return exit_code;
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,7 +24,7 @@ class Metrics {
   Metrics& operator=(const Metrics&) = delete;
 
   // Numbers that are not finite are written as strings; `remarks` are strings themselves. What a full disk does
-  // not take is kept, and written by a later call.
+  // not take is kept, and written by a later call; a file that someone removed is made anew.
   void record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
               const std::vector<std::pair<std::string, std::string>>& remarks = {});
   // Why lines wait to be written; "" where none do.
@@ -34,18 +36,23 @@ class Metrics {
   void add_events(std::unique_ptr<EventFile> events) { events_ = std::move(events); }
   // The sample in the file `base`.png or `base`.txt, for TensorBoard alone. Error: ErrorKind::input, unreadable.
   void record_sample(int64_t step, const std::string& base);
-  // Whether a line of this step has a value of this name.
-  bool holds(int64_t step, const std::string& name) const;
-  // The step of the lowest finite value of this name, the last of equal ones; -1 where there is none.
-  int64_t step_of_lowest(const std::string& name) const;
+  // The looks at the validation split that the record tells of, by step.
+  struct Look {
+    double loss = 0;  // NaN where it was not finite
+    int64_t tokens = 0;
+  };
+  const std::map<int64_t, Look>& looks() const { return looks_; }
 
  private:
+  void remember(const nlohmann::ordered_json& record);
   void write_waiting();
+  void note_problem(int reason);
 
   std::filesystem::path path_;
   int descriptor_ = -1;
   bool echo_;
   std::string waiting_, problem_;
+  std::map<int64_t, Look> looks_;
   std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };
 

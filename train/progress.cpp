@@ -59,8 +59,14 @@ void Progress::show(const std::string& line) {
 
 void Progress::note(const std::string& line) {
   wipe();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", one_line(line).c_str());
   std::fflush(stderr);
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < ' ' || c == 127) c = ' ';
+  return text;
 }
 
 // Blanks over the open line, no more than fit now: the terminal may have become narrower.

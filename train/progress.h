@@ -42,6 +42,9 @@ class Progress {
 // The start of a UTF-8 text that is at most `columns` characters long.
 std::string cut_to_width(const std::string& text, size_t columns);
 
+// Without line breaks and a terminal's codes, which names of files may hold.
+std::string one_line(std::string text);
+
 std::string duration_text(double seconds);  // "1h02m", "3m05s", "12s"
 std::string bytes_text(double bytes);       // "1.5 GiB"
 std::string count_text(double count);       // "12.3k"

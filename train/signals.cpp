@@ -39,6 +39,7 @@ void watch_signals() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the progress may go; the run goes on
 }
 
 std::string stop_signal() {
@@ -55,17 +56,21 @@ std::string stop_signal() {
 }
 
 double parse_duration(const std::string& text) {
+  if (text.empty()) return 0;
   double seconds = 0;
   const char *next = text.data(), *end = next + text.size();
-  while (next != end) {
+  bool understood = true;
+  while (understood && next != end) {
     int64_t count = 0;
     const auto [rest, error] = std::from_chars(next, end, count);
-    const double unit = rest == end ? 1 : seconds_of(*rest);
-    if (error != std::errc() || count < 0 || unit == 0)
-      fail(ErrorKind::usage, "--max-time is '{}'; write it as 3h50m, 2d, 90s or a number of seconds", text);
+    const bool plain = rest == end && next == text.data();  // a number alone is of seconds
+    const double unit = plain ? 1 : rest == end ? 0 : seconds_of(*rest);
+    understood = error == std::errc() && count >= 0 && unit > 0;
     seconds += static_cast<double>(count) * unit;
     next = rest == end ? end : rest + 1;
   }
+  if (!understood || seconds == 0)
+    fail(ErrorKind::usage, "--max-time is '{}'; write it as 3h50m, 2d, 90s or a number of seconds", text);
   return seconds;
 }
 

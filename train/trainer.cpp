@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <cmath>
+#include <set>
 
 #include "autograd/ops.h"
 #include "data/files.h"
@@ -14,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kRecordEvery = 10;
+constexpr double kSaveSeconds = 600;  // between saves where --save-every is 0
 constexpr int64_t kValidationTokens = 131072;  // looked at while training; the end takes the whole split
 constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left to `linea eval`
 
@@ -36,7 +38,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (config_.threads > 0) set_threads(static_cast<int>(config_.threads));
   config_.threads = context().threads;
 
-  task_ = make_task(task_options(config_, ""));
+  task_ = read_task(resume);
   for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialised_vocabulary();
   config_.length = task_->length();
@@ -46,13 +48,16 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   fingerprint_ = task_->fingerprint();
-  if (resume) {
-    const RunState at = restore_checkpoint(folder_, *model_, *optimizer_, vocabulary_, fingerprint_,
+  const bool saved_before = resume && !checkpoints_of(folder_).empty();
+  if (resume && !saved_before) progress_.note(folder_.string() + " was not saved before it ended: it begins anew");
+  if (saved_before) {
+    const RunState at = restore_checkpoint(folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
                                            [&](const std::string& line) { progress_.note(line); });
     step_ = saved_ = at.step;
     losses_ = at.losses;
     loss_sum_ = at.loss_sum;
     guard_.restore(at.guard);
+    set_bad_checkpoints_aside(folder_, step_);
   }
   if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
   first_step_ = step_;
@@ -60,7 +65,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   const std::string settings = to_toml(config_);
   if (!resume) lock_ = std::make_unique<RunLock>(folder_);  // no folder before all that can be refused was looked at
   if (!resume) refuse_held_run(folder_);
-  remove_checkpoint_drafts(folder_);
+  remove_drafts(folder_);
   make_folders(folder_ / "checkpoints");
   make_folders(folder_ / "samples");
   write_file_atomically(folder_ / "config.toml", settings);
@@ -74,6 +79,14 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
       task_->length(), config_.threads, folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
 }
 
+// Of a run that goes on, data that cannot be read may have moved.
+std::unique_ptr<Task> Trainer::read_task(bool resume) const try {
+  return make_task(task_options(config_, ""));
+} catch (const Error& error) {
+  if (!resume || error.kind() != ErrorKind::input) throw;
+  fail(ErrorKind::input, "{}; where the data moved, add --data PATH", error.what());
+}
+
 int Trainer::run() {
   watch_signals();
   reset_cpu_peak();
@@ -81,19 +94,19 @@ int Trainer::run() {
     if (looks_first_) look_at_validation(true);
     if (step_ > 0) make_up_for_a_stop();
     while (step_ < config_.steps) {
+      if (!stop_reason().empty()) return stop();
       const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
       const StepResult result = update(rate);
       ++step_;
       record_step(rate, result, due(config_.save_every));
-      const std::string reason = step_ < config_.steps ? stop_reason() : "";
       // At once: what else is due after this step is done by the run that goes on.
-      if (!reason.empty()) return stop(reason);
-      if (due(config_.save_every)) try_to_save();
+      if (step_ < config_.steps && !stop_reason().empty()) return stop();
+      if (due(config_.save_every) || time_to_save()) try_to_save();
       if (due(config_.eval_every) && look_at_validation(step_ == config_.steps) && saved_ != step_) try_to_save();
       if (due(config_.sample_every)) draw_samples();
     }
   } catch (const Interrupted&) {
-    return stop(stop_reason());
+    return stop();
   }
   if (saved_ != step_) save();
   metrics_->flush();
@@ -109,10 +122,18 @@ std::string Trainer::stop_reason() const {
   return max_seconds_ > 0 && watch_.seconds() >= max_seconds_ ? "--max-time " + config_.max_time : "";
 }
 
-int Trainer::stop(const std::string& why) {
+void Trainer::check_for_stop() const {
+  if (!stop_reason().empty()) throw Interrupted();
+}
+
+bool Trainer::time_to_save() const {
+  return config_.save_every == 0 && watch_.seconds() - tried_to_save_at_ >= kSaveSeconds;
+}
+
+int Trainer::stop() {
   if (saved_ != step_) save();
-  progress_.note(fmt::format("stopped after step {} and saved ({}); go on with: linea train --resume {}", step_, why,
-                             folder_.string()));
+  progress_.note(fmt::format("stopped after step {} and saved ({}); go on with: linea train --resume {}", step_,
+                             stop_reason(), folder_.string()));
   return kExitStopped;
 }
 
@@ -179,11 +200,17 @@ void Trainer::report_skip(const StepResult& result) {
           : fmt::format("the loss is {}", shown(result.loss));
   if (too_many)
     fail(ErrorKind::numeric,
-         "step {}: {}: {}; {} updates in a row could not be made; earlier checkpoints are good: lower --lr ({}) or "
-         "--clip ({})",
-         step_ + 1, what, first, kMostBadInARow, config_.lr, config_.clip);
+         "step {}: {}: {}; {} updates in a row could not be made; {}", step_ + 1, what, first, kMostBadInARow,
+         advice());
   progress_.note(fmt::format("step {}: {}: {}; the update is skipped ({} so far)", step_ + 1, what, first,
                              guard_.state().skipped));
+}
+
+// After numbers that are none.
+std::string Trainer::advice() const {
+  return fmt::format("{}: lower --lr ({}) or --clip ({})",
+                     saved_ < 0 ? "nothing was saved yet" : fmt::format("step {} is saved and good", saved_), config_.lr,
+                     config_.clip);
 }
 
 // What went bad first: a parameter, else the first op of a repeated forward pass, else a gradient.
@@ -232,7 +259,7 @@ void Trainer::record_step(double learning_rate, const StepResult& result, bool l
   std::vector<std::pair<std::string, double>> record = {{"loss", loss},
                                                         {"bits", bits_of(loss)},
                                                         {"lr", learning_rate},
-                                                        {"grad_norm", result.gradient_norm},
+                                                        {"grad_norm", result.made ? result.gradient_norm : std::nan("")},
                                                         {"tokens_per_s", tokens_per_s},
                                                         {"elapsed_s", elapsed},
                                                         {"peak_bytes", peak}};
@@ -250,9 +277,7 @@ bool Trainer::look_at_validation(bool last) {
   const int64_t all = task_->rows(Split::val) * task_->length();
   const bool whole = last && all <= kLongValidation;
   const int64_t rows = whole ? 0 : std::max<int64_t>(1, kValidationTokens / task_->length());
-  const Score score = evaluate(*model_, *task_, Split::val, rows, [](int64_t, int64_t) {
-    if (!stop_signal().empty()) throw Interrupted();
-  });
+  const Score score = evaluate(*model_, *task_, Split::val, rows, [&](int64_t, int64_t) { check_for_stop(); });
   metrics_->record(step_, {{"val_loss", score.loss},
                            {"val_bits", score.bits},
                            {"val_accuracy", score.accuracy},
@@ -261,22 +286,41 @@ bool Trainer::look_at_validation(bool last) {
   progress_.note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
                              step_, score.loss, score.bits, score.accuracy, score.tokens,
                              whole ? "" : " (a part; linea eval takes all)"));
-  return metrics_->step_of_lowest("val_loss") == step_;
+  return best_step([](int64_t) { return true; }) == step_;
+}
+
+// The step of the lowest validation loss, the last of equal ones, of those that `counts`; -1 where there is none. A
+// look over the whole split does not compete with those over a part.
+int64_t Trainer::best_step(const std::function<bool(int64_t)>& counts) const {
+  int64_t tokens = INT64_MAX, best = -1;
+  for (const auto& [step, look] : metrics_->looks()) tokens = std::min(tokens, look.tokens);
+  double lowest = 0;
+  for (const auto& [step, look] : metrics_->looks()) {
+    if (look.tokens != tokens || !std::isfinite(look.loss) || !counts(step)) continue;
+    if (best >= 0 && look.loss > lowest) continue;
+    lowest = look.loss;
+    best = step;
+  }
+  return best;
 }
 
 // Weights that the next step finds spoilt must not push out a checkpoint that is good.
 void Trainer::save() {
+  tried_to_save_at_ = watch_.seconds();
   {
     const NoGrad no_grad;
     const double loss = forward_loss(step_ * config_.accumulate).value().item();
     if (!std::isfinite(loss))
       fail(ErrorKind::numeric,
-           "after step {} the loss is {}: {}; it is not saved, earlier checkpoints are good: lower --lr ({}) or --clip ({})",
-           step_, std::abs(loss), first_nonfinite({loss, 0, false}), config_.lr, config_.clip);
+           "after step {} the loss is {}: {}; it is not saved, {}", step_, std::abs(loss),
+           first_nonfinite({loss, 0, false}), advice());
   }
   metrics_->flush();
+  std::set<int64_t> kept = {step_};
+  for (const CheckpointFolder& checkpoint : checkpoints_of(folder_)) kept.insert(checkpoint.step);
+  const int64_t best = best_step([&](int64_t step) { return kept.count(step) != 0; });
   save_checkpoint(folder_, {step_, losses_, loss_sum_, guard_.state(), fingerprint_}, config_, vocabulary_, *model_,
-                  *optimizer_, {config_.keep_last, config_.keep_every, metrics_->step_of_lowest("val_loss")});
+                  *optimizer_, {config_.keep_last, config_.keep_every, best});
   saved_ = step_;
 }
 
@@ -306,10 +350,16 @@ void Trainer::draw_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
   if (task_->shape().side > 0) {
-    draw_pictures(*model_, task_->shape(), options, {16, -1}, base + ".png", 0);
+    draw_pictures(*model_, task_->shape(), options, {16, -1}, base + ".png", 0, [&](int64_t done, int64_t all) {
+      check_for_stop();
+      if (progress_.due(done == all)) progress_.show(fmt::format("samples: {} of {} symbols", done, all));
+    });
   } else if (!vocabulary_.empty()) {
     std::string text;
-    draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) { text += piece; });
+    draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) {
+      check_for_stop();
+      text += piece;
+    });
     write_file_atomically(base + ".txt", text + "\n");
   }
   metrics_->record_sample(step_, base);
@@ -321,7 +371,7 @@ void Trainer::draw_samples() try {
 // What was due after the step that this run goes on from, but for its checkpoint: the end of the program may
 // have come before it.
 void Trainer::make_up_for_a_stop() {
-  if (due(config_.eval_every) && !metrics_->holds(step_, "val_loss")) look_at_validation(step_ == config_.steps);
+  if (due(config_.eval_every) && metrics_->looks().count(step_) == 0) look_at_validation(step_ == config_.steps);
   std::error_code error;
   if (due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
       !fs::exists(sample_base() + ".txt", error))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -40,7 +41,7 @@ class Trainer {
     double loss = 0, gradient_norm = 0;
     bool made = true;  // the update was
   };
-  struct Interrupted {};  // a look at the validation split, by a signal
+  struct Interrupted {};  // a look at the validation split or a drawing, by a reason to stop
 
   StepResult update(double learning_rate);
   Var forward_loss(int64_t micro_step, Var* auxiliary = nullptr) const;
@@ -51,7 +52,12 @@ class Trainer {
   bool look_at_validation(bool last);
   void save();
   void try_to_save();
-  int stop(const std::string& why);
+  int stop();
+  void check_for_stop() const;
+  bool time_to_save() const;
+  std::string advice() const;
+  int64_t best_step(const std::function<bool(int64_t)>& counts) const;
+  std::unique_ptr<Task> read_task(bool resume) const;
   std::string stop_reason() const;
   void draw_samples();
   std::string sample_base() const;
@@ -75,7 +81,7 @@ class Trainer {
   double loss_sum_ = 0;  // since the last record
   int64_t saved_ = -1;   // the newest step that was
   UpdateGuard guard_;
-  double max_seconds_ = 0;
+  double max_seconds_ = 0, tried_to_save_at_ = 0;
   bool metrics_wait_ = false;
   const MemoryCensus census_{[this] { return training_memory(model_.get(), optimizer_.get()); }};
 };

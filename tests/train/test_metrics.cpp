@@ -28,18 +28,25 @@ TEST_F(MetricsFile, IsCutWhereARunGoesOn) {
   EXPECT_EQ(read_file(path("m")), "{\"step\":1}\n{\"step\":2}\n");
 }
 
-TEST_F(MetricsFile, TheLowest) {
-  Metrics metrics(path("m"), 0, false);
-  EXPECT_EQ(metrics.step_of_lowest("val_loss"), -1);
-  metrics.record(1, {{"val_loss", 3}});
-  metrics.record(2, {{"val_loss", 2}});
+TEST_F(MetricsFile, LooksAtTheValidationSplitAreRemembered) {
+  put("m", "{\"step\":1,\"val_loss\":3,\"val_tokens\":7}\n{\"step\":9,\"val_loss\":1,\"val_tokens\":7}\n");
+  Metrics metrics(path("m"), 5, false);
+  metrics.record(2, {{"val_loss", 2}, {"val_tokens", 8}});
   metrics.record(3, {{"loss", 1}});
   metrics.record(4, {{"val_loss", NAN}});
-  EXPECT_EQ(metrics.step_of_lowest("val_loss"), 2);
-  metrics.record(5, {{"val_loss", 2}});
-  EXPECT_EQ(metrics.step_of_lowest("val_loss"), 5);
-  EXPECT_TRUE(metrics.holds(4, "val_loss"));
-  EXPECT_FALSE(metrics.holds(3, "val_loss"));
+  ASSERT_EQ(metrics.looks().size(), 3u);
+  EXPECT_EQ(metrics.looks().at(1).loss, 3);
+  EXPECT_EQ(metrics.looks().at(1).tokens, 7);
+  EXPECT_EQ(metrics.looks().at(2).tokens, 8);
+  EXPECT_TRUE(std::isnan(metrics.looks().at(4).loss));
+}
+
+TEST_F(MetricsFile, IsMadeAnewWhereItWentAway) {
+  Metrics metrics(path("m"), 0, false);
+  metrics.record(1, {});
+  std::filesystem::remove(path("m"));
+  metrics.record(2, {});
+  EXPECT_EQ(read_file(path("m")), "{\"step\":2}\n");
 }
 
 TEST_F(MetricsFile, LinesWaitForRoom) {

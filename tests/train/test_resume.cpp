@@ -152,6 +152,62 @@ TEST_F(Resume, FromTheOneBeforeABadOneGoesTheSameWay) {
   EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
 }
 
+// A kill before the first save costs what was done, not the run.
+TEST_F(Resume, ARunThatWasNeverSavedBeginsAnew) {
+  done(kCopy + " --steps 12 --out straight");
+  copy("straight", "run");
+  remove("run/checkpoints");
+  const Outcome outcome = done("train --resume run");
+  EXPECT_NE(outcome.err.find("it begins anew"), std::string::npos) << outcome.err;
+  expect_same_checkpoint("straight", "run", 12);
+  EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
+}
+
+// What is saved after a bad newer one was passed over is what the next start takes.
+TEST_F(Resume, ABadNewerOneDoesNotPushOutWhatIsSavedNow) {
+  done(kCopy + " --steps 20 --save-every 10 --keep-last 1 --keep-every 10 --out run");
+  put("run/checkpoints/step-00000020/state.json", "{}");
+  put("run/.tmp-1-2", "left by a kill");
+  done("train --resume run --steps 13 --save-every 1 --keep-every 0");
+  EXPECT_EQ(names_in("run/checkpoints"), (Words{"bad-step-00000020", "step-00000013"}));
+  EXPECT_FALSE(exists("run/.tmp-1-2"));
+  const Outcome again = done("train --resume run --steps 14");
+  EXPECT_NE(again.err.find("from step 13"), std::string::npos) << again.err;
+}
+
+TEST_F(Resume, AReaderThatGoesAwayEndsNothing) {
+  Child child(path(""), words_of(kCopy + " --steps 300 --json --out run"), 0, "/dev/full");
+  EXPECT_EQ(child.wait().code, 6) << "said at the end";
+  EXPECT_TRUE(exists("run/checkpoints/step-00000300"));
+  const std::string program = LINEA_PROGRAM, folder = path("");
+  const std::string command = "cd '" + folder + "' && { '" + program + "' " + kCopy +
+                              " --steps 3000 --eval-every 10 --out piped 2>&1; echo $? > code; } | head -n 1 > first";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(bytes("code"), "0\n");
+  EXPECT_TRUE(exists("piped/checkpoints/step-00003000"));
+}
+
+TEST_F(Resume, SaysWhichSettingsAreOthers) {
+  done(kCopy + " --steps 2 --out run");
+  const Outcome outcome = done("train --resume run --steps 3 --lr 0.5 --save-every 1");
+  EXPECT_NE(outcome.err.find("goes on with other settings: steps was 2, is 3; lr was 0.001, is 0.5"), std::string::npos)
+      << outcome.err;
+}
+
+TEST_F(Resume, AStopWhileSamplesAreDrawnIsHeard) {
+  const std::string settings = "train --task digits --size 28 --levels 4 --layers 4 --dim 64 --heads 2 --batch 1 --steps 3";
+  Child child(path(""), words_of(settings + " --sample-every 1 --out run"));
+  wait_for([&] { return size_of_file("run/checkpoints") > 0 && exists("run/config.toml"); });
+  wait_for([&] { return read_file(path(".stderr")).find("samples:") != std::string::npos; });
+  child.signal(SIGTERM);
+  EXPECT_EQ(child.wait().code, 75);
+  EXPECT_EQ(names_in("run/samples").size(), 0u);
+  done("train --resume run");
+  done(settings + " --sample-every 1 --out straight");
+  for (const std::string& name : names_in("straight/samples"))
+    EXPECT_EQ(bytes("straight/samples/" + name), bytes("run/samples/" + name)) << name;
+}
+
 TEST_F(Resume, SaysWhereItsBitsWillDiffer) {
   done(kCopy + " --steps 2 --threads 1 --out run");
   const Outcome same = done("train --resume run --steps 3");
@@ -177,7 +233,7 @@ TEST_F(Resume, AfterItsTimeIsUpGoesTheSameWay) {
   const Outcome stopped = linea(words_of(settings + " --max-time 1s --out run"));
   EXPECT_EQ(stopped.code, 75) << stopped.err;
   EXPECT_NE(stopped.err.find("(--max-time 1s)"), std::string::npos) << stopped.err;
-  const Outcome again = linea("train --resume run --max-time 0s --steps " +
+  const Outcome again = linea("train --resume run --max-time 1d --steps " +
                               std::to_string(std::stoi(names_in("run/checkpoints").back().substr(5)) + 3));
   EXPECT_EQ(again.code, 0) << again.err;
   refused(2, kCopy + " --max-time soon --out other", {"--max-time", "'soon'", "3h50m"});
@@ -229,7 +285,7 @@ TEST_F(Resume, RefusesWhatIsNoRun) {
   put(folder + "state.json", state);
   done("train --resume run");
   fs::remove_all(path("run/checkpoints"));
-  refused(3, "train --resume run", {"run", "no checkpoint"});
+  refused(3, "eval run", {"run", "no checkpoint"});
 }
 
 }  // namespace
