@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/files.h"
+#include "data/one_line.h"
 #include "data/picture_set.h"
 #include "tensor/error.h"
 
@@ -28,7 +29,8 @@ struct Decoded {
 };
 
 [[noreturn]] void fail_damaged(const std::string& name, const std::string& reason) {
-  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the picture again or leave it out", name, reason);
+  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the picture again or leave it out", name,
+       one_line(reason));
 }
 
 size_t big_endian(const std::string& bytes, size_t position) {

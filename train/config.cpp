@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "data/one_line.h"
 #include "train/presets.h"
 #include "train/signals.h"
 
@@ -93,17 +94,17 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
   try {
     items = CLI::ConfigTOML().from_config(stream);
   } catch (const CLI::Error& error) {
-    fail(ErrorKind::usage, "{} is not a TOML file of settings: {}", source, error.what());
+    fail(ErrorKind::usage, "{} is not a TOML file of settings: {}", source, one_line(error.what()));
   }
   for (const CLI::ConfigItem& item : items) {
     const std::string key = item.fullname();
     if (fixed.count(key) != 0) continue;
     if (item.name == "++" || item.name == "--")  // CLI11's marks of a section's begin and end
       fail(ErrorKind::usage, "{}: settings have no sections; leave [{}] out", source,
-           fmt::join(item.parents, "."));
+           one_line(fmt::format("{}", fmt::join(item.parents, "."))));
     const std::vector<std::string> known = setting_keys();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, key, nearest_hint(key, known));
+      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, one_line(key), nearest_hint(key, known));
     CLI::Option* option = app.get_option("--" + flag_of(key));
     try {
       option->clear();
@@ -111,7 +112,7 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
       option->run_callback();
     } catch (const CLI::Error& error) {
       fail(ErrorKind::usage, "{}: the value '{}' of '{}' cannot be used: {}", source,
-           fmt::join(item.inputs, ", "), key, error.what());
+           one_line(fmt::format("{}", fmt::join(item.inputs, ", "))), key, one_line(error.what()));
     }
   }
 }

@@ -23,12 +23,14 @@ void count_taken(const volatile void*, size_t bytes) { taken_bytes += bytes; }
 void ignore_freed(const volatile void*) {}
 
 void start_counting() {
-  if (__sanitizer_install_malloc_and_free_hooks == nullptr) return;
+  if (!counts_memory()) return;
   static const int installed = __sanitizer_install_malloc_and_free_hooks(count_taken, ignore_freed);
   expect(installed > 0, "allocations cannot be counted");
 }
 
 }  // namespace
+
+bool counts_memory() { return __sanitizer_install_malloc_and_free_hooks != nullptr; }
 
 void expect(bool holds, const std::string& problem) {
   if (!holds) throw Broken(problem);

@@ -24,6 +24,9 @@ struct Budget {
 
 void expect_value_or_error(size_t input_bytes, const std::function<void()>& read, const Budget& budget = {});
 
+// Whether this build measures memory.
+bool counts_memory();
+
 // Throws Broken where a message has control characters, which could break its line or a terminal.
 void expect_one_line(const std::string& message);
 // Throws Broken with `problem` unless it holds.
