@@ -41,6 +41,19 @@ std::string refuse_other_than_bool(const std::string& text) {
   return text == "true" || text == "false" ? "" : text + " is neither true nor false";
 }
 
+// CLI11 keeps every section with all those around it, so that a short line of dots would take all memory.
+void refuse_deep_sections(const std::string& text, const std::string& source) {
+  constexpr std::ptrdiff_t kMostDots = 16;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t start = line.find_first_not_of(" \t\r");
+    if (start == std::string::npos || line[start] == '#' || line[start] == ';') continue;
+    const std::string key = line.substr(start, line.find('=') - start);
+    if (std::count(key.begin(), key.end(), '.') > kMostDots)
+      fail(ErrorKind::usage, "{}: settings have no sections; leave {} out", source, one_line(key));
+  }
+}
+
 // ", the nearest is 'dim'", or nothing where none is near.
 std::string nearest_hint(const std::string& key, const std::vector<std::string>& known) {
   const std::string close = nearest(key, known);
@@ -89,6 +102,7 @@ void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>&
 
 void apply_toml(CLI::App& app, const std::string& text, const std::string& source,
                 const std::set<std::string>& fixed) {
+  refuse_deep_sections(text, source);
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
   try {

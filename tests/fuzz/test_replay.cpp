@@ -99,6 +99,29 @@ TEST_P(Replay, ChangesGiveAValueOrAnError) {
 INSTANTIATE_TEST_SUITE_P(Readers, Replay, testing::ValuesIn(kTargets),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
+// Readers that follow a file's nesting with their own stack would end here.
+TEST(Depth, IsNoDanger) {
+  constexpr size_t kDepth = 30'000;
+  const std::string lists = std::string(kDepth, '[') + std::string(kDepth, ']');
+  std::string objects, dots = "a";
+  for (size_t i = 0; i < kDepth; ++i) objects += "{\"a\":", dots += ".a";
+  const std::string texts[] = {lists,
+                               objects,
+                               "[" + dots + "]",
+                               dots + " = 1",
+                               "task = " + lists,
+                               R"({"manifest":)" + lists + R"(,"step":7,"config_sha256":"","files":[1]})",
+                               R"({"manifest":1,"step":)" + lists + R"(,"config_sha256":"","files":[1]})",
+                               R"({"kind":)" + lists + R"(,"symbols":[1]})",
+                               R"({"step":1,"loss":)" + lists + "}",
+                               R"({"step":1,"updates":1,"made_by":)" + lists + "}"};
+  for (const NamedTarget& target : kTargets)
+    for (const std::string& text : texts) {
+      const std::vector<uint8_t> bytes(text.begin(), text.end());
+      EXPECT_NO_THROW(target.run(bytes.data(), bytes.size())) << target.name << ": " << text.substr(0, 40);
+    }
+}
+
 TEST(Promise, HoldsForValuesAndErrorsOfInputAndUsage) {
   expect_value_or_error(0, [] {});
   expect_value_or_error(0, [] { fail(ErrorKind::input, "a file is damaged"); });
