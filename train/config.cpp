@@ -119,6 +119,10 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
     const std::vector<std::string> known = setting_keys();
     if (std::find(known.begin(), known.end(), key) == known.end())
       fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, one_line(key), nearest_hint(key, known));
+    for (const std::string& value : item.inputs)
+      if (std::any_of(value.begin(), value.end(), is_control))
+        fail(ErrorKind::usage, "{}: the value '{}' of '{}' holds a control character; leave it out", source,
+             one_line(value), key);
     CLI::Option* option = app.get_option("--" + flag_of(key));
     try {
       option->clear();
