@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/files.h"
+#include "data/one_line.h"
 #include "data/picture_task.h"
 #include "data/tar.h"
 #include "tensor/error.h"
@@ -67,7 +68,7 @@ Batches read_archive(const fs::path& path, int64_t side, int64_t channels) {
   while (archive.next()) {
     const std::string name = fs::path(archive.entry_name()).filename().string();
     if (!is_batch(name)) continue;
-    const std::string source = path.string() + ": " + archive.entry_name();
+    const std::string source = path.string() + ": " + one_line(archive.entry_name());
     if (batches.count(name) != 0) fail(ErrorKind::input, "{}: is in the archive twice; download it again", source);
     batches[name] = parse_batch(archive.read_entry(kMaxBatchBytes), source, side, channels);
   }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/files.h"
+#include "data/one_line.h"
 #include "data/picture_set.h"
 #include "tensor/error.h"
 
@@ -28,7 +29,8 @@ struct Decoded {
 };
 
 [[noreturn]] void fail_damaged(const std::string& name, const std::string& reason) {
-  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the picture again or leave it out", name, reason);
+  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the picture again or leave it out", name,
+       one_line(reason));
 }
 
 size_t big_endian(const std::string& bytes, size_t position) {
@@ -54,23 +56,41 @@ void check_png(const std::string& bytes, const std::string& name) {
   }
 }
 
+// The Huffman tables of the segment at `position`; stb writes past the end of its own where a table promises more
+// than 256 codes.
+void check_huffman_tables(const std::string& bytes, size_t position, const std::string& name) {
+  constexpr size_t kCounts = 16, kMaxCodes = 256;  // codes of 1 to 16 bits
+  const auto at = [&bytes](size_t place) { return static_cast<size_t>(static_cast<unsigned char>(bytes[place])); };
+  const size_t end = std::min(bytes.size(), position + 2 + (at(position + 2) << 8 | at(position + 3)));
+  size_t table = position + 4;
+  while (table < end) {
+    size_t codes = 0;
+    if (end - table > kCounts)
+      for (size_t i = 1; i <= kCounts; ++i) codes += at(table + i);
+    if (end - table <= kCounts || codes > kMaxCodes || codes > end - table - kCounts - 1)
+      fail_damaged(name, fmt::format("the JPEG's table of codes at byte {} does not fit", table));
+    table += 1 + kCounts + codes;
+  }
+}
+
 // stb takes the missing end of a JPEG for grey. Segments (0xFF, kind, length, ..) are passed over one by one, as
 // a small picture with an end of its own may lie in one; after each may stand coded data, where 0xFF is followed
 // by 0 or by the kind of a restart.
 void check_jpeg(const std::string& bytes, const std::string& name) {
   const auto at = [&bytes](size_t position) { return static_cast<unsigned char>(bytes[position]); };
-  constexpr int kEnd = 0xD9, kRestart = 0xD0, kRestarts = 8;
+  constexpr int kEnd = 0xD9, kTables = 0xC4, kRestart = 0xD0, kRestarts = 8;
   size_t position = 2;
   while (position + 1 < bytes.size()) {
     const int kind = at(position) == 0xFF ? at(position + 1) : 0;
     if (kind == kEnd) return;
     const bool is_segment = kind != 0 && kind != 0xFF && (kind < kRestart || kind >= kRestart + kRestarts);
-    if (!is_segment)
+    if (!is_segment) {
       ++position;
-    else if (position + 3 < bytes.size())
-      position += 2 + static_cast<size_t>(at(position + 2) << 8 | at(position + 3));
-    else
-      break;
+      continue;
+    }
+    if (position + 3 >= bytes.size()) break;
+    if (kind == kTables) check_huffman_tables(bytes, position, name);
+    position += 2 + static_cast<size_t>(at(position + 2) << 8 | at(position + 3));
   }
   fail_damaged(name, fmt::format("the JPEG has {} bytes and no end marker", bytes.size()));
 }
@@ -80,6 +100,7 @@ std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::st
   if (bytes.starts_with(kPngStart)) {  // stb does not say the size of a picture that it finds too large
     constexpr size_t kWidth = 16, kHeight = 20;
     if (bytes.size() < kHeight + 4) fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
+    if (bytes.compare(kWidth - 4, 4, "IHDR") != 0) fail_damaged(name, "the PNG does not begin with its size");
     return {big_endian(bytes, kWidth), big_endian(bytes, kHeight)};
   }
   int width = 0, height = 0, parts = 0;
@@ -89,18 +110,32 @@ std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::st
   return {width, height};
 }
 
+// So that memory is taken only for a picture that so many bytes can hold.
+void check_promise(const std::string& bytes, const std::string& name, int64_t width, int64_t height, bool is_png) {
+  constexpr int64_t kInflation = 1032;      // deflate cannot do better: 258 bytes from two bits
+  constexpr int64_t kMaxJpegPixels = 1024;  // a byte: 8 codes, each of 8 x 32 pixels, for two colours
+  constexpr size_t kDepth = 24, kColour = 25;
+  int64_t least = width * height / kMaxJpegPixels;
+  if (is_png && bytes.size() > kColour) {
+    const auto at = [&bytes](size_t place) { return int64_t{static_cast<unsigned char>(bytes[place])}; };
+    const int64_t parts = at(kColour) == 2 ? 3 : at(kColour) == 4 ? 2 : at(kColour) == 6 ? 4 : 1;
+    least = width * height * parts * at(kDepth) / 8 / kInflation;
+  }
+  if (least > static_cast<int64_t>(bytes.size()))
+    fail_damaged(name, fmt::format("{} x {} pixels do not fit into its {} bytes", width, height, bytes.size()));
+}
+
 Decoded decode(const std::string& bytes, const std::string& name) {
   const bool is_png = bytes.starts_with(kPngStart);
   if (!is_png && !bytes.starts_with(kJpegStart))
     fail(ErrorKind::input, "{}: is neither a PNG nor a JPEG file; convert it to one of them", name);
+  if (!is_png) check_jpeg(bytes, name);
   const auto [promised_width, promised_height] = picture_size(bytes, name);
   if (promised_width > kMaxImagePixels || promised_width * promised_height > kMaxImagePixels)
     fail(ErrorKind::input, "{}: is a picture of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
          promised_width, promised_height, kMaxImagePixels);
-  if (is_png)
-    check_png(bytes, name);
-  else
-    check_jpeg(bytes, name);
+  if (is_png) check_png(bytes, name);
+  check_promise(bytes, name, promised_width, promised_height, is_png);
   int width = 0, height = 0, parts = 0;
   Decoded decoded;
   decoded.bytes.reset(stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(bytes.data()),

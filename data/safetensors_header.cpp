@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "data/one_line.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -277,8 +278,9 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 
 std::string quoted_name(std::string_view text) {
   constexpr size_t kMost = 80;
+  // JSON lets the control character 0x7F be.
   const std::string shown =
-      json(std::string(text.substr(0, kMost))).dump(-1, ' ', false, json::error_handler_t::ignore);
+      one_line(json(std::string(text.substr(0, kMost))).dump(-1, ' ', false, json::error_handler_t::ignore));
   return text.size() > kMost ? shown + "..." : shown;
 }
 

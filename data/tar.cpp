@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "data/one_line.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -61,7 +62,7 @@ void TarReader::skip(int64_t bytes) {
   std::string piece(static_cast<size_t>(std::min(bytes, kPieceBytes)), '\0');
   while (bytes > 0) {
     const int64_t got = file_.read(piece.data(), std::min(bytes, kPieceBytes));
-    if (got == 0) fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), entry_name_);
+    if (got == 0) fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), one_line(entry_name_));
     bytes -= got;
   }
 }
@@ -86,7 +87,7 @@ bool TarReader::read_header() {
   entry_bytes_ = has_no_bytes ? 0 : number_of(header, kSize);
   if (entry_bytes_ < 0 || entry_bytes_ > kMaxArchive - unpacked_)
     fail(ErrorKind::input, "{}: {} has an impossible size of '{}' (octal; at most {} bytes in all)", file_.name(),
-         entry_name_, text_of(header, kSize), kMaxArchive);
+         one_line(entry_name_), one_line(text_of(header, kSize)), kMaxArchive);
   unread_ = (entry_bytes_ + kBlock - 1) / kBlock * kBlock;
   unpacked_ += kBlock + unread_;
   return true;
@@ -108,17 +109,17 @@ bool TarReader::next() {
 }
 
 std::string TarReader::read_entry(int64_t max_bytes) {
-  require(unread_ >= entry_bytes_, "{}: {} is read twice", file_.name(), entry_name_);
+  require(unread_ >= entry_bytes_, "{}: {} is read twice", file_.name(), one_line(entry_name_));
   if (entry_bytes_ > max_bytes)
-    fail(ErrorKind::input, "{}: {} has {} bytes, at most {} can be read", file_.name(), entry_name_, entry_bytes_,
-         max_bytes);
+    fail(ErrorKind::input, "{}: {} has {} bytes, at most {} can be read", file_.name(), one_line(entry_name_),
+         entry_bytes_, max_bytes);
   std::string bytes;
   while (static_cast<int64_t>(bytes.size()) < entry_bytes_) {
     const size_t before = bytes.size();
     const int64_t piece = std::min(kPieceBytes, entry_bytes_ - static_cast<int64_t>(before));
     bytes.resize(before + static_cast<size_t>(piece));
     if (file_.read(bytes.data() + before, piece) < piece)
-      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), entry_name_);
+      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), one_line(entry_name_));
   }
   unread_ -= entry_bytes_;
   return bytes;

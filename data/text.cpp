@@ -91,13 +91,15 @@ Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
 Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name) {
   if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", name);
   Kind kind = Kind::characters;
-  std::vector<bool> seen(kCodePoints, false);
-  for (size_t position = 0; position < text.size() && kind == Kind::characters;) {
+  std::vector<bool> seen;  // up to the largest code
+  for (size_t position = 0; position < text.size();) {
     const char32_t code = next_character(text, position);
-    if (code == kNotUtf8)
+    if (code == kNotUtf8) {
       kind = Kind::bytes;
-    else
-      seen[code] = true;
+      break;
+    }
+    if (code >= seen.size()) seen.resize(code + 1, false);
+    seen[code] = true;
   }
   if (kind == Kind::bytes) {
     seen.assign(256, false);

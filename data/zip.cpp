@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/one_line.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -71,7 +72,7 @@ class Archive {
   }
 
   [[noreturn]] void damaged(const std::string& reason) const {
-    fail(ErrorKind::input, "{}: is no sound zip archive: {}; download it again", name_, reason);
+    fail(ErrorKind::input, "{}: is no sound zip archive: {}; download it again", name_, one_line(reason));
   }
 
  private:
@@ -101,7 +102,7 @@ class Archive {
 // Memory is taken as bytes appear, up to one more than the archive promises.
 std::string inflate(const Archive& archive, const Entry& entry, std::string_view packed) {
   z_stream stream{};
-  if (inflateInit2(&stream, kRawDeflate) != Z_OK) fail(ErrorKind::memory, "no memory to unpack {}", entry.name);
+  if (inflateInit2(&stream, kRawDeflate) != Z_OK) fail(ErrorKind::memory, "no memory to unpack {}", one_line(entry.name));
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib writes nothing there
   stream.avail_in = static_cast<uInt>(packed.size());
   std::string bytes;
@@ -143,11 +144,11 @@ std::string read_zip(const std::filesystem::path& path, int64_t max_bytes) {
   const std::vector<Entry> entries = archive.entries();
   const Entry& entry = only_file(entries, name);
   if ((entry.flags & kEncrypted) != 0 || (entry.method != kStored && entry.method != kDeflated))
-    fail(ErrorKind::input, "{}: {} is {}, which is not read; unpack it and name the file", name, entry.name,
+    fail(ErrorKind::input, "{}: {} is {}, which is not read; unpack it and name the file", name, one_line(entry.name),
          (entry.flags & kEncrypted) != 0 ? "encrypted" : fmt::format("packed by method {}", entry.method));
   if (entry.unpacked > static_cast<uint64_t>(max_bytes))
-    fail(ErrorKind::input, "{}: {} unpacks to {} bytes, at most {} can be read; use a smaller file", name, entry.name,
-         entry.unpacked, max_bytes);
+    fail(ErrorKind::input, "{}: {} unpacks to {} bytes, at most {} can be read; use a smaller file", name,
+         one_line(entry.name), entry.unpacked, max_bytes);
   const std::string_view packed = archive.packed_bytes(entry);
   if (entry.method == kStored ? entry.packed != entry.unpacked : entry.unpacked / kMaxInflation > entry.packed)
     archive.damaged(fmt::format("{} cannot unpack from {} to {} bytes", entry.name, entry.packed, entry.unpacked));

@@ -51,14 +51,26 @@ void load_tensors(const SafetensorsFile& file, const std::string& path, Transfor
 }
 
 // A damaged config must not ask for memory, or time, that the file's own weights show to be wrong.
-void check_size(const SafetensorsFile& file, const RunConfig& config) {
+void check_size(const SafetensorsFile& file, const RunConfig& config, const TaskShape& shape) {
   double stored = 0;
   for (const SafetensorsEntry& entry : file.entries()) {
     double count = 1;
-    for (const auto size : entry.shape) count *= static_cast<double>(size);
+    for (const auto axis : entry.shape) count *= static_cast<double>(axis);
     stored += count;
   }
   const double dim = static_cast<double>(config.dim), ffn = static_cast<double>(config.ffn);
+  // What one tensor of the file holds, or several do together.
+  const auto fits = [&](const char* what, double count) {
+    if (count > stored)
+      fail(ErrorKind::input, "{} have {} numbers at dim {}, but the file has {}: it is of another architecture", what,
+           count, config.dim, stored);
+  };
+  fits("its symbols", static_cast<double>(shape.input_vocabulary) * dim);
+  if (config.positions == "learned" && config.task != "retrieval")
+    fits("its positions", static_cast<double>(shape.length) * dim);
+  if (config.attention == "performer") fits("its random features", static_cast<double>(config.features) * dim);
+  if (config.attention == "vq" || config.attention == "soft-vq")
+    fits("its codes", static_cast<double>(config.codes) * dim);
   if (config.task == "retrieval") return;  // one bare attention, without these layers
   const double needed = static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ffn);
   if (needed > stored)
@@ -246,7 +258,7 @@ SavedModel load_model(const fs::path& path) {
     saved.config = config_from_toml(config, "its config");
     saved.vocabulary = vocabulary_of(file);
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
-    check_size(file, saved.config);
+    check_size(file, saved.config, saved.shape);
     saved.model = std::make_unique<Transformer>(model_config(saved.config, saved.shape));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;

@@ -53,8 +53,10 @@ void check_file(const fs::path& folder, const nlohmann::json& entry) {
 void check_manifest(const CheckpointFolder& checkpoint) {
   const fs::path path = checkpoint.path / kManifestFile;
   const nlohmann::json manifest = nlohmann::json::parse(read_file(path, kMostManifestBytes), nullptr, false);
-  if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) || !manifest["config_sha256"].is_string() ||
-      !manifest["files"].is_array() || manifest["files"].empty())
+  // Numbers before they are shown: lists inside each other would fill the stack.
+  if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) || !manifest["manifest"].is_number() ||
+      !manifest["step"].is_number() || !manifest["config_sha256"].is_string() || !manifest["files"].is_array() ||
+      manifest["files"].empty())
     fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
   if (manifest["manifest"] != kManifestVersion)
     fail(ErrorKind::input, "{}: is of version {}; this program reads {}", path.string(),

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <sstream>
 
+#include "data/one_line.h"
 #include "train/presets.h"
 #include "train/signals.h"
 
@@ -38,6 +39,19 @@ std::string refuse_empty(const std::string& text) { return text.empty() ? "a num
 
 std::string refuse_other_than_bool(const std::string& text) {
   return text == "true" || text == "false" ? "" : text + " is neither true nor false";
+}
+
+// CLI11 keeps every section with all those around it, so that a short line of dots would take all memory.
+void refuse_deep_sections(const std::string& text, const std::string& source) {
+  constexpr std::ptrdiff_t kMostDots = 16;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t start = line.find_first_not_of(" \t\r");
+    if (start == std::string::npos || line[start] == '#' || line[start] == ';') continue;
+    const std::string key = line.substr(start, line.find('=') - start);
+    if (std::count(key.begin(), key.end(), '.') > kMostDots)
+      fail(ErrorKind::usage, "{}: settings have no sections; leave {} out", source, one_line(key));
+  }
 }
 
 // ", the nearest is 'dim'", or nothing where none is near.
@@ -88,22 +102,27 @@ void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>&
 
 void apply_toml(CLI::App& app, const std::string& text, const std::string& source,
                 const std::set<std::string>& fixed) {
+  refuse_deep_sections(text, source);
   std::istringstream stream(text);
   std::vector<CLI::ConfigItem> items;
   try {
     items = CLI::ConfigTOML().from_config(stream);
   } catch (const CLI::Error& error) {
-    fail(ErrorKind::usage, "{} is not a TOML file of settings: {}", source, error.what());
+    fail(ErrorKind::usage, "{} is not a TOML file of settings: {}", source, one_line(error.what()));
   }
   for (const CLI::ConfigItem& item : items) {
     const std::string key = item.fullname();
     if (fixed.count(key) != 0) continue;
     if (item.name == "++" || item.name == "--")  // CLI11's marks of a section's begin and end
       fail(ErrorKind::usage, "{}: settings have no sections; leave [{}] out", source,
-           fmt::join(item.parents, "."));
+           one_line(fmt::format("{}", fmt::join(item.parents, "."))));
     const std::vector<std::string> known = setting_keys();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, key, nearest_hint(key, known));
+      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, one_line(key), nearest_hint(key, known));
+    for (const std::string& value : item.inputs)
+      if (std::any_of(value.begin(), value.end(), is_control))
+        fail(ErrorKind::usage, "{}: the value '{}' of '{}' holds a control character; leave it out", source,
+             one_line(value), key);
     CLI::Option* option = app.get_option("--" + flag_of(key));
     try {
       option->clear();
@@ -111,7 +130,7 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
       option->run_callback();
     } catch (const CLI::Error& error) {
       fail(ErrorKind::usage, "{}: the value '{}' of '{}' cannot be used: {}", source,
-           fmt::join(item.inputs, ", "), key, error.what());
+           one_line(fmt::format("{}", fmt::join(item.inputs, ", "))), key, one_line(error.what()));
     }
   }
 }

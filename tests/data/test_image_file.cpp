@@ -134,7 +134,30 @@ TEST_F(ImageFileTest, RefusesHugePicturesByTheirHeader) {
   expect_error(ErrorKind::input, {"60000 x 60000", fmt::format("{}", kMaxImagePixels)}, [&] { decode(bomb, 8, 1); });
   expect_error(ErrorKind::input, {"1 x 4294967295 pixels"},
                [&] { decode(png_bytes(1, 0xFFFFFFFF, 8, 0, {"a"}), 8, 1); });
-  expect_error(ErrorKind::input, {"too large"}, [&] { decode(png_bytes(70000, 2, 8, 0, {"a"}), 8, 1); });
+  const std::string row(70000, 'a');
+  expect_error(ErrorKind::input, {"too large"}, [&] { decode(png_bytes(70000, 2, 8, 0, {row, row}), 8, 1); });
+}
+
+TEST_F(ImageFileTest, TakesNoMemoryForMoreThanTheBytesCanHold) {
+  expect_error(ErrorKind::input, {"8192 x 8192 pixels do not fit"},
+               [&] { decode(png_bytes(8192, 8192, 8, 6, {"a"}), 8, 1); });
+  std::string jpeg = jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 9));
+  const size_t frame = jpeg.find("\xFF\xC0");
+  ASSERT_NE(frame, std::string::npos);
+  jpeg.replace(frame + 5, 4, "\x10\x01\x10\x02");  // height, width
+  expect_error(ErrorKind::input, {"4098 x 4097 pixels do not fit"}, [&] { decode(jpeg, 8, 1); });
+  decode(png_bytes(2000, 2000, 8, 0, std::vector<std::string>(2000, std::string(2000, 'a'))), 8, 1);
+}
+
+TEST_F(ImageFileTest, RefusesTablesOfAJpegThatAreLongerThanTheirRoom) {
+  const std::string jpeg = jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 9));
+  const size_t tables = jpeg.find("\xFF\xC4");
+  ASSERT_NE(tables, std::string::npos);
+  std::string too_many = jpeg, cut = jpeg;
+  too_many[tables + 5] = too_many[tables + 6] = '\xFF';  // codes of one and of two bits
+  ++cut[tables + 3];                                      // of the segment's length
+  expect_error(ErrorKind::input, {"table of codes", "does not fit"}, [&] { decode(too_many, 8, 1); });
+  expect_error(ErrorKind::input, {"table of codes", "does not fit"}, [&] { decode(cut, 8, 1); });
 }
 
 TEST_F(ImageFileTest, RefusesFilesThatAreTooLongUnread) {

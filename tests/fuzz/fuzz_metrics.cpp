@@ -1,0 +1,20 @@
+// The metrics.jsonl of a run that goes on: what a kill cut is left out.
+#include "tests/fuzz/promise.h"
+#include "tests/fuzz/targets.h"
+#include "train/metrics.h"
+
+namespace linea::fuzz {
+
+int fuzz_metrics(const uint8_t* data, size_t size) {
+  static const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "metrics.jsonl";
+  put_file(path, text_of(data, size));
+  expect_value_or_error(size, [&] {
+    const Metrics metrics(path, 100, false);
+    metrics.holds(100, "loss");
+    expect(metrics.step_of_lowest("loss") <= 100, "a line of a later step is left");
+  });
+  return 0;
+}
+
+}  // namespace linea::fuzz

@@ -1,0 +1,13 @@
+// The state.json of a checkpoint, as a run that goes on reads it.
+#include "tests/fuzz/checkpoint_folder.h"
+#include "tests/fuzz/targets.h"
+
+namespace linea::fuzz {
+
+int fuzz_state(const uint8_t* data, size_t size) {
+  static CheckpointFolder folder;
+  expect_value_or_error(size, [&] { folder.restore_with("state.json", text_of(data, size)); });
+  return 0;
+}
+
+}  // namespace linea::fuzz

@@ -1,0 +1,21 @@
+// A text: the vocabulary that it gives encodes it, and gives it back.
+#include "data/text.h"
+#include "tests/fuzz/promise.h"
+#include "tests/fuzz/targets.h"
+
+namespace linea::fuzz {
+
+int fuzz_text(const uint8_t* data, size_t size) {
+  const std::string text = text_of(data, size);
+  expect_value_or_error(size, [&] {
+    const Vocabulary vocabulary = Vocabulary::from_text(text, "a text");
+    expect(vocabulary.decode(vocabulary.encode(text)) == text, "decoding gives another text");
+    expect(Vocabulary::parse(vocabulary.serialise()).difference_from(vocabulary).empty(),
+           "the vocabulary changes when it is written and read");
+  });
+  // Symbols that this vocabulary may not have.
+  expect_value_or_error(size, [&] { Vocabulary::from_text("a\xC3\xA9\n", "another text").encode(text); });
+  return 0;
+}
+
+}  // namespace linea::fuzz

@@ -1,0 +1,22 @@
+// What a checkpoint holds of a text's symbols, or of the names of classes.
+#include "data/images_task.h"
+#include "data/text.h"
+#include "tests/fuzz/promise.h"
+#include "tests/fuzz/targets.h"
+
+namespace linea::fuzz {
+
+int fuzz_vocabulary(const uint8_t* data, size_t size) {
+  const std::string text = text_of(data, size);
+  expect_value_or_error(size, [&] {
+    const Vocabulary vocabulary = Vocabulary::parse(text);
+    expect(vocabulary.size() >= 1 && vocabulary.start_symbol() < vocabulary.size(), "the start is no symbol");
+    const Vocabulary again = Vocabulary::parse(vocabulary.serialise());
+    expect(again.difference_from(vocabulary).empty(), "it changes when it is written and read");
+    vocabulary.decode({0});
+  });
+  expect_value_or_error(size, [&] { parse_classes(text); });
+  return 0;
+}
+
+}  // namespace linea::fuzz
