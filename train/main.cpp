@@ -17,6 +17,7 @@
 #include "tensor/memory_report.h"
 #include "train/commands.h"
 #include "train/config.h"
+#include "train/progress.h"
 
 namespace {
 

@@ -54,7 +54,7 @@ TEST_F(CheckpointFiles, EveryCallThatFailsLeavesAGoodOne) {
       EXPECT_TRUE(usable == 2 || (usable == 1 && !saved));
       failed += saved ? 0 : 1;
       save("run", 3);
-      remove_checkpoint_drafts(path("run"));
+      remove_drafts(path("run"));
       EXPECT_EQ(usable_step(path("run")), 3);
       EXPECT_EQ(names("run"), (Names{"step-00000003"}));
       if (!reached) break;
