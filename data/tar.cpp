@@ -62,7 +62,8 @@ void TarReader::skip(int64_t bytes) {
   std::string piece(static_cast<size_t>(std::min(bytes, kPieceBytes)), '\0');
   while (bytes > 0) {
     const int64_t got = file_.read(piece.data(), std::min(bytes, kPieceBytes));
-    if (got == 0) fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), one_line(entry_name_));
+    if (got == 0)
+      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), one_line(entry_name_));
     bytes -= got;
   }
 }

@@ -102,7 +102,8 @@ class Archive {
 // Memory is taken as bytes appear, up to one more than the archive promises.
 std::string inflate(const Archive& archive, const Entry& entry, std::string_view packed) {
   z_stream stream{};
-  if (inflateInit2(&stream, kRawDeflate) != Z_OK) fail(ErrorKind::memory, "no memory to unpack {}", one_line(entry.name));
+  if (inflateInit2(&stream, kRawDeflate) != Z_OK)
+    fail(ErrorKind::memory, "no memory to unpack {}", one_line(entry.name));
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib writes nothing there
   stream.avail_in = static_cast<uInt>(packed.size());
   std::string bytes;

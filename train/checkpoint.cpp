@@ -68,9 +68,6 @@ void check_size(const SafetensorsFile& file, const RunConfig& config, const Task
   fits("its symbols", static_cast<double>(shape.input_vocabulary) * dim);
   if (config.positions == "learned" && config.task != "retrieval")
     fits("its positions", static_cast<double>(shape.length) * dim);
-  if (config.attention == "performer") fits("its random features", static_cast<double>(config.features) * dim);
-  if (config.attention == "vq" || config.attention == "soft-vq")
-    fits("its codes", static_cast<double>(config.codes) * dim);
   if (config.task == "retrieval") return;  // one bare attention, without these layers
   const double needed = static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ffn);
   if (needed > stored)

@@ -62,7 +62,7 @@ void start_with_short_spins(char** argv) {
   if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-void complain(const std::string& message) { std::fprintf(stderr, "linea: %s\n", linea::one_line(message).c_str()); }
+void complain(const std::string& message) { std::fprintf(stderr, "linea: %s\n", linea::printable(message).c_str()); }
 
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "data/one_line.h"
+
 namespace linea {
 
 namespace {
@@ -59,13 +61,12 @@ void Progress::show(const std::string& line) {
 
 void Progress::note(const std::string& line) {
   wipe();
-  std::fprintf(stderr, "%s\n", one_line(line).c_str());
+  std::fprintf(stderr, "%s\n", printable(line).c_str());
   std::fflush(stderr);
 }
 
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < ' ' || c == 127) c = ' ';
+std::string printable(std::string text) {
+  std::replace_if(text.begin(), text.end(), is_control, ' ');
   return text;
 }
 

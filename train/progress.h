@@ -43,7 +43,7 @@ class Progress {
 std::string cut_to_width(const std::string& text, size_t columns);
 
 // Without line breaks and a terminal's codes, which names of files may hold.
-std::string one_line(std::string text);
+std::string printable(std::string text);
 
 std::string duration_text(double seconds);  // "1h02m", "3m05s", "12s"
 std::string bytes_text(double bytes);       // "1.5 GiB"

@@ -13,7 +13,8 @@ int fuzz_safetensors_header(const uint8_t* data, size_t size) {
     // What was read can be written, and is the same when it is read again.
     const std::string again = format_safetensors_header(header.entries, header.metadata);
     const SafetensorsHeader reread = parse_safetensors_header(again, data[0], "its own");
-    expect(format_safetensors_header(reread.entries, reread.metadata) == again, "it changes when it is written again");
+    expect(format_safetensors_header(reread.entries, reread.metadata) == again,
+           "it changes when it is written again");
   });
   return 0;
 }
