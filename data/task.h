@@ -65,6 +65,9 @@ class Task {
 
   virtual Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const = 0;
 
+  // Whether there is such a split: a text has no test. Asking more of one that is not there is an error.
+  virtual bool has(Split) const { return true; }
+
   // A split is rows(split) sequences that score each of its symbols exactly once.
   virtual int64_t rows(Split split) const = 0;
   virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;

@@ -36,6 +36,8 @@ class TextTask : public Task {
     return batch;
   }
 
+  bool has(Split split) const override { return split != Split::test; }
+
   int64_t rows(Split split) const override {
     const auto [first, end] = range(split);
     return (end - first + length() - 1) / length();
@@ -62,7 +64,7 @@ class TextTask : public Task {
   int64_t symbol_count() const { return static_cast<int64_t>(text_.size()); }
 
   std::pair<int64_t, int64_t> range(Split split) const {
-    require(split != Split::test,
+    require(has(split),
             "a text has no test split: its first 90% are train, the rest is val; choose --split val");
     if (split == Split::train) return {0, train_end_};
     return {train_end_, symbol_count()};

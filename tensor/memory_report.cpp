@@ -76,6 +76,7 @@ MemoryCensus::MemoryCensus(std::function<MemoryParts()> count) : count_(std::mov
   census = this;
 }
 MemoryCensus::~MemoryCensus() { census = before_; }
+bool MemoryCensus::present() { return census != nullptr; }
 
 MemoryParts MemoryCensus::take(size_t held) {
   MemoryParts parts = census == nullptr ? MemoryParts() : census->count_();

@@ -47,6 +47,7 @@ class MemoryCensus {
   MemoryCensus& operator=(const MemoryCensus&) = delete;
   // By this thread's census, where it has one, of `held` bytes.
   static MemoryParts take(size_t held);
+  static bool present();  // this thread has one
 
  private:
   std::function<MemoryParts()> count_;

@@ -7,9 +7,12 @@
 #include <memory>
 
 #include "autograd/profile.h"
+#include "data/task.h"
 #include "nn/optimizer.h"
+#include "tensor/random.h"
 #include "train/bench.h"
 #include "train/progress.h"
+#include "train/training_step.h"
 
 namespace linea::bench {
 namespace {
@@ -44,25 +47,46 @@ struct Trained {
 
 double held() { return static_cast<double>(cpu_memory().held); }
 
-// Symbols of one step, inputs and targets i32 [B,N].
-std::pair<Tensor, Tensor> random_batch(const ModelConfig& model, int64_t batch, uint64_t step) {
-  const RandomStream stream{model.seed, Purpose::test, 0, step};
-  std::vector<int32_t> symbols;
-  for (int64_t i = 0; i <= batch * model.length; ++i)
-    symbols.push_back(static_cast<int32_t>(
-        random_below(stream, static_cast<uint64_t>(i), static_cast<uint32_t>(model.vocabulary))));
-  const Shape shape{batch, model.length};
-  return {Tensor::from(std::vector<int32_t>(symbols.begin(), symbols.end() - 1), shape),
-          Tensor::from(std::vector<int32_t>(symbols.begin() + 1, symbols.end()), shape)};
+// Symbols at random, each the target of the one before it.
+class RandomSymbols : public Task {
+ public:
+  explicit RandomSymbols(const TaskShape& shape) : Task(shape) {}
+
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    const RandomStream stream{seed, Purpose::test, 0, step};
+    Batch batch = blank_batch(rows, length(), 0);
+    const auto symbol = [&](size_t place) {
+      return static_cast<int32_t>(random_below(stream, place, static_cast<uint32_t>(vocabulary())));
+    };
+    for (size_t i = 0; i < batch.inputs.size(); ++i) {
+      batch.inputs[i] = symbol(i);
+      batch.targets[i] = symbol(i + 1);
+    }
+    return batch;
+  }
+  bool has(Split split) const override { return split == Split::train; }
+  int64_t rows(Split) const override { return 0; }
+  Batch eval_batch(Split split, int64_t, int64_t) const override {
+    fail(ErrorKind::usage, "random symbols have no {} split", split_name(split));
+  }
+};
+
+TaskShape shape_of(const ModelConfig& model) {
+  TaskShape shape;
+  shape.vocabulary = model.vocabulary;
+  shape.input_vocabulary = model.input_vocabulary;
+  shape.length = model.length;
+  return shape;
 }
 
-// As Trainer::update.
+// A step of the trainer's, watched.
 class Step {
  public:
   Step(Transformer& model, Optimizer& optimizer, const TrainBench& options)
       : model_(model),
         optimizer_(optimizer),
         config_(options.model.config),
+        task_(shape_of(model.config())),
         steps_(options.warmup + options.steps) {}
 
   void run(int64_t step, Trained& result) {
@@ -70,22 +94,16 @@ class Step {
     const auto lap = [&] { return profile == nullptr ? 0.0 : profile->restart(); };
     lap();
     model_.before_step(step, steps_);
-    context().step->seed = static_cast<uint64_t>(config_.seed);
-    context().step->step = static_cast<uint64_t>(step);
-    const auto [ids, targets] = random_batch(model_.config(), config_.batch, static_cast<uint64_t>(step));
-    result.data_s += lap();
-    const double before = held();
-    {
-      Var auxiliary;
-      const Var loss = model_.head().loss(model_.forward(ids, true, Tensor(), &auxiliary), targets);
-      result.loss = loss.value().item();
-      result.bytes.activations = held() - before;
-      backward(auxiliary.defined() ? add(loss, auxiliary) : loss);
-    }
+    double before = 0;
+    const auto drawn = [&] {
+      result.data_s += lap();
+      before = held();
+    };
+    const auto forwarded = [&] { result.bytes.activations = held() - before; };
+    result.loss = accumulate_gradients(model_, task_, config_, step, {drawn, forwarded});
     result.bytes.gradients = held() - before;
     lap();
-    optimizer_.step(learning_rate_at(step, steps_, 0, config_.lr, config_.min_lr));
-    model_.after_step();
+    update_or_skip(model_, optimizer_, result.loss, learning_rate_at(step, steps_, 0, config_.lr, config_.min_lr));
     result.optimiser_s += lap();
   }
 
@@ -93,6 +111,7 @@ class Step {
   Transformer& model_;
   Optimizer& optimizer_;
   const RunConfig& config_;
+  RandomSymbols task_;
   int64_t steps_;
 };
 

@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/evaluate.h"
+#include "train/memory_advice.h"
 #include "train/progress.h"
 
 namespace linea {
@@ -30,17 +31,20 @@ Split split_named(const std::string& name) {
 void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
   if (options.threads != 0) set_threads(static_cast<int>(options.threads));
-  SavedModel saved = load_model(options.run);
+  SavedModel saved = with_model_memory(nullptr, machine_advice(), [&] { return load_model(options.run); });
   if (!options.data.empty()) saved.config.data = options.data;
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   Progress progress;
   for (const std::string& note : task->notes()) progress.note(note);
   const Stopwatch watch;
-  const Score score = evaluate(*saved.model, *task, split, 0, [&](int64_t done, int64_t all) {
+  const auto watcher = [&](int64_t done, int64_t all) {
     if (progress.due(done == all))
       progress.show(fmt::format("{} of {} sequences, {} left", done, all,
                                 duration_text(watch.seconds() / static_cast<double>(done) *
                                               static_cast<double>(all - done))));
+  };
+  const Score score = with_model_memory(saved.model.get(), machine_advice(), [&] {
+    return evaluate(*saved.model, *task, split, saved.config.batch, 0, watcher);
   });
   if (progress.terminal()) progress.note("");
   if (!std::isfinite(score.loss))

@@ -4,13 +4,12 @@
 #include <memory>
 #include <vector>
 
-#include "autograd/ops.h"
 #include "data/task.h"
 #include "train/bench.h"
 #include "train/checkpoint.h"
-#include "train/evaluate.h"
 #include "train/memory_advice.h"
 #include "train/progress.h"
+#include "train/training_step.h"
 
 namespace linea {
 namespace {
@@ -108,10 +107,13 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   RunConfig& config = run.config;
   check_settings(config);
   if (config.threads > 0) set_threads(static_cast<int>(config.threads));
+  config.threads = context().threads;
   run.task = make_task(task_options(config, ""));
   const std::string vocabulary = run.task->serialised_vocabulary();
   config.length = run.task->length();
   config.size = run.task->shape().side;
+  config.levels = run.task->shape().levels;
+  config.channels = run.task->shape().channels;
   const ModelConfig model = model_config(config, run.task->shape());
   refuse_too_many_weights(config, model);
   run.model = std::make_unique<Transformer>(model);
@@ -125,18 +127,6 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   return run;
 }
 
-// Adds the gradients of a batch, as the trainer does.
-void add_gradients(const Prepared& run, int64_t micro_step, int64_t rows) {
-  const auto seed = static_cast<uint64_t>(run.config.seed);
-  context().step->seed = seed;
-  context().step->step = static_cast<uint64_t>(micro_step);
-  const Batch batch = run.task->train_batch(seed, static_cast<uint64_t>(micro_step), rows);
-  Var auxiliary;
-  const Var logits = forward_batch(*run.model, *run.task, batch, true, &auxiliary);
-  const Var loss = cross_entropy(logits, Tensor::from(batch.targets, {batch.rows, batch.length}));
-  backward(auxiliary.defined() ? add(loss, auxiliary) : loss);
-}
-
 struct Measured {
   size_t peak;  // of tensors beyond those before the step
   double seconds;
@@ -144,13 +134,15 @@ struct Measured {
 
 // A step of batches of `rows` rows; where there are several, two show what all need.
 Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
+  RunConfig config = run.config;
+  config.batch = rows;
+  config.accumulate = batches;
   const size_t before = cpu_memory().held;
   reset_cpu_peak();
   const Stopwatch watch;
   run.model->before_step(run.step, run.config.steps);
-  for (int64_t i = 0; i < batches; ++i) add_gradients(run, run.step * run.config.accumulate + i, rows);
-  run.optimizer->step(run.config.lr);
-  run.model->after_step();
+  const double loss = accumulate_gradients(*run.model, *run.task, config, run.step);
+  update_or_skip(*run.model, *run.optimizer, loss, config.lr);
   return {cpu_memory().peak - before, watch.seconds()};
 }
 
@@ -211,8 +203,7 @@ Report report_of(Prepared& run) {
   return report;
 }
 
-const std::pair<const char*, Split> kSplits[] = {
-    {"train", Split::train}, {"val", Split::val}, {"test", Split::test}};
+constexpr Split kSplits[] = {Split::train, Split::val, Split::test};
 
 nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array(), rows;
@@ -221,7 +212,8 @@ nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
                           {"shape", group.shape.sizes()},
                           {"count", group.count},
                           {"elements", group.count * group.shape.numel()}});
-  for (const auto& [name, split] : kSplits) rows[name] = run.task->rows(split);
+  for (const Split split : kSplits)
+    if (run.task->has(split)) rows[split_name(split)] = run.task->rows(split);
   const MemoryParts& parts = report.memory.parts;
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
   return {{"attention", label_of(run.model->config().attention)},
@@ -266,7 +258,8 @@ void print_text(const Prepared& run, const Report& report) {
              run.config.task);
   print_parameters(run, report);
   fmt::print("\ndata           {} symbols, length {}; rows:", run.task->vocabulary(), run.task->length());
-  for (const auto& [name, split] : kSplits) fmt::print(" {} {}", name, run.task->rows(split));
+  for (const Split split : kSplits)
+    if (run.task->has(split)) fmt::print(" {} {}", split_name(split), run.task->rows(split));
   fmt::print("\nstep           {} tokens ({} rows of {}, {} times)\n", report.tokens, run.config.batch,
              run.task->length(), run.config.accumulate);
   fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops),

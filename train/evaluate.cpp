@@ -10,6 +10,16 @@ namespace {
 
 constexpr int64_t kTokensAtOnce = 16384;
 
+// Of outputs [B,N,...]. A sequence at a time: a head may have many scores for few outputs.
+std::vector<int32_t> likeliest_symbols(const Head& head, const Tensor& outputs) {
+  std::vector<int32_t> all;
+  for (int64_t row = 0; row < outputs.size(0); ++row) {
+    const std::vector<int32_t> symbols = ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>();
+    all.insert(all.end(), symbols.begin(), symbols.end());
+  }
+  return all;
+}
+
 }  // namespace
 
 Var forward_batch(const Transformer& model, const Task& task, const Batch& batch, bool training, Var* auxiliary) {
@@ -23,11 +33,20 @@ Var forward_batch(const Transformer& model, const Task& task, const Batch& batch
 
 double bits_of(double nats) { return nats / std::log(2.0); }
 
-Score evaluate(const Transformer& model, const Task& task, Split split, int64_t max_rows,
+// Without a tape a block holds its input, what its norm makes of it, q, k, v and what is mixed of them, or the hidden
+// layer instead of these; the head its outputs, and scores of a sequence at a time.
+int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch) {
+  const ModelConfig& config = model.config();
+  const int64_t of_token = 2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.head().outputs();
+  const int64_t fitting = count_elements(model.parameters()) / (of_token * task.length());
+  return std::max<int64_t>(1, std::min(std::max(batch, fitting), kTokensAtOnce / task.length()));
+}
+
+Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch_rows, int64_t max_rows,
                const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
   const int64_t all = task.rows(split), rows = max_rows > 0 ? std::min(max_rows, all) : all;
-  const int64_t at_once = std::max<int64_t>(1, kTokensAtOnce / task.length());
+  const int64_t at_once = evaluation_rows(model, task, batch_rows);
   Score score;
   double loss = 0;
   int64_t right = 0;
@@ -37,7 +56,7 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
     const Tensor outputs = forward_batch(model, task, batch, false).value();
     const std::vector<float> losses =
         model.head().losses(outputs, Tensor::from(batch.targets, shape)).to_vector<float>();
-    const std::vector<int32_t> likeliest = ops::argmax(model.head().scores(outputs)).to_vector<int32_t>();
+    const std::vector<int32_t> likeliest = likeliest_symbols(model.head(), outputs);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;
       loss += losses[i];

@@ -1,5 +1,7 @@
 #include "train/memory_advice.h"
 
+#include "tensor/context.h"
+
 namespace linea {
 
 MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer) {
@@ -28,6 +30,12 @@ std::string memory_advice(const RunConfig& config, bool weights_dominate) {
   advice += fmt::format(", --layers ({}), --dim ({}) or --ffn ({})", config.layers, config.dim, config.ffn);
   const bool can_recompute = !config.recompute && config.attention != "vq" && config.task != "retrieval";
   return can_recompute ? advice + ", or say --recompute" : advice;
+}
+
+std::string machine_advice() {
+  const int threads = context().threads;
+  const std::string machine = "use a machine (or a container) with more memory";
+  return threads > 1 ? fmt::format("{}, or lower --threads ({})", machine, threads) : machine;
 }
 
 }  // namespace linea

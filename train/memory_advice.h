@@ -27,4 +27,21 @@ auto with_memory_advice(const RunConfig& config, const Work& work) {
   }
 }
 
+// Calls `work`, which evaluates or draws by a model alone (null: that is read just now); where memory runs out in it,
+// the error says what the model holds, and ends with `advice`. Within a training, whose own errors say more: just
+// calls it.
+template <typename Work>
+auto with_model_memory(const Transformer* model, const std::string& advice, const Work& work) {
+  if (MemoryCensus::present()) return work();
+  const MemoryCensus census([model] { return training_memory(model, nullptr); });
+  try {
+    return work();
+  } catch (const OutOfMemory& error) {
+    fail(ErrorKind::memory, "{}; {}", error.report().text(), advice);
+  }
+}
+
+// For work whose size no flag of the verb lowers.
+std::string machine_advice();
+
 }  // namespace linea

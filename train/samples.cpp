@@ -6,11 +6,18 @@
 #include "data/picture_task.h"
 #include "data/text.h"
 #include "train/given_pictures.h"
+#include "train/memory_advice.h"
 
 namespace linea {
 namespace {
 
 constexpr int64_t kRowsAtOnce = 256;
+
+std::string drawing_advice(int64_t rows) {
+  if (rows == 1) return machine_advice();
+  return fmt::format("lower --count until fewer than {} pictures are drawn at once, or {}",
+                     std::min(kRowsAtOnce, rows), machine_advice());
+}
 
 }  // namespace
 
@@ -35,9 +42,11 @@ std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const Samp
     SamplingOptions own = options;
     own.seed += static_cast<uint64_t>(first / kRowsAtOnce) << 32;  // each group has its own numbers
     int64_t drawn = 0;
-    const auto rows = Generator(model, own).draw(group, symbols, [&](const std::vector<int32_t>&) {
+    const auto watch = [&](const std::vector<int32_t>&) {
       if (progress) progress(first * symbols + ++drawn * count, all * symbols);
-    });
+    };
+    const auto rows = with_model_memory(&model, drawing_advice(all),
+                                        [&] { return Generator(model, own).draw(group, symbols, watch); });
     result.insert(result.end(), rows.begin(), rows.end());
   }
   return result;
@@ -74,9 +83,8 @@ void draw_text(const Transformer& model, const std::string& vocabulary, const Sa
   std::vector<int32_t> start = symbols.encode(prompt);
   print(prompt);
   if (start.empty()) start = {symbols.start_symbol()};
-  Generator(model, options).draw({start}, tokens, [&](const std::vector<int32_t>& drawn) {
-    print(symbols.decode(drawn));
-  });
+  const auto watch = [&](const std::vector<int32_t>& drawn) { print(symbols.decode(drawn)); };
+  with_model_memory(&model, drawing_advice(1), [&] { Generator(model, options).draw({start}, tokens, watch); });
 }
 
 }  // namespace linea

@@ -7,6 +7,7 @@
 #include "data/picture.h"
 #include "data/picture_task.h"
 #include "train/evaluate.h"
+#include "train/memory_advice.h"
 
 namespace linea {
 namespace {
@@ -51,9 +52,11 @@ std::vector<std::vector<float>> bits_of_symbols(const Transformer& model, const 
   for (const GivenPicture& picture : pictures) {
     std::vector<int32_t> inputs = {picture.start};
     inputs.insert(inputs.end(), picture.symbols.begin(), picture.symbols.end() - 1);
-    const Tensor ids = symbols_tensor(inputs, {1, length}, model.config().input_vocabulary);
-    const Tensor outputs = model.forward(ids, false).value();
-    bits.push_back(model.head().losses(outputs, Tensor::from(picture.symbols, {1, length})).to_vector<float>());
+    bits.push_back(with_model_memory(&model, machine_advice(), [&] {
+      const Tensor ids = symbols_tensor(inputs, {1, length}, model.config().input_vocabulary);
+      const Tensor outputs = model.forward(ids, false).value();
+      return model.head().losses(outputs, Tensor::from(picture.symbols, {1, length})).to_vector<float>();
+    }));
     for (float& value : bits.back()) value = static_cast<float>(bits_of(value));
   }
   return bits;

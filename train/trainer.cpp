@@ -3,12 +3,12 @@
 #include <cmath>
 #include <set>
 
-#include "autograd/ops.h"
 #include "data/files.h"
 #include "tensor/ops.h"
 #include "train/checkpoint.h"
 #include "train/samples.h"
 #include "train/signals.h"
+#include "train/training_step.h"
 
 namespace linea {
 namespace {
@@ -137,31 +137,11 @@ int Trainer::stop() {
   return kExitStopped;
 }
 
-// The loss of batch number `micro_step`, divided by the batches of a step.
 Var Trainer::forward_loss(int64_t micro_step, Var* auxiliary) const {
-  context().step->seed = static_cast<uint64_t>(config_.seed);
-  context().step->step = static_cast<uint64_t>(micro_step);
-  const Batch batch = task_->train_batch(static_cast<uint64_t>(config_.seed), static_cast<uint64_t>(micro_step),
-                                         config_.batch);
-  const Var outputs = forward_batch(*model_, *task_, batch, true, auxiliary);
-  const Var loss = model_->head().loss(outputs, Tensor::from(batch.targets, {batch.rows, batch.length}));
-  return config_.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config_.accumulate));
+  return micro_batch_loss(*model_, *task_, config_, micro_step, auxiliary);
 }
 
-double Trainer::accumulate_gradients() {
-  double loss = 0;
-  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    Var auxiliary;  // what the attentions add to the loss; never part of the loss that is shown
-    const Var part = forward_loss(step_ * config_.accumulate + micro, &auxiliary);
-    if (auxiliary.defined()) {
-      backward(add(part, scale(auxiliary, 1.0 / static_cast<double>(config_.accumulate))));
-    } else {
-      backward(part);
-    }
-    loss += part.value().item();
-  }
-  return loss;
-}
+double Trainer::accumulate_gradients() { return linea::accumulate_gradients(*model_, *task_, config_, step_); }
 
 Trainer::StepResult Trainer::update(double learning_rate) {
   model_->before_step(step_, config_.steps);
@@ -277,7 +257,8 @@ bool Trainer::look_at_validation(bool last) {
   const int64_t all = task_->rows(Split::val) * task_->length();
   const bool whole = last && all <= kLongValidation;
   const int64_t rows = whole ? 0 : std::max<int64_t>(1, kValidationTokens / task_->length());
-  const Score score = evaluate(*model_, *task_, Split::val, rows, [&](int64_t, int64_t) { check_for_stop(); });
+  const Score score =
+      evaluate(*model_, *task_, Split::val, config_.batch, rows, [&](int64_t, int64_t) { check_for_stop(); });
   metrics_->record(step_, {{"val_loss", score.loss},
                            {"val_bits", score.bits},
                            {"val_accuracy", score.accuracy},

@@ -3,8 +3,8 @@
 //
 //   values   a_ij = (q_i . k_j) exp(w_j - L_j)              L_j = the sum of the log decays up to j
 //   logs     a_ij = sum_f exp(q_if + k_jf + w_j - L_j)      A_ij = a_ij / sum_j a_ij
+#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/cpu_kernels.h"
@@ -12,11 +12,13 @@
 namespace linea::cpu {
 namespace {
 
-// One pair: log weights of its keys, and rows of its matrix with what their gradients need.
+// One pair: log weights of its keys, and rows of its matrix with what their gradients need. `memory`: size() doubles.
 template <typename T>
 class Definition {
  public:
-  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, bool causal)
+  static int64_t size(const ChunkShape& shape) { return 5 * shape.length; }
+
+  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, bool causal, double* memory)
       : N_(shape.length),
         F_(shape.features),
         logs_(shape.kind == FeatureKind::logs),
@@ -24,15 +26,15 @@ class Definition {
         keys_(valid_keys(shape.valid, pair, shape.length)),
         q_(in.q.at(pair, 0)),
         k_(in.k.at(pair, 0)),
-        log_weight_(static_cast<size_t>(N_)),
-        weight_(static_cast<size_t>(N_)),
-        score_(static_cast<size_t>(N_)),
-        meeting_(static_cast<size_t>(N_)),
-        matrix_(static_cast<size_t>(N_)) {
+        log_weight_(memory),
+        weight_(memory + N_),
+        score_(memory + 2 * N_),
+        meeting_(memory + 3 * N_),
+        matrix_(memory + 4 * N_) {
     double past = 0;
     for (int64_t j = 0; j < keys_; ++j) {
       if (in.decay.data != nullptr) past += static_cast<double>(in.decay.pair(pair)[j]);
-      log_weight_[at(j)] = (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.pair(pair)[j])) - past;
+      log_weight_[j] = (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.pair(pair)[j])) - past;
     }
   }
 
@@ -40,21 +42,21 @@ class Definition {
 
   // Fills row i of A; score is log a_ij of logs, q_i . k_j of values; of logs, meeting is log a_ij without the
   // weight of the key, which may be 0.
-  const std::vector<double>& row(int64_t i) {
+  const double* row(int64_t i) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen(i); ++j) {
-      if (logs_) meeting_[at(j)] = log_score(i, j);
-      score_[at(j)] = logs_ ? meeting_[at(j)] + log_weight_[at(j)] : product(i, j);
-      most = std::max(most, logs_ ? score_[at(j)] : log_weight_[at(j)]);
+      if (logs_) meeting_[j] = log_score(i, j);
+      score_[j] = logs_ ? meeting_[j] + log_weight_[j] : product(i, j);
+      most = std::max(most, logs_ ? score_[j] : log_weight_[j]);
     }
     for (int64_t j = 0; j < seen(i); ++j) {
-      const double log = logs_ ? score_[at(j)] : log_weight_[at(j)];
-      weight_[at(j)] = most == -INFINITY ? 0.0 : std::exp(log - most);
-      matrix_[at(j)] = logs_ ? weight_[at(j)] : weight_[at(j)] * score_[at(j)];
-      sum += matrix_[at(j)];
+      const double log = logs_ ? score_[j] : log_weight_[j];
+      weight_[j] = most == -INFINITY ? 0.0 : std::exp(log - most);
+      matrix_[j] = logs_ ? weight_[j] : weight_[j] * score_[j];
+      sum += matrix_[j];
     }
     inverse_ = reciprocal_or_zero(sum);
-    for (int64_t j = 0; j < seen(i); ++j) matrix_[at(j)] *= inverse_;
+    for (int64_t j = 0; j < seen(i); ++j) matrix_[j] *= inverse_;
     return matrix_;
   }
 
@@ -62,22 +64,20 @@ class Definition {
   template <typename Body>
   void gradient(int64_t i, const T* dmatrix, const Body& body) const {
     double mean = 0;
-    for (int64_t j = 0; j < seen(i); ++j) mean += matrix_[at(j)] * static_cast<double>(dmatrix[j]);
+    for (int64_t j = 0; j < seen(i); ++j) mean += matrix_[j] * static_cast<double>(dmatrix[j]);
     for (int64_t j = 0; j < seen(i); ++j) {
       const double slope = static_cast<double>(dmatrix[j]) - mean;
-      body(j, matrix_[at(j)] * slope, weight_[at(j)] * inverse_ * slope);
+      body(j, matrix_[j] * slope, weight_[j] * inverse_ * slope);
     }
   }
 
   // The share of feature f in a_ij, of logs, after row(i).
   double share(int64_t i, int64_t j, int64_t f) const {
-    const double log = meeting_[at(j)];
+    const double log = meeting_[j];
     return log == -INFINITY ? 0.0 : std::exp(static_cast<double>(q_[i * F_ + f]) + k_[j * F_ + f] - log);
   }
 
  private:
-  static size_t at(int64_t j) { return static_cast<size_t>(j); }
-
   double product(int64_t i, int64_t j) const {
     double total = 0;
     for (int64_t f = 0; f < F_; ++f)
@@ -100,7 +100,7 @@ class Definition {
   bool logs_, causal_;
   int64_t keys_;
   const T *q_, *k_;
-  std::vector<double> log_weight_, weight_, score_, meeting_, matrix_;
+  double *log_weight_, *weight_, *score_, *meeting_, *matrix_;  // [N] each
   double inverse_ = 0;
 };
 
@@ -109,13 +109,15 @@ class Definition {
 template <typename T>
 void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal, T* matrix) {
   const int64_t N = shape.length;
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
-    Definition<T> definition(shape, in, pair, causal);
+  const int64_t each = Definition<T>::size(shape);
+  const Workspace<double> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    Definition<T> definition(shape, in, pair, causal, workspace.data() + thread * each);
     for (int64_t i = 0; i < N; ++i) {
-      const std::vector<double>& row = definition.row(i);
+      const double* row = definition.row(i);
       T* out = matrix + (pair * N + i) * N;
       for (int64_t j = 0; j < N; ++j)
-        out[j] = j < definition.seen(i) ? static_cast<T>(row[static_cast<size_t>(j)]) : T(0);
+        out[j] = j < definition.seen(i) ? static_cast<T>(row[j]) : T(0);
     }
   });
 }
@@ -125,33 +127,33 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
                                const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
   const int64_t N = shape.length, F = shape.features;
   const bool logs = shape.kind == FeatureKind::logs;
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
-    Definition<T> definition(shape, in, pair, causal);
-    const auto size = static_cast<size_t>(N * F);
-    std::vector<double> q_sums(size), k_sums(size), weight_sums(static_cast<size_t>(N));
+  const int64_t sums = 2 * N * F + N, each = sums + Definition<T>::size(shape);
+  const Workspace<double> workspace(ctx, ctx.threads * each);
+  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+    double *q_sums = workspace.data() + thread * each, *k_sums = q_sums + N * F, *weight_sums = k_sums + N * F;
+    std::fill_n(q_sums, sums, 0.0);
+    Definition<T> definition(shape, in, pair, causal, q_sums + sums);
     const T *q = in.q.at(pair, 0), *k = in.k.at(pair, 0);
     for (int64_t i = 0; i < N; ++i) {
       definition.row(i);
       definition.gradient(i, dmatrix + (pair * N + i) * N, [&](int64_t j, double dlog, double dproduct) {
-        weight_sums[static_cast<size_t>(j)] += dlog;
+        weight_sums[j] += dlog;
         for (int64_t f = 0; f < F; ++f) {
-          const auto of_q = static_cast<size_t>(i * F + f), of_k = static_cast<size_t>(j * F + f);
+          const int64_t of_q = i * F + f, of_k = j * F + f;
           const double part = logs ? dlog * definition.share(i, j, f) : 0.0;
           q_sums[of_q] += logs ? part : dproduct * static_cast<double>(k[j * F + f]);
           k_sums[of_k] += logs ? part : dproduct * static_cast<double>(q[i * F + f]);
         }
       });
     }
-    const auto write = [&](const std::vector<double>& sums, T* to, int64_t count) {
-      for (int64_t i = 0; to != nullptr && i < count; ++i)
-        to[pair * count + i] = static_cast<T>(sums[static_cast<size_t>(i)]);
+    const auto write = [&](const double* from, T* to, int64_t count) {
+      for (int64_t i = 0; to != nullptr && i < count; ++i) to[pair * count + i] = static_cast<T>(from[i]);
     };
     write(q_sums, dq, N * F);
     write(k_sums, dk, N * F);
     write(weight_sums, dweight, N);
     double after = 0;  // a decay at t divides the weight of every key from t on
-    for (int64_t t = N - 1; t >= 0; --t)
-      weight_sums[static_cast<size_t>(t)] = after -= weight_sums[static_cast<size_t>(t)];
+    for (int64_t t = N - 1; t >= 0; --t) weight_sums[t] = after -= weight_sums[t];
     write(weight_sums, ddecay, N);
   });
 }

@@ -86,9 +86,9 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
 // scores[r,s] = log P(s), as the loss has it
 template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
+  const Workspace<T> workspace(ctx, ctx.threads * K * V);
   parallel_ranges(ctx, R, 32 * K * V, [&](int64_t first, int64_t last) {
-    Workspace<T> workspace(ctx, K * V);
-    T* logs = workspace.data();  // [K,V]
+    T* logs = workspace.data() + omp_get_thread_num() * K * V;  // [K,V]
     for (int64_t r = first; r < last; ++r) {
       const Mixture<T> mixture(mixtures + r * 3 * K, V);
       T* row = scores + r * V;

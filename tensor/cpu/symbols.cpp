@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/parallel.h"
@@ -111,21 +110,22 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
 template <typename T>
 void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing& drawing,
             RandomStream stream) {
+  const Workspace<double> all_weights(ctx, ctx.threads * V);
+  const Workspace<int32_t> all_orders(ctx, ctx.threads * V);
   parallel_ranges(ctx, R, 32 * V, [&](int64_t first, int64_t last) {
-    std::vector<double> weights(static_cast<size_t>(V));
-    std::vector<int32_t> order(static_cast<size_t>(V));
+    double* weights = all_weights.data() + omp_get_thread_num() * V;
+    int32_t* order = all_orders.data() + omp_get_thread_num() * V;
     for (int64_t r = first; r < last; ++r) {
       const T* x = logits + r * V;
       const double largest = *std::max_element(x, x + V);
-      for (int64_t v = 0; v < V; ++v)
-        weights[static_cast<size_t>(v)] = std::exp((x[v] - largest) / drawing.temperature);
-      cut(drawing, weights.data(), order.data(), V);
-      const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+      for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / drawing.temperature);
+      cut(drawing, weights, order, V);
+      const double total = std::accumulate(weights, weights + V, 0.0);
       const double until = total * random_uniform(stream, static_cast<uint64_t>(r));
       double sum = 0;
       int64_t chosen = std::max_element(x, x + V) - x;
       for (int64_t v = 0; v < V; ++v) {
-        sum += weights[static_cast<size_t>(v)];
+        sum += weights[v];
         if (sum >= until) {
           chosen = v;
           break;

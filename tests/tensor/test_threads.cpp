@@ -86,8 +86,11 @@ TEST(Threads, Symbols) {
                                ops::cross_entropy_backward(logits, symbols, kept, one)};
   });
   expect_same_bits("sample", [&] {
-    return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}), ops::argmax(logits)};
+    return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}), ops::argmax(logits),
+                               ops::sample(logits, {0.8, 9, 0.9}, {1, Purpose::sample, 0, 2})};
   });
+  const Tensor mixtures = random({301, 3 * kLogistics}, 4);
+  expect_same_bits("logistics", [&] { return std::vector<Tensor>{ops::logistics_scores(mixtures, 97)}; });
 }
 
 TEST(Threads, SumOfSquares) {

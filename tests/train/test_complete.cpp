@@ -138,8 +138,8 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   ASSERT_EQ(shown.size(), 4u) << outcome.out;
   const SavedModel saved = load_model(path("run"));
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
-  EXPECT_NEAR(shown[3], evaluate(*saved.model, *task, Split::test, 3).bits, 1e-4);
-  EXPECT_NEAR(shown[0], evaluate(*saved.model, *task, Split::test, 1).bits, 1e-4);
+  EXPECT_NEAR(shown[3], evaluate(*saved.model, *task, Split::test, saved.config.batch, 3).bits, 1e-4);
+  EXPECT_NEAR(shown[0], evaluate(*saved.model, *task, Split::test, saved.config.batch, 1).bits, 1e-4);
   EXPECT_NE(shown[0], shown[1]);
   // named, they are the same pictures
   const std::string named = done("sample run --surprise --complete test:0 test:1 test:2 --out x.png").out;
@@ -187,7 +187,7 @@ TEST_F(Pictures, InColour) {
   const std::vector<double> bits = numbers_after_colons(done("sample run --surprise --count 4 --out heat.png").out);
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
   ASSERT_EQ(bits.size(), 5u);
-  EXPECT_NEAR(bits[4], evaluate(*saved.model, *task, Split::test, 4).bits, 1e-4);
+  EXPECT_NEAR(bits[4], evaluate(*saved.model, *task, Split::test, saved.config.batch, 4).bits, 1e-4);
 }
 
 TEST_F(Pictures, RefuseWhatHasNoMeaning) {

@@ -1,5 +1,9 @@
-// Memory that runs out while a run is made, trains, saves or looks at its validation split: always the one error.
+// Memory that runs out while a run is made, trains, saves or looks at its validation split, or while a model draws or
+// is evaluated: always the one error, at any number of threads.
+#include "autograd/gradcheck.h"
+#include "tests/data/png_bytes.h"
 #include "tests/train/program.h"
+#include "train/samples.h"
 #include "train/trainer.h"
 
 namespace linea {
@@ -28,6 +32,52 @@ class OutOfMemoryTest : public ProgramTest {
     }
     testing::internal::GetCapturedStderr();
   }
+
+  // Calls `work` with its first allocation failing, then the second, ... until it passes; from `each` on in strides.
+  // The number of failures.
+  template <typename Work>
+  static int64_t fail_everywhere(int64_t each, int64_t stride, const Work& work) {
+    const size_t before = cpu_memory().held;
+    int64_t failed = 0;
+    for (int64_t count = 1; count < 20000; count += count < each ? 1 : stride) {
+      fail_cpu_allocation_at(count);
+      bool passed = false;
+      try {
+        work();
+        passed = true;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::memory) << count << ": " << error.what();
+        ++failed;
+      }
+      fail_cpu_allocation_at(0);
+      EXPECT_EQ(cpu_memory().held, before) << "a leak where allocation " << count << " fails";
+      if (passed || testing::Test::HasFailure()) return failed;
+    }
+    ADD_FAILURE() << "never passes";
+    return failed;
+  }
+
+  // Pictures in colour of 2 x 2: 12 symbols of 256 levels.
+  RunConfig small_pictures() const {
+    fs::create_directories(path("pictures"));
+    for (char grey = 0; grey < 20; ++grey)
+      put(fmt::format("pictures/{:02}.png", int{grey}),
+          png_bytes(2, 2, 8, 2, {std::string(6, grey), std::string(6, 'x')}));
+    RunConfig config = small_run();
+    config.task = "images";
+    config.data = path("pictures");
+    config.length = 0;
+    config.size = 2;
+    config.head = "logistics";
+    config.threads = 2;
+    return config;
+  }
+};
+
+// Restores what a run changed.
+struct ThreadsBefore {
+  int before = context().threads;
+  ~ThreadsBefore() { set_threads(before); }
 };
 
 TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
@@ -36,26 +86,52 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
     config.attention = recompute ? "linear" : "softmax";
     config.recompute = recompute;
     train(config);
-    const size_t before = cpu_memory().held;
-    int64_t failed = 0, count = 0;
-    for (bool passed = false; !passed && count < 20000;) {
-      count += count < 300 ? 1 : 37;  // first each; later, where steps repeat themselves, some
-      fail_cpu_allocation_at(count);
-      try {
-        train(config);
-        passed = true;
-      } catch (const Error& error) {
-        ASSERT_EQ(error.kind(), ErrorKind::memory) << count << ": " << error.what();
-        ++failed;
-      }
-      fail_cpu_allocation_at(0);
-      ASSERT_EQ(cpu_memory().held, before) << "a leak where allocation " << count << " fails";
-    }
-    EXPECT_GE(failed, 100) << config.attention;
-    EXPECT_LT(count, 20000);
+    EXPECT_GE(fail_everywhere(300, 37, [&] { train(config); }), 100) << config.attention;
     train(config);
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})
       EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-00000002/{}", file))) << "a run after failures";
+  }
+}
+
+// An error cannot leave a parallel region: nothing is allocated in one.
+TEST_F(OutOfMemoryTest, WhicheverAllocationFailsWithThreads) {
+  const ThreadsBefore threads;
+  const RunConfig config = small_pictures();
+  train(config);
+  EXPECT_GE(fail_everywhere(1, 5, [&] { train(config); }), 30);
+}
+
+TEST_F(OutOfMemoryTest, WhicheverAllocationOfADrawingFails) {
+  const ThreadsBefore threads;
+  train(small_pictures());
+  set_threads(2);
+  const SavedModel saved = load_model(path("run"));
+  const auto draw = [&] {
+    draw_pictures(*saved.model, saved.shape, {1.0, false, 1}, {16, -1}, path("grid.png"), 0);
+  };
+  draw();
+  EXPECT_GE(fail_everywhere(1, 3, draw), 30);
+  set_cpu_memory_limit(cpu_memory().held + (1 << 10));
+  expect_error(ErrorKind::memory, {"out of memory: ", "parameters 0.", "lower --count", "16 pictures"}, draw);
+  set_cpu_memory_limit(0);
+}
+
+TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
+  const ThreadsBefore threads;
+  set_threads(2);
+  for (const char* attention : {"linear", "performer"}) {
+    AttentionOptions options;
+    options.attention = attention;
+    options.heads = 4;
+    options.key_size = options.value_size = options.features = 8;
+    const auto definition = make_attention(options);
+    const auto normal = [](uint32_t lane) { return random_tensor({1, 4, 16, 8}, lane, 1.0, 1e-3, DType::f32); };
+    const Tensor q = normal(1), k = normal(2), v = normal(3), dy = normal(4);
+    const auto work = [&] {
+      backward(definition->quadratic({Var(q, true), Var(k, true), Var(v, true), Var()}, {}), dy);
+    };
+    work();
+    EXPECT_GE(fail_everywhere(100, 1, work), 5) << attention;
   }
 }
 

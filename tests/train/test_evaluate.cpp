@@ -1,0 +1,77 @@
+// Looking at a split: no more memory than training takes, and the same score however many rows are taken at once.
+#include "train/evaluate.h"
+
+#include "tests/train/program.h"
+#include "train/training_step.h"
+
+namespace linea {
+namespace {
+
+RunConfig small(const std::string& attention, int64_t length, int64_t dim, int64_t layers) {
+  RunConfig config;
+  config.task = "copy";
+  config.attention = attention;
+  config.length = length;
+  config.layers = layers;
+  config.heads = 2;
+  config.dim = dim;
+  config.ffn = 4 * dim;
+  config.features = config.codes = 16;
+  config.batch = 1;
+  config.threads = 1;
+  return config;
+}
+
+// The most that `work` holds.
+template <typename Work>
+size_t peak_of(const Work& work) {
+  reset_cpu_peak();
+  work();
+  return cpu_memory().peak;
+}
+
+TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
+  const int threads = context().threads;
+  for (const std::string attention : {"linear", "softmax", "performer", "vq"})
+    for (const int64_t length : {16, 64, 1024})
+      for (const int64_t dim : {16, 64}) {
+        const RunConfig config = small(attention, length, dim, 2);
+        set_threads(1);
+        const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+        Transformer model(model_config(config, task->shape()));
+        Optimizer optimizer(optimizer_config(config), model.parameters());
+        const size_t training = peak_of([&] {
+          model.before_step(0, config.steps);
+          update_or_skip(model, optimizer, accumulate_gradients(model, *task, config, 0), 1e-3);
+        });
+        const size_t looking = peak_of([&] { evaluate(model, *task, Split::val, config.batch, 100); });
+        EXPECT_LE(looking, training) << attention << ", length " << length << ", dim " << dim << ": "
+                                     << evaluation_rows(model, *task, config.batch) << " rows at once";
+      }
+  set_threads(threads);
+}
+
+TEST(Evaluate, TakesTheRowsOfABatchOrWhatFits) {
+  const auto rows_of = [](const RunConfig& config, int64_t batch) {
+    const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+    return evaluation_rows(Transformer(model_config(config, task->shape())), *task, batch);
+  };
+  EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 1), 1) << "a small model: one at a time";
+  EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 20), 20);
+  EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 1000000), 256) << "no more than 16384 symbols";
+  EXPECT_EQ(rows_of(small("linear", 32768, 8, 1), 4), 1);
+  EXPECT_GE(rows_of(small("linear", 16, 128, 2), 1), 4) << "gradients are large";
+}
+
+TEST(Evaluate, ScoresTheSameHoweverManyRows) {
+  const RunConfig config = small("linear", 16, 8, 1);
+  const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+  const Transformer model(model_config(config, task->shape()));
+  const Score one = evaluate(model, *task, Split::val, 1, 50), many = evaluate(model, *task, Split::val, 64, 50);
+  EXPECT_NEAR(one.loss, many.loss, 1e-6);
+  EXPECT_EQ(one.accuracy, many.accuracy);
+  EXPECT_EQ(one.tokens, many.tokens);
+}
+
+}  // namespace
+}  // namespace linea
