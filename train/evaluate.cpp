@@ -34,11 +34,12 @@ Var forward_batch(const Transformer& model, const Task& task, const Batch& batch
 double bits_of(double nats) { return nats / std::log(2.0); }
 
 // Without a tape a block holds its input, what its norm makes of it, q, k, v and what is mixed of them, or the hidden
-// layer instead of these; the head its outputs, and scores of a sequence at a time.
+// layer instead of these; the head its outputs, and scores of a sequence at a time. Twice that: blocks of memory are
+// rounded up, and ops have workspace.
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch) {
   const ModelConfig& config = model.config();
   const int64_t of_token = 2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.head().outputs();
-  const int64_t fitting = count_elements(model.parameters()) / (of_token * task.length());
+  const int64_t fitting = count_elements(model.parameters()) / (2 * of_token * task.length());
   return std::max<int64_t>(1, std::min(std::max(batch, fitting), kTokensAtOnce / task.length()));
 }
 
