@@ -26,7 +26,7 @@ void CheckpointFolder::restore_with(const std::string& name, const std::string& 
                        R"("files":[{{"name":"{}","size":{},"sha256":"{}"}}]}})",
                        hash_of(to_toml(config_)), name, bytes.size(), hash_of(bytes)));
   expect(checkpoint_problem(checkpoints_of(run_.path()).front()).empty(), "the manifest does not verify");
-  restore_checkpoint(run_.path(), *model_, *optimizer_, "", "data", expect_one_line);
+  restore_checkpoint(run_.path(), *model_, *optimizer_, config_, "", "data", expect_one_line);
 }
 
 }  // namespace linea::fuzz
