@@ -14,14 +14,14 @@
 namespace linea {
 namespace {
 
-// Past any step where the line has none.
-int64_t step_in(const nlohmann::ordered_json& record) {
-  const auto step = record.find("step");
-  return step != record.end() && step->is_number_integer() ? step->get<int64_t>() : INT64_MAX;
+// The whole number of this name; past any step where there is none.
+int64_t count_in(const nlohmann::json& record, const char* name) {
+  const auto value = record.find(name);
+  return value != record.end() && value->is_number_integer() ? value->get<int64_t>() : INT64_MAX;
 }
 
 // The number of this name; NaN where it is no number.
-double number_in(const nlohmann::ordered_json& record, const char* name) {
+double number_in(const nlohmann::json& record, const char* name) {
   const auto value = record.find(name);
   return value != record.end() && value->is_number() ? value->get<double>() : std::nan("");
 }
@@ -34,9 +34,11 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
     std::istringstream lines(read_file(path));
     std::string kept;  // without a line that was cut short by a kill
     for (std::string line; std::getline(lines, line);) {
-      const nlohmann::ordered_json record = nlohmann::ordered_json::parse(line, nullptr, false);
-      if (!record.is_object() || step_in(record) > last_step) continue;
-      remember(record);
+      // Not in order: an ordered object copies what is in it, however deep, as it grows.
+      const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+      if (!record.is_object() || count_in(record, "step") > last_step) continue;
+      if (record.contains("val_loss"))
+        looks_[count_in(record, "step")] = {number_in(record, "val_loss"), count_in(record, "val_tokens")};
       kept += line + "\n";
     }
     write_file_atomically(path, kept);
@@ -46,11 +48,6 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
 }
 
 Metrics::~Metrics() { disk::close(descriptor_, path_); }
-
-void Metrics::remember(const nlohmann::ordered_json& record) {
-  if (record.contains("val_loss"))
-    looks_[step_in(record)] = {number_in(record, "val_loss"), static_cast<int64_t>(number_in(record, "val_tokens"))};
-}
 
 void Metrics::record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
                      const std::vector<std::pair<std::string, std::string>>& remarks) {
@@ -67,7 +64,10 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
   }
   for (const auto& [name, text] : remarks) line[name] = text;
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  remember(line);
+  for (const auto& [name, value] : values) {
+    if (name == "val_loss") looks_[step].loss = value;
+    if (name == "val_tokens") looks_[step].tokens = static_cast<int64_t>(value);
+  }
   waiting_ += text + "\n";
   write_waiting();
   if (echo_) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +43,6 @@ class Metrics {
   const std::map<int64_t, Look>& looks() const { return looks_; }
 
  private:
-  void remember(const nlohmann::ordered_json& record);
   void write_waiting();
   void note_problem(int reason);
 
