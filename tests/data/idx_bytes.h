@@ -16,10 +16,10 @@ inline std::string idx_bytes(const std::vector<uint32_t>& sizes, const std::stri
   return bytes + payload;
 }
 
-inline std::string gzip(const std::string& bytes) {
-  constexpr int kGzipWindow = 15 + 16;
+// By deflate; zlib's `window` says what stands around it.
+inline std::string deflated(const std::string& bytes, int window) {
   z_stream stream{};
-  deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8, Z_DEFAULT_STRATEGY);
+  deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window, 8, Z_DEFAULT_STRATEGY);
   std::string packed(deflateBound(&stream, bytes.size()) + 32, '\0');
   std::string source = bytes;
   stream.next_in = reinterpret_cast<Bytef*>(source.data());
@@ -30,6 +30,10 @@ inline std::string gzip(const std::string& bytes) {
   packed.resize(stream.total_out);
   deflateEnd(&stream);
   return packed;
+}
+
+inline std::string gzip(const std::string& bytes) {
+  return deflated(bytes, 15 + 16);
 }
 
 }  // namespace linea

@@ -7,27 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/data/idx_bytes.h"
+
 namespace linea {
 
 inline std::string little_endian(uint64_t number, int length) {
   std::string bytes;
   for (int i = 0; i < length; ++i, number >>= 8) bytes += static_cast<char>(number & 0xFF);
   return bytes;
-}
-
-inline std::string deflated(const std::string& bytes) {
-  z_stream stream{};
-  deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY);
-  std::string packed(deflateBound(&stream, bytes.size()) + 32, '\0');
-  std::string source = bytes;
-  stream.next_in = reinterpret_cast<Bytef*>(source.data());
-  stream.avail_in = static_cast<uInt>(source.size());
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  deflate(&stream, Z_FINISH);
-  packed.resize(stream.total_out);
-  deflateEnd(&stream);
-  return packed;
 }
 
 // What an archive says of a file. `unpacked_size` and the like may lie.
@@ -38,7 +25,7 @@ struct ZipEntry {
 
 inline ZipEntry zip_entry(const std::string& name, const std::string& bytes, bool deflate_it = true) {
   const auto checksum = crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
-  const std::string packed = deflate_it ? deflated(bytes) : bytes;
+  const std::string packed = deflate_it ? deflated(bytes, -15) : bytes;
   return {name, packed, deflate_it ? 8u : 0u, 0, checksum, packed.size(), bytes.size()};
 }
 
