@@ -5,14 +5,25 @@
 
 #include "tensor/cpu/vectors.h"
 #include "tensor/error.h"
+#include "tensor/kernels.h"
 
 namespace linea {
 
 Context& context() {
   // The CPU reads its StepParams from plain memory, one set a thread that drives a device.
   thread_local StepParams step;
-  thread_local Context instance{Device{}, &cpu_allocator(), nullptr, &step, omp_get_max_threads()};
+  thread_local Context instance{Device{}, &cpu_allocator(), nullptr, &step, &step, omp_get_max_threads()};
   return instance;
+}
+
+void send_step(Context& ctx) {
+  if (ctx.step_on_device == ctx.step) return;
+  device_memory(ctx.device).write(ctx, ctx.step_on_device, ctx.step, sizeof(StepParams));
+}
+
+void fetch_step(Context& ctx) {
+  if (ctx.step_on_device == ctx.step) return;
+  device_memory(ctx.device).read(ctx, ctx.step, ctx.step_on_device, sizeof(StepParams));
 }
 
 void set_threads(int threads) {

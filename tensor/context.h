@@ -23,14 +23,23 @@ struct StepParams {
 
 struct Context {
   Device device;
-  Allocator* workspace = nullptr;  // temporary memory of kernels
-  void* stream = nullptr;          // the device's queue; unused on a CPU
-  StepParams* step = nullptr;      // on the device
-  int threads = 1;                 // that a kernel's parallel region uses
+  Allocator* workspace = nullptr;       // temporary memory of kernels
+  void* queue = nullptr;                // the device's, in which its work is done in order; unused on a CPU
+  StepParams* step = nullptr;           // the host's
+  StepParams* step_on_device = nullptr; // what kernels read; the same on a CPU
+  int threads = 1;                      // that a kernel's parallel region uses
 };
 
 // The calling thread's context; starts as the CPU with every core that OpenMP offers.
 Context& context();
+
+// Brings this thread to a device: what it makes from now on lies and runs there. Error: ErrorKind::usage where this
+// build or this machine has no such device.
+void use_device(const Device& device);
+
+// Sends the host's StepParams to the device, or brings the device's back to the host. Nothing on a CPU.
+void send_step(Context&);
+void fetch_step(Context&);
 
 // Sets the number of threads of kernels and of BLAS. Error: below 1.
 void set_threads(int threads);

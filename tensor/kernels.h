@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "tensor/context.h"
-#include "tensor/dtype.h"
+#include "tensor/element.h"
 #include "tensor/formulas.h"
 
 namespace linea {
@@ -23,6 +23,7 @@ struct DeviceMemory {
   void (*read)(Context&, void* host, const void* from, size_t bytes);
   void (*write)(Context&, void* to, const void* host, size_t bytes);
 };
+// Error: ErrorKind::usage where this build has no such backend.
 const DeviceMemory& device_memory(Device device);
 
 // C[b] = alpha op(A[b]) op(B[b]) + beta C[b] for b < batch; op(A) is [rows, inner], op(B) [inner, cols].
@@ -76,7 +77,7 @@ template <typename T>
 struct Strided {
   T* data;
   int64_t stride;
-  T* pair(int64_t p) const { return data == nullptr ? nullptr : data + p * stride; }
+  LINEA_HOST_DEVICE T* pair(int64_t p) const { return data == nullptr ? nullptr : data + p * stride; }
 };
 
 // Rows of P pairs where they lie, in [B,H,S,width] or in a part of [B,S,parts x H x width]: row i of pair p, the
@@ -86,7 +87,7 @@ struct HeadRows {
   T* data = nullptr;
   int64_t batch = 0, head = 0, row = 0;
   int64_t heads = 1, first_pair = 0;
-  T* at(int64_t pair, int64_t i) const {
+  LINEA_HOST_DEVICE T* at(int64_t pair, int64_t i) const {
     if (data == nullptr) return nullptr;
     const int64_t p = first_pair + pair;
     return data + p / heads * batch + p % heads * head + i * row;
@@ -204,10 +205,10 @@ struct Kernels {
   void (*cross_entropy)(Context&, const T* logits, const int32_t* targets, A* losses, A* log_sums,
                         int64_t R, int64_t V);
   // mean of the losses with a target >= 0; scored = how many there are
-  void (*mean_scored)(Context&, const A* losses, const int32_t* targets, T* mean, A* scored,
+  void (*mean_scored)(Context&, const A* losses, const int32_t* targets, A* mean, A* scored,
                       int64_t R);
   void (*cross_entropy_backward)(Context&, const T* logits, const int32_t* targets,
-                                 const A* log_sums, const A* scored, const T* dmean, T* dlogits,
+                                 const A* log_sums, const A* scored, const A* dmean, T* dlogits,
                                  int64_t R, int64_t V);
   void (*argmax)(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
   // index[r] drawn from softmax(logits[r] / temperature), cut as Drawing says, with the stream's number r
@@ -217,7 +218,7 @@ struct Kernels {
   // losses[r] = -log sum_k softmax(logits)_k P_k(target), 0 where target < 0
   void (*logistics_loss)(Context&, const T* mixtures, const int32_t* targets, A* losses, int64_t R, int64_t V);
   void (*logistics_loss_backward)(Context&, const T* mixtures, const int32_t* targets, const A* losses,
-                                  const A* scored, const T* dmean, T* dmixtures, int64_t R, int64_t V);
+                                  const A* scored, const A* dmean, T* dmixtures, int64_t R, int64_t V);
   void (*logistics_scores)(Context&, const T* mixtures, T* scores, int64_t R, int64_t V);  // log P of each level
 
   // feature maps that are not pointwise, rows of D in, rows of F out
@@ -314,5 +315,19 @@ template <>
 const Kernels<float>& kernels<float>(Device device);
 template <>
 const Kernels<double>& kernels<double>(Device device);
+template <>
+const Kernels<BFloat16>& kernels<BFloat16>(Device device);
+
+// One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.
+struct Backend {
+  const DeviceMemory& memory;
+  const Kernels<float>& f32;
+  const Kernels<double>& f64;
+  const Kernels<BFloat16>* bf16;  // null: this device does not store so
+  // Makes a context one of the device `ctx.device`. Error: ErrorKind::usage where the machine has none.
+  void (*start)(Context& ctx);
+};
+void register_cuda(const Backend& backend);
+bool built_with_cuda();
 
 }  // namespace linea

@@ -19,6 +19,9 @@ struct Device {
   }
 };
 
+// "cpu", "cuda" or "cuda:1". Error: ErrorKind::usage for any other text.
+Device device_of(const std::string& text);
+
 // Hands out blocks of at least `bytes`, aligned to 64. Thread-safe.
 class Allocator {
  public:
@@ -33,8 +36,7 @@ struct MemoryUse {
   size_t held = 0, peak = 0, cached = 0;
 };
 
-// The CPU's allocator: keeps released blocks in size classes (an eighth of a power of two apart), so
-// that a training step after the first asks the system for nothing.
+// The CPU's allocator (tensor/caching_allocator.h).
 Allocator& cpu_allocator();
 MemoryUse cpu_memory();
 void reset_cpu_peak();

@@ -27,6 +27,7 @@ Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
   std::vector<double> values(static_cast<size_t>(shape.numel()), value);
   if (dtype == DType::f64) return from(values, shape);
   if (dtype == DType::i32) return from(std::vector<int32_t>(values.begin(), values.end()), shape);
+  if (dtype == DType::bf16) return from(std::vector<BFloat16>(values.size(), BFloat16(value)), shape);
   return from(std::vector<float>(values.begin(), values.end()), shape);
 }
 
@@ -73,6 +74,10 @@ Tensor Tensor::clone() const {
 
 std::vector<double> Tensor::to_doubles() const {
   if (dtype_ == DType::f64) return to_vector<double>();
+  if (dtype_ == DType::bf16) {
+    const std::vector<BFloat16> halves = to_vector<BFloat16>();
+    return {halves.begin(), halves.end()};
+  }
   const std::vector<float> values = to_vector<float>();
   return {values.begin(), values.end()};
 }

@@ -77,7 +77,7 @@ class Tensor {
     if (!values.empty()) read(values.data());
     return values;
   }
-  // f32 and f64 as double.
+  // f32, f64 and bf16 as double.
   std::vector<double> to_doubles() const;
   // The only element of a tensor of one. Error: more elements.
   double item() const;

@@ -1,4 +1,4 @@
-// Fills the kernel tables of the CPU and moves bytes there.
+// The backend of the CPU: its kernel tables, and bytes moved there.
 #include <cstring>
 
 #include "tensor/cpu/cpu_kernels.h"
@@ -87,27 +87,18 @@ constexpr Kernels<T> kCpuKernels = {
     .count_nonfinite = cpu::count_nonfinite<T>,
 };
 
-void require_cpu(Device device) {
-  require(device.kind == DeviceKind::cpu, "this build has no backend for the device {}", device.str());
+void start(Context& ctx) {
+  ctx.workspace = &cpu_allocator();
+  ctx.queue = nullptr;
+  ctx.step_on_device = ctx.step;
 }
 
 }  // namespace
 
-const DeviceMemory& device_memory(Device device) {
-  require_cpu(device);
-  return kCpuMemory;
-}
-
-template <>
-const Kernels<float>& kernels<float>(Device device) {
-  require_cpu(device);
-  return kCpuKernels<float>;
-}
-
-template <>
-const Kernels<double>& kernels<double>(Device device) {
-  require_cpu(device);
-  return kCpuKernels<double>;
+const Backend& cpu_backend() {
+  static constexpr Backend backend = {
+      .memory = kCpuMemory, .f32 = kCpuKernels<float>, .f64 = kCpuKernels<double>, .bf16 = nullptr, .start = start};
+  return backend;
 }
 
 }  // namespace linea

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "tensor/kernels.h"
+#include "tensor/workspace.h"
 
 namespace linea::cpu {
 
@@ -45,29 +45,5 @@ void parallel_items(const Context& ctx, int64_t count, const Body& body, int64_t
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
   for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
 }
-
-inline int64_t valid_keys(const ValidKeys& valid, int64_t pair, int64_t all) {
-  if (valid.count == nullptr) return all;
-  return std::min<int64_t>(all, valid.count[(valid.first_pair + pair) / valid.heads]);
-}
-
-// Temporary memory of a kernel, `count` elements of T.
-template <typename T>
-class Workspace {
- public:
-  Workspace(const Context& ctx, int64_t count)
-      : allocator_(*ctx.workspace),
-        bytes_(static_cast<size_t>(count) * sizeof(T)),
-        data_(static_cast<T*>(allocator_.allocate(bytes_))) {}
-  ~Workspace() { allocator_.release(data_, bytes_); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  T* data() const { return data_; }
-
- private:
-  Allocator& allocator_;
-  size_t bytes_;
-  T* data_;
-};
 
 }  // namespace linea::cpu

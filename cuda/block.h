@@ -1,0 +1,62 @@
+// Sums and maxima over the threads of a warp and of a block, always in the same order: the same bits every time.
+#pragma once
+
+#include "cuda/grid.h"
+
+namespace linea::cuda {
+
+inline constexpr unsigned kWholeWarp = 0xFFFFFFFFu;
+inline constexpr int kWarp = 32;
+
+struct Sum {
+  template <typename T>
+  __device__ T operator()(T a, T b) const { return a + b; }
+};
+// NaN wins, so that it is not lost.
+struct Largest {
+  template <typename T>
+  __device__ T operator()(T a, T b) const { return a != a ? a : b != b ? b : a > b ? a : b; }
+};
+
+// The same value in all lanes.
+template <typename T, typename Op>
+__device__ T warp_reduce(T x, Op op) {
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    x = op(x, __shfl_xor_sync(kWholeWarp, x, distance));
+  return x;
+}
+
+// The same value in all threads of a block of kBlockThreads. All of them must call it.
+template <typename T, typename Op>
+__device__ T block_reduce(T x, Op op) {
+  constexpr int kWarps = kBlockThreads / kWarp;
+  __shared__ T part[kWarps];
+  x = warp_reduce(x, op);
+  if (threadIdx.x % kWarp == 0) part[threadIdx.x / kWarp] = x;
+  __syncthreads();
+  x = part[0];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) x = op(x, part[warp]);
+  __syncthreads();  // part is used again by the next call
+  return x;
+}
+
+template <typename T>
+__device__ T block_sum(T x) {
+  return block_reduce(x, Sum{});
+}
+template <typename T>
+__device__ T block_max(T x) {
+  return block_reduce(x, Largest{});
+}
+template <typename T>
+__device__ T warp_sum(T x) {
+  return warp_reduce(x, Sum{});
+}
+template <typename T>
+__device__ T warp_max(T x) {
+  return warp_reduce(x, Largest{});
+}
+
+}  // namespace linea::cuda

@@ -1,0 +1,120 @@
+#include "cuda/device.h"
+
+#include <mutex>
+
+#include "tensor/caching_allocator.h"
+#include "tensor/error.h"
+
+namespace linea::cuda {
+namespace {
+
+void check_blas_status(cublasStatus_t status, const char* what) {
+  require(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS answers {}", what, static_cast<int>(status));
+}
+
+// The process's one device, started at its first use and kept to its end.
+struct Machine {
+  std::mutex mutex;
+  bool started = false;
+  Queue queue;
+  StepParams* step = nullptr;
+};
+Machine& machine() {
+  static Machine* instance = new Machine;
+  return *instance;
+}
+
+constexpr size_t kBlasWorkspace = size_t{32} << 20;  // fixed, so that the same products are done the same way
+
+void start_device(Machine& m, int device) {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  cudaGetLastError();
+  require(found == cudaSuccess && count > 0, "--device is 'cuda': this machine has no CUDA device ({}); leave --device "
+          "out or say cpu", found == cudaSuccess ? "none was found" : cudaGetErrorString(found));
+  require(device < count, "--device is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0", device,
+          count, count == 1 ? "" : "s");
+  check_cuda(cudaSetDevice(device), "choosing the device");
+  m.queue.device = device;
+  check_cuda(cudaStreamCreateWithFlags(&m.queue.stream, cudaStreamNonBlocking), "starting a queue");
+  // Freed blocks stay the program's, so that no step waits for the driver.
+  cudaMemPool_t pool = nullptr;
+  uint64_t keep_all = UINT64_MAX;
+  check_cuda(cudaDeviceGetDefaultMemPool(&pool, device), "finding the device's memory");
+  check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all), "keeping the device's memory");
+  check_blas_status(cublasCreate(&m.queue.blas), "starting cuBLAS");
+  check_blas_status(cublasSetStream(m.queue.blas, m.queue.stream), "starting cuBLAS");
+  void* workspace = nullptr;
+  check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "the memory of cuBLAS");
+  check_blas_status(cublasSetWorkspace(m.queue.blas, workspace, kBlasWorkspace), "starting cuBLAS");
+  void* step = nullptr;
+  check_cuda(cudaMalloc(&step, sizeof(StepParams)), "the parameters of a step");
+  m.step = static_cast<StepParams*>(step);
+  m.started = true;
+}
+
+void* take(size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t error = cudaMallocAsync(&block, bytes, machine().queue.stream);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(error, "taking memory of the device");
+  return block;
+}
+
+void give_back(void* block) noexcept { cudaFreeAsync(block, machine().queue.stream); }
+
+// What is free when the device is started; the rest is the driver's, and other programs'.
+MemoryLimit device_memory_limit() {
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
+  constexpr size_t kSpare = size_t{64} << 20;
+  return {free > 2 * kSpare ? free - kSpare : free, total, "the device has"};
+}
+
+}  // namespace
+
+void check_cuda(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) fail(ErrorKind::usage, "{}: {}", what, cudaGetErrorString(error));
+}
+
+void refuse(const char* text) { throw Error(ErrorKind::usage, text); }
+
+void start(Context& ctx) {
+  Machine& m = machine();
+  const std::lock_guard<std::mutex> lock(m.mutex);
+  if (!m.started) start_device(m, ctx.device.index);
+  require(m.queue.device == ctx.device.index, "this process uses cuda:{} already; it cannot take cuda:{} too",
+          m.queue.device, ctx.device.index);
+  check_cuda(cudaSetDevice(m.queue.device), "choosing the device");
+  ctx.workspace = &allocator();
+  ctx.queue = &m.queue;
+  ctx.step_on_device = m.step;
+}
+
+Allocator& allocator() {
+  static CachingAllocator* instance = new CachingAllocator({take, give_back, device_memory_limit});
+  return *instance;
+}
+
+void clear(Context& ctx, void* to, size_t bytes) {
+  check_cuda(cudaMemsetAsync(to, 0, bytes, stream(ctx)), "clearing memory of the device");
+}
+
+void copy(Context& ctx, void* to, const void* from, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream(ctx)), "copying on the device");
+}
+
+void read(Context& ctx, void* host, const void* from, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream(ctx)), "reading from the device");
+  check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device");
+}
+
+// Memory that is not pinned is staged before this returns.
+void write(Context& ctx, void* to, const void* host, size_t bytes) {
+  check_cuda(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream(ctx)), "writing to the device");
+}
+
+}  // namespace linea::cuda

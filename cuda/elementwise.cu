@@ -1,0 +1,118 @@
+// Kernels that treat each element alone.
+#include "cuda/block.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/grid.h"
+
+namespace linea::cuda {
+namespace {
+
+// y = formula(x), or dx = formula'(x) dy; as structs, since the formula is a type.
+template <typename T, typename Formula>
+struct ValueOf {
+  const T* x;
+  T* y;
+  __device__ void operator()(int64_t i) const { y[i] = T(Formula::value(Accumulator<T>(x[i]))); }
+};
+template <typename T, typename Formula>
+struct SlopeOf {
+  const T *x, *dy;
+  T* dx;
+  __device__ void operator()(int64_t i) const {
+    using A = Accumulator<T>;
+    dx[i] = T(Formula::slope(A(x[i])) * A(dy[i]));
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void add(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
+  using A = Accumulator<T>;
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(a[i]) + A(b[i])); });
+}
+
+template <typename T>
+void multiply(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
+  using A = Accumulator<T>;
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(a[i]) * A(b[i])); });
+}
+
+template <typename T>
+void scale(Context& ctx, const T* x, double factor, T* y, int64_t n) {
+  using A = Accumulator<T>;
+  const A by = static_cast<A>(factor);
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(by * A(x[i])); });
+}
+
+template <typename T>
+void accumulate(Context& ctx, const T* x, T* y, int64_t n) {
+  using A = Accumulator<T>;
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(y[i]) + A(x[i])); });
+}
+
+template <typename T>
+void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
+  with_pointwise(f, [&](auto formula) { for_each(ctx, n, ValueOf<T, decltype(formula)>{x, y}); });
+}
+
+template <typename T>
+void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
+  with_pointwise(f, [&](auto formula) { for_each(ctx, n, SlopeOf<T, decltype(formula)>{x, dy, dx}); });
+}
+
+template <typename T>
+void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
+  using A = Accumulator<T>;
+  for_each(ctx, n, [=] __device__(int64_t i) {
+    const A x = A(u[i]), s = Gelu::gate(x);
+    h[i] = T(x * s);
+    dh[i] = T(A(dh[i]) * Gelu::slope_at(x, s));
+  });
+}
+
+// Element e takes word e % 4 of the numbers drawn for e / 4; one thread draws the four.
+template <typename T>
+void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first) {
+  using A = Accumulator<T>;
+  const StepParams* const step = ctx.step_on_device;
+  const A factor = A(1) / (A(1) - static_cast<A>(rate));
+  const int64_t end = first + n, first_block = first / 4;
+  for_each(ctx, (end + 3) / 4 - first_block, [=] __device__(int64_t i) {
+    const int64_t block = first_block + i;
+    const RandomStream numbers{step->seed, Purpose::dropout, lane, step->step};
+    const RandomWords words = random_words(numbers, static_cast<uint64_t>(block));
+    for (int64_t e = 4 * block < first ? first : 4 * block; e < 4 * block + 4 && e < end; ++e)
+      y[e - first] = keeps(words.word[e % 4], rate) ? T(A(x[e - first]) * factor) : T(A(0));
+  });
+}
+
+// One block: it is asked for where something has gone wrong.
+template <typename T>
+void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
+  using A = Accumulator<T>;
+  for_each_row(ctx, 1, [=] __device__(int64_t) {
+    int32_t found = 0;
+    for (int64_t i = threadIdx.x; i < n; i += kBlockThreads) {
+      const A value = A(x[i]);
+      found += value - value == A(0) ? 0 : 1;
+    }
+    found = block_sum(found);
+    if (threadIdx.x == 0) *count = found;
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                               \
+  template void add(Context&, const T*, const T*, T*, int64_t);                            \
+  template void multiply(Context&, const T*, const T*, T*, int64_t);                       \
+  template void scale(Context&, const T*, double, T*, int64_t);                            \
+  template void accumulate(Context&, const T*, T*, int64_t);                               \
+  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                     \
+  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);  \
+  template void gelu_again(Context&, const T*, T*, T*, int64_t);                           \
+  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);        \
+  template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

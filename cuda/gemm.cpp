@@ -1,0 +1,81 @@
+// Matrix products by cuBLAS. It knows columns only: a row-major C = op(A) op(B) is, read by columns,
+// C^T = op(B)^T op(A)^T, so the two factors change places and nothing is transposed. This is the one place for it.
+#include <algorithm>
+
+#include "cuda/cuda_kernels.h"
+#include "cuda/queue.h"
+#include "tensor/error.h"
+
+namespace linea::cuda {
+namespace {
+
+template <typename T>
+struct Types;
+template <>
+struct Types<float> {
+  static constexpr cudaDataType_t element = CUDA_R_32F;
+  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
+};
+template <>
+struct Types<double> {
+  static constexpr cudaDataType_t element = CUDA_R_64F;
+  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_64F;
+};
+template <>
+struct Types<BFloat16> {
+  static constexpr cudaDataType_t element = CUDA_R_16BF;
+  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
+};
+
+int size(int64_t value) {
+  require(value <= INT32_MAX, "gemm: a side of {} is longer than cuBLAS can take", value);
+  return static_cast<int>(value);
+}
+
+// `batch` products, strides apart.
+template <typename T>
+void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, int64_t stride_a, const T* b,
+              int64_t stride_b, T* c, int64_t stride_c) {
+  using A = Accumulator<T>;
+  const A alpha = static_cast<A>(shape.alpha), beta = static_cast<A>(shape.beta);
+  const int lead_a = size(shape.transpose_a ? shape.rows : shape.inner);
+  const int lead_b = size(shape.transpose_b ? shape.inner : shape.cols);
+  const cublasStatus_t status = cublasGemmStridedBatchedEx(
+      queue(ctx).blas, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+      size(shape.cols), size(shape.rows), size(shape.inner), &alpha, b, Types<T>::element, std::max(lead_b, 1),
+      stride_b, a, Types<T>::element, std::max(lead_a, 1), stride_a, &beta, c, Types<T>::element, size(shape.cols),
+      stride_c, size(batch), Types<T>::sums, CUBLAS_GEMM_DEFAULT);
+  require(status == CUBLAS_STATUS_SUCCESS, "gemm: cuBLAS answers {} to {} products [{},{}] x [{},{}]",
+          static_cast<int>(status), batch, shape.rows, shape.inner, shape.inner, shape.cols);
+}
+
+}  // namespace
+
+template <typename T>
+void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
+  if (shape.batch == 0 || shape.rows == 0 || shape.cols == 0) return;
+  if (shape.period_b == 0)
+    return products(ctx, shape, shape.batch, a, shape.stride_a, b, shape.stride_b, c, shape.stride_c);
+  // A[i] meets B[(first_b + i) % period]. One B at a time, with every A that it meets, or one turn of the Bs at a
+  // time, whichever takes fewer calls.
+  const int64_t period = shape.period_b;
+  const auto matrix = [&](int64_t i) { return b + (shape.first_b + i) % period * shape.stride_b; };
+  if (period < shape.batch / period) {
+    for (int64_t i = 0; i < period; ++i)
+      products(ctx, shape, (shape.batch - i + period - 1) / period, a + i * shape.stride_a, period * shape.stride_a,
+               matrix(i), 0, c + i * shape.stride_c, period * shape.stride_c);
+    return;
+  }
+  for (int64_t i = 0; i < shape.batch;) {
+    const int64_t run = std::min(shape.batch - i, period - (shape.first_b + i) % period);
+    products(ctx, shape, run, a + i * shape.stride_a, shape.stride_a, matrix(i), shape.stride_b, c + i * shape.stride_c,
+             shape.stride_c);
+    i += run;
+  }
+}
+
+template void gemm(Context&, const GemmShape&, const float*, const float*, float*);
+template void gemm(Context&, const GemmShape&, const double*, const double*, double*);
+template void gemm(Context&, const GemmShape&, const BFloat16*, const BFloat16*, BFloat16*);
+
+}  // namespace linea::cuda

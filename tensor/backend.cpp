@@ -1,0 +1,66 @@
+#include "tensor/backend.h"
+
+#include <charconv>
+
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+// Set before main by the program that links cuda/.
+const Backend* cuda_backend = nullptr;
+
+const Backend& backend(const Device& device) {
+  if (device.kind == DeviceKind::cpu) return cpu_backend();
+  require(cuda_backend != nullptr,
+          "--device is '{}': this build has no CUDA backend; leave --device out, say cpu, or build the preset cuda",
+          device.str());
+  return *cuda_backend;
+}
+
+}  // namespace
+
+void register_cuda(const Backend& backend) { cuda_backend = &backend; }
+bool built_with_cuda() { return cuda_backend != nullptr; }
+
+const DeviceMemory& device_memory(Device device) { return backend(device).memory; }
+
+template <>
+const Kernels<float>& kernels<float>(Device device) {
+  return backend(device).f32;
+}
+
+template <>
+const Kernels<double>& kernels<double>(Device device) {
+  return backend(device).f64;
+}
+
+template <>
+const Kernels<BFloat16>& kernels<BFloat16>(Device device) {
+  const Kernels<BFloat16>* const table = backend(device).bf16;
+  require(table != nullptr, "--dtype bf16 runs on a CUDA device; the {} stores f32", device.str());
+  return *table;
+}
+
+Device device_of(const std::string& text) {
+  if (text == "cpu") return {};
+  Device device{DeviceKind::cuda, 0};
+  if (text == "cuda") return device;
+  const char* const end = text.data() + text.size();
+  const bool numbered = text.rfind("cuda:", 0) == 0;
+  const auto [stop, error] = std::from_chars(text.data() + (numbered ? 5 : 0), end, device.index);
+  require(numbered && error == std::errc{} && stop == end && device.index >= 0,
+          "--device is '{}'; choose cpu, cuda, or one of several as cuda:1", text);
+  return device;
+}
+
+void use_device(const Device& device) {
+  Context& ctx = context();
+  if (ctx.device == device) return;
+  Context next = ctx;
+  next.device = device;
+  backend(device).start(next);
+  ctx = next;
+}
+
+}  // namespace linea

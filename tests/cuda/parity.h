@@ -1,0 +1,91 @@
+// The same work on the CPU and on a CUDA device, and how far the two are apart.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tensor/context.h"
+#include "tensor/kernels.h"
+#include "tensor/tensor.h"
+
+namespace linea::cuda_tests {
+
+// Brings this thread to a device while it lives.
+class On {
+ public:
+  explicit On(const Device& device) : before_(context().device) { use_device(device); }
+  ~On() { use_device(before_); }
+  On(const On&) = delete;
+  On& operator=(const On&) = delete;
+
+ private:
+  Device before_;
+};
+
+inline constexpr Device kCuda{DeviceKind::cuda, 0};
+
+// Normal numbers times `deviation`, each one that bfloat16 holds exactly: the same inputs for every type.
+template <typename T>
+Tensor input(const Shape& shape, uint32_t lane, double deviation = 1.0) {
+  const RandomStream numbers{7, Purpose::test, lane, 0};
+  std::vector<T> values;
+  for (int64_t i = 0; i < shape.numel(); ++i)
+    values.push_back(static_cast<T>(static_cast<float>(BFloat16(deviation * random_normal(numbers, i)))));
+  return Tensor::from(values, shape);
+}
+
+template <typename T>
+const Kernels<T>& table() {
+  return kernels<T>(context().device);
+}
+
+// The largest difference of two tensors over the largest number of `expected`; NaN where either has one alone, or
+// where infinities differ.
+inline double distance(const std::vector<double>& got, const std::vector<double>& expected) {
+  double largest = 0, apart = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
+    if (!std::isfinite(got[i]) || !std::isfinite(expected[i])) return std::nan("");
+    apart = std::max(apart, std::abs(got[i] - expected[i]));
+  }
+  for (const double x : expected)
+    if (std::isfinite(x)) largest = std::max(largest, std::abs(x));
+  return apart / (largest > 0 ? largest : 1.0);
+}
+
+inline std::vector<double> numbers(const Tensor& x) {
+  if (x.dtype() != DType::i32) return x.to_doubles();
+  const std::vector<int32_t> values = x.to_vector<int32_t>();
+  return {values.begin(), values.end()};
+}
+
+struct Bounds {
+  double f32 = 1e-5, f64 = 1e-12, bf16 = 1e-2;
+};
+
+// body(T{}) returns the tensors that it made on the context's device. Reference is the type of the CPU's run.
+template <typename T, typename Reference, typename Body>
+void expect_close(const Body& body, double bound) {
+  std::vector<std::vector<double>> expected;
+  for (const Tensor& x : body(Reference{})) expected.push_back(numbers(x));
+  const On device(kCuda);
+  const std::vector<Tensor> got = body(T{});
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double apart = distance(numbers(got[i]), expected[i]);
+    EXPECT_TRUE(apart <= bound) << "tensor " << i << " of " << name_of(DTypeOf<T>::value) << ": " << apart << " > "
+                                << bound;
+  }
+}
+
+// In every type that the device has; bfloat16 against the CPU's float.
+template <typename Body>
+void expect_parity(const Body& body, const Bounds& bounds = {}) {
+  expect_close<float, float>(body, bounds.f32);
+  expect_close<double, double>(body, bounds.f64);
+  expect_close<BFloat16, float>(body, bounds.bf16);
+}
+
+}  // namespace linea::cuda_tests

@@ -1,0 +1,87 @@
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+constexpr int64_t kCount = 1237;
+
+TEST(CudaElementwise, SumsAndProducts) {
+  expect_parity([](auto t) {
+    using T = decltype(t);
+    const Shape shape{kCount};
+    const Tensor a = input<T>(shape, 1), b = input<T>(shape, 2), into = input<T>(shape, 3);
+    const Tensor sum(shape, a.dtype()), product(shape, a.dtype()), scaled(shape, a.dtype());
+    table<T>().add(context(), a.data<T>(), b.data<T>(), sum.data<T>(), kCount);
+    table<T>().multiply(context(), a.data<T>(), b.data<T>(), product.data<T>(), kCount);
+    table<T>().scale(context(), a.data<T>(), -0.7, scaled.data<T>(), kCount);
+    table<T>().accumulate(context(), a.data<T>(), into.data<T>(), kCount);
+    return std::vector<Tensor>{sum, product, scaled, into};
+  });
+}
+
+template <typename T>
+std::vector<Tensor> value_and_slope(Pointwise f, const Tensor& x) {
+  const Tensor dy = input<T>(x.shape(), 2), y(x.shape(), x.dtype()), dx(x.shape(), x.dtype());
+  table<T>().pointwise(context(), f, x.data<T>(), y.template data<T>(), x.numel());
+  table<T>().pointwise_backward(context(), f, x.data<T>(), dy.data<T>(), dx.template data<T>(), x.numel());
+  return {y, dx};
+}
+
+TEST(CudaElementwise, EveryPointwiseFunctionAndItsSlope) {
+  for (const Pointwise f :
+       {Pointwise::relu, Pointwise::gelu, Pointwise::sigmoid, Pointwise::feature_elu, Pointwise::feature_relu})
+    expect_parity([&](auto t) { return value_and_slope<decltype(t)>(f, input<decltype(t)>({kCount}, 1, 4.0)); });
+}
+
+// Gates lie in (0, 1); bfloat16 would round many of them to 1.
+TEST(CudaElementwise, LogsOfGates) {
+  for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_rest}) {
+    const auto body = [&](auto t) {
+      using T = decltype(t);
+      const Tensor x = input<T>({kCount}, 1, 4.0);
+      table<T>().pointwise(context(), Pointwise::sigmoid, x.template data<T>(), x.template data<T>(), kCount);
+      return value_and_slope<T>(f, x);
+    };
+    expect_close<float, float>(body, 1e-5);
+    expect_close<double, double>(body, 1e-12);
+  }
+}
+
+TEST(CudaElementwise, GeluOnceMore) {
+  expect_parity([](auto t) {
+    using T = decltype(t);
+    const Shape shape{kCount};
+    const Tensor u = input<T>(shape, 1, 2.0), dh = input<T>(shape, 2), h(shape, u.dtype());
+    table<T>().gelu_again(context(), u.data<T>(), h.data<T>(), dh.data<T>(), kCount);
+    return std::vector<Tensor>{h, dh};
+  });
+}
+
+TEST(CudaElementwise, DropoutKeepsTheSameElements) {
+  for (const int64_t first : {0, 5, 4096})
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      context().step->seed = 3;
+      context().step->step = 11;
+      send_step(context());
+      const Tensor x = input<T>({kCount}, 1), y(x.shape(), x.dtype());
+      table<T>().dropout(context(), x.data<T>(), y.data<T>(), kCount, 0.3f, 2, first);
+      return std::vector<Tensor>{y};
+    });
+}
+
+TEST(CudaElementwise, CountsWhatIsNotFinite) {
+  expect_parity([](auto t) {
+    using T = decltype(t);
+    const Tensor count({1}, DType::i32);
+    std::vector<T> values(3000, T(1.0f));
+    values[17] = T(NAN);
+    values[2999] = T(INFINITY);
+    const Tensor x = Tensor::from(values, {3000});
+    table<T>().count_nonfinite(context(), x.data<T>(), count.data<int32_t>(), 3000);
+    return std::vector<Tensor>{count};
+  });
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
