@@ -1,11 +1,9 @@
 #include "autograd/ops.h"
+#include "tensor/context.h"
 #include "tensor/ops.h"
 
 namespace linea {
 namespace {
-
-// Elements of the widest matrix that a block of rows makes: they should stay in the processor's cache.
-constexpr int64_t kBlockElements = 524288;
 
 // x [...,C] as rows [R,C].
 Tensor flat(const Tensor& x) { return x.reshape({x.numel() / x.size(-1), x.size(-1)}); }
@@ -14,7 +12,7 @@ Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
 // body(first, count) over R rows, as many at once as make `widest` columns fit.
 template <typename Body>
 void each_block(int64_t R, int64_t widest, const Body& body) {
-  const int64_t block = std::max<int64_t>(64, kBlockElements / std::max<int64_t>(widest, 1));
+  const int64_t block = std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1));
   for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
 }
 

@@ -6,10 +6,15 @@ namespace linea {
 namespace {
 
 const DeviceMemory kCudaMemory = {.allocator = cuda::allocator,
+                                  .use = cuda::memory_use,
+                                  .limit = cuda::memory_limit,
+                                  .reset_peak = cuda::reset_peak,
+                                  .release_cache = cuda::release_cache,
                                   .clear = cuda::clear,
                                   .copy = cuda::copy,
                                   .read = cuda::read,
-                                  .write = cuda::write};
+                                  .write = cuda::write,
+                                  .wait = cuda::wait};
 
 template <typename T>
 constexpr Kernels<T> kCudaKernels = {
@@ -87,7 +92,8 @@ const Backend kCudaBackend = {.memory = kCudaMemory,
                               .f32 = kCudaKernels<float>,
                               .f64 = kCudaKernels<double>,
                               .bf16 = &kCudaKernels<BFloat16>,
-                              .start = cuda::start};
+                              .start = cuda::start,
+                              .devices = cuda::devices};
 
 struct Registration {
   Registration() { register_cuda(kCudaBackend); }

@@ -74,6 +74,12 @@ MemoryLimit device_memory_limit() {
   return {free > 2 * kSpare ? free - kSpare : free, total, "the device has"};
 }
 
+// Never destroyed: tensors with static lifetime may be released after main.
+CachingAllocator& memory() {
+  static CachingAllocator* instance = new CachingAllocator({take, give_back, device_memory_limit});
+  return *instance;
+}
+
 }  // namespace
 
 void check_cuda(cudaError_t error, const char* what) {
@@ -92,11 +98,29 @@ void start(Context& ctx) {
   ctx.workspace = &allocator();
   ctx.queue = &m.queue;
   ctx.step_on_device = m.step;
+  // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache cannot.
+  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 24, 1024, false};
 }
 
-Allocator& allocator() {
-  static CachingAllocator* instance = new CachingAllocator({take, give_back, device_memory_limit});
-  return *instance;
+Allocator& allocator() { return memory(); }
+MemoryUse memory_use() { return memory().use(); }
+MemoryLimit memory_limit() { return memory().limit(); }
+void reset_peak() { memory().reset_peak(); }
+void release_cache() { memory().release_cache(); }
+
+std::vector<std::string> devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  cudaGetLastError();
+  std::vector<std::string> lines;
+  for (int device = 0; device < count; ++device) {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device), "asking what the device is");
+    lines.push_back(fmt::format("cuda:{} {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device,
+                                properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+                                static_cast<double>(properties.totalGlobalMem) / (1 << 30)));
+  }
+  return lines;
 }
 
 void clear(Context& ctx, void* to, size_t bytes) {
@@ -109,8 +133,10 @@ void copy(Context& ctx, void* to, const void* from, size_t bytes) {
 
 void read(Context& ctx, void* host, const void* from, size_t bytes) {
   check_cuda(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream(ctx)), "reading from the device");
-  check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device");
+  wait(ctx);
 }
+
+void wait(Context& ctx) { check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device"); }
 
 // Memory that is not pinned is staged before this returns.
 void write(Context& ctx, void* to, const void* host, size_t bytes) {

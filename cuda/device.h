@@ -3,7 +3,6 @@
 
 #include "cuda/queue.h"
 #include "tensor/kernels.h"
-#include "tensor/memory_report.h"
 
 namespace linea::cuda {
 
@@ -12,11 +11,19 @@ namespace linea::cuda {
 void start(Context& ctx);
 
 Allocator& allocator();
+MemoryUse memory_use();
+MemoryLimit memory_limit();
+void reset_peak();
+void release_cache();
+
+// A line each: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139.7 GiB".
+std::vector<std::string> devices();
 
 void clear(Context&, void* to, size_t bytes);
 void copy(Context&, void* to, const void* from, size_t bytes);
 // After these two the host's memory may be used again at once.
 void read(Context&, void* host, const void* from, size_t bytes);
 void write(Context&, void* to, const void* host, size_t bytes);
+void wait(Context&);
 
 }  // namespace linea::cuda

@@ -152,11 +152,11 @@ std::vector<Worst> memory(const Subject& subject) {
     const Sizes sizes{1, 1, length, 16, 16};
     const Inputs x = draw(sizes, DType::f32);
     const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32);
-    reset_cpu_peak();
-    const double before = static_cast<double>(cpu_memory().held);
+    reset_memory_peak();
+    const double before = static_cast<double>(memory_use().held);
     const Outcome o = run(*attention, &Attention::forward, x, {});
     const double results = static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
-    return static_cast<double>(cpu_memory().peak) - before - results;
+    return static_cast<double>(memory_use().peak) - before - results;
   };
   const double at_2048 = extra(2048), at_4096 = extra(4096);
   return {{(at_4096 - at_2048) / (2048 * sizeof(float)),

@@ -48,6 +48,7 @@ bool Optimizer::step(double learning_rate, double norm_limit) {
   set_corrections();
   ctx.step->learning_rate = learning_rate;
   ctx.step->norm_limit = norm_limit;
+  send_step(ctx);
   const Tensor total = Tensor::zeros({1}, DType::f64);
   for (const Parameter& parameter : parameters_) {
     const Tensor& gradient = parameter.var.grad();
@@ -70,6 +71,7 @@ bool Optimizer::step(double learning_rate, double norm_limit) {
                 square_[i].data<T>(), var.value().numel());
     });
   }
+  fetch_step(ctx);
   const bool updated = !std::isnan(ctx.step->clip_scale);
   if (updated) {
     clear_gradients();

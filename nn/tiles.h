@@ -8,6 +8,7 @@
 
 #include "nn/feature_map.h"
 #include "nn/heads.h"
+#include "tensor/context.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -18,10 +19,6 @@ struct EngineOptions {
   int64_t segment = 0;  // positions a tile; 0: chosen
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
-
-// Features of one tile are meant to stay in a core's cache.
-inline constexpr int64_t kTileElements = 65536;
-inline constexpr int64_t kSegment = 256;
 
 struct Tile {
   int64_t first_pair, pairs;
@@ -45,11 +42,12 @@ struct Plan {
         feature(made),
         options_(options) {
     const bool in_kernel = made != KernelFeature::given;
-    const int64_t usual = in_kernel ? length : kSegment;
+    const WorkSizes& sizes = context().sizes;
+    const int64_t usual = in_kernel ? length : sizes.segment;
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1, std::max<int64_t>(length, 1));
     chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64), segment_);
     const int64_t of_pair = in_kernel ? features * values : segment_ * features;
-    tile_pairs_ = context().threads * std::max<int64_t>(1, kTileElements / std::max<int64_t>(of_pair, 1));
+    tile_pairs_ = context().threads * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
   }
 
   std::vector<Tile> tiles() const {

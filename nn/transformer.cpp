@@ -319,7 +319,7 @@ DecodeState Transformer::start(int64_t batch) const {
   const NoGrad no_grad;
   state.packed = layers_;
   if (config_.tie) state.packed.head = tied_head();
-  pack(state.packed);
+  if (context().sizes.panels) pack(state.packed);
   return state;
 }
 

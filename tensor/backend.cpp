@@ -22,8 +22,14 @@ const Backend& backend(const Device& device) {
 
 void register_cuda(const Backend& backend) { cuda_backend = &backend; }
 bool built_with_cuda() { return cuda_backend != nullptr; }
+std::vector<std::string> cuda_devices() { return built_with_cuda() ? cuda_backend->devices() : std::vector<std::string>(); }
 
 const DeviceMemory& device_memory(Device device) { return backend(device).memory; }
+
+MemoryUse memory_use() { return device_memory(context().device).use(); }
+MemoryLimit memory_limit() { return device_memory(context().device).limit(); }
+void reset_memory_peak() { device_memory(context().device).reset_peak(); }
+void release_memory_cache() { device_memory(context().device).release_cache(); }
 
 template <>
 const Kernels<float>& kernels<float>(Device device) {

@@ -21,13 +21,22 @@ struct StepParams {
   double gradient_norm = 0;   // written by the clip kernel
 };
 
+// The pieces in which a device's work is cut.
+struct WorkSizes {
+  int64_t block = 524288;  // elements of the widest matrix that a layer makes at a time: they stay in a CPU's cache
+  int64_t tile = 65536;    // elements of one thread's tile of an attention's features, likewise
+  int64_t segment = 256;   // positions of a tile whose features are made by tensor ops
+  bool panels = true;      // while sampling, weights lie in panels
+};
+
 struct Context {
   Device device;
-  Allocator* workspace = nullptr;       // temporary memory of kernels
-  void* queue = nullptr;                // the device's, in which its work is done in order; unused on a CPU
-  StepParams* step = nullptr;           // the host's
-  StepParams* step_on_device = nullptr; // what kernels read; the same on a CPU
-  int threads = 1;                      // that a kernel's parallel region uses
+  Allocator* workspace = nullptr;        // temporary memory of kernels
+  void* queue = nullptr;                 // the device's, in which its work is done in order; unused on a CPU
+  StepParams* step = nullptr;            // the host's
+  StepParams* step_on_device = nullptr;  // what kernels read; the same on a CPU
+  int threads = 1;                       // that a kernel's parallel region uses
+  WorkSizes sizes{};
 };
 
 // The calling thread's context; starts as the CPU with every core that OpenMP offers.

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "tensor/context.h"
 #include "tensor/element.h"
@@ -18,10 +20,15 @@ namespace linea {
 // Moving bytes: to, from and on a device. Host pointers where named so.
 struct DeviceMemory {
   Allocator& (*allocator)();
+  MemoryUse (*use)();
+  MemoryLimit (*limit)();
+  void (*reset_peak)();     // of `use`
+  void (*release_cache)();  // gives the blocks kept for reuse back to the system
   void (*clear)(Context&, void* to, size_t bytes);
   void (*copy)(Context&, void* to, const void* from, size_t bytes);
   void (*read)(Context&, void* host, const void* from, size_t bytes);
   void (*write)(Context&, void* to, const void* host, size_t bytes);
+  void (*wait)(Context&);  // until all that was asked of the device is done
 };
 // Error: ErrorKind::usage where this build has no such backend.
 const DeviceMemory& device_memory(Device device);
@@ -326,8 +333,11 @@ struct Backend {
   const Kernels<BFloat16>* bf16;  // null: this device does not store so
   // Makes a context one of the device `ctx.device`. Error: ErrorKind::usage where the machine has none.
   void (*start)(Context& ctx);
+  std::vector<std::string> (*devices)();  // a line each: its name and its memory
 };
 void register_cuda(const Backend& backend);
+// A line each, of CUDA's; none where this build or this machine has none.
+std::vector<std::string> cuda_devices();
 bool built_with_cuda();
 
 }  // namespace linea

@@ -36,6 +36,20 @@ struct MemoryUse {
   size_t held = 0, peak = 0, cached = 0;
 };
 
+// The most that tensors may hold: `total`, whose number it is ("the machine has", "the container may have"), less
+// what the program needs besides.
+struct MemoryLimit {
+  size_t bytes = 0, total = 0;
+  const char* whose = "";
+  std::string text() const;
+};
+
+// Of the device that this thread's context names.
+MemoryUse memory_use();
+MemoryLimit memory_limit();
+void reset_memory_peak();
+void release_memory_cache();  // gives the blocks kept for reuse back to the system
+
 // The CPU's allocator (tensor/caching_allocator.h).
 Allocator& cpu_allocator();
 MemoryUse cpu_memory();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tensor/error.h"
+#include "tensor/memory.h"
 
 namespace linea {
 
@@ -52,14 +53,6 @@ class MemoryCensus {
  private:
   std::function<MemoryParts()> count_;
   const MemoryCensus* before_;
-};
-
-// The most that tensors may hold: `total`, whose number it is ("the machine has", "the container may have"), less
-// what the program needs besides.
-struct MemoryLimit {
-  size_t bytes = 0, total = 0;
-  const char* whose = "";
-  std::string text() const;
 };
 
 struct MemoryReport {

@@ -10,6 +10,7 @@
 #include "autograd/gradcheck.h"
 #include "nn/engine.h"
 #include "tensor/ops.h"
+#include "train/machine.h"
 #include "train/progress.h"
 
 namespace linea::bench {
@@ -83,10 +84,10 @@ double median_seconds(double seconds, const std::function<void()>& work) {
 }
 
 double extra_bytes(const std::function<void()>& work) {
-  const size_t before = cpu_memory().held;
-  reset_cpu_peak();
+  const size_t before = memory_use().held;
+  reset_memory_peak();
   work();
-  return static_cast<double>(cpu_memory().peak - before);
+  return static_cast<double>(memory_use().peak - before);
 }
 
 double peak_rss_bytes() {
@@ -151,7 +152,7 @@ ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
   if (choice.trains) apply_toml(verb, preset.training, "preset " + choice.preset, given);
   config.task = "random symbols";
   check_settings(config);
-  if (config.threads > 0) set_threads(static_cast<int>(config.threads));
+  use_machine(config.threads, config.device);
   TaskShape shape{};
   shape.length = config.length;
   shape.vocabulary = preset.symbols;

@@ -69,7 +69,7 @@ Entry measure(Way way, const AttentionOptions& attention, const MemoryBench& opt
   entry.bytes = extra_bytes([&] { found = compute(way, attention, given); }) - bytes_of(found);
   entry.seconds = watch.seconds();
   if (entry.seconds < 3) entry.seconds = median_seconds(options.seconds, [&] { compute(way, attention, given); });
-  release_cpu_cache();
+  release_memory_cache();
   if (!engine) found = found.heads_first();
   entry.dq = relative_error(widened(found.dq), exact.dq);
   entry.dk = relative_error(widened(found.dk), exact.dk);

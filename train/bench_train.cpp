@@ -45,7 +45,7 @@ struct Trained {
   std::vector<OpTimes> ops;
 };
 
-double held() { return static_cast<double>(cpu_memory().held); }
+double held() { return static_cast<double>(memory_use().held); }
 
 // Symbols at random, each the target of the one before it.
 class RandomSymbols : public Task {
@@ -126,7 +126,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   result.flops = flops_of_token(model);
   Step step(model, optimizer, options);
   for (int64_t i = 0; i < options.warmup; ++i) step.run(i, result);
-  reset_cpu_peak();
+  reset_memory_peak();
   Profile profile;
   std::vector<double> times;
   for (int64_t i = 0; i < options.steps; ++i) {
@@ -137,7 +137,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   }
   result.step_s = median(times);
   Bytes& bytes = result.bytes;
-  bytes.peak = static_cast<double>(cpu_memory().peak) - empty;
+  bytes.peak = static_cast<double>(memory_use().peak) - empty;
   bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
   result.rss = peak_rss_bytes() - rss;
   for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});

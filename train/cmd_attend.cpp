@@ -16,6 +16,7 @@
 #include "data/files.h"
 #include "train/attend.h"
 #include "train/commands.h"
+#include "train/machine.h"
 
 namespace linea {
 namespace {
@@ -34,8 +35,7 @@ void check_flags(const attend::Options& options) {
   constexpr int64_t kMost = int64_t{1} << 31;
   require(options.form == "quadratic" || options.form == "chunked" || options.form == "recurrent",
           "--form is '{}'; choose quadratic, chunked or recurrent", options.form);
-  require(options.device == "cpu",
-          "--device is '{}': this build has no CUDA backend; leave --device out or say cpu", options.device);
+  device_of(options.device);
   check_range("--seed", options.seed, 0, INT64_MAX);
   check_range("--threads", options.threads, 0, 4096);
   check_range("--segment", options.attention.segment, 0, kMost);
@@ -78,7 +78,7 @@ void warn_of_unused_flags(const attend::Options& options, const attend::Needs& n
 void run_attend(const attend::Options& options) {
   check_flags(options);
   const attend::Needs needs = check_combination(options);
-  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  use_machine(options.threads, options.device);
   attend::InputFile file(options.in);
   const attend::Inputs in = attend::read_inputs(file, needs, options);
   const std::unique_ptr<Attention> attention = attend::attention_for(in, options.attention);

@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/evaluate.h"
+#include "train/machine.h"
 #include "train/memory_advice.h"
 #include "train/progress.h"
 
@@ -19,6 +20,7 @@ namespace {
 struct EvalOptions {
   std::string run, data, split = "val";
   int64_t threads = 0;
+  std::string device = "cpu";
   bool json = false;
 };
 
@@ -30,7 +32,7 @@ Split split_named(const std::string& name) {
 
 void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
-  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  use_machine(options.threads, options.device);
   SavedModel saved = with_model_memory(nullptr, machine_advice(), [&] { return load_model(options.run); });
   if (!options.data.empty()) saved.config.data = options.data;
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
@@ -71,6 +73,7 @@ void add_eval(CLI::App& program, int& exit_code) {
   verb->add_option("--data", options->data, "the data, where it is not at its place in training");
   verb->add_option("--split", options->split, "val or test")->capture_default_str();
   verb->add_option("--threads", options->threads, "processor threads; 0: all cores");
+  verb->add_option("--device", options->device, "cpu, cuda, or one of several as cuda:1")->capture_default_str();
   verb->add_flag("--json", options->json, "one JSON object on stdout");
   verb->callback([options, &exit_code] {
     run_eval(*options);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "data/safetensors.h"
+#include "tensor/kernels.h"
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/progress.h"
@@ -24,7 +25,8 @@ void show_build() {
   print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel, blas.flavour,
                     blas.threads));
   print(fmt::format("vectors     {}", vector_name()));
-  print("devices     cpu (this build has no CUDA backend)");
+  print(fmt::format("devices     cpu{}", built_with_cuda() ? "" : " (this build has no CUDA backend)"));
+  for (const std::string& line : cuda_devices()) print("            " + line);
   for (const AttentionEntry& entry : attentions()) {
     std::vector<std::string> labels;
     for (const AttentionOptions& variant : entry.variants) labels.push_back(label_of(variant));

@@ -11,6 +11,7 @@
 #include "tensor/ops.h"
 #include "train/commands.h"
 #include "train/complete.h"
+#include "train/machine.h"
 #include "train/progress.h"
 #include "train/samples.h"
 #include "train/surprise.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr int64_t kPictures = 64, kCompletions = 4, kSurprises = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out = "grid.png", prompt, prompt_file;
+  std::string run, data, out = "grid.png", prompt, prompt_file, device = "cpu";
   std::vector<std::string> complete;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
@@ -125,6 +126,7 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
   verb.add_flag("--greedy", options.sampling.greedy, "the likeliest symbol always");
   verb.add_option("--seed", options.seed, "of what is drawn")->capture_default_str();
   verb.add_option("--threads", options.threads, "processor threads; 0: all cores");
+  verb.add_option("--device", options.device, "cpu, cuda, or one of several as cuda:1")->capture_default_str();
 }
 
 // Flags that this model, or this kind of picture, makes nothing of.
@@ -150,7 +152,7 @@ void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOpti
 void run_sample(const CLI::App& verb, SampleOptions& options) {
   require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
   ops::require_drawing(options.sampling.drawing());
-  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  use_machine(options.threads, options.device);
   options.sampling.seed = static_cast<uint64_t>(options.seed);
   SavedModel saved = load_model(options.run);
   check_flags(verb, saved, options);

@@ -290,8 +290,7 @@ void check_settings(const RunConfig& config) {
   require(config.spike_guard == 0 || config.spike_guard > 1, "--spike-guard is {}; it must be above 1, or 0 for none",
           config.spike_guard);
   parse_duration(config.max_time);
-  require(config.device == "cpu",
-          "--device is '{}': this build has no CUDA backend; leave --device out or say cpu", config.device);
+  device_of(config.device);
 }
 
 }  // namespace linea

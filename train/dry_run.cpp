@@ -7,6 +7,7 @@
 #include "data/task.h"
 #include "train/bench.h"
 #include "train/checkpoint.h"
+#include "train/machine.h"
 #include "train/memory_advice.h"
 #include "train/progress.h"
 #include "train/training_step.h"
@@ -79,9 +80,9 @@ std::vector<ParameterGroup> groups_of(const Parameters& parameters) {
 }
 
 size_t weights_of(const ModelConfig& config) {
-  const size_t before = cpu_memory().held;
+  const size_t before = memory_use().held;
   const Transformer model(config);
-  return cpu_memory().held - before;
+  return memory_use().held - before;
 }
 
 // Weights grow by the same bytes with each block: known from models of one and two, before memory is filled with
@@ -93,8 +94,8 @@ void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   const auto one = static_cast<double>(weights_of(model));
   model.layers = 2;
   const double all = 4 * (one + (layers - 1) * (static_cast<double>(weights_of(model)) - one));
-  const MemoryLimit limit = cpu_memory_limit();
-  release_cpu_cache();
+  const MemoryLimit limit = memory_limit();
+  release_memory_cache();
   if (all > static_cast<double>(limit.bytes))
     fail(ErrorKind::memory,
          "out of memory: parameters, gradients and optimiser of this run would hold {}; {}; {}", bytes_text(all),
@@ -106,7 +107,7 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   run.config = settings;
   RunConfig& config = run.config;
   check_settings(config);
-  if (config.threads > 0) set_threads(static_cast<int>(config.threads));
+  use_machine(config.threads, config.device);
   config.threads = context().threads;
   run.task = make_task(task_options(config, ""));
   const std::string vocabulary = run.task->serialised_vocabulary();
@@ -137,13 +138,13 @@ Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
   RunConfig config = run.config;
   config.batch = rows;
   config.accumulate = batches;
-  const size_t before = cpu_memory().held;
-  reset_cpu_peak();
+  const size_t before = memory_use().held;
+  reset_memory_peak();
   const Stopwatch watch;
   run.model->before_step(run.step, run.config.steps);
   const double loss = accumulate_gradients(*run.model, *run.task, config, run.step);
   update_or_skip(*run.model, *run.optimizer, loss, config.lr);
-  return {cpu_memory().peak - before, watch.seconds()};
+  return {memory_use().peak - before, watch.seconds()};
 }
 
 // The parts that a step of `rows` rows has at its peak, from that peak.
@@ -194,7 +195,7 @@ void measure(Prepared& run, Report& report) {
 Report report_of(Prepared& run) {
   Report report{};
   report.groups = groups_of(run.model->parameters());
-  report.limit = cpu_memory_limit();
+  report.limit = memory_limit();
   report.flops = bench::flops_of_token(*run.model);
   report.tokens = run.config.batch * run.config.accumulate * run.task->length();
   const MemoryParts saved = training_memory(run.model.get(), run.optimizer.get());

@@ -6,6 +6,7 @@
 #include "data/files.h"
 #include "tensor/ops.h"
 #include "train/checkpoint.h"
+#include "train/machine.h"
 #include "train/samples.h"
 #include "train/signals.h"
 #include "train/training_step.h"
@@ -35,7 +36,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (!resume) refuse_held_run(folder_);
   max_seconds_ = parse_duration(config_.max_time);
   if (resume) lock_ = std::make_unique<RunLock>(folder_);
-  if (config_.threads > 0) set_threads(static_cast<int>(config_.threads));
+  use_machine(config_.threads, config_.device);
   config_.threads = context().threads;
 
   task_ = read_task(resume);
@@ -89,7 +90,7 @@ std::unique_ptr<Task> Trainer::read_task(bool resume) const try {
 
 int Trainer::run() {
   watch_signals();
-  reset_cpu_peak();
+  reset_memory_peak();
   try {
     if (looks_first_) look_at_validation(true);
     if (step_ > 0) make_up_for_a_stop();
@@ -226,7 +227,7 @@ void Trainer::record_step(double learning_rate, const StepResult& result, bool l
   const double steps = static_cast<double>(step_ - first_step_);
   const double tokens_per_s =
       steps * static_cast<double>(config_.batch * config_.accumulate * task_->length()) / elapsed;
-  const double peak = static_cast<double>(cpu_memory().peak);
+  const double peak = static_cast<double>(memory_use().peak);
   if (progress_.due(last)) {
     const double left = elapsed / steps * static_cast<double>(config_.steps - step_);
     progress_.show(fmt::format(

@@ -19,6 +19,7 @@ Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig
   const auto seed = static_cast<uint64_t>(config.seed), number = static_cast<uint64_t>(micro_step);
   context().step->seed = seed;
   context().step->step = number;
+  send_step(context());
   const Batch batch = task.train_batch(seed, number, config.batch);
   if (watcher.drawn) watcher.drawn();
   const Var outputs = forward_batch(model, task, batch, true, auxiliary);

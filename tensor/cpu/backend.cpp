@@ -1,19 +1,27 @@
 // The backend of the CPU: its kernel tables, and bytes moved there.
 #include <cstring>
 
+#include "tensor/backend.h"
 #include "tensor/cpu/cpu_kernels.h"
+#include "tensor/memory_report.h"
 
 namespace linea {
 namespace {
 
 void clear_bytes(Context&, void* to, size_t bytes) { std::memset(to, 0, bytes); }
+void wait(Context&) {}
 void copy_bytes(Context&, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 constexpr DeviceMemory kCpuMemory = {.allocator = cpu_allocator,
+                                     .use = cpu_memory,
+                                     .limit = cpu_memory_limit,
+                                     .reset_peak = reset_cpu_peak,
+                                     .release_cache = release_cpu_cache,
                                      .clear = clear_bytes,
                                      .copy = copy_bytes,
                                      .read = copy_bytes,
-                                     .write = copy_bytes};
+                                     .write = copy_bytes,
+                                     .wait = wait};
 
 template <typename T>
 constexpr Kernels<T> kCpuKernels = {
@@ -91,13 +99,14 @@ void start(Context& ctx) {
   ctx.workspace = &cpu_allocator();
   ctx.queue = nullptr;
   ctx.step_on_device = ctx.step;
+  ctx.sizes = WorkSizes{};
 }
 
 }  // namespace
 
 const Backend& cpu_backend() {
   static constexpr Backend backend = {
-      .memory = kCpuMemory, .f32 = kCpuKernels<float>, .f64 = kCpuKernels<double>, .bf16 = nullptr, .start = start};
+      .memory = kCpuMemory, .f32 = kCpuKernels<float>, .f64 = kCpuKernels<double>, .bf16 = nullptr, .start = start, .devices = nullptr};
   return backend;
 }
 
