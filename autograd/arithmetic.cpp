@@ -32,6 +32,15 @@ Var add_rows(const Var& x, const Var& row) {
                       });
 }
 
+// y = x in another type;  dx = dy in x's own
+Var cast(const Var& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return Var::made_by("cast", ops::cast(x.value(), dtype), {x},
+                      [dtype = x.dtype()](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::cast(dy, dtype)};
+                      });
+}
+
 // y = f(x);  dx = f'(x) dy
 Var pointwise(Pointwise f, const Var& x) {
   return Var::made_by("pointwise", ops::pointwise(f, x.value()), {x},

@@ -7,7 +7,6 @@ namespace {
 
 // x [...,C] as rows [R,C].
 Tensor flat(const Tensor& x) { return x.reshape({x.numel() / x.size(-1), x.size(-1)}); }
-Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
 
 // body(first, count) over R rows, as many at once as make `widest` columns fit.
 template <typename Body>
@@ -16,18 +15,22 @@ void each_block(int64_t R, int64_t widest, const Body& body) {
   for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
 }
 
-// The tensors of a norm or of a linear layer.
+// The tensors of a norm or of a linear layer, in the type in which x is stored; `own` is that of the parameters.
 struct Pair {
   Tensor weight, bias, panels{};
+  DType own = DType::f32;
 };
-Pair values(const NormVars& norm) { return {norm.gain.value(), value_of(norm.bias)}; }
-Pair values(const LinearVars& linear) {
-  return {linear.weight.value(), value_of(linear.bias), linear.panels};
+Tensor stored(const Var& x, DType dtype) { return x.defined() ? ops::cast(x.value(), dtype) : Tensor(); }
+Pair values(const NormVars& norm, DType dtype) {
+  return {stored(norm.gain, dtype), stored(norm.bias, dtype), {}, norm.gain.dtype()};
+}
+Pair values(const LinearVars& linear, DType dtype) {
+  return {stored(linear.weight, dtype), stored(linear.bias, dtype), linear.panels, linear.weight.dtype()};
 }
 // Their gradients, to be added to.
 Pair zeros_like(const Pair& pair) {
   const auto zeros = [](const Tensor& x) { return x.defined() ? Tensor::zeros(x.shape(), x.dtype()) : Tensor(); };
-  return {zeros(pair.weight), zeros(pair.bias)};
+  return {zeros(pair.weight), zeros(pair.bias), {}, pair.own};
 }
 
 void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
@@ -35,8 +38,8 @@ void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
   if (bias.defined()) inputs.push_back(bias);
 }
 void push(std::vector<Gradient>& gradients, const Pair& slopes) {
-  gradients.emplace_back(slopes.weight);
-  if (slopes.bias.defined()) gradients.emplace_back(slopes.bias);
+  gradients.emplace_back(ops::cast(slopes.weight, slopes.own));
+  if (slopes.bias.defined()) gradients.emplace_back(ops::cast(slopes.bias, slopes.own));
 }
 
 // y = x W^T + b
@@ -65,8 +68,8 @@ Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& ma
 
 // n = norm(x), y = n W^T + b;  dW = dy^T n, db = sum_r dy_r, dn = dy W, dx from dn by the norm's backward
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
-  const Pair n = values(norm), w = values(linear);
   const Tensor rows = flat(x.value());
+  const Pair n = values(norm, rows.dtype()), w = values(linear, rows.dtype());
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
@@ -94,8 +97,8 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
 
 // y = r + drop(x W^T + b);  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r ds_r, dx = ds W
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane) {
-  const Pair w = values(linear);
   const Tensor rows = flat(x.value()), r = flat(residual.value());
+  const Pair w = values(linear, rows.dtype());
   const int64_t R = rows.size(0), out = w.weight.size(0);
   ops::require_shape("add_linear", "residual", residual.value(), x.shape().with(-1, out));
   const Tensor y(residual.shape(), r.dtype()), y_rows = flat(y);
@@ -122,8 +125,8 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 // dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r, dx = dy + the norm's of du U
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
                      uint32_t lane) {
-  const Pair n = values(norm), w_up = values(up), w_down = values(down);
   const Tensor rows = flat(x.value());
+  const Pair n = values(norm, rows.dtype()), w_up = values(up, rows.dtype()), w_down = values(down, rows.dtype());
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
   const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
   each_block(R, wide, [&](int64_t first, int64_t count) {

@@ -12,6 +12,7 @@ Var add(const Var& a, const Var& b);
 Var multiply(const Var& a, const Var& b);
 Var scale(const Var& x, double factor);
 Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: biases, positions
+Var cast(const Var& x, DType dtype);  // f32 as bf16, or back
 Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
 Var gelu(const Var& x);

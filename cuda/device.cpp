@@ -30,8 +30,8 @@ void start_device(Machine& m, int device) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   cudaGetLastError();
-  require(found == cudaSuccess && count > 0, "--device is 'cuda': this machine has no CUDA device ({}); leave --device "
-          "out or say cpu", found == cudaSuccess ? "none was found" : cudaGetErrorString(found));
+  require(found == cudaSuccess && count > 0,
+          "--device is 'cuda': this machine has no CUDA device ({}); leave --device out or say cpu", found == cudaSuccess ? "none was found" : cudaGetErrorString(found));
   require(device < count, "--device is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0", device,
           count, count == 1 ? "" : "s");
   check_cuda(cudaSetDevice(device), "choosing the device");
@@ -41,7 +41,8 @@ void start_device(Machine& m, int device) {
   cudaMemPool_t pool = nullptr;
   uint64_t keep_all = UINT64_MAX;
   check_cuda(cudaDeviceGetDefaultMemPool(&pool, device), "finding the device's memory");
-  check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all), "keeping the device's memory");
+  check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
+             "keeping the device's memory");
   check_blas_status(cublasCreate(&m.queue.blas), "starting cuBLAS");
   check_blas_status(cublasSetStream(m.queue.blas, m.queue.stream), "starting cuBLAS");
   void* workspace = nullptr;

@@ -61,6 +61,17 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 }
 
 template <typename T>
+void widen(Context& ctx, const T* x, Accumulator<T>* y, int64_t n) {
+  using A = Accumulator<T>;
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = A(x[i]); });
+}
+
+template <typename T>
+void narrow(Context& ctx, const Accumulator<T>* x, T* y, int64_t n) {
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(x[i]); });
+}
+
+template <typename T>
 void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   using A = Accumulator<T>;
   for_each(ctx, n, [=] __device__(int64_t i) {
@@ -108,6 +119,8 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   template void accumulate(Context&, const T*, T*, int64_t);                               \
   template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                     \
   template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);  \
+  template void widen<T>(Context&, const T*, Accumulator<T>*, int64_t);                    \
+  template void narrow<T>(Context&, const Accumulator<T>*, T*, int64_t);                   \
   template void gelu_again(Context&, const T*, T*, T*, int64_t);                           \
   template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);        \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);

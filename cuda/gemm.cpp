@@ -27,6 +27,11 @@ struct Types<BFloat16> {
   static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
 };
 
+template <typename T>
+cublasComputeType_t sums(const Context& ctx) {
+  return ctx.tensor_float && Types<T>::element == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : Types<T>::sums;
+}
+
 int size(int64_t value) {
   require(value <= INT32_MAX, "gemm: a side of {} is longer than cuBLAS can take", value);
   return static_cast<int>(value);
@@ -44,7 +49,7 @@ void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, i
       queue(ctx).blas, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
       size(shape.cols), size(shape.rows), size(shape.inner), &alpha, b, Types<T>::element, std::max(lead_b, 1),
       stride_b, a, Types<T>::element, std::max(lead_a, 1), stride_a, &beta, c, Types<T>::element, size(shape.cols),
-      stride_c, size(batch), Types<T>::sums, CUBLAS_GEMM_DEFAULT);
+      stride_c, size(batch), sums<T>(ctx), CUBLAS_GEMM_DEFAULT);
   require(status == CUBLAS_STATUS_SUCCESS, "gemm: cuBLAS answers {} to {} products [{},{}] x [{},{}]",
           static_cast<int>(status), batch, shape.rows, shape.inner, shape.inner, shape.cols);
 }
@@ -68,8 +73,8 @@ void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
   }
   for (int64_t i = 0; i < shape.batch;) {
     const int64_t run = std::min(shape.batch - i, period - (shape.first_b + i) % period);
-    products(ctx, shape, run, a + i * shape.stride_a, shape.stride_a, matrix(i), shape.stride_b, c + i * shape.stride_c,
-             shape.stride_c);
+    products(ctx, shape, run, a + i * shape.stride_a, shape.stride_a, matrix(i), shape.stride_b,
+             c + i * shape.stride_c, shape.stride_c);
     i += run;
   }
 }

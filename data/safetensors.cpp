@@ -99,6 +99,8 @@ const char* dtype_in_file(DType dtype) {
       return "F64";
     case DType::i32:
       return "I32";
+    case DType::bf16:
+      return "BF16";
   }
   return "?";
 }

@@ -86,6 +86,7 @@ class Attention {
 
   virtual bool takes_packed() const { return false; }      // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }             // wants AttentionInputs::gate
+  virtual bool takes_bf16() const { return false; }        // q, k and v; others are given them as f32
   virtual bool straight_through() const { return false; }  // dk is that of something that stands for k
   virtual bool causal_only() const { return false; }
   // What a gate starts from before training, of head h: the bias under its logistic function.

@@ -11,14 +11,15 @@ constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // S, z and their scales of one tile; or their slopes.
 struct TileState {
+  // `dtype`: that of sums
   TileState(const Plan& plan, const Tile& tile, int64_t values, DType dtype, bool scaled)
       : state(Tensor::zeros({tile.pairs, plan.features, values}, dtype)),
         key_sum(Tensor::zeros({tile.pairs, plan.features}, dtype)) {
     if (scaled) scale = Tensor::full({tile.pairs, plan.features}, dtype, kNothing);
   }
-  template <typename T>
-  ChunkState<T> view() const {
-    return {state.data<T>(), key_sum.data<T>(), pointer<T>(scale)};
+  template <typename A>
+  ChunkState<A> view() const {
+    return {state.data<A>(), key_sum.data<A>(), pointer<A>(scale)};
   }
   Tensor state, key_sum, scale;
 };
@@ -31,12 +32,15 @@ struct Gates {
 // One call's inputs and the loop's view of them.
 template <typename T>
 class Engine {
+  using A = Accumulator<T>;
+
  public:
   Engine(const FeatureMap& map, const Heads& in, const Gates& gates, const EngineOptions& options)
       : map_(map),
         plan_(map, in.q, in.v, options, map.in_kernel()),
         in_(in),
         dtype_(in.v.data.dtype()),
+        sums_(sum_dtype(dtype_)),
         gates_(gates),
         options_(options),
         scaled_(map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined()) {}
@@ -46,15 +50,15 @@ class Engine {
   };
 
   void forward(const HeadTensor& y, Kept& kept) const {
-    kept.denominator = Tensor({plan_.pairs, plan_.length}, dtype_);
-    if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, dtype_);
+    kept.denominator = Tensor({plan_.pairs, plan_.length}, sums_);
+    if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, sums_);
     for (const Tile& tile : plan_.tiles()) {
-      const TileState carried(plan_, tile, plan_.values, dtype_, scaled_);
+      const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
       sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
         Made q, k;
         if (with_q) q = make(in_.q, Side::query, tile, part);
         if (with_k) k = make(in_.k, Side::key, tile, part);
-        table().chunk_forward(context(), shape, input(q, k, tile, part), carried.view<T>(),
+        table().chunk_forward(context(), shape, input(q, k, tile, part), carried.view<A>(),
                               plan_.template rows<T>(y, tile, part), rows_kept(kept, tile, part));
       });
     }
@@ -64,7 +68,7 @@ class Engine {
   // map's parameters are added to `parameters`.
   void backward(const Kept& kept, const HeadTensor& dy, const Heads& slopes, const Tensor& dweight,
                 const std::vector<Tensor>& parameters) const {
-    const Tensor ddenominator(kept.denominator.shape(), dtype_);
+    const Tensor ddenominator(kept.denominator.shape(), sums_);
     for (const Tile& tile : plan_.tiles()) {
       sweep_queries(tile, kept, dy, ddenominator, slopes.q, parameters);
       sweep_keys(tile, kept, dy, ddenominator, slopes, dweight, parameters);
@@ -116,9 +120,9 @@ class Engine {
     return in;
   }
 
-  ChunkRows<T> rows_kept(const Kept& kept, const Tile& tile, const Segment& part) const {
-    ChunkRows<T> rows{plan_.template strided<T>(kept.denominator, 1, tile, part), {}};
-    if (scaled_) rows.scale = plan_.template strided<T>(kept.scale, 1, tile, part);
+  ChunkRows<A> rows_kept(const Kept& kept, const Tile& tile, const Segment& part) const {
+    ChunkRows<A> rows{plan_.template strided<A>(kept.denominator, 1, tile, part), {}};
+    if (scaled_) rows.scale = plan_.template strided<A>(kept.scale, 1, tile, part);
     return rows;
   }
 
@@ -153,7 +157,7 @@ class Engine {
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& dy, const Tensor& ddenominator,
                      const HeadTensor& slope, const std::vector<Tensor>& parameters) const {
-    const TileState carried(plan_, tile, plan_.values, dtype_, scaled_);
+    const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       Made q, k;
       Features gradient;
@@ -161,8 +165,8 @@ class Engine {
       if (with_k) k = make(in_.k, Side::key, tile, part);
       table().chunk_backward_query(context(), shape, input(q, k, tile, part),
                                    plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
-                                   carried.view<T>(), gradient_of(q, slope, tile, part, gradient),
-                                   plan_.template strided<T>(ddenominator, 1, tile, part));
+                                   carried.view<A>(), gradient_of(q, slope, tile, part, gradient),
+                                   plan_.template strided<A>(ddenominator, 1, tile, part));
       if (with_q && !in_kernel())
         plan_.template scatter<T>(
             map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), parameters), tile, part,
@@ -173,12 +177,12 @@ class Engine {
   // dk, dv and what the weights get, along the slopes of the states.
   void sweep_keys(const Tile& tile, const Kept& kept, const HeadTensor& dy, const Tensor& ddenominator,
                   const Heads& slopes, const Tensor& gate_slopes, const std::vector<Tensor>& parameters) const {
-    const TileState carried(plan_, tile, plan_.values, dtype_, scaled_);
+    const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     const bool codes = map_.straight_through();
-    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1), dtype_, codes);
+    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1), sums_, codes);
     sweep(tile, true, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       const HeadRows<const T> slope_y = plan_.template rows<const T>(dy, tile, part);
-      const Strided<const T> slope_d = plan_.template strided<const T>(ddenominator, 1, tile, part);
+      const Strided<const A> slope_d = plan_.template strided<const A>(ddenominator, 1, tile, part);
       Made q, k;
       Features gradient;
       Strided<T> dweight{};
@@ -193,14 +197,14 @@ class Engine {
       }
       const ChunkInput<T> in = input(q, k, tile, part);
       table().chunk_backward_key(context(), shape, in, slope_y, rows_kept(kept, tile, part), slope_d,
-                                 carried.view<T>(), gradient_of(k, slopes.k, tile, part, gradient), dweight,
+                                 carried.view<A>(), gradient_of(k, slopes.k, tile, part, gradient), dweight,
                                  plan_.template rows<T>(slopes.v, tile, part));
       if (in_kernel()) return;
       Tensor dk;
       if (codes) {
         if (with_k) dk = Tensor(k.x.shape(), dtype_);
         table().straight_through(context(), shape, in, pointer<const T>(q.x), pointer<const int32_t>(k.features.codes),
-                                 plan_.key_size, slope_y, rows_kept(kept, tile, part), slope_d, coded.view<T>(),
+                                 plan_.key_size, slope_y, rows_kept(kept, tile, part), slope_d, coded.view<A>(),
                                  pointer<T>(dk));
       } else if (with_k) {
         dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.pairs_of(tile), parameters);
@@ -212,7 +216,7 @@ class Engine {
   const FeatureMap& map_;
   Plan plan_;
   Heads in_;
-  DType dtype_;
+  DType dtype_, sums_;
   Gates gates_;
   EngineOptions options_;
   bool scaled_;
@@ -256,7 +260,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   if (in.gate.defined()) inputs.push_back(in.gate);
   const std::vector<Var> parameters = map->parameters();
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return with_real(inputs[0].dtype(), "linear_attention", [&](auto zero) {
+  return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor gate = in.gate.defined() ? in.gate.value() : Tensor();
     const Gates gates = gate.defined() ? logs_of(gate) : Gates{};
@@ -353,8 +357,9 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
   const Heads given = Heads::of(in, B, H);
   const DType dtype = given.v.data.dtype();
   const Tensor y({B, H, M}, dtype);
-  with_real(dtype, "linear_step", [&](auto zero) {
+  with_stored(dtype, "linear_step", [&](auto zero) {
     using T = decltype(zero);
+    using A = Accumulator<T>;
     const Plan plan(map, given.q, given.v, {}, map.in_kernel());
     const Tile tile{0, P};
     const Segment part{0, 1};
@@ -377,7 +382,7 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)
         .recurrent_step(context(), shape, input,
-                        {state.state.data<T>(), state.key_sum.data<T>(), pointer<T>(state.scale)}, y.data<T>());
+                        {state.state.data<A>(), state.key_sum.data<A>(), pointer<A>(state.scale)}, y.data<T>());
   });
   return y;
 }

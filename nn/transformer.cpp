@@ -201,20 +201,22 @@ Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const
   AttentionInputs in;
   in.heads = config_.heads;
   in.qkv = norm_linear(x, block.norm1, block.qkv);
-  if (block.gate.weight.defined()) in.gate = sigmoid_gates(norm_linear(x, block.norm1, block.gate), in.heads);
+  if (block.gate.weight.defined())
+    in.gate = sigmoid_gates(cast(norm_linear(x, block.norm1, block.gate), sum_dtype(x.dtype())), in.heads);
   const bool packed = block.attention->takes_packed();
+  if (!block.attention->takes_bf16()) in.qkv = cast(in.qkv, sum_dtype(x.dtype()));
   if (!packed) {
     const Var parts = split_heads(in.qkv, 3, config_.heads);
     in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
   }
-  const Var mixed = mix(layer, in);
+  const Var mixed = cast(mix(layer, in), x.dtype());
   const Var attended = add_linear(x, packed ? mixed : merge_heads(mixed), block.out, rate, lane);
   return add_feed_forward(attended, block.norm2, block.up, block.down, rate, lane + 1);
 }
 
 Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate,
                      bool recompute) const {
-  Var x = dropout(embedded, rate, 0);
+  Var x = dropout(config_.stored == DType::bf16 ? cast(embedded, DType::bf16) : embedded, rate, 0);
   for (size_t layer = 0; layer < layers.blocks.size(); ++layer) {
     const Block& block = layers.blocks[layer];
     x = recompute ? recomputed([this, &block, layer, mix, rate](const Var& given) {
@@ -311,6 +313,17 @@ void Transformer::pack(TransformerLayers& layers) {
   }
 }
 
+// Once, not at each position.
+void Transformer::store_bf16(TransformerLayers& layers) {
+  const auto store = [](Linear& linear) {
+    for (Var* part : {&linear.weight, &linear.bias})
+      if (part->defined()) *part = cast(*part, DType::bf16);
+  };
+  for (Block& block : layers.blocks)
+    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down}) store(*linear);
+  store(layers.head);
+}
+
 DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.batch = batch;
@@ -319,7 +332,11 @@ DecodeState Transformer::start(int64_t batch) const {
   const NoGrad no_grad;
   state.packed = layers_;
   if (config_.tie) state.packed.head = tied_head();
-  if (context().sizes.panels) pack(state.packed);
+  if (context().sizes.panels) {
+    pack(state.packed);
+  } else if (config_.stored == DType::bf16) {
+    store_bf16(state.packed);
+  }
   return state;
 }
 

@@ -32,6 +32,7 @@ struct ModelConfig {
   bool tie = false;                // the head is the transposed embedding
   bool bias = true;                // of the linear layers and norms
   float dropout = 0;
+  DType stored = DType::f32;       // of activations, and of weights where they are multiplied: f32 or bf16
   bool recompute = false;          // training keeps only what a block is given, and runs it again in the backward
   uint64_t seed = 1;
 };
@@ -106,6 +107,7 @@ class Transformer {
   Var run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float dropout_rate) const;
   Linear tied_head() const;
   static void pack(TransformerLayers& layers);
+  static void store_bf16(TransformerLayers& layers);
   Var embed(const Tensor& ids, int64_t first_position) const;
   void make_blocks();
   Linear make_last_linear();

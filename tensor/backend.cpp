@@ -22,7 +22,9 @@ const Backend& backend(const Device& device) {
 
 void register_cuda(const Backend& backend) { cuda_backend = &backend; }
 bool built_with_cuda() { return cuda_backend != nullptr; }
-std::vector<std::string> cuda_devices() { return built_with_cuda() ? cuda_backend->devices() : std::vector<std::string>(); }
+std::vector<std::string> cuda_devices() {
+  return built_with_cuda() ? cuda_backend->devices() : std::vector<std::string>();
+}
 
 const DeviceMemory& device_memory(Device device) { return backend(device).memory; }
 

@@ -36,6 +36,7 @@ struct Context {
   StepParams* step = nullptr;            // the host's
   StepParams* step_on_device = nullptr;  // what kernels read; the same on a CPU
   int threads = 1;                       // that a kernel's parallel region uses
+  bool tensor_float = false;             // matrix products of float may round their factors to 10 bits (TF32)
   WorkSizes sizes{};
 };
 

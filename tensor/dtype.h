@@ -14,4 +14,11 @@ decltype(auto) with_real(DType dtype, const char* what, Body&& body) {
   return body(float{});
 }
 
+// The same, or BFloat16: for what is stored, not what is summed.
+template <typename Body>
+decltype(auto) with_stored(DType dtype, const char* what, Body&& body) {
+  if (dtype == DType::bf16) return body(BFloat16{});
+  return with_real(dtype, what, body);
+}
+
 }  // namespace linea

@@ -44,6 +44,9 @@ using Accumulator = typename AccumulatorOf<T>::type;
 
 inline size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : dtype == DType::bf16 ? 2 : 4; }
 
+// Of sums, statistics, normalisers and states of tensors of `dtype`.
+inline DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
 inline const char* name_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return "f32";

@@ -12,7 +12,7 @@ inline int64_t rows_of(const Tensor& x) { return columns(x) == 0 ? 0 : x.numel()
 // Runs body(kernels, T{}) for the dtype, on the context's device.
 template <typename Body>
 void launch(DType dtype, const char* op, const Body& body) {
-  with_real(dtype, op, [&](auto zero) {
+  with_stored(dtype, op, [&](auto zero) {
     using T = decltype(zero);
     body(kernels<T>(context().device), zero);
   });

@@ -83,6 +83,20 @@ Tensor pointwise(Pointwise f, const Tensor& x) {
   return y;
 }
 
+Tensor cast(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  require(sum_dtype(dtype) == sum_dtype(x.dtype()), "cast: {} does not become {}", name_of(x.dtype()),
+          name_of(dtype));
+  Tensor y(x.shape(), dtype);
+  const Kernels<BFloat16>& table = kernels<BFloat16>(context().device);
+  if (dtype == DType::bf16) {
+    table.narrow(context(), x.data<float>(), y.data<BFloat16>(), x.numel());
+  } else {
+    table.widen(context(), x.data<BFloat16>(), y.data<float>(), x.numel());
+  }
+  return y;
+}
+
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
   require_same("pointwise_backward", x, dy);
   const DType dtype = common_dtype("pointwise_backward", {&x, &dy});
@@ -174,12 +188,14 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias) {
   require_shape("layer_norm", "gain", gain, {columns(x)});
   if (bias.defined()) require_shape("layer_norm", "bias", bias, {columns(x)});
   const DType dtype = common_dtype("layer_norm", {&x, &gain, bias.defined() ? &bias : &gain});
-  LayerNorm result{Tensor(x.shape(), dtype), Tensor({rows_of(x)}, dtype), Tensor({rows_of(x)}, dtype)};
+  LayerNorm result{Tensor(x.shape(), dtype), Tensor({rows_of(x)}, sum_dtype(dtype)),
+                   Tensor({rows_of(x)}, sum_dtype(dtype))};
   launch(dtype, "layer_norm", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.layer_norm(context(), x.data<T>(), gain.data<T>(),
                      bias.defined() ? bias.data<T>() : nullptr, result.y.template data<T>(),
-                     result.mean.template data<T>(), result.scale.template data<T>(), rows_of(x),
+                     result.mean.template data<Accumulator<T>>(),
+                     result.scale.template data<Accumulator<T>>(), rows_of(x),
                      columns(x));
   });
   return result;
@@ -193,8 +209,8 @@ LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& gain, bool 
   launch(x.dtype(), "layer_norm_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.layer_norm_backward(
-        context(), x.data<T>(), gain.data<T>(), kept.mean.template data<T>(),
-        kept.scale.template data<T>(), dy.data<T>(), result.dx.template data<T>(),
+        context(), x.data<T>(), gain.data<T>(), kept.mean.template data<Accumulator<T>>(),
+        kept.scale.template data<Accumulator<T>>(), dy.data<T>(), result.dx.template data<T>(),
         result.dgain.template data<T>(), with_bias ? result.dbias.template data<T>() : nullptr,
         rows_of(x), columns(x));
   });
@@ -222,10 +238,10 @@ Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
 }
 
 std::pair<Tensor, Tensor> normalize(const Tensor& x) {
-  Tensor y(x.shape(), x.dtype()), sums({rows_of(x)}, x.dtype());
+  Tensor y(x.shape(), x.dtype()), sums({rows_of(x)}, sum_dtype(x.dtype()));
   launch(x.dtype(), "normalize", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<T>(), rows_of(x), columns(x));
+    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<Accumulator<T>>(), rows_of(x), columns(x));
   });
   return {y, sums};
 }
@@ -235,7 +251,7 @@ Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy)
   Tensor dx(y.shape(), y.dtype());
   launch(y.dtype(), "normalize_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.normalize_backward(context(), y.data<T>(), sums.data<T>(), dy.data<T>(), dx.data<T>(),
+    table.normalize_backward(context(), y.data<T>(), sums.data<Accumulator<T>>(), dy.data<T>(), dx.data<T>(),
                              rows_of(y), columns(y));
   });
   return dx;

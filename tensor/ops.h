@@ -18,6 +18,8 @@ Tensor add(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor scale(const Tensor& x, double factor);
 void accumulate(const Tensor& x, const Tensor& into);  // into += x, in place
+// f32 as bf16 or bf16 as f32; x itself where it is `dtype` already. Needs a device that stores bf16.
+Tensor cast(const Tensor& x, DType dtype);
 Tensor pointwise(Pointwise f, const Tensor& x);
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy);
 // y = x / (1 - rate) where a number of (seed, step, lane) keeps it, else 0. rate in [0, 1).

@@ -46,15 +46,17 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
   require(targets.numel() == rows_of(logits), "cross_entropy: logits {} and targets {}",
           logits.shape(), targets.shape());
   const DType dtype = logits.dtype();
-  CrossEntropy result{Tensor({1}, dtype), Tensor({rows_of(logits)}, dtype),
-                      Tensor({rows_of(logits)}, dtype), Tensor({1}, dtype)};
+  const DType sums = sum_dtype(dtype);
+  CrossEntropy result{Tensor({1}, sums), Tensor({rows_of(logits)}, sums), Tensor({rows_of(logits)}, sums),
+                      Tensor({1}, sums)};
   launch(dtype, "cross_entropy", [&](const auto& table, auto t) {
     using T = decltype(t);
-    T* losses = result.losses.template data<T>();
+    using A = Accumulator<T>;
+    A* losses = result.losses.template data<A>();
     table.cross_entropy(context(), logits.data<T>(), targets.data<int32_t>(), losses,
-                        result.log_sums.template data<T>(), rows_of(logits), columns(logits));
-    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<T>(),
-                      result.scored.template data<T>(), rows_of(logits));
+                        result.log_sums.template data<A>(), rows_of(logits), columns(logits));
+    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<A>(),
+                      result.scored.template data<A>(), rows_of(logits));
   });
   return result;
 }
@@ -65,9 +67,9 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const
   launch(logits.dtype(), "cross_entropy_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.cross_entropy_backward(context(), logits.data<T>(), targets.data<int32_t>(),
-                                 kept.log_sums.template data<T>(), kept.scored.template data<T>(),
-                                 dmean.data<T>(), dlogits.data<T>(), rows_of(logits),
-                                 columns(logits));
+                                 kept.log_sums.template data<Accumulator<T>>(),
+                                 kept.scored.template data<Accumulator<T>>(), dmean.data<Accumulator<T>>(),
+                                 dlogits.data<T>(), rows_of(logits), columns(logits));
   });
   return dlogits;
 }
@@ -113,13 +115,15 @@ LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int6
   require(targets.numel() == rows_of(mixtures), "logistics_loss: mixtures {} and targets {}", mixtures.shape(),
           targets.shape());
   const DType dtype = mixtures.dtype();
-  LogisticsLoss result{Tensor({1}, dtype), Tensor({rows_of(mixtures)}, dtype), Tensor({1}, dtype)};
+  const DType sums = sum_dtype(dtype);
+  LogisticsLoss result{Tensor({1}, sums), Tensor({rows_of(mixtures)}, sums), Tensor({1}, sums)};
   launch(dtype, "logistics_loss", [&](const auto& table, auto t) {
     using T = decltype(t);
-    T* losses = result.losses.template data<T>();
+    using A = Accumulator<T>;
+    A* losses = result.losses.template data<A>();
     table.logistics_loss(context(), mixtures.data<T>(), targets.data<int32_t>(), losses, rows_of(mixtures), levels);
-    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<T>(),
-                      result.scored.template data<T>(), rows_of(mixtures));
+    table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<A>(),
+                      result.scored.template data<A>(), rows_of(mixtures));
   });
   return result;
 }
@@ -130,7 +134,8 @@ Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, in
   launch(mixtures.dtype(), "logistics_loss_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.logistics_loss_backward(context(), mixtures.data<T>(), targets.data<int32_t>(),
-                                  kept.losses.template data<T>(), kept.scored.template data<T>(), dmean.data<T>(),
+                                  kept.losses.template data<Accumulator<T>>(),
+                                  kept.scored.template data<Accumulator<T>>(), dmean.data<Accumulator<T>>(),
                                   dmixtures.data<T>(), rows_of(mixtures), levels);
   });
   return dmixtures;

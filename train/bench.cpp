@@ -152,7 +152,7 @@ ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
   if (choice.trains) apply_toml(verb, preset.training, "preset " + choice.preset, given);
   config.task = "random symbols";
   check_settings(config);
-  use_machine(config.threads, config.device);
+  use_machine(config.threads, config.device, config.dtype);
   TaskShape shape{};
   shape.length = config.length;
   shape.vocabulary = preset.symbols;

@@ -245,6 +245,8 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.recompute = config.recompute;
   model.bias = config.bias;
   model.dropout = static_cast<float>(config.dropout);
+  const bool halves = config.dtype == "bf16" && context().device.kind == DeviceKind::cuda;
+  model.stored = halves ? DType::bf16 : DType::f32;
   model.seed = static_cast<uint64_t>(config.seed);
   return model;
 }
@@ -290,7 +292,7 @@ void check_settings(const RunConfig& config) {
   require(config.spike_guard == 0 || config.spike_guard > 1, "--spike-guard is {}; it must be above 1, or 0 for none",
           config.spike_guard);
   parse_duration(config.max_time);
-  device_of(config.device);
+  check_machine(config.device, config.dtype);
 }
 
 }  // namespace linea

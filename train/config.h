@@ -37,7 +37,7 @@ struct RunConfig {
   bool tensorboard = false;
   // machine
   int64_t threads = 0, segment = 0, chunk = 0;
-  std::string device = "cpu";
+  std::string device = "cpu", dtype = "fp32";
 };
 
 // Calls visit(key, member, help, group) for every setting, in the order in which files list them. A
@@ -106,6 +106,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("tensorboard", c.tensorboard, "metrics and samples also as event files in RUN/tensorboard", "Training");
   visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu, cuda, or one of several as cuda:1", "Machine");
+  visit("dtype", c.dtype, "fp32, or on a CUDA device tf32 (products) or bf16 (products and activations)", "Machine");
   visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");
   visit("chunk", c.chunk, "rows of a matrix product in linear attention; 0: chosen", "Machine");
 }

@@ -107,7 +107,7 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   run.config = settings;
   RunConfig& config = run.config;
   check_settings(config);
-  use_machine(config.threads, config.device);
+  use_machine(config.threads, config.device, config.dtype);
   config.threads = context().threads;
   run.task = make_task(task_options(config, ""));
   const std::string vocabulary = run.task->serialised_vocabulary();

@@ -6,7 +6,9 @@
 
 namespace linea {
 
-// --threads (0: all cores) and --device. Error: ErrorKind::usage where there is no such device.
-void use_machine(int64_t threads, const std::string& device);
+// --threads (0: all cores), --device and --dtype. Error: ErrorKind::usage where there is no such device.
+void use_machine(int64_t threads, const std::string& device, const std::string& dtype = "fp32");
+// Error: ErrorKind::usage for names that do not exist or do not go together.
+void check_machine(const std::string& device, const std::string& dtype);
 
 }  // namespace linea

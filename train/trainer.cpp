@@ -36,7 +36,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (!resume) refuse_held_run(folder_);
   max_seconds_ = parse_duration(config_.max_time);
   if (resume) lock_ = std::make_unique<RunLock>(folder_);
-  use_machine(config_.threads, config_.device);
+  use_machine(config_.threads, config_.device, config_.dtype);
   config_.threads = context().threads;
 
   task_ = read_task(resume);

@@ -12,6 +12,8 @@ class MappedAttention : public Attention {
  public:
   // Codes stand for keys that the loss asks for too: those are wanted by themselves.
   bool takes_packed() const override { return !straight_through(); }
+  // Logs and weights of keys need a float's digits.
+  bool takes_bf16() const override { return !gated() && map()->in_kernel() != KernelFeature::given; }
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     return linear_attention(map(), in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }

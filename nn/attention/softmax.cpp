@@ -41,18 +41,18 @@ template <typename T>
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   const Heads given = Heads::of(in);
   const SoftmaxShape shape = shape_of(given.q, given.k, given.v, mask);
-  const Tensor y = given.new_output(), log_sums({shape.pairs, shape.queries}, y.dtype());
+  const Tensor y = given.new_output(), log_sums({shape.pairs, shape.queries}, sum_dtype(y.dtype()));
   kernels<T>(context().device)
       .softmax_attention(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(), given.v.rows<const T>(),
-                         given.output_heads(y).template rows<T>(), log_sums.data<T>());
+                         given.output_heads(y).template rows<T>(), log_sums.data<Accumulator<T>>());
   return Var::made_by(
       "softmax_attention", y, inputs_of(in), [given, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
         const Heads slopes = given.new_gradients();
         kernels<T>(context().device)
             .softmax_attention_backward(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
                                         given.v.rows<const T>(), given.output_heads(y).template rows<const T>(),
-                                        log_sums.data<T>(), given.output_heads(dy).template rows<const T>(),
-                                        slopes.q.rows<T>(), slopes.k.rows<T>(), slopes.v.rows<T>());
+                                        log_sums.data<Accumulator<T>>(),
+                                        given.output_heads(dy).template rows<const T>(), slopes.q.rows<T>(), slopes.k.rows<T>(), slopes.v.rows<T>());
         return gradients_of(slopes);
       });
 }
@@ -88,10 +88,11 @@ class SoftmaxAttention final : public Attention {
   explicit SoftmaxAttention(const AttentionOptions& options) : heads_(options.heads) {}
 
   bool takes_packed() const override { return true; }
+  bool takes_bf16() const override { return true; }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     check_heads("softmax_attention", in, mask.valid);
-    return with_real(inputs_of(in)[0].dtype(), "softmax_attention",
+    return with_stored(inputs_of(in)[0].dtype(), "softmax_attention",
                      [&](auto zero) { return softmax_attention<decltype(zero)>(in, mask); });
   }
 
@@ -109,16 +110,16 @@ class SoftmaxAttention final : public Attention {
     Cache& cache = dynamic_cast<Cache&>(state);
     const Heads now = Heads::of(in, cache.B, cache.heads);
     const Tensor y({cache.B, cache.heads, now.v.width}, now.v.data.dtype());
-    with_real(y.dtype(), "softmax_attention", [&](auto zero) {
+    with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
       using T = decltype(zero);
       append<T>(cache, now);
       SoftmaxShape shape = shape_of(now.q, cache.keys, cache.values, {});
       shape.keys = cache.length;
-      const Tensor log_sums({shape.pairs}, y.dtype());
+      const Tensor log_sums({shape.pairs}, sum_dtype(y.dtype()));
       kernels<T>(context().device)
           .softmax_attention(context(), shape, now.q.rows<const T>(), HeadTensor(cache.keys).rows<const T>(),
                              HeadTensor(cache.values).rows<const T>(), one_row(y.data<T>(), now.v.width),
-                             log_sums.data<T>());
+                             log_sums.data<Accumulator<T>>());
     });
     return y;
   }

@@ -20,6 +20,10 @@ void pointwise(Context&, Pointwise f, const T* x, T* y, int64_t n);
 template <typename T>
 void pointwise_backward(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
 template <typename T>
+void widen(Context&, const T* x, T* y, int64_t n);
+template <typename T>
+void narrow(Context&, const T* x, T* y, int64_t n);
+template <typename T>
 void gelu_again(Context&, const T* u, T* h, T* dh, int64_t n);
 template <typename T>
 void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first);
