@@ -5,6 +5,8 @@
 #include <cuda_bf16.h>
 
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 namespace linea::emulator {
