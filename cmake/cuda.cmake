@@ -38,5 +38,5 @@ function(linea_emulated_kernels name variant)
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
   # Of this directory and the files themselves: another that compiles them by nvcc does not see it.
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
-    COMPILE_OPTIONS "SHELL:-x c++;SHELL:-include cuda/emulator/emulator.h")
+    COMPILE_OPTIONS "-include;cuda/emulator/emulator.h")
 endfunction()
