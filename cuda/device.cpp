@@ -83,12 +83,6 @@ CachingAllocator& memory() {
 
 }  // namespace
 
-void check_cuda(cudaError_t error, const char* what) {
-  if (error != cudaSuccess) fail(ErrorKind::usage, "{}: {}", what, cudaGetErrorString(error));
-}
-
-void refuse(const char* text) { throw Error(ErrorKind::usage, text); }
-
 void start(Context& ctx) {
   Machine& m = machine();
   const std::lock_guard<std::mutex> lock(m.mutex);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "data/one_line.h"
+#include "train/machine.h"
 #include "train/presets.h"
 #include "train/signals.h"
 

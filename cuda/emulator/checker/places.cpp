@@ -1,0 +1,58 @@
+#include "cuda/emulator/checker/places.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "cuda/emulator/runtime/arena.h"
+#include "cuda/emulator/symbols.h"
+
+namespace linea::emulator {
+
+void Places::find() {
+  const ProgramImage image = program_image();
+  if (thread_begin_ == image.thread_begin && end_ == image.end) return;
+  begin_ = image.begin;
+  end_ = image.end;
+  thread_begin_ = image.thread_begin;
+  thread_end_ = image.thread_end;
+  shared_.clear();
+  // A variable of a function, as __shared__ is defined in emulator.h: other thread-local ones are no one's there.
+  for (const Symbol& symbol : program_symbols())
+    if (symbol.thread_local_data && symbol.name.starts_with("_ZZ"))
+      shared_.push_back({thread_begin_ + symbol.address, thread_begin_ + symbol.address + symbol.bytes, symbol.name});
+}
+
+bool Places::in_other_thread_data(uintptr_t address) const {
+  if (address < thread_begin_ || address >= thread_end_) return false;
+  for (const SharedArray& array : shared_)
+    if (address >= array.begin && address < array.end) return false;
+  return true;
+}
+
+std::string Places::source(uint32_t code) const {
+  const std::string command =
+      fmt::format("addr2line -e /proc/{}/exe -Cfpi {:#x} 2>/dev/null", getpid(), code - 1);  // the call, not what follows
+  std::string lines;
+  if (FILE* output = popen(command.c_str(), "r"); output != nullptr) {
+    char line[1024];
+    while (std::fgets(line, sizeof(line), output) != nullptr) lines += std::string("\n        ") + line;
+    pclose(output);
+  }
+  while (lines.ends_with('\n')) lines.pop_back();
+  for (size_t at = lines.find("\n\n"); at != std::string::npos; at = lines.find("\n\n")) lines.erase(at, 1);
+  return lines.empty() ? fmt::format("\n        {:#x}", code) : lines;
+}
+
+std::string Places::memory(uintptr_t address) const {
+  for (const SharedArray& array : shared_)
+    if (address >= array.begin && address < array.end)
+      return fmt::format("shared array {}, byte {}", demangled(array.name), address - array.begin);
+  const Arena::Allocation found = arena().find(reinterpret_cast<const void*>(address));
+  if (found.data == nullptr) return fmt::format("dynamic shared memory at {:#x}", address);
+  return fmt::format("global memory, byte {} of {} bytes at {}", address - reinterpret_cast<uintptr_t>(found.data),
+                     found.bytes, static_cast<const void*>(found.data));
+}
+
+}  // namespace linea::emulator

@@ -1,0 +1,52 @@
+// Device memory: one range of addresses, of which none is handed out twice, so that a pointer that outlived its
+// memory never meets another's. Fresh memory is full of NaN.
+#pragma once
+
+#include <cstddef>
+#include <map>
+
+namespace linea::emulator {
+
+class Arena {
+ public:
+  // Null where the addresses are used up.
+  void* allocate(size_t bytes);
+  // What allocate does last, and release first: whoever orders memory on a stream has them run there.
+  void fill(void* data);
+  void release(void* data);
+
+  // The allocation that holds this address, {nullptr, 0} where there is none.
+  struct Allocation {
+    char* data;
+    size_t bytes;
+  };
+  Allocation find(const void* address) const;
+  bool holds(const void* address) const { return address >= base_ && address < end_; }
+
+  // Stops unless all the bytes lie in one allocation.
+  void need(const void* data, size_t bytes, const char* what) const;
+
+  // The host may touch device memory between these, if the guard is up.
+  void open();
+  void close();
+
+ private:
+  void reserve();
+
+  char *base_ = nullptr, *top_ = nullptr, *end_ = nullptr;
+  std::map<char*, size_t> live_;
+  int opened_ = 0;
+};
+
+Arena& arena();
+
+// Device memory is open while one lives.
+class OpenArena {
+ public:
+  OpenArena() { arena().open(); }
+  ~OpenArena() { arena().close(); }
+  OpenArena(const OpenArena&) = delete;
+  OpenArena& operator=(const OpenArena&) = delete;
+};
+
+}  // namespace linea::emulator

@@ -1,0 +1,178 @@
+#include "cuda/emulator/runtime/stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/emulator/report.h"
+#include "cuda/emulator/runtime/arena.h"
+#include "cuda/emulator/runtime/capture.h"
+#include "cuda/emulator/runtime/memory.h"
+#include "cuda/emulator/settings.h"
+
+namespace linea::emulator {
+namespace {
+
+struct Streams {
+  std::shared_ptr<StreamQueue> standard = std::make_shared<StreamQueue>(true);
+  std::vector<std::weak_ptr<StreamQueue>> others;
+
+  // The living ones, the default stream first.
+  std::vector<std::shared_ptr<StreamQueue>> all() {
+    std::vector<std::shared_ptr<StreamQueue>> result{standard};
+    std::erase_if(others, [](const auto& stream) { return stream.expired(); });
+    for (const auto& stream : others) result.push_back(stream.lock());
+    return result;
+  }
+};
+
+Streams& streams() {
+  static Streams instance;
+  return instance;
+}
+
+Random& random_streams() {
+  static Random instance(settings().seed);
+  return instance;
+}
+
+// What CUDA orders by itself: the default stream and the streams that were not created apart from it.
+void add_default_order(const std::shared_ptr<StreamQueue>& queue, std::vector<StreamPoint>& after) {
+  Streams& known = streams();
+  if (queue == known.standard) {
+    for (const auto& other : known.all())
+      if (other != queue && other->waits_for_default() && !other->idle()) after.push_back({other, other->issued()});
+  } else if (queue->waits_for_default() && !known.standard->idle()) {
+    after.push_back({known.standard, known.standard->issued()});
+  }
+}
+
+void run_some() {
+  const auto all = streams().all();
+  StreamQueue& chosen = *all[random_streams().below(static_cast<uint32_t>(all.size()))];
+  if (chosen.idle()) return;
+  const auto left = static_cast<uint32_t>(chosen.issued() - chosen.done());
+  chosen.run_until(chosen.done() + 1 + random_streams().below(left));
+}
+
+}  // namespace
+
+void StreamQueue::add(Operation operation, std::vector<StreamPoint> after) {
+  waiting_.push_back({std::move(operation), std::move(after)});
+  ++issued_;
+}
+
+void StreamQueue::run_until(uint64_t issued) {
+  while (done_ < issued) {
+    if (running_) stop("an operation of a stream waits for itself");
+    running_ = true;
+    const Waiting next = std::move(waiting_.front());
+    waiting_.pop_front();
+    for (const StreamPoint& point : next.after) point.stream->run_until(point.issued);
+    {
+      const OpenArena open;
+      next.operation();
+    }
+    ++done_;
+    running_ = false;
+  }
+}
+
+std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream) {
+  if (stream == nullptr || stream == cudaStreamLegacy) return streams().standard;
+  if (stream == cudaStreamPerThread) stop("streams of each host thread are not emulated");
+  return stream->queue;
+}
+
+cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after) {
+  const std::shared_ptr<StreamQueue> queue = queue_of(stream);
+  if (const cudaError_t error = capture_instead(queue, operation, after); error != cudaErrorNotReady) return error;
+  add_default_order(queue, after);
+  queue->add(std::move(operation), std::move(after));
+  if (settings().streams == StreamOrder::eager) queue->run_all();
+  if (settings().streams == StreamOrder::random) run_some();
+  return cudaSuccess;
+}
+
+void run_all_streams() {
+  auto all = streams().all();
+  if (settings().streams == StreamOrder::random)
+    for (size_t i = all.size(); i > 1; --i)
+      std::swap(all[i - 1], all[random_streams().below(static_cast<uint32_t>(i))]);
+  for (const auto& stream : all) stream->run_all();
+}
+
+std::recursive_mutex& runtime_mutex() {
+  static std::recursive_mutex instance;
+  return instance;
+}
+
+}  // namespace linea::emulator
+
+using namespace linea::emulator;
+
+extern "C" {
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  const std::lock_guard lock(runtime_mutex());
+  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
+  if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) return remember(cudaErrorInvalidValue);
+  *stream = new CUstream_st{std::make_shared<StreamQueue>(flags == cudaStreamDefault)};
+  streams().others.push_back((*stream)->queue);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+
+// What is on it still runs; here at once, since no one could ask for it later.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(runtime_mutex());
+  if (stream == nullptr) return remember(cudaErrorInvalidResourceHandle);
+  stream->queue->run_all();
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard lock(runtime_mutex());
+  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  queue_of(stream)->run_all();
+  release_unused_pool_memory();
+  return cudaSuccess;
+}
+
+// Each question lets the stream go on by one operation.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  const std::lock_guard lock(runtime_mutex());
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  const auto queue = queue_of(stream);
+  if (queue->idle()) return cudaSuccess;
+  queue->run_until(queue->done() + 1);
+  return cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const std::lock_guard lock(runtime_mutex());
+  if (event->point.stream == nullptr) return cudaSuccess;  // never recorded
+  return remember(issue(stream, [] {}, {event->point}));
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
+  const std::lock_guard lock(runtime_mutex());
+  return remember(issue(stream, [=] { function(argument); }));
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  const std::lock_guard lock(runtime_mutex());
+  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  run_all_streams();
+  release_unused_pool_memory();
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,31 @@
+// What the emulator tells the address sanitizer, where the build has one: which memory is in nobody's use.
+#pragma once
+
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LINEA_ADDRESS_SANITIZER
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LINEA_ADDRESS_SANITIZER
+#endif
+#endif
+
+#ifdef LINEA_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace linea::emulator {
+
+#ifdef LINEA_ADDRESS_SANITIZER
+inline constexpr bool kAddressSanitizer = true;
+inline void forbid(const void* data, size_t bytes) { __asan_poison_memory_region(data, bytes); }
+inline void permit(const void* data, size_t bytes) { __asan_unpoison_memory_region(data, bytes); }
+#else
+inline constexpr bool kAddressSanitizer = false;
+inline void forbid(const void*, size_t) {}
+inline void permit(const void*, size_t) {}
+#endif
+
+}  // namespace linea::emulator

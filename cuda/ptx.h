@@ -1,0 +1,64 @@
+// Instructions of tensor cores that CUDA C++ has no function for: inline PTX under nvcc, the emulator's functions
+// under g++. One wrapper a form of an instruction; layouts as in the PTX ISA, "Matrix fragments for mma.m16n8k16".
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <source_location>
+
+#ifdef LINEA_CUDA_EMULATED
+#include "cuda/emulator/device/matrix.h"
+#endif
+
+namespace linea::cuda {
+
+// D [16,8] of f32 += A [16,16] B [16,8] of bf16, by the 32 lanes of a warp. Pairs of bf16 in each word.
+__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                             std::source_location place = std::source_location::current()) {
+#ifdef LINEA_CUDA_EMULATED
+  emulator::mma_m16n8k16(d, a, b, place);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i gives the address of row i of matrix m,
+// aligned to 16 bytes; r[m] of lane 4 g + t becomes the elements 2 t and 2 t + 1 of row g, of column g if transposed.
+template <bool kTransposed, int kMatrices>
+__device__ __forceinline__ void ldmatrix(uint32_t (&r)[kMatrices], const void* row,
+                                         std::source_location place = std::source_location::current()) {
+  static_assert(kMatrices == 2 || kMatrices == 4);
+#ifdef LINEA_CUDA_EMULATED
+  emulator::ldmatrix(r, kMatrices, kTransposed, row, place);
+#else
+  const uint32_t address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
+  if constexpr (kMatrices == 4 && kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (kMatrices == 4) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+  } else if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(address)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(r[0]), "=r"(r[1])
+                 : "r"(address)
+                 : "memory");
+  }
+#endif
+}
+
+}  // namespace linea::cuda
