@@ -1,0 +1,247 @@
+// Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix products.
+#include "cuda/columns.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/scatter.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+namespace {
+
+__device__ inline int64_t head_of(const HeadShape& shape, int64_t pair) {
+  return (shape.first_pair + pair) % shape.heads;
+}
+// The first pair of a head, from which its others are `heads` apart.
+LINEA_HOST_DEVICE inline int64_t first_pair_of(const HeadShape& shape, int64_t head) {
+  return (head - shape.first_pair % shape.heads + shape.heads) % shape.heads;
+}
+
+// The rows of a head's pairs one after the other, for scatter_sums; column D counts them.
+template <typename T>
+struct RowsOfHeads {
+  HeadShape shape;
+  const T* x;
+  const int32_t* code;
+  __device__ int64_t count(int64_t head) const {
+    const int64_t first = first_pair_of(shape, head);
+    return first < shape.pairs ? (shape.pairs - first + shape.heads - 1) / shape.heads * shape.rows : 0;
+  }
+  __device__ int64_t row(int64_t head, int64_t i) const {
+    return (first_pair_of(shape, head) + i / shape.rows * shape.heads) * shape.rows + i % shape.rows;
+  }
+  __device__ int64_t bin(int64_t head, int64_t i) const { return code[row(head, i)]; }
+  __device__ Accumulator<T> value(int64_t head, int64_t i, int64_t c) const {
+    using A = Accumulator<T>;
+    return c < shape.key_size ? A(x[row(head, i) * shape.key_size + c]) : A(1);
+  }
+};
+
+// A tile of kTile rows against kTile codes at a time, kDepth numbers of each in shared memory; a thread has 4 x 4
+// distances, its rows and its codes 16 apart. Every distance is summed over d in order, whatever else is there.
+constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = kTile / kSide;
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    nearest_code_kernel(HeadShape shape, const T* x, const T* codebook, int32_t* code) {
+  using A = Accumulator<T>;
+  static_assert(kSide * kSide == kBlockThreads && kDepth == kSide);
+  __shared__ A points[kDepth][kTile + 1], codes[kDepth][kTile + 1];
+  const int tx = static_cast<int>(threadIdx.x) % kSide, ty = static_cast<int>(threadIdx.x) / kSide;
+  const int64_t F = shape.features, D = shape.key_size, tiles = (shape.rows + kTile - 1) / kTile;
+  for (int64_t item = blockIdx.x; item < shape.pairs * tiles; item += gridDim.x) {
+    const int64_t pair = item / tiles, first_row = item % tiles * kTile;
+    const T* rows = x + pair * shape.rows * D;
+    const T* of_head = codebook + head_of(shape, pair) * F * D;
+    A least[kEach];
+    int best[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      least[i] = std::numeric_limits<A>::infinity();
+      best[i] = 0;
+    }
+    for (int64_t first_code = 0; first_code < F; first_code += kTile) {
+      A distance[kEach][kEach] = {};
+      for (int64_t first_d = 0; first_d < D; first_d += kDepth) {
+        const int64_t d = first_d + tx;
+#pragma unroll
+        for (int k = 0; k < kEach; ++k) {
+          const int64_t row = first_row + ty + k * kSide, f = first_code + ty + k * kSide;
+          points[tx][ty + k * kSide] = row < shape.rows && d < D ? A(rows[row * D + d]) : A(0);
+          codes[tx][ty + k * kSide] = f < F && d < D ? A(of_head[f * D + d]) : A(0);
+        }
+        __syncthreads();
+#pragma unroll
+        for (int depth = 0; depth < kDepth; ++depth) {
+          A c[kEach];
+#pragma unroll
+          for (int j = 0; j < kEach; ++j) c[j] = codes[depth][tx + j * kSide];
+#pragma unroll
+          for (int i = 0; i < kEach; ++i) {
+            const A point = points[depth][ty + i * kSide];
+#pragma unroll
+            for (int j = 0; j < kEach; ++j) distance[i][j] += (point - c[j]) * (point - c[j]);
+          }
+        }
+        __syncthreads();
+      }
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+#pragma unroll
+        for (int j = 0; j < kEach; ++j) {
+          const int64_t f = first_code + tx + j * kSide;
+          if (f >= F || !(distance[i][j] < least[i])) continue;
+          least[i] = distance[i][j];
+          best[i] = static_cast<int>(f);
+        }
+    }
+    // Over the 16 threads, neighbours in a warp, that have the same rows; of equals the first code.
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+#pragma unroll
+      for (int apart = kSide / 2; apart > 0; apart /= 2) {
+        const A other = __shfl_xor_sync(kWholeWarp, least[i], apart);
+        const int other_best = __shfl_xor_sync(kWholeWarp, best[i], apart);
+        const bool better = other < least[i] || (other == least[i] && other_best < best[i]);
+        least[i] = better ? other : least[i];
+        best[i] = better ? other_best : best[i];
+      }
+      const int64_t row = first_row + ty + i * kSide;
+      if (tx == 0 && row < shape.rows) code[pair * shape.rows + row] = best[i];
+    }
+  }
+}
+
+}  // namespace
+
+// u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
+template <typename T>
+void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
+  using A = Accumulator<T>;
+  const int64_t F = shape.features, D = shape.key_size;
+  const Workspace<A> workspace(ctx, shape.heads * F);
+  A* const halves = workspace.data();
+  for_each_team(ctx, shape.heads * F, D, [=] __device__(auto team, int64_t f) {
+    A norm = 0;
+    for (int64_t d = team.rank(); d < D; d += team.kThreads) norm += A(codebook[f * D + d]) * A(codebook[f * D + d]);
+    norm = team.sum(norm);
+    if (team.rank() == 0) halves[f] = norm / A(2);
+  });
+  for_each_team(ctx, shape.pairs * shape.rows, F, [=] __device__(auto team, int64_t row) {
+    T* const logs = u + row * F;
+    const A* half = halves + head_of(shape, row / shape.rows) * F;
+    const A inverse = A(1) / A(*t);
+    A most = -std::numeric_limits<A>::infinity(), sum = 0;
+    for (int64_t f = team.rank(); f < F; f += team.kThreads) most = Largest{}(most, (A(logs[f]) - half[f]) * inverse);
+    most = team.max(most);
+    for (int64_t f = team.rank(); f < F; f += team.kThreads) sum += exp_of((A(logs[f]) - half[f]) * inverse - most);
+    const A all = most + std::log(team.sum(sum));
+    for (int64_t f = team.rank(); f < F; f += team.kThreads) logs[f] = T((A(logs[f]) - half[f]) * inverse - all);
+  });
+}
+
+// dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, as sum
+// dg = 0
+template <typename T>
+void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs, T* dlogs, T* dt) {
+  using A = Accumulator<T>;
+  const int64_t F = shape.features, rows = shape.rows;
+  const Workspace<A> workspace(ctx, shape.pairs * rows);
+  A* const of_row = workspace.data();
+  for_each_team(ctx, shape.pairs * rows, F, [=] __device__(auto team, int64_t row) {
+    const T* b = logs + row * F;
+    T* slope = dlogs + row * F;
+    const A inverse = A(1) / A(*t);
+    A total = 0, along = 0;
+    for (int64_t f = team.rank(); f < F; f += team.kThreads) total += A(slope[f]);
+    total = team.sum(total);
+    for (int64_t f = team.rank(); f < F; f += team.kThreads) {
+      const A log = A(b[f]), du = (A(slope[f]) - exp_of(log) * total) * inverse;
+      slope[f] = T(du);
+      along += du == A(0) ? A(0) : du * log;
+    }
+    along = team.sum(along);
+    if (team.rank() == 0) of_row[row] = along;
+  });
+  for_each_row(ctx, shape.pairs, [=] __device__(int64_t pair) {
+    A all = 0;
+    for (int64_t row = threadIdx.x; row < rows; row += kBlockThreads) all += of_row[pair * rows + row];
+    all = block_sum(all);
+    if (threadIdx.x == 0) dt[pair] = T(A(dt[pair]) - all);
+  });
+}
+
+template <typename T>
+void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* du, const T* codebook,
+                  T* dcodebook) {
+  using A = Accumulator<T>;
+  const int64_t F = shape.features, D = shape.key_size, rows = shape.rows;
+  const Workspace<A> workspace(ctx, du == nullptr ? 1 : shape.pairs * F);
+  A* const sums = du == nullptr ? nullptr : workspace.data();
+  if (du != nullptr)
+    sum_columns<1, A>(
+        ctx, {shape.pairs, rows, F},
+        [=] __device__(int64_t pair, int64_t row, int64_t f, A* total) {
+          total[0] += A(du[(pair * rows + row) * F + f]);
+        },
+        [=] __device__(int64_t pair, int64_t f, const A* total) { sums[pair * F + f] = total[0]; });
+  for_each_column(ctx, shape.heads * F, D, [=] __device__(int64_t row, int64_t d) {
+    const int64_t head = row / F, f = row % F;
+    const A c = sums == nullptr ? A(0) : A(codebook[row * D + d]);
+    A total = A(dcodebook[row * D + d]);
+    for (int64_t pair = first_pair_of(shape, head); pair < shape.pairs; pair += shape.heads) {
+      total += A(part[(pair * F + f) * D + d]);
+      if (sums != nullptr) total -= sums[pair * F + f] * c;
+    }
+    dcodebook[row * D + d] = T(total);
+  });
+}
+
+template <typename T>
+void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook, int32_t* code) {
+  const int64_t blocks = shape.pairs * ((shape.rows + kTile - 1) / kTile);
+  if (blocks == 0) return;
+  launch(nearest_code_kernel<T>, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+         dim3(kBlockThreads), 0, stream(ctx), shape, x, codebook, code);
+}
+
+template <typename T>
+void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook, T* y) {
+  const int64_t F = shape.features, D = shape.key_size;
+  for_each_team(ctx, shape.pairs * shape.rows, D, [=] __device__(auto team, int64_t row) {
+    const T* from = codebook + (head_of(shape, row / shape.rows) * F + code[row]) * D;
+    T* to = y + row * D;
+    for (int64_t d = team.rank(); d < D; d += team.kThreads) to[d] = from[d];
+  });
+}
+
+template <typename T>
+void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts, T* sums) {
+  using A = Accumulator<T>;
+  const int64_t D = shape.key_size, most_pairs = (shape.pairs + shape.heads - 1) / shape.heads;
+  scatter_sums<A>(ctx, {shape.heads, most_pairs * shape.rows, shape.features, D + 1}, RowsOfHeads<T>{shape, x, code},
+                  [=] __device__(int64_t f, int64_t c, A total) {
+                    T* const into = c < D ? sums + f * D + c : counts + f;
+                    *into = T(A(*into) + total);
+                  });
+}
+
+template <typename T>
+void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F) {
+  using A = Accumulator<T>;
+  for_each_column(ctx, R, F, [=] __device__(int64_t r, int64_t f) {
+    y[r * F + f] = T(f == code[r] ? A(0) : -std::numeric_limits<A>::infinity());
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                     \
+  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                \
+  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);   \
+  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);      \
+  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);          \
+  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);          \
+  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);       \
+  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

@@ -1,0 +1,84 @@
+// Feature maps that make more numbers than they are given, each with its backward beneath it. Places within a row
+// are 32-bit numbers: dividing those is quick.
+#include "cuda/cuda_kernels.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+namespace {
+
+// r = relu([x, -x]) at place a < 2D
+template <typename T>
+__device__ Accumulator<T> half(const T* x, uint32_t D, uint32_t a) {
+  using A = Accumulator<T>;
+  return a < D ? Relu::value(A(x[a])) : Relu::value(-A(x[a - D]));
+}
+
+}  // namespace
+
+// phi_{a D + b} = x_a x_b, so that phi(q).phi(k) = (q.k)^2.   (Tsai 2019; Katharopoulos 2020, 3.2)
+template <typename T>
+void square_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
+  using A = Accumulator<T>;
+  const uint32_t width = static_cast<uint32_t>(D);
+  for_each_column(ctx, R, D * D, [=] __device__(int64_t r, int64_t c) {
+    const uint32_t a = static_cast<uint32_t>(c) / width, b = static_cast<uint32_t>(c) % width;
+    y[r * D * D + c] = T(A(x[r * D + a]) * A(x[r * D + b]));
+  });
+}
+
+// dx_a = sum_b (dphi_{ab} + dphi_{ba}) x_b
+template <typename T>
+void square_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D) {
+  using A = Accumulator<T>;
+  for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t a) {
+    const T *from = x + r * D, *dphi = dy + r * D * D;
+    A total = 0;
+    for (int64_t b = 0; b < D; ++b) total += (A(dphi[a * D + b]) + A(dphi[b * D + a])) * A(from[b]);
+    dx[r * D + a] = T(total);
+  });
+}
+
+// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.   (Schlag 2021, eq. 37)
+template <typename T>
+void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t nu) {
+  const uint32_t width = static_cast<uint32_t>(D), W = 2 * width;
+  for_each_column(ctx, R, 2 * D * nu, [=] __device__(int64_t r, int64_t c) {
+    const uint32_t a = static_cast<uint32_t>(c) % W, b = static_cast<uint32_t>(c) / W + 1;
+    const T* from = x + r * D;
+    y[r * nu * W + c] = T(half(from, width, a) * half(from, width, (a + b) % W));
+  });
+}
+
+// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};  dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a < 0]
+template <typename T>
+void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D, int64_t nu) {
+  using A = Accumulator<T>;
+  const uint32_t width = static_cast<uint32_t>(D), W = 2 * width, count = static_cast<uint32_t>(nu);
+  for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t c) {
+    const T *from = x + r * D, *dphi = dy + r * nu * W;
+    const A value = A(from[c]);
+    A slope[2];
+    for (int side = 0; side < 2; ++side) {
+      const uint32_t a = static_cast<uint32_t>(c) + static_cast<uint32_t>(side) * width;
+      A total = 0;
+      for (uint32_t b = 1; b <= count; ++b) {
+        const uint32_t before = (a + W - b % W) % W;
+        const T* of_b = dphi + (b - 1) * W;
+        total += A(of_b[a]) * half(from, width, (a + b) % W) + A(of_b[before]) * half(from, width, before);
+      }
+      slope[side] = total;
+    }
+    dx[r * D + c] = T(Relu::slope(value) * slope[0] - Relu::slope(-value) * slope[1]);
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void square_features(Context&, const T*, T*, int64_t, int64_t);                         \
+  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t);      \
+  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                  \
+  template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

@@ -1,0 +1,119 @@
+// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is K logits, K means
+// and K log scales; one thread does a row, and one block a row of scores.
+#include "cuda/cuda_kernels.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+namespace {
+
+constexpr int K = static_cast<int>(kLogistics);
+
+template <typename A>
+__device__ A log_sum_exp(const A (&x)[K]) {
+  A largest = x[0], sum = 0;
+#pragma unroll
+  for (int k = 1; k < K; ++k) largest = x[k] > largest ? x[k] : largest;
+#pragma unroll
+  for (int k = 0; k < K; ++k) sum += exp_of(x[k] - largest);
+  return largest + std::log(sum);
+}
+
+// The log of the sum of exp of a row's logits: what its shares are divided by.
+template <typename T>
+__device__ Accumulator<T> log_whole(const T* row) {
+  Accumulator<T> logits[K];
+#pragma unroll
+  for (int k = 0; k < K; ++k) logits[k] = Accumulator<T>(row[k]);
+  return log_sum_exp(logits);
+}
+
+template <typename T>
+__device__ Logistic<Accumulator<T>> logistic_of(const T* row, int k, int64_t V) {
+  using A = Accumulator<T>;
+  return Logistic<A>::of(A(row[K + k]), A(row[2 * K + k]), static_cast<A>(V - 1));
+}
+
+}  // namespace
+
+// loss = -log sum_k share_k P_k(target)
+template <typename T>
+void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, Accumulator<T>* losses, int64_t R,
+                    int64_t V) {
+  using A = Accumulator<T>;
+  for_each(ctx, R, [=] __device__(int64_t r) {
+    if (targets[r] < 0) {
+      losses[r] = A(0);
+      return;
+    }
+    const T* row = mixtures + r * 3 * K;
+    const A whole = log_whole(row), level = static_cast<A>(targets[r]);
+    A log_p[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k) log_p[k] = A(row[k]) - whole + logistic_of(row, k, V).log_mass(level);
+    losses[r] = -log_sum_exp(log_p);
+  });
+}
+
+// With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
+//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each times dmean / scored
+template <typename T>
+void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets, const Accumulator<T>* losses,
+                             const Accumulator<T>* scored, const Accumulator<T>* dmean, T* dmixtures, int64_t R,
+                             int64_t V) {
+  using A = Accumulator<T>;
+  for_each(ctx, R, [=] __device__(int64_t r) {
+    T* slopes = dmixtures + r * 3 * K;
+    if (targets[r] < 0) {
+      for (int i = 0; i < 3 * K; ++i) slopes[i] = T(A(0));
+      return;
+    }
+    const T* row = mixtures + r * 3 * K;
+    const A weight = *dmean * reciprocal_or_zero(*scored);
+    const A whole = log_whole(row), level = static_cast<A>(targets[r]), loss = losses[r];
+    for (int k = 0; k < K; ++k) {
+      const Logistic<A> logistic = logistic_of(row, k, V);
+      const A log_share = A(row[k]) - whole;
+      const A part = exp_of(log_share + logistic.log_mass(level) + loss);
+      A of_mean, of_log_scale;
+      logistic.slopes(level, of_mean, of_log_scale);
+      slopes[k] = T(weight * (exp_of(log_share) - part));
+      slopes[K + k] = T(-weight * part * of_mean);
+      slopes[2 * K + k] = T(-weight * part * of_log_scale);
+    }
+  });
+}
+
+// scores[r,s] = log P(s), as the loss has it
+template <typename T>
+void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
+  using A = Accumulator<T>;
+  for_each_row(ctx, R, [=] __device__(int64_t r) {
+    __shared__ Logistic<A> parts[K];
+    __shared__ A log_share[K];
+    const T* row = mixtures + r * 3 * K;
+    if (threadIdx.x < K) {
+      const int k = static_cast<int>(threadIdx.x);
+      parts[k] = logistic_of(row, k, V);
+      log_share[k] = A(row[k]) - log_whole(row);
+    }
+    __syncthreads();
+    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads) {
+      A log_p[K];
+#pragma unroll
+      for (int k = 0; k < K; ++k) log_p[k] = log_share[k] + parts[k].log_mass(static_cast<A>(s));
+      scores[r * V + s] = T(log_sum_exp(log_p));
+    }
+    __syncthreads();  // parts are used again by the next row
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                       \
+  template void logistics_loss(Context&, const T*, const int32_t*, Accumulator<T>*, int64_t, int64_t);             \
+  template void logistics_loss_backward(Context&, const T*, const int32_t*, const Accumulator<T>*,                 \
+                                        const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);       \
+  template void logistics_scores(Context&, const T*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

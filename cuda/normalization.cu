@@ -1,0 +1,144 @@
+// Kernels that normalise rows, each with its backward beneath it. A row is done by one team; where results are made
+// of what is summed first, it is read again rather than kept in the storage type.
+#include "cuda/columns.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+namespace {
+
+constexpr double kLayerNormEpsilon = 1e-5;
+
+// sum_c term(c) of a row
+template <typename A, typename Team, typename Term>
+__device__ A row_sum(Team team, int64_t C, Term term) {
+  A total = 0;
+  for (int64_t c = team.rank(); c < C; c += Team::kThreads) total += term(c);
+  return team.sum(total);
+}
+
+}  // namespace
+
+// y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
+template <typename T>
+void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, Accumulator<T>* mean,
+                Accumulator<T>* scale, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+    const T* from = x + r * C;
+    const A center = row_sum<A>(team, C, [&](int64_t c) { return A(from[c]); }) / static_cast<A>(C);
+    const A variance = row_sum<A>(team, C, [&](int64_t c) { return (A(from[c]) - center) * (A(from[c]) - center); });
+    const A s = A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kLayerNormEpsilon));
+    if (team.rank() == 0) {
+      mean[r] = center;
+      scale[r] = s;
+    }
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) {
+      const A normal = A(gain[c]) * ((A(from[c]) - center) * s);
+      y[r * C + c] = T(bias == nullptr ? normal : normal + A(bias[c]));
+    }
+  });
+}
+
+// With n = (x - mean) scale and g = gain dy:  dx = scale (g - avg(g) - n avg(g n)),
+// dgain = sum over rows of dy n, dbias = sum over rows of dy.
+template <typename T>
+void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumulator<T>* mean,
+                         const Accumulator<T>* scale, const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  sum_columns<2, A>(
+      ctx, {1, R, C},
+      [=] __device__(int64_t, int64_t r, int64_t c, A* totals) {
+        const A slope = A(dy[r * C + c]);
+        totals[0] += slope * ((A(x[r * C + c]) - mean[r]) * scale[r]);
+        totals[1] += slope;
+      },
+      [=] __device__(int64_t, int64_t c, const A* totals) {
+        dgain[c] = T(totals[0]);
+        if (dbias != nullptr) dbias[c] = T(totals[1]);
+      });
+  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+    const T *from = x + r * C, *dto = dy + r * C;
+    const A center = mean[r], s = scale[r];
+    A sum_g = 0, sum_gn = 0;
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) {
+      const A n = (A(from[c]) - center) * s, g = A(gain[c]) * A(dto[c]);
+      sum_g += g;
+      sum_gn += g * n;
+    }
+    const A average_g = team.sum(sum_g) / static_cast<A>(C), average_gn = team.sum(sum_gn) / static_cast<A>(C);
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) {
+      const A n = (A(from[c]) - center) * s, g = A(gain[c]) * A(dto[c]);
+      dx[r * C + c] = T(s * (g - average_g - n * average_gn));
+    }
+  });
+}
+
+// y = exp(x - max x) / sum exp(x - max x), row by row; a row of -inf alone gives zeros.
+template <typename T>
+void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+    const T* from = x + r * C;
+    constexpr A kNothing = -std::numeric_limits<A>::infinity();
+    A largest = kNothing;
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) largest = Largest{}(largest, A(from[c]));
+    largest = team.max(largest);
+    const A shift = largest == kNothing ? A(0) : largest;
+    const A inverse = reciprocal_or_zero(row_sum<A>(team, C, [&](int64_t c) { return exp_of(A(from[c]) - shift); }));
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      y[r * C + c] = T(exp_of(A(from[c]) - shift) * inverse);
+  });
+}
+
+// dx = y (dy - sum(dy y))
+template <typename T>
+void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+    const T *out = y + r * C, *dout = dy + r * C;
+    const A along = row_sum<A>(team, C, [&](int64_t c) { return A(out[c]) * A(dout[c]); });
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      dx[r * C + c] = T(A(out[c]) * (A(dout[c]) - along));
+  });
+}
+
+// y = x / s, s = sum of the row; 0 where s is exactly 0.
+template <typename T>
+void normalize(Context& ctx, const T* x, T* y, Accumulator<T>* sums, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+    const A sum = row_sum<A>(team, C, [&](int64_t c) { return A(x[r * C + c]); });
+    if (team.rank() == 0) sums[r] = sum;
+    const A inverse = reciprocal_or_zero(sum);
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) y[r * C + c] = T(A(x[r * C + c]) * inverse);
+  });
+}
+
+// dx = (dy - sum(dy y)) / s
+template <typename T>
+void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, const T* dy, T* dx, int64_t R,
+                        int64_t C) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
+    const T *out = y + r * C, *dout = dy + r * C;
+    const A along = row_sum<A>(team, C, [&](int64_t c) { return A(out[c]) * A(dout[c]); });
+    const A inverse = reciprocal_or_zero(sums[r]);
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) dx[r * C + c] = T((A(dout[c]) - along) * inverse);
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                    \
+  template void layer_norm(Context&, const T*, const T*, const T*, T*, Accumulator<T>*, Accumulator<T>*,        \
+                           int64_t, int64_t);                                                                   \
+  template void layer_norm_backward(Context&, const T*, const T*, const Accumulator<T>*, const Accumulator<T>*, \
+                                    const T*, T*, T*, T*, int64_t, int64_t);                                    \
+  template void softmax(Context&, const T*, T*, int64_t, int64_t);                                              \
+  template void softmax_backward(Context&, const T*, const T*, T*, int64_t, int64_t);                           \
+  template void normalize(Context&, const T*, T*, Accumulator<T>*, int64_t, int64_t);                           \
+  template void normalize_backward(Context&, const T*, const Accumulator<T>*, const T*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

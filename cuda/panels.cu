@@ -1,0 +1,73 @@
+// Weights laid out for sampling: panels of 32 columns of W^T, one after the other. A warp reads a row of a panel at
+// once, each lane its own column; the warps of a block share the rows of one panel among them.
+#include "cuda/cuda_kernels.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+namespace {
+
+static_assert(kPanel == kWarp);
+
+constexpr int kRowsTogether = 4;  // rows of x that meet a number of the panel while it is in a register
+constexpr int kWarps = kBlockThreads / kWarp;
+
+// y = x w^T + bias: [kRowsTogether, kPanel] of it a block. The inner sum is cut among the warps, whose parts are
+// added in order.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    panel_gemm_kernel(const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+  using A = Accumulator<T>;
+  __shared__ A part[kWarps][kRowsTogether][kPanel];
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t count = (out + kPanel - 1) / kPanel, groups = (R + kRowsTogether - 1) / kRowsTogether;
+  for (int64_t item = blockIdx.x; item < count * groups; item += gridDim.x) {
+    const int64_t p = item % count, first = item / count * kRowsTogether;
+    const T* panel = panels + p * in * kPanel;
+    A sum[kRowsTogether] = {};
+    for (int64_t i = warp; i < in; i += kWarps) {
+      const A weight = A(panel[i * kPanel + lane]);
+#pragma unroll
+      for (int r = 0; r < kRowsTogether; ++r)
+        sum[r] += A(x[(first + r < R ? first + r : R - 1) * in + i]) * weight;
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) part[warp][r][lane] = sum[r];
+    __syncthreads();
+    const int64_t column = p * kPanel + lane;
+    if (warp < kRowsTogether && first + warp < R && column < out) {
+      A total = part[0][warp][lane];
+      for (int other = 1; other < kWarps; ++other) total += part[other][warp][lane];
+      y[(first + warp) * out + column] = T(bias == nullptr ? total : total + A(bias[column]));
+    }
+    __syncthreads();  // part is used again by the next item
+  }
+}
+
+}  // namespace
+
+// panels[p,i,j] = w[32 p + j, i]; 0 past the last column.
+template <typename T>
+void pack_panels(Context& ctx, const T* w, T* panels, int64_t out, int64_t in) {
+  const int64_t count = (out + kPanel - 1) / kPanel;
+  for_each_column(ctx, count * in, kPanel, [=] __device__(int64_t row, int64_t j) {
+    const int64_t column = row / in * kPanel + j;
+    panels[row * kPanel + j] = column < out ? w[column * in + row % in] : T(0.0f);
+  });
+}
+
+template <typename T>
+void panel_gemm(Context& ctx, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+  const int64_t blocks = (out + kPanel - 1) / kPanel * ((R + kRowsTogether - 1) / kRowsTogether);
+  if (blocks == 0) return;
+  launch(panel_gemm_kernel<T>, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+         dim3(kBlockThreads), 0, stream(ctx), x, panels, bias, y, R, out, in);
+}
+
+#define LINEA_INSTANTIATE(T)                                           \
+  template void pack_panels(Context&, const T*, T*, int64_t, int64_t); \
+  template void panel_gemm(Context&, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

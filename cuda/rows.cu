@@ -1,0 +1,128 @@
+// Kernels that move or add whole rows.
+#include "cuda/columns.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+namespace {
+
+// y[i] = x at the same place; sizes are y's, steps lead along y's axes in x. Index is as wide as there are elements.
+template <typename T, typename Index>
+struct Permuted {
+  const T* x;
+  T* y;
+  Index inner, size1, size2, size3, step0, step1, step2, step3;
+  __device__ void operator()(int64_t i) const {
+    Index rest = static_cast<Index>(i);
+    const Index element = rest % inner;
+    rest /= inner;
+    const Index i3 = rest % size3;
+    rest /= size3;
+    const Index i2 = rest % size2;
+    rest /= size2;
+    y[i] = x[rest / size1 * step0 + rest % size1 * step1 + i2 * step2 + i3 * step3 + element];
+  }
+};
+
+template <typename Index, typename T>
+void permute_by(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
+  Index stride[4], size[4], step[4];
+  Index below = static_cast<Index>(shape.inner);
+  for (int axis = 3; axis >= 0; --axis) {
+    stride[axis] = below;
+    below *= static_cast<Index>(shape.size[axis]);
+  }
+  for (int axis = 0; axis < 4; ++axis) {
+    size[axis] = static_cast<Index>(shape.size[shape.axis[axis]]);
+    step[axis] = stride[shape.axis[axis]];
+  }
+  for_each(ctx, static_cast<int64_t>(below),
+           Permuted<T, Index>{x, y, static_cast<Index>(shape.inner), size[1], size[2], size[3], step[0], step[1],
+                              step[2], step[3]});
+}
+
+}  // namespace
+
+template <typename T>
+void add_rows(Context& ctx, const T* x, const T* row, T* y, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  for_each_column(ctx, R, C, [=] __device__(int64_t r, int64_t c) { y[r * C + c] = T(A(x[r * C + c]) + A(row[c])); });
+}
+
+template <typename T>
+void sum_rows(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
+  using A = Accumulator<T>;
+  sum_columns<1, A>(
+      ctx, {1, R, C}, [=] __device__(int64_t, int64_t r, int64_t c, A* total) { total[0] += A(x[r * C + c]); },
+      [=] __device__(int64_t, int64_t c, const A* total) { y[c] = T(total[0]); });
+}
+
+template <typename T>
+void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
+  int64_t count = shape.inner;
+  for (const int64_t size : shape.size) count *= size;
+  if (count <= INT32_MAX)
+    permute_by<uint32_t>(ctx, shape, x, y);
+  else
+    permute_by<int64_t>(ctx, shape, x, y);
+}
+
+template <typename T>
+void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S, int64_t width) {
+  for_each_team(ctx, P * S, width, [=] __device__(auto team, int64_t r) {
+    const T* from = x.at(r / S, r % S);
+    T* to = y.at(r / S, r % S);
+    for (int64_t c = team.rank(); c < width; c += team.kThreads) to[c] = from[c];
+  });
+}
+
+template <typename T>
+void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t P, int64_t S, int64_t C, int64_t first) {
+  for_each_team(ctx, P * S, C, [=] __device__(auto team, int64_t r) {
+    if (first + r % S < valid_keys(valid, r / S, first + S)) return;
+    for (int64_t c = team.rank(); c < C; c += team.kThreads) x[r * C + c] = T(0.0f);
+  });
+}
+
+template <typename T>
+void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double value) {
+  const T hidden = T(value);
+  for_each_column(ctx, R, N, [=] __device__(int64_t r, int64_t c) {
+    y[r * N + c] = c <= r % N ? x[r * N + c] : hidden;
+  });
+}
+
+// Summed in double: a gate's gradient is what a long sum of both signs leaves. One warp a row, however long,
+// 32 elements at a time.
+template <typename T>
+void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, kWarp, [=] __device__(auto team, int64_t r) {
+    double after = 0;  // of all elements behind these 32
+    for (int64_t end = n; end > 0; end -= kWarp) {
+      const int64_t t = end - 1 - team.rank();
+      double sum = t >= 0 ? static_cast<double>(A(x[r * n + t])) : 0.0;
+      for (int distance = 1; distance < kWarp; distance *= 2) {
+        const double other = __shfl_up_sync(kWholeWarp, sum, distance);
+        if (team.rank() >= distance) sum += other;
+      }
+      sum += after;
+      if (t >= 0) y[r * n + t] = T(sum);
+      after = __shfl_sync(kWholeWarp, sum, kWarp - 1);
+    }
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);                      \
+  template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                                \
+  template void permute(Context&, const PermuteShape&, const T*, T*);                              \
+  template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t);    \
+  template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
+  template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);                     \
+  template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

@@ -1,0 +1,83 @@
+// Teams: the threads that work on one row together, a warp where rows are short, a block where they are long.
+#pragma once
+
+#include "cuda/block.h"
+
+namespace linea::cuda {
+
+struct WarpTeam {
+  static constexpr int kThreads = kWarp;
+  __device__ int rank() const { return static_cast<int>(threadIdx.x) % kWarp; }
+  template <typename T, typename Op>
+  __device__ T reduce(T x, Op op) const {
+    return warp_reduce(x, op);
+  }
+  template <typename T>
+  __device__ T sum(T x) const {
+    return warp_sum(x);
+  }
+  template <typename T>
+  __device__ T max(T x) const {
+    return warp_max(x);
+  }
+};
+
+struct BlockTeam {
+  static constexpr int kThreads = kBlockThreads;
+  __device__ int rank() const { return static_cast<int>(threadIdx.x); }
+  template <typename T, typename Op>
+  __device__ T reduce(T x, Op op) const {
+    return block_reduce(x, op);
+  }
+  template <typename T>
+  __device__ T sum(T x) const {
+    return block_sum(x);
+  }
+  template <typename T>
+  __device__ T max(T x) const {
+    return block_max(x);
+  }
+};
+
+inline constexpr int64_t kLongestOfWarp = 1024;  // columns of a row that one warp still does alone
+
+template <typename Body>
+__global__ void __launch_bounds__(kBlockThreads) warp_rows_kernel(int64_t rows, Body body) {
+  constexpr int64_t kWarps = kBlockThreads / kWarp;
+  for (int64_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows; r += gridDim.x * kWarps) body(WarpTeam{}, r);
+}
+
+template <typename Body>
+__global__ void __launch_bounds__(kBlockThreads) block_rows_kernel(int64_t rows, Body body) {
+  for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(BlockTeam{}, r);
+}
+
+// body(team, r) for every row r < rows of `columns` elements; all threads of the team run it together. The body is
+// a struct or an extended lambda ([=] __device__(auto team, int64_t r)).
+template <typename Body>
+void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body& body) {
+  if (rows <= 0) return;
+  const bool warps = columns <= kLongestOfWarp;
+  const int64_t each = warps ? kBlockThreads / kWarp : 1;
+  const int64_t blocks = (rows + each - 1) / each;
+  launch(warps ? warp_rows_kernel<Body> : block_rows_kernel<Body>,
+         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kBlockThreads), 0, stream(ctx),
+         rows, body);
+}
+
+// The same, for rows whose elements are treated alone: body(r, c).
+template <typename Body>
+struct EachColumn {
+  int64_t columns;
+  Body body;
+  template <typename Team>
+  __device__ void operator()(Team team, int64_t r) const {
+    for (int64_t c = team.rank(); c < columns; c += Team::kThreads) body(r, c);
+  }
+};
+template <typename Body>
+void for_each_column(const Context& ctx, int64_t rows, int64_t columns, const Body& body) {
+  for_each_team(ctx, columns > 0 ? rows : 0, columns, EachColumn<Body>{columns, body});
+}
+
+}  // namespace linea::cuda

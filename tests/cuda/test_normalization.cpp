@@ -1,0 +1,112 @@
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+template <typename T>
+Tensor fresh(const Shape& shape) {
+  return Tensor(shape, DTypeOf<T>::value);
+}
+
+struct Size {
+  int64_t rows, columns;
+};
+// Rows of a warp and of a block, one row, and none.
+const Size kSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}};
+
+TEST(CudaNormalization, LayerNormAndItsBackward) {
+  for (const auto [R, C] : kSizes)
+    for (const bool with_bias : {false, true})
+      expect_parity([&, R = R, C = C](auto t) {
+        using T = decltype(t);
+        using A = Accumulator<T>;
+        const Tensor x = input<T>({R, C}, 1, 2.0), gain = input<T>({C}, 2), bias = input<T>({C}, 3);
+        const Tensor dy = input<T>({R, C}, 4), y = fresh<T>({R, C}), dx = fresh<T>({R, C});
+        const Tensor dgain = fresh<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
+        const Tensor mean = fresh<A>({R}), scale = fresh<A>({R});
+        table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(), with_bias ? bias.data<T>() : nullptr, y.data<T>(),
+                              mean.data<A>(), scale.data<A>(), R, C);
+        table<T>().layer_norm_backward(context(), x.data<T>(), gain.data<T>(), mean.data<A>(), scale.data<A>(),
+                                       dy.data<T>(), dx.data<T>(), dgain.data<T>(),
+                                       with_bias ? dbias.data<T>() : nullptr, R, C);
+        return std::vector<Tensor>{y, mean, scale, dx, dgain, dbias};
+      }, {1e-4, 1e-12, 1e-2});  // a mean of both signs is small beside what was summed
+}
+
+// Far from 0 the variance is not what is left of two large squares.
+TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
+  const auto body = [](auto t) {
+    using T = decltype(t);
+    const int64_t R = 3, C = 100;
+    std::vector<T> values;
+    for (int64_t i = 0; i < R * C; ++i) values.push_back(T(4096.0f + static_cast<float>(i % 7)));
+    const Tensor x = Tensor::from(values, {R, C}), gain = input<T>({C}, 2), y = fresh<T>({R, C});
+    const Tensor mean = fresh<T>({R}), scale = fresh<T>({R});
+    table<T>().layer_norm(context(), x.template data<T>(), gain.template data<T>(), nullptr, y.template data<T>(),
+                          mean.template data<T>(), scale.template data<T>(), R, C);
+    return std::vector<Tensor>{y, scale};
+  };
+  expect_close<float, float>(body, 1e-4);  // the mean's own rounding
+  expect_close<double, double>(body, 1e-11);
+}
+
+TEST(CudaNormalization, SlopesOfGainsAreTheSameBitsEachTime) {
+  const On device(kCuda);
+  const int64_t R = 5000, C = 7;
+  const Tensor x = input<float>({R, C}, 1), gain = input<float>({C}, 2), dy = input<float>({R, C}, 3);
+  const Tensor mean = input<float>({R}, 4), scale = input<float>({R}, 5), dx = fresh<float>({R, C});
+  const auto slopes = [&] {
+    const Tensor dgain = fresh<float>({C}), dbias = fresh<float>({C});
+    table<float>().layer_norm_backward(context(), x.data<float>(), gain.data<float>(), mean.data<float>(),
+                                       scale.data<float>(), dy.data<float>(), dx.data<float>(), dgain.data<float>(),
+                                       dbias.data<float>(), R, C);
+    std::vector<double> both = numbers(dgain), of_bias = numbers(dbias);
+    both.insert(both.end(), of_bias.begin(), of_bias.end());
+    return both;
+  };
+  EXPECT_EQ(slopes(), slopes());
+}
+
+// Row 0 sees nothing, row 1 sees one element, row 2 holds NaN, row 3 large numbers.
+template <typename T>
+Tensor odd_rows(int64_t R, int64_t C) {
+  const Tensor x = input<T>({R, C}, 1, 3.0);
+  std::vector<T> values = x.to_vector<T>();
+  for (int64_t c = 0; c < C && R > 3; ++c) {
+    values[c] = T(-INFINITY);
+    if (c != C / 2) values[C + c] = T(-INFINITY);
+    if (c == C / 3) values[2 * C + c] = T(NAN);
+    values[3 * C + c] = T(static_cast<float>(values[3 * C + c]) * 4096.0f);
+  }
+  return Tensor::from(values, {R, C});
+}
+
+TEST(CudaNormalization, SoftmaxAndItsBackward) {
+  for (const auto [R, C] : kSizes)
+    expect_parity([R = R, C = C](auto t) {
+      using T = decltype(t);
+      const Tensor x = odd_rows<T>(R, C), dy = input<T>({R, C}, 2), dx = fresh<T>({R, C});
+      table<T>().softmax(context(), x.data<T>(), x.data<T>(), R, C);
+      table<T>().softmax_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, C);
+      return std::vector<Tensor>{x, dx};
+    }, {1e-5, 1e-12, 2e-2});  // the backward's y has been rounded too
+}
+
+// A row of zeros has the sum 0, and no gradient.
+TEST(CudaNormalization, NormalizeAndItsBackward) {
+  for (const auto [R, C] : kSizes)
+    expect_parity([R = R, C = C](auto t) {
+      using T = decltype(t);
+      using A = Accumulator<T>;
+      const Tensor x = input<T>({R, C}, 1), dy = input<T>({R, C}, 2), dx = fresh<T>({R, C});
+      table<T>().pointwise(context(), Pointwise::relu, x.data<T>(), x.data<T>(), R * C);
+      if (R > 4) device_memory(context().device).clear(context(), x.data<T>() + 4 * C, C * sizeof(T));
+      const Tensor y = fresh<T>({R, C}), sums = fresh<A>({R});
+      table<T>().normalize(context(), x.data<T>(), y.data<T>(), sums.data<A>(), R, C);
+      table<T>().normalize_backward(context(), y.data<T>(), sums.data<A>(), dy.data<T>(), dx.data<T>(), R, C);
+      return std::vector<Tensor>{y, sums, dx};
+    }, {1e-5, 1e-12, 2e-2});
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests

@@ -1,0 +1,120 @@
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+template <typename T>
+Tensor fresh(const Shape& shape) {
+  return Tensor(shape, DTypeOf<T>::value);
+}
+
+struct Size {
+  int64_t rows, columns;
+};
+// Short rows and long ones, one alone, and none.
+const Size kSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}, {4, 0}};
+
+TEST(CudaRows, RowsAddedAndSummed) {
+  for (const auto [R, C] : kSizes)
+    expect_parity([R = R, C = C](auto t) {
+      using T = decltype(t);
+      const Tensor x = input<T>({R, C}, 1), row = input<T>({C}, 2), y = fresh<T>({R, C}), sum = fresh<T>({C});
+      table<T>().add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), R, C);
+      table<T>().sum_rows(context(), x.data<T>(), sum.data<T>(), R, C);
+      return std::vector<Tensor>{y, sum};
+    });
+}
+
+// More rows than slices of the least length, and a number that no slice divides.
+TEST(CudaRows, SumsOfManyRowsAreTheSameBitsEachTime) {
+  const auto sum = [](auto t) {
+    using T = decltype(t);
+    const Tensor x = input<T>({9001, 35}, 1), y = fresh<T>({35});
+    table<T>().sum_rows(context(), x.template data<T>(), y.template data<T>(), 9001, 35);
+    return std::vector<Tensor>{y};
+  };
+  expect_parity(sum);
+  const On device(kCuda);
+  EXPECT_EQ(numbers(sum(0.0f)[0]), numbers(sum(0.0f)[0]));
+}
+
+TEST(CudaRows, EveryOrderOfAxes) {
+  int axis[4] = {0, 1, 2, 3};
+  do {
+    for (const int64_t inner : {1, 3})
+      expect_parity([&](auto t) {
+        using T = decltype(t);
+        const PermuteShape shape{{2, 3, 4, 5}, {axis[0], axis[1], axis[2], axis[3]}, inner};
+        const Tensor x = input<T>({120 * inner}, 1), y = fresh<T>({120 * inner});
+        table<T>().permute(context(), shape, x.template data<T>(), y.template data<T>());
+        return std::vector<Tensor>{y};
+      });
+  } while (std::next_permutation(axis, axis + 4));
+}
+
+// The middle one of three parts of [B,S,3 x H x width], to [P,S,width] and back into the last part.
+TEST(CudaRows, RowsBetweenLayouts) {
+  for (const int64_t first_pair : {0, 3})
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      const int64_t B = 2, S = 7, H = 3, width = 5, P = B * H - first_pair, row = 3 * H * width;
+      const Tensor x = input<T>({B, S, row}, 1), y = fresh<T>({P, S, width});
+      const auto part = [&](int64_t index) {
+        return HeadRows<T>{x.template data<T>() + index * H * width, S * row, width, row, H, first_pair};
+      };
+      const HeadRows<T> middle = part(1);
+      const HeadRows<const T> from{middle.data, middle.batch, middle.head, middle.row, H, first_pair};
+      table<T>().copy_rows(context(), from, head_rows(y.template data<T>(), S, width), P, S, width);
+      table<T>().copy_rows(context(), head_rows<const T>(y.template data<T>(), S, width), part(2), P, S, width);
+      return std::vector<Tensor>{x, y};
+    });
+}
+
+// Sequences of 5, 0, 9 and more keys than there are; two heads; a tile that starts at the second pair.
+TEST(CudaRows, RowsOfPaddingAreCleared) {
+  for (const int64_t first : {0, 4, 6})
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      const int64_t P = 7, S = 4, C = 37;
+      const Tensor count = Tensor::from(std::vector<int32_t>{5, 0, 9, 100}, {4}), x = input<T>({P, S, C}, 1);
+      const Tensor all = input<T>({P, S, C}, 2);
+      table<T>().clear_padding(context(), {count.template data<int32_t>(), 2, 1}, x.template data<T>(), P, S, C, first);
+      table<T>().clear_padding(context(), {}, all.template data<T>(), P, S, C, first);
+      return std::vector<Tensor>{x, all};
+    });
+}
+
+TEST(CudaRows, WhatIsNotSeenIsMasked) {
+  for (const double value : {0.0, -HUGE_VAL})
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      const Tensor x = input<T>({3, 37, 37}, 1);
+      table<T>().mask_causal(context(), x.template data<T>(), x.template data<T>(), 3 * 37, 37, value);
+      return std::vector<Tensor>{x};
+    });
+}
+
+TEST(CudaRows, SumsFromTheEnd) {
+  for (const auto [R, n] : {Size{1, 1}, Size{5, 31}, Size{5, 32}, Size{3, 33}, Size{2, 1000}, Size{0, 3}, Size{3, 0}})
+    expect_parity([R = R, n = n](auto t) {
+      using T = decltype(t);
+      const Tensor x = input<T>({R, n}, 1), y = fresh<T>({R, n});
+      table<T>().sum_from_end(context(), x.data<T>(), y.data<T>(), R, n);
+      return std::vector<Tensor>{y};
+    });
+}
+
+// 1 is lost beside 1e9 in a float, not in a double.
+TEST(CudaRows, SumsFromTheEndAreOfDoubles) {
+  const On device(kCuda);
+  std::vector<float> values(64, 0.0f);
+  values[63] = 1e9f;
+  for (int i = 10; i < 40; ++i) values[i] = 1.0f;
+  values[5] = -1e9f;
+  const Tensor x = Tensor::from(values, {64});
+  table<float>().sum_from_end(context(), x.data<float>(), x.data<float>(), 1, 64);
+  EXPECT_EQ(x.to_vector<float>()[0], 30.0f);
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests

@@ -1,0 +1,159 @@
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+template <typename T>
+Tensor fresh(const Shape& shape) {
+  return Tensor(shape, DTypeOf<T>::value);
+}
+
+// Symbols below `count`; half of them are the first, so that some occur often and some never.
+Tensor symbols_below(int64_t rows, int64_t count) {
+  const RandomStream numbers{7, Purpose::test, 99, 0};
+  std::vector<int32_t> ids;
+  for (int64_t r = 0; r < rows; ++r) {
+    const uint32_t id = random_below(numbers, r, static_cast<uint32_t>(2 * count));
+    ids.push_back(id < count ? static_cast<int32_t>(id) : 0);
+  }
+  return Tensor::from(ids, {rows});
+}
+
+// Symbols, and -1 where nothing is scored: every third row.
+Tensor targets_below(int64_t rows, int64_t count) {
+  std::vector<int32_t> targets = symbols_below(rows, count).to_vector<int32_t>();
+  for (int64_t r = 0; r < rows; r += 3) targets[r] = -1;
+  return Tensor::from(targets, {rows});
+}
+
+struct Rows {
+  int64_t rows, symbols;
+};
+struct Size {
+  int64_t rows, symbols, columns;
+};
+
+TEST(CudaSymbols, EmbeddingAndItsBackward) {
+  for (const auto [R, V, C] : {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{2000, 3, 40}, Size{0, 4, 5}})
+    expect_parity([R = R, V = V, C = C](auto t) {
+      using T = decltype(t);
+      const Tensor ids = symbols_below(R, V), weights = input<T>({V, C}, 1), dy = input<T>({R, C}, 2);
+      const Tensor y = fresh<T>({R, C}), dweights = fresh<T>({V, C});
+      table<T>().embedding(context(), weights.data<T>(), ids.data<int32_t>(), y.data<T>(), R, C);
+      table<T>().embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dweights.data<T>(), R, V, C);
+      return std::vector<Tensor>{y, dweights};
+    });
+}
+
+TEST(CudaSymbols, SlopesOfAnEmbeddingAreTheSameBitsEachTime) {
+  const On device(kCuda);
+  const int64_t R = 3000, V = 5, C = 7;
+  const Tensor ids = symbols_below(R, V), dy = input<float>({R, C}, 2);
+  const auto slopes = [&] {
+    const Tensor dweights = fresh<float>({V, C});
+    table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(), dweights.data<float>(), R, V,
+                                      C);
+    return numbers(dweights);
+  };
+  EXPECT_EQ(slopes(), slopes());
+}
+
+// Row 1 holds -infinity, row 2 a number that exp does not hold.
+template <typename T>
+Tensor logits(int64_t R, int64_t V) {
+  std::vector<T> values = input<T>({R, V}, 1, 2.0).template to_vector<T>();
+  if (R > 2 && V > 1) values[V] = T(-INFINITY);
+  if (R > 2) values[2 * V] = T(512.0f);
+  return Tensor::from(values, {R, V});
+}
+
+TEST(CudaSymbols, CrossEntropyAndItsBackward) {
+  for (const auto [R, V] : {Rows{1, 1}, Rows{37, 11}, Rows{300, 65}, Rows{5, 3000}, Rows{0, 7}})
+    expect_parity([R = R, V = V](auto t) {
+      using T = decltype(t);
+      using A = Accumulator<T>;
+      const Tensor x = logits<T>(R, V), targets = targets_below(R, V), losses = fresh<A>({R});
+      const Tensor log_sums = fresh<A>({R}), mean = fresh<A>({1}), scored = fresh<A>({1}), dx = fresh<T>({R, V});
+      const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
+      const int32_t* aims = targets.data<int32_t>();
+      table<T>().cross_entropy(context(), x.data<T>(), aims, losses.data<A>(), log_sums.data<A>(), R, V);
+      table<T>().mean_scored(context(), losses.data<A>(), aims, mean.data<A>(), scored.data<A>(), R);
+      table<T>().cross_entropy_backward(context(), x.data<T>(), aims, log_sums.data<A>(), scored.data<A>(),
+                                        dmean.data<A>(), dx.data<T>(), R, V);
+      return std::vector<Tensor>{losses, log_sums, mean, scored, dx};
+    });
+}
+
+// The loss of a row that is not scored may be anything.
+TEST(CudaSymbols, WhereNothingIsScoredTheMeanIsZero) {
+  expect_parity([](auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    const Tensor losses = Tensor::full({700}, DTypeOf<A>::value, NAN), mean = fresh<A>({1}), scored = fresh<A>({1});
+    const Tensor targets = Tensor::from(std::vector<int32_t>(700, -1), {700});
+    table<T>().mean_scored(context(), losses.data<A>(), targets.data<int32_t>(), mean.data<A>(), scored.data<A>(),
+                           700);
+    return std::vector<Tensor>{mean, scored};
+  });
+}
+
+// Ties, NaN at the front and within, rows of -infinity.
+TEST(CudaSymbols, TheFirstOfTheLargest) {
+  for (const int64_t C : {1, 7, 33, 1500})
+    expect_parity([C](auto t) {
+      using T = decltype(t);
+      const int64_t R = 9;
+      std::vector<T> values;
+      for (int64_t i = 0; i < R * C; ++i) values.push_back(T(static_cast<float>((i * 7 + i / C) % 5)));
+      for (int64_t c = 0; c < C; ++c) {
+        values[c] = T(-INFINITY);
+        values[C + c] = T(NAN);
+        values[2 * C + c] = T(c % 2 == 0 ? 1.0f : NAN);
+        values[3 * C + c] = T(c == C - 1 ? 1.0f : -INFINITY);
+        values[4 * C + c] = T(c == 0 ? NAN : 2.0f);
+        values[5 * C + c] = T(-1.0f);
+      }
+      const Tensor x = Tensor::from(values, {R, C}), index = fresh<int32_t>({R});
+      table<T>().argmax(context(), x.template data<T>(), index.template data<int32_t>(), R, C);
+      return std::vector<Tensor>{index};
+    });
+}
+
+// Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits are multiples of
+// a quarter: there are ties, which the first symbols win.
+TEST(CudaSymbols, DrawsTheSameSymbols) {
+  const Drawing drawings[] = {{1, 0, 1},   {0.7, 0, 1}, {1, 1, 1},     {1, 5, 1},   {1, 0, 0.5},
+                              {2, 7, 0.8}, {1, 0, 0.0}, {1, 1000, 0.9}, {0.01, 0, 1}, {1, 3, 1e-9}};
+  for (const Drawing& drawing : drawings)
+    for (const auto [R, V] : {Rows{1, 1}, Rows{200, 29}, Rows{20, 256}, Rows{7, 700}, Rows{0, 5}})
+      expect_parity([&, R = R, V = V](auto t) {
+        using T = decltype(t);
+        std::vector<T> values;
+        for (const double x : numbers(input<float>({R, V}, 3, 1.5))) values.push_back(T(std::round(4 * x) / 4));
+        const Tensor x = Tensor::from(values, {R, V}), index = fresh<int32_t>({R});
+        table<T>().sample(context(), x.data<T>(), index.data<int32_t>(), R, V, drawing, {5, Purpose::sample, 0, 17});
+        return std::vector<Tensor>{index};
+      }, {0, 0, 0});
+}
+
+// Rows without a likeliest symbol give the first, and leave their neighbours alone.
+TEST(CudaSymbols, RowsThatHoldNoDistribution) {
+  for (const double top_p : {1.0, 0.5})
+    expect_parity([top_p](auto t) {
+      using T = decltype(t);
+      const int64_t V = 12;
+      std::vector<T> values(4 * V, T(1.0f));
+      for (int64_t v = 0; v < V; ++v) {
+        values[v] = T(-INFINITY);
+        values[V + v] = T(NAN);
+        values[2 * V + v] = T(v == 9 ? 1.0f : -INFINITY);
+      }
+      const Tensor x = Tensor::from(values, {4, V}), index = fresh<int32_t>({4});
+      table<T>().sample(context(), x.template data<T>(), index.template data<int32_t>(), 4, V, {1, 0, top_p},
+                        {5, Purpose::sample, 0, 17});
+      return std::vector<Tensor>{index};
+    }, {0, 0, 0});
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
