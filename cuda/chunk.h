@@ -66,15 +66,15 @@ __device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, in
 }
 inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + kTile - 1) / kTile; }
 
-// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, m, 1 / d and e.
-// decay: the sum of the log decays of each chunk. What a rule has no use for is null.
+// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 / d
+// and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
 template <typename A>
 struct KeyTable {
   A *top = nullptr, *offset = nullptr, *most = nullptr, *decay = nullptr;
 };
 template <typename A>
 struct QueryTable {
-  A *top = nullptr, *scale = nullptr, *inverse = nullptr, *slope = nullptr;
+  A *top = nullptr, *offset = nullptr, *inverse = nullptr, *slope = nullptr;
 };
 
 // The states that chunks read: one a slot, or one a pair.
