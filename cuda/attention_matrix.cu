@@ -1,0 +1,245 @@
+// The definition of the sum rule, every weight by itself, in double: one block a row, or a key. Slow; what the other
+// forms are measured against, and what shows an attention matrix.
+//
+//   values   a_ij = (q_i . k_j) exp(w_j - L_j)              L_j = the sum of the log decays up to j
+//   logs     a_ij = sum_f exp(q_if + k_jf + w_j - L_j)      A_ij = a_ij / sum_j a_ij
+#include <limits>
+
+#include "cuda/block.h"
+#include "cuda/cuda_kernels.h"
+#include "tensor/workspace.h"
+
+namespace linea::cuda {
+namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();  // the log of 0
+
+// x_t becomes the sum of x up to t, or from t on; one warp, all lanes of which call it.
+__device__ void sum_along(double* x, int64_t count, bool from_end) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  double past = 0;
+  for (int64_t first = 0; first < count; first += kWarp) {
+    const int64_t t = first + lane, at = from_end ? count - 1 - t : t;
+    double sum = t < count ? x[at] : 0.0;
+    for (int distance = 1; distance < kWarp; distance *= 2) {
+      const double before = __shfl_up_sync(kWholeWarp, sum, distance);
+      if (lane >= distance) sum += before;
+    }
+    sum += past;
+    if (t < count) x[at] = sum;
+    past = __shfl_sync(kWholeWarp, sum, kWarp - 1);
+  }
+}
+
+// What one row of A is made with: its largest log, 1 / sum_j a_ij exp(-most), and sum_j A_ij dA_ij.
+struct Row {
+  double most, inverse, mean;
+};
+
+// One call's inputs; log_weight [P,N] is w_j - L_j.
+template <typename T>
+struct Definition {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  HeadRows<const T> q, k;
+  const double* log_weight;
+  bool causal;
+
+  __device__ bool logs() const { return shape.kind == FeatureKind::logs; }
+  __device__ int64_t keys(int64_t pair) const { return valid_keys(shape.valid, pair, shape.length); }
+  __device__ int64_t seen(int64_t pair, int64_t i) const {
+    const int64_t all = keys(pair);
+    return causal && i + 1 < all ? i + 1 : all;
+  }
+  __device__ double weight_of(int64_t pair, int64_t j) const { return log_weight[pair * shape.length + j]; }
+
+  __device__ static double at(const T* row, int64_t f) { return static_cast<double>(A(row[f])); }
+
+  // q_i . k_j of values; of logs log sum_f exp(q_if + k_jf).
+  __device__ double meeting(const T* qi, const T* kj) const {
+    const int64_t F = shape.features;
+    double most = kNothing, sum = 0;
+    if (!logs()) {
+      for (int64_t f = 0; f < F; ++f) sum += at(qi, f) * at(kj, f);
+      return sum;
+    }
+    for (int64_t f = 0; f < F; ++f) most = std::fmax(most, at(qi, f) + at(kj, f));
+    if (most == kNothing) return most;
+    for (int64_t f = 0; f < F; ++f) sum += std::exp(at(qi, f) + at(kj, f) - most);
+    return most + std::log(sum);
+  }
+  // The log that decides the scale of a row.
+  __device__ double log_of(double met, double weight) const { return logs() ? met + weight : weight; }
+
+  // exp(log - most), and a_ij of it.
+  __device__ double weigh(double met, double weight, double most) const {
+    return most == kNothing ? 0.0 : std::exp(log_of(met, weight) - most);
+  }
+  __device__ double value(double met, double weighed) const { return logs() ? weighed : weighed * met; }
+};
+
+template <typename T>
+struct WeightOf {
+  ChunkShape shape;
+  Strided<const T> weight, decay;
+  double* out;
+  __device__ void operator()(int64_t pair) const {
+    using A = Accumulator<T>;
+    const int64_t N = shape.length, keys = valid_keys(shape.valid, pair, N);
+    double* row = out + pair * N;
+    for (int64_t j = threadIdx.x; j < keys; j += kBlockThreads)
+      row[j] = decay.data == nullptr ? 0.0 : static_cast<double>(A(decay.pair(pair)[j]));
+    __syncthreads();
+    if (decay.data != nullptr && threadIdx.x < kWarp) sum_along(row, keys, false);
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < keys; j += kBlockThreads)
+      row[j] = (weight.data == nullptr ? 0.0 : static_cast<double>(A(weight.pair(pair)[j]))) - row[j];
+  }
+};
+
+// One row: A is written where matrix is not null, what its gradients need where rows is not null.
+template <typename T>
+struct MakeRow {
+  Definition<T> of;
+  T* matrix;
+  const T* dmatrix;
+  Row* rows;
+  __device__ void operator()(int64_t r) const {
+    using A = Accumulator<T>;
+    const int64_t N = of.shape.length, pair = r / N, i = r % N, seen = of.seen(pair, i);
+    const T* qi = of.q.at(pair, i);
+    double most = kNothing;
+    for (int64_t j = threadIdx.x; j < seen; j += kBlockThreads) {
+      const double met = of.logs() ? of.meeting(qi, of.k.at(pair, j)) : 0.0;
+      most = std::fmax(most, of.log_of(met, of.weight_of(pair, j)));
+    }
+    most = block_max(most);
+    double sum = 0, along = 0;
+    for (int64_t j = threadIdx.x; j < seen; j += kBlockThreads) {
+      const double met = of.meeting(qi, of.k.at(pair, j));
+      const double a = of.value(met, of.weigh(met, of.weight_of(pair, j), most));
+      sum += a;
+      if (dmatrix != nullptr) along += a * static_cast<double>(A(dmatrix[r * N + j]));
+    }
+    const double inverse = reciprocal_or_zero(block_sum(sum));
+    if (rows != nullptr) {
+      along = block_sum(along);
+      if (threadIdx.x == 0) rows[r] = {most, inverse, along * inverse};
+      return;
+    }
+    for (int64_t j = threadIdx.x; j < N; j += kBlockThreads) {
+      double a = 0;
+      if (j < seen) {
+        const double met = of.meeting(qi, of.k.at(pair, j));
+        a = inverse * of.value(met, of.weigh(met, of.weight_of(pair, j), most));
+      }
+      matrix[r * N + j] = T(static_cast<A>(a));
+    }
+  }
+};
+
+// The gradient of query i by its keys, or of key j and its weight by the queries that see it. With s_ij = dA_ij - sum_j
+// A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j - L_j) s_ij / sum_j a_ij.
+template <typename T, bool kOfQuery>
+struct Slope {
+  Definition<T> of;
+  const T* dmatrix;
+  const Row* rows;
+  T* out;
+  double* dweight;  // of keys
+  __device__ void operator()(int64_t r) const {
+    using A = Accumulator<T>;
+    __shared__ double slope[kBlockThreads], met[kBlockThreads];
+    const int64_t N = of.shape.length, F = of.shape.features, pair = r / N, at = r % N, keys = of.keys(pair);
+    const int64_t begin = kOfQuery || !of.causal ? 0 : at;  // the others that meet this one
+    const int64_t end = kOfQuery ? of.seen(pair, at) : at < keys ? N : begin;
+    const T* mine = kOfQuery ? of.q.at(pair, at) : of.k.at(pair, at);
+    double whole = 0;
+    for (int64_t group = 0; group < F || group == 0; group += kBlockThreads) {
+      const int64_t f = group + threadIdx.x;
+      double sum = 0;
+      for (int64_t first = begin; first < end; first += kBlockThreads) {
+        const int64_t other = first + threadIdx.x;
+        double log_slope = 0;
+        if (other < end) {
+          const int64_t i = kOfQuery ? at : other, j = kOfQuery ? other : at;
+          const Row row = rows[pair * N + i];
+          const double meeting = of.meeting(of.q.at(pair, i), of.k.at(pair, j));
+          const double weighed = of.weigh(meeting, of.weight_of(pair, j), row.most) * row.inverse;
+          const double s = static_cast<double>(A(dmatrix[(pair * N + i) * N + j])) - row.mean;
+          log_slope = of.value(meeting, weighed) * s;
+          slope[threadIdx.x] = of.logs() ? log_slope : weighed * s;
+          met[threadIdx.x] = meeting;
+        }
+        if (group == 0) whole += log_slope;
+        __syncthreads();
+        const int64_t count = end - first < kBlockThreads ? end - first : kBlockThreads;
+        for (int64_t o = 0; f < F && o < count; ++o) {
+          const T* theirs = kOfQuery ? of.k.at(pair, first + o) : of.q.at(pair, first + o);
+          if (!of.logs())
+            sum += slope[o] * of.at(theirs, f);
+          else if (met[o] != kNothing)
+            sum += slope[o] * std::exp(of.at(mine, f) + of.at(theirs, f) - met[o]);
+        }
+        __syncthreads();
+      }
+      if (out != nullptr && f < F) out[r * F + f] = T(static_cast<A>(sum));
+    }
+    if (dweight == nullptr) return;
+    whole = block_sum(whole);
+    if (threadIdx.x == 0) dweight[r] = whole;
+  }
+};
+
+template <typename T>
+struct WriteWeightSlopes {
+  int64_t N;
+  double* sums;
+  T *dweight, *ddecay;
+  __device__ void operator()(int64_t pair) const {
+    using A = Accumulator<T>;
+    double* row = sums + pair * N;
+    for (int64_t j = threadIdx.x; dweight != nullptr && j < N; j += kBlockThreads)
+      dweight[pair * N + j] = T(static_cast<A>(row[j]));
+    if (ddecay == nullptr) return;
+    __syncthreads();
+    if (threadIdx.x < kWarp) sum_along(row, N, true);  // a decay at t divides the weight of every key from t on
+    __syncthreads();
+    for (int64_t t = threadIdx.x; t < N; t += kBlockThreads) ddecay[pair * N + t] = T(static_cast<A>(-row[t]));
+  }
+};
+
+}  // namespace
+
+template <typename T>
+void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal, T* matrix) {
+  const Workspace<double> log_weight(ctx, shape.pairs * shape.length);
+  for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
+  const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
+  for_each_row(ctx, shape.pairs * shape.length, MakeRow<T>{of, matrix, nullptr, nullptr});
+}
+
+template <typename T>
+void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
+                               const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
+  const int64_t rows = shape.pairs * shape.length;
+  const Workspace<double> log_weight(ctx, rows), weight_sums(ctx, rows);
+  const Workspace<Row> kept(ctx, rows);
+  for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
+  const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
+  for_each_row(ctx, rows, MakeRow<T>{of, nullptr, dmatrix, kept.data()});
+  if (dq != nullptr) for_each_row(ctx, rows, Slope<T, true>{of, dmatrix, kept.data(), dq, nullptr});
+  if (dk == nullptr && dweight == nullptr && ddecay == nullptr) return;
+  for_each_row(ctx, rows, Slope<T, false>{of, dmatrix, kept.data(), dk, weight_sums.data()});
+  for_each_row(ctx, shape.pairs, WriteWeightSlopes<T>{shape.length, weight_sums.data(), dweight, ddecay});
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                     \
+  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);                   \
+  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*, T*, \
+                                          T*, T*, T*);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

@@ -1,0 +1,176 @@
+// What the kernels of the sum rule share: the rows of a chunk, their logs and scales. Formulas and the meaning of the
+// scales: tensor/cpu/chunk.h. Chunks of 64 positions are done side by side, a group of them at a time:
+//
+//   each chunk's keys (backward: queries) are summed by themselves        cuda/chunk_sweep.h
+//   a scan over the chunks of a group adds them to the carried state, and leaves in the place of each chunk's sums the
+//   state that the chunk reads
+//   each chunk's rows are made from that state and the products inside the chunk
+#pragma once
+
+#include <limits>
+
+#include "cuda/tile.h"
+#include "tensor/kernels.h"
+#include "tensor/workspace.h"
+
+namespace linea::cuda {
+
+// How numbers are kept from overflowing: values summed as they are, values beside logs of weights, logs.
+enum class Rule { plain, scaled, logs };
+
+template <typename A>
+inline constexpr A kNothing = -std::numeric_limits<A>::infinity();  // the log of 0
+// A denominator below this may have lost terms that count; its row is summed again by logs.
+template <typename A>
+inline constexpr A kTrusted = sizeof(A) == 4 ? A(1e-25) : A(1e-200);
+
+// exp(to - from) where something may be the log of 0.
+template <typename A>
+__device__ A factor(A log, A reference) {
+  return log == kNothing<A> ? A(0) : exp_of(log - reference);
+}
+
+template <typename A>
+__device__ A larger(A a, A b) {
+  return a > b ? a : b;
+}
+
+template <typename A>
+__device__ A feature_of(KernelFeature feature, A x) {
+  if (feature == KernelFeature::elu) return FeatureElu::value(x);
+  if (feature == KernelFeature::relu) return FeatureRelu::value(x);
+  return x;
+}
+template <typename A>
+__device__ A feature_slope(KernelFeature feature, A phi) {
+  if (feature == KernelFeature::elu) return FeatureElu::slope_at(phi);
+  if (feature == KernelFeature::relu) return FeatureRelu::slope_at(phi);
+  return A(1);
+}
+
+// Chunks first .. first + chunks - 1 of every pair; chunk c of pair p has the slot p chunks + c, and its row i the place
+// 64 slot + i in tables of the group.
+struct Group {
+  int64_t first, chunks;
+};
+
+struct Chunk {
+  int64_t pair, slot, first;  // its first row
+  int rows, keys;             // and how many there are, and keys that exist
+};
+__device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
+  const int64_t pair = slot / group.chunks, first = (group.first + slot % group.chunks) * kTile;
+  const int64_t rows = shape.length - first < kTile ? shape.length - first : kTile;
+  const int64_t keys = valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first - first;
+  return {pair, slot, first, static_cast<int>(rows), static_cast<int>(keys < 0 ? 0 : keys < rows ? keys : rows)};
+}
+inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + kTile - 1) / kTile; }
+
+// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 / d
+// and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
+template <typename A>
+struct KeyTable {
+  A *top = nullptr, *offset = nullptr, *most = nullptr, *decay = nullptr;
+};
+template <typename A>
+struct QueryTable {
+  A *top = nullptr, *offset = nullptr, *inverse = nullptr, *slope = nullptr;
+};
+
+// The states that chunks read: one a slot, or one a pair.
+template <typename A>
+struct States {
+  const A *state = nullptr, *key_sum = nullptr, *scale = nullptr;
+  bool of_slot = true;
+  int64_t empty_chunk = -1;  // of each pair: its state holds nothing
+};
+template <typename A>
+struct StateAt {
+  const A *state, *key_sum, *scale;
+  bool empty;
+};
+template <typename A>
+__device__ StateAt<A> state_at(const States<A>& states, const ChunkShape& shape, const Group& group,
+                               const Chunk& chunk) {
+  const int64_t F = shape.features, at = states.of_slot ? chunk.slot : chunk.pair;
+  const bool empty = group.first + chunk.slot % group.chunks == states.empty_chunk;
+  return {states.state + at * F * shape.values, states.key_sum + at * F,
+          states.scale == nullptr ? nullptr : states.scale + at * F, empty};
+}
+
+// The queries or the keys of a chunk.
+template <Rule kRule, typename T>
+struct Rows {
+  using A = Accumulator<T>;
+  const T* data;
+  int64_t stride;
+  int count;
+  KernelFeature feature;
+  const A* top;
+
+  // What was given: a log, or what a feature is made of.
+  __device__ A given(int i, int64_t f) const { return A(data[i * stride + f]); }
+  // exp(log - top) of logs
+  __device__ A at(int i, int64_t f) const {
+    if (kRule == Rule::logs) return exp_of(given(i, f) - top[i]);
+    return feature_of(feature, given(i, f));
+  }
+  __device__ A or_zero(int i, int64_t f) const { return i < count ? at(i, f) : A(0); }
+};
+template <Rule kRule, typename T>
+__device__ Rows<kRule, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given, const Chunk& chunk,
+                                  int count, const Accumulator<T>* top) {
+  const bool logs = kRule == Rule::logs;
+  return {given.at(chunk.pair, chunk.first), given.row, given.data == nullptr ? 0 : count, shape.feature,
+          logs && top != nullptr ? top + chunk.slot * kTile : nullptr};
+}
+
+// Values or their gradients: rows of M.
+template <typename T>
+struct ValueRows {
+  using A = Accumulator<T>;
+  const T* data;
+  int64_t stride;
+  int count;
+  int64_t M;
+  __device__ A or_zero(int i, int64_t m) const { return i < count && m < M ? A(data[i * stride + m]) : A(0); }
+};
+template <typename T>
+__device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const T>& all, const Chunk& chunk,
+                                   int count) {
+  return {all.at(chunk.pair, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
+}
+
+// w_ijf of the row i and the key j, feature f, from the logs; exp(rest) is what does not depend on f.
+template <typename T>
+__device__ Accumulator<T> weight_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int i, int j,
+                                         int64_t f, Accumulator<T> rest) {
+  return exp_of(q.given(i, f) + k.given(j, f) + rest);
+}
+
+// A matrix of a chunk in shared memory, by row and key.
+template <typename A>
+using Square = A[kTile][kTile + 1];
+
+// scores = q k^T over all features, of the rows and keys of this thread.
+template <Rule kRule, typename T, typename A>
+__device__ void add_scores(A (&scores)[kOwn][kOwn], int64_t F, const Rows<kRule, T>& q, const Rows<kRule, T>& k,
+                           Panels<A>& panels) {
+  add_product<Along::terms, Along::terms>(
+      scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); }, [&](int j, int64_t f) { return k.or_zero(j, f); },
+      panels);
+}
+
+// Calls body(std::integral_constant<Rule, ..>) with the rule of a call.
+template <Rule kRule>
+struct RuleConstant {
+  static constexpr Rule value = kRule;
+};
+template <typename Body>
+void with_rule(const ChunkShape& shape, bool scaled, const Body& body) {
+  if (shape.kind == FeatureKind::logs) return body(RuleConstant<Rule::logs>{});
+  if (scaled) return body(RuleConstant<Rule::scaled>{});
+  body(RuleConstant<Rule::plain>{});
+}
+
+}  // namespace linea::cuda

@@ -1,0 +1,170 @@
+// The rows of a chunk: y from the state before it and the keys inside it. The backward pass makes them again, for what
+// they give to the denominators. Formulas in tensor/cpu/chunk.h.
+#pragma once
+
+#include "cuda/chunk_sweep.h"
+
+namespace linea::cuda {
+
+// What is made of y: itself, with what the backward pass needs; or the part of dy_i . y_i / d_i that a tile of values
+// gives, [tiles, slots, 64].
+template <typename T>
+struct Results {
+  using A = Accumulator<T>;
+  HeadRows<T> y{};
+  ChunkRows<A> kept{};
+  HeadRows<const T> dy{};
+  A* along = nullptr;
+};
+
+// log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
+template <typename T>
+__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i, int j,
+                                    Accumulator<T> offset) {
+  using A = Accumulator<T>;
+  A most = kNothing<A>, sum = 0;
+  for (int64_t f = 0; f < F; ++f) most = larger(most, q.given(i, f) + k.given(j, f));
+  if (most == kNothing<A>) return most;
+  for (int64_t f = 0; f < F; ++f) sum += exp_of(q.given(i, f) + k.given(j, f) - most);
+  return most + std::log(sum) - q.top[i] + (offset - k.top[j]);
+}
+
+// Weights of row i in a chunk, weight by weight: exp(log a_ij - m), m the largest. Returns their sum over the warp's
+// lanes, without what the state gives; m goes in as the state's scale.
+template <typename T, typename A>
+__device__ A weigh_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i, int seen,
+                           const A* offset, A* weights, A& m) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  A most = m;
+  for (int j = lane; j < seen; j += kWarp) most = larger(most, weights[j] = log_score(q, k, F, i, j, offset[j]));
+  most = warp_max(most);
+  m = most == kNothing<A> ? A(0) : most;
+  A sum = 0;
+  for (int j = lane; j < seen; j += kWarp) sum += weights[j] = factor(weights[j], m);
+  return warp_sum(sum);
+}
+
+template <Rule kRule, typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
+               const Accumulator<T>* query_top, States<Accumulator<T>> states, Results<T> results) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> weights;
+  // of each row: the largest log with the state's scales, the state's scale, q z, m, 1 / d
+  __shared__ A past_top[kTile], past_scale[kTile], before[kTile], row_scale[kTile], inverse[kTile];
+  Chunk chunk = chunk_at(shape, group, blockIdx.x);
+  if (in.k.data == nullptr) chunk.keys = 0;
+  const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kWarps = kBlockThreads / kWarp;
+  const Rows<kRule, T> q = rows_of<kRule>(shape, in.q, chunk, chunk.rows, query_top);
+  const Rows<kRule, T> k = rows_of<kRule>(shape, in.k, chunk, chunk.keys, keys.top);
+  const StateAt<A> past = state_at(states, shape, group, chunk);
+  const A* offset = kRule == Rule::plain ? nullptr : keys.offset + place;
+
+  // Of logs, the state's logs are in the features that read it.
+  const auto past_feature = [&](int i, int64_t f) {
+    return kRule == Rule::logs ? factor(q.given(i, f) + past.scale[f], past_top[i]) : q.at(i, f);
+  };
+  for (int i = warp; i < kTile; i += kWarps) {
+    if (i >= chunk.rows || past.empty) {
+      if (lane == 0) before[i] = 0, past_scale[i] = kNothing<A>;
+      continue;
+    }
+    A top = kNothing<A>, sum = 0;
+    if (kRule == Rule::logs) {
+      for (int64_t f = lane; f < F; f += kWarp) top = larger(top, q.given(i, f) + past.scale[f]);
+      top = warp_max(top);
+      if (lane == 0) past_top[i] = top;
+      __syncwarp();
+    }
+    for (int64_t f = lane; f < F; f += kWarp) sum += past_feature(i, f) * past.key_sum[f];
+    sum = warp_sum(sum);
+    if (lane > 0) continue;
+    before[i] = sum;
+    if (kRule != Rule::plain) past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
+  }
+  A scores[kOwn][kOwn] = {};
+  if (chunk.keys > 0) add_scores(scores, F, q, k, panels);
+  __syncthreads();
+  if (threadIdx.x < kTile && kRule != Rule::plain) {
+    const int i = static_cast<int>(threadIdx.x);
+    const A m = larger(chunk.keys > 0 ? keys.most[place + i] : kNothing<A>, past_scale[i]);
+    row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
+  }
+  __syncthreads();
+  each_own([&](int a, int b, int i, int j) {
+    const bool seen = j <= i && j < chunk.keys && i < chunk.rows;
+    A weight = seen ? scores[a][b] : A(0);
+    if (kRule != Rule::plain && seen) weight *= factor(offset[j], row_scale[i]);
+    weights[i][j] = weight;
+  });
+  __syncthreads();
+  for (int i = warp; i < chunk.rows; i += kWarps) {
+    const int seen = i + 1 < chunk.keys ? i + 1 : chunk.keys;
+    A m = kRule == Rule::plain ? A(0) : row_scale[i];
+    A sum = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
+    const auto whole = [&] { return kRule == Rule::plain ? before[i] + sum : factor(past_scale[i], m) * before[i] + sum; };
+    if constexpr (kRule == Rule::logs)
+      if (seen > 0 && whole() < kTrusted<A>) {
+        m = past_scale[i];
+        sum = weigh_by_logs(q, k, F, i, seen, offset, weights[i], m);
+      }
+    if (lane > 0) continue;
+    const A d = whole();
+    row_scale[i] = m;
+    inverse[i] = reciprocal_or_zero(d);
+    if (blockIdx.y > 0 || results.along != nullptr) continue;
+    results.kept.denominator.pair(chunk.pair)[chunk.first + i] = d;
+    if (kRule != Rule::plain) results.kept.scale.pair(chunk.pair)[chunk.first + i] = m;
+  }
+  __syncthreads();
+
+  A sum[kOwn][kOwn] = {};
+  if (!past.empty) {
+    add_product<Along::terms, Along::tile>(
+        sum, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
+        [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); }, panels);
+    if (kRule != Rule::plain)
+      each_own([&](int a, int b, int i, int) {
+        if (i < chunk.rows) sum[a][b] *= factor(past_scale[i], row_scale[i]);
+      });
+  }
+  const ValueRows<T> v = value_rows(shape, in.v, chunk, chunk.keys);
+  add_product<Along::terms, Along::tile>(
+      sum, chunk.keys, [&](int i, int64_t j) { return weights[i][j]; },
+      [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
+
+  if (results.along == nullptr) {
+    T* y = results.y.at(chunk.pair, chunk.first);
+    each_own([&](int a, int b, int i, int col) {
+      const int64_t m = first_m + col;
+      if (i < chunk.rows && m < M) y[i * results.y.row + m] = T(sum[a][b] * inverse[i]);
+    });
+    return;
+  }
+  const ValueRows<T> dy = value_rows(shape, results.dy, chunk, chunk.rows);
+#pragma unroll
+  for (int a = 0; a < kOwn; ++a) {
+    const int i = own_row() + a;
+    const A by = i < chunk.rows ? inverse[i] : A(0);
+    A total = 0;
+#pragma unroll
+    for (int b = 0; b < kOwn; ++b) total += dy.or_zero(i, first_m + own_col() + b) * (sum[a][b] * by);
+    total = sum_of_row(total);
+    if (own_col() == 0 && i < chunk.rows)
+      results.along[(static_cast<int64_t>(blockIdx.y) * gridDim.x + chunk.slot) * kTile + i] = total * by;
+  }
+}
+
+template <Rule kRule, typename T>
+void read_chunks(Context& ctx, const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
+                 const Sweep<T>& sweep, const States<Accumulator<T>>& states, const Results<T>& results) {
+  const int64_t slots = shape.pairs * group.chunks;
+  launch(read_chunk<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
+         dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top, states, results);
+}
+
+}  // namespace linea::cuda

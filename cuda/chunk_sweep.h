@@ -1,0 +1,299 @@
+// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): tables of the rows, each chunk's
+// own sums, and the scan that adds them up.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "cuda/chunk.h"
+
+namespace linea::cuda {
+
+// The largest log of a row, 0 where every feature is 0; all lanes of a warp call it.
+template <typename T>
+__device__ Accumulator<T> top_of(const T* logs, int64_t F) {
+  using A = Accumulator<T>;
+  A top = kNothing<A>;
+  for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) top = larger(top, A(logs[f]));
+  top = warp_max(top);
+  return top == kNothing<A> ? A(0) : top;
+}
+
+// Keys of one slot: o_j = top_j + log w_j - L_j.
+template <Rule kRule, typename T>
+struct MakeKeys {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  HeadRows<const T> k;
+  Strided<const T> weight, decay;
+  KeyTable<A> to;
+
+  __device__ void operator()(int64_t slot) const {
+    __shared__ double top[kTile], lost[kTile];
+    __shared__ A offset[kTile];
+    const Chunk chunk = chunk_at(shape, group, slot);
+    const int i = static_cast<int>(threadIdx.x);
+    if (kRule == Rule::logs)
+      for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
+        const A most = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
+        if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = most);
+      }
+    if (i < chunk.keys) lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
+    __syncthreads();
+    double past = 0;  // L
+    if (i < kTile)
+      for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
+    if (i < chunk.keys) {
+      const double own = weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
+      offset[i] = static_cast<A>((kRule == Rule::logs ? top[i] : 0.0) + own - past);
+      to.offset[slot * kTile + i] = offset[i];
+    }
+    if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);
+    __syncthreads();
+    if (i < kTile) {
+      A most = kNothing<A>;
+      for (int j = 0; j <= i && j < chunk.keys; ++j) most = larger(most, offset[j]);
+      to.most[slot * kTile + i] = most;
+    }
+    __syncthreads();
+  }
+};
+
+// Queries of one slot; what the forward pass kept of them is null where only their tops are asked for.
+template <Rule kRule, typename T>
+struct MakeQueries {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  HeadRows<const T> q;
+  Strided<A> denominator, scale;
+  Strided<const A> slope;
+  QueryTable<A> to;
+
+  __device__ void operator()(int64_t slot) const {
+    const Chunk chunk = chunk_at(shape, group, slot);
+    const int i = static_cast<int>(threadIdx.x);
+    if (kRule == Rule::logs)
+      for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
+        const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
+        if (i % kWarp == 0) to.top[slot * kTile + row] = top;
+      }
+    if (i >= chunk.rows || denominator.data == nullptr) return;
+    to.inverse[slot * kTile + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
+    to.slope[slot * kTile + i] = slope.pair(chunk.pair)[chunk.first + i];
+    if (kRule != Rule::plain) to.offset[slot * kTile + i] = -scale.pair(chunk.pair)[chunk.first + i];
+  }
+};
+
+// What joins a state: rows of keys with values, or of queries with n = x / d and e. Null: no offsets, 1 and 1.
+template <typename T>
+struct Joining {
+  using A = Accumulator<T>;
+  HeadRows<const T> rows, x;
+  const A *top, *offset, *inverse, *weight;
+  bool keys;           // only those that exist
+  int64_t unneeded;    // a chunk whose sums nobody reads
+};
+
+// The sums of each slot: state [F,M], key_sum [F], each feature f to be multiplied by exp(scale[F]).
+template <typename A>
+struct Parts {
+  A *state, *key_sum, *scale;
+};
+
+template <Rule kRule, typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    sum_chunk(ChunkShape shape, Group group, Joining<T> in, Parts<Accumulator<T>> parts) {
+  using A = Accumulator<T>;
+  constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
+  __shared__ Panels<A> panels;
+  __shared__ A column[kTile], share[kShares][kTile];
+  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
+  if (group.first + chunk.slot % group.chunks == in.unneeded) return;
+  const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile, first_f = static_cast<int64_t>(blockIdx.z) * kTile;
+  const int count = in.keys ? chunk.keys : chunk.rows;
+  const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
+  const ValueRows<T> x = value_rows(shape, in.x, chunk, count);
+  const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
+
+  // log of feature f of row i; then the feature itself, relative to the largest in the chunk
+  const auto log_of = [&](int i, int64_t f) { return rows.given(i, f) + (in.offset[place + i] - rows.top[i]); };
+  const auto feature = [&](int i, int f) {
+    if (kRule == Rule::logs) return factor(log_of(i, first_f + f), column[f]);
+    const A value = rows.at(i, first_f + f);
+    return kRule == Rule::scaled ? value * factor(in.offset[place + i], column[f]) : value;
+  };
+  if (kRule != Rule::plain) {
+    A most = kNothing<A>;
+    for (int i = part; i < count && first_f + own < F; i += kShares)
+      most = larger(most, kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[place + i]);
+    share[part][own] = most;
+    __syncthreads();
+    for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
+    if (part == 0) column[own] = most;
+    __syncthreads();
+  }
+
+  A sum[kOwn][kOwn] = {};
+  add_product<Along::tile, Along::tile>(
+      sum, count, [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
+      [&](int m, int64_t i) {
+        const A value = x.or_zero(static_cast<int>(i), first_m + m);
+        return in.inverse == nullptr ? value : value * in.inverse[place + i];
+      },
+      panels);
+  each_own([&](int a, int b, int row, int col) {
+    const int64_t f = first_f + row, m = first_m + col;
+    if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sum[a][b];
+  });
+
+  if (blockIdx.y > 0) return;
+  A total = 0;
+  for (int i = part; i < count && first_f + own < F; i += kShares)
+    total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[place + i];
+  share[part][own] = total;
+  __syncthreads();
+  if (part > 0 || first_f + own >= F) return;
+  for (int other = 1; other < kShares; ++other) total += share[other][own];
+  parts.key_sum[chunk.slot * F + first_f + own] = total;
+  if (kRule != Rule::plain) parts.scale[chunk.slot * F + first_f + own] = column[own];
+}
+
+// In which order chunks are gone through.
+struct Direction {
+  bool backward;
+  int64_t unneeded;
+};
+
+// The scales that the chunks read take the place of those of their sums; keep and take: what the carried sums and those
+// of the chunk are multiplied by where they meet. One feature of one pair.
+template <typename A>
+struct ScanScales {
+  int64_t F;
+  Group group;
+  Direction direction;
+  const A* decay;
+  A *carried, *parts, *keep, *take;
+  __device__ void operator()(int64_t index) const {
+    const int64_t pair = index / F, f = index % F;
+    A scale = carried[index];
+    for (int64_t n = 0; n < group.chunks; ++n) {
+      const int64_t c = direction.backward ? group.chunks - 1 - n : n, slot = pair * group.chunks + c;
+      const int64_t at = slot * F + f;
+      if (direction.backward && decay != nullptr) scale += decay[slot];
+      const bool joins = group.first + c != direction.unneeded;
+      const A fresh = joins ? parts[at] : kNothing<A>, to = larger(scale, fresh);
+      parts[at] = scale;
+      keep[at] = factor(scale, to);
+      take[at] = factor(fresh, to);
+      scale = to;
+      if (!direction.backward && decay != nullptr) scale += decay[slot];
+    }
+    carried[index] = scale;
+  }
+};
+
+// The sums themselves, one element of rows of `width`, of which each pair has F. keep and take may be null: 1.
+template <typename A>
+struct ScanSums {
+  int64_t F, width;
+  Group group;
+  Direction direction;
+  const A *keep, *take;
+  A *carried, *parts;
+  __device__ void operator()(int64_t index) const {
+    const int64_t row = index / width, pair = row / F, f = row % F;
+    A sum = carried[index];
+#pragma unroll 4
+    for (int64_t n = 0; n < group.chunks; ++n) {
+      const int64_t c = direction.backward ? group.chunks - 1 - n : n;
+      const int64_t at = (pair * group.chunks + c) * F + f, place = at * width + index % width;
+      const bool joins = group.first + c != direction.unneeded;
+      const A fresh = joins ? parts[place] : A(0);
+      parts[place] = sum;
+      if (joins) sum = keep == nullptr ? sum + fresh : sum * keep[at] + fresh * take[at];
+    }
+    carried[index] = sum;
+  }
+};
+
+// One call's temporary memory, enough for a group of chunks: as many as fill the device, of which all states lie in
+// 256 MiB (in any case one chunk of every pair).
+template <typename T>
+class Sweep {
+ public:
+  using A = Accumulator<T>;
+
+  Sweep(Context& ctx, const ChunkShape& shape, bool scaled)
+      : chunks_(chunks_of(shape)),
+        slots_(shape.pairs * chunks_),
+        scaled_(scaled),
+        rows_(ctx, slots_ * (7 * kTile + 1)),
+        sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
+    const bool logs = shape.kind == FeatureKind::logs;
+    const int64_t rows = slots_ * kTile, F = slots_ * shape.features;
+    A* next = rows_.data();
+    const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
+    queries = {logs ? take(rows) : nullptr, scaled ? take(rows) : nullptr, take(rows), take(rows)};
+    if (scaled) keys = {logs ? take(rows) : nullptr, take(rows), take(rows), take(slots_)};
+    next = sums_.data();
+    parts_ = {take(F * shape.values), take(F), scaled ? take(F) : nullptr};
+    if (scaled) keep_ = take(F), take_ = take(F);
+  }
+
+  int64_t chunks() const { return chunks_; }
+
+  // Rows of a group join the carried state; then `states()` are those that its chunks read.
+  template <Rule kRule>
+  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T>& in, bool backward,
+             bool decays, const ChunkState<A>& carried) {
+    const int64_t F = shape.features, M = shape.values, slots = shape.pairs * group.chunks;
+    if (F == 0) return;
+    launch(sum_chunk<kRule, T>,
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, parts_);
+    const Direction direction{backward, in.unneeded};
+    const int64_t rows = shape.pairs * F;
+    if (scaled_)
+      for_each(ctx, rows, ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
+                                        parts_.scale, keep_, take_});
+    for_each(ctx, rows * M, ScanSums<A>{F, M, group, direction, keep_, take_, carried.state, parts_.state});
+    for_each(ctx, rows, ScanSums<A>{F, 1, group, direction, keep_, take_, carried.key_sum, parts_.key_sum});
+  }
+
+  // What the chunks of the group read, or, where nothing has joined it, the carried state.
+  States<A> states(bool joined, const ChunkState<A>& carried, int64_t empty_chunk) const {
+    if (joined) return {parts_.state, parts_.key_sum, parts_.scale, true, empty_chunk};
+    return {carried.state, carried.key_sum, carried.scale, false, empty_chunk};
+  }
+
+  QueryTable<A> queries;
+  KeyTable<A> keys;
+
+ private:
+  static int64_t chunks_of(const ChunkShape& shape) {
+    constexpr int64_t kBlocks = 1024, kElements = int64_t{1} << 26;
+    const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
+    const int64_t blocks = kBlocks / std::max<int64_t>(shape.pairs * tiles_of(shape.values), 1);
+    const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
+    return std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(chunk_count(shape), 1));
+  }
+
+  int64_t chunks_, slots_;
+  bool scaled_;
+  Workspace<A> rows_, sums_;
+  Parts<A> parts_{};
+  A *keep_ = nullptr, *take_ = nullptr;
+};
+
+template <Rule kRule, typename T>
+void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
+               const Sweep<T>& sweep) {
+  if (kRule != Rule::plain)
+    for_each_row(ctx, shape.pairs * group.chunks,
+                 MakeKeys<kRule, T>{shape, group, in.k, in.weight, in.decay, sweep.keys});
+}
+
+}  // namespace linea::cuda

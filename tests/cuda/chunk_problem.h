@@ -1,0 +1,219 @@
+// Inputs of the sum rule's kernels, alike on every device.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+
+// Features as they are given: values at or above 0 (of any sign where a kernel makes features of them), or logs of
+// which the share `lost` is -infinity.
+template <typename T>
+Tensor features(const Shape& shape, uint32_t lane, FeatureKind kind, KernelFeature feature, double deviation,
+                double lost) {
+  const Tensor x = input<T>(shape, lane, deviation), coin = input<T>(shape, lane + 1000);
+  std::vector<double> values = x.to_doubles(), toss = coin.to_doubles();
+  std::vector<T> result;
+  for (size_t i = 0; i < values.size(); ++i) {
+    double value = values[i];
+    if (kind == FeatureKind::values && feature == KernelFeature::given) value = std::abs(value);
+    const double below = 0.5 * std::erfc(-toss[i] / std::sqrt(2.0));
+    if (kind == FeatureKind::logs && below < lost) value = -std::numeric_limits<double>::infinity();
+    result.push_back(static_cast<T>(static_cast<float>(value)));
+  }
+  return Tensor::from(result, shape);
+}
+
+template <typename T>
+Tensor negative(const Shape& shape, uint32_t lane, double deviation) {
+  std::vector<T> result;
+  for (const double x : input<T>(shape, lane, deviation).to_doubles())
+    result.push_back(static_cast<T>(static_cast<float>(-std::abs(x))));
+  return Tensor::from(result, shape);
+}
+
+// S, z and their scales, starting with nothing.
+template <typename T>
+struct Carried {
+  using A = Accumulator<T>;
+  Carried(int64_t pairs, int64_t F, int64_t M, bool scaled)
+      : state(Tensor::zeros({pairs, F, M}, DTypeOf<A>::value)), key_sum(Tensor::zeros({pairs, F}, DTypeOf<A>::value)) {
+    if (scaled)
+      scale = Tensor::full({pairs, F}, DTypeOf<A>::value, -std::numeric_limits<double>::infinity());
+  }
+  ChunkState<A> view() const {
+    return {state.template data<A>(), key_sum.template data<A>(), scale.defined() ? scale.template data<A>() : nullptr};
+  }
+  std::vector<Tensor> sums() const {
+    if (!scale.defined()) return {state, key_sum};
+    return {state, key_sum, scale};
+  }
+  Tensor state, key_sum, scale;
+};
+
+// One call of linear attention: P = 2 x 2 pairs, N positions in segments.
+struct ChunkSetting {
+  FeatureKind kind = FeatureKind::values;
+  KernelFeature feature = KernelFeature::given;
+  bool weights = false, decays = false, causal = true, padded = false;
+  int64_t N = 65, F = 5, M = 3, segment = 1000;
+  double deviation = 1.0, lost = 0;  // of logs; the share of those that are -infinity
+  double weight_deviation = 1.0;
+  bool hints = true;  // the kernels are told which segment starts and which ends
+  bool by_head = true;  // rows lie in [B,N,H,width], else in [B,H,N,width]
+};
+
+// Runs the kernels of the sum rule as the engine does, and gives what they make.
+template <typename T>
+class ChunkProblem {
+ public:
+  using A = Accumulator<T>;
+  static constexpr int64_t kBatch = 2, kHeads = 2, kPairs = kBatch * kHeads;
+
+  explicit ChunkProblem(const ChunkSetting& s)
+      : s_(s),
+        scaled_(s.kind == FeatureKind::logs || s.weights || s.decays),
+        q_(features<T>({kPairs, s.N, s.F}, 1, s.kind, s.feature, s.deviation, 0)),
+        k_(features<T>({kPairs, s.N, s.F}, 2, s.kind, s.feature, s.deviation, s.lost)),
+        v_(input<T>({kPairs, s.N, s.M}, 3)),
+        dy_(input<T>({kPairs, s.N, s.M}, 4)),
+        weight_(input<T>({kPairs, s.N}, 5, s.weight_deviation)),
+        decay_(negative<T>({kPairs, s.N}, 6, s.weight_deviation)),
+        valid_(Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)},
+                            {kBatch})),
+        denominator_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
+        scale_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
+        slope_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)) {
+    for (int64_t first = 0; first < s.N; first += s.segment) parts_.push_back(first);
+  }
+
+  // y and log d; the state where it is needed
+  std::vector<Tensor> forward() {
+    const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
+    const Tensor y = like(v_);
+    sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
+      table<T>().chunk_forward(context(), shape, in(shape, with_q, with_k), carried.view(),
+                               rows<T>(y, shape, with_q), kept(shape));
+    });
+    std::vector<Tensor> result{y, logs_of_denominators()};
+    if (!s_.hints)
+      for (const Tensor& x : carried.sums()) result.push_back(x);
+    return result;
+  }
+
+  // After forward(): dq and e d
+  std::vector<Tensor> backward_query() {
+    const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
+    const Tensor dq = like(q_);
+    sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
+      table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true),
+                                      kept(shape), carried.view(), rows<T>(dq, shape, with_q),
+                                      strided<A>(slope_, shape));
+    });
+    return {dq, products(slope_, denominator_)};
+  }
+
+  // After backward_query(): dk, dv, dweight
+  std::vector<Tensor> backward_key() {
+    const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
+    const Tensor dk = like(k_), dv = like(v_), dweight = like(weight_);
+    sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
+      table<T>().chunk_backward_key(context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true),
+                                    kept(shape), strided<const A>(slope_, shape), carried.view(),
+                                    rows<T>(dk, shape, with_k),
+                                    scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
+                                    rows<T>(dv, shape, with_k));
+    });
+    return {dk, dv, dweight};
+  }
+
+  std::vector<Tensor> all() {
+    std::vector<Tensor> result = forward();
+    for (const Tensor& x : backward_query()) result.push_back(x);
+    for (const Tensor& x : backward_key()) result.push_back(x);
+    return result;
+  }
+
+  Tensor q() const { return q_; }
+  Tensor k() const { return k_; }
+  Tensor v() const { return v_; }
+
+ private:
+  static Tensor like(const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); }
+
+  template <typename U>
+  HeadRows<U> rows(const Tensor& x, const ChunkShape& shape, bool there) const {
+    if (!there) return {};
+    const int64_t width = x.size(2);
+    const int64_t row = s_.by_head ? kHeads * width : width, head = s_.by_head ? width : s_.N * width;
+    return {x.data<std::remove_const_t<U>>() + shape.first * row, s_.N * kHeads * width, head, row, kHeads, 0};
+  }
+  template <typename U>
+  Strided<U> strided(const Tensor& x, const ChunkShape& shape) const {
+    return {x.data<std::remove_const_t<U>>() + shape.first, s_.N};
+  }
+
+  ChunkInput<T> in(const ChunkShape& shape, bool with_q, bool with_k) const {
+    ChunkInput<T> in;
+    in.q = rows<const T>(q_, shape, with_q);
+    in.k = rows<const T>(k_, shape, with_k);
+    if (!with_k) return in;
+    in.v = rows<const T>(v_, shape, true);
+    if (s_.weights) in.weight = strided<const T>(weight_, shape);
+    if (s_.decays) in.decay = strided<const T>(decay_, shape);
+    return in;
+  }
+
+  ChunkRows<A> kept(const ChunkShape& shape) const {
+    ChunkRows<A> rows{strided<A>(denominator_, shape), {}};
+    if (scaled_) rows.scale = strided<A>(scale_, shape);
+    return rows;
+  }
+
+  template <typename Visit>
+  void sweep(bool reverse, const Visit& visit) const {
+    std::vector<int64_t> parts = parts_;
+    if (reverse) std::reverse(parts.begin(), parts.end());
+    const auto shape_of = [&](int64_t first) {
+      ChunkShape shape{kPairs, std::min(s_.segment, s_.N - first), s_.F, s_.M, 64, first};
+      shape.kind = s_.kind;
+      shape.feature = s_.feature;
+      if (s_.padded) shape.valid = {valid_.data<int32_t>(), kHeads, 0};
+      return shape;
+    };
+    if (!s_.causal)
+      for (const int64_t first : parts) visit(shape_of(first), reverse, !reverse);
+    for (const int64_t first : parts) {
+      ChunkShape shape = shape_of(first);
+      if (s_.causal && s_.hints) {
+        shape.starts = first == parts.front();
+        shape.ends = first == parts.back();
+      }
+      visit(shape, s_.causal || !reverse, s_.causal || reverse);
+    }
+  }
+
+  // log d + m: one number whatever the scale, where chunks are as long (decays are counted from their start)
+  Tensor logs_of_denominators() const {
+    std::vector<double> d = denominator_.to_doubles(), m = scale_.to_doubles();
+    for (size_t i = 0; i < d.size(); ++i) d[i] = std::log(d[i]) + m[i];
+    const On cpu(Device{});
+    return Tensor::from(d, denominator_.shape());
+  }
+  static Tensor products(const Tensor& a, const Tensor& b) {
+    std::vector<double> x = a.to_doubles(), y = b.to_doubles();
+    for (size_t i = 0; i < x.size(); ++i) x[i] *= y[i];
+    const On cpu(Device{});
+    return Tensor::from(x, a.shape());
+  }
+
+  ChunkSetting s_;
+  bool scaled_;
+  Tensor q_, k_, v_, dy_, weight_, decay_, valid_, denominator_, scale_, slope_;
+  std::vector<int64_t> parts_;
+};
+
+}  // namespace linea::cuda_tests

@@ -1,0 +1,67 @@
+#include "tests/cuda/chunk_problem.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+// Steps one after the other, the state carried; outputs of each, then the state.
+template <typename T>
+std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights, bool decays, int64_t F, int64_t M,
+                          double deviation, double lost) {
+  const bool scaled = kind == FeatureKind::logs || weights || decays;
+  const int64_t P = 5;
+  Carried<T> carried(P, F, M, scaled);
+  std::vector<Tensor> result;
+  for (uint32_t step = 0; step < 4; ++step) {
+    const Tensor q = features<T>({P, F}, 10 * step, kind, feature, deviation, 0);
+    const Tensor k = features<T>({P, F}, 10 * step + 1, kind, feature, deviation, lost);
+    const Tensor v = input<T>({P, M}, 10 * step + 2);
+    const Tensor weight = input<T>({P}, 10 * step + 3, deviation), decay = negative<T>({P}, 10 * step + 4, deviation);
+    ChunkShape shape{P, 1, F, M, 1};
+    shape.kind = kind;
+    shape.feature = feature;
+    ChunkInput<T> in;
+    in.q = head_rows<const T>(q.data<T>(), 1, F);
+    in.k = head_rows<const T>(k.data<T>(), 1, F);
+    in.v = head_rows<const T>(v.data<T>(), 1, M);
+    if (weights) in.weight = {weight.data<T>(), 1};
+    if (decays) in.decay = {decay.data<T>(), 1};
+    const Tensor y({P, M}, q.dtype());
+    table<T>().recurrent_step(context(), shape, in, carried.view(), y.template data<T>());
+    result.push_back(y);
+  }
+  for (const Tensor& x : carried.sums()) result.push_back(x);
+  return result;
+}
+
+TEST(CudaRecurrent, Values) {
+  for (const KernelFeature feature : {KernelFeature::given, KernelFeature::elu, KernelFeature::relu})
+    for (const int64_t F : {5, 37, 300})
+      for (const int64_t M : {3, 64, 70})
+        expect_parity([&](auto t) {
+          return steps<decltype(t)>(FeatureKind::values, feature, false, false, F, M, 1.0, 0);
+        });
+}
+
+TEST(CudaRecurrent, WeightsAndDecays) {
+  for (const bool weights : {false, true})
+    for (const bool decays : {false, true})
+      expect_parity([&](auto t) {
+        return steps<decltype(t)>(FeatureKind::values, KernelFeature::given, weights, decays, 37, 33, 3.0, 0);
+      });
+}
+
+TEST(CudaRecurrent, Logs) {
+  for (const double deviation : {1.0, 60.0})
+    for (const double lost : {0.0, 0.3, 1.0})
+      for (const bool weights : {false, true})
+        for (const bool decays : {false, true})
+          expect_parity(
+              [&](auto t) {
+                return steps<decltype(t)>(FeatureKind::logs, KernelFeature::given, weights, decays, 37, 33, deviation,
+                                          lost);
+              },
+              {2e-5, 1e-12, 1e-2});
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
