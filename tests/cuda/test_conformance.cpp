@@ -1,0 +1,40 @@
+// Every registered attention passes its conformance checks on the device too: in double its gradients are proved by
+// differences, nothing leaks from the future or from padding, two runs give the same bits.
+#include "nn/conformance.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+std::vector<AttentionOptions> all_variants() {
+  std::vector<AttentionOptions> result;
+  for (const AttentionEntry& entry : attentions())
+    result.insert(result.end(), entry.variants.begin(), entry.variants.end());
+  return result;
+}
+
+std::string letters_of(const testing::TestParamInfo<AttentionOptions>& info) {
+  std::string name = label_of(info.param);
+  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+class CudaConformance : public testing::TestWithParam<AttentionOptions> {};
+
+TEST_P(CudaConformance, EveryCheckPasses) {
+  const On device(kCuda);
+  const std::vector<Check> checks = check_attention(GetParam(), {.quick = true, .only = ""});
+  EXPECT_GE(checks.size(), 18u);
+  for (const Check& check : checks)
+    EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound << " at "
+                              << check.detail;
+}
+
+INSTANTIATE_TEST_SUITE_P(Attentions, CudaConformance, testing::ValuesIn(all_variants()), letters_of);
+
+}  // namespace
+}  // namespace linea::cuda_tests

@@ -1,0 +1,76 @@
+// Choosing a device, its memory and its account, and what is said where there is none.
+#include <cuda_runtime.h>
+
+#include <cstdlib>
+
+#include "tensor/caching_allocator.h"
+#include "tests/cuda/parity.h"
+#include "tests/expect_error.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+TEST(CudaDevice, IsNamedOnTheCommandLine) {
+  EXPECT_EQ(device_of("cpu"), Device{});
+  EXPECT_EQ(device_of("cuda"), (Device{DeviceKind::cuda, 0}));
+  EXPECT_EQ(device_of("cuda:3"), (Device{DeviceKind::cuda, 3}));
+  for (const char* text : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "3"})
+    EXPECT_THROW(device_of(text), Error) << text;
+}
+
+TEST(CudaDevice, TensorsLieWhereTheContextIs) {
+  const Tensor before({3}, DType::f32);
+  EXPECT_EQ(before.device(), Device{});
+  const On device(kCuda);
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, {3});
+  EXPECT_EQ(x.device(), kCuda);
+  EXPECT_EQ(x.clone().to_vector<float>(), (std::vector<float>{1, 2, 3}));
+  EXPECT_EQ(Tensor::zeros({2}, DType::f64).to_vector<double>(), (std::vector<double>{0, 0}));
+}
+
+TEST(CudaDevice, HasAnAccountOfItsMemory) {
+  const On device(kCuda);
+  const size_t before = memory_use().held;
+  reset_memory_peak();
+  {
+    const Tensor x({1000}, DType::f32);
+    EXPECT_GE(memory_use().held, before + 4000);
+  }
+  EXPECT_EQ(memory_use().held, before);
+  EXPECT_GE(memory_use().peak, before + 4000);
+}
+
+TEST(CudaDevice, SaysWhatItHasWhereMemoryRunsOut) {
+  const On device(kCuda);
+  try {
+    const Tensor x({int64_t{1} << 40}, DType::f32);
+    FAIL();
+  } catch (const OutOfMemory& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::memory);
+    EXPECT_NE(std::string(error.what()).find("the device has"), std::string::npos) << error.what();
+  }
+}
+
+TEST(CudaDevice, OneOfSeveralThatIsNotThereIsRefused) {
+  EXPECT_THROW(use_device({DeviceKind::cuda, 7}), Error);
+  EXPECT_EQ(context().device, Device{});
+}
+
+// In a process of its own, which has not started the device yet.
+TEST(CudaDeviceDeathTest, AMachineWithoutOneIsToldSo) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        setenv("LINEA_EMULATOR_DEVICES", "0", 1);
+        try {
+          use_device(kCuda);
+        } catch (const Error& error) {
+          std::fprintf(stderr, "%s\n", error.what());
+          std::exit(error.exit_code());
+        }
+      },
+      testing::ExitedWithCode(2), "this machine has no CUDA device.*leave --device out or say cpu");
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests

@@ -1,0 +1,138 @@
+// Whole models: steps of training and drawn symbols on the device are those of the CPU, in float to rounding and in
+// bf16 within a band; two runs give the same bits.
+#include "nn/generator.h"
+#include "tests/cuda/parity.h"
+#include "train/training_step.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+RunConfig small(const std::string& attention) {
+  RunConfig config;
+  config.task = "digits";
+  config.size = 8;
+  config.levels = 8;
+  config.attention = attention;
+  config.codes = 4;
+  config.features = 8;
+  config.layers = 2;
+  config.heads = 2;
+  config.dim = 16;
+  config.ffn = 32;
+  config.batch = 3;
+  config.dropout = 0.1;
+  config.lr = 3e-3;
+  return config;
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<std::vector<double>> weights;
+  std::vector<std::vector<int32_t>> drawn;
+};
+
+const Task& digits() {
+  static const std::unique_ptr<Task> task = [] {
+    TaskOptions options = task_options(small("linear"), "");
+    options.count = 200;
+    return make_task(options);
+  }();
+  return *task;
+}
+
+Trained train(const RunConfig& config, int64_t steps) {
+  Transformer model(model_config(config, digits().shape()));
+  Optimizer optimizer(optimizer_config(config), model.parameters());
+  Trained result;
+  for (int64_t step = 0; step < steps; ++step) {
+    model.before_step(step, steps);
+    result.losses.push_back(accumulate_gradients(model, digits(), config, step));
+    EXPECT_TRUE(update_or_skip(model, optimizer, result.losses.back(), config.lr));
+  }
+  for (const Parameter& parameter : model.parameters()) result.weights.push_back(parameter.var.value().to_doubles());
+  SamplingOptions sampling;
+  sampling.greedy = true;
+  result.drawn = Generator(model, sampling).draw({{8}, {8}, {8}}, 20);
+  return result;
+}
+
+struct Variant {
+  const char *attention, *feature, *rule;
+};
+
+class CudaTraining : public testing::TestWithParam<Variant> {
+ protected:
+  RunConfig config() const {
+    RunConfig result = small(GetParam().attention);
+    result.feature = GetParam().feature;
+    result.rule = GetParam().rule;
+    return result;
+  }
+};
+
+TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
+  const Trained expected = train(config(), 4);
+  const On device(kCuda);
+  const Trained got = train(config(), 4);
+  for (size_t step = 0; step < expected.losses.size(); ++step)
+    EXPECT_NEAR(got.losses[step], expected.losses[step], 2e-5 * static_cast<double>(step + 1)) << "step " << step;
+  EXPECT_EQ(got.drawn, expected.drawn);
+}
+
+TEST_P(CudaTraining, TwoRunsGiveTheSameBits) {
+  const On device(kCuda);
+  const Trained first = train(config(), 3), second = train(config(), 3);
+  EXPECT_EQ(first.losses, second.losses);
+  EXPECT_EQ(first.weights, second.weights);
+}
+
+TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
+#ifdef LINEA_NAN_FILL
+  GTEST_SKIP() << "this build keeps no blocks";
+#else
+  const On device(kCuda);
+  const RunConfig settings = config();
+  Transformer model(model_config(settings, digits().shape()));
+  Optimizer optimizer(optimizer_config(settings), model.parameters());
+  MemoryUse before{};
+  for (int64_t step = 0; step < 4; ++step) {
+    model.before_step(step, 4);
+    const double loss = accumulate_gradients(model, digits(), settings, step);
+    update_or_skip(model, optimizer, loss, settings.lr);
+    const MemoryUse now = memory_use();
+    if (step >= 2) EXPECT_EQ(now.held + now.cached, before.held + before.cached) << "step " << step;
+    before = now;
+  }
+#endif
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
+                         testing::Values(Variant{"linear", "", "sum"}, Variant{"linear", "dpfp", "sum"},
+                                         Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
+                                         Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
+                                         Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"}));
+
+// The band: the mean loss of each ten steps within 3% of float's.
+TEST(CudaHalves, LossesTrackThoseOfFloat) {
+  for (const std::string attention : {"linear", "performer", "softmax"}) {
+    const On device(kCuda);
+    RunConfig config = small(attention);
+    config.layers = 1;
+    constexpr int64_t kSteps = 40;
+    const Trained floats = train(config, kSteps);
+    config.dtype = "bf16";
+    config.device = "cuda";
+    const Trained halves = train(config, kSteps);
+    for (size_t first = 0; first < kSteps; first += 10) {
+      double sum = 0, expected = 0;
+      for (size_t step = first; step < first + 10; ++step) {
+        sum += halves.losses[step];
+        expected += floats.losses[step];
+      }
+      EXPECT_NEAR(sum, expected, 0.03 * expected) << attention << " from step " << first;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
