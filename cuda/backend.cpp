@@ -1,6 +1,7 @@
 // The backend of a CUDA device, which registers itself where a program links it.
 #include "cuda/cuda_kernels.h"
 #include "cuda/device.h"
+#include "cuda/recorder.h"
 
 namespace linea {
 namespace {
@@ -18,6 +19,7 @@ const DeviceMemory kCudaMemory = {.allocator = cuda::allocator,
 
 template <typename T>
 constexpr Kernels<T> kCudaKernels = {
+    .fill = cuda::fill<T>,
     .add = cuda::add<T>,
     .multiply = cuda::multiply<T>,
     .scale = cuda::scale<T>,
@@ -95,7 +97,8 @@ const Backend kCudaBackend = {.memory = kCudaMemory,
                               .f64 = kCudaKernels<double>,
                               .bf16 = &kCudaKernels<BFloat16>,
                               .start = cuda::start,
-                              .devices = cuda::devices};
+                              .devices = cuda::devices,
+                              .make_recorder = cuda::make_recorder};
 
 struct Registration {
   Registration() { register_cuda(kCudaBackend); }

@@ -2,7 +2,6 @@
 
 #include <mutex>
 
-#include "tensor/caching_allocator.h"
 #include "tensor/error.h"
 
 namespace linea::cuda {
@@ -54,34 +53,9 @@ void start_device(Machine& m, int device) {
   m.started = true;
 }
 
-void* take(size_t bytes) {
-  void* block = nullptr;
-  const cudaError_t error = cudaMallocAsync(&block, bytes, machine().queue.stream);
-  if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return nullptr;
-  }
-  check_cuda(error, "taking memory of the device");
-  return block;
-}
-
-void give_back(void* block) noexcept { cudaFreeAsync(block, machine().queue.stream); }
-
-// What is free when the device is started; the rest is the driver's, and other programs'.
-MemoryLimit device_memory_limit() {
-  size_t free = 0, total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
-  constexpr size_t kSpare = size_t{64} << 20;
-  return {free > 2 * kSpare ? free - kSpare : free, total, "the device has"};
-}
-
-// Never destroyed: tensors with static lifetime may be released after main.
-CachingAllocator& memory() {
-  static CachingAllocator* instance = new CachingAllocator({take, give_back, device_memory_limit});
-  return *instance;
-}
-
 }  // namespace
+
+const Queue& default_queue() { return machine().queue; }
 
 void start(Context& ctx) {
   Machine& m = machine();
@@ -96,12 +70,6 @@ void start(Context& ctx) {
   // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache cannot.
   ctx.sizes = {int64_t{1} << 27, int64_t{1} << 24, 1024, false};
 }
-
-Allocator& allocator() { return memory(); }
-MemoryUse memory_use() { return memory().use(); }
-MemoryLimit memory_limit() { return memory().limit(); }
-void reset_peak() { memory().reset_peak(); }
-void release_cache() { memory().release_cache(); }
 
 std::vector<std::string> devices() {
   int count = 0;
@@ -135,6 +103,7 @@ void wait(Context& ctx) { check_cuda(cudaStreamSynchronize(stream(ctx)), "waitin
 
 // Memory that is not pinned is staged before this returns.
 void write(Context& ctx, void* to, const void* host, size_t bytes) {
+  if (queue(ctx).recording) refuse("writing from the host cannot be recorded");
   check_cuda(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream(ctx)), "writing to the device");
 }
 

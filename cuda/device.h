@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/queue.h"
+#include "tensor/caching_allocator.h"
 #include "tensor/kernels.h"
 
 namespace linea::cuda {
@@ -9,8 +10,24 @@ namespace linea::cuda {
 // Makes `ctx` one of the device that it names: its queue, its StepParams. One process uses one device.
 // Error: ErrorKind::usage where the machine has no such device.
 void start(Context& ctx);
+// The queue of the device that was started.
+const Queue& default_queue();
 
 Allocator& allocator();
+// While one lives, this thread's memory comes from a pool of its own, whose blocks no one else ever gets: what was
+// recorded writes into them again. The pool outlives it. Memory goes back to where it came from.
+class PoolScope {
+ public:
+  explicit PoolScope(CachingAllocator& pool);
+  ~PoolScope();
+  PoolScope(const PoolScope&) = delete;
+  PoolScope& operator=(const PoolScope&) = delete;
+
+ private:
+  CachingAllocator* before_;
+};
+// Never destroyed: tensors may outlive what was recorded.
+CachingAllocator& new_pool();
 MemoryUse memory_use();
 MemoryLimit memory_limit();
 void reset_peak();

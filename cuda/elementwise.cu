@@ -26,6 +26,12 @@ struct SlopeOf {
 }  // namespace
 
 template <typename T>
+void fill(Context& ctx, T* y, double value, int64_t n) {
+  const T everywhere = T(value);
+  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = everywhere; });
+}
+
+template <typename T>
 void add(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
   using A = Accumulator<T>;
   for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(a[i]) + A(b[i])); });
@@ -113,6 +119,7 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
 }
 
 #define LINEA_INSTANTIATE(T)                                                               \
+  template void fill(Context&, T*, double, int64_t);                                       \
   template void add(Context&, const T*, const T*, T*, int64_t);                            \
   template void multiply(Context&, const T*, const T*, T*, int64_t);                       \
   template void scale(Context&, const T*, double, T*, int64_t);                            \

@@ -12,6 +12,7 @@ struct Queue {
   int device = 0;
   cudaStream_t stream = nullptr;
   cublasHandle_t blas = nullptr;
+  bool recording = false;  // what is asked of it is not done now
 };
 
 inline Queue& queue(const Context& ctx) { return *static_cast<Queue*>(ctx.queue); }

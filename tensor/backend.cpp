@@ -50,6 +50,11 @@ const Kernels<BFloat16>& kernels<BFloat16>(Device device) {
   return *table;
 }
 
+std::unique_ptr<Recorder> make_recorder() {
+  const Backend& own = backend(context().device);
+  return own.make_recorder == nullptr ? nullptr : own.make_recorder(context());
+}
+
 Device device_of(const std::string& text) {
   if (text == "cpu") return {};
   Device device{DeviceKind::cuda, 0};

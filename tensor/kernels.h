@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -165,6 +167,7 @@ struct Kernels {
   using A = Accumulator<T>;
 
   // elementwise over n
+  void (*fill)(Context&, T* y, double value, int64_t n);
   void (*add)(Context&, const T* a, const T* b, T* y, int64_t n);
   void (*multiply)(Context&, const T* a, const T* b, T* y, int64_t n);
   void (*scale)(Context&, const T* x, double factor, T* y, int64_t n);
@@ -328,6 +331,17 @@ template <>
 const Kernels<BFloat16>& kernels<BFloat16>(Device device);
 
 // One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.
+// Work of a device that is recorded once and done again by one launch, on the same memory: pieces of it, by number.
+// Between the first piece and the last tensors may be handed on; after the last all that was made is released.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  // Does `work`, which asks the device for the same each time: at first plainly, then recorded, and from then on by
+  // what was recorded, without a call of `work`. False: it could not be recorded (it waits for the device, or reads the
+  // host's memory), and the device did nothing of it: undo what it did on the host, and call again, which does it plainly.
+  virtual bool run(size_t piece, const std::function<void()>& work) = 0;
+};
+
 struct Backend {
   const DeviceMemory& memory;
   const Kernels<float>& f32;
@@ -336,8 +350,11 @@ struct Backend {
   // Makes a context one of the device `ctx.device`. Error: ErrorKind::usage where the machine has none.
   void (*start)(Context& ctx);
   std::vector<std::string> (*devices)();  // a line each: its name and its memory
+  std::unique_ptr<Recorder> (*make_recorder)(Context& ctx);  // null: this device does not record
 };
 void register_cuda(const Backend& backend);
+// Of the context's device; null where it does not record.
+std::unique_ptr<Recorder> make_recorder();
 // A line each, of CUDA's; none where this build or this machine has none.
 std::vector<std::string> cuda_devices();
 bool built_with_cuda();

@@ -24,11 +24,12 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype) {
 }
 
 Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
-  std::vector<double> values(static_cast<size_t>(shape.numel()), value);
-  if (dtype == DType::f64) return from(values, shape);
-  if (dtype == DType::i32) return from(std::vector<int32_t>(values.begin(), values.end()), shape);
-  if (dtype == DType::bf16) return from(std::vector<BFloat16>(values.size(), BFloat16(value)), shape);
-  return from(std::vector<float>(values.begin(), values.end()), shape);
+  Tensor result(shape, dtype);
+  with_stored(dtype, "full", [&](auto zero) {
+    using T = decltype(zero);
+    kernels<T>(context().device).fill(context(), result.data<T>(), value, result.numel());
+  });
+  return result;
 }
 
 Device Tensor::device() const {

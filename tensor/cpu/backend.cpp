@@ -25,6 +25,7 @@ constexpr DeviceMemory kCpuMemory = {.allocator = cpu_allocator,
 
 template <typename T>
 constexpr Kernels<T> kCpuKernels = {
+    .fill = cpu::fill<T>,
     .add = cpu::add<T>,
     .multiply = cpu::multiply<T>,
     .scale = cpu::scale<T>,
@@ -108,7 +109,7 @@ void start(Context& ctx) {
 
 const Backend& cpu_backend() {
   static constexpr Backend backend = {
-      .memory = kCpuMemory, .f32 = kCpuKernels<float>, .f64 = kCpuKernels<double>, .bf16 = nullptr, .start = start, .devices = nullptr};
+      .memory = kCpuMemory, .f32 = kCpuKernels<float>, .f64 = kCpuKernels<double>, .bf16 = nullptr, .start = start, .devices = nullptr, .make_recorder = nullptr};
   return backend;
 }
 

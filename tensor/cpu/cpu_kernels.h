@@ -8,6 +8,8 @@ namespace linea::cpu {
 
 // elementwise.cpp
 template <typename T>
+void fill(Context&, T* y, double value, int64_t n);
+template <typename T>
 void add(Context&, const T* a, const T* b, T* y, int64_t n);
 template <typename T>
 void multiply(Context&, const T* a, const T* b, T* y, int64_t n);

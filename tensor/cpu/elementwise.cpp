@@ -17,6 +17,11 @@ void map(const Context& ctx, T* y, int64_t n, int64_t cost, const F& f) {
 }  // namespace
 
 template <typename T>
+void fill(Context& ctx, T* y, double value, int64_t n) {
+  map(ctx, y, n, 1, [=](int64_t) { return static_cast<T>(value); });
+}
+
+template <typename T>
 void add(Context& ctx, const T* a, const T* b, T* y, int64_t n) {
   map(ctx, y, n, 1, [=](int64_t i) { return a[i] + b[i]; });
 }
@@ -96,6 +101,7 @@ void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
 }
 
 #define LINEA_INSTANTIATE(T)                                                                     \
+  template void fill(Context&, T*, double, int64_t);                                             \
   template void add(Context&, const T*, const T*, T*, int64_t);                                  \
   template void multiply(Context&, const T*, const T*, T*, int64_t);                             \
   template void scale(Context&, const T*, double, T*, int64_t);                                  \

@@ -1,0 +1,112 @@
+// Memory of the device: one shared pool, and pools of their own for what is recorded.
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "cuda/device.h"
+
+namespace linea::cuda {
+namespace {
+
+void* take(size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t error = cudaMallocAsync(&block, bytes, default_queue().stream);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check_cuda(error, "taking memory of the device");
+  return block;
+}
+
+void give_back(void* block) noexcept { cudaFreeAsync(block, default_queue().stream); }
+
+// What is free when the device is started; the rest is the driver's, and other programs'.
+MemoryLimit device_memory_limit() {
+  size_t free = 0, total = 0;
+  check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
+  constexpr size_t kSpare = size_t{64} << 20;
+  return {free > 2 * kSpare ? free - kSpare : free, total, "the device has"};
+}
+
+// Never destroyed: tensors with static lifetime may be released after main.
+struct Pools {
+  CachingAllocator shared{{take, give_back, device_memory_limit}};
+  std::mutex mutex;
+  std::vector<CachingAllocator*> own;
+  std::unordered_map<void*, CachingAllocator*> owners;  // of blocks that are not of the shared one
+};
+Pools& pools() {
+  static Pools* instance = new Pools;
+  return *instance;
+}
+
+thread_local CachingAllocator* current = nullptr;  // null: the shared one
+
+class DeviceAllocator final : public Allocator {
+ public:
+  void* allocate(size_t bytes) override {
+    if (current == nullptr) return pools().shared.allocate(bytes);
+    void* const block = current->allocate(bytes);
+    const std::lock_guard<std::mutex> lock(pools().mutex);
+    pools().owners[block] = current;
+    return block;
+  }
+
+  void release(void* block, size_t bytes) noexcept override {
+    CachingAllocator* owner = &pools().shared;
+    {
+      const std::lock_guard<std::mutex> lock(pools().mutex);
+      const auto found = pools().owners.find(block);
+      if (found != pools().owners.end()) {
+        owner = found->second;
+        pools().owners.erase(found);
+      }
+    }
+    owner->release(block, bytes);
+  }
+};
+
+template <typename Visit>
+void each_pool(const Visit& visit) {
+  visit(pools().shared);
+  const std::lock_guard<std::mutex> lock(pools().mutex);
+  for (CachingAllocator* pool : pools().own) visit(*pool);
+}
+
+}  // namespace
+
+PoolScope::PoolScope(CachingAllocator& pool) : before_(current) { current = &pool; }
+PoolScope::~PoolScope() { current = before_; }
+
+CachingAllocator& new_pool() {
+  auto* const pool = new CachingAllocator({take, give_back, device_memory_limit});
+  const std::lock_guard<std::mutex> lock(pools().mutex);
+  pools().own.push_back(pool);
+  return *pool;
+}
+
+Allocator& allocator() {
+  static DeviceAllocator* instance = new DeviceAllocator;
+  return *instance;
+}
+
+MemoryUse memory_use() {
+  MemoryUse all;
+  each_pool([&](const CachingAllocator& pool) {
+    const MemoryUse use = pool.use();
+    all.held += use.held;
+    all.peak += use.peak;
+    all.cached += use.cached;
+  });
+  return all;
+}
+
+MemoryLimit memory_limit() { return pools().shared.limit(); }
+void reset_peak() {
+  each_pool([](CachingAllocator& pool) { pool.reset_peak(); });
+}
+// What is recorded keeps its memory.
+void release_cache() { pools().shared.release_cache(); }
+
+}  // namespace linea::cuda

@@ -1,0 +1,12 @@
+// Steps of work recorded as CUDA graphs.
+#pragma once
+
+#include <memory>
+
+#include "tensor/kernels.h"
+
+namespace linea::cuda {
+
+std::unique_ptr<Recorder> make_recorder(Context& ctx);
+
+}  // namespace linea::cuda
