@@ -15,10 +15,7 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, con
     group.chunks = std::min(sweep.chunks(), chunks - group.first);
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group,
-                                  {in.k, in.v, sweep.keys.top, sweep.keys.offset, nullptr, nullptr, true,
-                                   shape.ends ? chunks - 1 : -1},
-                                  false, true, carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), direction_of(shape, false), carried);
     }
     if (!reads) continue;
     if (kRule == Rule::logs)

@@ -81,7 +81,7 @@ struct MakeQueries {
       }
     if (i >= chunk.rows || denominator.data == nullptr) return;
     to.inverse[slot * kTile + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
-    to.slope[slot * kTile + i] = slope.pair(chunk.pair)[chunk.first + i];
+    if (slope.data != nullptr) to.slope[slot * kTile + i] = slope.pair(chunk.pair)[chunk.first + i];
     if (kRule != Rule::plain) to.offset[slot * kTile + i] = -scale.pair(chunk.pair)[chunk.first + i];
   }
 };
@@ -92,8 +92,7 @@ struct Joining {
   using A = Accumulator<T>;
   HeadRows<const T> rows, x;
   const A *top, *offset, *inverse, *weight;
-  bool keys;           // only those that exist
-  int64_t unneeded;    // a chunk whose sums nobody reads
+  bool keys;  // only those that exist
 };
 
 // The sums of each slot: state [F,M], key_sum [F], each feature f to be multiplied by exp(scale[F]).
@@ -104,13 +103,13 @@ struct Parts {
 
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    sum_chunk(ChunkShape shape, Group group, Joining<T> in, Parts<Accumulator<T>> parts) {
+    sum_chunk(ChunkShape shape, Group group, Joining<T> in, int64_t unneeded, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
   __shared__ Panels<A> panels;
   __shared__ A column[kTile], share[kShares][kTile];
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
-  if (group.first + chunk.slot % group.chunks == in.unneeded) return;
+  if (group.first + chunk.slot % group.chunks == unneeded) return;
   const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile, first_f = static_cast<int64_t>(blockIdx.z) * kTile;
   const int count = in.keys ? chunk.keys : chunk.rows;
@@ -161,7 +160,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   if (kRule != Rule::plain) parts.scale[chunk.slot * F + first_f + own] = column[own];
 }
 
-// In which order chunks are gone through.
+// In which order chunks are gone through, and the one whose sums nobody reads.
 struct Direction {
   bool backward;
   int64_t unneeded;
@@ -247,14 +246,14 @@ class Sweep {
 
   // Rows of a group join the carried state; then `states()` are those that its chunks read.
   template <Rule kRule>
-  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T>& in, bool backward,
-             bool decays, const ChunkState<A>& carried) {
+  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T>& in,
+             const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
     const int64_t F = shape.features, M = shape.values, slots = shape.pairs * group.chunks;
     if (F == 0) return;
     launch(sum_chunk<kRule, T>,
            dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, parts_);
-    const Direction direction{backward, in.unneeded};
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in,
+           direction.unneeded, parts_);
     const int64_t rows = shape.pairs * F;
     if (scaled_)
       for_each(ctx, rows, ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
@@ -294,6 +293,21 @@ void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const 
   if (kRule != Rule::plain)
     for_each_row(ctx, shape.pairs * group.chunks,
                  MakeKeys<kRule, T>{shape, group, in.k, in.weight, in.decay, sweep.keys});
+}
+
+template <typename T>
+Joining<T> keys_join(const ChunkInput<T>& in, const Sweep<T>& sweep) {
+  return {in.k, in.v, sweep.keys.top, sweep.keys.offset, nullptr, nullptr, true};
+}
+template <typename T>
+Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy, const Sweep<T>& sweep) {
+  const QueryTable<Accumulator<T>>& queries = sweep.queries;
+  return {in.q, dy, queries.top, queries.offset, queries.inverse, queries.slope, false};
+}
+
+// Where the state that goes out is not needed, the last chunk of a sweep need not join it.
+inline Direction direction_of(const ChunkShape& shape, bool backward) {
+  return {backward, !shape.ends ? -1 : backward ? 0 : chunk_count(shape) - 1};
 }
 
 }  // namespace linea::cuda

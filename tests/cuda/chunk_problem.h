@@ -132,8 +132,8 @@ class ChunkProblem {
 
   std::vector<Tensor> all() {
     std::vector<Tensor> result = forward();
-    for (const Tensor& x : backward_query()) result.push_back(x);
-    for (const Tensor& x : backward_key()) result.push_back(x);
+    for (const Tensor& x : backward_query()) result.push_back(beside_one(x));
+    for (const Tensor& x : backward_key()) result.push_back(beside_one(x));
     return result;
   }
 
@@ -194,6 +194,15 @@ class ChunkProblem {
       }
       visit(shape, s_.causal || !reverse, s_.causal || reverse);
     }
+  }
+
+  // Gradients of a sequence of one position are 0 but for rounding: they are measured by 1.
+  Tensor beside_one(const Tensor& x) const {
+    if (s_.N > 1) return x;
+    std::vector<double> values = x.to_doubles();
+    values.push_back(1.0);
+    const On cpu(Device{});
+    return Tensor::from(values, {static_cast<int64_t>(values.size())});
   }
 
   // log d + m: one number whatever the scale, where chunks are as long (decays are counted from their start)

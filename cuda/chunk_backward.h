@@ -1,0 +1,98 @@
+// The backward pass of the sum rule over a segment: what both of its sweeps make inside a chunk. Formulas in
+// tensor/cpu/chunk_backward.h.
+#pragma once
+
+#include "cuda/chunk_sweep.h"
+
+namespace linea::cuda {
+
+// What a block knows of its chunk.
+template <Rule kRule, typename T>
+struct Pieces {
+  using A = Accumulator<T>;
+  Chunk chunk;
+  Rows<kRule, T> q, k;
+  ValueRows<T> v, dy;
+  const A *key_offset, *most;               // o, and the largest up to each row
+  const A *query_offset, *inverse, *slope;  // -m, 1 / d, e
+
+  // n_i
+  __device__ A numerator(int i, int64_t m) const { return i < q.count ? dy.or_zero(i, m) * inverse[i] : A(0); }
+  __device__ bool sees(int i, int j) const { return j <= i && j < k.count && i < q.count; }
+  // exp(o_j - m_i)
+  __device__ A visible(int i, int j) const {
+    return kRule == Rule::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
+  }
+  // Does the forward pass sum this row's part inside the chunk by logs? Else m_i is at least the largest offset.
+  __device__ bool by_logs(int i) const {
+    return kRule == Rule::logs && k.count > 0 && i < q.count && -query_offset[i] < most[i];
+  }
+  // w_ijf of such a row is exp(q_if + k_jf + rest).
+  __device__ A rest(int i, int j) const { return key_offset[j] - k.top[j] - q.top[i] + query_offset[i]; }
+};
+
+template <Rule kRule, typename T>
+__device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
+                                      const HeadRows<const T>& dy, const KeyTable<Accumulator<T>>& keys,
+                                      const QueryTable<Accumulator<T>>& queries) {
+  Chunk chunk = chunk_at(shape, group, blockIdx.x);
+  const int64_t place = chunk.slot * kTile;
+  const auto at = [=](const Accumulator<T>* table) { return table == nullptr ? nullptr : table + place; };
+  return {chunk,
+          rows_of<kRule>(shape, in.q, chunk, chunk.rows, queries.top),
+          rows_of<kRule>(shape, in.k, chunk, chunk.keys, keys.top),
+          value_rows(shape, in.v, chunk, in.k.data == nullptr ? 0 : chunk.keys),
+          value_rows(shape, dy, chunk, in.q.data == nullptr ? 0 : chunk.rows),
+          at(keys.offset),
+          at(keys.most),
+          at(queries.offset),
+          at(queries.inverse),
+          at(queries.slope)};
+}
+
+// Which rows the forward pass summed by logs, and whether any.
+struct RowsByLogs {
+  bool row[kTile];
+  bool any;
+};
+template <Rule kRule, typename T>
+__device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
+  if (threadIdx.x < kWarp) {
+    const int lane = static_cast<int>(threadIdx.x);
+    const bool low = of.by_logs(lane), high = of.by_logs(lane + kWarp);
+    found.row[lane] = low;
+    found.row[lane + kWarp] = high;
+    const bool any = __any_sync(kWholeWarp, low || high) != 0;
+    if (lane == 0) found.any = any;
+  }
+  __syncthreads();
+}
+
+// slopes[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of rows summed by logs
+// dw_ij alone.
+template <Rule kRule, typename T, typename A>
+__device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_logs, Square<A>& slopes,
+                            Panels<A>& panels) {
+  A product[kOwn][kOwn] = {};
+  add_product<Along::terms, Along::terms>(
+      product, of.v.M, [&](int i, int64_t m) { return of.numerator(i, m); },
+      [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
+  each_own([&](int a, int b, int i, int j) {
+    A slope = 0;
+    if (of.sees(i, j)) {
+      const A visible = by_logs.row[i] ? A(1) : of.visible(i, j);
+      slope = visible == A(0) ? A(0) : (product[a][b] + of.slope[i]) * visible;
+    }
+    slopes[i][j] = slope;
+  });
+  __syncthreads();
+}
+
+// exp(log of feature f in the state and in a row), `rest` what the row adds to it besides: no more than 1.
+template <typename A>
+__device__ A read_by_logs(A log, A scale, A rest) {
+  const A all = log + scale;
+  return all == kNothing<A> ? A(0) : exp_of(all + rest);
+}
+
+}  // namespace linea::cuda

@@ -1,0 +1,206 @@
+// The sweep backward of the backward pass: dk and dv, from the slopes of the states. Formulas in
+// tensor/cpu/chunk_backward.h.
+#include "cuda/chunk_backward.h"
+#include "cuda/cuda_kernels.h"
+
+namespace linea::cuda {
+namespace {
+
+// dk of a chunk, a tile of features; and, where `weight_part` [tiles, slots, 64] is asked for, its part of the gradients
+// of the keys' weights.
+template <Rule kRule, typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
+                 QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states, HeadRows<T> dk,
+                 Accumulator<T>* weight_part) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> slopes;
+  __shared__ RowsByLogs by_logs;
+  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
+  const StateAt<A> later = state_at(states, shape, group, of.chunk);
+  const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+
+  A inside[kOwn][kOwn] = {};
+  if (of.q.count > 0 && of.k.count > 0) {
+    find_by_logs(of, by_logs);
+    make_slopes(of, by_logs, slopes, panels);
+    add_product<Along::tile, Along::tile>(
+        inside, of.q.count, [&](int j, int64_t i) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
+        [&](int f, int64_t i) { return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0); }, panels);
+  }
+  A after[kOwn][kOwn] = {};
+  if (!later.empty)
+    add_product<Along::terms, Along::terms>(
+        after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
+        [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
+
+  T* to = dk.at(of.chunk.pair, of.chunk.first);
+  A whole[kOwn] = {};
+  each_own([&](int a, int b, int j, int col) {
+    const int64_t f = first_f + col;
+    if (j >= of.chunk.rows || f >= F) return;
+    A slope = 0, feature = 0;
+    if (j < of.k.count) {
+      const A given = of.k.given(j, f);
+      feature = of.k.at(j, f);
+      slope = kRule == Rule::logs ? inside[a][b] * feature : inside[a][b];
+      if (!later.empty) {
+        const A of_state = after[a][b] + later.key_sum[f];
+        if (kRule == Rule::plain) slope += of_state;
+        if (kRule == Rule::scaled) slope += of_state * factor(later.scale[f], -of.key_offset[j]);
+        if (kRule == Rule::logs) slope += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
+      }
+      if (kRule == Rule::logs && of.q.count > 0 && by_logs.any)
+        for (int i = j; i < of.q.count; ++i)
+          if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
+    }
+    whole[a] += kRule == Rule::logs ? slope : slope * feature;
+    if (kRule == Rule::plain) slope *= feature_slope(shape.feature, feature);
+    to[j * dk.row + f] = T(slope);
+  });
+  if (weight_part == nullptr) return;
+#pragma unroll
+  for (int a = 0; a < kOwn; ++a) {
+    const A total = sum_of_row(whole[a]);
+    if (own_col() == 0)
+      weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + own_row() + a] = total;
+  }
+}
+
+template <typename T>
+struct SumWeights {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  int64_t tiles;
+  const A* part;
+  Strided<T> dweight;
+  __device__ void operator()(int64_t place) const {
+    const int64_t all = shape.pairs * group.chunks * kTile;
+    const Chunk chunk = chunk_at(shape, group, place / kTile);
+    A total = 0;
+    for (int64_t tile = 0; tile < tiles; ++tile) total += part[tile * all + place];
+    if (place % kTile < chunk.rows) dweight.pair(chunk.pair)[chunk.first + place % kTile] = T(total);
+  }
+};
+
+// dv of a chunk, a tile of values.
+template <Rule kRule, typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
+                   KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
+                   HeadRows<T> dv) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> weights;
+  __shared__ RowsByLogs by_logs;
+  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
+  const StateAt<A> later = state_at(states, shape, group, of.chunk);
+  const int64_t F = shape.features, M = shape.values, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+
+  A sum[kOwn][kOwn] = {};
+  if (!later.empty && of.k.count > 0) {
+    add_product<Along::terms, Along::tile>(
+        sum, F,
+        [&](int j, int64_t f) {
+          if (j >= of.k.count) return A(0);
+          if (kRule != Rule::logs) return of.k.at(j, f);
+          return read_by_logs(of.k.given(j, f), later.scale[f], of.key_offset[j] - of.k.top[j]);
+        },
+        [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); }, panels);
+    if (kRule == Rule::scaled)
+      each_own([&](int a, int b, int j, int) {
+        if (j < of.k.count) sum[a][b] *= factor(later.scale[0], -of.key_offset[j]);
+      });
+  }
+  if (of.q.count > 0 && of.k.count > 0) {
+    A scores[kOwn][kOwn] = {};
+    add_scores(scores, F, of.q, of.k, panels);
+    find_by_logs(of, by_logs);
+    each_own([&](int a, int b, int i, int j) {
+      A weight = 0;
+      if (of.sees(i, j) && !by_logs.row[i]) {
+        const A visible = of.visible(i, j);
+        weight = visible == A(0) ? A(0) : scores[a][b] * visible;
+      }
+      weights[i][j] = weight;
+    });
+    __syncthreads();
+    if (kRule == Rule::logs && by_logs.any) {
+      const int lane = static_cast<int>(threadIdx.x) % kWarp;
+      for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp)
+        for (int j = lane; by_logs.row[i] && j <= i && j < of.k.count; j += kWarp) {
+          A whole = 0;
+          for (int64_t f = 0; f < F; ++f) whole += exp_of(of.q.given(i, f) + of.k.given(j, f) + of.rest(i, j));
+          weights[i][j] = whole;
+        }
+    }
+    add_product<Along::tile, Along::tile>(
+        sum, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
+        [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
+  }
+  T* to = dv.at(of.chunk.pair, of.chunk.first);
+  each_own([&](int a, int b, int j, int col) {
+    const int64_t m = first_m + col;
+    if (j < of.chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[a][b] : A(0));
+  });
+}
+
+template <Rule kRule, typename T>
+void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
+                  const ChunkRows<Accumulator<T>>& kept, Strided<const Accumulator<T>> ddenominator,
+                  const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
+  using A = Accumulator<T>;
+  const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
+  const int64_t chunks = chunk_count(shape), tiles = tiles_of(shape.features);
+  Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
+  const bool weights = reads && dweight.data != nullptr;
+  const Workspace<A> parts(ctx, weights ? tiles * shape.pairs * sweep.chunks() * kTile : 0);
+  for (int64_t last = chunks; last > 0;) {
+    const Group group{std::max<int64_t>(last - sweep.chunks(), 0), std::min(last, sweep.chunks())};
+    last = group.first;
+    const int64_t slots = shape.pairs * group.chunks;
+    if (reads) make_keys<kRule>(ctx, shape, group, in, sweep);
+    if (joins) {
+      for_each_row(ctx, slots,
+                   MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, ddenominator,
+                                         sweep.queries});
+      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep), direction_of(shape, true), carried,
+                                  reads);
+    }
+    if (!reads) continue;
+    const States<A> states = sweep.states(joins, carried, shape.starts ? chunks - 1 : -1);
+    const QueryTable<A> queries = joins ? sweep.queries : QueryTable<A>{};
+    launch(key_gradient<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles)),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
+           weights ? parts.data() : nullptr);
+    if (weights)
+      for_each(ctx, slots * kTile, SumWeights<T>{shape, group, tiles, parts.data(), dweight});
+    launch(value_gradient<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
+                        const ChunkRows<Accumulator<T>>& kept, Strided<const Accumulator<T>> ddenominator,
+                        const ChunkState<Accumulator<T>>& slopes, HeadRows<T> dk, Strided<T> dweight,
+                        HeadRows<T> dv) {
+  if (shape.pairs == 0) return;
+  with_rule(shape, slopes.scale != nullptr, [&](auto rule) {
+    backward_key<rule.value>(ctx, shape, in, dy, kept, ddenominator, slopes, dk, dweight, dv);
+  });
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                      \
+  template void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,          \
+                                   const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>,               \
+                                   const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<T>, HeadRows<T>);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

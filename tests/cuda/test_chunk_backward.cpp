@@ -1,0 +1,25 @@
+#include "tests/cuda/chunk_problem.h"
+#include "tests/cuda/chunk_settings.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+void expect_alike(const ChunkSetting& s, const Bounds& bounds = {}) {
+  SCOPED_TRACE(describe(s));
+  expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
+}
+
+TEST(CudaChunkBackward, EveryKindOfSum) {
+  for (const ChunkSetting& s : every_kind()) expect_alike(s);
+}
+
+TEST(CudaChunkBackward, EverySize) {
+  for (const ChunkSetting& s : every_size()) expect_alike(s);
+}
+
+TEST(CudaChunkBackward, FarLogs) {
+  for (const ChunkSetting& s : far_logs()) expect_alike(s, kFarBounds);
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
