@@ -39,7 +39,8 @@ void clip_scale(Context& ctx, const double* total, double clip) {
     const double norm = std::sqrt(*total), limit = step->norm_limit;
     const bool usable = norm - norm == 0 && (limit == 0 || norm <= limit);
     step->gradient_norm = norm;
-    step->clip_scale = !usable ? std::numeric_limits<double>::quiet_NaN() : clip > 0 && norm > clip ? clip / norm : 1.0;
+    const double scale = clip > 0 && norm > clip ? clip / norm : 1.0;
+    step->clip_scale = usable ? scale : std::numeric_limits<double>::quiet_NaN();
   });
 }
 

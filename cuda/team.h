@@ -61,8 +61,8 @@ void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body
   const int64_t each = warps ? kBlockThreads / kWarp : 1;
   const int64_t blocks = (rows + each - 1) / each;
   launch(warps ? warp_rows_kernel<Body> : block_rows_kernel<Body>,
-         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kBlockThreads), 0, stream(ctx),
-         rows, body);
+         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kBlockThreads), 0,
+         stream(ctx), rows, body);
 }
 
 // The same, for rows whose elements are treated alone: body(r, c).

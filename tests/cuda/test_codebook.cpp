@@ -26,7 +26,8 @@ TEST(CudaCodebook, LogsOfMixtures) {
       using T = decltype(t);
       const Tensor codes = input<T>(codes_of(shape), 1, 0.5), u = input<T>(rows_of(shape, shape.features), 2);
       const Tensor by = temperature<T>();
-      table<T>().mixture_logs(context(), shape, codes.template data<T>(), by.template data<T>(), u.template data<T>());
+      table<T>().mixture_logs(context(), shape, codes.template data<T>(), by.template data<T>(),
+                              u.template data<T>());
       return std::vector<Tensor>{u};
     });
 }
@@ -61,8 +62,9 @@ TEST(CudaCodebook, GradientsOfPairsAreAddedToHeads) {
         const Tensor part = input<T>({shape.pairs, shape.features, shape.key_size}, 1);
         const Tensor du = input<T>(rows_of(shape, shape.features), 2), codes = input<T>(codes_of(shape), 3);
         const Tensor dcodes = input<T>(codes_of(shape), 4);
-        table<T>().add_to_heads(context(), shape, part.template data<T>(), with_rows ? du.template data<T>() : nullptr,
-                                codes.template data<T>(), dcodes.template data<T>());
+        table<T>().add_to_heads(context(), shape, part.template data<T>(),
+                                with_rows ? du.template data<T>() : nullptr, codes.template data<T>(),
+                                dcodes.template data<T>());
         return std::vector<Tensor>{dcodes};
       });
 }
@@ -79,7 +81,8 @@ TEST(CudaCodebook, TheFirstOfTheNearestCodes) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {
       using T = decltype(t);
-      const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1), codes = whole_numbers<T>(codes_of(shape), 2);
+      const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1);
+      const Tensor codes = whole_numbers<T>(codes_of(shape), 2);
       const Tensor code = fresh<int32_t>({shape.pairs, shape.rows});
       table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
                               code.template data<int32_t>());

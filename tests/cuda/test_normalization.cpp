@@ -24,8 +24,8 @@ TEST(CudaNormalization, LayerNormAndItsBackward) {
         const Tensor dy = input<T>({R, C}, 4), y = fresh<T>({R, C}), dx = fresh<T>({R, C});
         const Tensor dgain = fresh<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
         const Tensor mean = fresh<A>({R}), scale = fresh<A>({R});
-        table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(), with_bias ? bias.data<T>() : nullptr, y.data<T>(),
-                              mean.data<A>(), scale.data<A>(), R, C);
+        table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(), with_bias ? bias.data<T>() : nullptr,
+                              y.data<T>(), mean.data<A>(), scale.data<A>(), R, C);
         table<T>().layer_norm_backward(context(), x.data<T>(), gain.data<T>(), mean.data<A>(), scale.data<A>(),
                                        dy.data<T>(), dx.data<T>(), dgain.data<T>(),
                                        with_bias ? dbias.data<T>() : nullptr, R, C);

@@ -17,7 +17,8 @@ TEST(CudaRandomFeatures, NormsAreSubtracted) {
   for (const auto [R, D, F] : kSizes)
     expect_parity([R = R, D = D, F = F](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, D}, 1), u = input<T>({R, F}, 2), du = input<T>({R, F}, 3), dx = input<T>({R, D}, 4);
+      const Tensor x = input<T>({R, D}, 1), u = input<T>({R, F}, 2);
+      const Tensor du = input<T>({R, F}, 3), dx = input<T>({R, D}, 4);
       table<T>().subtract_norms(context(), x.data<T>(), u.data<T>(), 0.3, R, D, F);
       table<T>().subtract_norms_backward(context(), x.data<T>(), du.data<T>(), dx.data<T>(), 0.3, R, D, F);
       return std::vector<Tensor>{u, dx};

@@ -78,7 +78,8 @@ TEST(CudaRows, RowsOfPaddingAreCleared) {
       const int64_t P = 7, S = 4, C = 37;
       const Tensor count = Tensor::from(std::vector<int32_t>{5, 0, 9, 100}, {4}), x = input<T>({P, S, C}, 1);
       const Tensor all = input<T>({P, S, C}, 2);
-      table<T>().clear_padding(context(), {count.template data<int32_t>(), 2, 1}, x.template data<T>(), P, S, C, first);
+      const ValidKeys valid{count.template data<int32_t>(), 2, 1};
+      table<T>().clear_padding(context(), valid, x.template data<T>(), P, S, C, first);
       table<T>().clear_padding(context(), {}, all.template data<T>(), P, S, C, first);
       return std::vector<Tensor>{x, all};
     });

@@ -1,14 +1,13 @@
 // Finds in kernels, whatever the order of their threads: races within a block and between blocks, reads of memory
 // that no one wrote, and accesses outside of what kernels may touch. A thread is ordered after another of its block
 // by barriers (epochs), and of its warp by what the warp did together (clocks, one a lane).
-#include "cuda/emulator/checker.h"
-
+#include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
 #include <string>
 
 #include "cuda/emulator/block/block.h"
+#include "cuda/emulator/checker/kernel_checker.h"
 #include "cuda/emulator/checker/places.h"
 #include "cuda/emulator/checker/shadow.h"
 #include "cuda/emulator/report.h"
@@ -195,7 +194,10 @@ class KernelChecker final : public Checker {
   uint32_t block_ = 1, first_block_ = 1, epoch_ = 0, code_ = 0;
 };
 
-KernelChecker kernel_checker;
+KernelChecker instance;
 
 }  // namespace
+
+Checker& kernel_checker() { return instance; }
+
 }  // namespace linea::emulator

@@ -5,14 +5,14 @@
 #include <cstring>
 
 #include "cuda/emulator/block/block.h"
-#include "cuda/emulator/checker.h"
+#include "cuda/emulator/checker/kernel_checker.h"
 
 using linea::emulator::Access;
 
 namespace {
 
 void touch(const void* data, size_t bytes, Access access, const void* code) {
-  if (linea::emulator::in_kernel && bytes > 0) linea::emulator::checker->touches(data, bytes, access, code);
+  if (linea::emulator::in_kernel && bytes > 0) linea::emulator::kernel_checker().touches(data, bytes, access, code);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Shuffles, votes and sums of warps, and what breaks them.
+#include <algorithm>
 #include <numeric>
 
 #include "tests/cuda/emulator/emulated.h"
@@ -84,19 +85,22 @@ TEST(Warps, MayBeSmaller) {
   EXPECT_EQ(y.values()[36], 35);
 }
 
-__global__ void through_shared(float* y, bool with_barrier) {
+__global__ void through_shared(float* y, const float* x, bool with_barrier) {
   __shared__ float values[32];
-  values[threadIdx.x] = static_cast<float>(threadIdx.x);
+  values[threadIdx.x] = x[threadIdx.x];
   if (with_barrier) __syncwarp();
   y[threadIdx.x] = values[31 - threadIdx.x];
 }
 
 bool passes_through_shared(bool with_barrier) {
-  const DeviceArray<float> y(32);
-  launch(through_shared, 1, 32, 0, nullptr, y.data(), with_barrier);
-  std::vector<float> expected = counted<float>(32);
-  std::reverse(expected.begin(), expected.end());
-  return y.values() == expected;
+  static float first = 0;  // other numbers each time, for an array keeps those of the launch before
+  first += 100;
+  std::vector<float> numbers(32);
+  std::iota(numbers.begin(), numbers.end(), first);
+  const DeviceArray<float> x(numbers), y(32);
+  launch(through_shared, 1, 32, 0, nullptr, y.data(), x.data(), with_barrier);
+  std::reverse(numbers.begin(), numbers.end());
+  return y.values() == numbers;
 }
 
 TEST(Warps, MeetBeforeTheyReadWhatOthersWrote) {
@@ -115,7 +119,7 @@ __global__ void shuffle_half(int* y) {
 }
 
 TEST(Warps, HalfOfOneDoesNotShuffleWithAll) {
-  const DeviceArray<int> y(32);
+  const DeviceArray<int> y(std::vector<int>(32, 0));
   launch(shuffle_half, 1, 32, 0, nullptr, y.data());  // the others have ended, which a GPU permits
   EXPECT_EQ(y.values()[0], 1);
 }

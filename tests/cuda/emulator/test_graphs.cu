@@ -1,0 +1,127 @@
+// A stream captured into a graph: what is kept and run again, and what a capture forbids.
+#include <cublas_v2.h>
+
+#include <functional>
+
+#include "tests/cuda/emulator/emulated.h"
+
+namespace linea::cuda {
+namespace {
+
+constexpr size_t kCount = 64, kBytes = kCount * sizeof(float);
+
+__global__ void add(float* x, float value) { x[threadIdx.x] += value; }
+
+class Graphs : public testing::Test {
+ protected:
+  Graphs() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  ~Graphs() override {
+    cudaGraphDestroy(graph_);
+    cudaStreamDestroy(stream_);
+  }
+
+  void begin() { check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "a capture"); }
+  cudaError_t end() { return cudaStreamEndCapture(stream_, &graph_); }
+  cudaStreamCaptureStatus status() const {
+    cudaStreamCaptureStatus status{};
+    check_cuda(cudaStreamIsCapturing(stream_, &status), "cudaStreamIsCapturing");
+    return status;
+  }
+
+  DeviceArray<float> x_{std::vector<float>(kCount, 1)};
+  cudaStream_t stream_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+};
+
+TEST_F(Graphs, RunAgainAndAgain) {
+  EXPECT_EQ(status(), cudaStreamCaptureStatusNone);
+  begin();
+  EXPECT_EQ(status(), cudaStreamCaptureStatusActive);
+  float value = 2;
+  launch(add, 1, kCount, 0, stream_, x_.data(), value);
+  value = 3;
+  launch(add, 1, kCount, 0, stream_, x_.data(), value);
+  ASSERT_EQ(end(), cudaSuccess);
+  EXPECT_EQ(status(), cudaStreamCaptureStatusNone);
+  EXPECT_EQ(x_.values()[0], 1);  // nothing has run
+
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph_, 0), cudaSuccess);
+  size_t nodes = 0;
+  EXPECT_EQ(cudaGraphGetNodes(graph_, nullptr, &nodes), cudaSuccess);
+  EXPECT_EQ(nodes, 2u);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(exec, stream_), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  EXPECT_EQ(x_.values()[kCount - 1], 16);
+}
+
+TEST_F(Graphs, HoldProductsAndCopies) {
+  const DeviceArray<float> y(std::vector<float>(kCount, 0));
+  cublasHandle_t handle = nullptr;
+  ASSERT_EQ(cublasCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  cublasSetStream(handle, stream_);
+  const float one = 1, zero = 0;
+  begin();
+  EXPECT_EQ(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, x_.data(), 8, x_.data(), 8, &zero, y.data(), 8),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(cudaMemcpyAsync(x_.data(), y.data(), kBytes, cudaMemcpyDeviceToDevice, stream_), cudaSuccess);
+  ASSERT_EQ(end(), cudaSuccess);
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph_, 0), cudaSuccess);
+  for (int i = 0; i < 2; ++i) cudaGraphLaunch(exec, stream_);
+  check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  EXPECT_EQ(x_.values()[0], 512);
+  cudaGraphExecDestroy(exec);
+  cublasDestroy(handle);
+}
+
+// Each of these loses the capture, as on a GPU.
+TEST_F(Graphs, ForbidWhatWaitsOrAllocates) {
+  void* data = nullptr;
+  std::vector<float> host(kCount);
+  const auto calls = std::vector<std::function<cudaError_t()>>{
+      [&] { return cudaMalloc(&data, 100); },
+      [&] { return cudaMallocAsync(&data, 100, stream_); },
+      [&] { return cudaFree(nullptr); },
+      [&] { return cudaDeviceSynchronize(); },
+      [&] { return cudaStreamSynchronize(stream_); },
+      [&] { return cudaMemcpy(host.data(), x_.data(), kBytes, cudaMemcpyDeviceToHost); },
+      [&] { return cudaMemcpyAsync(x_.data(), host.data(), kBytes, cudaMemcpyHostToDevice, stream_); },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    begin();
+    EXPECT_EQ(calls[i](), cudaErrorStreamCaptureUnsupported) << "call " << i;
+    EXPECT_EQ(status(), cudaStreamCaptureStatusInvalidated);
+    EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(graph_, nullptr);
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(Graphs, DoNotTouchTheOtherStreams) {
+  cudaStream_t other = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  begin();
+  launch(add, 1, kCount, 0, other, x_.data(), 4.0f);
+  ASSERT_EQ(end(), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(other), cudaSuccess);
+  EXPECT_EQ(x_.values()[0], 5);
+}
+
+TEST_F(Graphs, DoNotWaitForOthers) {
+  cudaStream_t other = nullptr;
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check_cuda(cudaEventCreate(&event), "cudaEventCreate");
+  check_cuda(cudaEventRecord(event, other), "cudaEventRecord");
+  begin();
+  EXPECT_EQ(cudaStreamWaitEvent(stream_, event, 0), cudaErrorStreamCaptureIsolation);
+  EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
+  cudaEventDestroy(event);
+  cudaStreamDestroy(other);
+  cudaGetLastError();
+}
+
+}  // namespace
+}  // namespace linea::cuda

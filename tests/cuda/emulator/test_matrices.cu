@@ -1,0 +1,141 @@
+// Tensor cores: wmma, mma.sync with ldmatrix, and tiles that cp.async brings.
+#include <cuda_pipeline_primitives.h>
+#include <mma.h>
+
+#include "cuda/ptx.h"
+#include "tests/cuda/emulator/emulated.h"
+
+namespace linea::cuda {
+namespace {
+
+using Half = __nv_bfloat16;
+constexpr int kM = 32, kN = 48, kK = 64;
+
+// Small whole numbers, so that every sum is exact.
+std::vector<Half> small_numbers(int count, int period) {
+  std::vector<Half> result;
+  for (int i = 0; i < count; ++i) result.push_back(__float2bfloat16(static_cast<float>(i * 7 % period - period / 2)));
+  return result;
+}
+
+// C [kM,kN] = A [kM,kK] B [kK,kN]; one warp for each tile.
+template <typename LayoutB>
+__global__ void multiply_by_wmma(float* c, const Half* a, const Half* b) {
+  namespace wmma = nvcuda::wmma;
+  constexpr bool kByRows = std::is_same_v<LayoutB, wmma::row_major>;
+  const int row = static_cast<int>(blockIdx.y) * 16, column = static_cast<int>(blockIdx.x) * 16;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums;
+  wmma::fill_fragment(sums, 0.25f);
+  for (int k = 0; k < kK; k += 16) {
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, Half, wmma::row_major> left;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, Half, LayoutB> right;
+    wmma::load_matrix_sync(left, a + row * kK + k, kK);
+    wmma::load_matrix_sync(right, kByRows ? b + k * kN + column : b + column * kK + k, kByRows ? kN : kK);
+    wmma::mma_sync(sums, left, right, sums);
+  }
+  for (int i = 0; i < sums.num_elements; ++i) sums.x[i] *= 2.0f;
+  wmma::store_matrix_sync(c + row * kN + column, sums, kN, wmma::mem_row_major);
+}
+
+// The same with 16 x 8 tiles, whose A and B go through shared memory by cp.async.
+enum class Copies { waited_for, not_waited_for, left_open };
+
+__global__ void multiply_by_mma(float* c, const Half* a, const Half* b, Copies copies) {
+  __shared__ __align__(16) Half left[16 * 24], right[16 * 8];  // rows of 24: whose addresses differ from rows of 16
+  const int row = static_cast<int>(blockIdx.y) * 16, column = static_cast<int>(blockIdx.x) * 8;
+  const int lane = static_cast<int>(threadIdx.x);
+  float sums[4] = {};
+  for (int k = 0; k < kK; k += 16) {
+    const int line = lane / 2, half = lane % 2 * 8;
+    __pipeline_memcpy_async(left + line * 24 + half, a + (row + line) * kK + k + half, 16);
+    if (half == 0) __pipeline_memcpy_async(right + line * 8, b + (k + line) * kN + column, 16);
+    __pipeline_commit();
+    if (copies == Copies::waited_for) __pipeline_wait_prior(0);
+    __syncwarp();
+    uint32_t fragment_a[4], fragment_b[2];
+    ldmatrix<false>(fragment_a, left + lane % 16 * 24 + lane / 16 * 8);
+    ldmatrix<true>(fragment_b, right + lane % 16 * 8);
+    mma_m16n8k16(sums, fragment_a, fragment_b);
+    __syncwarp();
+  }
+  if (copies != Copies::left_open) __pipeline_wait_prior(0);
+  for (int i = 0; i < 4; ++i)
+    c[(row + lane / 4 + i / 2 * 8) * kN + column + lane % 4 * 2 + i % 2] = sums[i];
+}
+
+class Matrices : public testing::Test {
+ protected:
+  // A B + bias, times factor.
+  std::vector<float> expected(float bias, float factor) const {
+    std::vector<float> result;
+    for (int row = 0; row < kM; ++row)
+      for (int column = 0; column < kN; ++column) {
+        float sum = bias;
+        for (int k = 0; k < kK; ++k)
+          sum += __bfloat162float(a_[static_cast<size_t>(row * kK + k)]) *
+                 __bfloat162float(b_[static_cast<size_t>(k * kN + column)]);
+        result.push_back(sum * factor);
+      }
+    return result;
+  }
+
+  std::vector<Half> a_ = small_numbers(kM * kK, 11), b_ = small_numbers(kK * kN, 13);
+};
+
+TEST_F(Matrices, AreMultipliedByWmma) {
+  const DeviceArray<Half> a(a_), b(b_);
+  const DeviceArray<float> c(kM * kN);
+  const auto right = [&] {
+    launch(multiply_by_wmma<nvcuda::wmma::row_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr, c.data(), a.data(),
+           b.data());
+    return c.values() == expected(0.25f, 2);
+  };
+  EXPECT_EQ(count_orders(right), kOrders);
+}
+
+TEST_F(Matrices, MayLieByColumns) {
+  std::vector<Half> turned;
+  for (int column = 0; column < kN; ++column)
+    for (int k = 0; k < kK; ++k) turned.push_back(b_[static_cast<size_t>(k * kN + column)]);
+  const DeviceArray<Half> a(a_), b(turned);
+  const DeviceArray<float> c(kM * kN);
+  launch(multiply_by_wmma<nvcuda::wmma::col_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr, c.data(), a.data(),
+         b.data());
+  EXPECT_EQ(c.values(), expected(0.25f, 2));
+}
+
+std::vector<float> product_by_mma(const std::vector<Half>& left, const std::vector<Half>& right, Copies copies) {
+  const DeviceArray<Half> a(left), b(right);
+  const DeviceArray<float> c(kM * kN);
+  launch(multiply_by_mma, dim3(kN / 8, kM / 16), 32, 0, nullptr, c.data(), a.data(), b.data(), copies);
+  return c.values();
+}
+
+TEST_F(Matrices, AreMultipliedByMma) {
+  EXPECT_EQ(count_orders([&] { return product_by_mma(a_, b_, Copies::waited_for) == expected(0, 1); }), kOrders);
+}
+
+TEST_F(Matrices, AreNotThereBeforeTheWait) {
+  EXPECT_NE(product_by_mma(a_, b_, Copies::not_waited_for), expected(0, 1));
+}
+
+TEST_F(Matrices, CopiesThatNoOneWaitsForShow) {
+  EXPECT_STOPS(product_by_mma(a_, b_, Copies::left_open), "a thread ends with [0-9]+ copies by cp.async");
+}
+
+__global__ void load_misaligned(const Half* a) {
+  nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, Half, nvcuda::wmma::row_major> tile;
+  nvcuda::wmma::load_matrix_sync(tile, a + 1, 16);
+}
+
+TEST_F(Matrices, MustBeAligned) {
+  const auto run = [&] {
+    const DeviceArray<Half> a(a_);
+    launch(load_misaligned, 1, 32, 0, nullptr, a.data());
+    cudaDeviceSynchronize();
+  };
+  EXPECT_STOPS(run(), "wmma::load_matrix_sync at .*test_matrices.cu:.* must be aligned to 32 bytes");
+}
+
+}  // namespace
+}  // namespace linea::cuda
