@@ -54,9 +54,9 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
     const double until = share * total;
     int t = 0;
     while (t < kBlockThreads - 1 && before + run[t] < until) before += run[t++];
-    int64_t i = total == total ? t * each : n;
-    place = i < n ? n - 1 : n;
-    for (; i < n; ++i) {
+    const bool known = total == total;
+    place = known ? n - 1 : n;
+    for (int64_t i = known ? t * each : n; i < n; ++i) {
       const double w = weight(i);
       before += w;
       if (w > 0) place = i;
@@ -64,9 +64,7 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
     }
   }
   __syncthreads();
-  const int64_t found = place;
-  __syncthreads();  // place is used again by the next call
-  return found;
+  return place;  // thread 0 writes it again behind the next call's first barrier
 }
 
 // order becomes the places 0 .. V - 1, the largest weight first, of equals the first place; what is behind them,
@@ -122,7 +120,6 @@ __global__ void __launch_bounds__(kBlockThreads)
     const double share = random_uniform(numbers, static_cast<uint64_t>(r));
     const int64_t chosen = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
     if (threadIdx.x == 0) index[r] = static_cast<int32_t>(chosen < V ? chosen : likeliest);
-    __syncthreads();  // the weights are used again
   }
 }
 

@@ -82,11 +82,15 @@ void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* target
                             const Accumulator<T>* scored, const Accumulator<T>* dmean, T* dlogits, int64_t R,
                             int64_t V) {
   using A = Accumulator<T>;
-  for_each_column(ctx, R, V, [=] __device__(int64_t r, int64_t v) {
-    const A weight = *dmean * reciprocal_or_zero(*scored);
-    const A share = exp_of(A(logits[r * V + v]) - log_sums[r]) * weight;
+  for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
+    const T* x = logits + r * V;
+    T* dx = dlogits + r * V;
+    const A weight = *dmean * reciprocal_or_zero(*scored), shift = log_sums[r];
     const int32_t target = targets[r];
-    dlogits[r * V + v] = T(target < 0 ? A(0) : v == target ? share - weight : share);
+    for (int64_t v = team.rank(); v < V; v += team.kThreads) {
+      const A share = exp_of(A(x[v]) - shift) * weight;
+      dx[v] = T(target < 0 ? A(0) : v == target ? share - weight : share);
+    }
   });
 }
 

@@ -36,6 +36,12 @@ Tensor input(const Shape& shape, uint32_t lane, double deviation = 1.0) {
   return Tensor::from(values, shape);
 }
 
+// Memory that a kernel fills.
+template <typename T>
+Tensor unset(const Shape& shape) {
+  return Tensor(shape, DTypeOf<T>::value);
+}
+
 template <typename T>
 const Kernels<T>& table() {
   return kernels<T>(context().device);

@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 // Tiles that start within the heads, more and fewer pairs than heads, one row, and none.
 const HeadShape kShapes[] = {{1, 1, 1, 1, 0, 1},   {5, 37, 19, 7, 4, 3},    {2, 130, 70, 33, 2, 3},
                              {7, 3, 200, 16, 1, 2}, {1, 700, 5, 40, 0, 2}, {2, 0, 6, 5, 0, 2}};
@@ -83,11 +78,24 @@ TEST(CudaCodebook, TheFirstOfTheNearestCodes) {
       using T = decltype(t);
       const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1);
       const Tensor codes = whole_numbers<T>(codes_of(shape), 2);
-      const Tensor code = fresh<int32_t>({shape.pairs, shape.rows});
+      const Tensor code = unset<int32_t>({shape.pairs, shape.rows});
       table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
                               code.template data<int32_t>());
       return std::vector<Tensor>{code};
     }, {0, 0, 0});
+}
+
+TEST(CudaCodebook, MorePairsThanOneGridHolds) {
+  expect_close<float, float>([](auto) {
+    const HeadShape shape{(1 << 16) + 3, 1, 3, 2, 0, 1};
+    std::vector<float> values;
+    for (int64_t i = 0; i < 2 * shape.pairs; ++i) values.push_back(static_cast<float>(i % 7 - 3));
+    const Tensor x = Tensor::from(values, {shape.pairs, 2});
+    const Tensor codes = Tensor::from(std::vector<float>{3, 0, -2, 1, 0, -1}, {1, 3, 2});
+    const Tensor code = unset<int32_t>({shape.pairs});
+    table<float>().nearest_code(context(), shape, x.data<float>(), codes.data<float>(), code.data<int32_t>());
+    return std::vector<Tensor>{code};
+  }, 0);
 }
 
 // All codes alike: the first; no distance a number: the first.
@@ -97,7 +105,7 @@ TEST(CudaCodebook, WhereNoCodeIsNearer) {
       using T = decltype(t);
       const HeadShape shape{1, 70, 130, 5, 0, 1};
       const Tensor x = input<T>({1, 70, 5}, 1), codes = Tensor::full({1, 130, 5}, DTypeOf<T>::value, value);
-      const Tensor code = fresh<int32_t>({1, 70});
+      const Tensor code = unset<int32_t>({1, 70});
       table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
                               code.template data<int32_t>());
       return std::vector<Tensor>{code};
@@ -117,9 +125,9 @@ TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
     expect_parity([&](auto t) {
       using T = decltype(t);
       const Tensor code = codes_below(shape), x = input<T>(rows_of(shape, shape.key_size), 1);
-      const Tensor codes = input<T>(codes_of(shape), 2), y = fresh<T>(rows_of(shape, shape.key_size));
+      const Tensor codes = input<T>(codes_of(shape), 2), y = unset<T>(rows_of(shape, shape.key_size));
       const Tensor counts = input<T>({shape.heads, shape.features}, 3), sums = input<T>(codes_of(shape), 4);
-      const Tensor logs = fresh<T>(rows_of(shape, shape.features));
+      const Tensor logs = unset<T>(rows_of(shape, shape.features));
       const int32_t* of_row = code.data<int32_t>();
       table<T>().gather_codes(context(), shape, of_row, codes.template data<T>(), y.template data<T>());
       table<T>().sum_by_code(context(), shape, x.template data<T>(), of_row, counts.template data<T>(),

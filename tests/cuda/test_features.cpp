@@ -3,18 +3,13 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 TEST(CudaFeatures, SquaresAndTheirBackward) {
   for (const int64_t R : {0, 1, 37})
     for (const int64_t D : {1, 5, 40})
       expect_parity([&](auto t) {
         using T = decltype(t);
-        const Tensor x = input<T>({R, D}, 1), dy = input<T>({R, D * D}, 2), y = fresh<T>({R, D * D});
-        const Tensor dx = fresh<T>({R, D});
+        const Tensor x = input<T>({R, D}, 1), dy = input<T>({R, D * D}, 2), y = unset<T>({R, D * D});
+        const Tensor dx = unset<T>({R, D});
         table<T>().square_features(context(), x.data<T>(), y.data<T>(), R, D);
         table<T>().square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, D);
         return std::vector<Tensor>{y, dx};
@@ -28,10 +23,10 @@ TEST(CudaFeatures, DpfpAndItsBackward) {
       for (const int64_t nu : {1, 3, 11})
         expect_parity([&](auto t) {
           using T = decltype(t);
-          const Tensor dy = input<T>({R, 2 * D * nu}, 2), y = fresh<T>({R, 2 * D * nu});
+          const Tensor dy = input<T>({R, 2 * D * nu}, 2), y = unset<T>({R, 2 * D * nu});
           std::vector<T> values = input<T>({R, D}, 1).template to_vector<T>();
           for (size_t i = 0; i < values.size(); i += 7) values[i] = T(0.0f);
-          const Tensor x = Tensor::from(values, {R, D}), dx = fresh<T>({R, D});
+          const Tensor x = Tensor::from(values, {R, D}), dx = unset<T>({R, D});
           table<T>().dpfp_features(context(), x.data<T>(), y.data<T>(), R, D, nu);
           table<T>().dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, D, nu);
           return std::vector<Tensor>{y, dx};

@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 // Rows of means near [-1, 1] and of log scales around -2; row 1 has log scales below their bound and a mean far off,
 // row 2 ones that make a level's width vanish.
 template <typename T>
@@ -36,8 +31,8 @@ TEST(CudaLogistics, LossSlopesAndScores) {
       expect_parity([&](auto t) {
         using T = decltype(t);
         using A = Accumulator<T>;
-        const Tensor x = mixtures<T>(R), targets = levels(R, V), losses = fresh<A>({R}), dx = fresh<T>(x.shape());
-        const Tensor mean = fresh<A>({1}), scored = fresh<A>({1}), scores = fresh<T>({R, V});
+        const Tensor x = mixtures<T>(R), targets = levels(R, V), losses = unset<A>({R}), dx = unset<T>(x.shape());
+        const Tensor mean = unset<A>({1}), scored = unset<A>({1}), scores = unset<T>({R, V});
         const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
         const int32_t* aims = targets.data<int32_t>();
         table<T>().logistics_loss(context(), x.data<T>(), aims, losses.data<A>(), R, V);
@@ -47,6 +42,21 @@ TEST(CudaLogistics, LossSlopesAndScores) {
         table<T>().logistics_scores(context(), x.data<T>(), scores.data<T>(), R, V);
         return std::vector<Tensor>{losses, mean, dx, scores};
       });
+}
+
+TEST(CudaLogistics, MoreScoresThanOneGridHolds) {
+  expect_close<float, float>([](auto) {
+    const int64_t R = (1 << 16) + 3;
+    const Tensor x = Tensor::full({R, 3 * kLogistics}, DType::f32, 0.25), scores = unset<float>({R, 2});
+    const Tensor some = mixtures<float>(9);
+    std::vector<float> values = x.to_vector<float>();
+    const std::vector<float> odd = some.to_vector<float>();
+    std::copy(odd.begin(), odd.end(), values.begin());
+    std::copy(odd.begin(), odd.end(), values.end() - static_cast<int64_t>(odd.size()));
+    const Tensor all = Tensor::from(values, x.shape());
+    table<float>().logistics_scores(context(), all.data<float>(), scores.data<float>(), R, 2);
+    return std::vector<Tensor>{scores};
+  }, 1e-5);
 }
 
 }  // namespace

@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 struct Size {
   int64_t rows, columns;
 };
@@ -21,9 +16,9 @@ TEST(CudaNormalization, LayerNormAndItsBackward) {
         using T = decltype(t);
         using A = Accumulator<T>;
         const Tensor x = input<T>({R, C}, 1, 2.0), gain = input<T>({C}, 2), bias = input<T>({C}, 3);
-        const Tensor dy = input<T>({R, C}, 4), y = fresh<T>({R, C}), dx = fresh<T>({R, C});
-        const Tensor dgain = fresh<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
-        const Tensor mean = fresh<A>({R}), scale = fresh<A>({R});
+        const Tensor dy = input<T>({R, C}, 4), y = unset<T>({R, C}), dx = unset<T>({R, C});
+        const Tensor dgain = unset<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
+        const Tensor mean = unset<A>({R}), scale = unset<A>({R});
         table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(), with_bias ? bias.data<T>() : nullptr,
                               y.data<T>(), mean.data<A>(), scale.data<A>(), R, C);
         table<T>().layer_norm_backward(context(), x.data<T>(), gain.data<T>(), mean.data<A>(), scale.data<A>(),
@@ -40,8 +35,8 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
     const int64_t R = 3, C = 100;
     std::vector<T> values;
     for (int64_t i = 0; i < R * C; ++i) values.push_back(T(4096.0f + static_cast<float>(i % 7)));
-    const Tensor x = Tensor::from(values, {R, C}), gain = input<T>({C}, 2), y = fresh<T>({R, C});
-    const Tensor mean = fresh<T>({R}), scale = fresh<T>({R});
+    const Tensor x = Tensor::from(values, {R, C}), gain = input<T>({C}, 2), y = unset<T>({R, C});
+    const Tensor mean = unset<T>({R}), scale = unset<T>({R});
     table<T>().layer_norm(context(), x.template data<T>(), gain.template data<T>(), nullptr, y.template data<T>(),
                           mean.template data<T>(), scale.template data<T>(), R, C);
     return std::vector<Tensor>{y, scale};
@@ -54,9 +49,9 @@ TEST(CudaNormalization, SlopesOfGainsAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 5000, C = 7;
   const Tensor x = input<float>({R, C}, 1), gain = input<float>({C}, 2), dy = input<float>({R, C}, 3);
-  const Tensor mean = input<float>({R}, 4), scale = input<float>({R}, 5), dx = fresh<float>({R, C});
+  const Tensor mean = input<float>({R}, 4), scale = input<float>({R}, 5), dx = unset<float>({R, C});
   const auto slopes = [&] {
-    const Tensor dgain = fresh<float>({C}), dbias = fresh<float>({C});
+    const Tensor dgain = unset<float>({C}), dbias = unset<float>({C});
     table<float>().layer_norm_backward(context(), x.data<float>(), gain.data<float>(), mean.data<float>(),
                                        scale.data<float>(), dy.data<float>(), dx.data<float>(), dgain.data<float>(),
                                        dbias.data<float>(), R, C);
@@ -85,7 +80,7 @@ TEST(CudaNormalization, SoftmaxAndItsBackward) {
   for (const auto [R, C] : kSizes)
     expect_parity([R = R, C = C](auto t) {
       using T = decltype(t);
-      const Tensor x = odd_rows<T>(R, C), dy = input<T>({R, C}, 2), dx = fresh<T>({R, C});
+      const Tensor x = odd_rows<T>(R, C), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
       table<T>().softmax(context(), x.data<T>(), x.data<T>(), R, C);
       table<T>().softmax_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, C);
       return std::vector<Tensor>{x, dx};
@@ -98,10 +93,10 @@ TEST(CudaNormalization, NormalizeAndItsBackward) {
     expect_parity([R = R, C = C](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;
-      const Tensor x = input<T>({R, C}, 1), dy = input<T>({R, C}, 2), dx = fresh<T>({R, C});
+      const Tensor x = input<T>({R, C}, 1), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
       table<T>().pointwise(context(), Pointwise::relu, x.data<T>(), x.data<T>(), R * C);
       if (R > 4) device_memory(context().device).clear(context(), x.data<T>() + 4 * C, C * sizeof(T));
-      const Tensor y = fresh<T>({R, C}), sums = fresh<A>({R});
+      const Tensor y = unset<T>({R, C}), sums = unset<A>({R});
       table<T>().normalize(context(), x.data<T>(), y.data<T>(), sums.data<A>(), R, C);
       table<T>().normalize_backward(context(), y.data<T>(), sums.data<A>(), dy.data<T>(), dx.data<T>(), R, C);
       return std::vector<Tensor>{y, sums, dx};

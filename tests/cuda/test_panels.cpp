@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 struct Size {
   int64_t rows, out, in;
 };
@@ -21,12 +16,25 @@ TEST(CudaPanels, ProductsWithPackedWeights) {
         using T = decltype(t);
         const int64_t count = (out + kPanel - 1) / kPanel;
         const Tensor x = input<T>({R, in}, 1), w = input<T>({out, in}, 2), bias = input<T>({out}, 3);
-        const Tensor panels = fresh<T>({count, in, kPanel}), y = fresh<T>({R, out});
+        const Tensor panels = unset<T>({count, in, kPanel}), y = unset<T>({R, out});
         table<T>().pack_panels(context(), w.data<T>(), panels.data<T>(), out, in);
         table<T>().panel_gemm(context(), x.data<T>(), panels.data<T>(), with_bias ? bias.data<T>() : nullptr,
                               y.data<T>(), R, out, in);
         return std::vector<Tensor>{panels, y};
       });
+}
+
+TEST(CudaPanels, MoreRowsThanOneGridHolds) {
+  expect_close<float, float>([](auto) {
+    const int64_t R = (1 << 18) + 5, in = 3;
+    std::vector<float> values;
+    for (int64_t i = 0; i < R * in; ++i) values.push_back(static_cast<float>(i % 251));
+    const Tensor x = Tensor::from(values, {R, in}), w = Tensor::full({1, in}, DType::f32, 2.0);
+    const Tensor panels = unset<float>({1, in, kPanel}), y = unset<float>({R, 1});
+    table<float>().pack_panels(context(), w.data<float>(), panels.data<float>(), 1, in);
+    table<float>().panel_gemm(context(), x.data<float>(), panels.data<float>(), nullptr, y.data<float>(), R, 1, in);
+    return std::vector<Tensor>{y};
+  }, 0);
 }
 
 }  // namespace

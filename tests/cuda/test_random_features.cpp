@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 struct Size {
   int64_t rows, key, features;
 };
@@ -29,7 +24,7 @@ TEST(CudaRandomFeatures, NormsAreWeights) {
   for (const auto [R, D, F] : kSizes)
     expect_parity([R = R, D = D](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, D}, 1), w = fresh<T>({R}), dw = input<T>({R}, 3), dx = input<T>({R, D}, 4);
+      const Tensor x = input<T>({R, D}, 1), w = unset<T>({R}), dw = input<T>({R}, 3), dx = input<T>({R, D}, 4);
       table<T>().square_norms(context(), x.data<T>(), w.data<T>(), -0.5, R, D);
       table<T>().square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), -0.5, R, D);
       return std::vector<Tensor>{w, dx};
@@ -40,8 +35,8 @@ TEST(CudaRandomFeatures, SinesAndCosines) {
   for (const auto [R, n, F] : kSizes)
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
-      const Tensor u = input<T>({R, n}, 1, 3.0), y = fresh<T>({R, 2 * n}), dy = input<T>({R, 2 * n}, 2);
-      const Tensor du = fresh<T>({R, n});
+      const Tensor u = input<T>({R, n}, 1, 3.0), y = unset<T>({R, 2 * n}), dy = input<T>({R, 2 * n}, 2);
+      const Tensor du = unset<T>({R, n});
       table<T>().sine_cosine(context(), u.data<T>(), y.data<T>(), R, n);
       table<T>().sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), R, n);
       return std::vector<Tensor>{y, du};

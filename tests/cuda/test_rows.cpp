@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 struct Size {
   int64_t rows, columns;
 };
@@ -18,7 +13,7 @@ TEST(CudaRows, RowsAddedAndSummed) {
   for (const auto [R, C] : kSizes)
     expect_parity([R = R, C = C](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, C}, 1), row = input<T>({C}, 2), y = fresh<T>({R, C}), sum = fresh<T>({C});
+      const Tensor x = input<T>({R, C}, 1), row = input<T>({C}, 2), y = unset<T>({R, C}), sum = unset<T>({C});
       table<T>().add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), R, C);
       table<T>().sum_rows(context(), x.data<T>(), sum.data<T>(), R, C);
       return std::vector<Tensor>{y, sum};
@@ -29,13 +24,24 @@ TEST(CudaRows, RowsAddedAndSummed) {
 TEST(CudaRows, SumsOfManyRowsAreTheSameBitsEachTime) {
   const auto sum = [](auto t) {
     using T = decltype(t);
-    const Tensor x = input<T>({9001, 35}, 1), y = fresh<T>({35});
+    const Tensor x = input<T>({9001, 35}, 1), y = unset<T>({35});
     table<T>().sum_rows(context(), x.template data<T>(), y.template data<T>(), 9001, 35);
     return std::vector<Tensor>{y};
   };
   expect_parity(sum);
   const On device(kCuda);
   EXPECT_EQ(numbers(sum(0.0f)[0]), numbers(sum(0.0f)[0]));
+}
+
+TEST(CudaRows, MoreColumnsThanOneGridHolds) {
+  expect_close<float, float>([](auto) {
+    const int64_t C = (1 << 21) + 5;
+    std::vector<float> values;
+    for (int64_t i = 0; i < 2 * C; ++i) values.push_back(static_cast<float>(i % 251));
+    const Tensor x = Tensor::from(values, {2, C}), y = unset<float>({C});
+    table<float>().sum_rows(context(), x.data<float>(), y.data<float>(), 2, C);
+    return std::vector<Tensor>{y};
+  }, 0);
 }
 
 TEST(CudaRows, EveryOrderOfAxes) {
@@ -45,7 +51,7 @@ TEST(CudaRows, EveryOrderOfAxes) {
       expect_parity([&](auto t) {
         using T = decltype(t);
         const PermuteShape shape{{2, 3, 4, 5}, {axis[0], axis[1], axis[2], axis[3]}, inner};
-        const Tensor x = input<T>({120 * inner}, 1), y = fresh<T>({120 * inner});
+        const Tensor x = input<T>({120 * inner}, 1), y = unset<T>({120 * inner});
         table<T>().permute(context(), shape, x.template data<T>(), y.template data<T>());
         return std::vector<Tensor>{y};
       });
@@ -58,7 +64,7 @@ TEST(CudaRows, RowsBetweenLayouts) {
     expect_parity([&](auto t) {
       using T = decltype(t);
       const int64_t B = 2, S = 7, H = 3, width = 5, P = B * H - first_pair, row = 3 * H * width;
-      const Tensor x = input<T>({B, S, row}, 1), y = fresh<T>({P, S, width});
+      const Tensor x = input<T>({B, S, row}, 1), y = unset<T>({P, S, width});
       const auto part = [&](int64_t index) {
         return HeadRows<T>{x.template data<T>() + index * H * width, S * row, width, row, H, first_pair};
       };
@@ -99,7 +105,7 @@ TEST(CudaRows, SumsFromTheEnd) {
   for (const auto [R, n] : {Size{1, 1}, Size{5, 31}, Size{5, 32}, Size{3, 33}, Size{2, 1000}, Size{0, 3}, Size{3, 0}})
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, n}, 1), y = fresh<T>({R, n});
+      const Tensor x = input<T>({R, n}, 1), y = unset<T>({R, n});
       table<T>().sum_from_end(context(), x.data<T>(), y.data<T>(), R, n);
       return std::vector<Tensor>{y};
     });

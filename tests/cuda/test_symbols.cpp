@@ -3,11 +3,6 @@
 namespace linea::cuda_tests {
 namespace {
 
-template <typename T>
-Tensor fresh(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
-}
-
 // Symbols below `count`; half of them are the first, so that some occur often and some never.
 Tensor symbols_below(int64_t rows, int64_t count) {
   const RandomStream numbers{7, Purpose::test, 99, 0};
@@ -38,7 +33,7 @@ TEST(CudaSymbols, EmbeddingAndItsBackward) {
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       const Tensor ids = symbols_below(R, V), weights = input<T>({V, C}, 1), dy = input<T>({R, C}, 2);
-      const Tensor y = fresh<T>({R, C}), dweights = fresh<T>({V, C});
+      const Tensor y = unset<T>({R, C}), dweights = unset<T>({V, C});
       table<T>().embedding(context(), weights.data<T>(), ids.data<int32_t>(), y.data<T>(), R, C);
       table<T>().embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dweights.data<T>(), R, V, C);
       return std::vector<Tensor>{y, dweights};
@@ -50,12 +45,23 @@ TEST(CudaSymbols, SlopesOfAnEmbeddingAreTheSameBitsEachTime) {
   const int64_t R = 3000, V = 5, C = 7;
   const Tensor ids = symbols_below(R, V), dy = input<float>({R, C}, 2);
   const auto slopes = [&] {
-    const Tensor dweights = fresh<float>({V, C});
+    const Tensor dweights = unset<float>({V, C});
     table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(), dweights.data<float>(), R, V,
                                       C);
     return numbers(dweights);
   };
   EXPECT_EQ(slopes(), slopes());
+}
+
+TEST(CudaSymbols, MoreSymbolsThanOneGridHolds) {
+  expect_close<float, float>([](auto) {
+    const int64_t R = 3, V = (1 << 16) + 5, C = 2;
+    const Tensor ids = Tensor::from(std::vector<int32_t>{(1 << 16) + 4, 1, 0}, {R}), dy = input<float>({R, C}, 1);
+    const Tensor dweights = unset<float>({V, C});
+    table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(), dweights.data<float>(), R, V,
+                                      C);
+    return std::vector<Tensor>{dweights};
+  }, 0);
 }
 
 // Row 1 holds -infinity, row 2 a number that exp does not hold.
@@ -72,8 +78,8 @@ TEST(CudaSymbols, CrossEntropyAndItsBackward) {
     expect_parity([R = R, V = V](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;
-      const Tensor x = logits<T>(R, V), targets = targets_below(R, V), losses = fresh<A>({R});
-      const Tensor log_sums = fresh<A>({R}), mean = fresh<A>({1}), scored = fresh<A>({1}), dx = fresh<T>({R, V});
+      const Tensor x = logits<T>(R, V), targets = targets_below(R, V), losses = unset<A>({R});
+      const Tensor log_sums = unset<A>({R}), mean = unset<A>({1}), scored = unset<A>({1}), dx = unset<T>({R, V});
       const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
       const int32_t* aims = targets.data<int32_t>();
       table<T>().cross_entropy(context(), x.data<T>(), aims, losses.data<A>(), log_sums.data<A>(), R, V);
@@ -89,7 +95,7 @@ TEST(CudaSymbols, WhereNothingIsScoredTheMeanIsZero) {
   expect_parity([](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    const Tensor losses = Tensor::full({700}, DTypeOf<A>::value, NAN), mean = fresh<A>({1}), scored = fresh<A>({1});
+    const Tensor losses = Tensor::full({700}, DTypeOf<A>::value, NAN), mean = unset<A>({1}), scored = unset<A>({1});
     const Tensor targets = Tensor::from(std::vector<int32_t>(700, -1), {700});
     table<T>().mean_scored(context(), losses.data<A>(), targets.data<int32_t>(), mean.data<A>(), scored.data<A>(),
                            700);
@@ -113,7 +119,7 @@ TEST(CudaSymbols, TheFirstOfTheLargest) {
         values[4 * C + c] = T(c == 0 ? NAN : 2.0f);
         values[5 * C + c] = T(-1.0f);
       }
-      const Tensor x = Tensor::from(values, {R, C}), index = fresh<int32_t>({R});
+      const Tensor x = Tensor::from(values, {R, C}), index = unset<int32_t>({R});
       table<T>().argmax(context(), x.template data<T>(), index.template data<int32_t>(), R, C);
       return std::vector<Tensor>{index};
     });
@@ -130,7 +136,7 @@ TEST(CudaSymbols, DrawsTheSameSymbols) {
         using T = decltype(t);
         std::vector<T> values;
         for (const double x : numbers(input<float>({R, V}, 3, 1.5))) values.push_back(T(std::round(4 * x) / 4));
-        const Tensor x = Tensor::from(values, {R, V}), index = fresh<int32_t>({R});
+        const Tensor x = Tensor::from(values, {R, V}), index = unset<int32_t>({R});
         table<T>().sample(context(), x.data<T>(), index.data<int32_t>(), R, V, drawing, {5, Purpose::sample, 0, 17});
         return std::vector<Tensor>{index};
       }, {0, 0, 0});
@@ -148,7 +154,7 @@ TEST(CudaSymbols, RowsThatHoldNoDistribution) {
         values[V + v] = T(NAN);
         values[2 * V + v] = T(v == 9 ? 1.0f : -INFINITY);
       }
-      const Tensor x = Tensor::from(values, {4, V}), index = fresh<int32_t>({4});
+      const Tensor x = Tensor::from(values, {4, V}), index = unset<int32_t>({4});
       table<T>().sample(context(), x.template data<T>(), index.template data<int32_t>(), 4, V, {1, 0, top_p},
                         {5, Purpose::sample, 0, 17});
       return std::vector<Tensor>{index};
