@@ -139,6 +139,8 @@ template <typename T>
 void sum_by_code(Context&, const HeadShape&, const T* x, const int32_t* code, T* counts, T* sums);
 template <typename T>
 void one_hot_logs(Context&, const int32_t* code, T* y, int64_t R, int64_t F);
+
+// straight_through.cu
 template <typename T>
 void straight_through(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries, const int32_t* code,
                       int64_t D, HeadRows<const T> dy, const ChunkRows<Accumulator<T>>&,
