@@ -86,12 +86,32 @@ struct MakeQueries {
   }
 };
 
-// What joins a state: rows of keys with values, or of queries with n = x / d and e. Null: no offsets, 1 and 1.
+// Rows x, or x / d where inverse is not null.
 template <typename T>
+struct GivenValues {
+  using A = Accumulator<T>;
+  HeadRows<const T> x;
+  const A* inverse;
+  struct Of {
+    ValueRows<T> rows;
+    const A* inverse;
+    __device__ A or_zero(int i, int64_t m) const {
+      const A value = rows.or_zero(i, m);
+      return inverse == nullptr ? value : value * inverse[i];
+    }
+  };
+  __device__ Of of(const ChunkShape& shape, const Chunk& chunk, int count) const {
+    return {value_rows(shape, x, chunk, count), inverse == nullptr ? nullptr : inverse + chunk.slot * kTile};
+  }
+};
+
+// What joins a state: rows of keys with values, or of queries with n = dy / d and e. Null: no offsets, and 1.
+template <typename T, typename Values = GivenValues<T>>
 struct Joining {
   using A = Accumulator<T>;
-  HeadRows<const T> rows, x;
-  const A *top, *offset, *inverse, *weight;
+  HeadRows<const T> rows;
+  Values x;
+  const A *top, *offset, *weight;
   bool keys;  // only those that exist
 };
 
@@ -101,9 +121,9 @@ struct Parts {
   A *state, *key_sum, *scale;
 };
 
-template <Rule kRule, typename T>
+template <Rule kRule, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
-    sum_chunk(ChunkShape shape, Group group, Joining<T> in, int64_t unneeded, Parts<Accumulator<T>> parts) {
+    sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, int64_t unneeded, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
   __shared__ Panels<A> panels;
@@ -114,7 +134,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile, first_f = static_cast<int64_t>(blockIdx.z) * kTile;
   const int count = in.keys ? chunk.keys : chunk.rows;
   const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
-  const ValueRows<T> x = value_rows(shape, in.x, chunk, count);
+  const auto x = in.x.of(shape, chunk, count);
   const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
 
   // log of feature f of row i; then the feature itself, relative to the largest in the chunk
@@ -138,11 +158,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   A sum[kOwn][kOwn] = {};
   add_product<Along::tile, Along::tile>(
       sum, count, [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
-      [&](int m, int64_t i) {
-        const A value = x.or_zero(static_cast<int>(i), first_m + m);
-        return in.inverse == nullptr ? value : value * in.inverse[place + i];
-      },
-      panels);
+      [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
   each_own([&](int a, int b, int row, int col) {
     const int64_t f = first_f + row, m = first_m + col;
     if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sum[a][b];
@@ -245,12 +261,12 @@ class Sweep {
   int64_t chunks() const { return chunks_; }
 
   // Rows of a group join the carried state; then `states()` are those that its chunks read.
-  template <Rule kRule>
-  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T>& in,
+  template <Rule kRule, typename Values>
+  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T, Values>& in,
              const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
     const int64_t F = shape.features, M = shape.values, slots = shape.pairs * group.chunks;
     if (F == 0) return;
-    launch(sum_chunk<kRule, T>,
+    launch(sum_chunk<kRule, T, Values>,
            dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in,
            direction.unneeded, parts_);
@@ -297,12 +313,12 @@ void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const 
 
 template <typename T>
 Joining<T> keys_join(const ChunkInput<T>& in, const Sweep<T>& sweep) {
-  return {in.k, in.v, sweep.keys.top, sweep.keys.offset, nullptr, nullptr, true};
+  return {in.k, {in.v, nullptr}, sweep.keys.top, sweep.keys.offset, nullptr, true};
 }
 template <typename T>
 Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy, const Sweep<T>& sweep) {
   const QueryTable<Accumulator<T>>& queries = sweep.queries;
-  return {in.q, dy, queries.top, queries.offset, queries.inverse, queries.slope, false};
+  return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.slope, false};
 }
 
 // Where the state that goes out is not needed, the last chunk of a sweep need not join it.

@@ -130,6 +130,33 @@ class ChunkProblem {
     return {dk, dv, dweight};
   }
 
+  // After backward_query(), where logs of keys are those of hard codes: dk, straight through, of `queries` [P,N,D].
+  std::vector<Tensor> straight_through(const Tensor& codes, int64_t D) {
+    const Carried<T> carried(kPairs, s_.F, D * (s_.M + 1), true);
+    const Tensor dk = Tensor::zeros({kPairs, s_.N, D}, v_.dtype());
+    sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
+      // queries, codes and dk of a segment lie in one piece
+      const Tensor queries = input<T>({kPairs, shape.length, D}, 50 + static_cast<uint32_t>(shape.first));
+      const Tensor slope = Tensor::zeros(queries.shape(), v_.dtype());
+      const std::vector<int32_t> all = codes.to_vector<int32_t>();
+      std::vector<int32_t> own;
+      for (int64_t pair = 0; pair < kPairs; ++pair)
+        for (int64_t i = 0; i < shape.length; ++i) own.push_back(all[pair * s_.N + shape.first + i]);
+      const Tensor code = Tensor::from(own, {kPairs, shape.length});
+      table<T>().straight_through(context(), shape, in(shape, with_q, with_k), with_q ? queries.data<T>() : nullptr,
+                                  with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true),
+                                  kept(shape), strided<const A>(slope_, shape), carried.view(),
+                                  with_k ? slope.data<T>() : nullptr);
+      if (!with_k) return;
+      std::vector<T> into = dk.to_vector<T>(), from = slope.to_vector<T>();
+      for (int64_t pair = 0; pair < kPairs; ++pair)
+        std::copy_n(from.begin() + pair * shape.length * D, shape.length * D,
+                    into.begin() + (pair * s_.N + shape.first) * D);
+      dk.write(into.data());
+    });
+    return {dk};
+  }
+
   std::vector<Tensor> all() {
     std::vector<Tensor> result = forward();
     for (const Tensor& x : backward_query()) result.push_back(beside_one(x));

@@ -1,0 +1,444 @@
+// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). What a chunk of 64 positions writes depends on
+// all before it, but each column of values by itself: a block a pair and 64 columns goes through the chunks. With R what
+// was missed, X = B R what is written,
+//
+//   W = K K^T    (I + strictly_lower(W B)) R = V - K S    Y = Q S + lower(Q K^T) B R    S' = S + K^T B R
+//
+// Backward, such a block goes back through the chunks:
+//
+//   dX = lower(Q K^T)^T dY + K dS'     dE = (I + strictly_lower(B W))^-T dX     dV = B dE
+//   dS = dS' + Q^T dY - K^T dV
+//
+// and the rest is made by all chunks side by side, P = lower(dY X^T), G = strictly_lower(dV X^T):
+//
+//   dQ = dY S^T + P K     dK = P^T Q + X dS'^T - (G + G^T) K - dV S^T     dbeta_i = dE_i . R_i
+#include "cuda/chunk.h"
+#include "cuda/cuda_kernels.h"
+
+namespace linea::cuda {
+namespace {
+
+template <typename A>
+using SquareRows = A (*)[kTile + 1];
+
+// A block's shared memory: the panels of products and two matrices.
+template <typename A>
+struct Shared {
+  Panels<A>* panels;
+  SquareRows<A> pairs, columns;  // of positions by positions, of positions by columns
+  __device__ static Shared take() {
+    SharedMemory memory;
+    Shared shared;
+    shared.panels = memory.take<Panels<A>>(1);
+    shared.pairs = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
+    shared.columns = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
+    return shared;
+  }
+};
+template <typename A>
+constexpr size_t shared_bytes() {
+  const auto whole = [](size_t bytes) { return (bytes + 127) / 128 * 128; };
+  return whole(sizeof(Panels<A>)) + 2 * whole(sizeof(Square<A>));
+}
+
+template <typename A, class... P, class... Arguments>
+void launch_large(Context& ctx, void (*kernel)(P...), dim3 grid, const Arguments&... arguments) {
+  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  static_cast<int>(shared_bytes<A>())),
+             "a kernel's shared memory");
+  launch(kernel, grid, dim3(kBlockThreads), shared_bytes<A>(), stream(ctx), arguments...);
+}
+
+// x becomes (I + strictly_lower(l))^-1 x, or its transpose's, `count` rows of 64 columns; all threads call it.
+template <typename A>
+__device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> x) {
+  constexpr int kShares = kBlockThreads / kTile;
+  const int m = static_cast<int>(threadIdx.x) % kTile, share = static_cast<int>(threadIdx.x) / kTile;
+  __syncthreads();
+  for (int n = 0; n < count; ++n) {
+    const int j = transpose ? count - 1 - n : n;
+    const A known = x[j][m];
+    if (transpose) {
+      for (int i = share; i < j; i += kShares) x[i][m] -= l[j][i] * known;
+    } else {
+      for (int i = j + 1 + share; i < count; i += kShares) x[i][m] -= l[i][j] * known;
+    }
+    __syncthreads();
+  }
+}
+
+// Rows of [S,width] of one pair, from a chunk's first.
+template <typename T>
+struct ChunkOf {
+  using A = Accumulator<T>;
+  const T* data;
+  int64_t width;
+  int count;
+  __device__ A at(int i, int64_t f) const { return i < count && f < width ? A(data[i * width + f]) : A(0); }
+};
+
+template <typename T>
+struct Inputs {
+  const T *q, *k;
+  Strided<const T> v, beta;
+
+  __device__ ChunkOf<T> queries(const ChunkShape& shape, const Chunk& chunk) const {
+    return {q + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features, chunk.rows};
+  }
+  __device__ ChunkOf<T> keys(const ChunkShape& shape, const Chunk& chunk) const {
+    return {k + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features, chunk.keys};
+  }
+  __device__ Accumulator<T> beta_at(const Chunk& chunk, int i) const {
+    return i < chunk.keys ? Accumulator<T>(beta.pair(chunk.pair)[chunk.first + i]) : Accumulator<T>(0);
+  }
+};
+
+// to[i][j] = value(i, j, x_i . z_j)
+template <typename T, typename A, typename Value>
+__device__ void dots(const ChunkOf<T>& x, const ChunkOf<T>& z, SquareRows<A> to, Panels<A>& panels,
+                     const Value& value) {
+  A product[kOwn][kOwn] = {};
+  add_product<Along::terms, Along::terms>(
+      product, x.width, [&](int i, int64_t f) { return x.at(i, f); }, [&](int j, int64_t f) { return z.at(j, f); },
+      panels);
+  each_own([&](int a, int b, int i, int j) { to[i][j] = value(i, j, product[a][b]); });
+  __syncthreads();
+}
+
+// sum += x S, a tile of S's columns.
+template <typename T, typename A>
+__device__ void add_read(A (&sum)[kOwn][kOwn], const ChunkOf<T>& x, const A* state, int64_t M, int64_t first_m,
+                         Panels<A>& panels) {
+  add_product<Along::terms, Along::tile>(
+      sum, x.width, [&](int i, int64_t f) { return x.at(i, f); },
+      [&](int m, int64_t f) { return first_m + m < M ? state[f * M + first_m + m] : A(0); }, panels);
+}
+
+// The states of a pair's chunks, `step` elements apart (0: one that changes), and R [P,S,M] where it is kept.
+template <typename A>
+struct Kept {
+  A* state;
+  int64_t pair, step;
+  A* missed;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    write_chunks(ChunkShape shape, int64_t chunks, Inputs<T> in, Kept<Accumulator<T>> kept, Strided<T> y) {
+  using A = Accumulator<T>;
+  const Shared<A> shared = Shared<A>::take();
+  Panels<A>& panels = *shared.panels;
+  const int64_t pair = blockIdx.x, F = shape.features, M = shape.values;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  for (int64_t index = 0; index < chunks; ++index) {
+    const Chunk chunk = chunk_at(shape, {0, chunks}, pair * chunks + index);
+    const A* state = kept.state + pair * kept.pair + index * kept.step;
+    const ChunkOf<T> k = in.keys(shape, chunk);
+    if (chunk.keys > 0) {
+      dots(k, k, shared.pairs, panels, [&](int, int j, A product) { return in.beta_at(chunk, j) * product; });
+      A read[kOwn][kOwn] = {};
+      add_read(read, k, state, M, first_m, panels);
+      const ChunkOf<T> v{in.v.pair(pair) + chunk.first * M, M, chunk.keys};
+      each_own([&](int a, int b, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[a][b]; });
+      solve(false, chunk.keys, shared.pairs, shared.columns);
+      each_own([&](int, int, int i, int m) {
+        if (kept.missed != nullptr && i < chunk.keys && first_m + m < M)
+          kept.missed[(pair * shape.length + chunk.first + i) * M + first_m + m] = shared.columns[i][m];
+        shared.columns[i][m] *= in.beta_at(chunk, i);
+      });
+      __syncthreads();
+    }
+    if (in.q != nullptr && y.data != nullptr) {
+      const ChunkOf<T> q = in.queries(shape, chunk);
+      A sum[kOwn][kOwn] = {};
+      add_read(sum, q, state, M, first_m, panels);
+      if (chunk.keys > 0) {
+        dots(q, k, shared.pairs, panels, [](int, int, A product) { return product; });
+        // Rows of X grow with what was written before them: one that has overflowed must not even meet a 0.
+        for (int j = 0; j < own_row() + kOwn && j < chunk.keys; ++j)
+          each_own([&](int a, int b, int i, int m) {
+            if (j <= i) sum[a][b] += shared.pairs[i][j] * shared.columns[j][m];
+          });
+      }
+      each_own([&](int a, int b, int i, int m) {
+        if (i < chunk.rows && first_m + m < M) y.pair(pair)[(chunk.first + i) * M + first_m + m] = T(sum[a][b]);
+      });
+    }
+    __syncthreads();  // what was read of the state may change now
+    if (kept.step > 0 && index + 1 == chunks) break;
+    A* next = kept.state + pair * kept.pair + (index + 1) * kept.step;
+    for (int64_t first_f = 0; first_f < F; first_f += kTile) {
+      A sum[kOwn][kOwn] = {};
+      add_product<Along::tile, Along::tile>(
+          sum, chunk.keys, [&](int f, int64_t i) { return k.at(static_cast<int>(i), first_f + f); },
+          [&](int m, int64_t i) { return shared.columns[i][m]; }, panels);
+      each_own([&](int a, int b, int row, int m) {
+        const int64_t place = (first_f + row) * M + first_m + m;
+        if (first_f + row < F && first_m + m < M) next[place] = state[place] + sum[a][b];
+      });
+    }
+    __syncthreads();
+  }
+}
+
+// dE [P,S,M], dV, and the gradient of the state that each chunk leaves [P,chunks,F,M]; `dstate` goes in and out.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    go_back(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy, Accumulator<T>* dstate,
+            Accumulator<T>* left, Accumulator<T>* dE, Strided<T> dv) {
+  using A = Accumulator<T>;
+  const Shared<A> shared = Shared<A>::take();
+  Panels<A>& panels = *shared.panels;
+  const int64_t pair = blockIdx.x, F = shape.features, M = shape.values;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  A* state = dstate + pair * F * M;
+  for (int64_t index = chunks - 1; index >= 0; --index) {
+    const Chunk chunk = chunk_at(shape, {0, chunks}, pair * chunks + index);
+    const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
+    const ChunkOf<T> slope{dy.pair(pair) + chunk.first * M, M, chunk.rows};
+    if (chunk.keys > 0) {
+      dots(q, k, shared.pairs, panels, [](int i, int j, A product) { return j <= i ? product : A(0); });
+      A sum[kOwn][kOwn] = {};
+      add_product<Along::tile, Along::tile>(
+          sum, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
+          [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
+      add_read(sum, k, state, M, first_m, panels);
+      each_own([&](int a, int b, int j, int m) { shared.columns[j][m] = sum[a][b]; });
+      dots(k, k, shared.pairs, panels, [&](int i, int, A product) { return in.beta_at(chunk, i) * product; });
+      solve(true, chunk.keys, shared.pairs, shared.columns);
+    }
+    each_own([&](int, int, int j, int col) {
+      const int64_t m = first_m + col;
+      if (j < chunk.rows && m < M) {
+        const A written = j < chunk.keys ? shared.columns[j][col] : A(0), by = in.beta_at(chunk, j) * written;
+        dE[(pair * shape.length + chunk.first + j) * M + m] = written;
+        dv.pair(pair)[(chunk.first + j) * M + m] = T(by);
+        shared.columns[j][col] = by;
+      }
+    });
+    __syncthreads();
+    for (int64_t first_f = 0; first_f < F; first_f += kTile) {
+      A sum[kOwn][kOwn] = {};
+      add_product<Along::tile, Along::tile>(
+          sum, chunk.keys, [&](int f, int64_t j) { return -k.at(static_cast<int>(j), first_f + f); },
+          [&](int m, int64_t j) { return shared.columns[j][m]; }, panels);
+      add_product<Along::tile, Along::tile>(
+          sum, chunk.rows, [&](int f, int64_t i) { return q.at(static_cast<int>(i), first_f + f); },
+          [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
+      each_own([&](int a, int b, int row, int col) {
+        const int64_t place = (first_f + row) * M + first_m + col;
+        if (first_f + row >= F || first_m + col >= M) return;
+        left[chunk.slot * F * M + place] = state[place];
+        state[place] += sum[a][b];
+      });
+    }
+    __syncthreads();
+  }
+}
+
+// What the two sweeps left: the states before and the gradients of those after each chunk, R and dE.
+template <typename A>
+struct Swept {
+  const A *state, *left, *missed, *dE;
+};
+
+// dq, dk of a tile of features, and dbeta.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    row_gradients(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy, Swept<Accumulator<T>> swept,
+                  T* dq, T* dk, Strided<T> dbeta) {
+  using A = Accumulator<T>;
+  const Shared<A> shared = Shared<A>::take();
+  Panels<A>& panels = *shared.panels;
+  const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+  const Chunk chunk = chunk_at(shape, {0, chunks}, blockIdx.x);
+  const int64_t row = chunk.pair * shape.length + chunk.first;
+  const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
+  const ChunkOf<T> slope{dy.pair(chunk.pair) + chunk.first * M, M, chunk.rows};
+  const ChunkOf<A> missed{swept.missed + row * M, M, chunk.keys}, dE{swept.dE + row * M, M, chunk.keys};
+  const A *state = swept.state + chunk.slot * F * M, *left = swept.left + chunk.slot * F * M;
+  // P, and G
+  A product[kOwn][kOwn] = {};
+  add_product<Along::terms, Along::terms>(
+      product, M, [&](int i, int64_t m) { return slope.at(i, m); }, [&](int j, int64_t m) { return missed.at(j, m); },
+      panels);
+  each_own([&](int a, int b, int i, int j) {
+    shared.pairs[i][j] = j <= i ? in.beta_at(chunk, j) * product[a][b] : A(0);
+  });
+  dots(dE, missed, shared.columns, panels, [&](int i, int j, A dot) {
+    return j < i ? in.beta_at(chunk, i) * in.beta_at(chunk, j) * dot : A(0);
+  });
+  const auto feature = [&](const ChunkOf<T>& x) {
+    return [&x, first_f](int f, int64_t i) { return x.at(static_cast<int>(i), first_f + f); };
+  };
+  const auto of_state = [&](const A* S) {
+    return [S, F, M, first_f](int f, int64_t m) { return first_f + f < F ? S[(first_f + f) * M + m] : A(0); };
+  };
+  A of_q[kOwn][kOwn] = {}, of_k[kOwn][kOwn] = {};
+  add_product<Along::terms, Along::terms>(of_q, M, [&](int i, int64_t m) { return slope.at(i, m); }, of_state(state),
+                                          panels);
+  add_product<Along::terms, Along::tile>(of_q, chunk.keys, [&](int i, int64_t j) { return shared.pairs[i][j]; },
+                                         feature(k), panels);
+  add_product<Along::tile, Along::tile>(of_k, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
+                                        feature(q), panels);
+  add_product<Along::terms, Along::terms>(
+      of_k, M, [&](int j, int64_t m) { return in.beta_at(chunk, j) * missed.at(j, m); }, of_state(left), panels);
+  add_product<Along::terms, Along::terms>(
+      of_k, M, [&](int j, int64_t m) { return -in.beta_at(chunk, j) * dE.at(j, m); }, of_state(state), panels);
+  add_product<Along::terms, Along::tile>(
+      of_k, chunk.keys,
+      [&](int j, int64_t i) { return -(shared.columns[j][i] + shared.columns[i][j]); }, feature(k), panels);
+  each_own([&](int a, int b, int i, int col) {
+    const int64_t f = first_f + col;
+    if (i >= chunk.rows || f >= F) return;
+    dq[(row + i) * F + f] = T(of_q[a][b]);
+    dk[(row + i) * F + f] = T(i < chunk.keys ? of_k[a][b] : A(0));
+  });
+  if (blockIdx.y > 0) return;
+  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < chunk.rows; i += kBlockThreads / kWarp) {
+    A sum = 0;
+    for (int64_t m = threadIdx.x % kWarp; m < M; m += kWarp) sum += dE.at(i, m) * missed.at(i, m);
+    sum = warp_sum(sum);
+    if (threadIdx.x % kWarp == 0) dbeta.pair(chunk.pair)[chunk.first + i] = T(sum);
+  }
+}
+
+constexpr int kColumns = 32, kShares = kBlockThreads / kColumns;  // of a block of a step
+
+// S += k^T beta (v - k S), y = q S
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    step_kernel(const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y, int64_t F, int64_t M) {
+  using A = Accumulator<T>;
+  __shared__ A part[kShares][kColumns];
+  const int64_t pair = blockIdx.x, m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
+  const int share = static_cast<int>(threadIdx.x) / kColumns, column = static_cast<int>(threadIdx.x) % kColumns;
+  A* S = state + pair * F * M + m;
+  A sum = 0;
+  for (int64_t f = share; m < M && f < F; f += kShares) sum += A(k[pair * F + f]) * S[f * M];
+  part[share][column] = sum;
+  __syncthreads();
+  A read = part[0][column];
+  for (int other = 1; other < kShares; ++other) read += part[other][column];
+  __syncthreads();
+  const A written = m < M ? A(beta[pair]) * (A(v[pair * M + m]) - read) : A(0);
+  sum = 0;
+  for (int64_t f = share; m < M && f < F; f += kShares) {
+    const A now = S[f * M] + A(k[pair * F + f]) * written;
+    S[f * M] = now;
+    sum += A(q[pair * F + f]) * now;
+  }
+  part[share][column] = sum;
+  __syncthreads();
+  if (share > 0 || m >= M) return;
+  for (int other = 1; other < kShares; ++other) sum += part[other][column];
+  y[pair * M + m] = T(sum);
+}
+
+// Rows of x 64 at a time, a block a pair and 64 columns.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    solve_kernel(const T* l, const T* e, T* x, bool transpose, int64_t N, int64_t M, int64_t tiles,
+                 Accumulator<T>* solved) {
+  using A = Accumulator<T>;
+  const Shared<A> shared = Shared<A>::take();
+  const int64_t pair = blockIdx.x, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  const T* lower = l + pair * N * N;
+  A* known = solved + pair * N * M;  // as sums, before they are rounded
+  const auto at = [&](int64_t i, int64_t j) { return i < N && j < i ? A(lower[i * N + j]) : A(0); };
+  for (int64_t n = 0; n < tiles; ++n) {
+    const int64_t first = (transpose ? tiles - 1 - n : n) * kTile, before = transpose ? first + kTile : 0;
+    const int count = static_cast<int>(N - first < kTile ? N - first : kTile);
+    A sum[kOwn][kOwn] = {};
+    const auto row = [&](int m, int64_t j) { return first_m + m < M ? known[(before + j) * M + first_m + m] : A(0); };
+    if (transpose)
+      add_product<Along::tile, Along::tile>(
+          sum, N - before, [&](int i, int64_t j) { return at(before + j, first + i); }, row, *shared.panels);
+    else
+      add_product<Along::terms, Along::tile>(sum, first, [&](int i, int64_t j) { return at(first + i, j); }, row,
+                                             *shared.panels);
+    each_own([&](int a, int b, int i, int m) {
+      const bool there = i < count && first_m + m < M;
+      shared.columns[i][m] = there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[a][b] : A(0);
+    });
+    for (int i = static_cast<int>(threadIdx.x) / kTile; i < kTile; i += kBlockThreads / kTile) {
+      const int j = static_cast<int>(threadIdx.x) % kTile;
+      shared.pairs[i][j] = j < i ? at(first + i, first + j) : A(0);
+    }
+    solve(transpose, count, shared.pairs, shared.columns);
+    each_own([&](int, int, int i, int m) {
+      if (i >= count || first_m + m >= M) return;
+      known[(first + i) * M + first_m + m] = shared.columns[i][m];
+      x[(pair * N + first + i) * M + first_m + m] = T(shared.columns[i][m]);
+    });
+    __syncthreads();
+  }
+}
+
+unsigned blocks(int64_t count) { return static_cast<unsigned>(count); }
+
+}  // namespace
+
+// Without q the segment is only absorbed.
+template <typename T>
+void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
+                   Strided<const T> beta, Accumulator<T>* state, Strided<T> y) {
+  using A = Accumulator<T>;
+  const int64_t F = shape.features, M = shape.values;
+  if (F == 0 || M == 0 || shape.pairs == 0) return;
+  launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.pairs), blocks(tiles_of(M))), shape, chunk_count(shape),
+                  Inputs<T>{q, k, v, beta}, Kept<A>{state, F * M, 0, nullptr}, y);
+}
+
+// The segment's states are made again, one before each chunk.
+template <typename T>
+void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
+                    Strided<const T> beta, Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate,
+                    T* dq, T* dk, Strided<T> dv, Strided<T> dbeta) {
+  using A = Accumulator<T>;
+  const int64_t P = shape.pairs, F = shape.features, M = shape.values, chunks = chunk_count(shape);
+  if (F == 0 || M == 0 || P == 0 || chunks == 0) return;
+  const int64_t states = P * chunks * F * M, rows = P * shape.length * M;
+  const Workspace<A> before(ctx, states), left(ctx, states), missed(ctx, rows), dE(ctx, rows);
+  const Inputs<T> in{q, k, v, beta};
+  const dim3 columns(blocks(P), blocks(tiles_of(M)));
+  A* const first = before.data();
+  for_each(ctx, P * F * M, [=] __device__(int64_t i) { first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i]; });
+  launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in, Kept<A>{first, chunks * F * M, F * M, missed.data()},
+                  Strided<T>{nullptr, 0});
+  launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(), dv);
+  launch_large<A>(ctx, row_gradients<T>, dim3(blocks(P * chunks), blocks(tiles_of(F))), shape, chunks, in, dy,
+                  Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk, dbeta);
+}
+
+template <typename T>
+void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y, int64_t P,
+                int64_t F, int64_t M) {
+  if (P == 0 || M == 0) return;
+  launch(step_kernel<T>, dim3(blocks(P), blocks((M + kColumns - 1) / kColumns)), dim3(kBlockThreads), 0, stream(ctx), q,
+         k, v, beta, state, y, F, M);
+}
+
+template <typename T>
+void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N, int64_t M) {
+  using A = Accumulator<T>;
+  if (P == 0 || N == 0 || M == 0) return;
+  const Workspace<A> solved(ctx, P * N * M);
+  launch_large<A>(ctx, solve_kernel<T>, dim3(blocks(P), blocks(tiles_of(M))), l, e, x, transpose, N, M, tiles_of(N),
+                  solved.data());
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                       \
+  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>, Strided<const T>, \
+                              Accumulator<T>*, Strided<T>);                                                        \
+  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                  \
+                               Strided<const T>, Strided<const T>, const Accumulator<T>*, Accumulator<T>*, T*, T*, \
+                               Strided<T>, Strided<T>);                                                            \
+  template void delta_step(Context&, const T*, const T*, const T*, const T*, Accumulator<T>*, T*, int64_t,         \
+                           int64_t, int64_t);                                                                      \
+  template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

@@ -1,0 +1,289 @@
+// Softmax attention in tiles of 64 queries and 64 keys; nothing of size queries x keys leaves a block. For one pair,
+// with a_ij = exp(s q_i.k_j - l_i) and l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
+//
+//   y_i = sum_j a_ij v_j
+//   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
+//   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
+//
+// The forward pass carries a running maximum m_i, sum and y_i from one tile of keys to the next (Milakov & Gimelshein
+// 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a again: once along the keys for dq, once
+// along the queries for dk and dv, so that no two blocks add to one number.
+#include "cuda/chunk.h"
+#include "cuda/cuda_kernels.h"
+
+namespace linea::cuda {
+namespace {
+
+// A tile of queries and one of keys of a pair.
+struct Tiles {
+  int64_t pair, query, key;  // the first
+  int rows, keys;            // that exist
+  int64_t offset;            // query i sees the keys up to i + offset
+
+  __device__ bool sees(int i, int j) const {
+    return i < rows && j < keys && key + j <= query + i + offset;
+  }
+};
+
+__device__ inline int at_most_tile(int64_t count) {
+  return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
+}
+__device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t pair, int64_t query, int64_t key) {
+  return {pair, query, key, at_most_tile(shape.queries - query),
+          at_most_tile(valid_keys(shape.valid, pair, shape.keys) - key),
+          shape.causal ? shape.keys - shape.queries : shape.keys};
+}
+// Keys that any query of the tile sees lie before this one.
+__device__ inline int64_t end_of_keys(const SoftmaxShape& shape, const Tiles& tiles) {
+  const int64_t valid = valid_keys(shape.valid, tiles.pair, shape.keys);
+  const int64_t seen = tiles.query + tiles.rows + tiles.offset;
+  return seen < valid ? seen : valid;
+}
+
+// Rows of one tile.
+template <typename T>
+struct TileRows {
+  using A = Accumulator<T>;
+  const T* data;
+  int64_t stride, width;
+  int count;
+  __device__ A at(int i, int64_t d) const { return i < count && d < width ? A(data[i * stride + d]) : A(0); }
+};
+template <typename T>
+__device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t pair, int64_t first, int count, int64_t width) {
+  return {count > 0 ? x.at(pair, first) : x.data, x.row, width, count};
+}
+
+// sum = x z^T of rows of x and z.
+template <typename T, typename A>
+__device__ void add_dots(A (&sum)[kOwn][kOwn], const TileRows<T>& x, const TileRows<T>& z, Panels<A>& panels) {
+  add_product<Along::terms, Along::terms>(
+      sum, x.width, [&](int i, int64_t d) { return x.at(i, d); }, [&](int j, int64_t d) { return z.at(j, d); }, panels);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    attend(SoftmaxShape shape, int64_t query_tiles, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
+           HeadRows<T> y, Accumulator<T>* log_sums) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> weights;
+  __shared__ A most[kTile], total[kTile], kept[kTile];
+  const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
+  const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const A scale = static_cast<A>(shape.scale);
+  if (threadIdx.x < kTile) {
+    most[threadIdx.x] = kNothing<A>;
+    total[threadIdx.x] = 0;
+  }
+  const Tiles first = tiles_at(shape, pair, query, 0);
+  const int64_t end = end_of_keys(shape, first);
+  const TileRows<T> rows_q = rows_at(q, pair, query, first.rows, shape.key_size);
+  A sum[kOwn][kOwn] = {};
+  for (int64_t key = 0; key < end; key += kTile) {
+    const Tiles tiles = tiles_at(shape, pair, query, key);
+    A scores[kOwn][kOwn] = {};
+    add_dots(scores, rows_q, rows_at(k, pair, key, tiles.keys, shape.key_size), panels);
+    each_own([&](int a, int b, int i, int j) { weights[i][j] = tiles.sees(i, j) ? scale * scores[a][b] : kNothing<A>; });
+    __syncthreads();
+    for (int i = warp; i < kTile; i += kBlockThreads / kWarp) {
+      const A low = weights[i][lane], high = weights[i][lane + kWarp], before = most[i];
+      const A now = larger(before, warp_max(larger(low, high)));
+      const A of_low = factor(low, now), of_high = factor(high, now), by = factor(before, now);
+      weights[i][lane] = of_low;
+      weights[i][lane + kWarp] = of_high;
+      const A added = warp_sum(of_low + of_high);
+      if (lane > 0) continue;
+      most[i] = now;
+      kept[i] = by;
+      total[i] = by * total[i] + added;
+    }
+    __syncthreads();
+    each_own([&](int a, int b, int i, int) { sum[a][b] *= kept[i]; });
+    const TileRows<T> rows_v = rows_at(v, pair, key, tiles.keys, M);
+    add_product<Along::terms, Along::tile>(
+        sum, tiles.keys, [&](int i, int64_t j) { return weights[i][j]; },
+        [&](int m, int64_t j) { return rows_v.at(static_cast<int>(j), first_m + m); }, panels);
+  }
+  __syncthreads();
+  T* to = y.at(pair, query);
+  each_own([&](int a, int b, int i, int col) {
+    const int64_t m = first_m + col;
+    if (i < first.rows && m < M) to[i * y.row + m] = T(sum[a][b] * reciprocal_or_zero(total[i]));
+  });
+  const int i = static_cast<int>(threadIdx.x);
+  if (blockIdx.y == 0 && i < first.rows)
+    log_sums[pair * shape.queries + query + i] = total[i] == A(0) ? A(0) : most[i] + std::log(total[i]);
+}
+
+// What the backward pass reads.
+template <typename T>
+struct Given {
+  HeadRows<const T> q, k, v, y, dy;
+  const Accumulator<T>* log_sums;
+};
+
+// l_i, and dy_i . y_i, of a tile of queries.
+template <typename A>
+struct QuerySums {
+  A log_sum[kTile], along[kTile];
+};
+template <typename T, typename A>
+__device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in, QuerySums<A>& sums) {
+  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < tiles.rows; i += kBlockThreads / kWarp) {
+    const T *dy = in.dy.at(tiles.pair, tiles.query + i), *y = in.y.at(tiles.pair, tiles.query + i);
+    A sum = 0;
+    for (int64_t m = threadIdx.x % kWarp; m < shape.value_size; m += kWarp) sum += A(dy[m]) * A(y[m]);
+    sum = warp_sum(sum);
+    if (threadIdx.x % kWarp == 0) {
+      sums.along[i] = sum;
+      sums.log_sum[i] = in.log_sums[tiles.pair * shape.queries + tiles.query + i];
+    }
+  }
+  __syncthreads();
+}
+
+// a_ij of this thread's queries and keys.
+template <typename T, typename A>
+__device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
+                             const QuerySums<A>& sums, A (&a)[kOwn][kOwn], Panels<A>& panels) {
+  const A scale = static_cast<A>(shape.scale);
+  add_dots(a, rows_at(in.q, tiles.pair, tiles.query, tiles.rows, shape.key_size),
+           rows_at(in.k, tiles.pair, tiles.key, tiles.keys, shape.key_size), panels);
+  each_own([&](int r, int c, int i, int j) {
+    a[r][c] = tiles.sees(i, j) ? exp_of(scale * a[r][c] - sums.log_sum[i]) : A(0);
+  });
+}
+
+// slopes[i][j] = g_ij
+template <typename T, typename A>
+__device__ void make_slopes(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
+                            const QuerySums<A>& sums, const A (&a)[kOwn][kOwn], Square<A>& slopes, Panels<A>& panels) {
+  A g[kOwn][kOwn] = {};
+  add_dots(g, rows_at(in.dy, tiles.pair, tiles.query, tiles.rows, shape.value_size),
+           rows_at(in.v, tiles.pair, tiles.key, tiles.keys, shape.value_size), panels);
+  each_own([&](int r, int c, int i, int j) {
+    slopes[i][j] = tiles.sees(i, j) ? a[r][c] * (g[r][c] - sums.along[i]) : A(0);
+  });
+  __syncthreads();
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    gradient_of_queries(SoftmaxShape shape, int64_t query_tiles, Given<T> in, HeadRows<T> dq) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> slopes;
+  __shared__ QuerySums<A> sums;
+  const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
+  const int64_t D = shape.key_size, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
+  const Tiles first = tiles_at(shape, pair, query, 0);
+  const int64_t end = end_of_keys(shape, first);
+  sum_queries(shape, first, in, sums);
+  A sum[kOwn][kOwn] = {};
+  for (int64_t key = 0; key < end; key += kTile) {
+    const Tiles tiles = tiles_at(shape, pair, query, key);
+    A a[kOwn][kOwn] = {};
+    make_weights(shape, tiles, in, sums, a, panels);
+    make_slopes(shape, tiles, in, sums, a, slopes, panels);
+    const TileRows<T> k = rows_at(in.k, pair, key, tiles.keys, D);
+    add_product<Along::terms, Along::tile>(
+        sum, tiles.keys, [&](int i, int64_t j) { return slopes[i][j]; },
+        [&](int d, int64_t j) { return k.at(static_cast<int>(j), first_d + d); }, panels);
+  }
+  T* to = dq.at(pair, query);
+  const A scale = static_cast<A>(shape.scale);
+  each_own([&](int a, int b, int i, int col) {
+    if (i < first.rows && first_d + col < D) to[i * dq.row + first_d + col] = T(scale * sum[a][b]);
+  });
+}
+
+// A tile of dk and one of dv, where the keys and the values have so many.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk, HeadRows<T> dv) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> square;
+  __shared__ QuerySums<A> sums;
+  const int64_t pair = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
+  const int64_t D = shape.key_size, M = shape.value_size, first = static_cast<int64_t>(blockIdx.y) * kTile;
+  const Tiles all = tiles_at(shape, pair, 0, key);
+  const int64_t seen_from = key - all.offset;  // the first query that sees the first key
+  A of_k[kOwn][kOwn] = {}, of_v[kOwn][kOwn] = {};
+  for (int64_t query = seen_from < 0 ? 0 : seen_from / kTile * kTile; all.keys > 0 && query < shape.queries;
+       query += kTile) {
+    const Tiles tiles = tiles_at(shape, pair, query, key);
+    sum_queries(shape, tiles, in, sums);
+    A a[kOwn][kOwn] = {};
+    make_weights(shape, tiles, in, sums, a, panels);
+    if (first < M) {
+      each_own([&](int r, int c, int i, int j) { square[i][j] = a[r][c]; });
+      const TileRows<T> dy = rows_at(in.dy, pair, query, tiles.rows, M);
+      add_product<Along::tile, Along::tile>(
+          of_v, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
+          [&](int m, int64_t i) { return dy.at(static_cast<int>(i), first + m); }, panels);
+    }
+    if (first < D) {
+      make_slopes(shape, tiles, in, sums, a, square, panels);
+      const TileRows<T> q = rows_at(in.q, pair, query, tiles.rows, D);
+      add_product<Along::tile, Along::tile>(
+          of_k, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
+          [&](int d, int64_t i) { return q.at(static_cast<int>(i), first + d); }, panels);
+    }
+    __syncthreads();
+  }
+  const A scale = static_cast<A>(shape.scale);
+  const int rows = at_most_tile(shape.keys - key);
+  T *to_k = dk.at(pair, key), *to_v = dv.at(pair, key);
+  each_own([&](int a, int b, int j, int col) {
+    if (j < rows && first + col < D) to_k[j * dk.row + first + col] = T(scale * of_k[a][b]);
+    if (j < rows && first + col < M) to_v[j * dv.row + first + col] = T(of_v[a][b]);
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q, const HeadRows<const T>& k,
+                       const HeadRows<const T>& v, const HeadRows<T>& y, Accumulator<T>* log_sums) {
+  if (shape.pairs == 0 || shape.queries == 0) return;
+  const int64_t tiles = tiles_of(shape.queries);
+  launch(attend<T>,
+         dim3(static_cast<unsigned>(shape.pairs * tiles), static_cast<unsigned>(tiles_of(shape.value_size))),
+         dim3(kBlockThreads), 0, stream(ctx), shape, tiles, q, k, v, y, log_sums);
+}
+
+template <typename T>
+void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
+                                const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<const T>& y,
+                                const Accumulator<T>* log_sums, const HeadRows<const T>& dy, const HeadRows<T>& dq,
+                                const HeadRows<T>& dk, const HeadRows<T>& dv) {
+  if (shape.pairs == 0) return;
+  const Given<T> in{q, k, v, y, dy, log_sums};
+  const int64_t queries = tiles_of(shape.queries), keys = tiles_of(shape.keys);
+  const int64_t widest = shape.key_size > shape.value_size ? shape.key_size : shape.value_size;
+  if (shape.queries > 0)
+    launch(gradient_of_queries<T>,
+           dim3(static_cast<unsigned>(shape.pairs * queries), static_cast<unsigned>(tiles_of(shape.key_size))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, queries, in, dq);
+  if (shape.keys > 0)
+    launch(gradient_of_keys<T>,
+           dim3(static_cast<unsigned>(shape.pairs * keys), static_cast<unsigned>(tiles_of(widest))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, dk, dv);
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                      \
+  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&,                        \
+                                  const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<T>&,         \
+                                  Accumulator<T>*);                                                               \
+  template void softmax_attention_backward(                                                                       \
+      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<const T>&, \
+      const HeadRows<const T>&, const Accumulator<T>*, const HeadRows<const T>&, const HeadRows<T>&,              \
+      const HeadRows<T>&, const HeadRows<T>&);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

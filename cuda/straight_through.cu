@@ -1,0 +1,142 @@
+// The gradient that passes straight through a hard code z_j of a key: dk_j = sum_{i >= j} w_ij dw_ij q_i, that of
+// k^_j = c_{z_j} in exp(q_i . k^_j). What every code carries is W = sum_i exp(a_if) q_i [n_i, e_i], D (M+1) numbers
+// beside the sums of chunk_backward_key.cu.
+#include "cuda/chunk_backward.h"
+#include "cuda/cuda_kernels.h"
+
+namespace linea::cuda {
+namespace {
+
+// Rows q_i [n_i, e_i] of D (M+1).
+template <typename T>
+struct CodedValues {
+  using A = Accumulator<T>;
+  const T* queries;
+  int64_t length, D, M;
+  HeadRows<const T> dy;
+  const A *inverse, *slope;
+  struct Of {
+    const T* queries;
+    int64_t D, M;
+    const T* dy;
+    int64_t stride;
+    const A *inverse, *slope;
+    int count;
+    __device__ A or_zero(int i, int64_t column) const {
+      const int64_t d = column / (M + 1), m = column % (M + 1);
+      if (i >= count || d >= D) return A(0);
+      return A(queries[i * D + d]) * (m == M ? slope[i] : A(dy[i * stride + m]) * inverse[i]);
+    }
+  };
+  __device__ Of of(const ChunkShape&, const Chunk& chunk, int count) const {
+    const int64_t place = chunk.slot * kTile;
+    return {queries + (chunk.pair * length + chunk.first) * D, D, M, dy.at(chunk.pair, chunk.first), dy.row,
+            inverse + place, slope + place, count};
+  }
+};
+
+// What the codes of a chunk's keys are read with.
+template <typename T>
+struct Codes {
+  const T* queries;
+  const int32_t* code;
+  int64_t D;
+  T* dk;
+};
+
+// dk of a chunk, 64 of its columns. `wide` is the shape of the states: D (M+1) values.
+template <typename T>
+__global__ void __launch_bounds__(kBlockThreads)
+    code_gradient(ChunkShape shape, ChunkShape wide, Group group, ChunkInput<T> in, HeadRows<const T> dy,
+                  QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states, Codes<T> codes) {
+  using A = Accumulator<T>;
+  __shared__ Panels<A> panels;
+  __shared__ Square<A> square;
+  __shared__ int32_t code[kTile];
+  const Pieces<Rule::logs, T> of = pieces_of<Rule::logs>(shape, group, in, dy, KeyTable<A>{}, queries);
+  const StateAt<A> later = state_at(states, wide, group, of.chunk);
+  const int64_t M = shape.values, D = codes.D, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t row = of.chunk.pair * shape.length + of.chunk.first;
+  const int keys = of.chunk.keys;
+  if (threadIdx.x < kTile) code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
+  __syncthreads();
+
+  A sum[kOwn][kOwn] = {};
+  if (of.q.count > 0 && keys > 0) {
+    A product[kOwn][kOwn] = {};
+    add_product<Along::terms, Along::terms>(
+        product, M, [&](int i, int64_t m) { return of.numerator(i, m); },
+        [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
+    each_own([&](int a, int b, int i, int j) {
+      A slope = 0;  // w_ij dw_ij
+      if (j <= i && j < keys && i < of.q.count)
+        slope = (product[a][b] + of.slope[i]) * exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
+      square[i][j] = slope;
+    });
+    add_product<Along::tile, Along::tile>(
+        sum, of.q.count, [&](int j, int64_t i) { return square[i][j]; },
+        [&](int d, int64_t i) { return first_d + d < D ? A(codes.queries[(row + i) * D + first_d + d]) : A(0); },
+        panels);
+  }
+  // what the codes carry of later queries
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int e = static_cast<int>(threadIdx.x) / kWarp; e < keys * kTile; e += kBlockThreads / kWarp) {
+    const int j = e / kTile, d = e % kTile;
+    const A scale = later.scale[code[j]];
+    A read = 0;
+    if (scale != kNothing<A> && first_d + d < D) {
+      const A* carried = later.state + code[j] * wide.values + (first_d + d) * (M + 1);
+      for (int64_t m = lane; m <= M; m += kWarp) read += carried[m] * (m == M ? A(1) : of.v.or_zero(j, m));
+      read = exp_of(scale) * warp_sum(read);
+    }
+    if (lane == 0) square[j][d] = read;
+  }
+  __syncthreads();
+  each_own([&](int a, int b, int j, int d) {
+    if (j < of.chunk.rows && first_d + d < D)
+      codes.dk[(row + j) * D + first_d + d] = T(j < keys ? sum[a][b] + square[j][d] : A(0));
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const T* queries,
+                      const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                      Strided<const Accumulator<T>> ddenominator, const ChunkState<Accumulator<T>>& slopes, T* dk) {
+  using A = Accumulator<T>;
+  if (shape.pairs == 0) return;
+  ChunkShape wide = shape;
+  wide.values = D * (shape.values + 1);
+  const bool joins = in.q.data != nullptr;
+  const int64_t chunks = chunk_count(shape);
+  Sweep<T> sweep(ctx, wide, true);
+  for (int64_t last = chunks; last > 0;) {
+    const Group group{std::max<int64_t>(last - sweep.chunks(), 0), std::min(last, sweep.chunks())};
+    last = group.first;
+    const int64_t slots = shape.pairs * group.chunks;
+    const QueryTable<A>& table = sweep.queries;
+    if (joins) {
+      for_each_row(ctx, slots,
+                   MakeQueries<Rule::logs, T>{shape, group, in.q, kept.denominator, kept.scale, ddenominator, table});
+      const CodedValues<T> x{queries, shape.length, D, shape.values, dy, table.inverse, table.slope};
+      sweep.template carry<Rule::logs>(ctx, wide, group,
+                                       Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
+                                       direction_of(shape, true), slopes, false);
+    }
+    if (dk == nullptr) continue;
+    launch(code_gradient<T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(D))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, wide, group, in, dy, joins ? table : QueryTable<A>{},
+           sweep.states(joins, slopes, -1), Codes<T>{queries, code, D, dk});
+  }
+}
+
+#define LINEA_INSTANTIATE(T)                                                                                      \
+  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*, const int32_t*,     \
+                                 int64_t, HeadRows<const T>, const ChunkRows<Accumulator<T>>&,                    \
+                                 Strided<const Accumulator<T>>, const ChunkState<Accumulator<T>>&, T*);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
+LINEA_INSTANTIATE(BFloat16)
+
+}  // namespace linea::cuda

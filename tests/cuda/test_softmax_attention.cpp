@@ -1,0 +1,84 @@
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+struct Setting {
+  int64_t queries, keys, D, M;
+  bool causal, padded, by_head;
+  double deviation = 1.0;
+};
+
+template <typename U>
+HeadRows<U> rows(const Tensor& x, int64_t heads, bool by_head) {
+  const int64_t N = x.size(1), width = x.size(2);
+  return {x.data<std::remove_const_t<U>>(), N * heads * width, by_head ? width : N * width,
+          by_head ? heads * width : width, heads, 0};
+}
+
+// y, log sums, dq, dk, dv; what stands behind the keys that exist is NaN.
+template <typename T>
+std::vector<Tensor> run(const Setting& s) {
+  using A = Accumulator<T>;
+  const int64_t heads = 2, P = 4;
+  const Tensor q = input<T>({P, s.queries, s.D}, 1, s.deviation), dy = input<T>({P, s.queries, s.M}, 4);
+  Tensor k = input<T>({P, s.keys, s.D}, 2, s.deviation), v = input<T>({P, s.keys, s.M}, 3);
+  const std::vector<int32_t> counts{static_cast<int32_t>(s.keys - s.keys / 3), static_cast<int32_t>(s.keys / 9)};
+  if (s.padded)
+    for (Tensor* x : {&k, &v}) {
+      std::vector<T> values = x->template to_vector<T>();
+      const int64_t width = x->size(2);
+      for (int64_t batch = 0; batch < P / heads; ++batch)
+        for (int64_t head = 0; head < heads; ++head)
+          for (int64_t j = counts[batch]; j < s.keys; ++j)
+            for (int64_t d = 0; d < width; ++d) {
+              const int64_t place = s.by_head ? (batch * s.keys + j) * heads + head : (batch * heads + head) * s.keys + j;
+              values[place * width + d] = T(NAN);
+            }
+      *x = Tensor::from(values, x->shape());
+    }
+  const Tensor valid = Tensor::from(counts, {P / heads});
+  SoftmaxShape shape{P, s.queries, s.keys, s.D, s.M, {}, 0.3, s.causal};
+  if (s.padded) shape.valid = {valid.data<int32_t>(), heads, 0};
+  const Tensor y(dy.shape(), q.dtype()), sums({P, s.queries}, DTypeOf<A>::value);
+  const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()), dv(v.shape(), q.dtype());
+  const auto given = [&](const Tensor& x) { return rows<const T>(x, heads, s.by_head); };
+  const auto made = [&](const Tensor& x) { return rows<T>(x, heads, s.by_head); };
+  table<T>().softmax_attention(context(), shape, given(q), given(k), given(v), made(y), sums.template data<A>());
+  table<T>().softmax_attention_backward(context(), shape, given(q), given(k), given(v), given(y),
+                                        sums.template data<A>(), given(dy), made(dq), made(dk), made(dv));
+  return {y, sums, dq, dk, dv};
+}
+
+void expect_alike(const Setting& s, const Bounds& bounds = {}) {
+  SCOPED_TRACE(std::to_string(s.queries) + " queries " + std::to_string(s.keys) + " keys D " + std::to_string(s.D) +
+               " M " + std::to_string(s.M) + (s.causal ? " causal" : "") + (s.padded ? " padded" : ""));
+  expect_parity([&](auto t) { return run<decltype(t)>(s); }, bounds);
+}
+
+TEST(CudaSoftmaxAttention, MasksAndLayouts) {
+  for (const bool causal : {false, true})
+    for (const bool padded : {false, true})
+      for (const bool by_head : {false, true}) expect_alike({150, 150, 16, 9, causal, padded, by_head}, {1e-5, 1e-12, 2e-2});
+}
+
+TEST(CudaSoftmaxAttention, Sizes) {
+  for (const bool causal : {false, true}) {
+    expect_alike({1, 257, 37, 70, causal, false, true}, {1e-5, 1e-12, 2e-2});
+    expect_alike({63, 65, 130, 3, causal, false, false}, {1e-5, 1e-12, 2e-2});
+    expect_alike({65, 193, 5, 130, causal, true, true}, {1e-5, 1e-12, 2e-2});
+    expect_alike({64, 64, 64, 64, causal, false, true}, {1e-5, 1e-12, 2e-2});
+    expect_alike({2, 3, 1, 1, causal, false, true}, {1e-5, 1e-12, 2e-2});
+  }
+}
+
+// The first queries see nothing: their rows are 0 and have no gradient.
+TEST(CudaSoftmaxAttention, MoreQueriesThanKeys) { expect_alike({140, 70, 8, 8, true, false, true}, {1e-5, 1e-12, 2e-2}); }
+
+// Scores of some thousands: one key has all the weight.
+TEST(CudaSoftmaxAttention, LargeScores) {
+  for (const bool causal : {false, true}) expect_alike({100, 100, 16, 16, causal, true, true, 40.0}, {1e-3, 1e-10, 3e-2});
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
