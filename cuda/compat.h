@@ -1,5 +1,5 @@
-// The side of a kernel that starts it, the same for nvcc and for g++ with the emulator: launches and calls that throw,
-// and a block's dynamic shared memory. Only this header and ptx.h know which of the two compiles them.
+// What kernels and their launches need, the same for nvcc and for g++ with the emulator: launches and calls that
+// throw, and a block's dynamic shared memory. Only this header and ptx.h know which of the two compiles them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -50,8 +50,9 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_byte
   if (error == cudaSuccess) return;
   cudaGetLastError();
   fail(kind_of(error),
-       "a kernel of {} x {} x {} blocks of {} x {} x {} threads with {} bytes of shared memory failed: {} ({})", grid.x,
-       grid.y, grid.z, block.x, block.y, block.z, shared_bytes, cudaGetErrorName(error), cudaGetErrorString(error));
+       "a kernel of {} x {} x {} blocks of {} x {} x {} threads with {} bytes of shared memory failed: {} ({})",
+       grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, cudaGetErrorName(error),
+       cudaGetErrorString(error));
 }
 
 // A kernel needs this once before it is launched with more than 48 KiB of dynamic shared memory.
