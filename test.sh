@@ -40,6 +40,6 @@ if [ "$all" = yes ]; then
   run_tests asan
 else
   say "A small set under the sanitizers (./test.sh --all runs every test there)"
-  run_tests asan -L 'tensor|autograd|data'
+  run_tests asan -L 'tensor|autograd|data|cuda'
 fi
 say "All tests passed"

@@ -1,13 +1,13 @@
 # The CUDA backend without a GPU: kernels in .cu files, compiled by g++ as C++ against the emulator of
 # cuda/emulator/. Only NVIDIA's headers are needed, neither nvcc nor a driver.
 #
-#   LINEA_CUDA_INCLUDE       the folder of those headers; empty where there are none: then no target below exists
+#   LINEA_CUDA_INCLUDE       the folder of those headers; false where there are none: then no target below exists
 #   linea_emulator           a library: CUDA's runtime and cuBLAS on the CPU
-#   linea_emulator_checker   a library: finds races, and reads of what no one wrote, in kernels compiled as `checked`;
-#                            not in builds with LINEA_SANITIZE, whose sanitizers exclude it
+#   linea_emulator_checker   a library: finds races, and reads of what no one wrote, in kernels compiled as
+#                            `checked`; not in builds with LINEA_SANITIZE, whose sanitizers exclude it
 #
 #   linea_emulated_kernels(NAME fast|checked SOURCES... [LINK TARGETS...])
-#     An OBJECT library of .cu files. `fast` is compiled for speed, and with the sanitizers where LINEA_SANITIZE is on.
+#     An OBJECT library of .cu files. `fast` is compiled for speed, or with the sanitizers of LINEA_SANITIZE.
 #     `checked` tells the checker of each access to memory. To be called from a CMakeLists.txt that compiles
 #     none of these files by nvcc: a file has one language in a directory.
 #     Link it with target_link_libraries(program PRIVATE NAME): the emulator, and the checker, come with it.
@@ -18,7 +18,14 @@
 find_package(CUDAToolkit QUIET)
 find_path(LINEA_CUDA_INCLUDE NAMES cublas_v2.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS /usr/local/cuda/include
   DOC "NVIDIA's headers of CUDA and cuBLAS")
-if(NOT LINEA_CUDA_INCLUDE)
+if(LINEA_CUDA_INCLUDE)
+  file(STRINGS ${LINEA_CUDA_INCLUDE}/cuda_runtime_api.h cuda_version REGEX "^#define CUDART_VERSION ")
+  if(NOT cuda_version MATCHES "1[2-9][0-9][0-9][0-9]$")
+    message(STATUS "The headers in ${LINEA_CUDA_INCLUDE} are older than CUDA 12: the tests on the emulated GPU "
+      "are skipped")
+    set(LINEA_CUDA_INCLUDE "")
+  endif()
+else()
   message(STATUS "The headers of CUDA and cuBLAS were not found: the tests on the emulated GPU are skipped")
 endif()
 

@@ -1,5 +1,5 @@
-// The side of a kernel that starts it, the same for nvcc and for g++ with the emulator: launches and calls that throw,
-// and a block's dynamic shared memory. Only this header and ptx.h know which of the two compiles them.
+// What kernels and their launches need, the same for nvcc and for g++ with the emulator: launches and calls that
+// throw, and a block's dynamic shared memory. Only this header and ptx.h know which of the two compiles them.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -27,8 +27,9 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
 #endif
 }
 
-// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i gives the address of row i of matrix m,
-// aligned to 16 bytes; r[m] of lane 4 g + t becomes the elements 2 t and 2 t + 1 of row g, of column g if transposed.
+// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i gives the address of row i of matrix
+// m, aligned to 16 bytes; r[m] of lane 4 g + t becomes the elements 2 t and 2 t + 1 of row g, or of column g if
+// transposed.
 template <bool kTransposed, int kMatrices>
 __device__ __forceinline__ void ldmatrix(uint32_t (&r)[kMatrices], const void* row,
                                          std::source_location place = std::source_location::current()) {

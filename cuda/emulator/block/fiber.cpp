@@ -44,7 +44,8 @@ constexpr size_t kStack = (kAddressSanitizer ? 512 : 128) << 10, kGuard = 4096;
 }  // namespace
 
 Fiber::Fiber(void (*main)()) : stack_bytes_(kStack) {
-  mapping_ = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  constexpr int kKind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  mapping_ = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE, kKind, -1, 0);
   if (mapping_ == MAP_FAILED) stop("no memory for the stack of a CUDA thread");
   mprotect(mapping_, kGuard, PROT_NONE);
   stack_ = static_cast<char*>(mapping_) + kGuard;

@@ -100,7 +100,8 @@ void move_tile(void* const* arguments, unsigned lanes) {
   const Move<T>& move = of<Move<T>>(arguments[0]);
   for (const int lane : LanesOf(lanes))
     if (of<Move<T>>(arguments[lane]).memory != move.memory)
-      stop("a tile of wmma at {}:{}: the lanes do not name the same memory", move.place.file_name(), move.place.line());
+      stop("a tile of wmma at {}:{}: the lanes do not name the same memory", move.place.file_name(),
+           move.place.line());
   for (int i = 0; i < kTile; ++i) {
     T* line = move.memory + static_cast<size_t>(i) * move.stride;
     note_access(line, kTile * sizeof(T), move.store ? Access::write : Access::read, move.code);

@@ -12,8 +12,8 @@ namespace linea::emulator {
 void Block::meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what, Place place) {
   Thread& thread = current();
   if ((mask >> lane() & 1) == 0)
-    stop("{} at {}:{} with mask {:08x}: the calling lane {} is not in the mask", what, place.file_name(), place.line(),
-         mask, lane());
+    stop("{} at {}:{} with mask {:08x}: the calling lane {} is not in the mask", what, place.file_name(),
+         place.line(), mask, lane());
   thread.state = ThreadState::in_warp;
   thread.what = what;
   thread.place = place;

@@ -1,5 +1,5 @@
-// What g++ calls at each access to memory in code that it compiles with -fsanitize=thread. This file stands in for the
-// thread sanitizer's library, which is not linked. Only kernels count; what else is in their files may run too.
+// What g++ calls at each access to memory in code that it compiles with -fsanitize=thread. This file stands in for
+// the thread sanitizer's library, which is not linked. Only kernels count; what else is in their files may run too.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

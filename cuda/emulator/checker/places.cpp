@@ -32,8 +32,8 @@ bool Places::in_other_thread_data(uintptr_t address) const {
 }
 
 std::string Places::source(uint32_t code) const {
-  const std::string command =
-      fmt::format("addr2line -e /proc/{}/exe -Cfpi {:#x} 2>/dev/null", getpid(), code - 1);  // the call, not what follows
+  const uint32_t call = code - 1;  // not what follows it
+  const std::string command = fmt::format("addr2line -e /proc/{}/exe -Cfpi {:#x} 2>/dev/null", getpid(), call);
   std::string lines;
   if (FILE* output = popen(command.c_str(), "r"); output != nullptr) {
     char line[1024];

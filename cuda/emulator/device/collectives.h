@@ -78,11 +78,13 @@ inline unsigned __ballot_sync(unsigned mask, int predicate,
   return linea::emulator::ballot(mask, predicate != 0, "__ballot_sync", place);
 }
 
-inline int __any_sync(unsigned mask, int predicate, linea::emulator::Place place = linea::emulator::Place::current()) {
+inline int __any_sync(unsigned mask, int predicate,
+                      linea::emulator::Place place = linea::emulator::Place::current()) {
   return linea::emulator::ballot(mask, predicate != 0, "__any_sync", place) != 0;
 }
 
-inline int __all_sync(unsigned mask, int predicate, linea::emulator::Place place = linea::emulator::Place::current()) {
+inline int __all_sync(unsigned mask, int predicate,
+                      linea::emulator::Place place = linea::emulator::Place::current()) {
   return linea::emulator::ballot(mask, predicate == 0, "__all_sync", place) == 0;
 }
 

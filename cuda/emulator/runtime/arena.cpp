@@ -47,7 +47,7 @@ void* Arena::allocate(size_t bytes) {
   top_ += taken;
   live_[data] = bytes;
   forbid(data, taken);
-  if (settings().guard && opened_ == 0) mprotect(base_, static_cast<size_t>(top_ - base_ + kPage - 1) & -kPage, PROT_NONE);
+  if (settings().guard && opened_ == 0) protect(PROT_NONE);
   return data;
 }
 
@@ -97,12 +97,16 @@ void Arena::need(const void* data, size_t bytes, const char* what) const {
 
 void Arena::open() {
   if (opened_++ > 0 || !settings().guard || top_ == base_) return;
-  mprotect(base_, static_cast<size_t>(top_ - base_ + kPage - 1) & -kPage, PROT_READ | PROT_WRITE);
+  protect(PROT_READ | PROT_WRITE);
 }
 
 void Arena::close() {
   if (--opened_ > 0 || !settings().guard || top_ == base_) return;
-  mprotect(base_, static_cast<size_t>(top_ - base_ + kPage - 1) & -kPage, PROT_NONE);
+  protect(PROT_NONE);
+}
+
+void Arena::protect(int access) {
+  mprotect(base_, (static_cast<size_t>(top_ - base_) + kPage - 1) / kPage * kPage, access);
 }
 
 }  // namespace linea::emulator

@@ -32,6 +32,7 @@ class Arena {
 
  private:
   void reserve();
+  void protect(int access);  // all that was ever handed out
 
   char *base_ = nullptr, *top_ = nullptr, *end_ = nullptr;
   std::map<char*, size_t> live_;

@@ -35,11 +35,8 @@ cudaError_t capture_instead(const std::shared_ptr<StreamQueue>& queue, const Ope
   Capture& capture = current();
   if (capture.stream == nullptr) return cudaErrorNotReady;
   if (capture.stream != queue) {
-    if (queue == queue_of(nullptr) && capture.stream->waits_for_default()) return lose(cudaErrorStreamCaptureImplicit);
-    for (const StreamPoint& point : after)
-      if (point.stream == capture.stream && point.issued > capture.stream->issued())
-        return lose(cudaErrorStreamCaptureUnsupported);  // another stream joins: not emulated
-    return cudaErrorNotReady;
+    const bool by_default = queue == queue_of(nullptr) && capture.stream->waits_for_default();
+    return by_default ? lose(cudaErrorStreamCaptureImplicit) : cudaErrorNotReady;
   }
   if (capture.lost) return cudaErrorStreamCaptureInvalidated;
   for (const StreamPoint& point : after)

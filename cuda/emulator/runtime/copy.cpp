@@ -1,6 +1,6 @@
-// Copies and fills. What CUDA lets happen late does: a copy from pageable memory of the host reads it at the call, one
-// to it has been done when the call returns, and one between pinned and device memory is done when the stream comes
-// to it.
+// Copies and fills. What CUDA lets happen late does: a copy from pageable memory of the host reads it at the call,
+// one to it has been done when the call returns, and one between pinned and device memory is done when the stream
+// comes to it.
 #include <cstring>
 #include <memory>
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cuda/emulator/checker.h"
@@ -151,12 +152,10 @@ cublasStatus_t multiply(cublasHandle_t handle, Product p, const void* alpha, con
   if (!p.a.fits() || !p.b.fits() || !p.c.fits()) return CUBLAS_STATUS_INVALID_VALUE;
   if (!known_types(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (p.rows == 0 || p.columns == 0 || p.batch == 0) return CUBLAS_STATUS_SUCCESS;
-  cudaError_t error = cudaSuccess;
-  if (handle->pointers == CUBLAS_POINTER_MODE_HOST) {
-    error = issue(handle->stream, [p, a = scalar(alpha, p.in_double), b = scalar(beta, p.in_double)] { run(p, a, b); });
-  } else {
-    error = issue(handle->stream, [p, alpha, beta] { run(p, scalar(alpha, p.in_double), scalar(beta, p.in_double)); });
-  }
+  Operation operation = [p, alpha, beta] { run(p, scalar(alpha, p.in_double), scalar(beta, p.in_double)); };
+  if (handle->pointers == CUBLAS_POINTER_MODE_HOST)  // whose numbers are read at the call
+    operation = [p, a = scalar(alpha, p.in_double), b = scalar(beta, p.in_double)] { run(p, a, b); };
+  const cudaError_t error = issue(handle->stream, std::move(operation));
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
@@ -226,8 +225,8 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
   return multiply(handle, product, alpha, beta);
 }
 
-cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b, int m,
-                            int n, int k, const void* alpha, const void* A, cudaDataType type_a, int lda,
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transpose_a, cublasOperation_t transpose_b,
+                            int m, int n, int k, const void* alpha, const void* A, cudaDataType type_a, int lda,
                             const void* B, cudaDataType type_b, int ldb, const void* beta, void* C,
                             cudaDataType type_c, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t algorithm) {
   return cublasGemmStridedBatchedEx(handle, transpose_a, transpose_b, m, n, k, alpha, A, type_a, lda, 0, B, type_b,

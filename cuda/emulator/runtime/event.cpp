@@ -28,8 +28,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const cudaError_t error = issue(stream, [time] { *time = std::chrono::steady_clock::now(); });
   if (error != cudaSuccess) return remember(error);
   event->time = time;
-  // A captured event means nothing outside of its graph, inside of which all is in order.
-  if (!capturing(stream)) event->point = {queue_of(stream), queue_of(stream)->issued()};
+  event->captured = capturing(stream);
+  event->point = event->captured ? StreamPoint{} : StreamPoint{queue_of(stream), queue_of(stream)->issued()};
   return cudaSuccess;
 }
 

@@ -70,7 +70,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 }
 
 // Threads and shared memory alone: the emulator knows nothing of registers.
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t shared_bytes) {
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads,
+                                                          size_t shared_bytes) {
   const int by_threads = kThreadsOfProcessor / (threads > 0 ? threads : 1);
   const int by_memory = kSharedBytesOfProcessor / static_cast<int>(shared_bytes + kSharedBytesOfSystem);
   *blocks = by_threads < by_memory ? by_threads : by_memory;

@@ -157,7 +157,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(runtime_mutex());
-  if (event->point.stream == nullptr) return cudaSuccess;  // never recorded
+  if (event->captured && !capturing(stream)) stop("a second stream joins a capture, which is not emulated");
+  if (event->point.stream == nullptr) return cudaSuccess;  // never recorded, or in the graph, where all is in order
   return remember(issue(stream, [] {}, {event->point}));
 }
 

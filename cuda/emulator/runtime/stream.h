@@ -82,6 +82,7 @@ struct CUstream_st {
 struct CUevent_st {
   linea::emulator::StreamPoint point;
   bool timed = true;
+  bool captured = false;  // recorded last while its stream was captured
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 

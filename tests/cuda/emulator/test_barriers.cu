@@ -50,7 +50,9 @@ TEST(Barriers, OneThatIsMissingAfterAReadShows) {
 
 TEST(Barriers, ARaceNamesBothLines) {
   if (!kChecked) GTEST_SKIP() << "of the checker";
-  EXPECT_STOPS(reverses(Barriers::none_after_read), "first:(.|\n)*test_barriers.cu(.|\n)*then:(.|\n)*test_barriers.cu");
+  EXPECT_STOPS(reverses(Barriers::none_after_read),
+               "first:(.|\n)*test_barriers.cu:17(.|\n)*then:(.|\n)*test_barriers.cu:19|"
+               "first:(.|\n)*test_barriers.cu:19(.|\n)*then:(.|\n)*test_barriers.cu:17");
 }
 
 __global__ void count_votes(int* y) {

@@ -57,7 +57,6 @@ class Cublas : public testing::Test {
                   std::is_same_v<T, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
               CUBLAS_STATUS_SUCCESS);
     const std::vector<Out> result = on_c.values();
-    const auto at = [](const auto& values, int i) { return static_cast<double>(static_cast<float>(values[static_cast<size_t>(i)])); };
     for (int p = 0; p < batch; ++p)
       for (int i = 0; i < m; ++i)
         for (int j = 0; j < n; ++j) {
@@ -67,8 +66,13 @@ class Cublas : public testing::Test {
                    at(b, p * ldb * columns_b + (turn_b ? q * ldb + j : j * ldb + q));
           const int place = p * ldc * n + j * ldc + i;
           const double exact = 2 * sum + (beta == 0 ? 0 : beta * at(c, place));
-          EXPECT_EQ(at(result, place), static_cast<double>(static_cast<float>(static_cast<Out>(static_cast<float>(exact)))));
+          EXPECT_EQ(at(result, place), exact);
         }
+  }
+
+  template <typename T>
+  static double at(const std::vector<T>& values, int i) {
+    return static_cast<double>(static_cast<float>(values[static_cast<size_t>(i)]));
   }
 
   template <typename T, typename Out>
@@ -101,8 +105,8 @@ TEST_F(Cublas, HasItsOtherNames) {
                                       v.data(), 2, 4, 4),
             0);
   EXPECT_EQ(v.values(), std::vector<double>(16, 2));
-  EXPECT_EQ(cublasGemmEx(handle_, none, none, 4, 4, 4, &one, h.data(), CUDA_R_16BF, 4, h.data(), CUDA_R_16BF, 4, &zero,
-                         g.data(), CUDA_R_16BF, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+  EXPECT_EQ(cublasGemmEx(handle_, none, none, 4, 4, 4, &one, h.data(), CUDA_R_16BF, 4, h.data(), CUDA_R_16BF, 4,
+                         &zero, g.data(), CUDA_R_16BF, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
             0);
   EXPECT_EQ(cublasSetMathMode(handle_, CUBLAS_TF32_TENSOR_OP_MATH), 0);
   EXPECT_EQ(cublasSetWorkspace(handle_, nullptr, 0), 0);

@@ -63,7 +63,8 @@ TEST_F(Graphs, HoldProductsAndCopies) {
   cublasSetStream(handle, stream_);
   const float one = 1, zero = 0;
   begin();
-  EXPECT_EQ(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, x_.data(), 8, x_.data(), 8, &zero, y.data(), 8),
+  EXPECT_EQ(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, x_.data(), 8, x_.data(), 8, &zero,
+                        y.data(), 8),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(cudaMemcpyAsync(x_.data(), y.data(), kBytes, cudaMemcpyDeviceToDevice, stream_), cudaSuccess);
   ASSERT_EQ(end(), cudaSuccess);

@@ -30,8 +30,8 @@ TEST(Races, AtomicsAreNone) {
 TEST(Races, BetweenBlocksShow) {
   if (!kChecked) GTEST_SKIP() << "of the checker";
   EXPECT_STOPS(sums_columns(Sum::plainly),
-               "race on global memory, byte 0 of 256 bytes .*: a write by another block, then a read by thread 0 with "
-               "nothing that orders them");
+               "race on global memory, byte 0 of 256 bytes .*: a write by another block, then a read by thread 0 "
+               "with nothing that orders them");
 }
 
 // Two launches on one stream are in order.

@@ -9,9 +9,9 @@ namespace {
 constexpr int kThreads = 64;
 
 struct Misuse {
-  int past = 0;             // how far behind its piece a thread writes
-  bool skip_one = false;    // a number that no one writes
-  int other_size = 0;       // of what the last thread takes
+  int past = 0;           // how far behind its piece a thread writes
+  bool skip_one = false;  // a number that no one writes
+  int other_size = 0;     // how much more the last thread takes
 };
 
 __global__ void add_pieces(double* y, Misuse misuse) {
@@ -26,35 +26,30 @@ __global__ void add_pieces(double* y, Misuse misuse) {
   y[t] = second[kThreads - 1 - t] + (t < kThreads - 3 ? first[kThreads - 4 - t] : 0);
 }
 
-std::vector<double> added(Misuse misuse, size_t bytes = shared_bytes<float>(kThreads - 3) + shared_bytes<double>(kThreads)) {
-  const DeviceArray<double> y(kThreads);
-  launch(add_pieces, 3, kThreads, bytes, nullptr, y.data(), misuse);
-  return y.values();
-}
+constexpr size_t kBytes = shared_bytes<float>(kThreads - 3) + shared_bytes<double>(kThreads);
 
-// y is written by three blocks, with the same numbers: one after the other, as launches of one block.
-std::vector<double> added_by_one(Misuse misuse) {
+std::vector<double> added(Misuse misuse, size_t bytes = kBytes) {
   const DeviceArray<double> y(kThreads);
-  launch(add_pieces, 1, kThreads, shared_bytes<float>(kThreads - 3) + shared_bytes<double>(kThreads), nullptr,
-         y.data(), misuse);
+  launch(add_pieces, 1, kThreads, bytes, nullptr, y.data(), misuse);
   return y.values();
 }
 
 TEST(SharedMemory, IsCutInPieces) {
-  const std::vector<double> values = added_by_one({});
+  const std::vector<double> values = added({});
   EXPECT_EQ(values[0], kThreads - 4 + 0.5);
   EXPECT_EQ(values[kThreads - 1], 0.5);
 }
 
 TEST(SharedMemory, ANumberPastAPieceShows) {
-  EXPECT_STOPS(added_by_one({1}),
+  EXPECT_STOPS(added({1}),
                kAddressSanitizer ? "use-after-poison(.|\n)*in block \\(0,0,0\\) thread \\(0,0,0\\) of .*add_pieces"
-               : kChecked        ? "write of 4 bytes at .*outside of device and shared memory(.|\n)*test_shared_memory.cu"
+               : kChecked        ? "write of 4 bytes at .*outside of device and shared(.|\n)*test_shared_memory.cu"
                                  : "block \\(0,0,0\\) wrote past the piece of 244 bytes .*test_shared_memory.cu");
 }
 
 TEST(SharedMemory, AThreadThatTakesAnotherSizeIsNamed) {
-  EXPECT_STOPS(added_by_one({0, false, 1}), "piece 1 of dynamic shared memory at .*another thread took 512 bytes, this one takes 520");
+  EXPECT_STOPS(added({0, false, 1}),
+               "piece 1 of dynamic shared memory at .*another thread took 512 bytes, this one takes 520");
 }
 
 TEST(SharedMemory, ABlockTakesNoMoreThanItsLaunchGave) {
@@ -63,9 +58,9 @@ TEST(SharedMemory, ABlockTakesNoMoreThanItsLaunchGave) {
 
 TEST(SharedMemory, WhatNoOneWroteShows) {
   if (kChecked)
-    EXPECT_STOPS(added_by_one({0, true}), "read of dynamic shared memory at .* that nothing has written");
+    EXPECT_STOPS(added({0, true}), "read of dynamic shared memory at .* that nothing has written");
   else
-    EXPECT_TRUE(std::isnan(added_by_one({0, true})[kThreads - 4 - 9]));
+    EXPECT_TRUE(std::isnan(added({0, true})[kThreads - 4 - 9]));
 }
 
 __global__ void read_unwritten(float* y) {

@@ -31,8 +31,10 @@ void expect_shuffles() {
     for (int lane = 0; lane < 32; ++lane) {
       const int expected[] = {lane / 8 * 8 + 3, lane < 2 ? lane : lane - 2, lane % 16 + 5 >= 16 ? lane : lane + 5,
                               lane ^ 9, (lane ^ 16) >= lane / 8 * 8 + 8 ? lane : lane ^ 16};
-      for (int i = 0; i < 5; ++i)
-        same = same && static_cast<float>(values[static_cast<size_t>(lane * 5 + i)]) == static_cast<float>(expected[i]);
+      for (int i = 0; i < 5; ++i) {
+        const T value = values[static_cast<size_t>(lane * 5 + i)];
+        same = same && static_cast<float>(value) == static_cast<float>(expected[i]);
+      }
     }
     return same;
   };
