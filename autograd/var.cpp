@@ -10,6 +10,7 @@ namespace {
 
 thread_local bool recording = true;
 thread_local bool detecting = false;
+thread_local const OpPlace* place = nullptr;
 thread_local uint64_t next_order = 0;
 
 }  // namespace
@@ -75,8 +76,8 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
   if (detecting) {
     const int64_t bad = value.dtype() == DType::i32 ? 0 : ops::count_nonfinite(value);
     if (bad > 0)
-      fail(ErrorKind::numeric, "{} of the {} values that the op {} made are not finite (shape {})", bad,
-           value.numel(), op, value.shape().str());
+      fail(ErrorKind::numeric, "{} of the {} values that the op {} made{} are not finite (shape {})", bad,
+           value.numel(), op, OpPlace::text(), value.shape().str());
   }
   Var result(std::move(value));
   bool needed = false;
@@ -178,6 +179,13 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
 
 NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
+OpPlace::OpPlace(const char* part, int64_t number) : part_(part), number_(number), outer_(place) { place = this; }
+OpPlace::~OpPlace() { place = outer_; }
+std::string OpPlace::text() {
+  if (place == nullptr) return "";
+  if (place->number_ < 0) return fmt::format(" in {}", place->part_);
+  return fmt::format(" in {}.{}", place->part_, place->number_);
+}
 DetectNonfinite::DetectNonfinite() : before_(detecting) { detecting = true; }
 DetectNonfinite::~DetectNonfinite() { detecting = before_; }
 

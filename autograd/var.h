@@ -73,7 +73,26 @@ class NoGrad {
 // bits each time; leaves that it uses besides x (parameters) get their gradients from it directly, where x needs one.
 Var recomputed(const std::function<Var(const Var&)>& f, const Var& x);
 
-// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name.
+// While one lives, the ops that this thread makes belong to a part of a model, which errors name: "blocks.3". The
+// innermost counts.
+class OpPlace {
+ public:
+  // `number` below 0: a part of which there is one.
+  explicit OpPlace(const char* part, int64_t number = -1);
+  ~OpPlace();
+  OpPlace(const OpPlace&) = delete;
+  OpPlace& operator=(const OpPlace&) = delete;
+
+  // " in blocks.3"; empty outside of any.
+  static std::string text();
+
+ private:
+  const char* part_;
+  int64_t number_;
+  const OpPlace* outer_;
+};
+
+// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name and place.
 class DetectNonfinite {
  public:
   DetectNonfinite();

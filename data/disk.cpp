@@ -64,6 +64,8 @@ const char* name_of(Call call) {
       return "flush_folder";
     case Call::remove:
       return "remove";
+    case Call::cut:
+      return "cut";
   }
   return "unknown";
 }
@@ -92,6 +94,10 @@ int write(int descriptor, const fs::path& path, const void* bytes, size_t count,
   });
   if (written != nullptr) *written = done;
   return reason;
+}
+
+int cut(int descriptor, const fs::path& path, int64_t size) {
+  return watched(Call::cut, path, [&] { return reason_of([&] { return ::ftruncate(descriptor, size); }); });
 }
 
 int flush(int descriptor, const fs::path& path) {

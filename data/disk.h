@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 
 namespace linea::disk {
 
-enum class Call { make_folder, create, write, flush, close, rename, flush_folder, remove };
+enum class Call { make_folder, create, write, flush, close, rename, flush_folder, remove, cut };
 const char* name_of(Call call);
 
 // Sees every call. Tests set one; the program has none.
@@ -31,6 +32,8 @@ int open_to_append(const std::filesystem::path& path, int& descriptor);
 // an error.
 int write(int descriptor, const std::filesystem::path& path, const void* bytes, size_t count,
           size_t* written = nullptr);
+// Takes what stands behind the first `size` bytes away.
+int cut(int descriptor, const std::filesystem::path& path, int64_t size);
 int flush(int descriptor, const std::filesystem::path& path);
 int close(int descriptor, const std::filesystem::path& path);
 // Replaces a file of the new name.

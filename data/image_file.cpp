@@ -56,20 +56,46 @@ void check_png(const std::string& bytes, const std::string& name) {
   }
 }
 
+// Bits for the Huffman tables that are there: kind (0 of averages, 1 of the rest) * 4 + number.
+using HuffmanTables = uint32_t;
+HuffmanTables table_bit(size_t kind, size_t number) { return number < 4 && kind < 2 ? 1u << (kind * 4 + number) : 0; }
+
 // The Huffman tables of the segment at `position`; stb writes past the end of its own where a table promises more
 // than 256 codes.
-void check_huffman_tables(const std::string& bytes, size_t position, const std::string& name) {
+HuffmanTables check_huffman_tables(const std::string& bytes, size_t position, const std::string& name) {
   constexpr size_t kCounts = 16, kMaxCodes = 256;  // codes of 1 to 16 bits
   const auto at = [&bytes](size_t place) { return static_cast<size_t>(static_cast<unsigned char>(bytes[place])); };
   const size_t end = std::min(bytes.size(), position + 2 + (at(position + 2) << 8 | at(position + 3)));
   size_t table = position + 4;
+  HuffmanTables found = 0;
   while (table < end) {
     size_t codes = 0;
     if (end - table > kCounts)
       for (size_t i = 1; i <= kCounts; ++i) codes += at(table + i);
     if (end - table <= kCounts || codes > kMaxCodes || codes > end - table - kCounts - 1)
       fail_damaged(name, fmt::format("the JPEG's table of codes at byte {} does not fit", table));
+    found |= table_bit(at(table) >> 4, at(table) & 15);
     table += 1 + kCounts + codes;
+  }
+  return found;
+}
+
+// The scan at `position` decodes by tables that came before it. One of a progressive JPEG has averages alone, whose
+// later bits need no table, or all but these.
+void check_scan(const std::string& bytes, size_t position, bool progressive, HuffmanTables tables,
+                const std::string& name) {
+  const auto at = [&bytes](size_t place) { return static_cast<size_t>(static_cast<unsigned char>(bytes[place])); };
+  if (position + 4 >= bytes.size()) return;  // a JPEG without its end, which is refused for that
+  const size_t colours = at(position + 4), rest = position + 5 + 2 * colours;
+  if (rest + 2 >= bytes.size()) return;
+  const bool averages = !progressive || (at(rest) == 0 && at(rest + 2) >> 4 == 0);
+  const bool others = !progressive || at(rest) != 0;
+  for (size_t i = 0; i < colours; ++i) {
+    const size_t numbers = at(position + 6 + 2 * i);
+    const HuffmanTables needed =
+        (averages ? table_bit(0, numbers >> 4) : 0) | (others ? table_bit(1, numbers & 15) : 0);
+    if ((tables & needed) != needed)
+      fail_damaged(name, fmt::format("the JPEG's scan at byte {} has no table of codes", position));
   }
 }
 
@@ -78,8 +104,10 @@ void check_huffman_tables(const std::string& bytes, size_t position, const std::
 // by 0 or by the kind of a restart.
 void check_jpeg(const std::string& bytes, const std::string& name) {
   const auto at = [&bytes](size_t position) { return static_cast<unsigned char>(bytes[position]); };
-  constexpr int kEnd = 0xD9, kTables = 0xC4, kRestart = 0xD0, kRestarts = 8;
+  constexpr int kEnd = 0xD9, kTables = 0xC4, kScan = 0xDA, kProgressive = 0xC2, kRestart = 0xD0, kRestarts = 8;
   size_t position = 2;
+  bool progressive = false;
+  HuffmanTables tables = 0;
   while (position + 1 < bytes.size()) {
     const int kind = at(position) == 0xFF ? at(position + 1) : 0;
     if (kind == kEnd) return;
@@ -89,7 +117,9 @@ void check_jpeg(const std::string& bytes, const std::string& name) {
       continue;
     }
     if (position + 3 >= bytes.size()) break;
-    if (kind == kTables) check_huffman_tables(bytes, position, name);
+    if (kind == kTables) tables |= check_huffman_tables(bytes, position, name);
+    progressive = progressive || kind == kProgressive;
+    if (kind == kScan) check_scan(bytes, position, progressive, tables, name);
     position += 2 + static_cast<size_t>(at(position + 2) << 8 | at(position + 3));
   }
   fail_damaged(name, fmt::format("the JPEG has {} bytes and no end marker", bytes.size()));

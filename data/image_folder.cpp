@@ -173,7 +173,7 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
       set.labels.push_back(static_cast<uint8_t>(place == result.classes.end() ? 0 : place - result.classes.begin()));
     }
   }
-  if (bad > kShownNotes)
+  if (bad > 0)
     result.notes.push_back(fmt::format("{}: {} of {} pictures are left out", folder.string(), bad, files.size()));
   return result;
 }

@@ -4,8 +4,8 @@
 // Files are taken in the order of the bytes of their paths, whatever the file system and the language settings
 // say. Of each ten in that order the ninth is val, the tenth test, the others train. The folders directly inside
 // are the classes, in the same order. Names that start with a dot are passed over, links too: nothing outside of
-// the folder is read, and no folder twice. A file that cannot be read is left out with a note; more than one
-// in a hundred are an error.
+// the folder is read, and no folder twice. A file that cannot be read is left out with a note, and the notes
+// end with how many were; more than one in a hundred are an error.
 #pragma once
 
 #include <filesystem>

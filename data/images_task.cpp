@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "data/image_folder.h"
+#include "data/json.h"
 #include "data/picture_task.h"
 #include "tensor/error.h"
 
@@ -51,12 +52,12 @@ std::string serialise_classes(const std::vector<std::string>& names) {
 }
 
 bool is_class_list(const std::string& vocabulary) {
-  const json document = json::parse(vocabulary, nullptr, false);
+  const json document = parse_json(vocabulary);
   return document.is_object() && document.contains("kind") && document["kind"] == "classes";
 }
 
 std::vector<std::string> parse_classes(const std::string& vocabulary) {
-  const json document = json::parse(vocabulary, nullptr, false);
+  const json document = parse_json(vocabulary);
   std::vector<std::string> names;
   if (is_class_list(vocabulary) && document.contains("names") && document["names"].is_array())
     for (const json& name : document["names"])

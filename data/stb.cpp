@@ -9,8 +9,9 @@ namespace {
 // through needs 512 MiB in one piece.
 constexpr size_t kMaxPiece = size_t{1} << 30;
 
+// Zeros: stb goes by tables that a JPEG may never give, and what was in that memory before must not be seen.
 void* take(size_t bytes) {
-  return bytes <= kMaxPiece ? std::malloc(bytes) : nullptr;
+  return bytes <= kMaxPiece ? std::calloc(1, bytes) : nullptr;
 }
 
 void* take_again(void* piece, size_t bytes) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/json.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -129,7 +130,7 @@ std::string Vocabulary::serialise() const {
 }
 
 Vocabulary Vocabulary::parse(const std::string& text) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = parse_json(text);
   if (document.is_discarded() || !document.is_object()) fail_damaged("it is not a JSON object");
   if (!document.contains("kind") || !document.contains("symbols"))
     fail_damaged("it has no \"kind\" or no \"symbols\"");

@@ -183,6 +183,7 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
 }
 
 Var Transformer::embed(const Tensor& ids, int64_t first_position) const {
+  const OpPlace place("embedding");
   const int64_t N = ids.size(1);
   require(first_position + N <= config_.length, "{} positions from {} on do not fit the model's length of {}",
           N, first_position, config_.length);
@@ -197,6 +198,7 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
 }
 
 Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float rate) const {
+  const OpPlace place("blocks", static_cast<int64_t>(layer));
   const auto lane = static_cast<uint32_t>(2 * layer + 1);  // of dropout; 0 is the embedding's
   AttentionInputs in;
   in.heads = config_.heads;
@@ -224,6 +226,7 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
                     }, x)
                   : run_block(block, layer, x, mix, rate);
   }
+  const OpPlace place("head");
   return norm_linear(x, layers.norm, layers.head.weight.defined() ? layers.head : tied_head());
 }
 

@@ -7,9 +7,11 @@
 #include "data/files.h"
 #include "data/hash.h"
 #include "data/images_task.h"
+#include "data/json.h"
 #include "data/safetensors.h"
 #include "data/text.h"
 #include "tensor/context.h"
+#include "train/memory_advice.h"
 
 namespace linea {
 namespace {
@@ -117,8 +119,8 @@ void check_vocabulary(const SafetensorsFile& file, const std::string& path, cons
        read.size(), read.difference_from(trained), advice);
 }
 
-nlohmann::json parse_json(const std::string& text, const std::string& path) {
-  const nlohmann::json parsed = nlohmann::json::parse(text, nullptr, false);
+nlohmann::json json_object(const std::string& text, const std::string& path) {
+  const nlohmann::json parsed = parse_json(text);
   if (!parsed.is_object()) fail(ErrorKind::input, "{} is not a JSON object", path);
   return parsed;
 }
@@ -243,8 +245,9 @@ void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& c
   prune_checkpoints(run, at.step, keep);
 }
 
-SavedModel load_model(const fs::path& path) {
-  const std::string file_path = model_file_of(path).string();
+namespace {
+
+SavedModel read_model(const std::string& file_path) {
   const SafetensorsFile file = open_model(file_path);
   const std::string config = metadata_at(file, file_path, "config"), step = metadata_at(file, file_path, "step");
   SavedModel saved;
@@ -263,6 +266,13 @@ SavedModel load_model(const fs::path& path) {
   }
   load_tensors(file, file_path, *saved.model);
   return saved;
+}
+
+}  // namespace
+
+SavedModel load_model(const fs::path& path) {
+  const std::string file_path = model_file_of(path).string();
+  return with_model_memory(nullptr, machine_advice(), [&] { return read_model(file_path); });
 }
 
 std::string saved_settings(const fs::path& run) {
@@ -308,7 +318,7 @@ RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& 
   check_vocabulary(weights, model_path, vocabulary, "go on with the text that the run began with");
   load_tensors(weights, model_path, model);
 
-  const nlohmann::json state = parse_json(read_file(state_path), state_path);
+  const nlohmann::json state = json_object(read_file(state_path), state_path);
   const RunState at = state_from(state, state_path);
   if (at.data != fingerprint)
     fail(ErrorKind::input,

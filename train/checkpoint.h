@@ -45,7 +45,7 @@ void save_checkpoint(const std::filesystem::path& run, const RunState& at, const
                      const KeepRule& keep);
 
 // `path`: a run (its newest checkpoint that is whole), a checkpoint's folder, or a model file. Errors:
-// ErrorKind::input, naming what is missing, cut, not ours or of another architecture.
+// ErrorKind::input, naming what is missing, cut, not ours or of another architecture; ErrorKind::memory.
 SavedModel load_model(const std::filesystem::path& path);
 
 // The settings, as TOML, that a run's newest model was saved with.

@@ -6,6 +6,7 @@
 
 #include "data/disk.h"
 #include "data/hash.h"
+#include "data/json.h"
 #include "data/safetensors.h"
 #include "tensor/error.h"
 
@@ -52,7 +53,7 @@ void check_file(const fs::path& folder, const nlohmann::json& entry) {
 
 void check_manifest(const CheckpointFolder& checkpoint) {
   const fs::path path = checkpoint.path / kManifestFile;
-  const nlohmann::json manifest = nlohmann::json::parse(read_file(path, kMostManifestBytes), nullptr, false);
+  const nlohmann::json manifest = parse_json(read_file(path, kMostManifestBytes));
   // Numbers before they are shown: lists inside each other would fill the stack.
   if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) || !manifest["manifest"].is_number() ||
       !manifest["step"].is_number() || !manifest["config_sha256"].is_string() || !manifest["files"].is_array() ||

@@ -33,7 +33,7 @@ Split split_named(const std::string& name) {
 void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
   use_machine(options.threads, options.device);
-  SavedModel saved = with_model_memory(nullptr, machine_advice(), [&] { return load_model(options.run); });
+  SavedModel saved = load_model(options.run);
   if (!options.data.empty()) saved.config.data = options.data;
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   Progress progress;

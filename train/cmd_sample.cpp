@@ -69,11 +69,10 @@ void complete_pictures(const SavedModel& saved, const SampleOptions& options) {
 
 // A line for each picture, and their mean.
 void show_surprise(const SavedModel& saved, const SampleOptions& options) {
-  const int64_t count = options.count.value_or(kSurprises);
-  require(count >= 1, "--count is {}; it must be at least 1", count);
-  const std::vector<GivenPicture> pictures = options.complete.empty()
-                                                 ? first_test_pictures(count, saved, options.class_label)
-                                                 : given_pictures(options.complete, saved, options.class_label);
+  if (options.count) require(*options.count >= 1, "--count is {}; it must be at least 1", *options.count);
+  const std::vector<GivenPicture> pictures =
+      options.complete.empty() ? first_test_pictures(options.count, kSurprises, saved, options.class_label)
+                               : given_pictures(options.complete, saved, options.class_label);
   const std::vector<std::vector<float>> bits = bits_of_symbols(*saved.model, pictures);
   const std::string preview = draw_surprise(saved.shape, pictures, bits, options.out, colour_terminal_width());
   double all = 0;

@@ -10,14 +10,34 @@ namespace {
 
 constexpr int64_t kTokensAtOnce = 16384;
 
+void append(const std::vector<int32_t>& symbols, std::vector<int32_t>& all) {
+  all.insert(all.end(), symbols.begin(), symbols.end());
+}
+
 // Of outputs [B,N,...]. A sequence at a time: a head may have many scores for few outputs.
 std::vector<int32_t> likeliest_symbols(const Head& head, const Tensor& outputs) {
   std::vector<int32_t> all;
   for (int64_t row = 0; row < outputs.size(0); ++row) {
-    const std::vector<int32_t> symbols = ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>();
-    all.insert(all.end(), symbols.begin(), symbols.end());
+    append(ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>(), all);
   }
   return all;
+}
+
+// Those number `first` to `first` + `count` of the `looked_at` rows of a split that evaluate() takes: number i is row
+// floor(i * all / looked_at).
+Batch rows_of_look(const Task& task, Split split, int64_t first, int64_t count, int64_t looked_at) {
+  const int64_t all = task.rows(split);
+  if (looked_at == all) return task.eval_batch(split, first, count);
+  Batch batch;
+  for (int64_t number = first; number < first + count; ++number) {
+    const Batch row = task.eval_batch(split, number * all / looked_at, 1);
+    batch.rows += row.rows;
+    batch.length = row.length;
+    append(row.inputs, batch.inputs);
+    append(row.targets, batch.targets);
+    append(row.partners, batch.partners);
+  }
+  return batch;
 }
 
 }  // namespace
@@ -52,7 +72,7 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
   double loss = 0;
   int64_t right = 0;
   for (int64_t first = 0; first < rows; first += at_once) {
-    const Batch batch = task.eval_batch(split, first, std::min(at_once, rows - first));
+    const Batch batch = rows_of_look(task, split, first, std::min(at_once, rows - first), rows);
     const Shape shape{batch.rows, batch.length};
     const Tensor outputs = forward_batch(model, task, batch, false).value();
     const std::vector<float> losses =

@@ -28,7 +28,8 @@ Var forward_batch(const Transformer& model, const Task& task, const Batch& batch
 // many, or as many as fit where the gradients would be, whichever is more, up to 16384 symbols; at least 1.
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch);
 
-// Over the first `max_rows` rows of a split (0: all), by the parallel form, without dropout. `batch`: the rows of a
+// Over `max_rows` rows of a split, the same each time and evenly spread, for pictures may lie class by class (0, or
+// more than there are: all), by the parallel form, without dropout. `batch`: the rows of a
 // training batch. `progress`, where given, hears how many rows of how many are done.
 Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch, int64_t max_rows = 0,
                const std::function<void(int64_t, int64_t)>& progress = {});

@@ -1,14 +1,13 @@
 #include "train/event_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <cstring>
 
 #include "data/crc32c.h"
+#include "data/disk.h"
 #include "data/files.h"
 #include "tensor/error.h"
 
@@ -135,18 +134,15 @@ EventFile::EventFile(const fs::path& folder, int64_t resumed_step, std::function
 }
 
 EventFile::~EventFile() {
-  if (descriptor_ >= 0) close(descriptor_);
+  if (descriptor_ >= 0) disk::close(descriptor_, path_);
 }
 
 void EventFile::open_in(const fs::path& folder) {
   make_folders(folder);
   path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid());
-  do {
-    descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EINTR);
-  if (descriptor_ < 0)
+  if (const int reason = disk::create(path_, descriptor_))
     fail(ErrorKind::write, "cannot write {}: {}; change the rights of the folder, or leave out --tensorboard",
-         path_.string(), std::strerror(errno));
+         path_.string(), std::strerror(reason));
 }
 
 void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
@@ -194,20 +190,14 @@ void EventFile::record(const std::string& event) {
   append_little_endian(bytes, masked_crc32c(bytes), 4);
   bytes += event;
   append_little_endian(bytes, masked_crc32c(event), 4);
-  // Once round, but where the disk took a part: the second write says why.
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t written = write(descriptor_, bytes.data() + done, bytes.size() - done);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return give_up(written < 0 ? errno : EIO);
-    done += static_cast<size_t>(written);
-  }
+  if (const int reason = disk::write(descriptor_, path_, bytes.data(), bytes.size())) return give_up(reason);
   end_ += static_cast<int64_t>(bytes.size());
 }
 
 // A record that is cut would be an error to readers; what stands before it is whole.
 void EventFile::give_up(int reason) {
-  const bool cut = ftruncate(descriptor_, end_) == 0;
-  close(descriptor_);
+  const bool cut = disk::cut(descriptor_, path_, end_) == 0;
+  disk::close(descriptor_, path_);
   descriptor_ = -1;
   warn_(fmt::format("warning: {} cannot be written: {}; {}training goes on without TensorBoard", path_.string(),
                     std::strerror(reason), cut ? "" : "its last record is cut; "));

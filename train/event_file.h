@@ -2,8 +2,8 @@
 //
 //   u64 length, u32 masked CRC-32C of these 8 bytes, data, u32 masked CRC-32C of the data     (little-endian)
 //
-// each an Event in the wire form of protobuf. A record goes to the file by one write(2), so that a kill loses
-// nothing that was recorded; going on with a run begins a new file.
+// each an Event in the wire form of protobuf. A record goes to the file by one write of data/disk.h, so that a kill
+// loses nothing that was recorded; going on with a run begins a new file.
 #pragma once
 
 #include <cstdint>

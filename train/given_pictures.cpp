@@ -49,10 +49,11 @@ void require_class(const TaskShape& shape, int64_t class_label) {
           shape.classes - 1);
 }
 
-std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names, const SavedModel& saved,
-                                         int64_t class_label) {
-  require_class(saved.shape, class_label);
-  std::unique_ptr<Task> task;
+namespace {
+
+// `task` is made where it is needed first.
+std::vector<GivenPicture> read_pictures(const std::vector<std::string>& names, const SavedModel& saved,
+                                        int64_t class_label, std::unique_ptr<Task> task) {
   std::vector<GivenPicture> pictures;
   for (const std::string& name : names) {
     Split split = Split::test;
@@ -68,10 +69,22 @@ std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names, 
   return pictures;
 }
 
-std::vector<GivenPicture> first_test_pictures(int64_t count, const SavedModel& saved, int64_t class_label) {
+}  // namespace
+
+std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names, const SavedModel& saved,
+                                         int64_t class_label) {
+  require_class(saved.shape, class_label);
+  return read_pictures(names, saved, class_label, nullptr);
+}
+
+std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual, const SavedModel& saved,
+                                              int64_t class_label) {
+  require_class(saved.shape, class_label);
+  std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
+  const int64_t pictures = count.value_or(std::min(usual, task->rows(Split::test)));
   std::vector<std::string> names;
-  for (int64_t i = 0; i < count; ++i) names.push_back(fmt::format("test:{}", i));
-  return given_pictures(names, saved, class_label);
+  for (int64_t i = 0; i < pictures; ++i) names.push_back(fmt::format("test:{}", i));
+  return read_pictures(names, saved, class_label, std::move(task));
 }
 
 }  // namespace linea

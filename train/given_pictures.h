@@ -1,6 +1,7 @@
 // Pictures that a person names: files, or some of the data that a model was trained and tested on.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct GivenPicture {
 // has classes. Errors: a class that the model does not have, a picture that is not there, a file that is none.
 std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names, const SavedModel& saved,
                                          int64_t class_label);
-// The first `count` pictures of the test split.
-std::vector<GivenPicture> first_test_pictures(int64_t count, const SavedModel& saved, int64_t class_label);
+// The first `count` pictures of the test split; where no count is given the first `usual`, or all if there are fewer.
+std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual, const SavedModel& saved,
+                                              int64_t class_label);
 
 // Error: --class with a class that the model does not have; -1 passes.
 void require_class(const TaskShape& shape, int64_t class_label);

@@ -9,6 +9,7 @@
 
 #include "data/disk.h"
 #include "data/files.h"
+#include "data/json.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -35,7 +36,7 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
     std::string kept;  // without a line that was cut short by a kill
     for (std::string line; std::getline(lines, line);) {
       // Not in order: an ordered object copies what is in it, however deep, as it grows.
-      const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+      const nlohmann::json record = parse_json(line);
       if (!record.is_object() || count_in(record, "step") > last_step) continue;
       if (record.contains("val_loss"))
         looks_[count_in(record, "step")] = {number_in(record, "val_loss"), count_in(record, "val_tokens")};

@@ -147,19 +147,15 @@ double Trainer::accumulate_gradients() { return linea::accumulate_gradients(*mod
 Trainer::StepResult Trainer::update(double learning_rate) {
   model_->before_step(step_, config_.steps);
   StepResult result{accumulate_gradients(), 0, false};
-  const double limit = guard_.loss_limit();
-  const bool usable = std::isfinite(result.loss) && (limit == 0 || result.loss <= limit);
-  if (usable) {
-    result.made = optimizer_->step(learning_rate, guard_.norm_limit());
-    result.gradient_norm = optimizer_->gradient_norm();
-  }
-  if (result.made) {
-    guard_.made(result.loss, result.gradient_norm);
-    model_->after_step();
-  } else {
+  const auto skipping = [&](double norm) {
+    result.gradient_norm = norm;
     report_skip(result);
-    optimizer_->clear_gradients();
-    model_->skip_step();
+  };
+  result.made = update_or_skip(*model_, *optimizer_, result.loss, learning_rate,
+                               {guard_.loss_limit(), guard_.norm_limit()}, skipping);
+  if (result.made) {
+    result.gradient_norm = optimizer_->gradient_norm();
+    guard_.made(result.loss, result.gradient_norm);
   }
   return result;
 }

@@ -41,11 +41,14 @@ double accumulate_gradients(const Transformer& model, const Task& task, const Ru
   return loss;
 }
 
-bool update_or_skip(Transformer& model, Optimizer& optimizer, double loss, double learning_rate) {
-  const bool made = std::isfinite(loss) && optimizer.step(learning_rate);
+bool update_or_skip(Transformer& model, Optimizer& optimizer, double loss, double learning_rate,
+                    const UpdateLimits& limits, const std::function<void(double)>& skipping) {
+  const bool usable = std::isfinite(loss) && (limits.loss == 0 || loss <= limits.loss);
+  const bool made = usable && optimizer.step(learning_rate, limits.norm);
   if (made) {
     model.after_step();
   } else {
+    if (skipping) skipping(usable ? optimizer.gradient_norm() : 0);
     optimizer.clear_gradients();
     model.skip_step();
   }

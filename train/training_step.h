@@ -28,8 +28,14 @@ Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig
 double accumulate_gradients(const Transformer& model, const Task& task, const RunConfig& config, int64_t step,
                             const StepWatcher& watcher = {});
 
-// The update by these gradients, where they and the loss are finite; else it is skipped, as the trainer does without
-// a guard. Whether it was made.
-bool update_or_skip(Transformer& model, Optimizer& optimizer, double loss, double learning_rate);
+struct UpdateLimits {
+  double loss = 0, norm = 0;  // that an update may have; 0: any finite number
+};
+
+// The update by these gradients, where the loss and their norm are finite and within the limits; else it is skipped:
+// weights, moments and what attentions keep stay as they were, and the gradients go. `skipping`, where given, is
+// called before they do, with their norm, or 0 where the loss was reason enough. Whether it was made.
+bool update_or_skip(Transformer& model, Optimizer& optimizer, double loss, double learning_rate,
+                    const UpdateLimits& limits = {}, const std::function<void(double)>& skipping = {});
 
 }  // namespace linea

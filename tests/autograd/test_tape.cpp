@@ -183,6 +183,13 @@ TEST(DetectNonfinite, NamesTheOp) {
     EXPECT_EQ(error.kind(), ErrorKind::numeric);
     EXPECT_STREQ(error.what(), "1 of the 2 values that the op pointwise made are not finite (shape [2])");
   }
+  {
+    const OpPlace outer("blocks", 0);
+    { const OpPlace inner("head"); EXPECT_EQ(OpPlace::text(), " in head"); }
+    EXPECT_EQ(message_of([&] { pointwise(Pointwise::log_rest, x); }),
+              "1 of the 2 values that the op pointwise made in blocks.0 are not finite (shape [2])");
+  }
+  EXPECT_EQ(OpPlace::text(), "");
   { const DetectNonfinite inner; }
   EXPECT_NE(message_of([&] { pointwise(Pointwise::log_rest, x); }), "no error");
 }

@@ -101,6 +101,21 @@ TEST_F(ImageFileTest, SeesAChangedByteOfAPng) {
   }
 }
 
+// stb would decode by what is in memory.
+TEST_F(ImageFileTest, AJpegWhoseScanHasNoTableIsRefused) {
+  for (const int64_t channels : {1, 3}) {
+    const std::string jpeg = jpeg_bytes(8, 8, channels, Bytes(static_cast<size_t>(64 * channels), 9));
+    const size_t scan = jpeg.find("\xFF\xDA");
+    ASSERT_NE(scan, std::string::npos);
+    for (const char tables : {'\x20', '\x02', '\x33'}) {
+      std::string changed = jpeg;
+      changed[scan + 6] = tables;
+      expect_error(ErrorKind::input, {fmt::format("scan at byte {}", scan), "no table of codes"},
+                   [&] { decode(changed, 8, channels); });
+    }
+  }
+}
+
 // A JPEG has no checksum: any answer will do but a crash.
 TEST_F(ImageFileTest, SurvivesAnyChangedByteOfAJpeg) {
   Bytes pixels;

@@ -311,5 +311,30 @@ TEST(Transformer, TheLossFallsAlongItsGradient) {
   }
 }
 
+// Of two layers with the same ops the one is named whose numbers go bad, run again or not.
+TEST(Transformer, BadNumbersNameTheirLayer) {
+  for (const bool recompute : {false, true}) {
+    ModelConfig config = small_model();
+    config.recompute = recompute;
+    const auto first_bad = [&](const std::string& name) -> std::string {
+      const Transformer model(config);
+      for (const Parameter& parameter : model.parameters())
+        if (const Tensor value = parameter.var.value(); parameter.name == name)
+          write_values(std::vector<double>(static_cast<size_t>(value.numel()), NAN), value);
+      const DetectNonfinite detect;
+      try {
+        model.forward(some_ids(1, 4), true);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "";
+    };
+    EXPECT_NE(first_bad("blocks.1.down.bias").find("op add_feed_forward made in blocks.1 "), std::string::npos);
+    EXPECT_NE(first_bad("blocks.0.out.bias").find("op add_linear made in blocks.0 "), std::string::npos);
+    EXPECT_NE(first_bad("head.bias").find("op norm_linear made in head "), std::string::npos);
+    EXPECT_EQ(first_bad(""), "");
+  }
+}
+
 }  // namespace
 }  // namespace linea

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "data/hash.h"
+#include "data/json.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {
@@ -169,7 +170,7 @@ class ProgramTest : public DataTest {
   static std::vector<nlohmann::json> json_lines(const std::string& text) {
     std::vector<nlohmann::json> records;
     for (const std::string& line : lines_of(text)) {
-      records.push_back(nlohmann::json::parse(line, nullptr, false));
+      records.push_back(parse_json(line));
       EXPECT_TRUE(records.back().is_object()) << line;
     }
     return records;
@@ -191,7 +192,7 @@ class ProgramTest : public DataTest {
 
   // Makes the manifest of a checkpoint that a test changed agree with its files again.
   void seal(const std::string& folder) const {
-    nlohmann::json manifest = nlohmann::json::parse(bytes(folder + "/manifest.json"));
+    nlohmann::json manifest = parse_json(bytes(folder + "/manifest.json"));
     for (nlohmann::json& file : manifest["files"]) {
       const std::string content = bytes(folder + "/" + file["name"].get<std::string>());
       file["size"] = content.size();

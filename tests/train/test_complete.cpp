@@ -3,6 +3,7 @@
 #include "data/picture.h"
 #include "data/picture_task.h"
 #include "nn/generator.h"
+#include "tests/train/first_rows.h"
 #include "tests/train/program.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
@@ -126,7 +127,7 @@ TEST_F(Pictures, CompletionsOfAClass) {
   done("sample run --complete a.png --class 8 --keep-rows 1 --count 16 --out a8.png");
   EXPECT_NE(bytes("a3.png"), bytes("a8.png"));
   done("sample run --complete test:0 --out own.png");  // a picture of the data has its own class
-  EXPECT_EQ(nlohmann::json::parse(done("eval run --json").out)["tokens"], 1000 * kSide * kSide);
+  EXPECT_EQ(parse_json(done("eval run --json").out)["tokens"], 1000 * kSide * kSide);
   refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
 }
 
@@ -138,8 +139,11 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   ASSERT_EQ(shown.size(), 4u) << outcome.out;
   const SavedModel saved = load_model(path("run"));
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
-  EXPECT_NEAR(shown[3], evaluate(*saved.model, *task, Split::test, saved.config.batch, 3).bits, 1e-4);
-  EXPECT_NEAR(shown[0], evaluate(*saved.model, *task, Split::test, saved.config.batch, 1).bits, 1e-4);
+  const auto bits_of_first = [&](int64_t rows) {
+    return evaluate(*saved.model, FirstRows(*task, rows), Split::test, saved.config.batch).bits;
+  };
+  EXPECT_NEAR(shown[3], bits_of_first(3), 1e-4);
+  EXPECT_NEAR(shown[0], bits_of_first(1), 1e-4);
   EXPECT_NE(shown[0], shown[1]);
   // named, they are the same pictures
   const std::string named = done("sample run --surprise --complete test:0 test:1 test:2 --out x.png").out;
@@ -187,7 +191,19 @@ TEST_F(Pictures, InColour) {
   const std::vector<double> bits = numbers_after_colons(done("sample run --surprise --count 4 --out heat.png").out);
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
   ASSERT_EQ(bits.size(), 5u);
-  EXPECT_NEAR(bits[4], evaluate(*saved.model, *task, Split::test, saved.config.batch, 4).bits, 1e-4);
+  EXPECT_NEAR(bits[4], evaluate(*saved.model, FirstRows(*task, 4), Split::test, saved.config.batch).bits, 1e-4);
+}
+
+// 20 pictures, two of them for tests: without --count all that there are, of more at most eight.
+TEST_F(Pictures, SurpriseOfFewPictures) {
+  fs::create_directories(path("few"));
+  for (int64_t i = 0; i < 20; ++i) put_picture(fmt::format("few/{:02}.png", i), i + 1);
+  done("train --task images --data few --channels 1 --size 12 --levels 4 --steps 1 --out run" + kSmall);
+  const Outcome outcome = done("sample run --surprise --out heat.png");
+  EXPECT_NE(outcome.out.find("mean of 2:"), std::string::npos) << outcome.out;
+  refused(2, "sample run --surprise --count 3 --out x.png", {"test:2", "0 to 1"});
+  done(kDigits + " --steps 1 --out digits");
+  EXPECT_NE(done("sample digits --surprise --out heat.png").out.find("mean of 8:"), std::string::npos);
 }
 
 TEST_F(Pictures, RefuseWhatHasNoMeaning) {

@@ -22,7 +22,7 @@ TEST_F(Deep, NoStepIsNotFinite) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     double last = 0;
     for (const std::string& line : lines_of(outcome.out)) {
-      const nlohmann::json record = nlohmann::json::parse(line);
+      const nlohmann::json record = parse_json(line);
       for (const auto& [key, value] : record.items())
         ASSERT_TRUE(value.is_number() && std::isfinite(value.get<double>())) << key << ": " << line;
       if (record.contains("loss")) last = record["loss"].get<double>();

@@ -1,6 +1,7 @@
 // Looking at a split: no more memory than training takes, and the same score however many rows are taken at once.
 #include "train/evaluate.h"
 
+#include "tests/train/first_rows.h"
 #include "tests/train/program.h"
 #include "train/training_step.h"
 
@@ -71,6 +72,40 @@ TEST(Evaluate, ScoresTheSameHoweverManyRows) {
   EXPECT_NEAR(one.loss, many.loss, 1e-6);
   EXPECT_EQ(one.accuracy, many.accuracy);
   EXPECT_EQ(one.tokens, many.tokens);
+}
+
+TEST(Evaluate, APartialLookIsSpreadOverTheSplit) {
+  for (const std::string name : {"copy", "retrieval"}) {  // retrieval reads a second stream
+    RunConfig config = small("linear", 16, 8, 1);
+    config.task = name;
+    if (name == "retrieval") {
+      config.length = 0;
+      config.heads = 1;
+    }
+    const std::unique_ptr<Task> task = make_task(task_options(config, ""));
+    const Transformer model(model_config(config, task->shape()));
+    const FirstRows eleven(*task, 11);
+    const Score part = evaluate(model, eleven, Split::val, 3, 4);
+    EXPECT_EQ(eleven.asked, (std::vector<int64_t>{0, 2, 5, 8})) << name;
+    double loss = 0;
+    int64_t tokens = 0;
+    for (const int64_t row : {0, 2, 5, 8}) {
+      const Batch batch = task->eval_batch(Split::val, row, 1);
+      const Tensor losses = model.head().losses(forward_batch(model, *task, batch, false).value(),
+                                                Tensor::from(batch.targets, {1, task->length()}));
+      const std::vector<float> values = losses.to_vector<float>();
+      for (size_t i = 0; i < values.size(); ++i)
+        if (batch.targets[i] != kNotScored) {
+          loss += values[i];
+          ++tokens;
+        }
+    }
+    EXPECT_EQ(part.tokens, tokens) << name;
+    EXPECT_NEAR(part.loss, loss / static_cast<double>(tokens), 1e-5) << name;
+    eleven.asked.clear();
+    evaluate(model, eleven, Split::val, 3, 12);
+    EXPECT_EQ(eleven.asked, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10})) << name;
+  }
 }
 
 }  // namespace

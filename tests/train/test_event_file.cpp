@@ -1,4 +1,5 @@
 // Event files for TensorBoard: every record whole, what metrics.jsonl has, and a run that goes on.
+#include "tests/data/faulty_disk.h"
 #include "tests/data/file_size_limit.h"
 #include "tests/train/event_records.h"
 #include "tests/train/program.h"
@@ -95,6 +96,33 @@ TEST_F(EventFileTest, AWriteErrorWarnsOnceAndLeavesWholeRecords) {
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("File too large"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[0].find(file.path().string()), std::string::npos) << warnings[0];
+}
+
+// Whichever call of the disk fails: an error before there is a file, later a warning and whole records.
+TEST_F(EventFileTest, EachCallOfTheDiskMayFail) {
+  Words failed;
+  for (int at = 0; at < 100; ++at) {
+    const std::string folder = fmt::format("events-{}", at);
+    Words warnings;
+    FailingCall disk(at, ENOSPC);
+    try {
+      EventFile file(path(folder + "/tensorboard"), 3, [&](const std::string& line) { warnings.push_back(line); });
+      for (int step = 4; step < 6; ++step) file.scalars(step, {{"loss", 1}});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::write);
+      EXPECT_NE(std::string(error.what()).find("No space left"), std::string::npos) << error.what();
+      warnings.push_back(error.what());
+    }
+    if (!disk.failed()) break;
+    failed.push_back(words_of(disk.what())[0]);
+    EXPECT_EQ(warnings.size(), failed.back() == "close" ? 0u : 1u) << disk.what();
+    if (failed.back() == "write") {
+      EXPECT_LT(records_of(bytes(event_files(folder)[0])).size(), 4u);
+    }
+  }
+  EXPECT_EQ(std::count(failed.begin(), failed.end(), "create"), 1);
+  EXPECT_EQ(std::count(failed.begin(), failed.end(), "write"), 4);
+  EXPECT_EQ(failed.back(), "close");
 }
 
 TEST_F(EventFileTest, AFolderThatCannotBeMadeIsAnError) {

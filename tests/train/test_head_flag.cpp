@@ -18,7 +18,7 @@ TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
   EXPECT_NE(bytes("run/config.toml").find("head = \"logistics\""), std::string::npos);
   const std::string file = "run/checkpoints/step-00000150/model.safetensors";
   const std::string eval = done("eval --json run").out;
-  EXPECT_EQ(nlohmann::json::parse(eval)["bits"].get<double>(), last_bits("run"));
+  EXPECT_EQ(parse_json(eval)["bits"].get<double>(), last_bits("run"));
   EXPECT_EQ(done("eval --json " + file).out, eval);
   done("sample run --count 4 --out a.png --seed 3");
   done("sample " + file + " --count 4 --out b.png --seed 3");

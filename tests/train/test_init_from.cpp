@@ -13,10 +13,10 @@ class InitFrom : public ProgramTest {
     done(kText + " --attention softmax --steps 30 --lr 1e-2 --warmup 0 --out softmax");
   }
   double first_loss(const std::string& run) const {
-    return nlohmann::json::parse(lines_of(bytes(run + "/metrics.jsonl")).front()).at("val_loss").get<double>();
+    return parse_json(lines_of(bytes(run + "/metrics.jsonl")).front()).at("val_loss").get<double>();
   }
   double loss_of(const std::string& run) const {
-    return nlohmann::json::parse(done("eval " + run + " --json").out).at("loss").get<double>();
+    return parse_json(done("eval " + run + " --json").out).at("loss").get<double>();
   }
   std::vector<double> tensor(const std::string& run, int64_t step, const std::string& name) const {
     return SafetensorsFile::open(path(fmt::format("{}/checkpoints/step-{:08}/model.safetensors", run, step)))

@@ -116,6 +116,16 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfADrawingFails) {
   set_cpu_memory_limit(0);
 }
 
+// There is no model yet whose parts could be named, but what takes the memory is one.
+TEST_F(OutOfMemoryTest, WhicheverAllocationOfALoadFails) {
+  train(small_run());
+  const auto load = [&] { load_model(path("run")); };
+  EXPECT_GE(fail_everywhere(1, 1, load), 10);
+  set_cpu_memory_limit(cpu_memory().held + (1 << 10));
+  expect_error(ErrorKind::memory, {"out of memory: ", "use a machine (or a container) with more memory"}, load);
+  set_cpu_memory_limit(0);
+}
+
 TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
   const ThreadsBefore threads;
   set_threads(2);

@@ -21,7 +21,7 @@ TEST_F(Run, LeavesTheFilesThatArePromised) {
   EXPECT_EQ(names_in("run/samples"), (Words{"step-00000006.png", "step-00000012.png"}));
   EXPECT_EQ(bytes("run/samples/step-00000012.png").substr(0, 8), "\x89PNG\r\n\x1a\n");
 
-  const nlohmann::json state = nlohmann::json::parse(bytes("run/checkpoints/step-00000008/state.json"));
+  const nlohmann::json state = parse_json(bytes("run/checkpoints/step-00000008/state.json"));
   EXPECT_EQ(state["step"], 8);
   EXPECT_EQ(state["updates"], 8);
 

@@ -34,7 +34,7 @@ class Eval : public ProgramTest {
     EXPECT_TRUE(result["tokens"].is_number_integer());
     EXPECT_GE(result["accuracy"], 0.0);
     EXPECT_LE(result["accuracy"], 1.0);
-    return nlohmann::json::parse(outcome.out);
+    return parse_json(outcome.out);
   }
 };
 

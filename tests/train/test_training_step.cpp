@@ -118,5 +118,29 @@ TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
   EXPECT_NE(run.values(), before);
 }
 
+// The guard's limits are the same rule; who is told of a skip sees the gradients still.
+TEST(TrainingStep, AnUpdatePastItsLimitsIsToldAndSkipped) {
+  SmallRun run(small("linear", "categorical"));
+  const auto before = run.values();
+  const auto step = [&] { return accumulate_gradients(run.model, *run.task, run.config, 0); };
+  std::vector<double> told;
+  const auto skipping = [&](double norm) {
+    told.push_back(norm);
+    EXPECT_TRUE(run.model.parameters()[0].var.grad().defined());
+  };
+  const double loss = step();
+  EXPECT_FALSE(update_or_skip(run.model, run.optimizer, loss, 1e-3, {loss / 2, 0}, skipping));
+  EXPECT_EQ(told, std::vector<double>{0});
+  EXPECT_FALSE(run.model.parameters()[0].var.grad().defined());
+  EXPECT_FALSE(update_or_skip(run.model, run.optimizer, step(), 1e-3, {0, 1e-9}, skipping));
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[1], run.optimizer.gradient_norm());
+  EXPECT_GT(told[1], 0);
+  EXPECT_EQ(run.values(), before);
+  EXPECT_TRUE(update_or_skip(run.model, run.optimizer, step(), 1e-3, {2 * loss, 1e9}, skipping));
+  EXPECT_EQ(told.size(), 2u);
+  EXPECT_NE(run.values(), before);
+}
+
 }  // namespace
 }  // namespace linea

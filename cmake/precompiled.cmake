@@ -1,0 +1,32 @@
+# Headers of the standard library and of others, read once for all files of some targets that are compiled by the same
+# options. Every file includes what it needs all the same, so that it also compiles without LINEA_PCH.
+
+# Makes a set: linea_precompiled(NAME [OPTIONS option...] [LIBRARIES library...] HEADERS header...)
+function(linea_precompiled set)
+  cmake_parse_arguments(arg "" "" "OPTIONS;LIBRARIES;HEADERS" ${ARGN})
+  if(NOT LINEA_PCH)
+    return()
+  endif()
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${set}.cpp CONTENT "// For the options that the headers are read by.\n")
+  add_library(${set} OBJECT ${PROJECT_BINARY_DIR}/${set}.cpp)
+  target_link_libraries(${set} PRIVATE linea_options OpenMP::OpenMP_CXX openblas fmt::fmt ${arg_LIBRARIES})
+  target_compile_options(${set} PRIVATE ${arg_OPTIONS})
+  target_precompile_headers(${set} PRIVATE ${arg_HEADERS})
+endfunction()
+
+function(linea_use_precompiled set) # targets...
+  if(NOT LINEA_PCH)
+    return()
+  endif()
+  foreach(target ${ARGN})
+    target_precompile_headers(${target} REUSE_FROM ${set})
+  endforeach()
+endfunction()
+
+set(standard_headers <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <string>
+  <string_view> <utility> <vector> <fmt/format.h>)
+linea_precompiled(standard_set HEADERS ${standard_headers})
+linea_use_precompiled(standard_set linea_tensor linea_autograd linea_nn linea_attentions)
+set(program_headers ${standard_headers} <chrono> <optional> <set> <sstream> <nlohmann/json.hpp>)
+linea_precompiled(program_set HEADERS ${program_headers} <CLI/App.hpp> <CLI/Config.hpp> <CLI/Formatter.hpp>)
+linea_use_precompiled(program_set linea_data linea_train linea)
