@@ -18,6 +18,19 @@ namespace {
 constexpr size_t kMostAddresses = size_t{1} << 40, kFewestAddresses = size_t{1} << 32;
 constexpr size_t kAlignment = 256, kPage = 4096;
 constexpr int kFreshByte = 0xFF, kFreedByte = 0xFE;
+constexpr size_t kIdle = 1024;  // allocations that are freed after one before its addresses are used again
+
+size_t with_zone(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment; }
+
+// The pages that hold nothing but this.
+void protect_pages_inside(char* data, size_t bytes, int access) {
+  const auto begin = reinterpret_cast<uintptr_t>(data), end = begin + bytes;
+  const uintptr_t first = (begin + kPage - 1) / kPage * kPage, last = end / kPage * kPage;
+  if (first >= last) return;
+  auto* const pages = data + (first - begin);
+  if (access == PROT_NONE) madvise(pages, last - first, MADV_DONTNEED);  // their memory goes back to the system
+  if (!settings().guard) mprotect(pages, last - first, access);
+}
 
 }  // namespace
 
@@ -38,17 +51,27 @@ void Arena::reserve() {
   watch_signals();
 }
 
-void* Arena::allocate(size_t bytes) {
+// Addresses of that size which are long unused, or new ones.
+Arena::Region Arena::take(size_t bytes) {
+  if (const auto found = unused_.find(bytes); found != unused_.end() && !found->second.empty()) {
+    char* data = found->second.back();
+    found->second.pop_back();
+    protect_pages_inside(data, bytes, PROT_READ | PROT_WRITE);
+    return {data, bytes};
+  }
   if (base_ == nullptr) reserve();
-  // At least one alignment of red zone behind each allocation.
-  const size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
-  if (taken > static_cast<size_t>(end_ - top_)) return nullptr;
-  char* data = top_;
-  top_ += taken;
-  live_[data] = bytes;
-  forbid(data, taken);
+  if (bytes > static_cast<size_t>(end_ - top_)) return {nullptr, 0};
+  top_ += bytes;
+  return {top_ - bytes, bytes};
+}
+
+void* Arena::allocate(size_t bytes) {
+  const Region region = take(with_zone(bytes));
+  if (region.data == nullptr) return nullptr;
+  live_[region.data] = bytes;
+  forbid(region.data, region.bytes);
   if (settings().guard && opened_ == 0) protect(PROT_NONE);
-  return data;
+  return region.data;
 }
 
 void Arena::fill(void* data) {
@@ -68,16 +91,15 @@ void Arena::release(void* data) {
   permit(begin, bytes);
   {
     const OpenArena open;
-    std::memset(begin, kFreedByte, bytes);
-    // Whole pages go back to the system, and whoever touches them dies.
-    char* first = begin + (-reinterpret_cast<uintptr_t>(begin) & (kPage - 1));
-    char* last = begin + bytes - (reinterpret_cast<uintptr_t>(begin + bytes) & (kPage - 1));
-    if (first < last) {
-      madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED);
-      if (!settings().guard) mprotect(first, static_cast<size_t>(last - first), PROT_NONE);
-    }
+    std::memset(begin, kFreedByte, std::min(bytes, 2 * kPage));
+    std::memset(begin + bytes - std::min(bytes, kPage), kFreedByte, std::min(bytes, kPage));
+    protect_pages_inside(begin, with_zone(bytes), PROT_NONE);  // whoever touches them dies
   }
   forbid(begin, bytes);
+  idle_.push_back({begin, with_zone(bytes)});
+  if (idle_.size() <= kIdle) return;
+  unused_[idle_.front().bytes].push_back(idle_.front().data);
+  idle_.pop_front();
 }
 
 Arena::Allocation Arena::find(const void* address) const {

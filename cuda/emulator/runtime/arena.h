@@ -1,9 +1,11 @@
-// Device memory: one range of addresses, of which none is handed out twice, so that a pointer that outlived its
-// memory never meets another's. Fresh memory is full of NaN.
+// Device memory: one range of addresses, where what was freed lies idle for long, so that a pointer that outlived its
+// memory does not meet another's. Fresh memory is full of NaN.
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <map>
+#include <vector>
 
 namespace linea::emulator {
 
@@ -31,11 +33,18 @@ class Arena {
   void close();
 
  private:
+  struct Region {  // an allocation with the red zone behind it
+    char* data;
+    size_t bytes;
+  };
   void reserve();
+  Region take(size_t bytes);
   void protect(int access);  // all that was ever handed out
 
   char *base_ = nullptr, *top_ = nullptr, *end_ = nullptr;
   std::map<char*, size_t> live_;
+  std::deque<Region> idle_;                      // freed not long ago
+  std::map<size_t, std::vector<char*>> unused_;  // freed long ago, by size
   int opened_ = 0;
 };
 

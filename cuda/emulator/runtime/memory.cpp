@@ -12,7 +12,7 @@
 #include "cuda/emulator/runtime/stream.h"
 #include "cuda/emulator/settings.h"
 
-// The one pool of the device. Only bytes are kept in it, for addresses are never used again.
+// The one pool of the device. It keeps no memory but a count of bytes: the arena has the addresses.
 struct CUmemPoolHandle_st {
   uint64_t used = 0, reserved = 0, threshold = 0;
   uint64_t most_used = 0, most_reserved = 0;
@@ -181,7 +181,7 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
     case cudaMemPoolAttrUsedMemHigh: pool->most_used = pool->used; return cudaSuccess;
     case cudaMemPoolReuseFollowEventDependencies:
     case cudaMemPoolReuseAllowOpportunistic:
-    case cudaMemPoolReuseAllowInternalDependencies: return cudaSuccess;  // addresses are not reused at all
+    case cudaMemPoolReuseAllowInternalDependencies: return cudaSuccess;  // the arena reuses late
     default: return remember(cudaErrorInvalidValue);
   }
 }

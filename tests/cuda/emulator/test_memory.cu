@@ -61,6 +61,27 @@ TEST(Memory, IsFreedOnce) {
   EXPECT_STOPS(run(), "is freed, which is no allocation of device memory, or no longer");
 }
 
+// Addresses are used again in the end, or a long run would run out of them; what is there is fresh each time.
+TEST(Memory, IsFreshWhereItIsUsedAgain) {
+  float* first = nullptr;
+  bool again = false;
+  for (int i = 0; i < 1100; ++i) {
+    float* x = nullptr;
+    check_cuda(cudaMalloc(&x, 2 * kCount * sizeof(float)), "cudaMalloc");
+    again = again || x == first;
+    if (first == nullptr) first = x;
+    if (i >= 1095) {
+      check_cuda(cudaMemset(x, 0, kCount * sizeof(float)), "cudaMemset");
+      run_copy(x + kCount, x);
+      float last = 1;
+      check_cuda(cudaMemcpy(&last, x + 2 * kCount - 1, sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+      EXPECT_EQ(last, 0);
+    }
+    check_cuda(cudaFree(x), "cudaFree");
+  }
+  EXPECT_TRUE(again);
+}
+
 TEST(Memory, OfTheHostIsNoKernels) {
   if (!kChecked) GTEST_SKIP() << "of the checker";
   const auto run = [] {
