@@ -199,8 +199,8 @@ template <typename T>
 void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook, int32_t* code) {
   const int64_t blocks = shape.pairs * ((shape.rows + kTile - 1) / kTile);
   if (blocks == 0) return;
-  launch(nearest_code_kernel<T>, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
-         dim3(kBlockThreads), 0, stream(ctx), shape, x, codebook, code);
+  launch(nearest_code_kernel<T>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx),
+         shape, x, codebook, code);
 }
 
 template <typename T>

@@ -2,7 +2,7 @@
 // one block, and the slices in order: the same bits every time.
 #pragma once
 
-#include "cuda/grid.h"
+#include "cuda/team.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
@@ -68,9 +68,8 @@ void sum_columns(const Context& ctx, const ColumnShape& shape, const Add& add, c
   const int64_t slices = shape.slices(), tiles = (shape.C + kTileColumns - 1) / kTileColumns;
   const Workspace<A> partial(ctx, slices * shape.P * kSums * shape.C);
   const int64_t blocks = shape.P * slices * tiles;
-  launch(column_slices_kernel<kSums, A, Add>,
-         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kBlockThreads), 0,
-         stream(ctx), shape, partial.data(), add);
+  launch(column_slices_kernel<kSums, A, Add>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx),
+         shape, partial.data(), add);
   for_each(ctx, shape.P * shape.C, SumOfSlices<kSums, A, Finish>{shape, partial.data(), finish});
 }
 

@@ -59,8 +59,8 @@ template <typename T>
 void panel_gemm(Context& ctx, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
   const int64_t blocks = (out + kPanel - 1) / kPanel * ((R + kRowsTogether - 1) / kRowsTogether);
   if (blocks == 0) return;
-  launch(panel_gemm_kernel<T>, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
-         dim3(kBlockThreads), 0, stream(ctx), x, panels, bias, y, R, out, in);
+  launch(panel_gemm_kernel<T>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx), x,
+         panels, bias, y, R, out, in);
 }
 
 #define LINEA_INSTANTIATE(T)                                           \

@@ -2,7 +2,7 @@
 // the rows' numbers in order, so that two runs add in the same order.
 #pragma once
 
-#include "cuda/block.h"
+#include "cuda/team.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
@@ -70,8 +70,8 @@ void scatter_sums(const Context& ctx, const ScatterShape& shape, const Source& s
   if (sums * shape.C == 0) return;
   const Workspace<A> partial(ctx, shape.slices() * sums * shape.C);
   const int64_t blocks = shape.slices() * sums * ((shape.C + kBlockThreads - 1) / kBlockThreads);
-  launch(scatter_kernel<A, Source>, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
-         dim3(kBlockThreads), 0, stream(ctx), shape, partial.data(), source);
+  launch(scatter_kernel<A, Source>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx),
+         shape, partial.data(), source);
   for_each(ctx, sums * shape.C, SumOfScattered<A, Finish>{shape, partial.data(), finish});
 }
 

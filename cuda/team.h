@@ -41,6 +41,12 @@ struct BlockTeam {
 
 inline constexpr int64_t kLongestOfWarp = 1024;  // columns of a row that one warp still does alone
 
+// The grid of a kernel whose blocks go from tile to tile of `count` of them; a large GPU holds about as many blocks.
+inline dim3 grid_of_tiles(int64_t count) {
+  constexpr int64_t kMostTiles = 1024;
+  return dim3(static_cast<unsigned>(count < kMostTiles ? count : kMostTiles));
+}
+
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads) warp_rows_kernel(int64_t rows, Body body) {
   constexpr int64_t kWarps = kBlockThreads / kWarp;

@@ -44,20 +44,5 @@ TEST(CudaLogistics, LossSlopesAndScores) {
       });
 }
 
-TEST(CudaLogistics, MoreScoresThanOneGridHolds) {
-  expect_close<float, float>([](auto) {
-    const int64_t R = (1 << 16) + 3;
-    const Tensor x = Tensor::full({R, 3 * kLogistics}, DType::f32, 0.25), scores = unset<float>({R, 2});
-    const Tensor some = mixtures<float>(9);
-    std::vector<float> values = x.to_vector<float>();
-    const std::vector<float> odd = some.to_vector<float>();
-    std::copy(odd.begin(), odd.end(), values.begin());
-    std::copy(odd.begin(), odd.end(), values.end() - static_cast<int64_t>(odd.size()));
-    const Tensor all = Tensor::from(values, x.shape());
-    table<float>().logistics_scores(context(), all.data<float>(), scores.data<float>(), R, 2);
-    return std::vector<Tensor>{scores};
-  }, 1e-5);
-}
-
 }  // namespace
 }  // namespace linea::cuda_tests
