@@ -88,6 +88,7 @@ class ChunkProblem {
         scale_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
         slope_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)) {
     for (int64_t first = 0; first < s.N; first += s.segment) parts_.push_back(first);
+    if (s.padded) spoil_padding();
   }
 
   // y and log d; the state where it is needed
@@ -164,11 +165,35 @@ class ChunkProblem {
     return result;
   }
 
-  Tensor q() const { return q_; }
   Tensor k() const { return k_; }
-  Tensor v() const { return v_; }
+
+  // Changes all keys and values from position `first` on.
+  void change_from(int64_t first, double by) {
+    for (const Tensor& x : {k_, v_, weight_})
+      change(x, [&](int64_t, int64_t i, T value) { return i < first ? value : T(static_cast<float>(value) * by); });
+  }
 
  private:
+  // body(batch, position, number) becomes the number; of x [pairs,N,width] or [pairs,N].
+  template <typename Body>
+  void change(const Tensor& x, const Body& body) const {
+    std::vector<T> values = x.to_vector<T>();
+    const int64_t width = x.shape().rank() > 2 ? x.size(2) : 1;
+    for (size_t e = 0; e < values.size(); ++e) {
+      const int64_t row = static_cast<int64_t>(e) / width;
+      const int64_t i = s_.by_head && x.shape().rank() > 2 ? row / kHeads % s_.N : row % s_.N;
+      values[e] = body(row / (s_.N * kHeads), i, values[e]);
+    }
+    x.write(values.data());
+  }
+
+  // Keys that do not exist may be anything.
+  void spoil_padding() {
+    const std::vector<int32_t> count = valid_.to_vector<int32_t>();
+    for (const Tensor& x : {k_, v_, weight_, decay_})
+      change(x, [&](int64_t batch, int64_t i, T value) { return i < count[batch] ? value : T(NAN); });
+  }
+
   static Tensor like(const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); }
 
   template <typename U>
