@@ -1,5 +1,7 @@
 // Whole models: steps of training and drawn symbols on the device are those of the CPU, in float to rounding and in
 // bf16 within a band; two runs give the same bits.
+#include <algorithm>
+
 #include "nn/generator.h"
 #include "tests/cuda/parity.h"
 #include "train/training_step.h"
@@ -10,7 +12,7 @@ namespace {
 RunConfig small(const std::string& attention) {
   RunConfig config;
   config.task = "digits";
-  config.size = 8;
+  config.size = 12;
   config.levels = 8;
   config.attention = attention;
   config.codes = 4;
@@ -100,7 +102,9 @@ TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
     const double loss = accumulate_gradients(model, digits(), settings, step);
     update_or_skip(model, optimizer, loss, settings.lr);
     const MemoryUse now = memory_use();
-    if (step >= 2) EXPECT_EQ(now.held + now.cached, before.held + before.cached) << "step " << step;
+    if (step >= 2) {
+      EXPECT_EQ(now.held + now.cached, before.held + before.cached) << "step " << step;
+    }
     before = now;
   }
 #endif
@@ -110,7 +114,12 @@ INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
                          testing::Values(Variant{"linear", "", "sum"}, Variant{"linear", "dpfp", "sum"},
                                          Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
                                          Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
-                                         Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"}));
+                                         Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"}),
+                         [](const testing::TestParamInfo<Variant>& variant) {
+                           std::string name = std::string(variant.param.attention) + variant.param.feature + variant.param.rule;
+                           name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
+                           return name;
+                         });
 
 // The band: the mean loss of each ten steps within 3% of float's.
 TEST(CudaHalves, LossesTrackThoseOfFloat) {
