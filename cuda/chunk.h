@@ -141,13 +141,6 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
   return {all.at(chunk.pair, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
-// w_ijf of the row i and the key j, feature f, from the logs; exp(rest) is what does not depend on f.
-template <typename T>
-__device__ Accumulator<T> weight_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int i, int j,
-                                         int64_t f, Accumulator<T> rest) {
-  return exp_of(q.given(i, f) + k.given(j, f) + rest);
-}
-
 // A matrix of a chunk in shared memory, by row and key.
 template <typename A>
 using Square = A[kTile][kTile + 1];
@@ -161,7 +154,7 @@ __device__ void add_scores(A (&scores)[kOwn][kOwn], int64_t F, const Rows<kRule,
       panels);
 }
 
-// Calls body(std::integral_constant<Rule, ..>) with the rule of a call.
+// Calls body(RuleConstant<..>{}) with the rule of a call.
 template <Rule kRule>
 struct RuleConstant {
   static constexpr Rule value = kRule;
