@@ -138,8 +138,8 @@ struct MakeRow {
   }
 };
 
-// The gradient of query i by its keys, or of key j and its weight by the queries that see it. With s_ij = dA_ij - sum_j
-// A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j - L_j) s_ij / sum_j a_ij.
+// The gradient of query i by its keys, or of key j and its weight by the queries that see it. With s_ij = dA_ij -
+// sum_j A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j - L_j) s_ij / sum_j a_ij.
 template <typename T, bool kOfQuery>
 struct Slope {
   Definition<T> of;

@@ -2,8 +2,8 @@
 // scales: tensor/cpu/chunk.h. Chunks of 64 positions are done side by side, a group of them at a time:
 //
 //   each chunk's keys (backward: queries) are summed by themselves        cuda/chunk_sweep.h
-//   a scan over the chunks of a group adds them to the carried state, and leaves in the place of each chunk's sums the
-//   state that the chunk reads
+//   a scan over the chunks of a group adds them to the carried state, and leaves in the place of each chunk's sums
+//   the state that the chunk reads
 //   each chunk's rows are made from that state and the products inside the chunk
 #pragma once
 
@@ -48,8 +48,8 @@ __device__ A feature_slope(KernelFeature feature, A phi) {
   return A(1);
 }
 
-// Chunks first .. first + chunks - 1 of every pair; chunk c of pair p has the slot p chunks + c, and its row i the place
-// 64 slot + i in tables of the group.
+// Chunks first .. first + chunks - 1 of every pair; chunk c of pair p has the slot p chunks + c, and its row i the
+// place 64 slot + i in tables of the group.
 struct Group {
   int64_t first, chunks;
 };
@@ -66,8 +66,8 @@ __device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, in
 }
 inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + kTile - 1) / kTile; }
 
-// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 / d
-// and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
+// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 /
+// d and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
 template <typename A>
 struct KeyTable {
   A *top = nullptr, *offset = nullptr, *most = nullptr, *decay = nullptr;
@@ -141,13 +141,6 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
   return {all.at(chunk.pair, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
-// w_ijf of the row i and the key j, feature f, from the logs; exp(rest) is what does not depend on f.
-template <typename T>
-__device__ Accumulator<T> weight_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int i, int j,
-                                         int64_t f, Accumulator<T> rest) {
-  return exp_of(q.given(i, f) + k.given(j, f) + rest);
-}
-
 // A matrix of a chunk in shared memory, by row and key.
 template <typename A>
 using Square = A[kTile][kTile + 1];
@@ -161,7 +154,7 @@ __device__ void add_scores(A (&scores)[kOwn][kOwn], int64_t F, const Rows<kRule,
       panels);
 }
 
-// Calls body(std::integral_constant<Rule, ..>) with the rule of a call.
+// Calls body(RuleConstant<..>{}) with the rule of a call.
 template <Rule kRule>
 struct RuleConstant {
   static constexpr Rule value = kRule;

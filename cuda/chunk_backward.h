@@ -68,8 +68,8 @@ __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
   __syncthreads();
 }
 
-// slopes[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of rows summed by logs
-// dw_ij alone.
+// slopes[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of rows summed by
+// logs dw_ij alone.
 template <Rule kRule, typename T, typename A>
 __device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_logs, Square<A>& slopes,
                             Panels<A>& panels) {

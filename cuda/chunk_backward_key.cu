@@ -6,8 +6,8 @@
 namespace linea::cuda {
 namespace {
 
-// dk of a chunk, a tile of features; and, where `weight_part` [tiles, slots, 64] is asked for, its part of the gradients
-// of the keys' weights.
+// dk of a chunk, a tile of features; and, where `weight_part` [tiles, slots, 64] is asked for, its part of the
+// gradients of the keys' weights.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(kBlockThreads)
         const A of_state = after[a][b] + later.key_sum[f];
         if (kRule == Rule::plain) slope += of_state;
         if (kRule == Rule::scaled) slope += of_state * factor(later.scale[f], -of.key_offset[j]);
-        if (kRule == Rule::logs) slope += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
+        if (kRule == Rule::logs)
+          slope += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
       }
       if (kRule == Rule::logs && of.q.count > 0 && by_logs.any)
         for (int i = j; i < of.q.count; ++i)
@@ -177,8 +178,9 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
            weights ? parts.data() : nullptr);
     if (weights)
       for_each(ctx, slots * kTile, SumWeights<T>{shape, group, tiles, parts.data(), dweight});
-    launch(value_gradient<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
+    launch(value_gradient<kRule, T>,
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))), dim3(kBlockThreads), 0,
+           stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
   }
 }
 

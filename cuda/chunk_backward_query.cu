@@ -1,5 +1,5 @@
-// The sweep forward of the backward pass: dq, and e for the sweep backward. e_i = -(dy_i . y_i) / d_i needs y, which the
-// chunk makes again. Formulas in tensor/cpu/chunk_backward.h.
+// The sweep forward of the backward pass: dq, and e for the sweep backward. e_i = -(dy_i . y_i) / d_i needs y, which
+// the chunk makes again. Formulas in tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/chunk_read.h"
 #include "cuda/cuda_kernels.h"
@@ -103,9 +103,9 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
     read_chunks<kRule>(ctx, shape, group, in, sweep, states, results);
     for_each(ctx, slots * kTile,
              SumAlong<A>{shape, group, tiles, along.data(), sweep.queries.slope, ddenominator});
-    launch(query_gradient<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.features))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{}, sweep.queries,
-           states, dq);
+    launch(query_gradient<kRule, T>,
+           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.features))), dim3(kBlockThreads),
+           0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{}, sweep.queries, states, dq);
   }
 }
 

@@ -6,8 +6,8 @@ namespace linea::cuda {
 namespace {
 
 template <Rule kRule, typename T>
-void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<Accumulator<T>>& carried,
-             const Results<T>& results) {
+void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+             const ChunkState<Accumulator<T>>& carried, const Results<T>& results) {
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
   const int64_t chunks = chunk_count(shape);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);

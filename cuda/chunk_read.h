@@ -1,5 +1,5 @@
-// The rows of a chunk: y from the state before it and the keys inside it. The backward pass makes them again, for what
-// they give to the denominators. Formulas in tensor/cpu/chunk.h.
+// The rows of a chunk: y from the state before it and the keys inside it. The backward pass makes them again, for
+// what they give to the denominators. Formulas in tensor/cpu/chunk.h.
 #pragma once
 
 #include "cuda/chunk_sweep.h"
@@ -19,8 +19,8 @@ struct Results {
 
 // log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
 template <typename T>
-__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i, int j,
-                                    Accumulator<T> offset) {
+__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i,
+                                    int j, Accumulator<T> offset) {
   using A = Accumulator<T>;
   A most = kNothing<A>, sum = 0;
   for (int64_t f = 0; f < F; ++f) most = larger(most, q.given(i, f) + k.given(j, f));
@@ -106,7 +106,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int seen = i + 1 < chunk.keys ? i + 1 : chunk.keys;
     A m = kRule == Rule::plain ? A(0) : row_scale[i];
     A sum = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
-    const auto whole = [&] { return kRule == Rule::plain ? before[i] + sum : factor(past_scale[i], m) * before[i] + sum; };
+    const auto whole = [&] {
+      return kRule == Rule::plain ? before[i] + sum : factor(past_scale[i], m) * before[i] + sum;
+    };
     if constexpr (kRule == Rule::logs)
       if (seen > 0 && whole() < kTrusted<A>) {
         m = past_scale[i];

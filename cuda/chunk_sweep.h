@@ -1,5 +1,5 @@
-// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): tables of the rows, each chunk's
-// own sums, and the scan that adds them up.
+// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): tables of the rows, each
+// chunk's own sums, and the scan that adds them up.
 #pragma once
 
 #include <algorithm>
@@ -131,7 +131,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (group.first + chunk.slot % group.chunks == unneeded) return;
   const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
-  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile, first_f = static_cast<int64_t>(blockIdx.z) * kTile;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile,
+                first_f = static_cast<int64_t>(blockIdx.z) * kTile;
   const int count = in.keys ? chunk.keys : chunk.rows;
   const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
   const auto x = in.x.of(shape, chunk, count);
@@ -182,8 +183,8 @@ struct Direction {
   int64_t unneeded;
 };
 
-// The scales that the chunks read take the place of those of their sums; keep and take: what the carried sums and those
-// of the chunk are multiplied by where they meet. One feature of one pair.
+// The scales that the chunks read take the place of those of their sums; keep and take: what the carried sums and
+// those of the chunk are multiplied by where they meet. One feature of one pair.
 template <typename A>
 struct ScanScales {
   int64_t F;

@@ -188,6 +188,8 @@ template <typename T>
 void delta_backward(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v, Strided<const T> beta,
                     Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate, T* dq, T* dk,
                     Strided<T> dv, Strided<T> dbeta);
+
+// delta_step.cu
 template <typename T>
 void delta_step(Context&, const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y, int64_t P,
                 int64_t F, int64_t M);

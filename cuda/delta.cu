@@ -1,6 +1,6 @@
-// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). What a chunk of 64 positions writes depends on
-// all before it, but each column of values by itself: a block a pair and 64 columns goes through the chunks. With R what
-// was missed, X = B R what is written,
+// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). What a chunk of 64 positions writes depends
+// on all before it, but each column of values by itself: a block a pair and 64 columns goes through the chunks. With
+// R what was missed, X = B R what is written,
 //
 //   W = K K^T    (I + strictly_lower(W B)) R = V - K S    Y = Q S + lower(Q K^T) B R    S' = S + K^T B R
 //
@@ -12,70 +12,11 @@
 // and the rest is made by all chunks side by side, P = lower(dY X^T), G = strictly_lower(dV X^T):
 //
 //   dQ = dY S^T + P K     dK = P^T Q + X dS'^T - (G + G^T) K - dV S^T     dbeta_i = dE_i . R_i
-#include "cuda/chunk.h"
 #include "cuda/cuda_kernels.h"
+#include "cuda/delta.h"
 
 namespace linea::cuda {
 namespace {
-
-template <typename A>
-using SquareRows = A (*)[kTile + 1];
-
-// A block's shared memory: the panels of products and two matrices.
-template <typename A>
-struct Shared {
-  Panels<A>* panels;
-  SquareRows<A> pairs, columns;  // of positions by positions, of positions by columns
-  __device__ static Shared take() {
-    SharedMemory memory;
-    Shared shared;
-    shared.panels = memory.take<Panels<A>>(1);
-    shared.pairs = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
-    shared.columns = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
-    return shared;
-  }
-};
-template <typename A>
-constexpr size_t shared_bytes() {
-  const auto whole = [](size_t bytes) { return (bytes + 127) / 128 * 128; };
-  return whole(sizeof(Panels<A>)) + 2 * whole(sizeof(Square<A>));
-}
-
-template <typename A, class... P, class... Arguments>
-void launch_large(Context& ctx, void (*kernel)(P...), dim3 grid, const Arguments&... arguments) {
-  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shared_bytes<A>())),
-             "a kernel's shared memory");
-  launch(kernel, grid, dim3(kBlockThreads), shared_bytes<A>(), stream(ctx), arguments...);
-}
-
-// x becomes (I + strictly_lower(l))^-1 x, or its transpose's, `count` rows of 64 columns; all threads call it.
-template <typename A>
-__device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> x) {
-  constexpr int kShares = kBlockThreads / kTile;
-  const int m = static_cast<int>(threadIdx.x) % kTile, share = static_cast<int>(threadIdx.x) / kTile;
-  __syncthreads();
-  for (int n = 0; n < count; ++n) {
-    const int j = transpose ? count - 1 - n : n;
-    const A known = x[j][m];
-    if (transpose) {
-      for (int i = share; i < j; i += kShares) x[i][m] -= l[j][i] * known;
-    } else {
-      for (int i = j + 1 + share; i < count; i += kShares) x[i][m] -= l[i][j] * known;
-    }
-    __syncthreads();
-  }
-}
-
-// Rows of [S,width] of one pair, from a chunk's first.
-template <typename T>
-struct ChunkOf {
-  using A = Accumulator<T>;
-  const T* data;
-  int64_t width;
-  int count;
-  __device__ A at(int i, int64_t f) const { return i < count && f < width ? A(data[i * width + f]) : A(0); }
-};
 
 template <typename T>
 struct Inputs {
@@ -303,80 +244,6 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-constexpr int kColumns = 32, kShares = kBlockThreads / kColumns;  // of a block of a step
-
-// S += k^T beta (v - k S), y = q S
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    step_kernel(const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y, int64_t F, int64_t M) {
-  using A = Accumulator<T>;
-  __shared__ A part[kShares][kColumns];
-  const int64_t pair = blockIdx.x, m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
-  const int share = static_cast<int>(threadIdx.x) / kColumns, column = static_cast<int>(threadIdx.x) % kColumns;
-  A* S = state + pair * F * M + m;
-  A sum = 0;
-  for (int64_t f = share; m < M && f < F; f += kShares) sum += A(k[pair * F + f]) * S[f * M];
-  part[share][column] = sum;
-  __syncthreads();
-  A read = part[0][column];
-  for (int other = 1; other < kShares; ++other) read += part[other][column];
-  __syncthreads();
-  const A written = m < M ? A(beta[pair]) * (A(v[pair * M + m]) - read) : A(0);
-  sum = 0;
-  for (int64_t f = share; m < M && f < F; f += kShares) {
-    const A now = S[f * M] + A(k[pair * F + f]) * written;
-    S[f * M] = now;
-    sum += A(q[pair * F + f]) * now;
-  }
-  part[share][column] = sum;
-  __syncthreads();
-  if (share > 0 || m >= M) return;
-  for (int other = 1; other < kShares; ++other) sum += part[other][column];
-  y[pair * M + m] = T(sum);
-}
-
-// Rows of x 64 at a time, a block a pair and 64 columns.
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    solve_kernel(const T* l, const T* e, T* x, bool transpose, int64_t N, int64_t M, int64_t tiles,
-                 Accumulator<T>* solved) {
-  using A = Accumulator<T>;
-  const Shared<A> shared = Shared<A>::take();
-  const int64_t pair = blockIdx.x, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
-  const T* lower = l + pair * N * N;
-  A* known = solved + pair * N * M;  // as sums, before they are rounded
-  const auto at = [&](int64_t i, int64_t j) { return i < N && j < i ? A(lower[i * N + j]) : A(0); };
-  for (int64_t n = 0; n < tiles; ++n) {
-    const int64_t first = (transpose ? tiles - 1 - n : n) * kTile, before = transpose ? first + kTile : 0;
-    const int count = static_cast<int>(N - first < kTile ? N - first : kTile);
-    A sum[kOwn][kOwn] = {};
-    const auto row = [&](int m, int64_t j) { return first_m + m < M ? known[(before + j) * M + first_m + m] : A(0); };
-    if (transpose)
-      add_product<Along::tile, Along::tile>(
-          sum, N - before, [&](int i, int64_t j) { return at(before + j, first + i); }, row, *shared.panels);
-    else
-      add_product<Along::terms, Along::tile>(sum, first, [&](int i, int64_t j) { return at(first + i, j); }, row,
-                                             *shared.panels);
-    each_own([&](int a, int b, int i, int m) {
-      const bool there = i < count && first_m + m < M;
-      shared.columns[i][m] = there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[a][b] : A(0);
-    });
-    for (int i = static_cast<int>(threadIdx.x) / kTile; i < kTile; i += kBlockThreads / kTile) {
-      const int j = static_cast<int>(threadIdx.x) % kTile;
-      shared.pairs[i][j] = j < i ? at(first + i, first + j) : A(0);
-    }
-    solve(transpose, count, shared.pairs, shared.columns);
-    each_own([&](int, int, int i, int m) {
-      if (i >= count || first_m + m >= M) return;
-      known[(first + i) * M + first_m + m] = shared.columns[i][m];
-      x[(pair * N + first + i) * M + first_m + m] = T(shared.columns[i][m]);
-    });
-    __syncthreads();
-  }
-}
-
-unsigned blocks(int64_t count) { return static_cast<unsigned>(count); }
-
 }  // namespace
 
 // Without q the segment is only absorbed.
@@ -403,29 +270,13 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
   const Inputs<T> in{q, k, v, beta};
   const dim3 columns(blocks(P), blocks(tiles_of(M)));
   A* const first = before.data();
-  for_each(ctx, P * F * M, [=] __device__(int64_t i) { first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i]; });
-  launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in, Kept<A>{first, chunks * F * M, F * M, missed.data()},
-                  Strided<T>{nullptr, 0});
+  for_each(ctx, P * F * M,
+           [=] __device__(int64_t i) { first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i]; });
+  launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in,
+                  Kept<A>{first, chunks * F * M, F * M, missed.data()}, Strided<T>{nullptr, 0});
   launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(), dv);
   launch_large<A>(ctx, row_gradients<T>, dim3(blocks(P * chunks), blocks(tiles_of(F))), shape, chunks, in, dy,
                   Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk, dbeta);
-}
-
-template <typename T>
-void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y, int64_t P,
-                int64_t F, int64_t M) {
-  if (P == 0 || M == 0) return;
-  launch(step_kernel<T>, dim3(blocks(P), blocks((M + kColumns - 1) / kColumns)), dim3(kBlockThreads), 0, stream(ctx), q,
-         k, v, beta, state, y, F, M);
-}
-
-template <typename T>
-void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N, int64_t M) {
-  using A = Accumulator<T>;
-  if (P == 0 || N == 0 || M == 0) return;
-  const Workspace<A> solved(ctx, P * N * M);
-  launch_large<A>(ctx, solve_kernel<T>, dim3(blocks(P), blocks(tiles_of(M))), l, e, x, transpose, N, M, tiles_of(N),
-                  solved.data());
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                       \
@@ -433,10 +284,7 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
                               Accumulator<T>*, Strided<T>);                                                        \
   template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                  \
                                Strided<const T>, Strided<const T>, const Accumulator<T>*, Accumulator<T>*, T*, T*, \
-                               Strided<T>, Strided<T>);                                                            \
-  template void delta_step(Context&, const T*, const T*, const T*, const T*, Accumulator<T>*, T*, int64_t,         \
-                           int64_t, int64_t);                                                                      \
-  template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
+                               Strided<T>, Strided<T>);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 LINEA_INSTANTIATE(BFloat16)

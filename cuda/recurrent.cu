@@ -58,8 +58,9 @@ constexpr int kColumns = 32, kParts = kBlockThreads / kColumns;  // of a block; 
 // S = keep S + k^T v, y = q S / (q z)
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    update_and_read(int64_t F, int64_t M, const Accumulator<T>* q, const Accumulator<T>* k, const Accumulator<T>* keep,
-                    const Accumulator<T>* inverse, HeadRows<const T> v, Accumulator<T>* state, T* y) {
+    update_and_read(int64_t F, int64_t M, const Accumulator<T>* q, const Accumulator<T>* k,
+                    const Accumulator<T>* keep, const Accumulator<T>* inverse, HeadRows<const T> v,
+                    Accumulator<T>* state, T* y) {
   using A = Accumulator<T>;
   __shared__ A sums[kParts][kColumns];
   const int64_t pair = blockIdx.x, m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;

@@ -58,7 +58,8 @@ __device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t pair, int64_t
 template <typename T, typename A>
 __device__ void add_dots(A (&sum)[kOwn][kOwn], const TileRows<T>& x, const TileRows<T>& z, Panels<A>& panels) {
   add_product<Along::terms, Along::terms>(
-      sum, x.width, [&](int i, int64_t d) { return x.at(i, d); }, [&](int j, int64_t d) { return z.at(j, d); }, panels);
+      sum, x.width, [&](int i, int64_t d) { return x.at(i, d); }, [&](int j, int64_t d) { return z.at(j, d); },
+      panels);
 }
 
 template <typename T>
@@ -85,7 +86,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     const Tiles tiles = tiles_at(shape, pair, query, key);
     A scores[kOwn][kOwn] = {};
     add_dots(scores, rows_q, rows_at(k, pair, key, tiles.keys, shape.key_size), panels);
-    each_own([&](int a, int b, int i, int j) { weights[i][j] = tiles.sees(i, j) ? scale * scores[a][b] : kNothing<A>; });
+    each_own(
+        [&](int a, int b, int i, int j) { weights[i][j] = tiles.sees(i, j) ? scale * scores[a][b] : kNothing<A>; });
     __syncthreads();
     for (int i = warp; i < kTile; i += kBlockThreads / kWarp) {
       const A low = weights[i][lane], high = weights[i][lane + kWarp], before = most[i];
@@ -159,7 +161,8 @@ __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, cons
 // slopes[i][j] = g_ij
 template <typename T, typename A>
 __device__ void make_slopes(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                            const QuerySums<A>& sums, const A (&a)[kOwn][kOwn], Square<A>& slopes, Panels<A>& panels) {
+                            const QuerySums<A>& sums, const A (&a)[kOwn][kOwn], Square<A>& slopes,
+                            Panels<A>& panels) {
   A g[kOwn][kOwn] = {};
   add_dots(g, rows_at(in.dy, tiles.pair, tiles.query, tiles.rows, shape.value_size),
            rows_at(in.v, tiles.pair, tiles.key, tiles.keys, shape.value_size), panels);
@@ -246,8 +249,9 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q, const HeadRows<const T>& k,
-                       const HeadRows<const T>& v, const HeadRows<T>& y, Accumulator<T>* log_sums) {
+void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
+                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
+                       Accumulator<T>* log_sums) {
   if (shape.pairs == 0 || shape.queries == 0) return;
   const int64_t tiles = tiles_of(shape.queries);
   launch(attend<T>,

@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t M = shape.values, D = codes.D, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t row = of.chunk.pair * shape.length + of.chunk.first;
   const int keys = of.chunk.keys;
-  if (threadIdx.x < kTile) code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
+  if (threadIdx.x < kTile)
+    code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
   __syncthreads();
 
   A sum[kOwn][kOwn] = {};

@@ -40,12 +40,14 @@ template <typename T>
 struct Carried {
   using A = Accumulator<T>;
   Carried(int64_t pairs, int64_t F, int64_t M, bool scaled)
-      : state(Tensor::zeros({pairs, F, M}, DTypeOf<A>::value)), key_sum(Tensor::zeros({pairs, F}, DTypeOf<A>::value)) {
+      : state(Tensor::zeros({pairs, F, M}, DTypeOf<A>::value)),
+        key_sum(Tensor::zeros({pairs, F}, DTypeOf<A>::value)) {
     if (scaled)
       scale = Tensor::full({pairs, F}, DTypeOf<A>::value, -std::numeric_limits<double>::infinity());
   }
   ChunkState<A> view() const {
-    return {state.template data<A>(), key_sum.template data<A>(), scale.defined() ? scale.template data<A>() : nullptr};
+    return {state.template data<A>(), key_sum.template data<A>(),
+            scale.defined() ? scale.template data<A>() : nullptr};
   }
   std::vector<Tensor> sums() const {
     if (!scale.defined()) return {state, key_sum};

@@ -57,7 +57,8 @@ TEST(CudaAttentionMatrix, FarLogsAndLostOnes) {
 TEST(CudaAttentionMatrix, MoreKeysAndFeaturesThanThreads) {
   for (const FeatureKind kind : {FeatureKind::values, FeatureKind::logs})
     expect_parity([&](auto t) {
-      return matrix_and_slopes<decltype(t)>({kind, true, false, true, true, 1.0, 0, kind == FeatureKind::logs ? 40 : 261,
+      return matrix_and_slopes<decltype(t)>({kind, true, false, true, true, 1.0, 0,
+                                             kind == FeatureKind::logs ? 40 : 261,
                                              kind == FeatureKind::logs ? 300 : 5});
     });
 }

@@ -35,8 +35,10 @@ template <typename T>
 std::vector<Tensor> sweep(const Setting& s) {
   using A = Accumulator<T>;
   const int64_t heads = 2, P = 4;
-  const Tensor v = input<T>({P, s.N, s.M}, 3, s.deviation), dy = input<T>({P, s.N, s.M}, 4), beta = gates<T>({P, s.N}, 5);
-  const Tensor valid = Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)}, {2});
+  const Tensor v = input<T>({P, s.N, s.M}, 3, s.deviation), dy = input<T>({P, s.N, s.M}, 4),
+               beta = gates<T>({P, s.N}, 5);
+  const Tensor valid =
+      Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)}, {2});
   const Tensor state = input<A>({P, s.F, s.M}, 6), dstate = input<A>({P, s.F, s.M}, 7);
   const Tensor y(v.shape(), v.dtype()), dv(v.shape(), v.dtype()), dbeta(beta.shape(), v.dtype());
   std::vector<Tensor> result, states, slopes;
@@ -51,10 +53,12 @@ std::vector<Tensor> sweep(const Setting& s) {
   const auto read = [](const Strided<T>& x) { return Strided<const T>{x.data, x.stride}; };
   for (int64_t first = 0; first < s.N; first += s.segment) {
     const ChunkShape shape = shape_of(first);
-    const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first), k = shares<T>({P, shape.length, s.F}, 200 + first);
+    const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first),
+                 k = shares<T>({P, shape.length, s.F}, 200 + first);
     states.push_back(state.clone());
-    table<T>().delta_forward(context(), shape, q.template data<T>(), k.template data<T>(), read(strided(v, s.M, first)),
-                             read(strided(beta, 1, first)), state.template data<A>(), strided(y, s.M, first));
+    table<T>().delta_forward(context(), shape, q.template data<T>(), k.template data<T>(),
+                             read(strided(v, s.M, first)), read(strided(beta, 1, first)), state.template data<A>(),
+                             strided(y, s.M, first));
     // without queries the same is absorbed
     const Tensor alone = states.back().clone();
     table<T>().delta_forward(context(), shape, nullptr, k.template data<T>(), read(strided(v, s.M, first)),
@@ -63,13 +67,14 @@ std::vector<Tensor> sweep(const Setting& s) {
   }
   for (int64_t first = (s.N - 1) / s.segment * s.segment; first >= 0; first -= s.segment) {
     const ChunkShape shape = shape_of(first);
-    const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first), k = shares<T>({P, shape.length, s.F}, 200 + first);
+    const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first),
+                 k = shares<T>({P, shape.length, s.F}, 200 + first);
     const Tensor dq(q.shape(), v.dtype()), dk(q.shape(), v.dtype());
-    table<T>().delta_backward(context(), shape, q.template data<T>(), k.template data<T>(), read(strided(v, s.M, first)),
-                              read(strided(beta, 1, first)), read(strided(dy, s.M, first)),
-                              states[first / s.segment].template data<A>(), dstate.template data<A>(),
-                              dq.template data<T>(), dk.template data<T>(), strided(dv, s.M, first),
-                              strided(dbeta, 1, first));
+    table<T>().delta_backward(context(), shape, q.template data<T>(), k.template data<T>(),
+                              read(strided(v, s.M, first)), read(strided(beta, 1, first)),
+                              read(strided(dy, s.M, first)), states[first / s.segment].template data<A>(),
+                              dstate.template data<A>(), dq.template data<T>(), dk.template data<T>(),
+                              strided(dv, s.M, first), strided(dbeta, 1, first));
     result.push_back(dq);
     result.push_back(dk);
   }
@@ -79,7 +84,8 @@ std::vector<Tensor> sweep(const Setting& s) {
 
 TEST(CudaDelta, SizesAndPadding) {
   for (const bool padded : {false, true})
-    for (const Setting& s : {Setting{1, 5, 3, 10}, {63, 37, 70, 63}, {65, 64, 64, 65}, {150, 130, 9, 90}, {257, 12, 64, 128}})
+    for (const Setting& s :
+         {Setting{1, 5, 3, 10}, {63, 37, 70, 63}, {65, 64, 64, 65}, {150, 130, 9, 90}, {257, 12, 64, 128}})
       expect_parity([&](auto t) {
         Setting mine = s;
         mine.padded = padded;
@@ -112,7 +118,8 @@ TEST(CudaDelta, Steps) {
         const Tensor state = input<A>({P, F, M}, 6);
         std::vector<Tensor> result{state};
         for (uint32_t step = 0; step < 3; ++step) {
-          const Tensor q = shares<T>({P, F}, 10 + step), k = shares<T>({P, F}, 20 + step), v = input<T>({P, M}, 30 + step);
+          const Tensor q = shares<T>({P, F}, 10 + step), k = shares<T>({P, F}, 20 + step),
+                       v = input<T>({P, M}, 30 + step);
           const Tensor beta = gates<T>({P}, 40 + step), y({P, M}, q.dtype());
           table<T>().delta_step(context(), q.template data<T>(), k.template data<T>(), v.template data<T>(),
                                 beta.template data<T>(), state.template data<A>(), y.template data<T>(), P, F, M);

@@ -32,7 +32,8 @@ std::vector<Tensor> run(const Setting& s) {
         for (int64_t head = 0; head < heads; ++head)
           for (int64_t j = counts[batch]; j < s.keys; ++j)
             for (int64_t d = 0; d < width; ++d) {
-              const int64_t place = s.by_head ? (batch * s.keys + j) * heads + head : (batch * heads + head) * s.keys + j;
+              const int64_t place =
+                  s.by_head ? (batch * s.keys + j) * heads + head : (batch * heads + head) * s.keys + j;
               values[place * width + d] = T(NAN);
             }
       *x = Tensor::from(values, x->shape());
@@ -59,7 +60,8 @@ void expect_alike(const Setting& s, const Bounds& bounds = {}) {
 TEST(CudaSoftmaxAttention, MasksAndLayouts) {
   for (const bool causal : {false, true})
     for (const bool padded : {false, true})
-      for (const bool by_head : {false, true}) expect_alike({150, 150, 16, 9, causal, padded, by_head}, {1e-5, 1e-12, 2e-2});
+      for (const bool by_head : {false, true})
+        expect_alike({150, 150, 16, 9, causal, padded, by_head}, {1e-5, 1e-12, 2e-2});
 }
 
 TEST(CudaSoftmaxAttention, Sizes) {
@@ -73,11 +75,14 @@ TEST(CudaSoftmaxAttention, Sizes) {
 }
 
 // The first queries see nothing: their rows are 0 and have no gradient.
-TEST(CudaSoftmaxAttention, MoreQueriesThanKeys) { expect_alike({140, 70, 8, 8, true, false, true}, {1e-5, 1e-12, 2e-2}); }
+TEST(CudaSoftmaxAttention, MoreQueriesThanKeys) {
+  expect_alike({140, 70, 8, 8, true, false, true}, {1e-5, 1e-12, 2e-2});
+}
 
 // Scores of some thousands: one key has all the weight.
 TEST(CudaSoftmaxAttention, LargeScores) {
-  for (const bool causal : {false, true}) expect_alike({100, 100, 16, 16, causal, true, true, 40.0}, {1e-3, 1e-10, 3e-2});
+  for (const bool causal : {false, true})
+    expect_alike({100, 100, 16, 16, causal, true, true, 40.0}, {1e-3, 1e-10, 3e-2});
 }
 
 }  // namespace
