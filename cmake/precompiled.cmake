@@ -23,10 +23,8 @@ function(linea_use_precompiled set) # targets...
   endforeach()
 endfunction()
 
+# Neither CLI11 nor JSON: in files that do not need them they cost more than they save in those that do.
 set(standard_headers <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <string>
   <string_view> <utility> <vector> <fmt/format.h>)
 linea_precompiled(standard_set HEADERS ${standard_headers})
-linea_use_precompiled(standard_set linea_tensor linea_autograd linea_nn linea_attentions)
-set(program_headers ${standard_headers} <chrono> <optional> <set> <sstream> <nlohmann/json.hpp>)
-linea_precompiled(program_set HEADERS ${program_headers} <CLI/App.hpp> <CLI/Config.hpp> <CLI/Formatter.hpp>)
-linea_use_precompiled(program_set linea_data linea_train linea)
+linea_use_precompiled(standard_set linea_tensor linea_autograd linea_nn linea_attentions linea_data linea_train linea)

@@ -2,8 +2,6 @@
 // beside, the work that an attention is counted as, and the models that are measured.
 #pragma once
 
-#include <CLI/App.hpp>
-
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,6 +10,10 @@
 
 #include "nn/transformer.h"
 #include "train/config.h"
+
+namespace CLI {
+class App;
+}
 
 namespace linea::bench {
 

@@ -2,7 +2,9 @@
 // Errors are thrown as linea::Error, and become one line and an exit code in main.cpp.
 #pragma once
 
-#include <CLI/App.hpp>
+namespace CLI {
+class App;
+}
 
 namespace linea {
 

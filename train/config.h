@@ -1,8 +1,6 @@
 // Every setting of a training run: one list gives the flags, the TOML keys, their defaults and help.
 #pragma once
 
-#include <CLI/App.hpp>
-
 #include <set>
 #include <string>
 #include <vector>
@@ -10,6 +8,10 @@
 #include "data/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
+
+namespace CLI {
+class App;
+}
 
 namespace linea {
 

@@ -93,7 +93,10 @@ int Trainer::run() {
   reset_memory_peak();
   try {
     if (looks_first_) look_at_validation(true);
-    if (step_ > 0) make_up_for_a_stop();
+    if (step_ > 0) {
+      prune_checkpoints(folder_, step_, keep_rule());  // the end of the program may have come before it
+      make_up_for_a_stop();
+    }
     while (step_ < config_.steps) {
       if (!stop_reason().empty()) return stop();
       const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
@@ -294,12 +297,17 @@ void Trainer::save() {
            first_nonfinite({loss, 0, false}), advice());
   }
   metrics_->flush();
-  std::set<int64_t> kept = {step_};
-  for (const CheckpointFolder& checkpoint : checkpoints_of(folder_)) kept.insert(checkpoint.step);
-  const int64_t best = best_step([&](int64_t step) { return kept.count(step) != 0; });
   save_checkpoint(folder_, {step_, losses_, loss_sum_, guard_.state(), fingerprint_}, config_, vocabulary_, *model_,
-                  *optimizer_, {config_.keep_last, config_.keep_every, best});
+                  *optimizer_, keep_rule());
   saved_ = step_;
+}
+
+// Beside the checkpoint of this step, which is the newest and stays, whatever a look at it says.
+KeepRule Trainer::keep_rule() const {
+  std::set<int64_t> there;
+  for (const CheckpointFolder& checkpoint : checkpoints_of(folder_))
+    if (checkpoint.step < step_) there.insert(checkpoint.step);
+  return {config_.keep_last, config_.keep_every, best_step([&](int64_t step) { return there.count(step) != 0; })};
 }
 
 // A disk that takes nothing does not end the run, nor do weights that are spoilt before the updates show it: the

@@ -10,6 +10,7 @@
 #include "data/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
+#include "train/checkpoint_files.h"
 #include "train/config.h"
 #include "train/evaluate.h"
 #include "train/memory_advice.h"
@@ -51,6 +52,7 @@ class Trainer {
   void record_step(double learning_rate, const StepResult& result, bool last);
   bool look_at_validation(bool last);
   void save();
+  KeepRule keep_rule() const;
   void try_to_save();
   int stop();
   void check_for_stop() const;

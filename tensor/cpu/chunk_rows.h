@@ -72,7 +72,8 @@ T largest(const T* x, int64_t count) {
   T most = kNothing<T>;
 #pragma omp simd reduction(max : most)
   for (int64_t i = 0; i < count; ++i) most = x[i] > most ? x[i] : most;
-  return most;
+  // clang's reduction starts from the least finite number.
+  return most > std::numeric_limits<T>::lowest() ? most : kNothing<T>;
 }
 
 // The queries or the keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). (Of queries the

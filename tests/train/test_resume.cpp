@@ -264,6 +264,16 @@ TEST_F(Resume, TakesNewSettingsAsFlags) {
   EXPECT_NE(bytes("run/config.toml").find("\nsteps = 8\n"), std::string::npos);
 }
 
+// A kill between the last save and the removal of what it makes superfluous.
+TEST_F(Resume, RemovesWhatAKillLeftToRemove) {
+  done(kCopy + " --steps 12 --save-every 2 --eval-every 6 --keep-last 2 --out run");
+  const Words kept = names_in("run/checkpoints");
+  ASSERT_FALSE(exists("run/checkpoints/step-00000008"));
+  copy("run/checkpoints/step-00000010", "run/checkpoints/step-00000008");
+  done("train --resume run");
+  EXPECT_EQ(names_in("run/checkpoints"), kept);
+}
+
 TEST_F(Resume, RefusesWhatIsNoRun) {
   fs::create_directories(path("empty"));
   refused(3, "train --resume nowhere", {"nowhere", "no such file"});
