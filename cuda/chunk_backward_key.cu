@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
     whole[a] += kRule == Rule::logs ? slope : slope * feature;
-    if (kRule == Rule::plain) slope *= feature_slope(shape.feature, feature);
+    if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[j * dk.row + f] = T(slope);
   });
   if (weight_part == nullptr) return;

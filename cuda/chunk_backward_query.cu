@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (kRule == Rule::logs && of.k.count > 0 && by_logs.row[i])
       for (int j = 0; j <= i && j < of.k.count; ++j)
         slope += slopes[i][j] * exp_of(given + of.k.given(j, f) + of.rest(i, j));
-    if (kRule == Rule::plain) slope *= feature_slope(shape.feature, feature);
+    if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[i * dq.row + f] = T(slope);
   });
 }

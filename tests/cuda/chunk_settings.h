@@ -23,7 +23,7 @@ inline std::vector<ChunkSetting> every_kind() {
         for (const bool decays : {false, true})
           for (const bool causal : {false, true})
             for (const bool padded : {false, true}) {
-              if (feature != KernelFeature::given && (kind == FeatureKind::logs || weights || decays)) continue;
+              if (feature != KernelFeature::given && (kind == FeatureKind::logs || (weights && padded))) continue;
               if (decays && !causal) continue;
               ChunkSetting s{kind, feature, weights, decays, causal, padded};
               s.N = 150;

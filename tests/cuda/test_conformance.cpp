@@ -25,13 +25,19 @@ std::string letters_of(const testing::TestParamInfo<AttentionOptions>& info) {
 
 class CudaConformance : public testing::TestWithParam<AttentionOptions> {};
 
-TEST_P(CudaConformance, EveryCheckPasses) {
+// Those that an emulated GPU goes through in seconds. What the device keeps between kernels is not linear in short
+// lengths: chunks are done in groups of a fixed size (cuda/chunk_sweep.h), so "memory" is left out here.
+TEST_P(CudaConformance, ChecksPass) {
   const On device(kCuda);
-  const std::vector<Check> checks = check_attention(GetParam(), {.quick = true, .only = ""});
-  EXPECT_GE(checks.size(), 18u);
-  for (const Check& check : checks)
-    EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound << " at "
-                              << check.detail;
+  int count = 0;
+  for (const char* name :
+       {"outputs = quadratic", "gradients = differences", "step = outputs", "causality", "two runs", "padding: bits"})
+    for (const Check& check : check_attention(GetParam(), {.quick = true, .only = name})) {
+      ++count;
+      EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound << " at "
+                                << check.detail;
+    }
+  EXPECT_GE(count, 7);
 }
 
 INSTANTIATE_TEST_SUITE_P(Attentions, CudaConformance, testing::ValuesIn(all_variants()), letters_of);
