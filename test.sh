@@ -24,6 +24,10 @@ run_tests() { # build folder, ctest options...
 
 say "Release build"
 build release all
+if [ "$all" = yes ]; then
+  say "The CUDA backend by nvcc"
+  tools/check-nvcc.sh
+fi
 say "Release tests"
 (unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE; run_tests release)
 

@@ -130,9 +130,11 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
     const A* of_head = halves + head_of(shape, row / shape.rows) * F;
     const A inverse = A(1) / A(*t);
     A most = -std::numeric_limits<A>::infinity(), sum = 0;
-    for (int64_t f = team.rank(); f < F; f += team.kThreads) most = Largest{}(most, (A(logs[f]) - of_head[f]) * inverse);
+    for (int64_t f = team.rank(); f < F; f += team.kThreads)
+      most = Largest{}(most, (A(logs[f]) - of_head[f]) * inverse);
     most = team.max(most);
-    for (int64_t f = team.rank(); f < F; f += team.kThreads) sum += exp_of((A(logs[f]) - of_head[f]) * inverse - most);
+    for (int64_t f = team.rank(); f < F; f += team.kThreads)
+      sum += exp_of((A(logs[f]) - of_head[f]) * inverse - most);
     const A all = most + std::log(team.sum(sum));
     for (int64_t f = team.rank(); f < F; f += team.kThreads) logs[f] = T((A(logs[f]) - of_head[f]) * inverse - all);
   });

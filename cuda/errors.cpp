@@ -22,8 +22,8 @@ void check_launch(cudaError_t error, dim3 grid, dim3 block, size_t shared_bytes)
   if (error == cudaSuccess) return;
   cudaGetLastError();
   fail(kind_of(error),
-       "a kernel of {} x {} x {} blocks of {} x {} x {} threads with {} bytes of shared memory failed: {} ({})", grid.x,
-       grid.y, grid.z, block.x, block.y, block.z, shared_bytes, cudaGetErrorName(error), cudaGetErrorString(error));
+       "a kernel of {} x {} x {} blocks of {} x {} x {} threads with {} bytes of shared memory failed: {} ({})",
+       grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
 }  // namespace linea::cuda

@@ -39,7 +39,7 @@ const std::set<std::string> kModelSettings = {
     "attention", "feature", "rule",     "nu",         "features", "projection", "redraw",  "codes",
     "sigma",     "anneal",  "codebook", "commitment", "layers",   "heads",      "dim",     "ffn",
     "positions", "head",    "tie",      "bias",       "length",   "seed",       "threads", "segment",
-    "chunk"};
+    "chunk",     "device",  "dtype"};
 const std::set<std::string> kTrainingSettings = {"batch", "optimizer",    "lr",   "beta1",
                                                  "beta2", "weight_decay", "clip", "dropout", "recompute"};
 
@@ -78,6 +78,7 @@ double median_seconds(double seconds, const std::function<void()>& work) {
   while (times.size() < 3 || (all.seconds() < seconds && times.size() < 1000)) {
     const Stopwatch one;
     work();
+    device_memory(context().device).wait(context());
     times.push_back(one.seconds());
   }
   return median(times);

@@ -10,6 +10,7 @@ void expect_alike(const ChunkSetting& s, const Bounds& bounds = {}) {
 }
 
 TEST(CudaChunkBackward, EveryKindOfSum) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   for (const ChunkSetting& s : every_kind()) expect_alike(s);
 }
 
@@ -18,6 +19,7 @@ TEST(CudaChunkBackward, EverySize) {
 }
 
 TEST(CudaChunkBackward, FarLogs) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   for (const ChunkSetting& s : far_logs()) expect_alike(s, kFarBounds);
 }
 

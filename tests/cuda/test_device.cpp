@@ -1,6 +1,4 @@
 // Choosing a device, its memory and its account, and what is said where there is none.
-#include <cuda_runtime.h>
-
 #include <cstdlib>
 
 #include "tensor/caching_allocator.h"

@@ -1,6 +1,7 @@
 // Whole models: steps of training and drawn symbols on the device are those of the CPU, in float to rounding and in
 // bf16 within a band; two runs give the same bits.
 #include <algorithm>
+#include <cstdlib>
 
 #include "nn/generator.h"
 #include "tests/cuda/parity.h"
@@ -58,6 +59,8 @@ Trained train(const RunConfig& config, int64_t steps) {
   return result;
 }
 
+bool long_tests() { return std::getenv("LINEA_LONG_TESTS") != nullptr; }
+
 struct Variant {
   const char *attention, *feature, *rule;
 };
@@ -73,15 +76,25 @@ class CudaTraining : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
-  const Trained expected = train(config(), 4);
+  const int64_t steps = kSanitized ? 2 : 4;
+  const Trained expected = train(config(), steps);
   const On device(kCuda);
-  const Trained got = train(config(), 4);
+  const Trained got = train(config(), steps);
   for (size_t step = 0; step < expected.losses.size(); ++step)
     EXPECT_NEAR(got.losses[step], expected.losses[step], 2e-5 * static_cast<double>(step + 1)) << "step " << step;
   EXPECT_EQ(got.drawn, expected.drawn);
+  // Adam divides by the root of a gradient's square: elements whose gradients are rounding alone may step either way.
+  for (size_t i = 0; i < expected.weights.size(); ++i) {
+    size_t apart = 0;
+    for (size_t j = 0; j < expected.weights[i].size(); ++j)
+      apart += std::abs(got.weights[i][j] - expected.weights[i][j]) > 1e-4 ? 1 : 0;
+    EXPECT_LE(static_cast<double>(apart), 0.02 * static_cast<double>(expected.weights[i].size()))
+        << "parameter " << i;
+  }
 }
 
 TEST_P(CudaTraining, TwoRunsGiveTheSameBits) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   const Trained first = train(config(), 3), second = train(config(), 3);
   EXPECT_EQ(first.losses, second.losses);
@@ -116,23 +129,28 @@ INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
                                          Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
                                          Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"}),
                          [](const testing::TestParamInfo<Variant>& variant) {
-                           std::string name = std::string(variant.param.attention) + variant.param.feature + variant.param.rule;
+                           const Variant& v = variant.param;
+                           std::string name = std::string(v.attention) + v.feature + v.rule;
                            name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
                            return name;
                          });
 
 // The band: the mean loss of each ten steps within 3% of float's.
 TEST(CudaHalves, LossesTrackThoseOfFloat) {
-  for (const std::string attention : {"linear", "performer", "softmax"}) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  const std::vector<std::string> attentions = long_tests()
+                                                  ? std::vector<std::string>{"linear", "performer", "softmax"}
+                                                  : std::vector<std::string>{"linear", "softmax"};
+  for (const std::string& attention : attentions) {
     const On device(kCuda);
     RunConfig config = small(attention);
     config.layers = 1;
-    constexpr int64_t kSteps = 40;
+    const int64_t kSteps = long_tests() ? 200 : 20;
     const Trained floats = train(config, kSteps);
     config.dtype = "bf16";
     config.device = "cuda";
     const Trained halves = train(config, kSteps);
-    for (size_t first = 0; first < kSteps; first += 10) {
+    for (size_t first = 0; first < static_cast<size_t>(kSteps); first += 10) {
       double sum = 0, expected = 0;
       for (size_t step = first; step < first + 10; ++step) {
         sum += halves.losses[step];
