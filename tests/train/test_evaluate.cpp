@@ -45,7 +45,8 @@ TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
           model.before_step(0, config.steps);
           update_or_skip(model, optimizer, accumulate_gradients(model, *task, config, 0), 1e-3);
         });
-        const size_t looking = peak_of([&] { evaluate(model, *task, Split::val, config.batch, 100); });
+        const int64_t rows = 2 * evaluation_rows(model, *task, config.batch);  // a look at more holds no more
+        const size_t looking = peak_of([&] { evaluate(model, *task, Split::val, config.batch, rows); });
         EXPECT_LE(looking, training) << attention << ", length " << length << ", dim " << dim << ": "
                                      << evaluation_rows(model, *task, config.batch) << " rows at once";
       }
