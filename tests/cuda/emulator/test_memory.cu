@@ -1,6 +1,7 @@
 // Device memory: what it holds at first, how much there is, and kernels and hosts that touch what is not theirs.
 #include <cmath>
 
+#include "tensor/error.h"
 #include "tests/cuda/emulator/emulated.h"
 
 namespace linea::cuda {
