@@ -15,7 +15,8 @@ struct Device {
   bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
   bool operator!=(const Device& other) const { return !(*this == other); }
   std::string str() const {
-    return kind == DeviceKind::cpu ? "cpu" : "cuda:" + std::to_string(index);
+    if (kind == DeviceKind::cpu) return "cpu";
+    return index == 0 ? "cuda" : "cuda:" + std::to_string(index);
   }
 };
 
