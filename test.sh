@@ -20,6 +20,9 @@ run_tests() { # build folder, ctest options...
   shift
   ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(nproc)" "$@" |
     grep -vE '^ *(Start|[0-9]+/[0-9]+ Test .* Passed)'
+  local log=build/$folder/Testing/Temporary/LastTest.log
+  echo "$(grep -ac '^\[  SKIPPED \] .* ([0-9]* ms)' "$log" || true) tests were skipped in this build, and why:"
+  grep -aE -A1 ': Skipped$' "$log" | grep -avE '^--|: Skipped$' | sort | uniq -c || true
 }
 
 say "Release build"

@@ -13,7 +13,7 @@
 #     Link it with target_link_libraries(program PRIVATE NAME): the emulator, and the checker, come with it.
 #     Files of C++ that call CUDA (not kernels) may be among the sources.
 #
-# nvcc needs -std=c++20 --expt-relaxed-constexpr, and -DFMT_USE_CONSTEXPR=1 for fmt, which tensor/error.h includes.
+# nvcc needs -std=c++20 --expt-relaxed-constexpr --extended-lambda (cuda/CMakeLists.txt).
 
 find_package(CUDAToolkit QUIET)
 find_path(LINEA_CUDA_INCLUDE NAMES cublas_v2.h HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS /usr/local/cuda/include

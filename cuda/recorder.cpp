@@ -1,5 +1,7 @@
 #include "cuda/recorder.h"
 
+#include <exception>
+#include <memory>
 #include <vector>
 
 #include "cuda/device.h"
@@ -46,33 +48,36 @@ class GraphRecorder final : public Recorder {
   bool capture(Piece& piece, const std::function<void()>& work) {
     check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal), "beginning to record");
     queue_.recording = true;
-    bool whole = true;
+    bool refused = false;  // by what cannot be recorded
+    std::exception_ptr failure;
     try {
       work();
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::usage) {
-        stop();
-        throw;
-      }
-      whole = false;
+      refused = error.kind() == ErrorKind::usage;
+      failure = std::current_exception();
+    } catch (...) {
+      failure = std::current_exception();
     }
-    cudaGraph_t graph = stop();
-    if (whole && graph != nullptr)
-      check_cuda(cudaGraphInstantiate(&piece.graph, graph, 0), "making what was recorded ready");
-    if (graph != nullptr) cudaGraphDestroy(graph);
+    const Graph graph = stop();  // in any case: the queue works again
+    if (failure != nullptr && !refused) std::rethrow_exception(failure);
+    if (failure == nullptr && graph != nullptr)
+      check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0), "making what was recorded ready");
     plainly_ = piece.graph == nullptr;
     return !plainly_;
   }
 
+  struct Destroy {
+    void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+  };
+  using Graph = std::unique_ptr<CUgraph_st, Destroy>;
+
   // Null where the recording was spoilt.
-  cudaGraph_t stop() {
+  Graph stop() {
     cudaGraph_t graph = nullptr;
     queue_.recording = false;
-    if (cudaStreamEndCapture(queue_.stream, &graph) != cudaSuccess) {
-      cudaGetLastError();
-      return nullptr;
-    }
-    return graph;
+    if (cudaStreamEndCapture(queue_.stream, &graph) == cudaSuccess) return Graph(graph);
+    cudaGetLastError();
+    return nullptr;
   }
 
   Queue& queue_;

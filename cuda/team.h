@@ -5,37 +5,34 @@
 
 namespace linea::cuda {
 
-struct WarpTeam {
+// What every team has once it can reduce.
+template <typename Team>
+struct TeamSums {
+  template <typename T>
+  __device__ T sum(T x) const {
+    return static_cast<const Team*>(this)->reduce(x, Sum{});
+  }
+  template <typename T>
+  __device__ T max(T x) const {
+    return static_cast<const Team*>(this)->reduce(x, Largest{});
+  }
+};
+
+struct WarpTeam : TeamSums<WarpTeam> {
   static constexpr int kThreads = kWarp;
   __device__ int rank() const { return static_cast<int>(threadIdx.x) % kWarp; }
   template <typename T, typename Op>
   __device__ T reduce(T x, Op op) const {
     return warp_reduce(x, op);
   }
-  template <typename T>
-  __device__ T sum(T x) const {
-    return warp_sum(x);
-  }
-  template <typename T>
-  __device__ T max(T x) const {
-    return warp_max(x);
-  }
 };
 
-struct BlockTeam {
+struct BlockTeam : TeamSums<BlockTeam> {
   static constexpr int kThreads = kBlockThreads;
   __device__ int rank() const { return static_cast<int>(threadIdx.x); }
   template <typename T, typename Op>
   __device__ T reduce(T x, Op op) const {
     return block_reduce(x, op);
-  }
-  template <typename T>
-  __device__ T sum(T x) const {
-    return block_sum(x);
-  }
-  template <typename T>
-  __device__ T max(T x) const {
-    return block_max(x);
   }
 };
 

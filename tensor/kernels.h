@@ -337,8 +337,9 @@ class Recorder {
  public:
   virtual ~Recorder() = default;
   // Does `work`, which asks the device for the same each time: at first plainly, then recorded, and from then on by
-  // what was recorded, without a call of `work`. False: it could not be recorded (it waits for the device, or reads the
-  // host's memory), and the device did nothing of it: undo what it did on the host, and call again, which does it plainly.
+  // what was recorded, without a call of `work`. False: it could not be recorded (it waits for the device, or reads
+  // the host's memory), and the device did nothing of it: undo what it did on the host, and call again, which does it
+  // plainly.
   virtual bool run(size_t piece, const std::function<void()>& work) = 0;
 };
 

@@ -52,7 +52,8 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
             .softmax_attention_backward(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
                                         given.v.rows<const T>(), given.output_heads(y).template rows<const T>(),
                                         log_sums.data<Accumulator<T>>(),
-                                        given.output_heads(dy).template rows<const T>(), slopes.q.rows<T>(), slopes.k.rows<T>(), slopes.v.rows<T>());
+                                        given.output_heads(dy).template rows<const T>(), slopes.q.rows<T>(),
+                                        slopes.k.rows<T>(), slopes.v.rows<T>());
         return gradients_of(slopes);
       });
 }

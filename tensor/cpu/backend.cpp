@@ -108,8 +108,13 @@ void start(Context& ctx) {
 }  // namespace
 
 const Backend& cpu_backend() {
-  static constexpr Backend backend = {
-      .memory = kCpuMemory, .f32 = kCpuKernels<float>, .f64 = kCpuKernels<double>, .bf16 = nullptr, .start = start, .devices = nullptr, .make_recorder = nullptr};
+  static constexpr Backend backend = {.memory = kCpuMemory,
+                                      .f32 = kCpuKernels<float>,
+                                      .f64 = kCpuKernels<double>,
+                                      .bf16 = nullptr,
+                                      .start = start,
+                                      .devices = nullptr,
+                                      .make_recorder = nullptr};
   return backend;
 }
 

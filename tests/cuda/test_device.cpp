@@ -1,6 +1,4 @@
-// Choosing a device, its memory and its account, and what is said where there is none.
-#include <cstdlib>
-
+// Choosing a device, its memory and its account.
 #include "tensor/caching_allocator.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"
@@ -52,22 +50,6 @@ TEST(CudaDevice, SaysWhatItHasWhereMemoryRunsOut) {
 TEST(CudaDevice, OneOfSeveralThatIsNotThereIsRefused) {
   EXPECT_THROW(use_device({DeviceKind::cuda, 7}), Error);
   EXPECT_EQ(context().device, Device{});
-}
-
-// In a process of its own, which has not started the device yet.
-TEST(CudaDeviceDeathTest, AMachineWithoutOneIsToldSo) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        setenv("LINEA_EMULATOR_DEVICES", "0", 1);
-        try {
-          use_device(kCuda);
-        } catch (const Error& error) {
-          std::fprintf(stderr, "%s\n", error.what());
-          std::exit(error.exit_code());
-        }
-      },
-      testing::ExitedWithCode(2), "this machine has no CUDA device.*leave --device out or say cpu");
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST(Barriers, OneThatIsMissingAfterAReadShows) {
 }
 
 TEST(Barriers, ARaceNamesBothLines) {
-  if (!kChecked) GTEST_SKIP() << "of the checker";
+  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
   EXPECT_STOPS(reverses(Barriers::none_after_read),
                "first:(.|\n)*test_barriers.cu:17(.|\n)*then:(.|\n)*test_barriers.cu:19|"
                "first:(.|\n)*test_barriers.cu:19(.|\n)*then:(.|\n)*test_barriers.cu:17");

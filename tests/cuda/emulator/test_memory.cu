@@ -32,7 +32,7 @@ TEST(Memory, ANumberPastAnEndShows) {
     const DeviceArray<float> x(counted<float>(kCount)), y(kCount);
     run_copy(y.data(), x.data(), 1);
   };
-  if (!kChecked && !kAddressSanitizer) GTEST_SKIP() << "of the checker and the sanitizers";
+  if (!kChecked && !kAddressSanitizer) GTEST_SKIP() << "seen by the checker and the sanitizers alone: other builds run it";
   EXPECT_STOPS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory(.|\n)*test_memory.cu"
                                : "use-after-poison(.|\n)*in block \\(15,0,0\\) thread \\(255,0,0\\) of .*copy");
 }
@@ -84,7 +84,7 @@ TEST(Memory, IsFreshWhereItIsUsedAgain) {
 }
 
 TEST(Memory, OfTheHostIsNoKernels) {
-  if (!kChecked) GTEST_SKIP() << "of the checker";
+  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
   const auto run = [] {
     const std::vector<float> x(kCount);
     const DeviceArray<float> y(kCount);
@@ -120,7 +120,7 @@ __global__ void copy_fours(float4* y, const float* x) {
 }
 
 TEST(Memory, AMisalignedVectorShows) {
-  if (!kAddressSanitizer) GTEST_SKIP() << "of the sanitizers";
+  if (!kAddressSanitizer) GTEST_SKIP() << "seen by the sanitizers alone: their build runs it";
   const auto run = [] {
     const DeviceArray<float> x(counted<float>(kCount));
     const DeviceArray<float4> y(8);

@@ -28,7 +28,7 @@ TEST(Races, AtomicsAreNone) {
 }
 
 TEST(Races, BetweenBlocksShow) {
-  if (!kChecked) GTEST_SKIP() << "of the checker";
+  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
   EXPECT_STOPS(sums_columns(Sum::plainly),
                "race on global memory, byte 0 of 256 bytes .*: a write by another block, then a read by thread 0 "
                "with nothing that orders them");

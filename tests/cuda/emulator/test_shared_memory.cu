@@ -71,7 +71,7 @@ __global__ void read_unwritten(float* y) {
 }
 
 TEST(SharedMemory, WhatNoOneWroteOfAnArrayShows) {
-  if (!kChecked) GTEST_SKIP() << "of the checker";
+  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
   const auto run = [] {
     const DeviceArray<float> y(8);
     launch(read_unwritten, 1, 8, 0, nullptr, y.data());
@@ -88,7 +88,7 @@ __global__ void write_past_array(float* y, unsigned last) {
 }
 
 TEST(SharedMemory, ANumberPastAnArrayShows) {
-  if (!kAddressSanitizer) GTEST_SKIP() << "of the sanitizers";
+  if (!kAddressSanitizer) GTEST_SKIP() << "seen by the sanitizers alone: their build runs it";
   const auto run = [] {
     const DeviceArray<float> y(8);
     launch(write_past_array, 1, 8, 0, nullptr, y.data(), 8u);
