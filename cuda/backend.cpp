@@ -87,7 +87,7 @@ constexpr Kernels<T> kCudaKernels = {
     .softmax_attention = cuda::softmax_attention<T>,
     .softmax_attention_backward = cuda::softmax_attention_backward<T>,
     .sum_squares = cuda::sum_squares<T>,
-    .clip_scale = cuda::clip_scale,
+    .clip_scale = cuda::clip_scale<T>,
     .adam = cuda::adam<T>,
     .count_nonfinite = cuda::count_nonfinite<T>,
 };

@@ -208,10 +208,10 @@ void softmax_attention_backward(Context&, const SoftmaxShape&, const HeadRows<co
 
 // optimizer.cu
 template <typename T>
-void sum_squares(Context&, const T* x, double* total, int64_t n);
-void clip_scale(Context&, const double* total, double clip);
+void sum_squares(Context&, const TrainedParameter<T>*, size_t count, double* total);
 template <typename T>
-void adam(Context&, const AdamConstants&, const T* gradient, T* parameter, Accumulator<T>* mean,
-          Accumulator<T>* square, int64_t n);
+void clip_scale(Context&, const double* total, const Accumulator<T>* loss, double clip);
+template <typename T>
+void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t count);
 
 }  // namespace linea::cuda

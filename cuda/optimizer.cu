@@ -5,26 +5,74 @@
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // elements of a parameter that a block of threads takes
+
+LINEA_HOST_DEVICE inline int64_t blocks_of(int64_t n) { return (n + kBlock - 1) / kBlock; }
+
+// Parameters as a launch's arguments (of which there may be 4 KB), cut into blocks, one's after another's.
+template <typename T>
+struct Several {
+  static constexpr size_t kMost = 48;
+  TrainedParameter<T> of[kMost];
+  int64_t first_block[kMost + 1];
+
+  // Those from `parameters` on that fit; how many they are.
+  size_t take(const TrainedParameter<T>* parameters, size_t count) {
+    const size_t taken = count < kMost ? count : kMost;
+    first_block[0] = 0;
+    for (size_t p = 0; p < taken; ++p) {
+      of[p] = parameters[p];
+      first_block[p + 1] = first_block[p] + blocks_of(parameters[p].n);
+    }
+    return taken;
+  }
+};
+
+// body(parameter, first element, the one after the last, block) in a block of threads each, for all blocks of all
+// parameters.
+template <typename T, typename Body>
+void each_block(const Context& ctx, const TrainedParameter<T>* parameters, size_t count, const Body& body) {
+  int64_t before = 0;
+  while (count > 0) {
+    Several<T> several;
+    const size_t taken = several.take(parameters, count);
+    const int64_t blocks = several.first_block[taken];
+    for_each_row(ctx, blocks, [=] __device__(int64_t block) {
+      int p = 0;
+      while (several.first_block[p + 1] <= block) ++p;
+      const TrainedParameter<T>& of = several.of[p];
+      const int64_t first = (block - several.first_block[p]) * kBlock;
+      body(of, first, of.n < first + kBlock ? of.n : first + kBlock, before + block);
+    });
+    before += blocks;
+    parameters += taken;
+    count -= taken;
+  }
+}
+
+}  // namespace
 
 // Fixed blocks, added in order in double: the same bits each time.
 template <typename T>
-void sum_squares(Context& ctx, const T* x, double* total, int64_t n) {
+void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t count, double* total) {
   using A = Accumulator<T>;
-  constexpr int64_t kBlock = 4096;
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  int64_t blocks = 0;
+  for (size_t p = 0; p < count; ++p) blocks += blocks_of(parameters[p].n);
   if (blocks == 0) return;
   const Workspace<double> workspace(ctx, blocks);
   double* const sums = workspace.data();
-  for_each_row(ctx, blocks, [=] __device__(int64_t block) {
-    double sum = 0;
-    const int64_t end = n < (block + 1) * kBlock ? n : (block + 1) * kBlock;
-    for (int64_t i = block * kBlock + threadIdx.x; i < end; i += kBlockThreads) {
-      const double value = static_cast<double>(A(x[i]));
-      sum += value * value;
-    }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) sums[block] = sum;
-  });
+  each_block(ctx, parameters, count,
+             [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t block) {
+               double sum = 0;
+               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
+                 const double value = static_cast<double>(A(of.gradient[i]));
+                 sum += value * value;
+               }
+               sum = block_sum(sum);
+               if (threadIdx.x == 0) sums[block] = sum;
+             });
   for_each_row(ctx, 1, [=] __device__(int64_t) {
     double sum = 0;
     for (int64_t block = threadIdx.x; block < blocks; block += kBlockThreads) sum += sums[block];
@@ -33,12 +81,15 @@ void sum_squares(Context& ctx, const T* x, double* total, int64_t n) {
   });
 }
 
-void clip_scale(Context& ctx, const double* total, double clip) {
+template <typename T>
+void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
   StepParams* const step = ctx.step_on_device;
   for_each(ctx, 1, [=] __device__(int64_t) {
-    const double norm = std::sqrt(*total), limit = step->norm_limit;
-    const bool usable = norm - norm == 0 && (limit == 0 || norm <= limit);
+    const auto within = [](double x, double limit) { return x - x == 0 && (limit == 0 || x <= limit); };
+    const double norm = std::sqrt(*total);
     step->gradient_norm = norm;
+    step->loss = loss == nullptr ? 0.0 : static_cast<double>(*loss);
+    const bool usable = within(norm, step->norm_limit) && within(step->loss, step->loss_limit);
     const double scale = clip > 0 && norm > clip ? clip / norm : 1.0;
     step->clip_scale = usable ? scale : std::numeric_limits<double>::quiet_NaN();
   });
@@ -49,33 +100,36 @@ void clip_scale(Context& ctx, const double* total, double clip) {
 // Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
 // RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
 template <typename T>
-void adam(Context& ctx, const AdamConstants& constants, const T* gradient, T* parameter, Accumulator<T>* mean,
-          Accumulator<T>* square, int64_t n) {
+void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters, size_t count) {
   using A = Accumulator<T>;
   const StepParams* const step = ctx.step_on_device;
   const A b1 = static_cast<A>(constants.beta1), b2 = static_cast<A>(constants.beta2);
-  const A epsilon = static_cast<A>(constants.epsilon), decay = static_cast<A>(constants.weight_decay);
-  for_each(ctx, n, [=] __device__(int64_t i) {
-    const A clip = static_cast<A>(step->clip_scale);
-    if (clip != clip) return;
-    const A rate = static_cast<A>(step->learning_rate);
-    const A c1 = static_cast<A>(step->correction1), c2 = static_cast<A>(step->correction2);
-    const A rectification = static_cast<A>(step->rectification);
-    const bool adaptive = rectification >= A(0);
-    const A rectified = adaptive ? rectification : A(1);
-    const A g = clip * A(gradient[i]);
-    const A m = b1 * mean[i] + (A(1) - b1) * g;
-    const A s = b2 * square[i] + (A(1) - b2) * g * g;
-    mean[i] = m;
-    square[i] = s;
-    const A scale = adaptive ? std::sqrt(s * c2) + epsilon : A(1);
-    parameter[i] = T((A(1) - rate * decay) * A(parameter[i]) - rate * rectified * (m * c1) / scale);
-  });
+  const A epsilon = static_cast<A>(constants.epsilon);
+  each_block(ctx, parameters, count,
+             [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
+               const A clip = static_cast<A>(step->clip_scale);
+               if (clip != clip) return;
+               const A rate = static_cast<A>(step->learning_rate), decay = static_cast<A>(of.weight_decay);
+               const A c1 = static_cast<A>(step->correction1), c2 = static_cast<A>(step->correction2);
+               const A rectification = static_cast<A>(step->rectification);
+               const bool adaptive = rectification >= A(0);
+               const A rectified = adaptive ? rectification : A(1);
+               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
+                 const A g = clip * A(of.gradient[i]);
+                 const A m = b1 * of.mean[i] + (A(1) - b1) * g;
+                 const A s = b2 * of.square[i] + (A(1) - b2) * g * g;
+                 of.mean[i] = m;
+                 of.square[i] = s;
+                 const A scale = adaptive ? std::sqrt(s * c2) + epsilon : A(1);
+                 of.parameter[i] = T((A(1) - rate * decay) * A(of.parameter[i]) - rate * rectified * (m * c1) / scale);
+               }
+             });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                 \
-  template void sum_squares(Context&, const T*, double*, int64_t);                                           \
-  template void adam(Context&, const AdamConstants&, const T*, T*, Accumulator<T>*, Accumulator<T>*, int64_t);
+#define LINEA_INSTANTIATE(T)                                                           \
+  template void sum_squares(Context&, const TrainedParameter<T>*, size_t, double*);    \
+  template void clip_scale<T>(Context&, const double*, const Accumulator<T>*, double); \
+  template void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 LINEA_INSTANTIATE(BFloat16)

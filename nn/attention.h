@@ -105,6 +105,9 @@ class Attention {
   virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
   virtual Var auxiliary_loss(const Var& k) { return (void)k, Var(); }
   virtual void after_step() {}
+  // Whether the device's work for a step is the same each time, so that it may be recorded: forward and
+  // auxiliary_loss leave nothing to the host, and buffers stay where they are.
+  virtual bool repeats_its_work() const { return true; }
   virtual void skip_step() {}  // instead of after_step, where the step's update is not made: forgets what it saw
   virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
 };

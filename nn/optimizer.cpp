@@ -42,37 +42,52 @@ void Optimizer::set_corrections() {
       rho > 4 ? std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) : -1.0;
 }
 
-bool Optimizer::step(double learning_rate, double norm_limit) {
-  Context& ctx = context();
+bool Optimizer::step(double learning_rate, const UpdateLimits& limits, const Tensor& loss) {
+  begin(learning_rate, limits);
+  apply(loss);
+  return end();
+}
+
+void Optimizer::begin(double learning_rate, const UpdateLimits& limits) {
   ++updates_;
   set_corrections();
-  ctx.step->learning_rate = learning_rate;
-  ctx.step->norm_limit = norm_limit;
-  send_step(ctx);
-  const Tensor total = Tensor::zeros({1}, DType::f64);
-  for (const Parameter& parameter : parameters_) {
-    const Tensor& gradient = parameter.var.grad();
-    require(gradient.defined(), "the parameter {} got no gradient", parameter.name);
-    with_real(gradient.dtype(), "optimizer", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(ctx.device).sum_squares(ctx, gradient.data<T>(), total.data<double>(), gradient.numel());
-    });
-  }
-  kernels<float>(ctx.device).clip_scale(ctx, total.data<double>(), config_.clip);
+  StepParams& step = *context().step;
+  step.learning_rate = learning_rate;
+  step.loss_limit = limits.loss;
+  step.norm_limit = limits.norm;
+  send_step(context());
+}
+
+template <typename T>
+std::vector<TrainedParameter<T>> Optimizer::trained() const {
+  std::vector<TrainedParameter<T>> all;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    Var& var = parameters_[i].var;
-    const bool matrix = var.shape().rank() >= 2;
-    const AdamConstants constants{config_.beta1, config_.beta2, config_.epsilon,
-                                  matrix ? config_.weight_decay : 0.0};
-    with_real(var.dtype(), "optimizer", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(ctx.device)
-          .adam(ctx, constants, var.grad().data<T>(), var.value().data<T>(), mean_[i].data<T>(),
-                square_[i].data<T>(), var.value().numel());
-    });
+    const Var& var = parameters_[i].var;
+    require(var.grad().defined(), "the parameter {} got no gradient", parameters_[i].name);
+    const double decay = var.shape().rank() >= 2 ? config_.weight_decay : 0.0;
+    all.push_back({var.grad().data<T>(), var.value().data<T>(), mean_[i].data<Accumulator<T>>(),
+                   square_[i].data<Accumulator<T>>(), var.value().numel(), decay});
   }
-  fetch_step(ctx);
-  const bool updated = !std::isnan(ctx.step->clip_scale);
+  return all;
+}
+
+void Optimizer::apply(const Tensor& loss) {
+  Context& ctx = context();
+  const Tensor total = Tensor::zeros({1}, DType::f64);
+  with_real(parameters_.at(0).var.dtype(), "optimizer", [&](auto zero) {
+    using T = decltype(zero);
+    const Kernels<T>& of = kernels<T>(ctx.device);
+    const std::vector<TrainedParameter<T>> all = trained<T>();
+    of.sum_squares(ctx, all.data(), all.size(), total.data<double>());
+    of.clip_scale(ctx, total.data<double>(), loss.defined() ? loss.data<Accumulator<T>>() : nullptr,
+                  config_.clip);
+    of.adam(ctx, {config_.beta1, config_.beta2, config_.epsilon}, all.data(), all.size());
+  });
+}
+
+bool Optimizer::end() {
+  fetch_step(context());
+  const bool updated = !std::isnan(context().step->clip_scale);
   if (updated) {
     clear_gradients();
   } else {
@@ -86,6 +101,7 @@ void Optimizer::clear_gradients() {
 }
 
 double Optimizer::gradient_norm() const { return context().step->gradient_norm; }
+double Optimizer::loss() const { return context().step->loss; }
 
 std::vector<Optimizer::Moment> Optimizer::moments() const {
   std::vector<Moment> result;

@@ -16,18 +16,31 @@ struct OptimizerConfig {
   double clip = 1.0;        // of the gradients' global norm; 0: none
 };
 
+// What an update is not made beyond; 0: any finite number.
+struct UpdateLimits {
+  double loss = 0, norm = 0;
+};
+
 class Optimizer {
  public:
   // Errors: an unknown kind, betas outside [0, 1), decay with adam, a negative clip or decay.
   Optimizer(const OptimizerConfig& config, const Parameters& parameters);
 
-  // One update at this learning rate from the gradients that the parameters hold, which are cleared. Where
-  // their norm is not finite, or above `norm_limit` (0: none), nothing changes, the gradients stay and the
-  // result is false. Error: a parameter without a gradient, by name.
-  bool step(double learning_rate, double norm_limit = 0);
+  // One update at this learning rate from the gradients that the parameters hold, which are cleared. Where their norm
+  // or the step's loss, one number where it is given, is not finite or beyond its limit, nothing changes, the
+  // gradients stay and the result is false. Error: a parameter without a gradient, by name.
+  bool step(double learning_rate, const UpdateLimits& limits = {}, const Tensor& loss = {});
+
+  // The same in three parts: what the host tells the device of this update; what the device does, always the same,
+  // so that it may be recorded; and what came of it, for which the host waits.
+  void begin(double learning_rate, const UpdateLimits& limits = {});
+  void apply(const Tensor& loss = {});
+  bool end();
+
   void clear_gradients();
-  // The norm before clipping, of the last step. Waits for the device.
+  // Of the last step: the norm before clipping, and the loss that it was given.
   double gradient_norm() const;
+  double loss() const;
 
   // What resuming needs: "mean.NAME", "square.NAME" tensors and the count of updates.
   struct Moment {
@@ -41,6 +54,8 @@ class Optimizer {
 
  private:
   void set_corrections();
+  template <typename T>
+  std::vector<TrainedParameter<T>> trained() const;
 
   OptimizerConfig config_;
   Parameters parameters_;

@@ -260,6 +260,11 @@ void Transformer::skip_step() {
   for (const Block& block : layers_.blocks) block.attention->skip_step();
 }
 
+bool Transformer::repeats_its_work() const {
+  return std::all_of(layers_.blocks.begin(), layers_.blocks.end(),
+                     [](const Block& block) { return block.attention->repeats_its_work(); });
+}
+
 std::vector<std::pair<std::string, double>> Transformer::statistics() const {
   std::vector<std::pair<std::string, double>> result;
   for (const Block& block : layers_.blocks) {

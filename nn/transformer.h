@@ -77,6 +77,7 @@ class Transformer {
   void before_step(int64_t step, int64_t steps);
   void after_step();
   void skip_step();
+  bool repeats_its_work() const;  // of all attentions
   // Numbers of the attentions worth a record, the mean over layers.
   std::vector<std::pair<std::string, double>> statistics() const;
 

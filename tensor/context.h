@@ -16,9 +16,12 @@ struct StepParams {
   double correction1 = 1;     // 1 / (1 - beta1^t)
   double correction2 = 1;     // 1 / (1 - beta2^t)
   double rectification = 1;   // RAdam's r_t, or a negative number while its variance is intractable
-  double norm_limit = 0;      // a gradient of a larger norm is not used; 0: of any finite norm
-  double clip_scale = 1;      // min(1, clip / norm), written by the clip kernel; NaN: no update
-  double gradient_norm = 0;   // written by the clip kernel
+  double loss_limit = 0;      // an update of a larger loss is not made; 0: of any finite loss
+  double norm_limit = 0;      // likewise of the gradients' norm
+  // Written by the clip kernel:
+  double clip_scale = 1;      // min(1, clip / norm); NaN: no update
+  double gradient_norm = 0;
+  double loss = 0;            // of the step, as the kernel was given it
 };
 
 // The pieces in which a device's work is cut.

@@ -159,7 +159,17 @@ struct Drawing {
 };
 
 struct AdamConstants {
-  double beta1, beta2, epsilon, weight_decay;
+  double beta1, beta2, epsilon;
+};
+
+// A parameter of n elements and what the optimiser holds of it.
+template <typename T>
+struct TrainedParameter {
+  const T* gradient;
+  T* parameter;
+  Accumulator<T>*mean, *square;
+  int64_t n;
+  double weight_decay;
 };
 
 template <typename T>
@@ -312,11 +322,11 @@ struct Kernels {
                                      const HeadRows<const T>& y, const A* log_sums, const HeadRows<const T>& dy,
                                      const HeadRows<T>& dq, const HeadRows<T>& dk, const HeadRows<T>& dv);
 
-  // optimiser
-  void (*sum_squares)(Context&, const T* x, double* total, int64_t n);  // total += sum x^2
-  void (*clip_scale)(Context&, const double* total, double clip);       // writes StepParams
-  void (*adam)(Context&, const AdamConstants&, const T* gradient, T* parameter, A* mean, A* square,
-               int64_t n);
+  // optimiser: all parameters at once, `count` of them, listed in the host's memory
+  void (*sum_squares)(Context&, const TrainedParameter<T>*, size_t count, double* total);  // total += sum g^2
+  // writes StepParams; the step's loss may be null
+  void (*clip_scale)(Context&, const double* total, const A* loss, double clip);
+  void (*adam)(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t count);
   void (*count_nonfinite)(Context&, const T* x, int32_t* count, int64_t n);
 };
 
@@ -330,7 +340,6 @@ const Kernels<double>& kernels<double>(Device device);
 template <>
 const Kernels<BFloat16>& kernels<BFloat16>(Device device);
 
-// One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.
 // Work of a device that is recorded once and done again by one launch, on the same memory: pieces of it, by number.
 // Between the first piece and the last tensors may be handed on; after the last all that was made is released.
 class Recorder {
@@ -343,6 +352,7 @@ class Recorder {
   virtual bool run(size_t piece, const std::function<void()>& work) = 0;
 };
 
+// One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.
 struct Backend {
   const DeviceMemory& memory;
   const Kernels<float>& f32;

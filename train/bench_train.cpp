@@ -84,35 +84,36 @@ class Step {
  public:
   Step(Transformer& model, Optimizer& optimizer, const TrainBench& options)
       : model_(model),
-        optimizer_(optimizer),
         config_(options.model.config),
         task_(shape_of(model.config())),
-        steps_(options.warmup + options.steps) {}
+        steps_(options.warmup + options.steps),
+        step_(model, optimizer, task_, config_, false) {}
 
-  void run(int64_t step, Trained& result) {
+  void run(int64_t number, Trained& result) {
     Profile* profile = Profile::current();
     const auto lap = [&] { return profile == nullptr ? 0.0 : profile->restart(); };
-    lap();
-    model_.before_step(step, steps_);
     double before = 0;
-    const auto drawn = [&] {
-      result.data_s += lap();
-      before = held();
-    };
-    const auto forwarded = [&] { result.bytes.activations = held() - before; };
-    result.loss = accumulate_gradients(model_, task_, config_, step, {drawn, forwarded});
-    result.bytes.gradients = held() - before;
+    step_.watch({[&] {
+                   result.data_s += lap();
+                   before = held();
+                 },
+                 [&] { result.bytes.activations = held() - before; },
+                 [&] {
+                   result.bytes.gradients = held() - before;
+                   lap();
+                 }});
     lap();
-    update_or_skip(model_, optimizer_, result.loss, learning_rate_at(step, steps_, 0, config_.lr, config_.min_lr));
+    model_.before_step(number, steps_);
+    result.loss = step_.run(number, learning_rate_at(number, steps_, 0, config_.lr, config_.min_lr)).loss;
     result.optimiser_s += lap();
   }
 
  private:
   Transformer& model_;
-  Optimizer& optimizer_;
   const RunConfig& config_;
   RandomSymbols task_;
   int64_t steps_;
+  TrainingStep step_;
 };
 
 Trained train(const ModelConfig& config, const TrainBench& options) {

@@ -142,8 +142,7 @@ Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
   reset_memory_peak();
   const Stopwatch watch;
   run.model->before_step(run.step, run.config.steps);
-  const double loss = accumulate_gradients(*run.model, *run.task, config, run.step);
-  update_or_skip(*run.model, *run.optimizer, loss, config.lr);
+  TrainingStep(*run.model, *run.optimizer, *run.task, config, false).run(run.step, config.lr);
   return {memory_use().peak - before, watch.seconds()};
 }
 

@@ -42,13 +42,13 @@ Batch rows_of_look(const Task& task, Split split, int64_t first, int64_t count, 
 
 }  // namespace
 
-Var forward_batch(const Transformer& model, const Task& task, const Batch& batch, bool training, Var* auxiliary) {
+BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   const Shape shape{batch.rows, batch.length};
-  const Tensor ids = symbols_tensor(batch.inputs, shape, task.input_vocabulary());
-  const Tensor partners = batch.partners.empty()
-                              ? Tensor()
-                              : symbols_tensor(batch.partners, shape, task.shape().pair_vocabulary);
-  return model.forward(ids, training, partners, auxiliary);
+  BatchTensors tensors{symbols_tensor(batch.inputs, shape, task.input_vocabulary()),
+                       Tensor::from(batch.targets, shape), Tensor()};
+  if (!batch.partners.empty())
+    tensors.partners = symbols_tensor(batch.partners, shape, task.shape().pair_vocabulary);
+  return tensors;
 }
 
 double bits_of(double nats) { return nats / std::log(2.0); }
@@ -73,10 +73,9 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
   int64_t right = 0;
   for (int64_t first = 0; first < rows; first += at_once) {
     const Batch batch = rows_of_look(task, split, first, std::min(at_once, rows - first), rows);
-    const Shape shape{batch.rows, batch.length};
-    const Tensor outputs = forward_batch(model, task, batch, false).value();
-    const std::vector<float> losses =
-        model.head().losses(outputs, Tensor::from(batch.targets, shape)).to_vector<float>();
+    const BatchTensors tensors = batch_tensors(task, batch);
+    const Tensor outputs = model.forward(tensors.inputs, false, tensors.partners).value();
+    const std::vector<float> losses = model.head().losses(outputs, tensors.targets).to_vector<float>();
     const std::vector<int32_t> likeliest = likeliest_symbols(model.head(), outputs);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;

@@ -20,9 +20,12 @@ inline const char* bits_name(const TaskShape& shape) {
   return shape.pair_vocabulary > 0 ? "bits" : "bits/char";
 }
 
-// The outputs of the head for a batch; `auxiliary` as Transformer::forward has it.
-Var forward_batch(const Transformer& model, const Task& task, const Batch& batch, bool training,
-                  Var* auxiliary = nullptr);
+// A batch where the device reads it, i32 [rows,length] each; partners is undefined where the task has none.
+struct BatchTensors {
+  Tensor inputs, targets, partners;
+};
+// Error: ErrorKind::usage where a symbol is none of the task's.
+BatchTensors batch_tensors(const Task& task, const Batch& batch);
 
 // How many rows evaluate() takes at once, so that it holds no more than training with batches of `batch` rows: as
 // many, or as many as fit where the gradients would be, whichever is more, up to 16384 symbols; at least 1.

@@ -9,7 +9,6 @@
 #include "train/machine.h"
 #include "train/samples.h"
 #include "train/signals.h"
-#include "train/training_step.h"
 
 namespace linea {
 namespace {
@@ -48,6 +47,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.channels = task_->shape().channels;
   model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
+  training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
   fingerprint_ = task_->fingerprint();
   const bool saved_before = resume && !checkpoints_of(folder_).empty();
   if (resume && !saved_before) progress_.note(folder_.string() + " was not saved before it ended: it begins anew");
@@ -141,25 +141,16 @@ int Trainer::stop() {
   return kExitStopped;
 }
 
-Var Trainer::forward_loss(int64_t micro_step, Var* auxiliary) const {
-  return micro_batch_loss(*model_, *task_, config_, micro_step, auxiliary);
+Var Trainer::forward_loss(int64_t micro_step) const {
+  return micro_batch_loss(*model_, *task_, config_, micro_step);
 }
 
-double Trainer::accumulate_gradients() { return linea::accumulate_gradients(*model_, *task_, config_, step_); }
-
-Trainer::StepResult Trainer::update(double learning_rate) {
+StepResult Trainer::update(double learning_rate) {
   model_->before_step(step_, config_.steps);
-  StepResult result{accumulate_gradients(), 0, false};
-  const auto skipping = [&](double norm) {
-    result.gradient_norm = norm;
-    report_skip(result);
-  };
-  result.made = update_or_skip(*model_, *optimizer_, result.loss, learning_rate,
-                               {guard_.loss_limit(), guard_.norm_limit()}, skipping);
-  if (result.made) {
-    result.gradient_norm = optimizer_->gradient_norm();
-    guard_.made(result.loss, result.gradient_norm);
-  }
+  const StepResult result =
+      training_step_->run(step_, learning_rate, {guard_.loss_limit(), guard_.norm_limit()},
+                          [&](const StepResult& skipped) { report_skip(skipped); });
+  if (result.made) guard_.made(result.loss, result.gradient_norm);
   return result;
 }
 

@@ -17,6 +17,7 @@
 #include "train/metrics.h"
 #include "train/progress.h"
 #include "train/run_lock.h"
+#include "train/training_step.h"
 #include "train/update_guard.h"
 
 namespace linea {
@@ -38,15 +39,10 @@ class Trainer {
   int run();
 
  private:
-  struct StepResult {
-    double loss = 0, gradient_norm = 0;
-    bool made = true;  // the update was
-  };
   struct Interrupted {};  // a look at the validation split or a drawing, by a reason to stop
 
   StepResult update(double learning_rate);
-  Var forward_loss(int64_t micro_step, Var* auxiliary = nullptr) const;
-  double accumulate_gradients();
+  Var forward_loss(int64_t micro_step) const;
   void report_skip(const StepResult& result);
   std::string first_nonfinite(const StepResult& result) const;
   void record_step(double learning_rate, const StepResult& result, bool last);
@@ -74,6 +70,7 @@ class Trainer {
   std::string vocabulary_, fingerprint_;
   std::unique_ptr<Transformer> model_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
   Progress progress_;
   Stopwatch watch_;

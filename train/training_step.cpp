@@ -1,58 +1,143 @@
 #include "train/training_step.h"
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/ops.h"
-#include "train/evaluate.h"
+#include "tensor/ops.h"
 
 namespace linea {
 namespace {
+
+// The batch and the step that dropout's numbers are those of.
+void set_number(const RunConfig& config, int64_t micro_step) {
+  context().step->seed = static_cast<uint64_t>(config.seed);
+  context().step->step = static_cast<uint64_t>(micro_step);
+  send_step(context());
+}
+
+Batch train_batch(const Task& task, const RunConfig& config, int64_t micro_step) {
+  return task.train_batch(static_cast<uint64_t>(config.seed), static_cast<uint64_t>(micro_step), config.batch);
+}
 
 Var share_of_step(const Var& loss, const RunConfig& config) {
   return config.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config.accumulate));
 }
 
-}  // namespace
-
-Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config, int64_t micro_step,
-                     Var* auxiliary, const StepWatcher& watcher) {
-  const auto seed = static_cast<uint64_t>(config.seed), number = static_cast<uint64_t>(micro_step);
-  context().step->seed = seed;
-  context().step->step = number;
-  send_step(context());
-  const Batch batch = task.train_batch(seed, number, config.batch);
-  if (watcher.drawn) watcher.drawn();
-  const Var outputs = forward_batch(model, task, batch, true, auxiliary);
-  const Var loss = model.head().loss(outputs, Tensor::from(batch.targets, {batch.rows, batch.length}));
+Var loss_of(const Transformer& model, const RunConfig& config, const BatchTensors& batch, Var* auxiliary) {
+  const Var outputs = model.forward(batch.inputs, true, batch.partners, auxiliary);
+  const Var loss = model.head().loss(outputs, batch.targets);
   if (auxiliary != nullptr && auxiliary->defined()) *auxiliary = share_of_step(*auxiliary, config);
   return share_of_step(loss, config);
 }
 
-double accumulate_gradients(const Transformer& model, const Task& task, const RunConfig& config, int64_t step,
-                            const StepWatcher& watcher) {
-  double loss = 0;
-  for (int64_t micro = 0; micro < config.accumulate; ++micro) {
-    Var auxiliary;  // never part of the loss that is shown
-    const Var part = micro_batch_loss(model, task, config, step * config.accumulate + micro, &auxiliary, watcher);
-    if (watcher.forwarded) watcher.forwarded();
-    backward(auxiliary.defined() ? add(part, auxiliary) : part);
-    loss += part.value().item();
+// Into the memory of `kept`, where that is there already.
+void place(const Tensor& x, Tensor& kept) {
+  if (!kept.defined()) {
+    kept = x;
+  } else {
+    device_memory(kept.device()).copy(context(), kept.address(), x.address(), x.bytes());
   }
-  return loss;
 }
 
-bool update_or_skip(Transformer& model, Optimizer& optimizer, double loss, double learning_rate,
-                    const UpdateLimits& limits, const std::function<void(double)>& skipping) {
-  const bool usable = std::isfinite(loss) && (limits.loss == 0 || loss <= limits.loss);
-  const bool made = usable && optimizer.step(learning_rate, limits.norm);
-  if (made) {
-    model.after_step();
-  } else {
-    if (skipping) skipping(usable ? optimizer.gradient_norm() : 0);
-    optimizer.clear_gradients();
-    model.skip_step();
+}  // namespace
+
+Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config, int64_t micro_step,
+                     Var* auxiliary) {
+  set_number(config, micro_step);
+  return loss_of(model, config, batch_tensors(task, train_batch(task, config, micro_step)), auxiliary);
+}
+
+TrainingStep::TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
+                           bool recorded)
+    : model_(model), optimizer_(optimizer), task_(task), config_(config) {
+  if (recorded && model.repeats_its_work()) recorder_ = make_recorder();
+}
+
+TrainingStep::~TrainingStep() = default;
+
+StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLimits& limits,
+                             const std::function<void(const StepResult&)>& skipping) {
+  optimizer_.begin(learning_rate, limits);
+  launch(step);
+  // While a device works:
+  if (context().device.kind != DeviceKind::cpu) draw((step + 1) * config_.accumulate);
+  const StepResult result = outcome(optimizer_.end(), limits);
+  if (result.made) {
+    model_.after_step();
+    return result;
   }
-  return made;
+  if (skipping) {
+    if (recorder_ != nullptr) add_gradients(step);  // those of recorded work are not the parameters'
+    skipping(result);
+  }
+  optimizer_.clear_gradients();
+  model_.skip_step();
+  return result;
+}
+
+StepResult TrainingStep::outcome(bool made, const UpdateLimits& limits) const {
+  const double loss = optimizer_.loss();
+  const bool usable = std::isfinite(loss) && (limits.loss == 0 || loss <= limits.loss);
+  return {loss, usable ? optimizer_.gradient_norm() : 0, made};
+}
+
+void TrainingStep::launch(int64_t step) {
+  if (recorder_ != nullptr && !launch_recorded(step)) {
+    recorder_.reset();
+    optimizer_.clear_gradients();
+    loss_ = {};
+  } else if (recorder_ != nullptr) {
+    return;
+  }
+  optimizer_.apply(add_gradients(step));
+}
+
+// False: something of it cannot be recorded.
+bool TrainingStep::launch_recorded(int64_t step) {
+  const int64_t batches = config_.accumulate;
+  for (int64_t i = 0; i < batches; ++i) {
+    const BatchTensors next = take_batch(step * batches + i);
+    place(next.inputs, batch_.inputs);
+    place(next.targets, batch_.targets);
+    if (next.partners.defined()) place(next.partners, batch_.partners);
+    if (!recorder_->run(static_cast<size_t>(i), [&] { add_batch(batch_); })) return false;
+  }
+  const bool done = recorder_->run(static_cast<size_t>(batches), [&] { optimizer_.apply(loss_); });
+  loss_ = {};
+  return done;
+}
+
+Tensor TrainingStep::add_gradients(int64_t step) {
+  for (int64_t i = 0; i < config_.accumulate; ++i) add_batch(take_batch(step * config_.accumulate + i));
+  return std::exchange(loss_, {});
+}
+
+void TrainingStep::draw(int64_t number) {
+  if (drawn_number_ == number) return;
+  drawn_ = train_batch(task_, config_, number);
+  drawn_number_ = number;
+}
+
+BatchTensors TrainingStep::take_batch(int64_t number) {
+  set_number(config_, number);
+  draw(number);
+  const BatchTensors batch = batch_tensors(task_, drawn_);
+  if (watcher_.drawn) watcher_.drawn();
+  return batch;
+}
+
+void TrainingStep::add_batch(const BatchTensors& batch) {
+  Var auxiliary;  // never part of the loss that is shown
+  const Var part = loss_of(model_, config_, batch, &auxiliary);
+  if (watcher_.forwarded) watcher_.forwarded();
+  backward(auxiliary.defined() ? add(part, auxiliary) : part);
+  if (watcher_.gone_back) watcher_.gone_back();
+  if (loss_.defined()) {
+    ops::accumulate(part.value(), loss_);
+  } else {
+    loss_ = part.value();
+  }
 }
 
 }  // namespace linea

@@ -1,41 +1,76 @@
 // What a step of training is, whoever makes it: the trainer, a dry run and `linea bench train` take their losses,
-// gradients and batches from here, so that what is foretold and measured is what trains.
+// gradients, updates and batches from here, so that what is foretold and measured is what trains.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "data/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
 #include "train/config.h"
+#include "train/evaluate.h"
 
 namespace linea {
-
-// Called where set, for each batch of a step: when its symbols are there, and when its loss is, with all that the
-// backward pass needs.
-struct StepWatcher {
-  std::function<void()> drawn, forwarded;
-};
 
 // The loss of training batch number `micro_step` of the task, config.batch rows of it, divided by the batches of a
 // step. `auxiliary`, where given: what the attentions add to the loss, divided likewise; undefined: nothing.
 Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config, int64_t micro_step,
-                     Var* auxiliary = nullptr, const StepWatcher& watcher = {});
+                     Var* auxiliary = nullptr);
 
-// Adds the gradients of the config.accumulate batches of a step to those that the parameters hold. The loss of the
-// step, without what the attentions add.
-double accumulate_gradients(const Transformer& model, const Task& task, const RunConfig& config, int64_t step,
-                            const StepWatcher& watcher = {});
-
-struct UpdateLimits {
-  double loss = 0, norm = 0;  // that an update may have; 0: any finite number
+struct StepResult {
+  double loss = 0;           // without what the attentions add
+  double gradient_norm = 0;  // before clipping; 0 where the loss was reason enough to skip the update
+  bool made = false;         // the update was
 };
 
-// The update by these gradients, where the loss and their norm are finite and within the limits; else it is skipped:
-// weights, moments and what attentions keep stay as they were, and the gradients go. `skipping`, where given, is
-// called before they do, with their norm, or 0 where the loss was reason enough. Whether it was made.
-bool update_or_skip(Transformer& model, Optimizer& optimizer, double loss, double learning_rate,
-                    const UpdateLimits& limits = {}, const std::function<void(double)>& skipping = {});
+class TrainingStep {
+ public:
+  // Called where set, for each batch of a step that is done plainly: when its symbols are there; its loss, with all that
+  // the backward pass needs; and its gradients.
+  struct Watcher {
+    std::function<void()> drawn, forwarded, gone_back;
+  };
+
+  // Keeps references. `recorded`: where the device can, steps are recorded and done again by few launches.
+  TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
+               bool recorded = true);
+  ~TrainingStep();
+
+  // The losses and gradients of the config.accumulate batches of this step, and the update by them, where the loss
+  // and the gradients' norm are finite and within the limits; else it is skipped: weights, moments and what attentions
+  // keep stay as they were, and the gradients go. `skipping`, where given, is called before they do. The host waits
+  // for the device once.
+  StepResult run(int64_t step, double learning_rate, const UpdateLimits& limits = {},
+                 const std::function<void(const StepResult&)>& skipping = {});
+
+  // The gradients alone, added to those that the parameters hold; the loss, one number.
+  Tensor add_gradients(int64_t step);
+
+  // Whether steps are recorded, so far as is known: a step may show that they cannot be.
+  bool records() const { return recorder_ != nullptr; }
+
+  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
+
+ private:
+  void launch(int64_t step);
+  bool launch_recorded(int64_t step);
+  void draw(int64_t number);
+  BatchTensors take_batch(int64_t number);
+  void add_batch(const BatchTensors& batch);
+  StepResult outcome(bool made, const UpdateLimits& limits) const;
+
+  Transformer& model_;
+  Optimizer& optimizer_;
+  const Task& task_;
+  const RunConfig& config_;
+  Watcher watcher_;
+  std::unique_ptr<Recorder> recorder_;
+  Batch drawn_;  // training batch number drawn_number_
+  int64_t drawn_number_ = -1;
+  BatchTensors batch_;  // where recorded work finds it, each time
+  Tensor loss_;         // of the step's batches so far
+};
 
 }  // namespace linea

@@ -49,10 +49,10 @@ class MixtureFeatures final : public FeatureMap {
         const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype()), t = width();
         table.mixture_logs_backward(context(), shape_of(x, pairs), t.data<T>(), made.rows.data<T>(), du.data<T>(),
                                     dt.data<T>());
-        // t = temperature sigma^2
-        const double slope = 2 * temperature_.item() * sigma_.value().item();
-        if (gradients[1].defined())
-          ops::accumulate(ops::scale(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope), gradients[1]);
+        if (gradients[1].defined()) {
+          const Tensor slope = ops::scale(ops::multiply(temperature_, sigma_.value()), 2);  // t = temperature sigma^2
+          ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope), gradients[1]);
+        }
       }
       if (!gradients[0].defined()) return;
       const Tensor part = ops::matmul(du, x, true, false);

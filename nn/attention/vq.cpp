@@ -93,6 +93,7 @@ class Vq final : public MappedAttention {
     write_values(sums, sums_);
   }
   void before_step(int64_t step, int64_t) override { step_ = step; }
+  bool repeats_its_work() const override { return false; }  // the host counts its codes
 
   // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts the keys of
   // each code on the way.

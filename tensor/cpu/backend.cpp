@@ -93,7 +93,7 @@ constexpr Kernels<T> kCpuKernels = {
     .softmax_attention = cpu::softmax_attention<T>,
     .softmax_attention_backward = cpu::softmax_attention_backward<T>,
     .sum_squares = cpu::sum_squares<T>,
-    .clip_scale = cpu::clip_scale,
+    .clip_scale = cpu::clip_scale<T>,
     .adam = cpu::adam<T>,
     .count_nonfinite = cpu::count_nonfinite<T>,
 };

@@ -5,35 +5,61 @@
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
+namespace {
+
+constexpr int64_t kBlock = 4096;
+
+int64_t blocks_of(int64_t n) { return (n + kBlock - 1) / kBlock; }
+
+template <typename T>
+int64_t blocks_of(const TrainedParameter<T>* parameters, size_t count) {
+  int64_t blocks = 0;
+  for (size_t p = 0; p < count; ++p) blocks += blocks_of(parameters[p].n);
+  return blocks;
+}
+
+// body(parameter, its first element, the one after its last, block) for the blocks `first` to `last` of all
+// parameters, one's after another's.
+template <typename T, typename Body>
+void each_block(const TrainedParameter<T>* parameters, size_t count, int64_t first, int64_t last, const Body& body) {
+  int64_t before = 0;
+  for (size_t p = 0; p < count && before < last; ++p) {
+    const int64_t n = parameters[p].n, own = blocks_of(n);
+    for (int64_t block = std::max(first, before); block < std::min(last, before + own); ++block)
+      body(parameters[p], (block - before) * kBlock, std::min(n, (block - before + 1) * kBlock), block);
+    before += own;
+  }
+}
+
+}  // namespace
 
 // Fixed blocks, added in order in double: the same bits at any thread count.
 template <typename T>
-void sum_squares(Context& ctx, const T* x, double* total, int64_t n) {
-  constexpr int64_t kBlock = 4096;
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
+void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t count, double* total) {
+  const int64_t blocks = blocks_of(parameters, count);
   const Workspace<double> sums(ctx, std::max<int64_t>(blocks, 1));
-  parallel_ranges(ctx, blocks, kBlock, [&](int64_t first, int64_t last) {
-    for (int64_t block = first; block < last; ++block) {
-      double sum = 0;
-      const int64_t end = std::min(n, (block + 1) * kBlock);
+  parallel_ranges(ctx, blocks, kBlock, [&](int64_t first_block, int64_t last_block) {
+    each_block(parameters, count, first_block, last_block,
+               [&](const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t block) {
+                 double sum = 0;
 #pragma omp simd reduction(+ : sum)
-      for (int64_t i = block * kBlock; i < end; ++i)
-        sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-      sums.data()[block] = sum;
-    }
+                 for (int64_t i = first; i < last; ++i)
+                   sum += static_cast<double>(of.gradient[i]) * static_cast<double>(of.gradient[i]);
+                 sums.data()[block] = sum;
+               });
   });
   for (int64_t block = 0; block < blocks; ++block) *total += sums.data()[block];
 }
 
-template void sum_squares(Context&, const float*, double*, int64_t);
-template void sum_squares(Context&, const double*, double*, int64_t);
-
-void clip_scale(Context& ctx, const double* total, double clip) {
+template <typename T>
+void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
+  StepParams& step = *ctx.step;
+  const auto within = [](double x, double limit) { return std::isfinite(x) && (limit == 0 || x <= limit); };
   const double norm = std::sqrt(*total);
-  ctx.step->gradient_norm = norm;
-  const double limit = ctx.step->norm_limit;
-  const bool usable = std::isfinite(norm) && (limit == 0 || norm <= limit);
-  ctx.step->clip_scale = !usable ? std::nan("") : clip > 0 && norm > clip ? clip / norm : 1.0;
+  step.gradient_norm = norm;
+  step.loss = loss == nullptr ? 0.0 : static_cast<double>(*loss);
+  const bool usable = within(norm, step.norm_limit) && within(step.loss, step.loss_limit);
+  step.clip_scale = !usable ? std::nan("") : clip > 0 && norm > clip ? clip / norm : 1.0;
 }
 
 // Nothing changes where clip_scale is NaN; else
@@ -41,18 +67,19 @@ void clip_scale(Context& ctx, const double* total, double clip) {
 // Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
 // RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
 template <typename T>
-void adam(Context& ctx, const AdamConstants& constants, const T* gradient, T* parameter, T* mean,
-          T* square, int64_t n) {
+void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters, size_t count) {
   const StepParams& step = *ctx.step;
   if (std::isnan(step.clip_scale)) return;
   const T rate = static_cast<T>(step.learning_rate), clip = static_cast<T>(step.clip_scale);
   const T c1 = static_cast<T>(step.correction1), c2 = static_cast<T>(step.correction2);
   const T b1 = static_cast<T>(constants.beta1), b2 = static_cast<T>(constants.beta2);
   const T epsilon = static_cast<T>(constants.epsilon);
-  const T kept = T(1) - rate * static_cast<T>(constants.weight_decay);
   const bool adaptive = step.rectification >= 0;
   const T rectified = static_cast<T>(adaptive ? step.rectification : 1.0);
-  parallel_ranges(ctx, n, 8, [&](int64_t first, int64_t last) {
+  const auto update = [&](const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
+    const T kept = T(1) - rate * static_cast<T>(of.weight_decay);
+    const T* const gradient = of.gradient;
+    T *const parameter = of.parameter, *const mean = of.mean, *const square = of.square;
 #pragma omp simd
     for (int64_t i = first; i < last; ++i) {
       const T g = clip * gradient[i];
@@ -61,11 +88,17 @@ void adam(Context& ctx, const AdamConstants& constants, const T* gradient, T* pa
       const T scale = adaptive ? std::sqrt(square[i] * c2) + epsilon : T(1);
       parameter[i] = kept * parameter[i] - rate * rectified * (mean[i] * c1) / scale;
     }
+  };
+  parallel_ranges(ctx, blocks_of(parameters, count), 8 * kBlock, [&](int64_t first, int64_t last) {
+    each_block(parameters, count, first, last, update);
   });
 }
 
-template void adam(Context&, const AdamConstants&, const float*, float*, float*, float*, int64_t);
-template void adam(Context&, const AdamConstants&, const double*, double*, double*, double*,
-                   int64_t);
+#define LINEA_INSTANTIATE(T)                                                          \
+  template void sum_squares(Context&, const TrainedParameter<T>*, size_t, double*);   \
+  template void clip_scale<T>(Context&, const double*, const Accumulator<T>*, double); \
+  template void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t);
+LINEA_INSTANTIATE(float)
+LINEA_INSTANTIATE(double)
 
 }  // namespace linea::cpu

@@ -3,13 +3,41 @@
 namespace linea::cuda_tests {
 namespace {
 
+// Parameters of sizes that leave blocks empty, full and cut short; more of them than a launch takes.
+const std::vector<int64_t> kSizes[] = {{0}, {1}, {4096}, {4097}, {70001}, {5, 0, 4096, 1, 8193, 0}, std::vector<int64_t>(101, 7)};
+
+// Gradients, parameters, means and squares of `sizes`, one after another in a tensor each.
+template <typename T>
+struct Held {
+  using A = Accumulator<T>;
+  explicit Held(const std::vector<int64_t>& sizes) {
+    int64_t all = 0;
+    for (const int64_t n : sizes) all += n;
+    gradient = input<T>({all}, 1);
+    parameter = input<T>({all}, 2);
+    mean = input<A>({all}, 3);
+    square = input<A>({all}, 4);
+    table<A>().multiply(context(), square.template data<A>(), square.template data<A>(), square.template data<A>(), all);
+    int64_t first = 0;
+    for (const int64_t n : sizes) {
+      const double decay = list.size() % 2 == 0 ? 0.1 : 0.0;
+      list.push_back({gradient.template data<T>() + first, parameter.template data<T>() + first,
+                      mean.template data<A>() + first, square.template data<A>() + first, n, decay});
+      first += n;
+    }
+  }
+  Tensor gradient, parameter, mean, square;
+  std::vector<TrainedParameter<T>> list;
+};
+
 TEST(CudaOptimizer, SquaresAreAddedToTheTotal) {
-  for (const int64_t n : {0, 1, 4096, 4097, 70001})
-    expect_parity([n](auto t) {
+  for (const std::vector<int64_t>& sizes : kSizes)
+    expect_parity([&](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({n}, 1), total = Tensor::from(std::vector<double>{3.5}, {1});
-      table<T>().sum_squares(context(), x.template data<T>(), total.template data<double>(), n);
-      table<T>().sum_squares(context(), x.template data<T>(), total.template data<double>(), n);
+      const Held<T> held(sizes);
+      const Tensor total = Tensor::from(std::vector<double>{3.5}, {1});
+      for (int i = 0; i < 2; ++i)
+        table<T>().sum_squares(context(), held.list.data(), held.list.size(), total.template data<double>());
       return std::vector<Tensor>{total};
     }, {1e-12, 1e-12, 1e-12});
 }
@@ -17,8 +45,9 @@ TEST(CudaOptimizer, SquaresAreAddedToTheTotal) {
 // More blocks than the second sum has threads.
 TEST(CudaOptimizer, SquaresAreSummedToTheSameBitsEachTime) {
   const auto sum = [](auto) {
-    const Tensor x = input<float>({1500000}, 1), total = Tensor::zeros({1}, DType::f64);
-    table<float>().sum_squares(context(), x.data<float>(), total.data<double>(), x.numel());
+    const Held<float> held({1500000});
+    const Tensor total = Tensor::zeros({1}, DType::f64);
+    table<float>().sum_squares(context(), held.list.data(), 1, total.data<double>());
     return std::vector<Tensor>{total};
   };
   expect_close<float, float>(sum, 1e-12);
@@ -26,53 +55,54 @@ TEST(CudaOptimizer, SquaresAreSummedToTheSameBitsEachTime) {
   EXPECT_EQ(sum(0.0f)[0].item(), sum(0.0f)[0].item());
 }
 
-// What a step is told, and what the clip kernel makes of it.
+// What a step is told, and what the clip kernel makes of it. A loss below 0 is not given.
 struct Case {
-  double total, clip, norm_limit;
+  double total, clip, norm_limit, loss = -1, loss_limit = 0;
 };
 const Case kCases[] = {{25.0, 1.0, 0.0}, {25.0, 10.0, 0.0},     {25.0, 0.0, 0.0},     {0.0, 1.0, 0.0},
                        {25.0, 1.0, 4.9}, {25.0, 1.0, 5.0},      {INFINITY, 1.0, 0.0}, {NAN, 1.0, 0.0},
-                       {-1.0, 1.0, 0.0}, {INFINITY, 1.0, 1e9}};
+                       {-1.0, 1.0, 0.0}, {INFINITY, 1.0, 1e9},  {25, 1, 0, 3.5},      {25, 1, 0, 3.5, 3.4},
+                       {25, 1, 0, 3.5, 3.5}, {25, 1, 0, INFINITY}, {25, 1, 0, NAN},   {25, 1, 4.9, 3.5}};
 
 TEST(CudaOptimizer, ClipScaleFollowsTheSameRules) {
   for (const Case& c : kCases)
-    expect_close<double, double>([&](auto) {
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      using A = Accumulator<T>;
       *context().step = {};
       context().step->norm_limit = c.norm_limit;
+      context().step->loss_limit = c.loss_limit;
       context().step->learning_rate = 0.25;
       send_step(context());
       const Tensor total = Tensor::from(std::vector<double>{c.total}, {1});
-      table<double>().clip_scale(context(), total.data<double>(), c.clip);
+      const Tensor loss = Tensor::from(std::vector<A>{static_cast<A>(c.loss)}, {1});
+      table<T>().clip_scale(context(), total.data<double>(), c.loss < 0 ? nullptr : loss.template data<A>(), c.clip);
       fetch_step(context());
       const StepParams& step = *context().step;
-      return std::vector<Tensor>{
-          Tensor::from(std::vector<double>{step.clip_scale, step.gradient_norm, step.learning_rate}, {3})};
-    }, 1e-15);
+      return std::vector<Tensor>{Tensor::from(
+          std::vector<double>{step.clip_scale, step.gradient_norm, step.learning_rate, step.loss}, {4})};
+    }, {1e-15, 1e-15, 1e-15});
   *context().step = {};
 }
 
 TEST(CudaOptimizer, AdamInEachOfItsForms) {
   for (const double rectification : {1.0, 0.3, -1.0})
     for (const double clip_scale : {1.0, 0.25, std::nan("")})
-      expect_parity([&](auto t) {
-        using T = decltype(t);
-        using A = Accumulator<T>;
-        StepParams& step = *context().step;
-        step = {};
-        step.learning_rate = 0.01;
-        step.correction1 = 1.9;
-        step.correction2 = 40.0;
-        step.rectification = rectification;
-        step.clip_scale = clip_scale;
-        send_step(context());
-        const int64_t n = 1237;
-        const Tensor g = input<T>({n}, 1), p = input<T>({n}, 2), m = input<A>({n}, 3), s = input<A>({n}, 4);
-        table<A>().multiply(context(), s.template data<A>(), s.template data<A>(), s.template data<A>(), n);
-        const AdamConstants constants{0.9, 0.999, 1e-8, 0.1};
-        table<T>().adam(context(), constants, g.template data<T>(), p.template data<T>(), m.template data<A>(),
-                        s.template data<A>(), n);
-        return std::vector<Tensor>{p, m, s};
-      });
+      for (const std::vector<int64_t>& sizes : {kSizes[3], kSizes[5], kSizes[6]})
+        expect_parity([&](auto t) {
+          using T = decltype(t);
+          StepParams& step = *context().step;
+          step = {};
+          step.learning_rate = 0.01;
+          step.correction1 = 1.9;
+          step.correction2 = 40.0;
+          step.rectification = rectification;
+          step.clip_scale = clip_scale;
+          send_step(context());
+          const Held<T> held(sizes);
+          table<T>().adam(context(), {0.9, 0.999, 1e-8}, held.list.data(), held.list.size());
+          return std::vector<Tensor>{held.parameter, held.mean, held.square};
+        });
   *context().step = {};
 }
 

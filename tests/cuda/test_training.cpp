@@ -29,7 +29,8 @@ RunConfig small(const std::string& attention) {
 }
 
 struct Trained {
-  std::vector<double> losses;
+  bool recorded = false;
+  std::vector<double> losses, norms;
   std::vector<std::vector<double>> weights;
   std::vector<std::vector<int32_t>> drawn;
 };
@@ -43,15 +44,19 @@ const Task& digits() {
   return *task;
 }
 
-Trained train(const RunConfig& config, int64_t steps) {
+Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
   Transformer model(model_config(config, digits().shape()));
   Optimizer optimizer(optimizer_config(config), model.parameters());
+  TrainingStep training(model, optimizer, digits(), config, recorded);
   Trained result;
   for (int64_t step = 0; step < steps; ++step) {
     model.before_step(step, steps);
-    result.losses.push_back(accumulate_gradients(model, digits(), config, step));
-    EXPECT_TRUE(update_or_skip(model, optimizer, result.losses.back(), config.lr));
+    const StepResult made = training.run(step, config.lr);
+    EXPECT_TRUE(made.made);
+    result.losses.push_back(made.loss);
+    result.norms.push_back(made.gradient_norm);
   }
+  result.recorded = training.records();
   for (const Parameter& parameter : model.parameters()) result.weights.push_back(parameter.var.value().to_doubles());
   SamplingOptions sampling;
   sampling.greedy = true;
@@ -93,12 +98,29 @@ TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
   }
 }
 
+void expect_same_bits(const Trained& first, const Trained& second) {
+  EXPECT_EQ(first.losses, second.losses);
+  EXPECT_EQ(first.norms, second.norms);
+  EXPECT_EQ(first.weights, second.weights);
+}
+
 TEST_P(CudaTraining, TwoRunsGiveTheSameBits) {
   if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
-  const Trained first = train(config(), 3), second = train(config(), 3);
-  EXPECT_EQ(first.losses, second.losses);
-  EXPECT_EQ(first.weights, second.weights);
+  expect_same_bits(train(config(), 4), train(config(), 4));
+}
+
+// The first step is done plainly, the second while it is recorded, the others by what was.
+TEST_P(CudaTraining, RecordedStepsAreThoseDonePlainly) {
+  if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  const On device(kCuda);
+  RunConfig settings = config();
+  settings.batch = 2;
+  settings.accumulate = 2;
+  const Trained recorded = train(settings, 4), plain = train(settings, 4, false);
+  EXPECT_EQ(recorded.recorded, settings.attention != "vq");  // whose codes the host counts
+  EXPECT_FALSE(plain.recorded);
+  expect_same_bits(recorded, plain);
 }
 
 TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
@@ -107,13 +129,13 @@ TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
   const RunConfig settings = config();
   Transformer model(model_config(settings, digits().shape()));
   Optimizer optimizer(optimizer_config(settings), model.parameters());
+  TrainingStep training(model, optimizer, digits(), settings);
   MemoryUse before{};
-  for (int64_t step = 0; step < 4; ++step) {
-    model.before_step(step, 4);
-    const double loss = accumulate_gradients(model, digits(), settings, step);
-    update_or_skip(model, optimizer, loss, settings.lr);
+  for (int64_t step = 0; step < 5; ++step) {
+    model.before_step(step, 5);
+    training.run(step, settings.lr);
     const MemoryUse now = memory_use();
-    if (step >= 2) {
+    if (step >= 3) {
       EXPECT_EQ(now.held + now.cached, before.held + before.cached) << "step " << step;
     }
     before = now;
@@ -131,6 +153,34 @@ INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
                            name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
                            return name;
                          });
+
+// The bits of the plain steps, of updates that are skipped too; who is told of one finds the gradients, which are not
+// those of recorded memory.
+TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
+  const On device(kCuda);
+  const auto run = [](bool recorded) {
+    const RunConfig config = small("linear");
+    Transformer model(model_config(config, digits().shape()));
+    Optimizer optimizer(optimizer_config(config), model.parameters());
+    TrainingStep training(model, optimizer, digits(), config, recorded);
+    std::vector<std::vector<double>> seen;
+    for (int64_t step = 0; step < 5; ++step) {
+      const double limit = step == 3 ? 1e-3 : 0;  // of the norm
+      const StepResult result = training.run(step, config.lr, {0, limit}, [&](const StepResult& skipped) {
+        seen.push_back({skipped.loss, skipped.gradient_norm});
+        for (const Parameter& parameter : model.parameters()) seen.push_back(parameter.var.grad().to_doubles());
+      });
+      EXPECT_EQ(result.made, step != 3) << step;
+      EXPECT_FALSE(model.parameters()[0].var.grad().defined());
+    }
+    EXPECT_EQ(optimizer.updates(), 4);
+    for (const Parameter& parameter : model.parameters()) seen.push_back(parameter.var.value().to_doubles());
+    return seen;
+  };
+  const auto plain = run(false);
+  EXPECT_GT(plain.size(), 10u);
+  EXPECT_EQ(run(true), plain);
+}
 
 // The band: the mean loss of each ten steps within 3% of float's.
 TEST(CudaHalves, LossesTrackThoseOfFloat) {

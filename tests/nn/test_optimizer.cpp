@@ -171,13 +171,13 @@ TEST(Optimizer, AnUpdateThatCannotBeMadeLeavesNoTrace) {
       EXPECT_TRUE(one.step(0.1));
       for (const double bad : {std::nan(""), HUGE_VAL, 1e200, 1e6}) {  // 1e200: its square overflows
         make_gradients(disturbed, t, bad);
-        EXPECT_FALSE(other.step(0.1, 1e5)) << bad;
+        EXPECT_FALSE(other.step(0.1, {0, 1e5})) << bad;
         EXPECT_TRUE(disturbed[0].var.grad().defined()) << "to look for what went bad";
         other.clear_gradients();
         EXPECT_EQ(other.updates(), t - 1);
       }
       make_gradients(disturbed, t);
-      EXPECT_TRUE(other.step(0.1, 1e5));
+      EXPECT_TRUE(other.step(0.1, {0, 1e5}));
     }
     for (size_t p = 0; p < 2; ++p)
       EXPECT_EQ(straight[p].var.value().to_doubles(), disturbed[p].var.value().to_doubles());

@@ -97,8 +97,23 @@ TEST(Threads, SumOfSquares) {
   const Tensor x = random({250007}, 1);
   expect_same_bits("sum_squares", [&] {
     const Tensor total = Tensor::zeros({1}, DType::f64);
-    kernels<float>({}).sum_squares(context(), x.data<float>(), total.data<double>(), x.numel());
+    const TrainedParameter<float> parameters[] = {{x.data<float>(), nullptr, nullptr, nullptr, 50001, 0},
+                                                  {x.data<float>() + 50001, nullptr, nullptr, nullptr, 200006, 0}};
+    kernels<float>({}).sum_squares(context(), parameters, 2, total.data<double>());
     return std::vector<Tensor>{total};
+  });
+}
+
+TEST(Threads, Adam) {
+  const Tensor gradient = random({250007}, 1);
+  expect_same_bits("adam", [&] {
+    const Tensor parameter = random({250007}, 2), mean = random({250007}, 3), square = ops::multiply(mean, mean);
+    std::vector<TrainedParameter<float>> parameters;
+    for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 50001}, {50001, 200006}})
+      parameters.push_back({gradient.data<float>() + first, parameter.data<float>() + first,
+                            mean.data<float>() + first, square.data<float>() + first, n, first == 0 ? 0.1 : 0.0});
+    kernels<float>({}).adam(context(), {0.9, 0.999, 1e-8}, parameters.data(), parameters.size());
+    return std::vector<Tensor>{parameter, mean, square};
   });
 }
 

@@ -43,7 +43,7 @@ TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
         Optimizer optimizer(optimizer_config(config), model.parameters());
         const size_t training = peak_of([&] {
           model.before_step(0, config.steps);
-          update_or_skip(model, optimizer, accumulate_gradients(model, *task, config, 0), 1e-3);
+          TrainingStep(model, optimizer, *task, config).run(0, 1e-3);
         });
         const int64_t rows = 2 * evaluation_rows(model, *task, config.batch);  // a look at more holds no more
         const size_t looking = peak_of([&] { evaluate(model, *task, Split::val, config.batch, rows); });
@@ -92,8 +92,9 @@ TEST(Evaluate, APartialLookIsSpreadOverTheSplit) {
     int64_t tokens = 0;
     for (const int64_t row : {0, 2, 5, 8}) {
       const Batch batch = task->eval_batch(Split::val, row, 1);
-      const Tensor losses = model.head().losses(forward_batch(model, *task, batch, false).value(),
-                                                Tensor::from(batch.targets, {1, task->length()}));
+      const BatchTensors symbols = batch_tensors(*task, batch);
+      const Tensor outputs = model.forward(symbols.inputs, false, symbols.partners).value();
+      const Tensor losses = model.head().losses(outputs, symbols.targets);
       const std::vector<float> values = losses.to_vector<float>();
       for (size_t i = 0; i < values.size(); ++i)
         if (batch.targets[i] != kNotScored) {

@@ -3,6 +3,7 @@
 #include "train/training_step.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "autograd/ops.h"
@@ -40,7 +41,8 @@ struct SmallRun {
       : config(settings),
         task(digits(config)),
         model(model_config(config, task->shape())),
-        optimizer(optimizer_config(config), model.parameters()) {
+        optimizer(optimizer_config(config), model.parameters()),
+        step(model, optimizer, *task, config) {
     model.before_step(0, config.steps);
   }
   std::vector<std::vector<double>> gradients() const {
@@ -55,10 +57,21 @@ struct SmallRun {
     return all;
   }
 
+  std::vector<uint32_t> bits() const {  // NaN equals itself
+    std::vector<uint32_t> all;
+    for (const Parameter& parameter : model.parameters())
+      for (const float x : parameter.var.value().to_vector<float>()) {
+        all.emplace_back();
+        std::memcpy(&all.back(), &x, sizeof x);
+      }
+    return all;
+  }
+
   RunConfig config;
   const Task* task;
   Transformer model;
   Optimizer optimizer;
+  TrainingStep step;
 };
 
 // The mean over both batches of the head's loss and of what the attention adds, written out.
@@ -67,28 +80,29 @@ TEST(TrainingStep, IsTheMeanOfItsBatches) {
     for (const std::string head : {"categorical", "logistics"}) {
       RunConfig config = small(attention, head);
       config.accumulate = 2;
-      SmallRun step(config), definition(config);
-      const double loss = accumulate_gradients(step.model, *step.task, config, 5);
+      SmallRun run(config), definition(config);
+      const double loss = run.step.add_gradients(5).item();
       double expected = 0;
       for (const uint64_t number : {10u, 11u}) {
         context().step->seed = 1;
         context().step->step = number;
         const Batch batch = definition.task->train_batch(1, number, 3);
+        const BatchTensors symbols = batch_tensors(*definition.task, batch);
         Var added;
-        const Var outputs = forward_batch(definition.model, *definition.task, batch, true, &added);
-        const Var own = definition.model.head().loss(outputs, Tensor::from(batch.targets, {3, 144}));
+        const Var outputs = definition.model.forward(symbols.inputs, true, {}, &added);
+        const Var own = definition.model.head().loss(outputs, symbols.targets);
         EXPECT_EQ(added.defined(), attention == "vq");
         backward(scale(added.defined() ? add(own, added) : own, 0.5));
         expected += 0.5 * own.value().item();
       }
       EXPECT_NEAR(loss, expected, 1e-6) << attention << " " << head;
-      const auto found = step.gradients(), wanted = definition.gradients();
+      const auto found = run.gradients(), wanted = definition.gradients();
       for (size_t i = 0; i < wanted.size(); ++i) {
-        ASSERT_EQ(found[i].size(), wanted[i].size()) << step.model.parameters()[i].name;
+        ASSERT_EQ(found[i].size(), wanted[i].size()) << run.model.parameters()[i].name;
         ASSERT_FALSE(wanted[i].empty());
         for (size_t j = 0; j < wanted[i].size(); ++j)
           ASSERT_NEAR(found[i][j], wanted[i][j], 1e-5)
-              << attention << " " << head << " " << step.model.parameters()[i].name;
+              << attention << " " << head << " " << run.model.parameters()[i].name;
       }
     }
 }
@@ -96,25 +110,30 @@ TEST(TrainingStep, IsTheMeanOfItsBatches) {
 TEST(TrainingStep, WatchersHearOfEachBatchInOrder) {
   RunConfig config = small("linear", "categorical");
   config.accumulate = 2;
-  const SmallRun run(config);
+  SmallRun run(config);
   std::string heard;
-  accumulate_gradients(run.model, *run.task, config, 0, {[&] { heard += "d"; }, [&] { heard += "f"; }});
-  EXPECT_EQ(heard, "dfdf");
+  run.step.watch({[&] { heard += "d"; }, [&] { heard += "f"; }, [&] { heard += "b"; }});
+  run.step.run(0, 1e-3);
+  EXPECT_EQ(heard, "dfbdfb");
 }
 
 TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
   SmallRun run(small("linear", "categorical"));
+  Tensor first = run.model.parameters()[0].var.value();
+  const float kept = first.data<float>()[0];
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    first.data<float>()[0] = bad;
+    const auto before = run.bits();
+    const StepResult result = run.step.run(0, 1e-3);
+    EXPECT_FALSE(result.made);
+    EXPECT_FALSE(std::isfinite(result.loss));
+    EXPECT_EQ(result.gradient_norm, 0);
+    EXPECT_EQ(run.bits(), before);
+    EXPECT_EQ(run.optimizer.updates(), 0);
+  }
+  first.data<float>()[0] = kept;
   const auto before = run.values();
-  const auto step = [&] { return accumulate_gradients(run.model, *run.task, run.config, 0); };
-  step();
-  EXPECT_FALSE(update_or_skip(run.model, run.optimizer, std::nan(""), 1e-3)) << "a loss that is not finite";
-  EXPECT_EQ(run.values(), before);
-  const double loss = step();
-  Tensor first = run.model.parameters()[0].var.grad();
-  first.data<float>()[0] = std::numeric_limits<float>::infinity();
-  EXPECT_FALSE(update_or_skip(run.model, run.optimizer, loss, 1e-3)) << "a gradient that is not finite";
-  EXPECT_EQ(run.values(), before);
-  EXPECT_TRUE(update_or_skip(run.model, run.optimizer, step(), 1e-3)) << "gradients of skipped updates are gone";
+  EXPECT_TRUE(run.step.run(0, 1e-3).made) << "gradients of skipped updates are gone";
   EXPECT_NE(run.values(), before);
 }
 
@@ -122,22 +141,22 @@ TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
 TEST(TrainingStep, AnUpdatePastItsLimitsIsToldAndSkipped) {
   SmallRun run(small("linear", "categorical"));
   const auto before = run.values();
-  const auto step = [&] { return accumulate_gradients(run.model, *run.task, run.config, 0); };
   std::vector<double> told;
-  const auto skipping = [&](double norm) {
-    told.push_back(norm);
+  const auto skipping = [&](const StepResult& result) {
+    EXPECT_FALSE(result.made);
+    told.push_back(result.gradient_norm);
     EXPECT_TRUE(run.model.parameters()[0].var.grad().defined());
   };
-  const double loss = step();
-  EXPECT_FALSE(update_or_skip(run.model, run.optimizer, loss, 1e-3, {loss / 2, 0}, skipping));
+  const double loss = SmallRun(run.config).step.run(0, 1e-3).loss;
+  EXPECT_EQ(run.step.run(0, 1e-3, {loss / 2, 0}, skipping).loss, loss);
   EXPECT_EQ(told, std::vector<double>{0});
   EXPECT_FALSE(run.model.parameters()[0].var.grad().defined());
-  EXPECT_FALSE(update_or_skip(run.model, run.optimizer, step(), 1e-3, {0, 1e-9}, skipping));
+  EXPECT_FALSE(run.step.run(0, 1e-3, {0, 1e-9}, skipping).made);
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[1], run.optimizer.gradient_norm());
   EXPECT_GT(told[1], 0);
   EXPECT_EQ(run.values(), before);
-  EXPECT_TRUE(update_or_skip(run.model, run.optimizer, step(), 1e-3, {2 * loss, 1e9}, skipping));
+  EXPECT_TRUE(run.step.run(0, 1e-3, {2 * loss, 1e9}, skipping).made);
   EXPECT_EQ(told.size(), 2u);
   EXPECT_NE(run.values(), before);
 }
