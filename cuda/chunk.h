@@ -8,6 +8,7 @@
 #pragma once
 
 #include <limits>
+#include <type_traits>
 
 #include "cuda/tile.h"
 #include "tensor/kernels.h"
@@ -141,14 +142,32 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
   return {all.at(chunk.pair, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
+// What factors are multiplied as: bf16 on tensor cores where all are values of like size; weights and logs lie too far
+// apart for its eight digits.
+template <Rule kRule, typename T>
+using Factor = std::conditional_t<kRule == Rule::plain, T, Accumulator<T>>;
+
 // A matrix of a chunk in shared memory, by row and key.
 template <typename A>
 using Square = A[kTile][kTile + 1];
 
+// to(i, the sum of row i of a tile), once for each row. `square` may have been read just before.
+template <typename P, typename A, typename To>
+__device__ void total_rows(const Sums<P>& x, Square<A>& square, const To& to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  __syncthreads();
+  Sums<P>::each([&](int e, int i, int j) { square[i][j] = x[e]; });
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < kTile; i += kBlockThreads / kWarp) {
+    const A total = warp_sum(square[i][lane] + square[i][lane + kWarp]);
+    if (lane == 0) to(i, total);
+  }
+}
+
 // scores = q k^T over all features, of the rows and keys of this thread.
-template <Rule kRule, typename T, typename A>
-__device__ void add_scores(A (&scores)[kOwn][kOwn], int64_t F, const Rows<kRule, T>& q, const Rows<kRule, T>& k,
-                           Panels<A>& panels) {
+template <Rule kRule, typename T>
+__device__ void add_scores(Sums<Factor<kRule, T>>& scores, int64_t F, const Rows<kRule, T>& q,
+                           const Rows<kRule, T>& k, Panels<Factor<kRule, T>>& panels) {
   add_product<Along::terms, Along::terms>(
       scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); }, [&](int j, int64_t f) { return k.or_zero(j, f); },
       panels);

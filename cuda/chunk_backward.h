@@ -72,16 +72,17 @@ __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
 // logs dw_ij alone.
 template <Rule kRule, typename T, typename A>
 __device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_logs, Square<A>& slopes,
-                            Panels<A>& panels) {
-  A product[kOwn][kOwn] = {};
+                            Panels<Factor<kRule, T>>& panels) {
+  using P = Factor<kRule, T>;
+  Sums<P> product;
   add_product<Along::terms, Along::terms>(
       product, of.v.M, [&](int i, int64_t m) { return of.numerator(i, m); },
       [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
-  each_own([&](int a, int b, int i, int j) {
+  Sums<P>::each([&](int e, int i, int j) {
     A slope = 0;
     if (of.sees(i, j)) {
       const A visible = by_logs.row[i] ? A(1) : of.visible(i, j);
-      slope = visible == A(0) ? A(0) : (product[a][b] + of.slope[i]) * visible;
+      slope = visible == A(0) ? A(0) : (product[e] + of.slope[i]) * visible;
     }
     slopes[i][j] = slope;
   });

@@ -14,14 +14,15 @@ __global__ void __launch_bounds__(kBlockThreads)
                  QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states, HeadRows<T> dk,
                  Accumulator<T>* weight_part) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  using P = Factor<kRule, T>;
+  __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
   const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
   const StateAt<A> later = state_at(states, shape, group, of.chunk);
   const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
 
-  A inside[kOwn][kOwn] = {};
+  Sums<P> inside;
   if (of.q.count > 0 && of.k.count > 0) {
     find_by_logs(of, by_logs);
     make_slopes(of, by_logs, slopes, panels);
@@ -29,24 +30,24 @@ __global__ void __launch_bounds__(kBlockThreads)
         inside, of.q.count, [&](int j, int64_t i) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
         [&](int f, int64_t i) { return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0); }, panels);
   }
-  A after[kOwn][kOwn] = {};
+  Sums<P> after;
   if (!later.empty)
     add_product<Along::terms, Along::terms>(
         after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
         [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
 
   T* to = dk.at(of.chunk.pair, of.chunk.first);
-  A whole[kOwn] = {};
-  each_own([&](int a, int b, int j, int col) {
+  Sums<P> whole;
+  Sums<P>::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
     if (j >= of.chunk.rows || f >= F) return;
     A slope = 0, feature = 0;
     if (j < of.k.count) {
       const A given = of.k.given(j, f);
       feature = of.k.at(j, f);
-      slope = kRule == Rule::logs ? inside[a][b] * feature : inside[a][b];
+      slope = kRule == Rule::logs ? inside[e] * feature : inside[e];
       if (!later.empty) {
-        const A of_state = after[a][b] + later.key_sum[f];
+        const A of_state = after[e] + later.key_sum[f];
         if (kRule == Rule::plain) slope += of_state;
         if (kRule == Rule::scaled) slope += of_state * factor(later.scale[f], -of.key_offset[j]);
         if (kRule == Rule::logs)
@@ -56,17 +57,14 @@ __global__ void __launch_bounds__(kBlockThreads)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[a] += kRule == Rule::logs ? slope : slope * feature;
+    whole[e] = kRule == Rule::logs ? slope : slope * feature;
     if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[j * dk.row + f] = T(slope);
   });
   if (weight_part == nullptr) return;
-#pragma unroll
-  for (int a = 0; a < kOwn; ++a) {
-    const A total = sum_of_row(whole[a]);
-    if (own_col() == 0)
-      weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + own_row() + a] = total;
-  }
+  total_rows(whole, slopes, [&](int j, A total) {
+    weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + j] = total;
+  });
 }
 
 template <typename T>
@@ -93,14 +91,15 @@ __global__ void __launch_bounds__(kBlockThreads)
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
                    HeadRows<T> dv) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  using P = Factor<kRule, T>;
+  __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   __shared__ RowsByLogs by_logs;
   const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
   const StateAt<A> later = state_at(states, shape, group, of.chunk);
   const int64_t F = shape.features, M = shape.values, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
 
-  A sum[kOwn][kOwn] = {};
+  Sums<P> sum;
   if (!later.empty && of.k.count > 0) {
     add_product<Along::terms, Along::tile>(
         sum, F,
@@ -111,19 +110,19 @@ __global__ void __launch_bounds__(kBlockThreads)
         },
         [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); }, panels);
     if (kRule == Rule::scaled)
-      each_own([&](int a, int b, int j, int) {
-        if (j < of.k.count) sum[a][b] *= factor(later.scale[0], -of.key_offset[j]);
+      Sums<P>::each([&](int e, int j, int) {
+        if (j < of.k.count) sum[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
   if (of.q.count > 0 && of.k.count > 0) {
-    A scores[kOwn][kOwn] = {};
+    Sums<P> scores;
     add_scores(scores, F, of.q, of.k, panels);
     find_by_logs(of, by_logs);
-    each_own([&](int a, int b, int i, int j) {
+    Sums<P>::each([&](int e, int i, int j) {
       A weight = 0;
       if (of.sees(i, j) && !by_logs.row[i]) {
         const A visible = of.visible(i, j);
-        weight = visible == A(0) ? A(0) : scores[a][b] * visible;
+        weight = visible == A(0) ? A(0) : scores[e] * visible;
       }
       weights[i][j] = weight;
     });
@@ -142,9 +141,9 @@ __global__ void __launch_bounds__(kBlockThreads)
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
   T* to = dv.at(of.chunk.pair, of.chunk.first);
-  each_own([&](int a, int b, int j, int col) {
+  Sums<P>::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
-    if (j < of.chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[a][b] : A(0));
+    if (j < of.chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[e] : A(0));
   });
 }
 

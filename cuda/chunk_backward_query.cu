@@ -34,14 +34,15 @@ __global__ void __launch_bounds__(kBlockThreads)
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
                    HeadRows<T> dq) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  using P = Factor<kRule, T>;
+  __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
   const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
   const StateAt<A> past = state_at(states, shape, group, of.chunk);
   const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
 
-  A inside[kOwn][kOwn] = {};
+  Sums<P> inside;
   if (of.k.count > 0) {
     find_by_logs(of, by_logs);
     make_slopes(of, by_logs, slopes, panels);
@@ -49,21 +50,21 @@ __global__ void __launch_bounds__(kBlockThreads)
         inside, of.k.count, [&](int i, int64_t j) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
         [&](int f, int64_t j) { return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0); }, panels);
   }
-  A before[kOwn][kOwn] = {};
+  Sums<P> before;
   if (!past.empty)
     add_product<Along::terms, Along::terms>(
         before, M, [&](int i, int64_t m) { return of.numerator(i, m); },
         [&](int f, int64_t m) { return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0); }, panels);
 
   T* to = dq.at(of.chunk.pair, of.chunk.first);
-  each_own([&](int a, int b, int i, int col) {
+  Sums<P>::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= of.q.count || f >= F) return;
     const A given = of.q.given(i, f), feature = of.q.at(i, f);
-    A slope = inside[a][b];
+    A slope = inside[e];
     if (kRule == Rule::logs) slope *= feature;
     if (!past.empty) {
-      const A of_state = before[a][b] + of.slope[i] * past.key_sum[f];
+      const A of_state = before[e] + of.slope[i] * past.key_sum[f];
       if (kRule == Rule::plain) slope += of_state;
       if (kRule == Rule::scaled) slope += of_state * factor(past.scale[f], -of.query_offset[i]);
       if (kRule == Rule::logs)

@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
                const Accumulator<T>* query_top, States<Accumulator<T>> states, Results<T> results) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  using P = Factor<kRule, T>;
+  __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   // of each row: the largest log with the state's scales, the state's scale, q z, m, 1 / d
   __shared__ A past_top[kTile], past_scale[kTile], before[kTile], row_scale[kTile], inverse[kTile];
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     before[i] = sum;
     if (kRule != Rule::plain) past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
   }
-  A scores[kOwn][kOwn] = {};
+  Sums<P> scores;
   if (chunk.keys > 0) add_scores(scores, F, q, k, panels);
   __syncthreads();
   if (threadIdx.x < kTile && kRule != Rule::plain) {
@@ -95,9 +96,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
   }
   __syncthreads();
-  each_own([&](int a, int b, int i, int j) {
+  Sums<P>::each([&](int e, int i, int j) {
     const bool seen = j <= i && j < chunk.keys && i < chunk.rows;
-    A weight = seen ? scores[a][b] : A(0);
+    A weight = seen ? scores[e] : A(0);
     if (kRule != Rule::plain && seen) weight *= factor(offset[j], row_scale[i]);
     weights[i][j] = weight;
   });
@@ -124,14 +125,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   __syncthreads();
 
-  A sum[kOwn][kOwn] = {};
+  Sums<P> sum;
   if (!past.empty) {
     add_product<Along::terms, Along::tile>(
         sum, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
         [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); }, panels);
     if (kRule != Rule::plain)
-      each_own([&](int a, int b, int i, int) {
-        if (i < chunk.rows) sum[a][b] *= factor(past_scale[i], row_scale[i]);
+      Sums<P>::each([&](int e, int i, int) {
+        if (i < chunk.rows) sum[e] *= factor(past_scale[i], row_scale[i]);
       });
   }
   const ValueRows<T> v = value_rows(shape, in.v, chunk, chunk.keys);
@@ -141,24 +142,20 @@ __global__ void __launch_bounds__(kBlockThreads)
 
   if (results.along == nullptr) {
     T* y = results.y.at(chunk.pair, chunk.first);
-    each_own([&](int a, int b, int i, int col) {
+    Sums<P>::each([&](int e, int i, int col) {
       const int64_t m = first_m + col;
-      if (i < chunk.rows && m < M) y[i * results.y.row + m] = T(sum[a][b] * inverse[i]);
+      if (i < chunk.rows && m < M) y[i * results.y.row + m] = T(sum[e] * inverse[i]);
     });
     return;
   }
   const ValueRows<T> dy = value_rows(shape, results.dy, chunk, chunk.rows);
-#pragma unroll
-  for (int a = 0; a < kOwn; ++a) {
-    const int i = own_row() + a;
-    const A by = i < chunk.rows ? inverse[i] : A(0);
-    A total = 0;
-#pragma unroll
-    for (int b = 0; b < kOwn; ++b) total += dy.or_zero(i, first_m + own_col() + b) * (sum[a][b] * by);
-    total = sum_of_row(total);
-    if (own_col() == 0 && i < chunk.rows)
-      results.along[(static_cast<int64_t>(blockIdx.y) * gridDim.x + chunk.slot) * kTile + i] = total * by;
-  }
+  Sums<P>::each([&](int e, int i, int col) {
+    sum[e] = i < chunk.rows ? dy.or_zero(i, first_m + col) * (sum[e] * inverse[i]) : A(0);
+  });
+  total_rows(sum, weights, [&](int i, A total) {
+    if (i < chunk.rows)
+      results.along[(static_cast<int64_t>(blockIdx.y) * gridDim.x + chunk.slot) * kTile + i] = total * inverse[i];
+  });
 }
 
 template <Rule kRule, typename T>

@@ -125,8 +125,9 @@ template <Rule kRule, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, int64_t unneeded, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
+  using P = Factor<kRule, T>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
-  __shared__ Panels<A> panels;
+  __shared__ Panels<P> panels;
   __shared__ A column[kTile], share[kShares][kTile];
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (group.first + chunk.slot % group.chunks == unneeded) return;
@@ -156,13 +157,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     __syncthreads();
   }
 
-  A sum[kOwn][kOwn] = {};
+  Sums<P> sum;
   add_product<Along::tile, Along::tile>(
       sum, count, [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
       [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
-  each_own([&](int a, int b, int row, int col) {
+  Sums<P>::each([&](int e, int row, int col) {
     const int64_t f = first_f + row, m = first_m + col;
-    if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sum[a][b];
+    if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sum[e];
   });
 
   if (blockIdx.y > 0) return;

@@ -38,17 +38,17 @@ struct Inputs {
 template <typename T, typename A, typename Value>
 __device__ void dots(const ChunkOf<T>& x, const ChunkOf<T>& z, SquareRows<A> to, Panels<A>& panels,
                      const Value& value) {
-  A product[kOwn][kOwn] = {};
+  Sums<A> product;
   add_product<Along::terms, Along::terms>(
       product, x.width, [&](int i, int64_t f) { return x.at(i, f); }, [&](int j, int64_t f) { return z.at(j, f); },
       panels);
-  each_own([&](int a, int b, int i, int j) { to[i][j] = value(i, j, product[a][b]); });
+  Sums<A>::each([&](int e, int i, int j) { to[i][j] = value(i, j, product[e]); });
   __syncthreads();
 }
 
 // sum += x S, a tile of S's columns.
 template <typename T, typename A>
-__device__ void add_read(A (&sum)[kOwn][kOwn], const ChunkOf<T>& x, const A* state, int64_t M, int64_t first_m,
+__device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int64_t M, int64_t first_m,
                          Panels<A>& panels) {
   add_product<Along::terms, Along::tile>(
       sum, x.width, [&](int i, int64_t f) { return x.at(i, f); },
@@ -77,12 +77,12 @@ __global__ void __launch_bounds__(kBlockThreads)
     const ChunkOf<T> k = in.keys(shape, chunk);
     if (chunk.keys > 0) {
       dots(k, k, shared.pairs, panels, [&](int, int j, A product) { return in.beta_at(chunk, j) * product; });
-      A read[kOwn][kOwn] = {};
+      Sums<A> read;
       add_read(read, k, state, M, first_m, panels);
       const ChunkOf<T> v{in.v.pair(pair) + chunk.first * M, M, chunk.keys};
-      each_own([&](int a, int b, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[a][b]; });
+      Sums<A>::each([&](int e, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[e]; });
       solve(false, chunk.keys, shared.pairs, shared.columns);
-      each_own([&](int, int, int i, int m) {
+      Sums<A>::each([&](int, int i, int m) {
         if (kept.missed != nullptr && i < chunk.keys && first_m + m < M)
           kept.missed[(pair * shape.length + chunk.first + i) * M + first_m + m] = shared.columns[i][m];
         shared.columns[i][m] *= in.beta_at(chunk, i);
@@ -91,31 +91,31 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     if (in.q != nullptr && y.data != nullptr) {
       const ChunkOf<T> q = in.queries(shape, chunk);
-      A sum[kOwn][kOwn] = {};
+      Sums<A> sum;
       add_read(sum, q, state, M, first_m, panels);
       if (chunk.keys > 0) {
         dots(q, k, shared.pairs, panels, [](int, int, A product) { return product; });
         // Rows of X grow with what was written before them: one that has overflowed must not even meet a 0.
         for (int j = 0; j < own_row() + kOwn && j < chunk.keys; ++j)
-          each_own([&](int a, int b, int i, int m) {
-            if (j <= i) sum[a][b] += shared.pairs[i][j] * shared.columns[j][m];
+          Sums<A>::each([&](int e, int i, int m) {
+            if (j <= i) sum[e] += shared.pairs[i][j] * shared.columns[j][m];
           });
       }
-      each_own([&](int a, int b, int i, int m) {
-        if (i < chunk.rows && first_m + m < M) y.pair(pair)[(chunk.first + i) * M + first_m + m] = T(sum[a][b]);
+      Sums<A>::each([&](int e, int i, int m) {
+        if (i < chunk.rows && first_m + m < M) y.pair(pair)[(chunk.first + i) * M + first_m + m] = T(sum[e]);
       });
     }
     __syncthreads();  // what was read of the state may change now
     if (kept.step > 0 && index + 1 == chunks) break;
     A* next = kept.state + pair * kept.pair + (index + 1) * kept.step;
     for (int64_t first_f = 0; first_f < F; first_f += kTile) {
-      A sum[kOwn][kOwn] = {};
+      Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.keys, [&](int f, int64_t i) { return k.at(static_cast<int>(i), first_f + f); },
           [&](int m, int64_t i) { return shared.columns[i][m]; }, panels);
-      each_own([&](int a, int b, int row, int m) {
+      Sums<A>::each([&](int e, int row, int m) {
         const int64_t place = (first_f + row) * M + first_m + m;
-        if (first_f + row < F && first_m + m < M) next[place] = state[place] + sum[a][b];
+        if (first_f + row < F && first_m + m < M) next[place] = state[place] + sum[e];
       });
     }
     __syncthreads();
@@ -139,16 +139,16 @@ __global__ void __launch_bounds__(kBlockThreads)
     const ChunkOf<T> slope{dy.pair(pair) + chunk.first * M, M, chunk.rows};
     if (chunk.keys > 0) {
       dots(q, k, shared.pairs, panels, [](int i, int j, A product) { return j <= i ? product : A(0); });
-      A sum[kOwn][kOwn] = {};
+      Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
           [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
       add_read(sum, k, state, M, first_m, panels);
-      each_own([&](int a, int b, int j, int m) { shared.columns[j][m] = sum[a][b]; });
+      Sums<A>::each([&](int e, int j, int m) { shared.columns[j][m] = sum[e]; });
       dots(k, k, shared.pairs, panels, [&](int i, int, A product) { return in.beta_at(chunk, i) * product; });
       solve(true, chunk.keys, shared.pairs, shared.columns);
     }
-    each_own([&](int, int, int j, int col) {
+    Sums<A>::each([&](int, int j, int col) {
       const int64_t m = first_m + col;
       if (j < chunk.rows && m < M) {
         const A written = j < chunk.keys ? shared.columns[j][col] : A(0), by = in.beta_at(chunk, j) * written;
@@ -159,18 +159,18 @@ __global__ void __launch_bounds__(kBlockThreads)
     });
     __syncthreads();
     for (int64_t first_f = 0; first_f < F; first_f += kTile) {
-      A sum[kOwn][kOwn] = {};
+      Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.keys, [&](int f, int64_t j) { return -k.at(static_cast<int>(j), first_f + f); },
           [&](int m, int64_t j) { return shared.columns[j][m]; }, panels);
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int f, int64_t i) { return q.at(static_cast<int>(i), first_f + f); },
           [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
-      each_own([&](int a, int b, int row, int col) {
+      Sums<A>::each([&](int e, int row, int col) {
         const int64_t place = (first_f + row) * M + first_m + col;
         if (first_f + row >= F || first_m + col >= M) return;
         left[chunk.slot * F * M + place] = state[place];
-        state[place] += sum[a][b];
+        state[place] += sum[e];
       });
     }
     __syncthreads();
@@ -199,12 +199,12 @@ __global__ void __launch_bounds__(kBlockThreads)
   const ChunkOf<A> missed{swept.missed + row * M, M, chunk.keys}, dE{swept.dE + row * M, M, chunk.keys};
   const A *state = swept.state + chunk.slot * F * M, *left = swept.left + chunk.slot * F * M;
   // P, and G
-  A product[kOwn][kOwn] = {};
+  Sums<A> product;
   add_product<Along::terms, Along::terms>(
       product, M, [&](int i, int64_t m) { return slope.at(i, m); }, [&](int j, int64_t m) { return missed.at(j, m); },
       panels);
-  each_own([&](int a, int b, int i, int j) {
-    shared.pairs[i][j] = j <= i ? in.beta_at(chunk, j) * product[a][b] : A(0);
+  Sums<A>::each([&](int e, int i, int j) {
+    shared.pairs[i][j] = j <= i ? in.beta_at(chunk, j) * product[e] : A(0);
   });
   dots(dE, missed, shared.columns, panels, [&](int i, int j, A dot) {
     return j < i ? in.beta_at(chunk, i) * in.beta_at(chunk, j) * dot : A(0);
@@ -215,7 +215,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const auto of_state = [&](const A* S) {
     return [S, F, M, first_f](int f, int64_t m) { return first_f + f < F ? S[(first_f + f) * M + m] : A(0); };
   };
-  A of_q[kOwn][kOwn] = {}, of_k[kOwn][kOwn] = {};
+  Sums<A> of_q, of_k;
   add_product<Along::terms, Along::terms>(of_q, M, [&](int i, int64_t m) { return slope.at(i, m); }, of_state(state),
                                           panels);
   add_product<Along::terms, Along::tile>(of_q, chunk.keys, [&](int i, int64_t j) { return shared.pairs[i][j]; },
@@ -229,11 +229,11 @@ __global__ void __launch_bounds__(kBlockThreads)
   add_product<Along::terms, Along::tile>(
       of_k, chunk.keys,
       [&](int j, int64_t i) { return -(shared.columns[j][i] + shared.columns[i][j]); }, feature(k), panels);
-  each_own([&](int a, int b, int i, int col) {
+  Sums<A>::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= chunk.rows || f >= F) return;
-    dq[(row + i) * F + f] = T(of_q[a][b]);
-    dk[(row + i) * F + f] = T(i < chunk.keys ? of_k[a][b] : A(0));
+    dq[(row + i) * F + f] = T(of_q[e]);
+    dk[(row + i) * F + f] = T(i < chunk.keys ? of_k[e] : A(0));
   });
   if (blockIdx.y > 0) return;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < chunk.rows; i += kBlockThreads / kWarp) {

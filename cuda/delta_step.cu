@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t n = 0; n < tiles; ++n) {
     const int64_t first = (transpose ? tiles - 1 - n : n) * kTile, before = transpose ? first + kTile : 0;
     const int count = static_cast<int>(N - first < kTile ? N - first : kTile);
-    A sum[kOwn][kOwn] = {};
+    Sums<A> sum;
     const auto row = [&](int m, int64_t j) { return first_m + m < M ? known[(before + j) * M + first_m + m] : A(0); };
     if (transpose)
       add_product<Along::tile, Along::tile>(
@@ -59,16 +59,16 @@ __global__ void __launch_bounds__(kBlockThreads)
     else
       add_product<Along::terms, Along::tile>(sum, first, [&](int i, int64_t j) { return at(first + i, j); }, row,
                                              *shared.panels);
-    each_own([&](int a, int b, int i, int m) {
+    Sums<A>::each([&](int own, int i, int m) {
       const bool there = i < count && first_m + m < M;
-      shared.columns[i][m] = there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[a][b] : A(0);
+      shared.columns[i][m] = there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[own] : A(0);
     });
     for (int i = static_cast<int>(threadIdx.x) / kTile; i < kTile; i += kBlockThreads / kTile) {
       const int j = static_cast<int>(threadIdx.x) % kTile;
       shared.pairs[i][j] = j < i ? at(first + i, first + j) : A(0);
     }
     solve(transpose, count, shared.pairs, shared.columns);
-    each_own([&](int, int, int i, int m) {
+    Sums<A>::each([&](int, int i, int m) {
       if (i >= count || first_m + m >= M) return;
       known[(first + i) * M + first_m + m] = shared.columns[i][m];
       x[(pair * N + first + i) * M + first_m + m] = T(shared.columns[i][m]);

@@ -55,8 +55,8 @@ __device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t pair, int64_t
 }
 
 // sum = x z^T of rows of x and z.
-template <typename T, typename A>
-__device__ void add_dots(A (&sum)[kOwn][kOwn], const TileRows<T>& x, const TileRows<T>& z, Panels<A>& panels) {
+template <typename T>
+__device__ void add_dots(Sums<T>& sum, const TileRows<T>& x, const TileRows<T>& z, Panels<T>& panels) {
   add_product<Along::terms, Along::terms>(
       sum, x.width, [&](int i, int64_t d) { return x.at(i, d); }, [&](int j, int64_t d) { return z.at(j, d); },
       panels);
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     attend(SoftmaxShape shape, int64_t query_tiles, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
            HeadRows<T> y, Accumulator<T>* log_sums) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  __shared__ Panels<T> panels;
   __shared__ Square<A> weights;
   __shared__ A most[kTile], total[kTile], kept[kTile];
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
@@ -81,13 +81,12 @@ __global__ void __launch_bounds__(kBlockThreads)
   const Tiles first = tiles_at(shape, pair, query, 0);
   const int64_t end = end_of_keys(shape, first);
   const TileRows<T> rows_q = rows_at(q, pair, query, first.rows, shape.key_size);
-  A sum[kOwn][kOwn] = {};
+  Sums<T> sum;
   for (int64_t key = 0; key < end; key += kTile) {
     const Tiles tiles = tiles_at(shape, pair, query, key);
-    A scores[kOwn][kOwn] = {};
+    Sums<T> scores;
     add_dots(scores, rows_q, rows_at(k, pair, key, tiles.keys, shape.key_size), panels);
-    each_own(
-        [&](int a, int b, int i, int j) { weights[i][j] = tiles.sees(i, j) ? scale * scores[a][b] : kNothing<A>; });
+    Sums<T>::each([&](int e, int i, int j) { weights[i][j] = tiles.sees(i, j) ? scale * scores[e] : kNothing<A>; });
     __syncthreads();
     for (int i = warp; i < kTile; i += kBlockThreads / kWarp) {
       const A low = weights[i][lane], high = weights[i][lane + kWarp], before = most[i];
@@ -102,7 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       total[i] = by * total[i] + added;
     }
     __syncthreads();
-    each_own([&](int a, int b, int i, int) { sum[a][b] *= kept[i]; });
+    Sums<T>::each([&](int e, int i, int) { sum[e] *= kept[i]; });
     const TileRows<T> rows_v = rows_at(v, pair, key, tiles.keys, M);
     add_product<Along::terms, Along::tile>(
         sum, tiles.keys, [&](int i, int64_t j) { return weights[i][j]; },
@@ -110,9 +109,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   __syncthreads();
   T* to = y.at(pair, query);
-  each_own([&](int a, int b, int i, int col) {
+  Sums<T>::each([&](int e, int i, int col) {
     const int64_t m = first_m + col;
-    if (i < first.rows && m < M) to[i * y.row + m] = T(sum[a][b] * reciprocal_or_zero(total[i]));
+    if (i < first.rows && m < M) to[i * y.row + m] = T(sum[e] * reciprocal_or_zero(total[i]));
   });
   const int i = static_cast<int>(threadIdx.x);
   if (blockIdx.y == 0 && i < first.rows)
@@ -149,25 +148,25 @@ __device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const
 // a_ij of this thread's queries and keys.
 template <typename T, typename A>
 __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                             const QuerySums<A>& sums, A (&a)[kOwn][kOwn], Panels<A>& panels) {
+                             const QuerySums<A>& sums, Sums<T>& a, Panels<T>& panels) {
   const A scale = static_cast<A>(shape.scale);
   add_dots(a, rows_at(in.q, tiles.pair, tiles.query, tiles.rows, shape.key_size),
            rows_at(in.k, tiles.pair, tiles.key, tiles.keys, shape.key_size), panels);
-  each_own([&](int r, int c, int i, int j) {
-    a[r][c] = tiles.sees(i, j) ? exp_of(scale * a[r][c] - sums.log_sum[i]) : A(0);
+  Sums<T>::each([&](int e, int i, int j) {
+    a[e] = tiles.sees(i, j) ? exp_of(scale * a[e] - sums.log_sum[i]) : A(0);
   });
 }
 
 // slopes[i][j] = g_ij
 template <typename T, typename A>
 __device__ void make_slopes(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                            const QuerySums<A>& sums, const A (&a)[kOwn][kOwn], Square<A>& slopes,
-                            Panels<A>& panels) {
-  A g[kOwn][kOwn] = {};
+                            const QuerySums<A>& sums, const Sums<T>& a, Square<A>& slopes,
+                            Panels<T>& panels) {
+  Sums<T> g;
   add_dots(g, rows_at(in.dy, tiles.pair, tiles.query, tiles.rows, shape.value_size),
            rows_at(in.v, tiles.pair, tiles.key, tiles.keys, shape.value_size), panels);
-  each_own([&](int r, int c, int i, int j) {
-    slopes[i][j] = tiles.sees(i, j) ? a[r][c] * (g[r][c] - sums.along[i]) : A(0);
+  Sums<T>::each([&](int e, int i, int j) {
+    slopes[i][j] = tiles.sees(i, j) ? a[e] * (g[e] - sums.along[i]) : A(0);
   });
   __syncthreads();
 }
@@ -176,7 +175,7 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     gradient_of_queries(SoftmaxShape shape, int64_t query_tiles, Given<T> in, HeadRows<T> dq) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  __shared__ Panels<T> panels;
   __shared__ Square<A> slopes;
   __shared__ QuerySums<A> sums;
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
@@ -184,10 +183,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   const Tiles first = tiles_at(shape, pair, query, 0);
   const int64_t end = end_of_keys(shape, first);
   sum_queries(shape, first, in, sums);
-  A sum[kOwn][kOwn] = {};
+  Sums<T> sum;
   for (int64_t key = 0; key < end; key += kTile) {
     const Tiles tiles = tiles_at(shape, pair, query, key);
-    A a[kOwn][kOwn] = {};
+    Sums<T> a;
     make_weights(shape, tiles, in, sums, a, panels);
     make_slopes(shape, tiles, in, sums, a, slopes, panels);
     const TileRows<T> k = rows_at(in.k, pair, key, tiles.keys, D);
@@ -197,8 +196,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   T* to = dq.at(pair, query);
   const A scale = static_cast<A>(shape.scale);
-  each_own([&](int a, int b, int i, int col) {
-    if (i < first.rows && first_d + col < D) to[i * dq.row + first_d + col] = T(scale * sum[a][b]);
+  Sums<T>::each([&](int e, int i, int col) {
+    if (i < first.rows && first_d + col < D) to[i * dq.row + first_d + col] = T(scale * sum[e]);
   });
 }
 
@@ -207,22 +206,22 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk, HeadRows<T> dv) {
   using A = Accumulator<T>;
-  __shared__ Panels<A> panels;
+  __shared__ Panels<T> panels;
   __shared__ Square<A> square;
   __shared__ QuerySums<A> sums;
   const int64_t pair = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
   const int64_t D = shape.key_size, M = shape.value_size, first = static_cast<int64_t>(blockIdx.y) * kTile;
   const Tiles all = tiles_at(shape, pair, 0, key);
   const int64_t seen_from = key - all.offset;  // the first query that sees the first key
-  A of_k[kOwn][kOwn] = {}, of_v[kOwn][kOwn] = {};
+  Sums<T> of_k, of_v;
   for (int64_t query = seen_from < 0 ? 0 : seen_from / kTile * kTile; all.keys > 0 && query < shape.queries;
        query += kTile) {
     const Tiles tiles = tiles_at(shape, pair, query, key);
     sum_queries(shape, tiles, in, sums);
-    A a[kOwn][kOwn] = {};
+    Sums<T> a;
     make_weights(shape, tiles, in, sums, a, panels);
     if (first < M) {
-      each_own([&](int r, int c, int i, int j) { square[i][j] = a[r][c]; });
+      Sums<T>::each([&](int e, int i, int j) { square[i][j] = a[e]; });
       const TileRows<T> dy = rows_at(in.dy, pair, query, tiles.rows, M);
       add_product<Along::tile, Along::tile>(
           of_v, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
@@ -240,9 +239,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   const A scale = static_cast<A>(shape.scale);
   const int rows = at_most_tile(shape.keys - key);
   T *to_k = dk.at(pair, key), *to_v = dv.at(pair, key);
-  each_own([&](int a, int b, int j, int col) {
-    if (j < rows && first + col < D) to_k[j * dk.row + first + col] = T(scale * of_k[a][b]);
-    if (j < rows && first + col < M) to_v[j * dv.row + first + col] = T(of_v[a][b]);
+  Sums<T>::each([&](int e, int j, int col) {
+    if (j < rows && first + col < D) to_k[j * dk.row + first + col] = T(scale * of_k[e]);
+    if (j < rows && first + col < M) to_v[j * dv.row + first + col] = T(of_v[e]);
   });
 }
 

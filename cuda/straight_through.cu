@@ -62,16 +62,16 @@ __global__ void __launch_bounds__(kBlockThreads)
     code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
   __syncthreads();
 
-  A sum[kOwn][kOwn] = {};
+  Sums<A> sum;
   if (of.q.count > 0 && keys > 0) {
-    A product[kOwn][kOwn] = {};
+    Sums<A> product;
     add_product<Along::terms, Along::terms>(
         product, M, [&](int i, int64_t m) { return of.numerator(i, m); },
         [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
-    each_own([&](int a, int b, int i, int j) {
+    Sums<A>::each([&](int e, int i, int j) {
       A slope = 0;  // w_ij dw_ij
       if (j <= i && j < keys && i < of.q.count)
-        slope = (product[a][b] + of.slope[i]) * exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
+        slope = (product[e] + of.slope[i]) * exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
       square[i][j] = slope;
     });
     add_product<Along::tile, Along::tile>(
@@ -93,9 +93,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (lane == 0) square[j][d] = read;
   }
   __syncthreads();
-  each_own([&](int a, int b, int j, int d) {
+  Sums<A>::each([&](int e, int j, int d) {
     if (j < of.chunk.rows && first_d + d < D)
-      codes.dk[(row + j) * D + first_d + d] = T(j < keys ? sum[a][b] + square[j][d] : A(0));
+      codes.dk[(row + j) * D + first_d + d] = T(j < keys ? sum[e] + square[j][d] : A(0));
   });
 }
 

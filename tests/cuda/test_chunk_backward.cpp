@@ -4,8 +4,11 @@
 namespace linea::cuda_tests {
 namespace {
 
-void expect_alike(const ChunkSetting& s, const Bounds& bounds = {}) {
+void expect_alike(const ChunkSetting& s, Bounds bounds = {}) {
   SCOPED_TRACE(describe(s));
+  // Factors are rounded to bf16; a sum of relus can be small, and slopes are divided by it.
+  if (s.kind == FeatureKind::values && !s.weights && !s.decays)
+    bounds.bf16 = s.feature == KernelFeature::relu ? 0.1 : 0.02;
   expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).all(); }, bounds);
 }
 

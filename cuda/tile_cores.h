@@ -1,0 +1,88 @@
+// Tiles of 64 x 64 on tensor cores: factors in bf16, sums in float. The eight warps of a block share a tile as four
+// bands of 16 rows by two halves of 32 columns, which a warp makes as four products of 16 x 8.
+#pragma once
+
+#include "cuda/block.h"
+#include "cuda/ptx.h"
+#include "tensor/bfloat16.h"
+
+namespace linea::cuda {
+
+inline constexpr int kTile = 64;
+
+// In which direction a factor lies in memory: neighbouring threads ask for neighbouring terms, or rows (columns).
+enum class Along { terms, tile };
+
+// Pieces of the two factors: [place][term] of one that lies along its terms, else [term][place]. Eight bf16 more a row
+// let the eight rows of a matrix of ldmatrix lie in banks of their own.
+struct CorePanels {
+  static constexpr int kDeep = 64, kRow = 64 + 8;
+  static_assert(kDeep == kTile);
+  alignas(16) BFloat16 left[kTile * kRow], right[kTile * kRow];
+};
+
+// The pieces of the terms `first` and on, 0 from `terms` on; two neighbours are written at once.
+template <Along kAlong, typename At>
+__device__ void load_panel(BFloat16* panel, int64_t first, int64_t terms, const At& at) {
+  struct alignas(4) Two {
+    BFloat16 x, y;
+  };
+  constexpr int kPairs = kTile / 2;
+#pragma unroll 4
+  for (int e = 0; e < kTile * kPairs; e += kBlockThreads) {
+    const int index = e + static_cast<int>(threadIdx.x), row = index / kPairs, col = index % kPairs * 2;
+    const auto element = [&](int c) {
+      const int place = kAlong == Along::terms ? row : c, term = kAlong == Along::terms ? c : row;
+      return BFloat16(first + term < terms ? at(place, first + term) : 0.0f);
+    };
+    *reinterpret_cast<Two*>(panel + row * CorePanels::kRow + col) = {element(col), element(col + 1)};
+  }
+}
+
+// Four matrices of 8 x 8 for a warp: places `place` and on, by terms `term` and on. kPlaces: 1 where the second
+// matrix has the next eight places and the third the next eight terms, as the left factor of an mma wants it; 2 the
+// other way round, as two right factors do.
+template <Along kAlong, int kPlaces>
+__device__ void load_matrices(uint32_t (&r)[4], const BFloat16* panel, int place, int term) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
+  const int next_place = (matrix & kPlaces) != 0 ? 8 : 0, next_term = (matrix & (3 - kPlaces)) != 0 ? 8 : 0;
+  constexpr bool kByTerm = kAlong == Along::tile;  // the panel's rows are terms
+  const int row = kByTerm ? term + next_term + i : place + next_place + i;
+  const int col = kByTerm ? place + next_place : term + next_term;
+  ldmatrix<kByTerm>(r, panel + row * CorePanels::kRow + col);
+}
+
+// sums += left right^T over the first `terms` of the panels' terms, beyond which they hold 0.
+template <Along kLeft, Along kRight>
+__device__ void multiply_panels(float (&sums)[16], int terms, const CorePanels& panels) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, row = warp / 2 * 16, col = warp % 2 * 32;
+  for (int term = 0; term < terms; term += 16) {
+    uint32_t a[4];
+    load_matrices<kLeft, 1>(a, panels.left, row, term);
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      uint32_t b[4];
+      load_matrices<kRight, 2>(b, panels.right, col + pair * 16, term);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float* const own = sums + (pair * 2 + half) * 4;
+        float d[4] = {own[0], own[1], own[2], own[3]};
+        const uint32_t of_half[2] = {b[half * 2], b[half * 2 + 1]};
+        mma_m16n8k16(d, a, of_half);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) own[e] = d[e];
+      }
+    }
+  }
+}
+
+// body(e, row, column) for each of a thread's 16 sums.
+template <typename Body>
+__device__ void each_of_cores(const Body& body) {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int row = warp / 2 * 16 + lane / 4, col = warp % 2 * 32 + lane % 4 * 2;
+#pragma unroll
+  for (int e = 0; e < 16; ++e) body(e, row + (e & 2) * 4, col + e / 4 * 8 + (e & 1));
+}
+
+}  // namespace linea::cuda
