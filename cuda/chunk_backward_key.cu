@@ -9,7 +9,7 @@ namespace {
 // dk of a chunk, a tile of features; and, where `weight_part` [tiles, slots, 64] is asked for, its part of the
 // gradients of the keys' weights.
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
                  QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states, HeadRows<T> dk,
                  Accumulator<T>* weight_part) {
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(kBlockThreads)
         [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
 
   T* to = dk.at(of.chunk.pair, of.chunk.first);
-  Sums<P> whole;
+  A whole[kOwn] = {};
   Sums<P>::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
     if (j >= of.chunk.rows || f >= F) return;
@@ -57,14 +57,18 @@ __global__ void __launch_bounds__(kBlockThreads)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[e] = kRule == Rule::logs ? slope : slope * feature;
+    whole[e / kOwn] += kRule == Rule::logs ? slope : slope * feature;
     if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[j * dk.row + f] = T(slope);
   });
   if (weight_part == nullptr) return;
-  total_rows(whole, slopes, [&](int j, A total) {
-    weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + j] = total;
-  });
+  if constexpr (!kByCores<P>)  // whose rule has no weights
+#pragma unroll
+    for (int a = 0; a < kOwn; ++a) {
+      const A total = sum_of_row(whole[a]);
+      if (own_col() == 0)
+        weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + own_row() + a] = total;
+    }
 }
 
 template <typename T>

@@ -106,6 +106,14 @@ __device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const
   __syncthreads();
 }
 
+// The sum over the threads that hold the same rows of sums that are not made by tensor cores, in all of them.
+template <typename A>
+__device__ A sum_of_row(A x) {
+#pragma unroll
+  for (int distance = kTile / kOwn / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(kWholeWarp, x, distance);
+  return x;
+}
+
 inline int64_t tiles_of(int64_t size) { return size <= kTile ? 1 : (size + kTile - 1) / kTile; }
 
 }  // namespace linea::cuda

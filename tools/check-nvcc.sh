@@ -9,8 +9,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 command -v nvcc >/dev/null || { echo "nvcc is not here: the CUDA backend is NOT compiled"; exit 0; }
 EXTRA=(-DLINEA_WERROR=ON -DLINEA_CUDA_VERBOSE=ON "-DLINEA_CUDA_ARCHITECTURES=${1:-90}-real")
 log=build/release/nvcc.log
-build release linea_gpu 2>&1 | tee "$log.new" | grep -E 'FAILED|error|warning:' || true
-test -x build/release/linea_gpu || { echo "the CUDA backend did not compile or link: see $log.new"; exit 1; }
+mkdir -p build/release
+build release linea_gpu >"$log.new" 2>&1 || {
+  grep -E -A 3 'FAILED|error|warning:' "$log.new" || tail -n 20 "$log.new"
+  echo "the CUDA backend did not compile or link: see $log.new"
+  exit 1
+}
 # A build that compiled nothing says nothing: the words of the last that did are kept.
 if grep -q 'ptxas info' "$log.new"; then mv "$log.new" "$log"; else rm "$log.new"; fi
 python3 tools/read_ptxas.py "$log"
