@@ -1,7 +1,9 @@
 #include "cuda/device.h"
 
+#include <memory>
 #include <mutex>
 
+#include "cuda/staging.h"
 #include "tensor/error.h"
 
 namespace linea::cuda {
@@ -17,6 +19,7 @@ struct Machine {
   bool started = false;
   Queue queue;
   StepParams* step = nullptr;
+  std::unique_ptr<Staging> staging;
 };
 Machine& machine() {
   static Machine* instance = new Machine;
@@ -51,6 +54,7 @@ void start_device(Machine& m, int device) {
   void* step = nullptr;
   check_cuda(cudaMalloc(&step, sizeof(StepParams)), "the parameters of a step");
   m.step = static_cast<StepParams*>(step);
+  m.staging = std::make_unique<Staging>();
   m.started = true;
 }
 
@@ -102,9 +106,10 @@ void read(Context& ctx, void* host, const void* from, size_t bytes) {
 
 void wait(Context& ctx) { check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device"); }
 
-// Memory that is not pinned is staged before this returns.
+// What is too large for the pinned slots, the driver stages before it returns.
 void write(Context& ctx, void* to, const void* host, size_t bytes) {
   if (queue(ctx).recording) refuse("writing from the host cannot be recorded");
+  if (machine().staging->write(to, host, bytes, stream(ctx))) return;
   check_cuda(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream(ctx)), "writing to the device");
 }
 

@@ -24,6 +24,26 @@ TEST(CudaDevice, TensorsLieWhereTheContextIs) {
   EXPECT_EQ(Tensor::zeros({2}, DType::f64).to_vector<double>(), (std::vector<double>{0, 0}));
 }
 
+// More writes than there are slots on the way, and one that fits in none: what was given, though the host's memory
+// changes at once.
+TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
+  const On device(kCuda);
+  constexpr int kWrites = 20;
+  const Tensor x({kWrites, 1000}, DType::i32);
+  std::vector<int32_t> host(1000);
+  for (int i = 0; i < kWrites; ++i) {
+    std::fill(host.begin(), host.end(), i);
+    device_memory(kCuda).write(context(), x.data<int32_t>() + i * 1000, host.data(), 4000);
+  }
+  std::vector<int32_t> large(400000, 7);
+  const Tensor y({400000}, DType::i32);
+  device_memory(kCuda).write(context(), y.data<int32_t>(), large.data(), large.size() * 4);
+  std::fill(large.begin(), large.end(), 0);
+  const std::vector<int32_t> found = x.to_vector<int32_t>();
+  for (size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], static_cast<int32_t>(i / 1000)) << i;
+  EXPECT_EQ(y.to_vector<int32_t>(), std::vector<int32_t>(400000, 7));
+}
+
 TEST(CudaDevice, HasAnAccountOfItsMemory) {
   const On device(kCuda);
   const size_t before = memory_use().held;
