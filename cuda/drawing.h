@@ -105,8 +105,9 @@ __device__ inline void cut_weights(const Drawing& drawing, double* weights, int3
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     sample_kernel(const T* logits, int32_t* index, int64_t R, int64_t V, Drawing drawing, RandomStream numbers,
-                  double* all_weights, int32_t* all_orders, int64_t places) {
+                  const StepParams* step, double* all_weights, int32_t* all_orders, int64_t places) {
   using A = Accumulator<T>;
+  numbers.step += step->position;
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
   for (int64_t r = blockIdx.x; r < R; r += gridDim.x) {

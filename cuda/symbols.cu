@@ -113,7 +113,7 @@ void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V,
   const Workspace<double> weights(ctx, blocks * V);
   const Workspace<int32_t> order(ctx, blocks * (places > 0 ? places : 1));
   launch(sample_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), logits, index, R,
-         V, drawing, stream_of_rows, weights.data(), order.data(), places);
+         V, drawing, stream_of_rows, ctx.step_on_device, weights.data(), order.data(), places);
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                       \

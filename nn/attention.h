@@ -83,6 +83,8 @@ class Attention {
   // Causal only. -> [B,H,M].
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
+  // Whether a step asks the device for the same at every position, so that it may be recorded.
+  virtual bool repeats_its_steps() const { return true; }
 
   virtual bool takes_packed() const { return false; }      // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }             // wants AttentionInputs::gate

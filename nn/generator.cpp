@@ -1,6 +1,8 @@
 #include "nn/generator.h"
 
 #include <algorithm>
+#include <functional>
+#include <memory>
 
 #include "tensor/ops.h"
 
@@ -14,6 +16,61 @@ Tensor column(const std::vector<std::vector<int32_t>>& rows, size_t place, int64
   return symbols_tensor(symbols, {count}, vocabulary);
 }
 
+// While one lives, the device counts the symbols that are drawn.
+class Position {
+ public:
+  ~Position() {
+    context().step->position = 0;
+    send_step(context());
+  }
+  void set(int64_t position) {
+    context().step->position = static_cast<uint64_t>(position);
+    send_step(context());
+  }
+};
+
+// Symbols one after another from one state; a position's work is recorded where the device does that.
+class Window {
+ public:
+  using Draw = std::function<Tensor(const Tensor& outputs)>;
+
+  Window(const Transformer& model, Draw draw) : model_(model), draw_(std::move(draw)) {}
+
+  // Reads the symbols of `rows` from `first` on into a fresh state, and draws what follows the last of them.
+  void read(const std::vector<std::vector<int32_t>>& rows, size_t first) {
+    recorder_.reset();
+    state_ = {};  // its weights go before new ones are laid out
+    state_ = model_.start(static_cast<int64_t>(rows.size()));
+    Tensor outputs;
+    for (size_t place = first; place < rows[0].size(); ++place)
+      outputs = model_.step(state_, column(rows, place, model_.config().input_vocabulary));
+    symbols_ = draw_(outputs);
+    if (model_.repeats_its_steps()) recorder_ = make_recorder();
+  }
+
+  // Draws what follows the symbols that were drawn last.
+  void go_on() {
+    model_.take_position(state_);
+    const auto work = [this] {
+      const Tensor next = draw_(model_.work(state_, symbols_));
+      device_memory(next.device()).copy(context(), symbols_.address(), next.address(), next.bytes());
+    };
+    if (recorder_ != nullptr && recorder_->run(0, work)) return;
+    recorder_.reset();
+    work();
+  }
+
+  bool full() const { return state_.position >= model_.config().length; }
+  std::vector<int32_t> symbols() const { return symbols_.to_vector<int32_t>(); }
+
+ private:
+  const Transformer& model_;
+  Draw draw_;
+  DecodeState state_;
+  Tensor symbols_;  // [rows], drawn last
+  std::unique_ptr<Recorder> recorder_;
+};
+
 }  // namespace
 
 std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<int32_t>>& prompt,
@@ -22,38 +79,29 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
   for (const auto& row : prompt)
     require(row.size() == prompt[0].size(), "prompts of {} and {} symbols cannot be drawn side by side",
             prompt[0].size(), row.size());
-  const ModelConfig& config = model_.config();
-  const size_t length = static_cast<size_t>(config.length), begin = prompt[0].size();
+  const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   std::vector<std::vector<int32_t>> rows = prompt, result(rows.size());
-
-  // Reads the symbols from `first` on into a fresh state; the outputs that follow the last of them.
-  DecodeState state;
-  const auto read_from = [&](size_t first) {
-    state = {};  // its weights go before new ones are laid out
-    state = model_.start(static_cast<int64_t>(rows.size()));
-    Tensor outputs;
-    for (size_t place = first; place < rows[0].size(); ++place)
-      outputs = model_.step(state, column(rows, place, config.input_vocabulary));
-    return outputs;
-  };
-
-  Tensor outputs = read_from(begin > length ? begin - length : 0);
-  for (int64_t position = 0; position < count; ++position) {
-    const RandomStream stream{options_.seed, Purpose::sample, 0, static_cast<uint64_t>(position)};
+  Position of_symbol;
+  Window window(model_, [this](const Tensor& outputs) {
     const Tensor scores = model_.head().scores(outputs);
-    const Tensor symbols = options_.greedy ? ops::argmax(scores) : ops::sample(scores, options_.drawing(), stream);
-    const std::vector<int32_t> next = symbols.to_vector<int32_t>();
+    if (options_.greedy) return ops::argmax(scores);
+    return ops::sample(scores, options_.drawing(), {options_.seed, Purpose::sample, 0, 0});
+  });
+  for (int64_t position = 0; position < count; ++position) {
+    of_symbol.set(position);
+    if (position == 0) {
+      window.read(rows, begin > length ? begin - length : 0);
+    } else if (window.full()) {
+      window.read(rows, rows[0].size() - std::max<size_t>(1, length / 2));
+    } else {
+      window.go_on();
+    }
+    const std::vector<int32_t> next = window.symbols();
     for (size_t row = 0; row < rows.size(); ++row) {
       rows[row].push_back(next[row]);
       result[row].push_back(next[row]);
     }
     if (drawn) drawn(next);
-    if (position + 1 == count) break;
-    if (state.position < config.length) {
-      outputs = model_.step(state, symbols);
-    } else {
-      outputs = read_from(rows[0].size() - std::max<size_t>(1, length / 2));
-    }
   }
   return result;
 }

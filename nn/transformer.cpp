@@ -182,13 +182,11 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
   return linear.bias.defined() ? add_rows(y, linear.bias) : y;
 }
 
-Var Transformer::embed(const Tensor& ids, int64_t first_position) const {
+// positions [N,dim], of ids [B,N]
+Var Transformer::embed(const Tensor& ids, const Var& positions) const {
   const OpPlace place("embedding");
-  const int64_t N = ids.size(1);
-  require(first_position + N <= config_.length, "{} positions from {} on do not fit the model's length of {}",
-          N, first_position, config_.length);
   require(!partners_.defined(), "this model reads two symbols at a position: give it both");
-  return add_rows(embedding(symbols_, ids), rows(positions_, first_position, N));
+  return add_rows(embedding(symbols_, ids), positions);
 }
 
 // Scores [B,N,H] of gates -> [B,H,N] in (0,1).
@@ -245,7 +243,10 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
     return attention.forward(in, AttentionMask{});
   };
   if (partners.defined()) return one_attention(ids, partners, mix);
-  return run(layers_, embed(ids, 0), mix, training ? config_.dropout : 0.0f, recompute);
+  const int64_t N = ids.size(1);
+  require(N <= config_.length, "{} positions do not fit the model's length of {}", N, config_.length);
+  const Var positions = positions_.defined() ? rows(positions_, 0, N) : Var();
+  return run(layers_, embed(ids, positions), mix, training ? config_.dropout : 0.0f, recompute);
 }
 
 void Transformer::before_step(int64_t step, int64_t steps) {
@@ -335,6 +336,7 @@ void Transformer::store_bf16(TransformerLayers& layers) {
 DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.batch = batch;
+  state.place = Tensor({1}, DType::i32);
   for (size_t layer = 0; layer < layers_.blocks.size(); ++layer)
     state.layers.push_back(layers_.blocks[layer].attention->start(batch, DType::f32));
   const NoGrad no_grad;
@@ -349,6 +351,24 @@ DecodeState Transformer::start(int64_t batch) const {
 }
 
 Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
+  take_position(state);
+  return work(state, ids);
+}
+
+void Transformer::take_position(DecodeState& state) const {
+  require(state.position < config_.length, "position {} does not fit the model's length of {}", state.position,
+          config_.length);
+  const auto position = static_cast<int32_t>(state.position);
+  device_memory(state.place.device()).write(context(), state.place.address(), &position, sizeof position);
+  ++state.position;
+}
+
+bool Transformer::repeats_its_steps() const {
+  return std::all_of(layers_.blocks.begin(), layers_.blocks.end(),
+                     [](const Block& block) { return block.attention->repeats_its_steps(); });
+}
+
+Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
   const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
     const int64_t B = state.batch, H = config_.heads;
@@ -365,8 +385,8 @@ Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
     const Tensor y = layers_.blocks[layer].attention->step(*state.layers[layer], now);
     return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
   };
-  const Var outputs = run(state.packed, embed(ids.reshape({state.batch, 1}), state.position), mix, 0.0f);
-  ++state.position;
+  const Var positions = embedding(positions_, state.place);
+  const Var outputs = run(state.packed, embed(ids.reshape({state.batch, 1}), positions), mix, 0.0f);
   return outputs.value().reshape({state.batch, head_->outputs()});
 }
 

@@ -53,7 +53,8 @@ struct TransformerLayers {
 // What sampling carries: one attention state a layer, the position, and the weights as it reads them.
 struct DecodeState {
   std::vector<std::unique_ptr<AttentionState>> layers;
-  int64_t batch = 0, position = 0;
+  int64_t batch = 0, position = 0;  // the position that comes next
+  Tensor place;                     // i32 [1]: the position that the device works on
   TransformerLayers packed;
 };
 
@@ -70,6 +71,11 @@ class Transformer {
   // at the start. Error: position past the length.
   DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
+  // The same in two parts: the device is told which position comes, and works on it. Where repeats_its_steps(), that
+  // work is the same at every position, so that it may be recorded.
+  void take_position(DecodeState& state) const;
+  Tensor work(DecodeState& state, const Tensor& ids) const;
+  bool repeats_its_steps() const;
 
   // What attentions do besides, once a training step: before it (0-based, of `steps`), and after it; skip_step
   // where its update was not made. Between them forward(…, true) adds to `auxiliary`, where given, what they want
@@ -109,7 +115,7 @@ class Transformer {
   Linear tied_head() const;
   static void pack(TransformerLayers& layers);
   static void store_bf16(TransformerLayers& layers);
-  Var embed(const Tensor& ids, int64_t first_position) const;
+  Var embed(const Tensor& ids, const Var& positions) const;
   void make_blocks();
   Linear make_last_linear();
   void make_attention_of(Block& block, const std::string& name, int64_t layer);

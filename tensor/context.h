@@ -7,11 +7,12 @@
 
 namespace linea {
 
-// What changes each training step, kept where the device reads it, so that a whole step can be
+// What changes each step of training or of drawing, kept where the device reads it, so that a whole step can be
 // recorded once and replayed. The optimiser's kernels read everything here and take only constants.
 struct StepParams {
   uint64_t seed = 0;
   uint64_t step = 0;          // of the data and of dropout
+  uint64_t position = 0;      // of the symbols that are drawn: added to the step of their random numbers
   double learning_rate = 0;   //
   double correction1 = 1;     // 1 / (1 - beta1^t)
   double correction2 = 1;     // 1 / (1 - beta2^t)

@@ -233,7 +233,8 @@ struct Kernels {
                                  const A* log_sums, const A* scored, const A* dmean, T* dlogits,
                                  int64_t R, int64_t V);
   void (*argmax)(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
-  // index[r] drawn from softmax(logits[r] / temperature), cut as Drawing says, with the stream's number r
+  // index[r] drawn from softmax(logits[r] / temperature), cut as Drawing says, with the stream's number r; its step
+  // is counted from StepParams::position
   void (*sample)(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing&,
                  RandomStream stream);
   // mixtures of K logistics on V levels (formulas.h), rows of [K logits, K means, K log scales]:

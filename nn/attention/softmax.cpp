@@ -107,6 +107,8 @@ class SoftmaxAttention final : public Attention {
     return std::make_unique<Cache>(batch, heads_);
   }
 
+  bool repeats_its_steps() const override { return false; }  // more keys at each
+
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     Cache& cache = dynamic_cast<Cache&>(state);
     const Heads now = Heads::of(in, cache.B, cache.heads);

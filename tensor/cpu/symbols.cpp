@@ -110,6 +110,7 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
 template <typename T>
 void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing& drawing,
             RandomStream stream) {
+  stream.step += ctx.step->position;
   const Workspace<double> all_weights(ctx, ctx.threads * V);
   const Workspace<int32_t> all_orders(ctx, ctx.threads * V);
   parallel_ranges(ctx, R, 32 * V, [&](int64_t first, int64_t last) {

@@ -148,6 +148,24 @@ INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
                            return name;
                          });
 
+// Past the model's length and with random numbers: what the CPU draws, though all positions but two are recorded ones.
+// The host's part of a position, and of recording, is counted by the heads' scores.
+TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
+  RunConfig settings = config();
+  settings.length = 24;
+  settings.task = "copy";
+  const std::unique_ptr<Task> task = make_task(task_options(settings, ""));
+  const ModelConfig sizes = model_config(settings, task->shape());
+  const auto drawn = [&] {
+    SamplingOptions sampling;
+    sampling.top_k = 5;
+    return Generator(Transformer(sizes), sampling).draw({{1, 2}, {2, 3}, {3, 4}}, kSanitized ? 30 : 60);
+  };
+  const auto expected = drawn();
+  const On device(kCuda);
+  EXPECT_EQ(drawn(), expected);
+}
+
 // The bits of the plain steps, of updates that are skipped too; who is told of one finds the gradients, which are not
 // those of recorded memory.
 TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
