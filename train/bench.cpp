@@ -1,8 +1,5 @@
 #include "train/bench.h"
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -10,6 +7,7 @@
 #include "autograd/gradcheck.h"
 #include "nn/engine.h"
 #include "tensor/ops.h"
+#include "train/flags.h"
 #include "train/machine.h"
 #include "train/progress.h"
 
@@ -138,8 +136,8 @@ double flops_of_token(const Transformer& model) {
 }
 
 void add_model(CLI::App& verb, ModelChoice& choice) {
-  verb.add_option("--preset", choice.preset, fmt::format("the model: {}", fmt::join(model_names(), " or ")))
-      ->capture_default_str();
+  add_option(verb, "--preset", choice.preset, fmt::format("the model: {}", fmt::join(model_names(), " or ")),
+             OptionKind::shows_default);
   std::set<std::string> settings = kModelSettings;
   if (choice.trains) settings.insert(kTrainingSettings.begin(), kTrainingSettings.end());
   add_settings(verb, choice.config, settings);

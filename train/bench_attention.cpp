@@ -1,7 +1,4 @@
 // linea bench attention: one attention by length, forward, backward and step by step, and who is faster than whom.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +6,7 @@
 
 #include "autograd/gradcheck.h"
 #include "train/bench.h"
+#include "train/flags.h"
 #include "train/progress.h"
 
 namespace linea::bench {
@@ -188,30 +186,27 @@ void run(const AttentionBench& options) {
 }  // namespace
 
 void add_attention(CLI::App& bench, int& exit_code) {
-  CLI::App* what = bench.add_subcommand("attention", "one attention, forward and backward, by length");
+  CLI::App& what = add_verb(bench, "attention", "one attention, forward and backward, by length");
   const auto options = std::make_shared<AttentionBench>();
-  what->add_option("--attention", options->attentions, "comma-separated names")
-      ->delimiter(',')
-      ->capture_default_str();
-  what->add_option("--lengths", options->lengths, "comma-separated numbers")
-      ->delimiter(',')
-      ->capture_default_str();
-  what->add_option("--feature", options->attention.feature,
-                   "of linear or performer; of the others it has no meaning");
-  what->add_option("--rule", options->attention.rule, "of linear: sum, gated or delta")->capture_default_str();
-  what->add_option("--nu", options->attention.nu, "of dpfp")->capture_default_str();
-  what->add_option("--features", options->attention.features, "of performer: rows of omega")
-      ->capture_default_str();
-  what->add_option("--codes", options->attention.codes, "of vq and soft-vq")->capture_default_str();
-  what->add_option("--batch", options->batch, "sequences")->capture_default_str();
-  what->add_option("--heads", options->heads, "heads")->capture_default_str();
-  what->add_option("--key-size", options->key_size, "D = M")->capture_default_str();
-  what->add_option("--segment", options->attention.segment, "positions a tile; 0: chosen")->capture_default_str();
-  what->add_option("--chunk", options->attention.chunk, "rows a matrix product; 0: chosen")->capture_default_str();
-  what->add_option("--seconds", options->seconds, "at least, a measurement")->capture_default_str();
-  what->add_option("--threads", options->threads, "processor threads; 0: all cores");
-  what->add_flag("--json", options->json, "one JSON object a line");
-  what->callback([options, &exit_code] {
+  add_option(what, "--attention", options->attentions, "comma-separated names", OptionKind::comma_separated);
+  add_option(what, "--lengths", options->lengths, "comma-separated numbers", OptionKind::comma_separated);
+  add_option(what, "--feature", options->attention.feature,
+             "of linear or performer; of the others it has no meaning");
+  add_option(what, "--rule", options->attention.rule, "of linear: sum, gated or delta", OptionKind::shows_default);
+  add_option(what, "--nu", options->attention.nu, "of dpfp", OptionKind::shows_default);
+  add_option(what, "--features", options->attention.features, "of performer: rows of omega",
+             OptionKind::shows_default);
+  add_option(what, "--codes", options->attention.codes, "of vq and soft-vq", OptionKind::shows_default);
+  add_option(what, "--batch", options->batch, "sequences", OptionKind::shows_default);
+  add_option(what, "--heads", options->heads, "heads", OptionKind::shows_default);
+  add_option(what, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
+  add_option(what, "--segment", options->attention.segment, "positions a tile; 0: chosen", OptionKind::shows_default);
+  add_option(what, "--chunk", options->attention.chunk, "rows a matrix product; 0: chosen",
+             OptionKind::shows_default);
+  add_option(what, "--seconds", options->seconds, "at least, a measurement", OptionKind::shows_default);
+  add_option(what, "--threads", options->threads, "processor threads; 0: all cores");
+  add_flag(what, "--json", options->json, "one JSON object a line");
+  set_action(what, [options, &exit_code] {
     run(*options);
     exit_code = 0;
   });

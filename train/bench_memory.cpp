@@ -1,8 +1,5 @@
 // linea bench memory: what the gradient of causal linear attention costs by each way of train/memory_ledger.h:
 // bytes beyond inputs and results, time, and how far it is from that in float64.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,6 +8,7 @@
 #include "data/files.h"
 #include "train/bench.h"
 #include "train/chart.h"
+#include "train/flags.h"
 #include "train/memory_ledger.h"
 #include "train/progress.h"
 
@@ -160,21 +158,19 @@ void run(const MemoryBench& options) {
 }  // namespace
 
 void add_memory(CLI::App& bench, int& exit_code) {
-  CLI::App* verb = bench.add_subcommand("memory", "what the gradient of linear attention keeps, by four ways");
+  CLI::App& verb = add_verb(bench, "memory", "what the gradient of linear attention keeps, by four ways");
   const auto options = std::make_shared<MemoryBench>();
-  verb->add_option("--lengths", options->lengths, "comma-separated numbers")
-      ->delimiter(',')
-      ->capture_default_str();
-  verb->add_option("--heads", options->heads, "heads")->capture_default_str();
-  verb->add_option("--key-size", options->key_size, "D = M")->capture_default_str();
-  verb->add_option("--features", options->features, "of performer: rows of omega")->capture_default_str();
-  verb->add_option("--limit", options->limit, "GiB of states that a way may keep to be tried")
-      ->capture_default_str();
-  verb->add_option("--seconds", options->seconds, "at least, a measurement")->capture_default_str();
-  verb->add_option("--svg", options->svg, "draw bytes over N to this file");
-  verb->add_option("--threads", options->threads, "processor threads; 0: all cores");
-  verb->add_flag("--json", options->json, "one JSON object a line");
-  verb->callback([options, &exit_code] {
+  add_option(verb, "--lengths", options->lengths, "comma-separated numbers", OptionKind::comma_separated);
+  add_option(verb, "--heads", options->heads, "heads", OptionKind::shows_default);
+  add_option(verb, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
+  add_option(verb, "--features", options->features, "of performer: rows of omega", OptionKind::shows_default);
+  add_option(verb, "--limit", options->limit, "GiB of states that a way may keep to be tried",
+             OptionKind::shows_default);
+  add_option(verb, "--seconds", options->seconds, "at least, a measurement", OptionKind::shows_default);
+  add_option(verb, "--svg", options->svg, "draw bytes over N to this file");
+  add_option(verb, "--threads", options->threads, "processor threads; 0: all cores");
+  add_flag(verb, "--json", options->json, "one JSON object a line");
+  set_action(verb, [options, &exit_code] {
     run(*options);
     exit_code = 0;
   });

@@ -1,13 +1,11 @@
 // linea bench sample: how fast a preset model with random weights draws by the recurrent form, side by side in
 // batches; and one alone beside the rate at which its weights can be read, which no program can beat.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <memory>
 
 #include "nn/generator.h"
 #include "train/bench.h"
+#include "train/flags.h"
 #include "train/progress.h"
 
 namespace linea::bench {
@@ -129,17 +127,16 @@ void run(CLI::App& verb, SampleBench& options) {
 }  // namespace
 
 void add_sample(CLI::App& bench, int& exit_code) {
-  CLI::App* verb = bench.add_subcommand("sample", "drawing with random weights: speed by batch");
+  CLI::App& verb = add_verb(bench, "sample", "drawing with random weights: speed by batch");
   const auto options = std::make_shared<SampleBench>();
   options->model.preset = "mnist-paper";
-  add_model(*verb, options->model);
-  verb->add_option("--batches,--batch", options->batches, "comma-separated: sequences drawn side by side")
-      ->delimiter(',')
-      ->capture_default_str();
-  verb->add_option("--tokens", options->tokens, "positions that are timed; 0: chosen")->capture_default_str();
-  verb->add_flag("--json", options->json, "one JSON object a line");
-  verb->callback([verb, options, &exit_code] {
-    run(*verb, *options);
+  add_model(verb, options->model);
+  add_option(verb, "--batches,--batch", options->batches, "comma-separated: sequences drawn side by side",
+             OptionKind::comma_separated);
+  add_option(verb, "--tokens", options->tokens, "positions that are timed; 0: chosen", OptionKind::shows_default);
+  add_flag(verb, "--json", options->json, "one JSON object a line");
+  set_action(verb, [&verb, options, &exit_code] {
+    run(verb, *options);
     exit_code = 0;
   });
 }

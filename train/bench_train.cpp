@@ -1,8 +1,5 @@
 // linea bench train: the trainer's own step on a preset model and random symbols. How many tokens a second, how
 // much of the machine's arithmetic that is, where the time goes, and what memory is held for.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
 #include <memory>
 
@@ -11,6 +8,7 @@
 #include "nn/optimizer.h"
 #include "tensor/random.h"
 #include "train/bench.h"
+#include "train/flags.h"
 #include "train/progress.h"
 #include "train/training_step.h"
 
@@ -226,16 +224,15 @@ void run(CLI::App& verb, TrainBench& options) {
 }  // namespace
 
 void add_train(CLI::App& bench, int& exit_code) {
-  CLI::App* verb =
-      bench.add_subcommand("train", "training steps on random symbols: speed, memory, where time goes");
+  CLI::App& verb = add_verb(bench, "train", "training steps on random symbols: speed, memory, where time goes");
   const auto options = std::make_shared<TrainBench>();
   options->model.trains = true;
-  add_model(*verb, options->model);
-  verb->add_option("--steps", options->steps, "steps that are measured")->capture_default_str();
-  verb->add_option("--warmup", options->warmup, "steps before them")->capture_default_str();
-  verb->add_flag("--json", options->json, "one JSON object a line");
-  verb->callback([verb, options, &exit_code] {
-    run(*verb, *options);
+  add_model(verb, options->model);
+  add_option(verb, "--steps", options->steps, "steps that are measured", OptionKind::shows_default);
+  add_option(verb, "--warmup", options->warmup, "steps before them", OptionKind::shows_default);
+  add_flag(verb, "--json", options->json, "one JSON object a line");
+  set_action(verb, [&verb, options, &exit_code] {
+    run(verb, *options);
     exit_code = 0;
   });
 }

@@ -1,6 +1,4 @@
 // linea approx: how well random features estimate softmax attention (train/approx.h).
-#include <CLI/CLI.hpp>
-
 #include <limits>
 #include <memory>
 
@@ -8,6 +6,7 @@
 #include "tensor/context.h"
 #include "train/approx.h"
 #include "train/commands.h"
+#include "train/flags.h"
 
 namespace linea {
 namespace {
@@ -53,30 +52,27 @@ void run_approx(const approx::Options& options) {
 
 void add_approx(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<approx::Options>();
-  CLI::App* verb = program.add_subcommand("approx", "measure how well random features estimate softmax attention");
-  verb->footer(
+  CLI::App& verb = add_verb(
+      program, "approx", "measure how well random features estimate softmax attention",
       "Errors are those of the attention matrix, rows of it summing to 1, and of the output. hyperbolic and trig\n"
       "make two features of a random direction, so at equal --counts they use half as many. trig's weights have\n"
       "signs and may cancel: rows with |sum a| < 1e-3 sum |a| are counted and left out of the means. The relu\n"
       "features of performer are not among these: they do not estimate softmax.");
-  verb->add_option("--features", options->features, "comma-separated: positive, hyperbolic, trig")
-      ->delimiter(',')->capture_default_str();
-  verb->add_option("--projections", options->projections,
-                   "comma-separated: iid, orthogonal, stratified, fixed-norm")
-      ->delimiter(',')
-      ->capture_default_str();
-  verb->add_option("--counts", options->counts, "comma-separated numbers of features")
-      ->delimiter(',')->capture_default_str();
-  verb->add_option("--deviation", options->deviation, "standard deviation of q, k and v")->capture_default_str();
-  verb->add_option("--length", options->length, "N, rows of q, k and v")->capture_default_str();
-  verb->add_option("--key-size", options->key_size, "D = M")->capture_default_str();
-  verb->add_option("--draws", options->draws, "of q, k, v and of the random directions")->capture_default_str();
-  verb->add_option("--seed", options->seed, "of everything that is drawn")->capture_default_str();
-  verb->add_option("--csv", options->csv, "write the table to this file");
-  verb->add_option("--svg", options->svg, "draw the medians to this file");
-  verb->add_option("--threads", options->threads, "processor threads; 0: all cores")->capture_default_str();
-  verb->add_flag("--json", options->json, "one JSON object a line");
-  verb->callback([options, &exit_code] {
+  add_option(verb, "--features", options->features, "comma-separated: positive, hyperbolic, trig",
+             OptionKind::comma_separated);
+  add_option(verb, "--projections", options->projections, "comma-separated: iid, orthogonal, stratified, fixed-norm",
+             OptionKind::comma_separated);
+  add_option(verb, "--counts", options->counts, "comma-separated numbers of features", OptionKind::comma_separated);
+  add_option(verb, "--deviation", options->deviation, "standard deviation of q, k and v", OptionKind::shows_default);
+  add_option(verb, "--length", options->length, "N, rows of q, k and v", OptionKind::shows_default);
+  add_option(verb, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
+  add_option(verb, "--draws", options->draws, "of q, k, v and of the random directions", OptionKind::shows_default);
+  add_option(verb, "--seed", options->seed, "of everything that is drawn", OptionKind::shows_default);
+  add_option(verb, "--csv", options->csv, "write the table to this file");
+  add_option(verb, "--svg", options->svg, "draw the medians to this file");
+  add_option(verb, "--threads", options->threads, "processor threads; 0: all cores", OptionKind::shows_default);
+  add_flag(verb, "--json", options->json, "one JSON object a line");
+  set_action(verb, [options, &exit_code] {
     run_approx(*options);
     exit_code = 0;
   });

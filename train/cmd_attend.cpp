@@ -6,8 +6,6 @@
 //   out   y [B,H,N,M], the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where they exist
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
-#include <CLI/CLI.hpp>
-
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +14,7 @@
 #include "data/files.h"
 #include "train/attend.h"
 #include "train/commands.h"
+#include "train/flags.h"
 #include "train/machine.h"
 
 namespace linea {
@@ -103,8 +102,8 @@ void run_attend(const attend::Options& options) {
 void add_attend(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<attend::Options>();
   AttentionOptions& attention = options->attention;
-  CLI::App* verb = program.add_subcommand("attend", "one attention, and its gradients, on tensors of your own");
-  verb->footer(
+  CLI::App& verb = add_verb(
+      program, "attend", "one attention, and its gradients, on tensors of your own",
       "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the attention needs:\n"
       "  performer     omega [H,R,D]; without it, it is drawn by --features, --projection and --seed\n"
       "  vq            codebook [H,F,D]\n"
@@ -113,37 +112,35 @@ void add_attend(CLI::App& program, int& exit_code) {
       "With dy [B,H,N,M] the gradients are computed too (not by --form recurrent).\n"
       "--out holds y, the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where they exist.\n"
       "vq's dk is that of the code that stands for the key, straight through.");
-  verb->add_option("--in", options->in, "a safetensors file")->required();
-  verb->add_option("--out", options->out, "the safetensors file to write")->required();
-  verb->add_option("--attention", attention.attention, "linear, performer, soft-vq, softmax or vq")
-      ->capture_default_str();
-  verb->add_option(
-      "--feature", attention.feature,
-      "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its default), "
-      "hyperbolic, trig or relu");
-  verb->add_option("--rule", attention.rule, "of linear: sum, gated or delta")->capture_default_str();
-  verb->add_option("--nu", attention.nu, "of dpfp: F = 2 D nu features")->capture_default_str();
-  verb->add_option("--features", attention.features, "of performer: rows of omega a head, where it is drawn")
-      ->capture_default_str();
-  verb->add_option("--projection", attention.projection,
-                   "of performer: iid, orthogonal, stratified or fixed-norm, where omega is drawn")
-      ->capture_default_str();
-  verb->add_option("--codes", attention.codes, "of vq and soft-vq: codes a head, as the codebook has them");
-  verb->add_option("--sigma", attention.sigma, "of soft-vq: the width, where the file has no sigma")
-      ->capture_default_str();
-  verb->add_option("--seed", options->seed, "of an omega that is drawn")->capture_default_str();
-  verb->add_flag("--causal", options->causal, "position i sees j <= i; without it, all");
-  verb->add_option("--form", options->form, "quadratic (the definition), chunked or recurrent (--causal only)")
-      ->capture_default_str();
-  verb->add_option("--threads", options->threads, "processor threads; 0: all cores")->capture_default_str();
-  verb->add_option("--device", options->device, "cpu")->capture_default_str();
-  verb->add_option("--segment", attention.segment, "positions whose features exist at a time; 0: chosen")
-      ->capture_default_str();
-  verb->add_option("--chunk", attention.chunk, "rows of a matrix product in linear attention; 0: chosen")
-      ->capture_default_str();
-  verb->callback([verb, options, &exit_code] {
-    for (const CLI::Option* option : verb->get_options())
-      if (option->count() > 0) options->given.insert(option->get_lnames().front());
+  add_option(verb, "--in", options->in, "a safetensors file", OptionKind::required);
+  add_option(verb, "--out", options->out, "the safetensors file to write", OptionKind::required);
+  add_option(verb, "--attention", attention.attention, "linear, performer, soft-vq, softmax or vq",
+             OptionKind::shows_default);
+  add_option(verb, "--feature", attention.feature,
+             "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its default), "
+             "hyperbolic, trig or relu");
+  add_option(verb, "--rule", attention.rule, "of linear: sum, gated or delta", OptionKind::shows_default);
+  add_option(verb, "--nu", attention.nu, "of dpfp: F = 2 D nu features", OptionKind::shows_default);
+  add_option(verb, "--features", attention.features, "of performer: rows of omega a head, where it is drawn",
+             OptionKind::shows_default);
+  add_option(verb, "--projection", attention.projection,
+             "of performer: iid, orthogonal, stratified or fixed-norm, where omega is drawn",
+             OptionKind::shows_default);
+  add_option(verb, "--codes", attention.codes, "of vq and soft-vq: codes a head, as the codebook has them");
+  add_option(verb, "--sigma", attention.sigma, "of soft-vq: the width, where the file has no sigma",
+             OptionKind::shows_default);
+  add_option(verb, "--seed", options->seed, "of an omega that is drawn", OptionKind::shows_default);
+  add_flag(verb, "--causal", options->causal, "position i sees j <= i; without it, all");
+  add_option(verb, "--form", options->form, "quadratic (the definition), chunked or recurrent (--causal only)",
+             OptionKind::shows_default);
+  add_option(verb, "--threads", options->threads, "processor threads; 0: all cores", OptionKind::shows_default);
+  add_option(verb, "--device", options->device, "cpu", OptionKind::shows_default);
+  add_option(verb, "--segment", attention.segment, "positions whose features exist at a time; 0: chosen",
+             OptionKind::shows_default);
+  add_option(verb, "--chunk", attention.chunk, "rows of a matrix product in linear attention; 0: chosen",
+             OptionKind::shows_default);
+  set_action(verb, [&verb, options, &exit_code] {
+    options->given = given_names(verb);
     options->attention.seed = static_cast<uint64_t>(options->seed);
     run_attend(*options);
     exit_code = 0;

@@ -1,7 +1,4 @@
 // linea data: the published data sets: what there is, how to get one, whether files are the published ones.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +7,7 @@
 #include "data/download.h"
 #include "tensor/error.h"
 #include "train/commands.h"
+#include "train/flags.h"
 #include "train/progress.h"
 
 namespace linea {
@@ -85,27 +83,27 @@ void get(const DataOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("data", "published data sets: list, get, verify");
-  verb->require_subcommand(1);
+  CLI::App& verb = add_verb(program, "data", "published data sets: list, get, verify");
+  require_verb(verb);
   const auto options = std::make_shared<DataOptions>();
-  CLI::App* list_verb = verb->add_subcommand("list", "what there is, with sizes, checksums and addresses");
-  list_verb->add_flag("--json", options->json, "one JSON object a file on stdout");
-  CLI::App* get_verb = verb->add_subcommand("get", "fetch a data set with curl, and compare its checksums");
-  get_verb->add_option("NAME", options->name, "the data set's name, from the list")->required();
-  get_verb->add_option("--out", options->folder, "the folder for its files; without it, datasets/NAME");
-  get_verb->add_flag("--json", options->json, "one JSON object a file on stdout");
-  CLI::App* verify_verb = verb->add_subcommand("verify", "compare the files of a folder with the published ones");
-  verify_verb->add_option("DIR", options->folder, "the folder")->required();
-  verify_verb->add_flag("--json", options->json, "one JSON object a file on stdout");
+  CLI::App& list_verb = add_verb(verb, "list", "what there is, with sizes, checksums and addresses");
+  add_flag(list_verb, "--json", options->json, "one JSON object a file on stdout");
+  CLI::App& get_verb = add_verb(verb, "get", "fetch a data set with curl, and compare its checksums");
+  add_option(get_verb, "NAME", options->name, "the data set's name, from the list", OptionKind::required);
+  add_option(get_verb, "--out", options->folder, "the folder for its files; without it, datasets/NAME");
+  add_flag(get_verb, "--json", options->json, "one JSON object a file on stdout");
+  CLI::App& verify_verb = add_verb(verb, "verify", "compare the files of a folder with the published ones");
+  add_option(verify_verb, "DIR", options->folder, "the folder", OptionKind::required);
+  add_flag(verify_verb, "--json", options->json, "one JSON object a file on stdout");
   const auto runs = [options, &exit_code](auto action) {
     return [options, &exit_code, action] {
       action(*options);
       exit_code = 0;
     };
   };
-  list_verb->callback(runs([](const DataOptions& chosen) { list_sets(chosen.json); }));
-  get_verb->callback(runs(get));
-  verify_verb->callback(runs(verify));
+  set_action(list_verb, runs([](const DataOptions& chosen) { list_sets(chosen.json); }));
+  set_action(get_verb, runs(get));
+  set_action(verify_verb, runs(verify));
 }
 
 }  // namespace linea

@@ -1,7 +1,4 @@
 // linea eval: how well a trained model predicts a split of its data.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -10,6 +7,7 @@
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/evaluate.h"
+#include "train/flags.h"
 #include "train/machine.h"
 #include "train/memory_advice.h"
 #include "train/progress.h"
@@ -67,15 +65,15 @@ void run_eval(const EvalOptions& options) {
 }  // namespace
 
 void add_eval(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("eval", "loss, bits and accuracy over a split of the data");
+  CLI::App& verb = add_verb(program, "eval", "loss, bits and accuracy over a split of the data");
   const auto options = std::make_shared<EvalOptions>();
-  verb->add_option("RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors")->required();
-  verb->add_option("--data", options->data, "the data, where it is not at its place in training");
-  verb->add_option("--split", options->split, "val or test")->capture_default_str();
-  verb->add_option("--threads", options->threads, "processor threads; 0: all cores");
-  verb->add_option("--device", options->device, "cpu, cuda, or one of several as cuda:1")->capture_default_str();
-  verb->add_flag("--json", options->json, "one JSON object on stdout");
-  verb->callback([options, &exit_code] {
+  add_option(verb, "RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors", OptionKind::required);
+  add_option(verb, "--data", options->data, "the data, where it is not at its place in training");
+  add_option(verb, "--split", options->split, "val or test", OptionKind::shows_default);
+  add_option(verb, "--threads", options->threads, "processor threads; 0: all cores");
+  add_option(verb, "--device", options->device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
+  add_flag(verb, "--json", options->json, "one JSON object on stdout");
+  set_action(verb, [options, &exit_code] {
     run_eval(*options);
     exit_code = 0;
   });

@@ -1,7 +1,4 @@
 // linea info: what this build and machine have, what a run holds, the tensors of a file.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -10,6 +7,7 @@
 #include "tensor/kernels.h"
 #include "train/checkpoint.h"
 #include "train/commands.h"
+#include "train/flags.h"
 #include "train/progress.h"
 
 namespace linea {
@@ -59,10 +57,10 @@ void show_run(const std::string& path) {
 }  // namespace
 
 void add_info(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("info", "this build and machine, a run, or a safetensors file");
+  CLI::App& verb = add_verb(program, "info", "this build and machine, a run, or a safetensors file");
   const auto path = std::make_shared<std::string>();
-  verb->add_option("PATH", *path, "a run, a checkpoint's folder, or a .safetensors file");
-  verb->callback([path, &exit_code] {
+  add_option(verb, "PATH", *path, "a run, a checkpoint's folder, or a .safetensors file");
+  set_action(verb, [path, &exit_code] {
     std::error_code error;
     if (path->empty()) {
       show_build();

@@ -1,7 +1,4 @@
 // linea sample: pictures as a grid in a PNG, completions of pictures, their bits, or text on stdout as it is drawn.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -11,6 +8,7 @@
 #include "tensor/ops.h"
 #include "train/commands.h"
 #include "train/complete.h"
+#include "train/flags.h"
 #include "train/machine.h"
 #include "train/progress.h"
 #include "train/samples.h"
@@ -95,37 +93,37 @@ void sample_text(const SavedModel& saved, const SampleOptions& options) {
 
 void refuse_flags(const CLI::App& verb, const std::string& where, const std::vector<std::string>& flags) {
   for (const std::string& flag : flags)
-    require(verb.get_option(flag)->count() == 0, "{} has no meaning {}; leave it out", flag, where);
+    require(!was_given(verb, flag), "{} has no meaning {}; leave it out", flag, where);
 }
 
 void add_flags(CLI::App& verb, SampleOptions& options) {
-  verb.add_option("RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors")->required();
-  verb.add_option("--count", options.count,
-                  fmt::format("pictures to draw ({}); completions of each picture ({}); pictures of --surprise ({})",
-                              kPictures, kCompletions, kSurprises));
-  verb.add_option("--out", options.out, "the PNG of the pictures")->capture_default_str();
-  verb.add_option("--class", options.class_label, "only this class; without it, each in turn, or a picture's own");
-  verb.add_option("--complete", options.complete,
-                  "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
-                  "picture of the run's data");
-  verb.add_option("--keep-rows", options.keep_rows, "of --complete: rows that are kept; without it, half of them");
-  verb.add_flag("--surprise", options.surprise,
-                "bits of each pixel of the pictures of --complete, or of the first of the test split, as a heat map");
-  verb.add_option("--data", options.data, "the run's data, where it is not at its place in training");
-  CLI::Option* prompt = verb.add_option("--prompt", options.prompt, "text to go on from");
-  verb.add_option("--prompt-file", options.prompt_file, "a file of text to go on from")->excludes(prompt);
-  verb.add_option("--tokens", options.tokens, "symbols of text to draw")->capture_default_str();
-  verb.add_option("--temperature", options.sampling.temperature, "below 1: likelier symbols; above: wilder")
-      ->capture_default_str();
-  verb.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest symbols; 0: all")
-      ->capture_default_str();
-  verb.add_option("--top-p", options.sampling.top_p,
-                  "draw from the fewest likeliest symbols that together have this probability")
-      ->capture_default_str();
-  verb.add_flag("--greedy", options.sampling.greedy, "the likeliest symbol always");
-  verb.add_option("--seed", options.seed, "of what is drawn")->capture_default_str();
-  verb.add_option("--threads", options.threads, "processor threads; 0: all cores");
-  verb.add_option("--device", options.device, "cpu, cuda, or one of several as cuda:1")->capture_default_str();
+  add_option(verb, "RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors", OptionKind::required);
+  add_option(verb, "--count", options.count,
+             fmt::format("pictures to draw ({}); completions of each picture ({}); pictures of --surprise ({})",
+                         kPictures, kCompletions, kSurprises));
+  add_option(verb, "--out", options.out, "the PNG of the pictures", OptionKind::shows_default);
+  add_option(verb, "--class", options.class_label, "only this class; without it, each in turn, or a picture's own");
+  add_option(verb, "--complete", options.complete,
+             "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
+             "picture of the run's data");
+  add_option(verb, "--keep-rows", options.keep_rows, "of --complete: rows that are kept; without it, half of them");
+  add_flag(verb, "--surprise", options.surprise,
+           "bits of each pixel of the pictures of --complete, or of the first of the test split, as a heat map");
+  add_option(verb, "--data", options.data, "the run's data, where it is not at its place in training");
+  add_option(verb, "--prompt", options.prompt, "text to go on from");
+  add_option(verb, "--prompt-file", options.prompt_file, "a file of text to go on from");
+  exclude_each_other(verb, "--prompt", "--prompt-file");
+  add_option(verb, "--tokens", options.tokens, "symbols of text to draw", OptionKind::shows_default);
+  add_option(verb, "--temperature", options.sampling.temperature, "below 1: likelier symbols; above: wilder",
+             OptionKind::shows_default);
+  add_option(verb, "--top-k", options.sampling.top_k, "draw from so many of the likeliest symbols; 0: all",
+             OptionKind::shows_default);
+  add_option(verb, "--top-p", options.sampling.top_p,
+             "draw from the fewest likeliest symbols that together have this probability", OptionKind::shows_default);
+  add_flag(verb, "--greedy", options.sampling.greedy, "the likeliest symbol always");
+  add_option(verb, "--seed", options.seed, "of what is drawn", OptionKind::shows_default);
+  add_option(verb, "--threads", options.threads, "processor threads; 0: all cores");
+  add_option(verb, "--device", options.device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
 }
 
 // Flags that this model, or this kind of picture, makes nothing of.
@@ -165,11 +163,11 @@ void run_sample(const CLI::App& verb, SampleOptions& options) {
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("sample", "draw pictures or text from a trained model, complete pictures");
+  CLI::App& verb = add_verb(program, "sample", "draw pictures or text from a trained model, complete pictures");
   const auto options = std::make_shared<SampleOptions>();
-  add_flags(*verb, *options);
-  verb->callback([verb, options, &exit_code] {
-    run_sample(*verb, *options);
+  add_flags(verb, *options);
+  set_action(verb, [&verb, options, &exit_code] {
+    run_sample(verb, *options);
     exit_code = 0;
   });
 }

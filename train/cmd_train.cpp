@@ -1,7 +1,4 @@
 // linea train: a run from settings, or one that goes on.
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <memory>
 #include <set>
 #include <string>
@@ -11,6 +8,7 @@
 #include "train/commands.h"
 #include "train/config.h"
 #include "train/dry_run.h"
+#include "train/flags.h"
 #include "train/memory_advice.h"
 #include "train/trainer.h"
 
@@ -32,10 +30,8 @@ std::string attention_asked_for(const TrainOptions& options, const std::set<std:
                                 const RunConfig& source) {
   if (flags.count("attention") != 0) return options.config.attention;
   RunConfig asked = source;
-  CLI::App app;
-  add_settings(app, asked);
-  if (!options.preset.empty()) apply_toml(app, preset_text(options.preset), "preset " + options.preset);
-  if (!options.config_file.empty()) apply_toml(app, read_file(options.config_file), options.config_file);
+  if (!options.preset.empty()) apply_toml(asked, preset_text(options.preset), "preset " + options.preset);
+  if (!options.config_file.empty()) apply_toml(asked, read_file(options.config_file), options.config_file);
   return asked.attention;
 }
 
@@ -80,19 +76,19 @@ int run(const TrainOptions& options) {
 }  // namespace
 
 void add_train(CLI::App& program, int& exit_code) {
-  CLI::App* verb = program.add_subcommand("train", "learn from data; leaves a run folder");
+  CLI::App& verb = add_verb(program, "train", "learn from data; leaves a run folder");
   const auto options = std::make_shared<TrainOptions>();
-  verb->add_option("--out", options->out, "the folder of the run; it must not hold one yet");
-  verb->add_option("--resume", options->resume, "go on with this run from its newest checkpoint");
-  verb->add_option("--init-from", options->initial,
-                   "start from the weights and settings of this run; the attention may be another");
-  verb->add_option("--preset", options->preset, fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
-  verb->add_option("--config", options->config_file, "settings from a TOML file, such as RUN/config.toml");
-  verb->add_flag("--json", options->json, "metrics as JSON lines on stdout");
-  verb->add_flag("--dry-run", options->dry_run, "say what the run would be, its memory and its time; write nothing");
-  add_settings(*verb, options->config);
-  verb->callback([verb, options, &exit_code] {
-    gather_settings(*verb, *options);
+  add_option(verb, "--out", options->out, "the folder of the run; it must not hold one yet");
+  add_option(verb, "--resume", options->resume, "go on with this run from its newest checkpoint");
+  add_option(verb, "--init-from", options->initial,
+             "start from the weights and settings of this run; the attention may be another");
+  add_option(verb, "--preset", options->preset, fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
+  add_option(verb, "--config", options->config_file, "settings from a TOML file, such as RUN/config.toml");
+  add_flag(verb, "--json", options->json, "metrics as JSON lines on stdout");
+  add_flag(verb, "--dry-run", options->dry_run, "say what the run would be, its memory and its time; write nothing");
+  add_settings(verb, options->config);
+  set_action(verb, [&verb, options, &exit_code] {
+    gather_settings(verb, *options);
     with_memory_advice(options->config, [&] { exit_code = run(*options); });
   });
 }

@@ -1,5 +1,4 @@
 // linea verify: every attention's forms, gradients, causality, padding and memory, measured on this machine.
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -8,6 +7,7 @@
 
 #include "nn/conformance.h"
 #include "train/commands.h"
+#include "train/flags.h"
 
 namespace linea {
 namespace {
@@ -75,11 +75,11 @@ int run_verify(const VerifyOptions& options) {
 
 void add_verify(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<VerifyOptions>();
-  CLI::App* command = program.add_subcommand(
-      "verify", "check every attention: forms agree, gradients, causality, padding, determinism, memory");
-  command->add_option("--attention", options->attention, "only this one (default: all)");
-  command->add_flag("--json", options->json, "one JSON object a check");
-  command->callback([options, &exit_code] { exit_code = run_verify(*options); });
+  CLI::App& command = add_verb(
+      program, "verify", "check every attention: forms agree, gradients, causality, padding, determinism, memory");
+  add_option(command, "--attention", options->attention, "only this one (default: all)");
+  add_flag(command, "--json", options->json, "one JSON object a check");
+  set_action(command, [options, &exit_code] { exit_code = run_verify(*options); });
 }
 
 }  // namespace linea

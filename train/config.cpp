@@ -136,11 +136,15 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
   }
 }
 
-RunConfig config_from_toml(const std::string& text, const std::string& source) {
-  RunConfig config;
+void apply_toml(RunConfig& config, const std::string& text, const std::string& source) {
   CLI::App app;
   add_settings(app, config);
   apply_toml(app, text, source);
+}
+
+RunConfig config_from_toml(const std::string& text, const std::string& source) {
+  RunConfig config;
+  apply_toml(config, text, source);
   return config;
 }
 

@@ -120,6 +120,8 @@ void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>&
 // not TOML, an unknown key (with the nearest known one), a value of the wrong kind.
 void apply_toml(CLI::App& app, const std::string& text, const std::string& source,
                 const std::set<std::string>& fixed = {});
+// The same on settings without a command line.
+void apply_toml(RunConfig& config, const std::string& text, const std::string& source);
 RunConfig config_from_toml(const std::string& text, const std::string& source);
 std::string to_toml(const RunConfig& config);
 
