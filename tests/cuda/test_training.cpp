@@ -148,18 +148,15 @@ INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
                            return name;
                          });
 
-// Past the model's length and with random numbers: what the CPU draws, though all positions but two are recorded ones.
-// The host's part of a position, and of recording, is counted by the heads' scores.
+// Past the model's length, where it begins again, and with random numbers; the CPU does each position plainly.
 TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
-  RunConfig settings = config();
-  settings.length = 24;
-  settings.task = "copy";
-  const std::unique_ptr<Task> task = make_task(task_options(settings, ""));
-  const ModelConfig sizes = model_config(settings, task->shape());
+  ModelConfig sizes = model_config(config(), digits().shape());
+  sizes.length = 24;
   const auto drawn = [&] {
     SamplingOptions sampling;
     sampling.top_k = 5;
-    return Generator(Transformer(sizes), sampling).draw({{1, 2}, {2, 3}, {3, 4}}, kSanitized ? 30 : 60);
+    const Transformer model(sizes);
+    return Generator(model, sampling).draw({{1, 2}, {2, 3}, {3, 4}}, kSanitized ? 30 : 60);
   };
   const auto expected = drawn();
   const On device(kCuda);
