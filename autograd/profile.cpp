@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "tensor/kernels.h"
+
 namespace linea {
 namespace {
 
@@ -20,6 +22,7 @@ void Profile::op_ended(const char* op, double Times::*pass) {
 }
 
 double Profile::restart() {
+  device_memory(context().device).wait(context());
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - last_).count();
   last_ = now;

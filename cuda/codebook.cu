@@ -7,9 +7,6 @@
 namespace linea::cuda {
 namespace {
 
-__device__ inline int64_t head_of(const HeadShape& shape, int64_t pair) {
-  return (shape.first_pair + pair) % shape.heads;
-}
 // The first pair of a head, from which its others are `heads` apart.
 LINEA_HOST_DEVICE inline int64_t first_pair_of(const HeadShape& shape, int64_t head) {
   return (head - shape.first_pair % shape.heads + shape.heads) % shape.heads;
@@ -50,7 +47,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t item = blockIdx.x; item < shape.pairs * tiles; item += gridDim.x) {
     const int64_t pair = item / tiles, first_row = item % tiles * kTile;
     const T* rows = x + pair * shape.rows * D;
-    const T* of_head = codebook + head_of(shape, pair) * F * D;
+    const T* of_head = codebook + shape.head(pair) * F * D;
     A least[kEach];
     int best[kEach];
 #pragma unroll
@@ -127,7 +124,7 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
   });
   for_each_team(ctx, shape.pairs * shape.rows, F, [=] __device__(auto team, int64_t row) {
     T* const logs = u + row * F;
-    const A* of_head = halves + head_of(shape, row / shape.rows) * F;
+    const A* of_head = halves + shape.head(row / shape.rows) * F;
     const A inverse = A(1) / A(*t);
     A most = -std::numeric_limits<A>::infinity(), sum = 0;
     for (int64_t f = team.rank(); f < F; f += team.kThreads)
@@ -209,7 +206,7 @@ template <typename T>
 void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook, T* y) {
   const int64_t F = shape.features, D = shape.key_size;
   for_each_team(ctx, shape.pairs * shape.rows, D, [=] __device__(auto team, int64_t row) {
-    const T* from = codebook + (head_of(shape, row / shape.rows) * F + code[row]) * D;
+    const T* from = codebook + (shape.head(row / shape.rows) * F + code[row]) * D;
     T* to = y + row * D;
     for (int64_t d = team.rank(); d < D; d += team.kThreads) to[d] = from[d];
   });

@@ -117,10 +117,9 @@ void dpfp_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R,
 
 // random_features.cu
 template <typename T>
-void subtract_norms(Context&, const T* x, T* u, double factor, int64_t R, int64_t D, int64_t F);
+void random_logs(Context&, const HeadShape&, const T* x, const T* omega, double scale, T* u);
 template <typename T>
-void subtract_norms_backward(Context&, const T* x, const T* du, T* dx, double factor, int64_t R, int64_t D,
-                             int64_t F);
+void random_logs_backward(Context&, const HeadShape&, const T* x, const T* du, const T* omega, double scale, T* dx);
 template <typename T>
 void square_norms(Context&, const T* x, T* w, double factor, int64_t R, int64_t D);
 template <typename T>

@@ -50,6 +50,7 @@ inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
 // P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
 struct HeadShape {
   int64_t pairs, rows, features, key_size, first_pair, heads;
+  LINEA_HOST_DEVICE int64_t head(int64_t pair) const { return (first_pair + pair) % heads; }
 };
 
 // y[i0,i1,i2,i3,:] = x at the same place with its axes in the order `axis`: y's axis a is x's axis
@@ -251,11 +252,11 @@ struct Kernels {
   void (*dpfp_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                                  int64_t nu);
 
-  // logs of random features: u [P,S,F] -= factor |x|^2 of the row x [P,S,D]; and x's part of the gradient,
-  // dx -= 2 factor x sum_f du
-  void (*subtract_norms)(Context&, const T* x, T* u, double factor, int64_t R, int64_t D, int64_t F);
-  void (*subtract_norms_backward)(Context&, const T* x, const T* du, T* dx, double factor, int64_t R,
-                                  int64_t D, int64_t F);
+  // logs of random features (nn/attention/performer.cpp) of rows x [P,S,D], omega [H,F,D], x^ = scale x:
+  // u [P,S,F] = omega_f.x^ - |x^|^2 / 2; and dx = scale sum_f du_f (omega_f - x^)
+  void (*random_logs)(Context&, const HeadShape&, const T* x, const T* omega, double scale, T* u);
+  void (*random_logs_backward)(Context&, const HeadShape&, const T* x, const T* du, const T* omega, double scale,
+                               T* dx);
   // w[r] = factor |x|^2, and dx += 2 factor x dw
   void (*square_norms)(Context&, const T* x, T* w, double factor, int64_t R, int64_t D);
   void (*square_norms_backward)(Context&, const T* x, const T* dw, T* dx, double factor, int64_t R,

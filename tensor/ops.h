@@ -106,9 +106,10 @@ Tensor square_features_backward(const Tensor& x, const Tensor& dy);
 Tensor dpfp_features(const Tensor& x, int64_t nu);  // [..., D] -> [..., 2 D nu]
 Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
 
-// Logs of random features, in place: u [P,S,F] -= factor |x|^2; and dx += what that adds to it.
-void subtract_norms(const Tensor& x, const Tensor& u, double factor);
-void subtract_norms_backward(const Tensor& x, const Tensor& du, const Tensor& dx, double factor);
+// Logs of random features of rows x [P,S,D] by their heads' omega [H,F,D]: x^ = scale x, omega_f.x^ - |x^|^2 / 2,
+// [P,S,F]; and dx.
+Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_pair, double scale);
+Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega, int64_t first_pair, double scale);
 Tensor square_norms(const Tensor& x, double factor);  // [P,S,D] -> [P,S]
 void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor);
 Tensor sine_cosine(const Tensor& u);  // [..., n] -> [..., 2n]

@@ -70,19 +70,37 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool tr
   return y;
 }
 
-void subtract_norms(const Tensor& x, const Tensor& u, double factor) {
-  launch(common_dtype("subtract_norms", {&x, &u}), "subtract_norms", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.subtract_norms(context(), x.data<T>(), u.data<T>(), factor, rows_of(x), columns(x), columns(u));
-  });
+namespace {
+
+HeadShape random_shape(const char* op, const Tensor& x, const Tensor& omega, int64_t first_pair) {
+  require(x.shape().rank() == 3 && omega.shape().rank() == 3 && x.size(2) == omega.size(2),
+          "{}: rows {} and omega {} do not go together", op, x.shape(), omega.shape());
+  return {x.size(0), x.size(1), omega.size(1), x.size(2), first_pair, omega.size(0)};
 }
 
-void subtract_norms_backward(const Tensor& x, const Tensor& du, const Tensor& dx, double factor) {
-  launch(common_dtype("subtract_norms", {&x, &du, &dx}), "subtract_norms", [&](const auto& table, auto t) {
+}  // namespace
+
+Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_pair, double scale) {
+  const DType dtype = common_dtype("random_logs", {&x, &omega});
+  const HeadShape shape = random_shape("random_logs", x, omega, first_pair);
+  Tensor u({shape.pairs, shape.rows, shape.features}, dtype);
+  launch(dtype, "random_logs", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.subtract_norms_backward(context(), x.data<T>(), du.data<T>(), dx.data<T>(), factor, rows_of(x),
-                                  columns(x), columns(du));
+    table.random_logs(context(), shape, x.data<T>(), omega.data<T>(), scale, u.data<T>());
   });
+  return u;
+}
+
+Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega, int64_t first_pair, double scale) {
+  const DType dtype = common_dtype("random_logs_backward", {&x, &du, &omega});
+  const HeadShape shape = random_shape("random_logs_backward", x, omega, first_pair);
+  require_shape("random_logs_backward", "du", du, {shape.pairs, shape.rows, shape.features});
+  Tensor dx(x.shape(), dtype);
+  launch(dtype, "random_logs_backward", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(), scale, dx.data<T>());
+  });
+  return dx;
 }
 
 Tensor square_norms(const Tensor& x, double factor) {

@@ -8,6 +8,7 @@
 #include "nn/engine.h"
 #include "tensor/ops.h"
 #include "train/flags.h"
+#include "train/device_rates.h"
 #include "train/machine.h"
 #include "train/progress.h"
 
@@ -53,15 +54,6 @@ const ModelPreset& preset_of(const std::string& name) {
   fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", name, fmt::join(model_names(), ", "));
 }
 
-double sgemm_rate(double seconds) {
-  constexpr int64_t kSize = 2048;
-  const Tensor a = random_tensor({kSize, kSize}, 1, 1, 0, DType::f32);
-  const Tensor b = random_tensor({kSize, kSize}, 2, 1, 0, DType::f32);
-  ops::matmul(a, b);
-  const double time = median_seconds(seconds, [&] { ops::matmul(a, b); });
-  return 2.0 * kSize * kSize * kSize / time / 1e9;
-}
-
 }  // namespace
 
 double median(std::vector<double> values) {
@@ -96,9 +88,21 @@ double peak_rss_bytes() {
   fail(ErrorKind::input, "/proc/self/status has no VmHWM: this system does not tell the memory of a process");
 }
 
-Machine measure_machine(double seconds) { return {blas_info(), context().threads, sgemm_rate(seconds)}; }
+Machine measure_machine(double seconds, const std::string& dtype) {
+  const Device device = context().device;
+  const bool cpu = device.kind == DeviceKind::cpu;
+  Machine machine{blas_info(), context().threads, 0, dtype, "cpu", 0};
+  machine.sgemm_gflops = product_rate(dtype == "bf16" ? DType::bf16 : DType::f32, seconds) / 1e9;
+  if (cpu) return machine;
+  machine.device = cuda_devices().at(static_cast<size_t>(device.index));
+  machine.read_gb_per_s = read_rate(0) / 1e9;
+  return machine;
+}
 
 std::string text_of(const Machine& machine) {
+  if (machine.device != "cpu")
+    return fmt::format("{}\nproducts of {}: {:.0f} GFLOP/s; reads {:.0f} GB/s\n", machine.device, machine.dtype,
+                       machine.sgemm_gflops, machine.read_gb_per_s);
   return fmt::format("{}\nkernels {}, {}, {} threads: SGEMM {:.1f} GFLOP/s\n", machine.blas.version,
                      machine.blas.kernel, machine.blas.flavour, machine.threads, machine.sgemm_gflops);
 }
@@ -108,6 +112,9 @@ nlohmann::ordered_json json_of(const Machine& machine) {
           {"kernel", machine.blas.kernel},
           {"flavour", machine.blas.flavour},
           {"threads", machine.threads},
+          {"device", machine.device},
+          {"dtype", machine.dtype},
+          {"read_gb_per_s", machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
           {"sgemm_gflops", machine.sgemm_gflops}};
 }
 

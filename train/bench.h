@@ -29,9 +29,12 @@ double peak_rss_bytes();
 struct Machine {
   BlasInfo blas;
   int threads;
-  double sgemm_gflops;  // GFLOP/s of a square product of 2048, in float
+  double sgemm_gflops;   // GFLOP/s of square products of the run's dtype (train/device_rates.h), on its device
+  std::string dtype;     // fp32, tf32 or bf16
+  std::string device;    // cpu, or what `linea info` calls it
+  double read_gb_per_s;  // of a device that is no CPU, else 0
 };
-Machine measure_machine(double seconds);
+Machine measure_machine(double seconds, const std::string& dtype = "fp32");
 std::string text_of(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
 void print_line(const nlohmann::ordered_json& line);

@@ -5,8 +5,10 @@
 #include <memory>
 
 #include "autograd/gradcheck.h"
+#include "tensor/ops.h"
 #include "train/bench.h"
 #include "train/flags.h"
+#include "train/machine.h"
 #include "train/progress.h"
 
 namespace linea::bench {
@@ -17,6 +19,7 @@ struct AttentionBench {
   std::vector<int64_t> lengths = {512, 1024, 2048, 4096, 8192, 16384};
   AttentionOptions attention;
   int64_t batch = 1, heads = 4, key_size = 64, threads = 0;
+  std::string device = "cpu", dtype = "fp32";
   double seconds = 0.5;  // at least, a measurement
   bool json = false;
 };
@@ -32,10 +35,13 @@ struct Measured {
 Measured measure(const AttentionOptions& chosen, const AttentionBench& options, int64_t length) {
   const std::unique_ptr<Attention> attention = make_attention(chosen);
   const Shape shape{options.batch, options.heads, length, options.key_size};
+  const DType dtype = options.dtype == "bf16" && attention->takes_bf16() ? DType::bf16 : DType::f32;
+  const auto normal = [&](uint32_t lane) {
+    return ops::cast(random_tensor(shape, lane, 1.0, 0.0, DType::f32), dtype);
+  };
   std::vector<Var> inputs;
-  for (uint32_t lane = 0; lane < 3; ++lane)
-    inputs.emplace_back(random_tensor(shape, lane, 1.0, 0.0, DType::f32), true);
-  const Tensor seed = random_tensor(shape, 9, 1.0, 0.0, DType::f32);
+  for (uint32_t lane = 0; lane < 3; ++lane) inputs.emplace_back(normal(lane), true);
+  const Tensor seed = normal(9);
   AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
   if (attention->gated()) {
     const Tensor half = Tensor::full({options.batch, options.heads, length}, DType::f32, 0.5);
@@ -76,6 +82,7 @@ void measure_steps(const AttentionOptions& chosen, const AttentionBench& options
   const Stopwatch watch;
   for (Measured& row : rows) {
     for (; position < row.length; ++position) attention->step(*state, in);
+    device_memory(context().device).wait(context());
     row.step_s = watch.seconds() / static_cast<double>(row.length);
   }
 }
@@ -121,9 +128,9 @@ void print_head(const Machine& machine, const AttentionBench& options) {
     return print_line(line);
   }
   fmt::print(
-      "{}causal, float32, B {} H {} D = M = {}; extra bytes are beyond inputs and results; GFLOP/s of forward "
+      "{}causal, {}, B {} H {} D = M = {}; extra bytes are beyond inputs and results; GFLOP/s of forward "
       "and backward\nby the products of the recurrent form, 14 F M a token and head (delta: 22)\n\n",
-      text_of(machine), options.batch, options.heads, options.key_size);
+      text_of(machine), options.dtype, options.batch, options.heads, options.key_size);
   fmt::print(kHead, "attention", "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
              "extra MiB fwd", "extra MiB f+b");
 }
@@ -163,8 +170,8 @@ AttentionOptions chosen_attention(const std::string& name, const AttentionBench&
 }
 
 void run(const AttentionBench& options) {
-  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
-  const Machine machine = measure_machine(options.seconds);
+  use_machine(options.threads, options.device, options.dtype);
+  const Machine machine = measure_machine(options.seconds, options.dtype);
   print_head(machine, options);
   std::vector<int64_t> lengths = options.lengths;
   std::sort(lengths.begin(), lengths.end());
@@ -205,6 +212,8 @@ void add_attention(CLI::App& bench, int& exit_code) {
              OptionKind::shows_default);
   add_option(what, "--seconds", options->seconds, "at least, a measurement", OptionKind::shows_default);
   add_option(what, "--threads", options->threads, "processor threads; 0: all cores");
+  add_option(what, "--device", options->device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
+  add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16", OptionKind::shows_default);
   add_flag(what, "--json", options->json, "one JSON object a line");
   set_action(what, [options, &exit_code] {
     run(*options);

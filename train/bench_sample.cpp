@@ -5,6 +5,7 @@
 
 #include "nn/generator.h"
 #include "train/bench.h"
+#include "train/device_rates.h"
 #include "train/flags.h"
 #include "train/progress.h"
 
@@ -36,25 +37,6 @@ double weight_bytes(const Transformer& model) {
   return bytes;
 }
 
-// GB/s at which all threads add up as many bytes, the best of some passes.
-double read_rate(double bytes) {
-  const Tensor memory = Tensor::full({static_cast<int64_t>(bytes) / 4}, DType::f32, 1);
-  const float* data = memory.data<float>();
-  const int64_t count = memory.numel();
-  double best = 0;
-  volatile float seen = 0;
-  for (int pass = 0; pass < 30; ++pass) {
-    const Stopwatch watch;
-    float sum = 0;
-#pragma omp parallel for simd reduction(+ : sum) num_threads(context().threads)
-    for (int64_t i = 0; i < count; ++i) sum += data[i];
-    seen = sum;
-    best = std::max(best, bytes / watch.seconds() / 1e9);
-  }
-  (void)seen;
-  return best;
-}
-
 // Positions that take a few seconds; all of a picture where a position costs more the later it is.
 int64_t positions_of(const Transformer& model, const SampleBench& options, int64_t batch) {
   const int64_t most = model.config().length - kWarmup;
@@ -76,7 +58,7 @@ Drawn measure(const Transformer& model, const SampleBench& options, int64_t batc
   drawn.pictures_per_s = drawn.tokens_per_s / static_cast<double>(model.config().length);
   if (batch == 1) {
     const double bytes = weight_bytes(model);
-    drawn.read_gb_per_s = read_rate(bytes);
+    drawn.read_gb_per_s = read_rate(bytes) / 1e9;
     drawn.of_read = drawn.tokens_per_s * bytes / 1e9 / drawn.read_gb_per_s;
   }
   return drawn;
@@ -106,13 +88,13 @@ void run(CLI::App& verb, SampleBench& options) {
   require(options.tokens >= 0, "--tokens is {}; it must be at least 0", options.tokens);
   for (const int64_t batch : options.batches)
     require(batch >= 1, "--batches has {}; each must be at least 1", batch);
-  const Machine machine = measure_machine(0.3);
+  const Machine machine = measure_machine(0.3, options.model.config.dtype);
   const Transformer model(config);
   if (options.json) {
     print_line(json_of(machine));
   } else {
-    fmt::print("{}{}: {}\nrandom weights, float32; {:.1f} MB of weights a token passes\n\n", text_of(machine),
-               options.model.preset, text_of(config), weight_bytes(model) / 1e6);
+    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights a token passes\n\n", text_of(machine),
+               options.model.preset, text_of(config), options.model.config.dtype, weight_bytes(model) / 1e6);
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s", "pictures/s",
                "weights GB/s", "of it");
   }

@@ -34,7 +34,7 @@ struct OpTimes {
   Profile::Times times;
 };
 
-// Times are seconds of all steps together, but step_s, the median step.
+// Times are seconds of all steps together, done plainly; but step_s, the median step as the trainer makes it.
 struct Trained {
   Bytes bytes;
   double rss = 0, step_s = 0, all_s = 0, optimiser_s = 0, data_s = 0, loss = 0;
@@ -80,12 +80,12 @@ TaskShape shape_of(const ModelConfig& model) {
 // A step of the trainer's, watched.
 class Step {
  public:
-  Step(Transformer& model, Optimizer& optimizer, const TrainBench& options)
+  Step(Transformer& model, Optimizer& optimizer, const TrainBench& options, bool recorded)
       : model_(model),
         config_(options.model.config),
         task_(shape_of(model.config())),
         steps_(options.warmup + options.steps),
-        step_(model, optimizer, task_, config_, false) {}
+        step_(model, optimizer, task_, config_, recorded) {}
 
   void run(int64_t number, Trained& result) {
     Profile* profile = Profile::current();
@@ -114,6 +114,19 @@ class Step {
   TrainingStep step_;
 };
 
+// Seconds of steps that a device does by what it has recorded, as the trainer has it do them.
+std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer, const TrainBench& options) {
+  Step step(model, optimizer, options, true);
+  Trained unused;
+  std::vector<double> times;
+  for (int64_t i = 0; i < options.warmup + options.steps; ++i) {
+    const Stopwatch watch;
+    step.run(i, unused);
+    if (i >= options.warmup) times.push_back(watch.seconds());
+  }
+  return times;
+}
+
 Trained train(const ModelConfig& config, const TrainBench& options) {
   Trained result;
   const double rss = peak_rss_bytes(), empty = held();
@@ -123,23 +136,26 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   result.bytes.optimiser = held() - empty - result.bytes.parameters;
   result.parameters = count_elements(model.parameters());
   result.flops = flops_of_token(model);
-  Step step(model, optimizer, options);
-  for (int64_t i = 0; i < options.warmup; ++i) step.run(i, result);
+  Step plain(model, optimizer, options, false);
+  for (int64_t i = 0; i < options.warmup; ++i) plain.run(i, result);
   reset_memory_peak();
-  Profile profile;
   std::vector<double> times;
-  for (int64_t i = 0; i < options.steps; ++i) {
-    const Stopwatch watch;
-    step.run(options.warmup + i, result);
-    times.push_back(watch.seconds());
-    result.all_s += times.back();
+  {
+    const Profile profile;
+    for (int64_t i = 0; i < options.steps; ++i) {
+      const Stopwatch watch;
+      plain.run(options.warmup + i, result);
+      times.push_back(watch.seconds());
+      result.all_s += times.back();
+    }
+    for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
   }
+  if (context().device.kind != DeviceKind::cpu) times = recorded_times(model, optimizer, options);
   result.step_s = median(times);
   Bytes& bytes = result.bytes;
   bytes.peak = static_cast<double>(memory_use().peak) - empty;
   bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
   result.rss = peak_rss_bytes() - rss;
-  for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
   const auto all = [](const OpTimes& op) { return op.times.forward + op.times.backward; };
   std::sort(result.ops.begin(), result.ops.end(), [&](const auto& a, const auto& b) { return all(a) > all(b); });
   return result;
@@ -184,11 +200,13 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
 
 void print_text(const ModelConfig& model, const TrainBench& options, const Machine& machine,
                 const Trained& trained, double tokens, double gflops) {
-  fmt::print("{}{}: {}\n{} parameters, batch {}, float32\n\n", text_of(machine), options.model.preset,
-             text_of(model), count_text(static_cast<double>(trained.parameters)), options.model.config.batch);
+  fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", text_of(machine), options.model.preset,
+             text_of(model), count_text(static_cast<double>(trained.parameters)), options.model.config.batch,
+             options.model.config.dtype);
   fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n", tokens,
              1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
-  fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of SGEMM\n\n", gflops, 100 * gflops / machine.sgemm_gflops);
+  fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops, 100 * gflops / machine.sgemm_gflops,
+             machine.device == "cpu" ? "SGEMM" : "the products' rate");
   for (const auto& [kind, value] : kinds(trained.bytes))
     fmt::print("{:<16} {:>10.2f} MiB\n", kind, value / 1048576);
   fmt::print("{:<16} {:>10.2f} MiB, the process beyond its start\n\n", "peak RSS", trained.rss / 1048576);
@@ -218,7 +236,7 @@ void run(CLI::App& verb, TrainBench& options) {
   const double tokens = static_cast<double>(options.model.config.batch * model.length) / trained.step_s;
   const double gflops = tokens * trained.flops / 1e9;
   const auto print = options.json ? print_json : print_text;
-  print(model, options, measure_machine(0.5), trained, tokens, gflops);
+  print(model, options, measure_machine(0.5, options.model.config.dtype), trained, tokens, gflops);
 }
 
 }  // namespace

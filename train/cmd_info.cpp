@@ -7,6 +7,7 @@
 #include "tensor/kernels.h"
 #include "train/checkpoint.h"
 #include "train/commands.h"
+#include "train/device_rates.h"
 #include "train/flags.h"
 #include "train/progress.h"
 
@@ -24,7 +25,10 @@ void show_build() {
                     blas.threads));
   print(fmt::format("vectors     {}", vector_name()));
   print(fmt::format("devices     cpu{}", built_with_cuda() ? "" : " (this build has no CUDA backend)"));
-  for (const std::string& line : cuda_devices()) print("            " + line);
+  const std::vector<std::string> devices = cuda_devices();
+  for (const std::string& line : devices) print("            " + line);
+  if (!devices.empty())
+    for (const std::string& line : rates_of_cuda()) print("            cuda:0 " + line);
   for (const AttentionEntry& entry : attentions()) {
     std::vector<std::string> labels;
     for (const AttentionOptions& variant : entry.variants) labels.push_back(label_of(variant));

@@ -8,12 +8,13 @@
 #include "nn/conformance.h"
 #include "train/commands.h"
 #include "train/flags.h"
+#include "train/machine.h"
 
 namespace linea {
 namespace {
 
 struct VerifyOptions {
-  std::string attention;
+  std::string attention, device = "cpu";
   bool json = false;
 };
 
@@ -55,6 +56,7 @@ void print_row(const std::string& attention, const Check& check) {
 
 // 0, or 4 where a check failed. Error: ErrorKind::usage for an attention that does not exist.
 int run_verify(const VerifyOptions& options) {
+  use_machine(0, options.device, "fp32");
   int done = 0, failed = 0;
   const std::vector<AttentionOptions> variants = asked_variants(options.attention);
   if (!options.json) fmt::print("{:<28} {:<30} {:>9} {:>9}\n", "attention", "check", "measured", "bound");
@@ -78,6 +80,7 @@ void add_verify(CLI::App& program, int& exit_code) {
   CLI::App& command = add_verb(
       program, "verify", "check every attention: forms agree, gradients, causality, padding, determinism, memory");
   add_option(command, "--attention", options->attention, "only this one (default: all)");
+  add_option(command, "--device", options->device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
   add_flag(command, "--json", options->json, "one JSON object a check");
   set_action(command, [options, &exit_code] { exit_code = run_verify(*options); });
 }

@@ -47,6 +47,8 @@ class RandomFeatures final : public FeatureMap {
   bool weighs_keys() const override { return feature_ == RandomFeature::trig; }
 
   Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+    if (kind() == FeatureKind::logs && side == Side::key)
+      return {ops::random_logs(x, directions(), pairs.first, 1 / root_), {}, {}};
     const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
     switch (feature_) {
       case RandomFeature::relu:
@@ -56,7 +58,6 @@ class RandomFeatures final : public FeatureMap {
       default:
         break;
     }
-    if (side == Side::key) ops::subtract_norms(x, u, half());
     return {u, {}, {}};
   }
 
@@ -68,9 +69,9 @@ class RandomFeatures final : public FeatureMap {
       const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
       du = ops::pointwise_backward(Pointwise::feature_relu, u, du);
     }
+    if (kind() == FeatureKind::logs && side == Side::key)
+      return ops::random_logs_backward(x, du, directions(), pairs.first, 1 / root_);
     const Tensor dx = ops::head_matmul(du, directions(), pairs.first, false, 1 / root_);
-    if (side == Side::query) return dx;
-    if (kind() == FeatureKind::logs) ops::subtract_norms_backward(x, du, dx, half());
     if (gradient.weight.defined()) ops::square_norms_backward(x, gradient.weight, dx, half());
     return dx;
   }

@@ -7,10 +7,6 @@
 namespace linea::cpu {
 namespace {
 
-int64_t head_of(const HeadShape& shape, int64_t pair) {
-  return (shape.first_pair + pair) % shape.heads;
-}
-
 }  // namespace
 
 // u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
@@ -21,7 +17,7 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
   parallel_items(
       ctx, shape.pairs,
       [&](int64_t pair, int thread) {
-        const T* codes = codebook + head_of(shape, pair) * F * D;
+        const T* codes = codebook + shape.head(pair) * F * D;
         T* half = workspace.data() + thread * F;
         for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
         const T inverse = T(1) / *t;
@@ -72,7 +68,7 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
     for (int64_t pair = 0; pair < shape.pairs; ++pair) {
-      if (head_of(shape, pair) != head) continue;
+      if (shape.head(pair) != head) continue;
       T* into = dcodebook + head * F * D;
       add_row(part + pair * F * D, into, F * D, T(1));
       for (int64_t f = 0; du != nullptr && f < F; ++f) {
@@ -92,7 +88,7 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
   parallel_items(
       ctx, shape.pairs,
       [&](int64_t pair, int) {
-        const T* codes = codebook + head_of(shape, pair) * F * D;
+        const T* codes = codebook + shape.head(pair) * F * D;
         for (int64_t row = 0; row < shape.rows; ++row) {
           const T* point = x + (pair * shape.rows + row) * D;
           T least = std::numeric_limits<T>::infinity();
@@ -120,7 +116,7 @@ void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, con
   parallel_items(
       ctx, shape.pairs,
       [&](int64_t pair, int) {
-        const T* codes = codebook + head_of(shape, pair) * shape.features * D;
+        const T* codes = codebook + shape.head(pair) * shape.features * D;
         for (int64_t row = pair * shape.rows; row < (pair + 1) * shape.rows; ++row)
           std::copy_n(codes + code[row] * D, D, y + row * D);
       },
@@ -133,7 +129,7 @@ void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
     for (int64_t pair = 0; pair < shape.pairs; ++pair) {
-      if (head_of(shape, pair) != head) continue;
+      if (shape.head(pair) != head) continue;
       for (int64_t row = pair * shape.rows; row < (pair + 1) * shape.rows; ++row) {
         counts[head * F + code[row]] += T(1);
         add_row(x + row * D, sums + (head * F + code[row]) * D, D, T(1));

@@ -1,5 +1,4 @@
-// The parts of random features (nn/attention/performer.cpp) that are not matrix products: rows of D numbers x
-// beside rows of F numbers.
+// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x beside rows of F.
 #include <cmath>
 
 #include "tensor/cpu/cpu_kernels.h"
@@ -16,13 +15,33 @@ T square_norm(const T* x, int64_t D) {
   return total;
 }
 
+// Products of each pair's rows with its head's omega, [F,D], or with its transpose.
+GemmShape products(const HeadShape& shape, bool transposed, double scale) {
+  const int64_t F = shape.features, D = shape.key_size;
+  GemmShape gemm;
+  gemm.transpose_b = !transposed;
+  gemm.rows = shape.rows;
+  gemm.cols = transposed ? D : F;
+  gemm.inner = transposed ? F : D;
+  gemm.batch = shape.pairs;
+  gemm.stride_a = gemm.rows * gemm.inner;
+  gemm.stride_b = F * D;
+  gemm.stride_c = gemm.rows * gemm.cols;
+  gemm.alpha = scale;
+  gemm.first_b = shape.first_pair;
+  gemm.period_b = shape.heads;
+  return gemm;
+}
+
 }  // namespace
 
 template <typename T>
-void subtract_norms(Context& ctx, const T* x, T* u, double factor, int64_t R, int64_t D, int64_t F) {
-  parallel_ranges(ctx, R, D + F, [&](int64_t first, int64_t last) {
+void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale, T* u) {
+  const int64_t F = shape.features, D = shape.key_size;
+  gemm(ctx, products(shape, false, scale), x, omega, u);
+  parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const T norm = static_cast<T>(factor) * square_norm(x + r * D, D);
+      const T norm = static_cast<T>(scale * scale / 2) * square_norm(x + r * D, D);
       T* row = u + r * F;
 #pragma omp simd
       for (int64_t f = 0; f < F; ++f) row[f] -= norm;
@@ -31,15 +50,17 @@ void subtract_norms(Context& ctx, const T* x, T* u, double factor, int64_t R, in
 }
 
 template <typename T>
-void subtract_norms_backward(Context& ctx, const T* x, const T* du, T* dx, double factor, int64_t R, int64_t D,
-                             int64_t F) {
-  parallel_ranges(ctx, R, D + F, [&](int64_t first, int64_t last) {
+void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* omega, double scale,
+                          T* dx) {
+  const int64_t F = shape.features, D = shape.key_size;
+  gemm(ctx, products(shape, true, scale), du, omega, dx);
+  parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       T total = 0;
       const T* row = du + r * F;
 #pragma omp simd reduction(+ : total)
       for (int64_t f = 0; f < F; ++f) total += row[f];
-      total *= static_cast<T>(-2 * factor);
+      total *= static_cast<T>(-scale * scale);
       for (int64_t d = 0; d < D; ++d) dx[r * D + d] += total * x[r * D + d];
     }
   });
@@ -85,8 +106,8 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                \
-  template void subtract_norms(Context&, const T*, T*, double, int64_t, int64_t, int64_t);                  \
-  template void subtract_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t, int64_t); \
+  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);                    \
+  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*, double, T*); \
   template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                             \
   template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t);          \
   template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                                      \

@@ -34,8 +34,7 @@ std::string letters_of(const testing::TestParamInfo<AttentionOptions>& info) {
 
 class CudaConformance : public testing::TestWithParam<AttentionOptions> {};
 
-// Those that an emulated GPU goes through in seconds. What the device keeps between kernels is not linear in short
-// lengths: chunks are done in groups of a fixed size (cuda/chunk_sweep.h), so "memory" is left out here.
+// Those that an emulated GPU goes through in seconds.
 TEST_P(CudaConformance, ChecksPass) {
   if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);

@@ -8,14 +8,17 @@ struct Size {
 };
 const Size kSizes[] = {{1, 1, 1}, {37, 5, 70}, {300, 64, 33}, {3, 40, 1100}, {2, 1100, 8}, {0, 4, 4}};
 
-TEST(CudaRandomFeatures, NormsAreSubtracted) {
+// Pairs of three heads, from the third on.
+TEST(CudaRandomFeatures, Logs) {
   for (const auto [R, D, F] : kSizes)
     expect_parity([R = R, D = D, F = F](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, D}, 1), u = input<T>({R, F}, 2);
-      const Tensor du = input<T>({R, F}, 3), dx = input<T>({R, D}, 4);
-      table<T>().subtract_norms(context(), x.data<T>(), u.data<T>(), 0.3, R, D, F);
-      table<T>().subtract_norms_backward(context(), x.data<T>(), du.data<T>(), dx.data<T>(), 0.3, R, D, F);
+      const HeadShape shape{4, R, F, D, 2, 3};
+      const Tensor x = input<T>({4, R, D}, 1), omega = input<T>({3, F, D}, 2), du = input<T>({4, R, F}, 3);
+      const Tensor u = unset<T>({4, R, F}), dx = unset<T>({4, R, D});
+      table<T>().random_logs(context(), shape, x.data<T>(), omega.data<T>(), 0.7, u.data<T>());
+      table<T>().random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(), 0.7,
+                                      dx.data<T>());
       return std::vector<Tensor>{u, dx};
     });
 }

@@ -66,34 +66,50 @@ TEST_P(FeatureOps, SineAndCosine) {
 }
 
 TEST_P(FeatureOps, Norms) {
-  const int64_t P = 2, S = 3, D = 5, F = 4, R = P * S;
+  const int64_t P = 2, S = 3, D = 5, R = P * S;
   const double factor = 0.3;
-  const Tensor x = random({P, S, D}, 1, dtype()), u = random({P, S, F}, 2, dtype());
-  const Tensor du = random({P, S, F}, 3, dtype()), dx = random({P, S, D}, 4, dtype()),
-               dw = random({P, S}, 5, dtype());
-  const Values a = x.to_doubles(), b = u.to_doubles(), c = du.to_doubles(), d = dx.to_doubles(),
-               e = dw.to_doubles();
-  Values norms, less, slopes, weight_slopes;
+  const Tensor x = random({P, S, D}, 1, dtype()), dx = random({P, S, D}, 4, dtype()), dw = random({P, S}, 5, dtype());
+  const Values a = x.to_doubles(), d = dx.to_doubles(), e = dw.to_doubles();
+  Values norms, slopes;
   for (int64_t r = 0; r < R; ++r) {
-    double norm = 0, total = 0;
+    double norm = 0;
     for (int64_t i = 0; i < D; ++i) norm += at(a, r * D + i) * at(a, r * D + i);
-    for (int64_t f = 0; f < F; ++f) total += at(c, r * F + f);
     norms.push_back(factor * norm);
-    for (int64_t f = 0; f < F; ++f) less.push_back(at(b, r * F + f) - factor * norm);
-    for (int64_t i = 0; i < D; ++i) {
-      slopes.push_back(at(d, r * D + i) - 2 * factor * at(a, r * D + i) * total);
-      weight_slopes.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
-    }
+    for (int64_t i = 0; i < D; ++i) slopes.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
   }
   EXPECT_EQ(ops::square_norms(x, factor).shape(), (Shape{P, S}));
   expect_near(ops::square_norms(x, factor), norms, "square_norms");
-  const Tensor in_place = u.clone(), added = dx.clone(), added_weight = dx.clone();
-  ops::subtract_norms(x, in_place, factor);
-  expect_near(in_place, less, "subtract_norms");
-  ops::subtract_norms_backward(x, du, added, factor);
-  expect_near(added, slopes, "subtract_norms_backward");
-  ops::square_norms_backward(x, dw, added_weight, factor);
-  expect_near(added_weight, weight_slopes, "square_norms_backward");
+  const Tensor added = dx.clone();
+  ops::square_norms_backward(x, dw, added, factor);
+  expect_near(added, slopes, "square_norms_backward");
+}
+
+// Pairs of three heads, from the second on.
+TEST_P(FeatureOps, RandomLogs) {
+  const int64_t P = 4, S = 3, D = 5, F = 7, H = 3, first = 1;
+  const double scale = 0.6;
+  const Tensor x = random({P, S, D}, 1, dtype()), omega = random({H, F, D}, 2, dtype());
+  const Tensor du = random({P, S, F}, 3, dtype());
+  const Values a = x.to_doubles(), w = omega.to_doubles(), c = du.to_doubles();
+  Values u, dx;
+  for (int64_t r = 0; r < P * S; ++r) {
+    const int64_t head = (first + r / S) % H;
+    const auto of = [&](int64_t f, int64_t i) { return at(w, (head * F + f) * D + i); };
+    double norm = 0;
+    for (int64_t i = 0; i < D; ++i) norm += scale * at(a, r * D + i) * scale * at(a, r * D + i);
+    for (int64_t f = 0; f < F; ++f) {
+      double dot = 0;
+      for (int64_t i = 0; i < D; ++i) dot += of(f, i) * scale * at(a, r * D + i);
+      u.push_back(dot - norm / 2);
+    }
+    for (int64_t i = 0; i < D; ++i) {
+      double slope = 0;
+      for (int64_t f = 0; f < F; ++f) slope += scale * at(c, r * F + f) * (of(f, i) - scale * at(a, r * D + i));
+      dx.push_back(slope);
+    }
+  }
+  expect_near(ops::random_logs(x, omega, first, scale), u, "random_logs");
+  expect_near(ops::random_logs_backward(x, du, omega, first, scale), dx, "random_logs_backward");
 }
 
 TEST_P(FeatureOps, CodesOfKeys) {

@@ -1,0 +1,89 @@
+#include "train/device_rates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "autograd/gradcheck.h"
+#include "tensor/ops.h"
+#include "train/bench.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+constexpr double kEnough = 2e-3;  // seconds of one piece of work, beside which a launch and a wait are short
+constexpr int64_t kWidest = 8192, kMostBytes = int64_t{1} << 30;
+
+bool on_cpu() { return context().device.kind == DeviceKind::cpu; }
+
+double seconds_of(const std::function<void()>& work) {
+  work();
+  return bench::median_seconds(0, work);
+}
+
+std::function<void()> product_of(int64_t size, DType dtype) {
+  const auto factor = [&](uint32_t lane) {  // numbers at random, made where they are needed
+    const DType sums = sum_dtype(dtype);
+    const Tensor some = ops::dropout(Tensor::full({size, size}, sums, 0.5), 0.5f, lane);
+    return ops::cast(ops::add_rows(some, random_tensor({size}, lane, 1, 0, sums)), dtype);
+  };
+  const Tensor a = factor(1), b = factor(2);
+  return [a, b] { ops::matmul(a, b); };
+}
+
+double read_rate_of_cpu(double bytes) {
+  const Tensor memory = Tensor::full({static_cast<int64_t>(bytes) / 4}, DType::f32, 1);
+  const float* data = memory.data<float>();
+  const int64_t count = memory.numel();
+  double best = 0;
+  volatile float seen = 0;
+  for (int pass = 0; pass < 30; ++pass) {
+    const Stopwatch watch;
+    float sum = 0;
+#pragma omp parallel for simd reduction(+ : sum) num_threads(context().threads)
+    for (int64_t i = 0; i < count; ++i) sum += data[i];
+    seen = sum;
+    best = std::max(best, bytes / watch.seconds());
+  }
+  (void)seen;
+  return best;
+}
+
+double read_rate_of_device() {
+  for (int64_t bytes = int64_t{1} << 20;; bytes *= 4) {
+    const Tensor memory = Tensor::full({bytes / 4}, DType::f32, 1), total = Tensor::zeros({1}, DType::f64);
+    const TrainedParameter<float> read{memory.data<float>(), nullptr, nullptr, nullptr, memory.numel(), 0};
+    const double seconds = seconds_of([&] {
+      kernels<float>(context().device).sum_squares(context(), &read, 1, total.data<double>());
+    });
+    if (seconds >= kEnough || bytes >= kMostBytes) return static_cast<double>(bytes) / seconds;
+  }
+}
+
+}  // namespace
+
+double product_rate(DType dtype, double seconds) {
+  int64_t size = on_cpu() ? 2048 : 256;
+  while (!on_cpu() && size < kWidest && seconds_of(product_of(size, dtype)) < kEnough) size *= 2;
+  const std::function<void()> work = product_of(size, dtype);
+  work();
+  const auto n = static_cast<double>(size);
+  return 2 * n * n * n / bench::median_seconds(seconds, work);
+}
+
+double read_rate(double bytes) { return on_cpu() ? read_rate_of_cpu(bytes) : read_rate_of_device(); }
+
+std::vector<std::string> rates_of_cuda() {
+  use_device({DeviceKind::cuda, 0});
+  const auto teraflops = [](DType dtype, bool tensor_float) {
+    context().tensor_float = tensor_float;
+    return product_rate(dtype, 0.1) / 1e12;
+  };
+  const double strict = teraflops(DType::f32, false), rounded = teraflops(DType::f32, true);
+  const double halves = teraflops(DType::bf16, false);
+  return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded, halves),
+          fmt::format("reads {:.3g} GB/s", read_rate(0) / 1e9)};
+}
+
+}  // namespace linea

@@ -1,0 +1,23 @@
+// How fast the context's device is at what bounds every model: products of matrices, and reading memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tensor/element.h"
+
+namespace linea {
+
+// FLOP/s of square products of `dtype`, the median of those made in `seconds`; of float as the context has it
+// (Context::tensor_float). On a CPU 2048 wide; on another device as wide as it does within a few milliseconds, up to
+// 8192.
+double product_rate(DType dtype, double seconds);
+
+// Bytes a second: on a CPU, how fast all threads add up as many bytes as `bytes`, the best of some passes; on another
+// device, by the kernel that sums squares, of more than its caches hold.
+double read_rate(double bytes);
+
+// What `linea info` says of a CUDA device, which this thread is brought to: its rates, a line each.
+std::vector<std::string> rates_of_cuda();
+
+}  // namespace linea
