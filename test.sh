@@ -18,7 +18,8 @@ EXTRA=(-DLINEA_WERROR=ON)
 run_tests() { # build folder, ctest options...
   local folder=$1
   shift
-  ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(nproc)" "$@" |
+  # One more than there are cores: some wait for the disk.
+  ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "$@" |
     grep -vE '^ *(Start|[0-9]+/[0-9]+ Test .* Passed)'
   local log=build/$folder/Testing/Temporary/LastTest.log
   echo "$(grep -ac '^\[  SKIPPED \] .* ([0-9]* ms)' "$log" || true) tests were skipped in this build, and why:"

@@ -2,6 +2,9 @@
 
 #include <cblas.h>
 #include <omp.h>
+#include <sys/resource.h>
+
+#include <vector>
 
 #include "tensor/cpu/vectors.h"
 #include "tensor/error.h"
@@ -39,6 +42,21 @@ void check_blas() {
           "the BLAS that was loaded is {} in its {} flavour; Linea needs OpenBLAS built for OpenMP: "
           "install libopenblas0-openmp, and remove libopenblas from LD_LIBRARY_PATH and LD_PRELOAD",
           info.version, info.flavour);
+}
+
+void take_blas_buffers() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  constexpr int kSize = 256, kElements = kSize * kSize;  // smaller products take none
+  const std::vector<float> a(kElements, 1.0f);
+  std::vector<float> c(static_cast<size_t>(kElements * omp_get_max_threads()));
+  const auto multiply = [&](float* to) {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, a.data(), kSize, 0,
+                to, kSize);
+  };
+  multiply(c.data());
+#pragma omp parallel
+  multiply(c.data() + kElements * omp_get_thread_num());
 }
 
 BlasInfo blas_info() {

@@ -62,6 +62,10 @@ void set_threads(int threads);
 // parallel regions for the cores. Error: ErrorKind::usage with what was found and what to install.
 void check_blas();
 
+// Where the memory of this process is limited (ulimit -v): has BLAS take the buffers of all threads now, for where it
+// gets none it asks for them again, for ever.
+void take_blas_buffers();
+
 // "OpenBLAS 0.3.21 ...", the kernels it chose for this CPU, and its flavour.
 struct BlasInfo {
   const char* version;

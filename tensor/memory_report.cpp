@@ -123,8 +123,16 @@ size_t container_memory(const std::string& groups, const std::string& mount) {
   return least;
 }
 
+// What this process has mapped, by the system's count.
+size_t mapped_memory() {
+  std::ifstream file("/proc/self/statm");
+  size_t pages = 0;
+  file >> pages;
+  return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+}
+
 // Of what there is, an eighth, at most 128 MiB, stays for the program, its data and the buffers of BLAS: a container
-// that takes more than it may is killed without a word.
+// that takes more than it may is killed without a word. Where what is mapped is limited, that is known: what is left.
 MemoryLimit machine_memory() {
   constexpr size_t kMostBesides = size_t{128} << 20;
   const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
@@ -133,7 +141,8 @@ MemoryLimit machine_memory() {
   const size_t allowed =
       getrlimit(RLIMIT_AS, &process) == 0 && process.rlim_cur != RLIM_INFINITY ? process.rlim_cur : SIZE_MAX;
   const size_t total = std::min({machine, container, allowed});
-  return {total - std::min(total / 8, kMostBesides), total,
+  const size_t besides = total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMostBesides);
+  return {total - std::min(total, besides), total,
           total == machine     ? "the machine has"
           : total == container ? "the container may have"
                                : "this process may have (ulimit -v)"};

@@ -98,6 +98,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file too large for its limit is an error of the write, not a kill
   try {
     linea::check_blas();
+    linea::take_blas_buffers();
     return run(argc, argv);
   } catch (const linea::Error& error) {
     complain(error.what());

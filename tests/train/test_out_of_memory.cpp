@@ -145,6 +145,23 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
   }
 }
 
+// BLAS asks for its buffers for ever where it gets none: whatever the limit, the program does its work or says why not.
+TEST_F(OutOfMemoryTest, ALimitOnTheProcessDoesNotHangIt) {
+#ifdef LINEA_NAN_FILL
+  GTEST_SKIP() << "the sanitizers map terabytes: the release build's tests do it";
+#endif
+  train(small_run());
+  for (const int mebibytes : {100, 300, 400, 450, 500, 600, 800, 2000}) {
+    const std::string limited = fmt::format("cd '{}' && ulimit -v {} && OMP_NUM_THREADS=2 timeout 60 '{}' eval run > out 2> err",
+                                            path(""), 1024 * mebibytes, LINEA_PROGRAM);
+    const int status = WEXITSTATUS(std::system(limited.c_str()));
+    EXPECT_TRUE(status == 0 || status == 5) << mebibytes << " MiB: " << status;
+    EXPECT_EQ(status == 5, bytes("err").find("out of memory") != std::string::npos) << mebibytes << ": " << bytes("err");
+    if (mebibytes == 100) EXPECT_EQ(status, 5);
+    if (mebibytes == 2000) EXPECT_EQ(status, 0) << bytes("err");
+  }
+}
+
 // The error of a run knows its settings: what to lower depends on what takes the most.
 TEST_F(OutOfMemoryTest, SaysWhatToLower) {
   const auto train_within = [&](const RunConfig& config, size_t bytes) {
