@@ -9,15 +9,9 @@
 #include "tensor/context.h"
 #include "tensor/kernels.h"
 #include "tensor/tensor.h"
+#include "tests/sanitized.h"
 
 namespace linea::cuda_tests {
-
-// The emulated device is 5 to 11 times slower under the sanitizers, where a share of the tests must do.
-#ifdef LINEA_NAN_FILL
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
 
 // Brings this thread to a device while it lives.
 class On {

@@ -18,7 +18,8 @@ TEST(CudaChunkBackward, EveryKindOfSum) {
 }
 
 TEST(CudaChunkBackward, EverySize) {
-  for (const ChunkSetting& s : every_size()) expect_alike(s);
+  const std::vector<ChunkSetting> all = every_size();
+  for (size_t i = 0; i < all.size(); i += kSanitized ? 3 : 1) expect_alike(all[i]);
 }
 
 TEST(CudaChunkBackward, FarLogs) {

@@ -12,6 +12,7 @@ TEST(CudaChunkForward, EverySize) {
 }
 
 TEST(CudaChunkForward, TheSameBitsEachTime) {
+  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   for (const ChunkSetting& s : far_logs()) {
     const std::vector<Tensor> once = ChunkProblem<float>(s).all(), again = ChunkProblem<float>(s).all();

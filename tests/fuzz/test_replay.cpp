@@ -11,6 +11,7 @@
 #include "tensor/error.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
+#include "tests/sanitized.h"
 
 namespace linea::fuzz {
 namespace {
@@ -84,7 +85,7 @@ TEST_P(Replay, SeedsGiveAValueOrAnError) {
 
 TEST_P(Replay, CutsGiveAValueOrAnError) {
   for (const Seed& seed : seeds())
-    for (size_t length = 0; length < seed.bytes.size(); ++length)
+    for (size_t length = 0; length < seed.bytes.size(); length += kSanitized ? 5 : 1)
       if (!holds(seed.bytes.substr(0, length), fmt::format("{} cut to {} bytes", seed.name, length))) return;
 }
 

@@ -24,6 +24,7 @@
 #include "data/hash.h"
 #include "data/json.h"
 #include "tests/data/data_helpers.h"
+#include "tests/sanitized.h"
 
 namespace linea {
 
