@@ -3,6 +3,7 @@
 #include "train/checkpoint_files.h"
 
 #include "tests/data/faulty_disk.h"
+#include "tests/sanitized.h"
 #include "tests/train/checkpoint_maker.h"
 
 namespace linea {
