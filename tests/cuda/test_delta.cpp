@@ -85,12 +85,14 @@ std::vector<Tensor> sweep(const Setting& s) {
 TEST(CudaDelta, SizesAndPadding) {
   for (const bool padded : {false, true})
     for (const Setting& s :
-         {Setting{1, 5, 3, 10}, {63, 37, 70, 63}, {65, 64, 64, 65}, {150, 130, 9, 90}, {257, 12, 64, 128}})
+         {Setting{1, 5, 3, 10}, {63, 37, 70, 63}, {65, 64, 64, 65}, {150, 130, 9, 90}, {257, 12, 64, 128}}) {
+      if (kSanitized && !padded) continue;
       expect_parity([&](auto t) {
         Setting mine = s;
         mine.padded = padded;
         return sweep<decltype(t)>(mine);
       }, {2e-5, 1e-11, 2e-2});
+    }
 }
 
 // A value that overflows reaches no output before its own.
