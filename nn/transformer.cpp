@@ -1,5 +1,6 @@
 #include "nn/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -331,63 +332,6 @@ void Transformer::store_bf16(TransformerLayers& layers) {
   for (Block& block : layers.blocks)
     for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down}) store(*linear);
   store(layers.head);
-}
-
-DecodeState Transformer::start(int64_t batch) const {
-  DecodeState state;
-  state.batch = batch;
-  state.place = Tensor({1}, DType::i32);
-  for (size_t layer = 0; layer < layers_.blocks.size(); ++layer)
-    state.layers.push_back(layers_.blocks[layer].attention->start(batch, DType::f32));
-  const NoGrad no_grad;
-  state.packed = layers_;
-  if (config_.tie) state.packed.head = tied_head();
-  if (context().sizes.panels) {
-    pack(state.packed);
-  } else if (config_.stored == DType::bf16) {
-    store_bf16(state.packed);
-  }
-  return state;
-}
-
-Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
-  take_position(state);
-  return work(state, ids);
-}
-
-void Transformer::take_position(DecodeState& state) const {
-  require(state.position < config_.length, "position {} does not fit the model's length of {}", state.position,
-          config_.length);
-  const auto position = static_cast<int32_t>(state.position);
-  device_memory(state.place.device()).write(context(), state.place.address(), &position, sizeof position);
-  ++state.position;
-}
-
-bool Transformer::repeats_its_steps() const {
-  return std::all_of(layers_.blocks.begin(), layers_.blocks.end(),
-                     [](const Block& block) { return block.attention->repeats_its_steps(); });
-}
-
-Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
-  const NoGrad no_grad;
-  const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
-    const int64_t B = state.batch, H = config_.heads;
-    AttentionStep now;
-    if (in.gate.defined()) now.gate = in.gate.value().reshape({B, H});
-    if (in.qkv.defined()) {
-      now.qkv = in.qkv.value().reshape({B, 3 * config_.dim});
-    } else {
-      const Shape one{B, H, in.q.size(3)};
-      now.q = in.q.value().reshape(one);
-      now.k = in.k.value().reshape(one);
-      now.v = in.v.value().reshape(one);
-    }
-    const Tensor y = layers_.blocks[layer].attention->step(*state.layers[layer], now);
-    return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
-  };
-  const Var positions = embedding(positions_, state.place);
-  const Var outputs = run(state.packed, embed(ids.reshape({state.batch, 1}), positions), mix, 0.0f);
-  return outputs.value().reshape({state.batch, head_->outputs()});
 }
 
 int64_t Transformer::matrix_weights() const {
