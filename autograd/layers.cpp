@@ -95,36 +95,44 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   });
 }
 
-// y = r + drop(x W^T + b);  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r ds_r, dx = ds W
+// y = r + drop(x W^T + b), r may be undefined: 0;  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r ds_r, dx = ds W
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane) {
-  const Tensor rows = flat(x.value()), r = flat(residual.value());
+  const Tensor rows = flat(x.value()), r = residual.defined() ? flat(residual.value()) : Tensor();
   const Pair w = values(linear, rows.dtype());
   const int64_t R = rows.size(0), out = w.weight.size(0);
-  ops::require_shape("add_linear", "residual", residual.value(), x.shape().with(-1, out));
-  const Tensor y(residual.shape(), r.dtype()), y_rows = flat(y);
+  const Shape shape = x.shape().with(-1, out);
+  if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
+  const Tensor y(shape, rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
-    const Tensor branch({count, out}, r.dtype());
+    const Tensor to = y_rows.rows(first, count), branch = r.defined() ? Tensor(to.shape(), to.dtype()) : to;
     apply_linear(rows.rows(first, count), w, branch);
     if (rate > 0) ops::dropout_into(branch, rate, lane, first * out, branch);
-    ops::add_into(r.rows(first, count), branch, y_rows.rows(first, count));
+    if (r.defined()) ops::add_into(r.rows(first, count), branch, to);
   });
-  std::vector<Var> inputs = {residual, x};
+  std::vector<Var> inputs = {x};
+  if (r.defined()) inputs.insert(inputs.begin(), residual);
   push(inputs, linear.weight, linear.bias);
-  return Var::made_by("add_linear", y, inputs, [rows, w, rate, lane, shape = x.shape()](const Tensor& dy) {
+  return Var::made_by("add_linear", y, inputs, [rows, w, rate, lane, adds = r.defined(), shape = x.shape()](
+                                                   const Tensor& dy) {
     const Pair dw = zeros_like(w);
     Tensor slope = flat(dy);
     if (rate > 0) slope = ops::dropout(slope, rate, lane);
     add_linear_slopes(rows, slope, dw);
-    std::vector<Gradient> gradients = {dy, ops::matmul(slope, w.weight).reshape(shape)};
+    std::vector<Gradient> gradients;
+    if (adds) gradients.emplace_back(dy);
+    gradients.emplace_back(ops::matmul(slope, w.weight).reshape(shape));
     push(gradients, dw);
     return gradients;
   });
 }
 
-// u = norm(x) U^T + a, h = gelu(u), y = x + drop(h D^T + b);  with ds = drop(dy):
-// dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r, dx = dy + the norm's of du U
-Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
-                     uint32_t lane) {
+namespace {
+
+// u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
+// dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
+// dx = (dy +) the norm's of du U
+Var make_feed_forward(const char* op, bool adds, const Var& x, const NormVars& norm, const LinearVars& up,
+                      const LinearVars& down, float rate, uint32_t lane) {
   const Tensor rows = flat(x.value());
   const Pair n = values(norm, rows.dtype()), w_up = values(up, rows.dtype()), w_down = values(down, rows.dtype());
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
@@ -132,16 +140,16 @@ Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, c
   each_block(R, wide, [&](int64_t first, int64_t count) {
     const Tensor from = rows.rows(first, count), to = y_rows.rows(first, count), hidden = u.rows(first, count);
     apply_linear(ops::layer_norm(from, n.weight, n.bias).y, w_up, hidden);
-    const Tensor branch({count, C}, rows.dtype());
+    const Tensor branch = adds ? Tensor(to.shape(), to.dtype()) : to;
     apply_linear(ops::pointwise(Pointwise::gelu, hidden), w_down, branch);
     if (rate > 0) ops::dropout_into(branch, rate, lane, first * C, branch);
-    ops::add_into(from, branch, to);
+    if (adds) ops::add_into(from, branch, to);
   });
   std::vector<Var> inputs = {x};
   push(inputs, norm.gain, norm.bias);
   push(inputs, up.weight, up.bias);
   push(inputs, down.weight, down.bias);
-  return Var::made_by("add_feed_forward", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
+  return Var::made_by(op, y, inputs, [=, shape = x.shape()](const Tensor& dy) {
     const Pair dn = zeros_like(n), dw_up = zeros_like(w_up), dw_down = zeros_like(w_down);
     const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);
     each_block(R, wide, [&](int64_t first, int64_t count) {
@@ -157,7 +165,8 @@ Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, c
       add_linear_slopes(h, slope, dw_down);
       const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
       add_linear_slopes(made.y, du, dw_up);
-      ops::add_into(dto, norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), dx.rows(first, count));
+      const Tensor through = norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), to = dx.rows(first, count);
+      adds ? ops::add_into(dto, through, to) : ops::copy_into(through, to);
     });
     std::vector<Gradient> gradients = {dx.reshape(shape)};
     push(gradients, dn);
@@ -165,6 +174,18 @@ Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, c
     push(gradients, dw_down);
     return gradients;
   });
+}
+
+}  // namespace
+
+Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
+                 uint32_t lane) {
+  return make_feed_forward("feed_forward", false, x, norm, up, down, rate, lane);
+}
+
+Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
+                     uint32_t lane) {
+  return make_feed_forward("add_feed_forward", true, x, norm, up, down, rate, lane);
 }
 
 }  // namespace linea

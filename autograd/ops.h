@@ -48,9 +48,11 @@ struct LinearVars {
 };
 // linear(norm(x)), x [...,in] -> [...,out]; kept: x
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
-// residual + dropout(linear(x)); kept: x
+// residual + dropout(linear(x)), or without a residual where it is undefined; kept: x
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane);
-// x + dropout(down(gelu(up(norm(x))))); kept: x and the result of `up`
+// dropout(down(gelu(up(norm(x))))), the second with x added; kept: x and the result of `up`
+Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
+                 uint32_t lane);
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
                      uint32_t lane);
 

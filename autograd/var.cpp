@@ -161,6 +161,25 @@ void backward(const Var& root, const Tensor& seed) {
   }
 }
 
+namespace {
+
+// Runs f(x) once more and goes back through it. Returns f(x).
+Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const Tensor& dy) {
+  const WithGrad with_grad;  // backward() has switched it off, and does so for its own walk again
+  const Var y = f(x);
+  backward(y, dy);
+  return y.value();
+}
+
+// What was y = before + branch(x) becomes `before`; x gets the slope that the branch's way gives it.
+void take_off(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y, const Tensor& dy) {
+  const Var given(x, true);
+  y = ops::add(y, ops::scale(back_through(branch, given, dy), -1));
+  dx = ops::add(dx, given.grad());
+}
+
+}  // namespace
+
 Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
   if (!recording) return f(x);
   Tensor y;
@@ -169,16 +188,36 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
     y = f(Var(x.value())).value();
   }
   return Var::made_by("recomputed", y, {x}, [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-    recording = true;  // backward() has switched it off, and does so for its own walk again
     const Var again(x, true);
-    backward(f(again), dy);
-    recording = false;
+    back_through(f, again, dy);
     return {again.grad()};
   });
 }
 
+Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
+  Tensor y1 = x.value(), y2 = y1;
+  {
+    const NoGrad no_grad;
+    for (const ReversibleLayer& layer : layers) {
+      y1 = ops::add(y1, layer.f(Var(y2)).value());
+      y2 = ops::add(y2, layer.g(Var(y1)).value());
+    }
+  }
+  return Var::made_by("reversible", ops::add(y1, y2), {x},
+                      [layers = std::move(layers), y1, y2](const Tensor& dy) -> std::vector<Gradient> {
+                        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
+                        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+                          take_off(layer->g, of1, d1, of2, d2);
+                          take_off(layer->f, of2, d2, of1, d1);
+                        }
+                        return {ops::add(d1, d2)};
+                      });
+}
+
 NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
+WithGrad::WithGrad() : before_(recording) { recording = true; }
+WithGrad::~WithGrad() { recording = before_; }
 OpPlace::OpPlace(const char* part, int64_t number) : part_(part), number_(number), outer_(place) { place = this; }
 OpPlace::~OpPlace() { place = outer_; }
 std::string OpPlace::text() {

@@ -69,9 +69,32 @@ class NoGrad {
   bool before_;
 };
 
+// While one lives, ops remember again: in a backward that runs a function once more, to go back through it.
+class WithGrad {
+ public:
+  WithGrad();
+  ~WithGrad();
+  WithGrad(const WithGrad&) = delete;
+  WithGrad& operator=(const WithGrad&) = delete;
+
+ private:
+  bool before_;
+};
+
 // y = f(x), of which only x is kept: the backward runs f once more and goes back through that. f must give the same
 // bits each time; leaves that it uses besides x (parameters) get their gradients from it directly, where x needs one.
 Var recomputed(const std::function<Var(const Var&)>& f, const Var& x);
+
+// Residual layers of two streams, which can be undone:  y1 = x1 + f(x2),  y2 = x2 + g(y1).
+// Source: Gomez 2017, "The Reversible Residual Network", section 3; in Transformers: Kitaev 2020, "Reformer".
+struct ReversibleLayer {
+  using Branch = std::function<Var(const Var& x)>;
+  Branch f, g;
+};
+// y1 + y2 of the last layer, both streams starting as x. Kept are y1 and y2 of the last layer alone, however many there
+// are: the backward takes g(y1) and f(x2) off again, which gives back what went in but for the rounding of sums. f and
+// g must give the same bits each time; leaves that they use besides x get their gradients directly, where x needs one.
+Var reversible(std::vector<ReversibleLayer> layers, const Var& x);
 
 // While one lives, the ops that this thread makes belong to a part of a model, which errors name: "blocks.3". The
 // innermost counts.

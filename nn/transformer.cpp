@@ -48,6 +48,12 @@ void check(const ModelConfig& config) {
           config.dropout);
   require(config.positions == "learned" || config.positions == "sinusoidal",
           "--positions is '{}'; choose learned or sinusoidal", config.positions);
+  require(!config.reversible || !config.recompute,
+          "--reversible keeps nothing of a block already: leave --recompute out");
+  require(!config.reversible || config.stored != DType::bf16,
+          "--reversible does not go with --dtype bf16: what is taken off again would lose its digits; leave one out");
+  require(!config.reversible || config.partner_vocabulary == 0,
+          "--reversible needs blocks of two branches, and a task of pairs has one attention: leave it out");
   require(!config.tie || config.head == "categorical",
           "--tie does not go with --head {}: its outputs are no symbols; leave one of them out", config.head);
 }
@@ -110,9 +116,9 @@ void Transformer::make_attention_of(Block& block, const std::string& name, int64
   options.layer = layer;
   block.attention = make_attention(options);
   if (block.attention->gated()) block.gate = make_gate(name + "gate", *block.attention);
-  if (config_.recompute && block.attention->straight_through())
-    fail(ErrorKind::usage, "--recompute does not go with --attention {}: it counts its codes each time it runs",
-         options.attention);
+  if ((config_.recompute || config_.reversible) && block.attention->straight_through())
+    fail(ErrorKind::usage, "--{} does not go with --attention {}: it counts its codes each time it runs",
+         config_.reversible ? "reversible" : "recompute", options.attention);
   for (const Parameter& parameter : block.attention->parameters())
     parameters_.push_back({name + "attention." + parameter.name, parameter.var});
 }
@@ -196,9 +202,11 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
   return reshape(gates, {x.size(0), heads, x.size(1)});
 }
 
-Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float rate) const {
-  const OpPlace place("blocks", static_cast<int64_t>(layer));
-  const auto lane = static_cast<uint32_t>(2 * layer + 1);  // of dropout; 0 is the embedding's
+// Lanes of dropout: 0 is the embedding's, two a layer follow.
+static uint32_t lane_of(size_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
+
+Var Transformer::attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix,
+                        float rate) const {
   AttentionInputs in;
   in.heads = config_.heads;
   in.qkv = norm_linear(x, block.norm1, block.qkv);
@@ -211,20 +219,43 @@ Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const
     in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
   }
   const Var mixed = cast(mix(layer, in), x.dtype());
-  const Var attended = add_linear(x, packed ? mixed : merge_heads(mixed), block.out, rate, lane);
-  return add_feed_forward(attended, block.norm2, block.up, block.down, rate, lane + 1);
+  return add_linear(residual, packed ? mixed : merge_heads(mixed), block.out, rate, lane_of(layer));
+}
+
+Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float rate) const {
+  const OpPlace place("blocks", static_cast<int64_t>(layer));
+  const Var attended = attend(block, layer, x, x, mix, rate);
+  return add_feed_forward(attended, block.norm2, block.up, block.down, rate, lane_of(layer) + 1);
+}
+
+ReversibleLayer Transformer::reversible_block(const Block& block, size_t layer, const Mixer& mix, float rate) const {
+  const auto number = static_cast<int64_t>(layer);
+  return {[this, &block, layer, number, mix, rate](const Var& x) {
+            const OpPlace place("blocks", number);
+            return attend(block, layer, Var(), x, mix, rate);
+          },
+          [&block, layer, number, rate](const Var& x) {
+            const OpPlace place("blocks", number);
+            return feed_forward(x, block.norm2, block.up, block.down, rate, lane_of(layer) + 1);
+          }};
 }
 
 Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate,
                      bool recompute) const {
   Var x = dropout(config_.stored == DType::bf16 ? cast(embedded, DType::bf16) : embedded, rate, 0);
+  std::vector<ReversibleLayer> undone;
   for (size_t layer = 0; layer < layers.blocks.size(); ++layer) {
     const Block& block = layers.blocks[layer];
+    if (config_.reversible) {
+      undone.push_back(reversible_block(block, layer, mix, rate));
+      continue;
+    }
     x = recompute ? recomputed([this, &block, layer, mix, rate](const Var& given) {
                       return run_block(block, layer, given, mix, rate);
                     }, x)
                   : run_block(block, layer, x, mix, rate);
   }
+  if (config_.reversible) x = reversible(std::move(undone), x);
   const OpPlace place("head");
   return norm_linear(x, layers.norm, layers.head.weight.defined() ? layers.head : tied_head());
 }
@@ -233,9 +264,10 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
 LinearVars Transformer::tied_head() const { return {rows(symbols_, 0, config_.vocabulary), Var()}; }
 
 Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners, Var* auxiliary) const {
-  // A block that runs again adds nothing to `auxiliary` (and by then that may be gone).
   const bool recompute = training && config_.recompute;
-  const Mixer mix = [this, auxiliary = recompute ? nullptr : auxiliary](size_t layer, const AttentionInputs& in) {
+  // A block that runs again adds nothing to `auxiliary` (and by then that may be gone).
+  if (recompute || config_.reversible) auxiliary = nullptr;
+  const Mixer mix = [this, auxiliary](size_t layer, const AttentionInputs& in) {
     Attention& attention = *layers_.blocks[layer].attention;
     if (auxiliary != nullptr) {
       const Var term = attention.auxiliary_loss(in.k);

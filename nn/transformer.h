@@ -5,6 +5,8 @@
 //   x = E[symbol] + P[position]
 //   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each layer
 //   outputs = head(norm(x))     what they mean, nn/head.h says
+// Reversible blocks have two streams, both x at first, of which each adds to the other (autograd/var.h): x2's attention
+// to x1, then x1's feed-forward layer to x2; the head reads x1 + x2.
 // Source: Vaswani 2017; pre-norm and initialisation as GPT-2 (Radford 2019).
 #pragma once
 
@@ -34,6 +36,7 @@ struct ModelConfig {
   float dropout = 0;
   DType stored = DType::f32;       // of activations, and of weights where they are multiplied: f32 or bf16
   bool recompute = false;          // training keeps only what a block is given, and runs it again in the backward
+  bool reversible = false;         // blocks of two streams, which the backward undoes: training keeps none of them
   uint64_t seed = 1;
 };
 
@@ -112,6 +115,9 @@ class Transformer {
   Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate,
           bool recompute = false) const;
   Var run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float dropout_rate) const;
+  ReversibleLayer reversible_block(const Block& block, size_t layer, const Mixer& mix, float dropout_rate) const;
+  // The attention's branch of x, and `residual` where it is defined.
+  Var attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix, float rate) const;
   Linear tied_head() const;
   static void pack(TransformerLayers& layers);
   static void store_bf16(TransformerLayers& layers);

@@ -38,7 +38,7 @@ const std::set<std::string> kModelSettings = {
     "attention", "feature", "rule",     "nu",         "features", "projection", "redraw",  "codes",
     "sigma",     "anneal",  "codebook", "commitment", "layers",   "heads",      "dim",     "ffn",
     "positions", "head",    "tie",      "bias",       "length",   "seed",       "threads", "segment",
-    "chunk",     "device",  "dtype"};
+    "chunk",     "device",  "dtype",    "reversible"};
 const std::set<std::string> kTrainingSettings = {"batch", "optimizer",    "lr",   "beta1",
                                                  "beta2", "weight_decay", "clip", "dropout", "recompute"};
 

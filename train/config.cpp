@@ -248,6 +248,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.head = config.head;
   model.tie = config.tie;
   model.recompute = config.recompute;
+  model.reversible = config.reversible;
   model.bias = config.bias;
   model.dropout = static_cast<float>(config.dropout);
   const bool halves = config.dtype == "bf16" && context().device.kind == DeviceKind::cuda;

@@ -27,7 +27,7 @@ struct RunConfig {
   std::string positions = "learned", head = "categorical";
   int64_t nu = 1, features = 64, redraw = 0, codes = 64, layers = 4, heads = 4, dim = 128, ffn = 512;
   double sigma = 1.0, anneal = 1.0, commitment = 0.01;
-  bool tie = false, bias = true, recompute = false;
+  bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;
   std::string optimizer = "adamw";
@@ -81,6 +81,8 @@ void visit_settings(Config& c, const Visitor& visit) {
         "categorical: a score a symbol; logistics: of pictures, ten distributions on the levels", "Model");
   visit("tie", c.tie, "the head is the transposed embedding", "Model");
   visit("bias", c.bias, "linear layers and norms have biases", "Model");
+  visit("reversible", c.reversible,
+        "blocks of two streams that the backward undoes: it keeps none of them, for a third more work", "Model");
   visit("batch", c.batch, "sequences in a batch", "Training");
   visit("accumulate", c.accumulate, "batches whose gradients make one step", "Training");
   visit("steps", c.steps, "updates", "Training");

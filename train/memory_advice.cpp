@@ -28,7 +28,7 @@ std::string memory_advice(const RunConfig& config, bool weights_dominate) {
   advice += sequence ? "--length" : "--size";
   if (extent > 0) advice += fmt::format(" ({})", extent);
   advice += fmt::format(", --layers ({}), --dim ({}) or --ffn ({})", config.layers, config.dim, config.ffn);
-  const bool can_recompute = !config.recompute && config.attention != "vq" && config.task != "retrieval";
+  const bool can_recompute = !config.recompute && !config.reversible && config.attention != "vq" && config.task != "retrieval";
   return can_recompute ? advice + ", or say --recompute" : advice;
 }
 

@@ -74,6 +74,25 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
              return add(v[0], dropout(apply(Taken(v, 2, bias).take<LinearVars>(), v[1]), rate, 3));
            },
            joined({residual, x}, {linear})},
+          {"add_linear without a residual",
+           [=](const Vars& v) { return add_linear(Var(), v[0], Taken(v, 1, bias).take<LinearVars>(), rate, 3); },
+           [=](const Vars& v) { return dropout(apply(Taken(v, 1, bias).take<LinearVars>(), v[0]), rate, 3); },
+           joined({x}, {linear})},
+          {"feed_forward",
+           [=](const Vars& v) {
+             Taken taken(v, 1, bias);
+             const auto n = taken.take<NormVars>();
+             const auto first = taken.take<LinearVars>();
+             return feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3);
+           },
+           [=](const Vars& v) {
+             Taken taken(v, 1, bias);
+             const auto n = taken.take<NormVars>();
+             const auto first = taken.take<LinearVars>();
+             const Var hidden = gelu(apply(first, layer_norm(v[0], n.gain, n.bias)));
+             return dropout(apply(taken.take<LinearVars>(), hidden), rate, 3);
+           },
+           joined({x}, {norm, up, down})},
           {"add_feed_forward",
            [=](const Vars& v) {
              Taken taken(v, 1, bias);

@@ -13,17 +13,17 @@ void expect_alike(const ChunkSetting& s, Bounds bounds = {}) {
 }
 
 TEST(CudaChunkBackward, EveryKindOfSum) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   for (const ChunkSetting& s : every_kind()) expect_alike(s);
 }
 
 TEST(CudaChunkBackward, EverySize) {
   const std::vector<ChunkSetting> all = every_size();
-  for (size_t i = 0; i < all.size(); i += kSanitized ? 3 : 1) expect_alike(all[i]);
+  for (size_t i = 0; i < all.size(); i += a_share() ? 3 : 1) expect_alike(all[i]);
 }
 
 TEST(CudaChunkBackward, FarLogs) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   for (const ChunkSetting& s : far_logs()) expect_alike(s, kFarBounds);
 }
 

@@ -5,7 +5,7 @@ namespace linea::cuda_tests {
 namespace {
 
 TEST(CudaChunkForward, EverySize) {
-  if (kSanitized) GTEST_SKIP() << "the backward pass's tests go through the forward pass too";
+  if (a_share()) GTEST_SKIP() << "the backward pass's tests go through the forward pass too";
   for (const ChunkSetting& s : every_size()) {
     SCOPED_TRACE(describe(s));
     expect_parity([&](auto t) { return ChunkProblem<decltype(t)>(s).forward(); });
@@ -13,7 +13,7 @@ TEST(CudaChunkForward, EverySize) {
 }
 
 TEST(CudaChunkForward, TheSameBitsEachTime) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   for (const ChunkSetting& s : far_logs()) {
     const std::vector<Tensor> once = ChunkProblem<float>(s).all(), again = ChunkProblem<float>(s).all();

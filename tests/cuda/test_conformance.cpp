@@ -36,7 +36,7 @@ class CudaConformance : public testing::TestWithParam<AttentionOptions> {};
 
 // Those that an emulated GPU goes through in seconds.
 TEST_P(CudaConformance, ChecksPass) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   int count = 0;
   for (const char* name :

@@ -81,7 +81,7 @@ class CudaTraining : public testing::TestWithParam<Variant> {
 };
 
 TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
-  const int64_t steps = kSanitized ? 2 : 4;
+  const int64_t steps = a_share() ? 2 : 4;
   const Trained expected = train(config(), steps);
   const On device(kCuda);
   const Trained got = train(config(), steps);
@@ -156,7 +156,7 @@ TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
     SamplingOptions sampling;
     sampling.top_k = 5;
     const Transformer model(sizes);
-    return Generator(model, sampling).draw({{1, 2}, {2, 3}, {3, 4}}, kSanitized ? 30 : 60);
+    return Generator(model, sampling).draw({{1, 2}, {2, 3}, {3, 4}}, a_share() ? 30 : 60);
   };
   const auto expected = drawn();
   const On device(kCuda);
@@ -194,7 +194,7 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
 
 // The band: the mean loss of each ten steps within 3% of float's.
 TEST(CudaHalves, LossesTrackThoseOfFloat) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
+  if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const std::vector<std::string> attentions = long_tests()
                                                   ? std::vector<std::string>{"linear", "performer", "softmax"}
                                                   : std::vector<std::string>{"linear", "softmax"};

@@ -67,12 +67,16 @@ std::vector<ModelConfig> every_kind() {
             config.tie = tie;
             config.bias = bias;
             result.push_back(config);
+            if (!first || tie || !bias || entry.name == "vq") continue;
+            config.reversible = true;
+            result.push_back(config);
           }
   return result;
 }
 
 std::string describe(const ModelConfig& config) {
-  return fmt::format("{} {} tie {} bias {}", label_of(config.attention), config.positions, config.tie, config.bias);
+  return fmt::format("{} {} tie {} bias {} reversible {}", label_of(config.attention), config.positions, config.tie,
+                     config.bias, config.reversible);
 }
 
 TEST(Transformer, StepByStepIsTheParallelForm) {
@@ -333,6 +337,9 @@ TEST(Transformer, BadNumbersNameTheirLayer) {
     EXPECT_NE(first_bad("blocks.0.out.bias").find("op add_linear made in blocks.0 "), std::string::npos);
     EXPECT_NE(first_bad("head.bias").find("op norm_linear made in head "), std::string::npos);
     EXPECT_EQ(first_bad(""), "");
+    config.recompute = false;
+    config.reversible = true;
+    EXPECT_NE(first_bad("blocks.1.down.bias").find("op feed_forward made in blocks.1 "), std::string::npos);
   }
 }
 

@@ -17,8 +17,8 @@ TEST_F(Deep, NoStepIsNotFinite) {
     const std::string name = attention.substr(0, 6);
     const Outcome outcome = linea(
         "train --task text --data text.txt --length 32 --layers 12 --heads 2 --dim 16 --ffn 32 "
-        "--batch 4 --steps 300 --lr 3e-3 --warmup 20 --attention " +
-        attention + " --json --out " + name);
+        "--batch 4 --lr 3e-3 --warmup 20 --attention " +
+        attention + (kSanitized ? " --steps 60" : " --steps 300") + " --json --out " + name);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     double last = 0;
     for (const std::string& line : lines_of(outcome.out)) {
@@ -27,7 +27,8 @@ TEST_F(Deep, NoStepIsNotFinite) {
         ASSERT_TRUE(value.is_number() && std::isfinite(value.get<double>())) << key << ": " << line;
       if (record.contains("loss")) last = record["loss"].get<double>();
     }
-    EXPECT_LT(last, 2.5) << attention;  // it learns, too: guessing among its 27 symbols costs 3.3
+    // It learns, too: guessing among its 27 symbols costs 3.3.
+    EXPECT_LT(last, kSanitized ? 3.2 : 2.5) << attention;
   }
 }
 

@@ -12,11 +12,12 @@ class HeadFlag : public ProgramTest {
 TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
   const std::string train = "train --task digits --size 12 --levels 16 --head logistics --lr 0.01 --warmup 0" + kSmall;
   done(train + " --steps 2 --out short");
-  done(train + " --steps 150 --out run");
+  const int steps = kSanitized ? 40 : 150;
+  done(fmt::format("{} --steps {} --out run", train, steps));
   EXPECT_LT(last_bits("short"), 5.5);
-  EXPECT_LT(last_bits("run"), 2.2) << "16 levels that are all alike cost 4 bits";
+  EXPECT_LT(last_bits("run"), kSanitized ? 3.5 : 2.2) << "16 levels that are all alike cost 4 bits";
   EXPECT_NE(bytes("run/config.toml").find("head = \"logistics\""), std::string::npos);
-  const std::string file = "run/checkpoints/step-00000150/model.safetensors";
+  const std::string file = fmt::format("run/checkpoints/step-{:08}/model.safetensors", steps);
   const std::string eval = done("eval --json run").out;
   EXPECT_EQ(parse_json(eval)["bits"].get<double>(), last_bits("run"));
   EXPECT_EQ(done("eval --json " + file).out, eval);
