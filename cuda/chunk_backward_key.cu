@@ -82,9 +82,10 @@ struct SumWeights {
   __device__ void operator()(int64_t place) const {
     const int64_t all = shape.pairs * group.chunks * kTile;
     const Chunk chunk = chunk_at(shape, group, place / kTile);
+    if (place % kTile >= chunk.rows) return;
     A total = 0;
     for (int64_t tile = 0; tile < tiles; ++tile) total += part[tile * all + place];
-    if (place % kTile < chunk.rows) dweight.pair(chunk.pair)[chunk.first + place % kTile] = T(total);
+    dweight.pair(chunk.pair)[chunk.first + place % kTile] = T(total);
   }
 };
 

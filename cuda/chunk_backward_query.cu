@@ -19,9 +19,9 @@ struct SumAlong {
   __device__ void operator()(int64_t place) const {
     const int64_t all = shape.pairs * group.chunks * kTile;
     const Chunk chunk = chunk_at(shape, group, place / kTile);
+    if (place % kTile >= chunk.rows) return;
     A total = 0;
     for (int64_t tile = 0; tile < tiles; ++tile) total += along[tile * all + place];
-    if (place % kTile >= chunk.rows) return;
     slope[place] = -total;
     ddenominator.pair(chunk.pair)[chunk.first + place % kTile] = -total;
   }
