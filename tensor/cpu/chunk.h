@@ -47,9 +47,25 @@ class Carried {
   // Arena: C (F + M) + F M + 2 F.
   void absorb(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     if (rows.count == 0 || F_ == 0) return;
-    if (scale_ == nullptr) return add(rows.features, x, weight, rows.count, state_, key_sum_);
+    if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return absorb_values(rows, x, weight, arena);
     absorb_logs(rows, x, weight, arena);
+  }
+
+  // S and z of `other`, which weighs exp(log) times as much, join this one.
+  void add(const Carried& other, T log) {
+    if (scale_ == nullptr) {
+      add_row(other.state_, state_, F_ * M_, T(1));
+      return add_row(other.key_sum_, key_sum_, F_, T(1));
+    }
+    for (int64_t f = 0; f < F_; ++f) {
+      const T scale = other.scale_[f] + log;
+      if (scale == kNothing<T>) continue;
+      if (scale > scale_[f]) rescale(f, scale);
+      const T by = factor(scale, scale_[f]);
+      add_row(other.state_ + f * M_, state_ + f * M_, M_, by);
+      key_sum_[f] += by * other.key_sum_[f];
+    }
   }
 
   // Everything in the state weighs exp(log) times as much.
@@ -93,7 +109,7 @@ class Carried {
  private:
   // The chunk is summed first: small terms added to a large z one by one are all rounded the same way, an
   // error that grows with the length.
-  void add(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state, T* key_sum) const {
+  void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state, T* key_sum) const {
     small_gemm(F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
     constexpr int64_t kBlock = 64;
     for (int64_t begin = 0; begin < F_; begin += kBlock) {
@@ -130,7 +146,7 @@ class Carried {
     if (most == kNothing<T>) return;
     for (int64_t f = 0; f < F_; ++f) rescale(f, most);
     const auto [scaled, weights] = weighed(rows, x, weight, most, arena);
-    add(rows.features, scaled, weights, rows.count, state_, key_sum_);
+    sum_up(rows.features, scaled, weights, rows.count, state_, key_sum_);
   }
 
   void absorb_logs(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
@@ -155,7 +171,7 @@ class Carried {
       std::fill_n(state, F_ * M_, T(0));
       std::fill_n(key_sum, F_, T(0));
       const auto [scaled, weights] = weighed(rows, x, weight, most, arena);
-      add(rows.features, scaled, weights, rows.count, state, key_sum);
+      sum_up(rows.features, scaled, weights, rows.count, state, key_sum);
       for (int64_t f = 0; f < F_; ++f) {
         if (column[f] == kNothing<T>) continue;
         const T by = exp_of(most - scale_[f]);
@@ -170,7 +186,7 @@ class Carried {
       const T shift = rows.offset[i] - rows.top[i];
       for (int64_t f = 0; f < F_; ++f) features[i * F_ + f] = factor(logs[f] + shift, scale_[f]);
     }
-    add(features, x, weight, rows.count, state_, key_sum_);
+    sum_up(features, x, weight, rows.count, state_, key_sum_);
   }
 
   int64_t F_, M_;
@@ -195,28 +211,6 @@ void weigh_visible(const T* offset, const T* row_scale, const Chunk& chunk, T* v
     for (int64_t j = 0; j < seen; ++j) row[j] = exp_of(offset[j] - reference);
     std::fill(row + seen, row + chunk.keys, T(0));
   }
-}
-
-// A sweep forward: for each pair and chunk read(pair, thread, chunk, keys, carried, empty, arena) where there are
-// queries, `empty` where the state holds nothing yet; then the chunk's keys and values join the state.
-template <typename T, typename Read>
-void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
-                   const Read& read) {
-  const int64_t each = chunk_workspace(shape);
-  const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Carried<T> carried(states, pair, shape.features, shape.values);
-    for (int64_t index = 0; index < chunk_count(shape); ++index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, pair, index);
-      Keys<T> keys;
-      if (in.k.data != nullptr) keys = keys_of(shape, in, pair, chunk, states.scale != nullptr, arena);
-      if (in.q.data != nullptr) read(pair, thread, chunk, keys.rows, carried, shape.starts && index == 0, arena);
-      if (shape.ends && index + 1 == chunk_count(shape)) break;
-      carried.absorb(keys.rows, value_rows(in.v, pair, chunk.first), nullptr, arena);
-      carried.decay(keys.decay);
-    }
-  });
 }
 
 }  // namespace linea::cpu

@@ -9,7 +9,7 @@
 // The scales are constants here: they cancel. A key's weight as a whole gets sum_i w_ij dw_ij = k_j . dk_j.
 #pragma once
 
-#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/chunk_parts.h"
 
 namespace linea::cpu {
 

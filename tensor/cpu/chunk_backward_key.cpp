@@ -99,30 +99,40 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Carried<T> carried(slopes, pair, F, M);
-    for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
-      Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, pair, index);
-      const Keys<T> keys = in.k.data == nullptr ? Keys<T>{} : keys_of(shape, in, pair, chunk, scaled, arena);
-      const T* e = in.q.data == nullptr ? nullptr : ddenominator.pair(pair) + chunk.first;
-      QueryRows<T> q{};
-      if (in.q.data != nullptr)
-        q = queries_of(shape, in, pair, chunk, keys.rows, dy, kept, arena, flags.data() + thread * shape.chunk);
-      if (in.k.data != nullptr) {
-        carried.decay(keys.decay);
-        Arena<T> mine = arena;
-        const Reading<T> later = carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
-        T* gradient = mine.take(chunk.rows * F);
-        key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later, gradient,
-                     dv.at(pair, chunk.first), dv.row,
-                     dweight.data == nullptr ? nullptr : dweight.pair(pair) + chunk.first, mine);
-        write_gradient(shape, keys.rows.features, gradient, dk, pair, chunk.first, chunk.keys);
-        for (int64_t j = chunk.keys; j < chunk.rows; ++j) std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
-      }
-      if (in.q.data != nullptr && !(shape.ends && index == 0)) carried.absorb(q.rows, {q.numerator, M}, e, arena);
+  const Sides sides{in.q.data != nullptr, in.k.data != nullptr};
+  const auto query_rows = [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k, Arena<T>& arena) {
+    return queries_of(shape, in, pair, chunk, k, dy, kept, arena, flags.data() + thread * shape.chunk);
+  };
+  const auto join = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
+    Arena<T> arena(workspace.data() + thread * each);
+    const Chunk chunk = chunk_at(shape, pair, index);
+    const T decay = decay_of(in, pair, chunk);
+    carried.decay(decay);
+    const QueryRows<T> q = query_rows(pair, thread, chunk, {}, arena);
+    carried.absorb(q.rows, {q.numerator, M}, ddenominator.pair(pair) + chunk.first, arena);
+    return decay;
+  };
+  const auto visit = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
+    Arena<T> arena(workspace.data() + thread * each);
+    const Chunk chunk = chunk_at(shape, pair, index);
+    const Keys<T> keys = sides.read ? keys_of(shape, in, pair, chunk, scaled, arena) : Keys<T>{};
+    const T* e = sides.join ? ddenominator.pair(pair) + chunk.first : nullptr;
+    QueryRows<T> q{};
+    if (sides.join) q = query_rows(pair, thread, chunk, keys.rows, arena);
+    if (sides.read) {
+      carried.decay(keys.decay);
+      Arena<T> mine = arena;
+      const Reading<T> later = carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
+      T* gradient = mine.take(chunk.rows * F);
+      key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later, gradient,
+                   dv.at(pair, chunk.first), dv.row,
+                   dweight.data == nullptr ? nullptr : dweight.pair(pair) + chunk.first, mine);
+      write_gradient(shape, keys.rows.features, gradient, dk, pair, chunk.first, chunk.keys);
+      for (int64_t j = chunk.keys; j < chunk.rows; ++j) std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
     }
-  });
+    if (sides.join && !(shape.ends && index == 0)) carried.absorb(q.rows, {q.numerator, M}, e, arena);
+  };
+  sweep_chunks(ctx, shape, slopes, true, sides, join, visit);
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                  \

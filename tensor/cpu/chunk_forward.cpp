@@ -1,6 +1,6 @@
 // The forward pass of the sum rule over a segment: chunks as matrix products, a state carried between them.
 // Formulas in tensor/cpu/chunk.h.
-#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/chunk_parts.h"
 #include "tensor/cpu/cpu_kernels.h"
 
 namespace linea::cpu {
