@@ -23,10 +23,12 @@ LINEA_HOST_DEVICE inline To same_bits(From from) {
 // relative error there is below 1e-8; ln 2 split in two so that r is exact. Relative error measured
 // over all floats: below 1.3e-7 where the result is normal; 0 below -104, infinite above 88.73, NaN
 // for NaN.
-LINEA_HOST_DEVICE inline float exp_of(float x) {
+struct ExpParts {
+  float series;  // e^r
+  int32_t n;     // in its low bits
+};
+LINEA_HOST_DEVICE inline ExpParts exp_parts(float x) {
   const float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in its low bits
-  x = x < -104.0f ? -104.0f : x;
-  x = x > 89.0f ? 89.0f : x;
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
@@ -36,15 +38,29 @@ LINEA_HOST_DEVICE inline float exp_of(float x) {
   series = series * r + 1.0f / 24.0f;
   series = series * r + 1.0f / 6.0f;
   series = series * r + 0.5f;
-  series = series * r * r + r + 1.0f;
+  return {series * r * r + r + 1.0f, same_bits<int32_t>(shifted)};
+}
+LINEA_HOST_DEVICE inline float exp_of(float x) {
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  const ExpParts parts = exp_parts(x);
   // 2^n in two factors, so that results below the normal range and above the largest float come out.
-  const int32_t exponent = same_bits<int32_t>(shifted) - 0x4B400000;
+  const int32_t exponent = parts.n - 0x4B400000;
   const int32_t half = exponent >> 1;
   const float scale1 = same_bits<float>((half + 127) << 23);
   const float scale2 = same_bits<float>((exponent - half + 127) << 23);
-  return series * scale1 * scale2;
+  return parts.series * scale1 * scale2;
 }
 LINEA_HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
+
+// e^x of x <= 0, in two thirds of the operations: 0 where it is below the normal range, x < -87.33; nothing sensible
+// where x > 0.
+LINEA_HOST_DEVICE inline float exp_below(float x) {
+  const ExpParts parts = exp_parts(x);
+  const auto scale = static_cast<uint32_t>(parts.n) * (1u << 23) + 0x3F800000u;  // the bits of 2^n
+  return x < -87.33f ? 0.0f : parts.series * same_bits<float>(scale);
+}
+LINEA_HOST_DEVICE inline double exp_below(double x) { return std::exp(x); }
 
 // log(1 + t), 0 <= t <= 1: 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to s^13, whose relative error is below
 // 2e-8. Nothing is lost where t is tiny.
@@ -126,7 +142,7 @@ struct LogRest {
 // of a small result (Katharopoulos 2020, eq. 7).
 struct FeatureElu {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return x < T(0) ? exp_of(x) : x + T(1); }
+  LINEA_HOST_DEVICE static T value(T x) { return x < T(0) ? exp_below(x) : x + T(1); }
   template <typename T>
   LINEA_HOST_DEVICE static T slope(T x) { return x < T(0) ? exp_of(x) : T(1); }
   template <typename T>

@@ -100,7 +100,7 @@ class Carried {
       const T top = largest(out, F_);
       scale[i] = top - rows.top[i];
 #pragma omp simd
-      for (int64_t f = 0; f < F_; ++f) out[f] = exp_of(out[f] - top);
+      for (int64_t f = 0; f < F_; ++f) out[f] = exp_below(out[f] - top);
       if (top == kNothing<T>) std::fill_n(out, F_, T(0));
     }
     return {features, state_, key_sum_, scale, true};

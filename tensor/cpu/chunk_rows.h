@@ -131,7 +131,7 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
     if (most == kNothing<T>) most = 0;  // every feature is 0
     top[i] = most;
 #pragma omp simd
-    for (int64_t f = 0; f < F; ++f) out[f] = exp_of(logs[f] - most);
+    for (int64_t f = 0; f < F; ++f) out[f] = exp_below(logs[f] - most);
   }
   rows.features = features;
   rows.top = top;

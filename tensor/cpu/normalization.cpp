@@ -107,7 +107,7 @@ void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
       const T largest = C > 0 ? *std::max_element(from, from + C) : T(0);
       const T shift = largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) to[c] = exp_of(from[c] - shift);
+      for (int64_t c = 0; c < C; ++c) to[c] = exp_below(from[c] - shift);
       const T inverse = reciprocal_or_zero(sum_of(to, C));
 #pragma omp simd
       for (int64_t c = 0; c < C; ++c) to[c] *= inverse;

@@ -118,7 +118,7 @@ void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v, con
     const T most = std::max(running.most[i], largest(row, seen));
     T total = 0;
 #pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_of(row[j] - most);
+    for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_below(row[j] - most);
     const T kept = factor(running.most[i], most);
     running.total[i] = kept * running.total[i] + total;
     running.most[i] = most;
@@ -196,7 +196,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
           const int64_t seen = block.seen(i);
 #pragma omp simd
           for (int64_t j = 0; j < seen; ++j) {
-            a[j] = exp_of(a[j] - shift);
+            a[j] = exp_below(a[j] - shift);
             g[j] = a[j] * (g[j] - along[i]);
           }
           hide(block, i, a);

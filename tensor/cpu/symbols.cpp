@@ -41,7 +41,7 @@ void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, T* los
       const T largest = *std::max_element(x, x + V);
       T total = 0;
 #pragma omp simd reduction(+ : total)
-      for (int64_t v = 0; v < V; ++v) total += exp_of(x[v] - largest);
+      for (int64_t v = 0; v < V; ++v) total += exp_below(x[v] - largest);
       log_sums[r] = largest + std::log(total);
       losses[r] = targets[r] < 0 ? T(0) : log_sums[r] - x[targets[r]];
     }
@@ -76,7 +76,7 @@ void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* target
       }
       const T shift = log_sums[r];
 #pragma omp simd
-      for (int64_t v = 0; v < V; ++v) dx[v] = exp_of(x[v] - shift) * weight;
+      for (int64_t v = 0; v < V; ++v) dx[v] = exp_below(x[v] - shift) * weight;
       dx[targets[r]] -= weight;
     }
   });

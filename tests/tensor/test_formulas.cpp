@@ -55,6 +55,17 @@ TEST(ExpOf, TheEnds) {
   EXPECT_TRUE(std::isnan(exp_of(-kNan)));
 }
 
+TEST(ExpBelow, IsExpWhereItsResultIsNormal) {
+  sweep(-0.0f, -87.33f, 101, [](float x) { ASSERT_EQ(exp_below(x), exp_of(x)) << x; });
+  for (const float x : {1e-7f, 1e-3f, 1.0f}) EXPECT_EQ(exp_below(x), exp_of(x));  // a difference that was rounded up
+}
+
+TEST(ExpBelow, TheEnds) {
+  EXPECT_EQ(exp_below(0.0f), 1.0f);
+  for (const float x : {-87.34f, -88.0f, -104.0f, -1e30f, -kInfinity}) EXPECT_EQ(exp_below(x), 0.0f) << x;
+  EXPECT_TRUE(std::isnan(exp_below(kNan)));
+}
+
 // elu + 1 down to -80: relative, so that no digit of a small feature is lost.
 TEST(FeatureElu, RelativeError) {
   const auto check = [](float x) {
