@@ -1,102 +1,133 @@
-// One position of the sum rule, each element of the state touched once: a block a pair makes the rows and their
-// scales, a block a pair and 32 columns of the state updates and reads it. Formulas in tensor/cpu/chunk.h.
+// One position of the sum rule in one launch, each element of the state read once and written once. A team has a pair:
+// its threads make a feature each, then update and read the rows of these features, 32 columns at a time. Formulas in
+// tensor/cpu/chunk.h.
 #include <limits>
 
-#include "cuda/block.h"
 #include "cuda/chunk.h"
 #include "cuda/cuda_kernels.h"
-#include "tensor/workspace.h"
+#include "cuda/team.h"
 
 namespace linea::cuda {
 namespace {
 
-// The key's and the query's features and what the state keeps, all relative to the new scales.
-template <typename T>
-struct Rescale {
+constexpr int kColumns = 32;  // of the state, that a team has at a time
+constexpr int kTogether = 8;  // rows of a thread that are on their way at once
+
+// What a thread has of a row.
+template <typename A, int kWidth>
+struct alignas(kWidth * sizeof(A)) Run {
+  A x[kWidth];
+};
+
+template <typename T, int kWidth>
+struct RecurrentStep {
   using A = Accumulator<T>;
   ChunkShape shape;
   ChunkInput<T> in;
   ChunkState<A> states;
-  A *q, *k, *keep, *inverse;
+  T* y;
 
-  __device__ void operator()(int64_t pair) const {
-    const int64_t F = shape.features, first = pair * F;
-    const T *given_q = in.q.at(pair, 0), *given_k = in.k.at(pair, 0);
-    const bool logs = shape.kind == FeatureKind::logs, scaled = states.scale != nullptr;
+  // A feature of the query and of the key, and what the state keeps, all relative to the new scale.
+  struct Feature {
+    A q, k, keep, scale;
+  };
+  __device__ Feature feature(int64_t pair, int64_t f) const {
+    const A q = feature_of(shape.feature, A(in.q.at(pair, 0)[f])), k = feature_of(shape.feature, A(in.k.at(pair, 0)[f]));
+    if (states.scale == nullptr) return {q, k, A(1), A(0)};
     const A weight = in.weight.data == nullptr ? A(0) : A(*in.weight.pair(pair));
     const A decay = in.decay.data == nullptr ? A(0) : A(*in.decay.pair(pair));
-    A top = kNothing<A>;
-    for (int64_t f = threadIdx.x; f < F; f += kBlockThreads) {
-      A of_q = feature_of(shape.feature, A(given_q[f])), of_k = feature_of(shape.feature, A(given_k[f])), kept = A(1);
-      if (scaled) {
-        const A old = states.scale[first + f] + decay, fresh = logs ? of_k + weight : weight;
-        const A scale = old > fresh ? old : fresh;
-        states.scale[first + f] = scale;
-        kept = factor(old, scale);
-        of_k = logs ? factor(fresh, scale) : factor(fresh, scale) * of_k;
-        if (logs) of_q += scale;
+    const bool logs = shape.kind == FeatureKind::logs;
+    const A old = states.scale[pair * shape.features + f] + decay, fresh = logs ? k + weight : weight;
+    const A scale = old > fresh ? old : fresh, by = factor(fresh, scale);
+    return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
+  }
+
+  // S = keep S + k^T v and sums += q S, of the columns of `v`; `state` is their first row, M the length of a row.
+  __device__ static void update_and_read(const A* q, const A* k, const A* keep, int part, int parts, int count,
+                                         const Run<A, kWidth>& v, A* state, int64_t M, Run<A, kWidth>& sums) {
+    for (int first = part; first < count; first += parts * kTogether) {
+      Run<A, kWidth> rows[kTogether] = {};
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r)
+        if (const int i = first + r * parts; i < count) rows[r] = *reinterpret_cast<Run<A, kWidth>*>(state + i * M);
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) {
+        const int i = first + r * parts;
+        if (i >= count) continue;
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+          rows[r].x[e] = keep[i] * rows[r].x[e] + k[i] * v.x[e];
+          sums.x[e] += q[i] * rows[r].x[e];
+        }
+        *reinterpret_cast<Run<A, kWidth>*>(state + i * M) = rows[r];
       }
-      top = of_q > top ? of_q : top;
-      q[first + f] = of_q;
-      k[first + f] = of_k;
-      keep[first + f] = kept;
-      states.key_sum[first + f] = kept * states.key_sum[first + f] + of_k;
     }
-    if (logs) top = block_max(top);
-    A sum = 0;
-    for (int64_t f = threadIdx.x; f < F; f += kBlockThreads) {
-      if (logs) q[first + f] = factor(q[first + f], top);
-      sum += q[first + f] * states.key_sum[first + f];
+  }
+
+  template <typename Team>
+  __device__ void operator()(Team team, int64_t pair) const {
+    constexpr int kThreads = Team::kThreads, kLanes = kColumns / kWidth, kParts = kThreads / kLanes;
+    __shared__ A all_q[kBlockThreads], all_k[kBlockThreads], all_keep[kBlockThreads], all_sums[kBlockThreads * kWidth];
+    const int rank = team.rank(), part = rank / kLanes, column = rank % kLanes * kWidth;
+    const int begin = static_cast<int>(threadIdx.x) - rank;  // of the team
+    A *q = all_q + begin, *k = all_k + begin, *keep = all_keep + begin, *sums = all_sums + begin * kWidth;
+    const int64_t F = shape.features, M = shape.values, at = pair * F;
+    const bool logs = shape.kind == FeatureKind::logs;
+    A top = kNothing<A>, inverse = 0;
+    for (int64_t f = rank; logs && f < F; f += kThreads) top = larger(feature(pair, f).q, top);
+    if (logs) top = team.max(top);
+    for (int64_t first_m = 0; first_m == 0 || first_m < M; first_m += kColumns) {
+      const int64_t m = first_m + column;
+      Run<A, kWidth> v, own{};
+      A denominator = 0;
+#pragma unroll
+      for (int e = 0; e < kWidth; ++e) v.x[e] = m < M ? A(in.v.at(pair, 0)[m + e]) : A(0);
+      for (int64_t first = 0; first < F; first += kThreads) {
+        const int64_t f = first + rank;
+        if (f < F) {
+          Feature made = feature(pair, f);
+          if (logs) made.q = factor(made.q, top);
+          q[rank] = made.q;
+          k[rank] = made.k;
+          keep[rank] = made.keep;
+          if (first_m == 0) {
+            const A z = made.keep * states.key_sum[at + f] + made.k;
+            states.key_sum[at + f] = z;
+            denominator += made.q * z;
+          }
+          if (states.scale != nullptr && first_m + kColumns >= M) states.scale[at + f] = made.scale;
+        }
+        team.sync();
+        const int count = static_cast<int>(F - first < kThreads ? F - first : kThreads);
+        if (m < M)
+          update_and_read(q, k, keep, part, kParts, count, v, states.state + (at + first) * M + m, M, own);
+        team.sync();
+      }
+      if (first_m == 0) inverse = reciprocal_or_zero(team.sum(denominator));
+#pragma unroll
+      for (int e = 0; e < kWidth; ++e) sums[part * kColumns + column + e] = own.x[e];
+      team.sync();
+      if (rank < kColumns && first_m + rank < M) {
+        A sum = 0;
+        for (int other = 0; other < kParts; ++other) sum += sums[other * kColumns + rank];
+        y[pair * M + first_m + rank] = T(sum * inverse);
+      }
+      team.sync();
     }
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) inverse[pair] = reciprocal_or_zero(sum);
   }
 };
-
-constexpr int kColumns = 32, kParts = kBlockThreads / kColumns;  // of a block; features are dealt out to the parts
-
-// S = keep S + k^T v, y = q S / (q z)
-template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
-    update_and_read(int64_t F, int64_t M, const Accumulator<T>* q, const Accumulator<T>* k,
-                    const Accumulator<T>* keep, const Accumulator<T>* inverse, HeadRows<const T> v,
-                    Accumulator<T>* state, T* y) {
-  using A = Accumulator<T>;
-  __shared__ A sums[kParts][kColumns];
-  const int64_t pair = blockIdx.x, m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
-  const int part = static_cast<int>(threadIdx.x) / kColumns;
-  A sum = 0;
-  if (m < M) {
-    const A value = A(v.at(pair, 0)[m]);
-#pragma unroll 4
-    for (int64_t f = part; f < F; f += kParts) {
-      A& s = state[(pair * F + f) * M + m];
-      const A now = keep[pair * F + f] * s + k[pair * F + f] * value;
-      s = now;
-      sum += q[pair * F + f] * now;
-    }
-  }
-  sums[part][threadIdx.x % kColumns] = sum;
-  __syncthreads();
-  if (part > 0 || m >= M) return;
-  for (int other = 1; other < kParts; ++other) sum += sums[other][threadIdx.x];
-  y[pair * M + m] = T(sum * inverse[pair]);
-}
 
 }  // namespace
 
 template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                     const ChunkState<Accumulator<T>>& states, T* y) {
-  using A = Accumulator<T>;
-  const int64_t P = shape.pairs, F = shape.features, M = shape.values;
-  if (P == 0) return;
-  const Workspace<A> rows(ctx, 3 * P * F + P);
-  A *q = rows.data(), *k = q + P * F, *keep = k + P * F, *inverse = keep + P * F;
-  for_each_row(ctx, P, Rescale<T>{shape, in, states, q, k, keep, inverse});
-  if (M == 0) return;
-  launch(update_and_read<T>, dim3(static_cast<unsigned>(P), static_cast<unsigned>((M + kColumns - 1) / kColumns)),
-         dim3(kBlockThreads), 0, stream(ctx), F, M, q, k, keep, inverse, in.v, states.state, y);
+  constexpr int kWide = 16 / sizeof(Accumulator<T>);
+  const int64_t elements = shape.features * shape.values;
+  if (shape.values % kWide == 0)
+    for_each_team(ctx, shape.pairs, elements, RecurrentStep<T, kWide>{shape, in, states, y});
+  else
+    for_each_team(ctx, shape.pairs, elements, RecurrentStep<T, 1>{shape, in, states, y});
 }
 
 #define LINEA_INSTANTIATE(T)                                                                          \

@@ -45,6 +45,12 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
 };
 
+// x [rows,in] times w [out,in], each row of the result then as it is or by gelu.
+struct LinearShape {
+  int64_t rows, out, in;
+  bool gelu = false;
+};
+
 inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
 
 // P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
@@ -203,6 +209,8 @@ struct Kernels {
   void (*clear_padding)(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                         int64_t first);
   void (*gemm)(Context&, const GemmShape&, const T* a, const T* b, T* c);
+  // y = residual + f(x w^T + bias); bias and residual may be null, residual is not y
+  void (*linear)(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
   // weights for sampling: panels [ceil(out / kPanel), in, kPanel] of w [out,in], and y = x w^T + bias by them, x [R,in];
   // bias may be null
   void (*pack_panels)(Context&, const T* w, T* panels, int64_t out, int64_t in);
@@ -352,6 +360,8 @@ class Recorder {
   // the host's memory), and the device did nothing of it: undo what it did on the host, and call again, which does it
   // plainly.
   virtual bool run(size_t piece, const std::function<void()>& work) = 0;
+  // Kernels and copies of a piece that was recorded; 0: it was not.
+  virtual size_t launches(size_t piece) const = 0;
 };
 
 // One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.
