@@ -174,7 +174,8 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 
 // recurrent.cu
 template <typename T>
-void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<Accumulator<T>>&, T* y);
+void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<Accumulator<T>>&,
+                    const Waiting<T>&, T* y);
 
 // attention_matrix.cu
 template <typename T>

@@ -1,6 +1,6 @@
-// One position of the sum rule in one launch, each element of the state read once and written once. A team has a pair:
-// its threads make a feature each, then update and read the rows of these features, 32 columns at a time. Formulas in
-// tensor/cpu/chunk.h.
+// One position of the sum rule in one launch, each element of the state read once, and written once where it is. A team
+// has a pair: its threads make a feature each, then update and read the rows of these features, 32 columns at a time.
+// Formulas in tensor/cpu/chunk.h.
 #include <limits>
 
 #include "cuda/chunk.h"
@@ -11,7 +11,6 @@ namespace linea::cuda {
 namespace {
 
 constexpr int kColumns = 32;  // of the state, that a team has at a time
-constexpr int kTogether = 8;  // rows of a thread that are on their way at once
 
 // What a thread has of a row.
 template <typename A, int kWidth>
@@ -19,12 +18,24 @@ struct alignas(kWidth * sizeof(A)) Run {
   A x[kWidth];
 };
 
+// What the threads of a team share: as many features of the query and of the keys that wait, the newest last, and what
+// the state keeps; 32 columns of the values; and the sums of each thread.
+template <typename A, int kWidth, int kThreads>
+struct alignas(16) Shared {
+  A q[kThreads], keep[kThreads];
+  A keys[kMostWaiting][kThreads], values[kMostWaiting][kColumns];
+  A sums[kThreads * kWidth];
+};
+
 template <typename T, int kWidth>
 struct RecurrentStep {
   using A = Accumulator<T>;
+  using Part = Run<A, kWidth>;
+  static constexpr int kLanes = kColumns / kWidth;
   ChunkShape shape;
   ChunkInput<T> in;
   ChunkState<A> states;
+  Waiting<T> waiting;
   T* y;
 
   // A feature of the query and of the key, and what the state keeps, all relative to the new scale.
@@ -42,78 +53,96 @@ struct RecurrentStep {
     return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
   }
 
-  // S = keep S + k^T v and sums += q S, of the columns of `v`; `state` is their first row, M the length of a row.
-  __device__ static void update_and_read(const A* q, const A* k, const A* keep, int part, int parts, int count,
-                                         const Run<A, kWidth>& v, A* state, int64_t M, Run<A, kWidth>& sums) {
-    for (int first = part; first < count; first += parts * kTogether) {
-      Run<A, kWidth> rows[kTogether] = {};
+  // body(r, i) for each of this thread's rows i < count of a tile of features.
+  template <int kThreads, typename Body>
+  __device__ static void each_row(int rank, int count, const Body& body) {
 #pragma unroll
-      for (int r = 0; r < kTogether; ++r)
-        if (const int i = first + r * parts; i < count) rows[r] = *reinterpret_cast<Run<A, kWidth>*>(state + i * M);
+    for (int r = 0; r < kLanes; ++r)
+      if (const int i = rank / kLanes + r * (kThreads / kLanes); i < count) body(r, i);
+  }
+
+  // S = keep S + sum_j k_j^T v_j and sums += q S, of this thread's rows and columns.
+  template <int kThreads>
+  __device__ static void update_and_read(const Shared<A, kWidth, kThreads>& shared, int rank, int keys, int count,
+                                         Part (&rows)[kLanes], Part& sums) {
+    each_row<kThreads>(rank, count, [&](int r, int i) {
 #pragma unroll
-      for (int r = 0; r < kTogether; ++r) {
-        const int i = first + r * parts;
-        if (i >= count) continue;
+      for (int e = 0; e < kWidth; ++e) rows[r].x[e] *= shared.keep[i];
+    });
+    for (int j = 0; j < keys; ++j) {
+      const Part v = *reinterpret_cast<const Part*>(shared.values[j] + rank % kLanes * kWidth);
+      each_row<kThreads>(rank, count, [&](int r, int i) {
 #pragma unroll
-        for (int e = 0; e < kWidth; ++e) {
-          rows[r].x[e] = keep[i] * rows[r].x[e] + k[i] * v.x[e];
-          sums.x[e] += q[i] * rows[r].x[e];
-        }
-        *reinterpret_cast<Run<A, kWidth>*>(state + i * M) = rows[r];
-      }
+        for (int e = 0; e < kWidth; ++e) rows[r].x[e] += shared.keys[j][i] * v.x[e];
+      });
     }
+    each_row<kThreads>(rank, count, [&](int r, int i) {
+#pragma unroll
+      for (int e = 0; e < kWidth; ++e) sums.x[e] += shared.q[i] * rows[r].x[e];
+    });
   }
 
   template <typename Team>
   __device__ void operator()(Team team, int64_t pair) const {
-    constexpr int kThreads = Team::kThreads, kLanes = kColumns / kWidth, kParts = kThreads / kLanes;
-    __shared__ A all_q[kBlockThreads], all_k[kBlockThreads], all_keep[kBlockThreads], all_sums[kBlockThreads * kWidth];
-    const int rank = team.rank(), part = rank / kLanes, column = rank % kLanes * kWidth;
-    const int begin = static_cast<int>(threadIdx.x) - rank;  // of the team
-    A *q = all_q + begin, *k = all_k + begin, *keep = all_keep + begin, *sums = all_sums + begin * kWidth;
-    const int64_t F = shape.features, M = shape.values, at = pair * F;
-    const bool logs = shape.kind == FeatureKind::logs;
+    constexpr int kThreads = Team::kThreads, kParts = kThreads / kLanes;
+    __shared__ Shared<A, kWidth, kThreads> of_team[kBlockThreads / kThreads];
+    Shared<A, kWidth, kThreads>& shared = of_team[threadIdx.x / kThreads];
+    const int rank = team.rank(), column = rank % kLanes * kWidth;
+    const int64_t F = shape.features, M = shape.values, at = pair * F, slot = pair * waiting.capacity;
+    const int before = waiting.capacity == 0 ? 0 : waiting.count[pair];
+    const bool write = before + 1 >= waiting.capacity, logs = shape.kind == FeatureKind::logs;
     A top = kNothing<A>, inverse = 0;
     for (int64_t f = rank; logs && f < F; f += kThreads) top = larger(feature(pair, f).q, top);
     if (logs) top = team.max(top);
     for (int64_t first_m = 0; first_m == 0 || first_m < M; first_m += kColumns) {
-      const int64_t m = first_m + column;
-      Run<A, kWidth> v, own{};
+      if (const int64_t m = first_m + rank; rank < kColumns && m < M) {
+        const T newest = in.v.at(pair, 0)[m];
+        for (int j = 0; j < before; ++j) shared.values[j][rank] = A(waiting.values[(slot + j) * M + m]);
+        shared.values[before][rank] = A(newest);
+        if (!write) waiting.values[(slot + before) * M + m] = newest;
+      }
+      Part own{};
       A denominator = 0;
-#pragma unroll
-      for (int e = 0; e < kWidth; ++e) v.x[e] = m < M ? A(in.v.at(pair, 0)[m + e]) : A(0);
       for (int64_t first = 0; first < F; first += kThreads) {
         const int64_t f = first + rank;
+        const int count = first_m + column >= M ? 0 : static_cast<int>(F - first < kThreads ? F - first : kThreads);
+        const auto row_of_state = [&](int i) {
+          return reinterpret_cast<Part*>(states.state + (at + first + i) * M + first_m + column);
+        };
+        Part rows[kLanes] = {};  // asked for before the features are made: they are what takes time
+        each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = *row_of_state(i); });
         if (f < F) {
-          Feature made = feature(pair, f);
-          if (logs) made.q = factor(made.q, top);
-          q[rank] = made.q;
-          k[rank] = made.k;
-          keep[rank] = made.keep;
+          const Feature made = feature(pair, f);
+          const A q = logs ? factor(made.q, top) : made.q;
+          shared.q[rank] = q;
+          shared.keep[rank] = made.keep;
+          for (int j = 0; j < before; ++j)
+            shared.keys[j][rank] = feature_of(shape.feature, A(waiting.keys[(slot + j) * F + f]));
+          shared.keys[before][rank] = made.k;
           if (first_m == 0) {
             const A z = made.keep * states.key_sum[at + f] + made.k;
             states.key_sum[at + f] = z;
-            denominator += made.q * z;
+            denominator += q * z;
+            if (!write) waiting.keys[(slot + before) * F + f] = in.k.at(pair, 0)[f];
           }
           if (states.scale != nullptr && first_m + kColumns >= M) states.scale[at + f] = made.scale;
         }
         team.sync();
-        const int count = static_cast<int>(F - first < kThreads ? F - first : kThreads);
-        if (m < M)
-          update_and_read(q, k, keep, part, kParts, count, v, states.state + (at + first) * M + m, M, own);
+        update_and_read(shared, rank, before + 1, count, rows, own);
+        if (write) each_row<kThreads>(rank, count, [&](int r, int i) { *row_of_state(i) = rows[r]; });
         team.sync();
       }
       if (first_m == 0) inverse = reciprocal_or_zero(team.sum(denominator));
-#pragma unroll
-      for (int e = 0; e < kWidth; ++e) sums[part * kColumns + column + e] = own.x[e];
+      *reinterpret_cast<Part*>(shared.sums + rank * kWidth) = own;  // [part][column]
       team.sync();
       if (rank < kColumns && first_m + rank < M) {
         A sum = 0;
-        for (int other = 0; other < kParts; ++other) sum += sums[other * kColumns + rank];
+        for (int part = 0; part < kParts; ++part) sum += shared.sums[part * kColumns + rank];
         y[pair * M + first_m + rank] = T(sum * inverse);
       }
       team.sync();
     }
+    if (rank == 0 && waiting.capacity > 0) waiting.count[pair] = write ? 0 : before + 1;
   }
 };
 
@@ -121,18 +150,18 @@ struct RecurrentStep {
 
 template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                    const ChunkState<Accumulator<T>>& states, T* y) {
+                    const ChunkState<Accumulator<T>>& states, const Waiting<T>& waiting, T* y) {
   constexpr int kWide = 16 / sizeof(Accumulator<T>);
   const int64_t elements = shape.features * shape.values;
   if (shape.values % kWide == 0)
-    for_each_team(ctx, shape.pairs, elements, RecurrentStep<T, kWide>{shape, in, states, y});
+    for_each_team(ctx, shape.pairs, elements, RecurrentStep<T, kWide>{shape, in, states, waiting, y});
   else
-    for_each_team(ctx, shape.pairs, elements, RecurrentStep<T, 1>{shape, in, states, y});
+    for_each_team(ctx, shape.pairs, elements, RecurrentStep<T, 1>{shape, in, states, waiting, y});
 }
 
-#define LINEA_INSTANTIATE(T)                                                                          \
-  template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&,                     \
-                               const ChunkState<Accumulator<T>>&, T*);
+#define LINEA_INSTANTIATE(T)                                                      \
+  template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, \
+                               const ChunkState<Accumulator<T>>&, const Waiting<T>&, T*);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 LINEA_INSTANTIATE(BFloat16)

@@ -140,6 +140,16 @@ struct ChunkState {
   A *state, *key_sum, *scale;
 };
 
+// Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which pair p has count[p] <
+// capacity: what would fill it up is added to the state with all of them. capacity 0: none waits.
+inline constexpr int64_t kMostWaiting = 8;
+template <typename T>
+struct Waiting {
+  T *keys = nullptr, *values = nullptr;
+  int32_t* count = nullptr;
+  int64_t capacity = 0;
+};
+
 // What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of logs,
 // by the row's own largest query feature); scale is null as it is in ChunkState.
 template <typename A>
@@ -301,7 +311,8 @@ struct Kernels {
                            const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<A>&,
                            Strided<const A> ddenominator, const ChunkState<A>& slopes, T* dk);
   // one position: absorb, then read; S = 1
-  void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, T* y);
+  void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, const Waiting<T>&,
+                         T* y);
   // the definition, every weight by itself: A [P,N,N], a_ij / sum_j a_ij, 0 where j is not seen by i; and
   // the gradients (each may be null). k of logs may be -infinity.
   void (*attention_matrix)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal, T* matrix);

@@ -167,7 +167,7 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 
 // recurrent.cpp
 template <typename T>
-void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&, T* y);
+void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&, const Waiting<T>&, T* y);
 
 // attention_matrix.cpp
 template <typename T>

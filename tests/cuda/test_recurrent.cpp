@@ -3,15 +3,31 @@
 namespace linea::cuda_tests {
 namespace {
 
-// Steps one after the other, the state carried; outputs of each, then the state.
+// Keys that wait beside a state of P pairs: on a GPU, whose state is written at every third step.
+template <typename T>
+struct WaitingKeys {
+  static constexpr int64_t kCapacity = 3;
+  WaitingKeys(int64_t P, int64_t F, int64_t M)
+      : keys(unset<T>({P, kCapacity, F})),
+        values(unset<T>({P, kCapacity, M})),
+        count(Tensor::zeros({P}, DType::i32)) {}
+  Waiting<T> view() const {
+    if (context().device.kind == DeviceKind::cpu) return {};
+    return {keys.template data<T>(), values.template data<T>(), count.data<int32_t>(), kCapacity};
+  }
+  Tensor keys, values, count;
+};
+
+// Steps one after the other, the state carried; outputs of each, then the state, when no key waits any more.
 template <typename T>
 std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights, bool decays, int64_t F, int64_t M,
                           double deviation, double lost) {
   const bool scaled = kind == FeatureKind::logs || weights || decays;
   const int64_t P = 5;
   Carried<T> carried(P, F, M, scaled);
+  const WaitingKeys<T> waiting(P, F, M);
   std::vector<Tensor> result;
-  for (uint32_t step = 0; step < 4; ++step) {
+  for (uint32_t step = 0; step < 2 * WaitingKeys<T>::kCapacity; ++step) {
     const Tensor q = features<T>({P, F}, 10 * step, kind, feature, deviation, 0);
     const Tensor k = features<T>({P, F}, 10 * step + 1, kind, feature, deviation, lost);
     const Tensor v = input<T>({P, M}, 10 * step + 2);
@@ -26,7 +42,8 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
     if (weights) in.weight = {weight.data<T>(), 1};
     if (decays) in.decay = {decay.data<T>(), 1};
     const Tensor y({P, M}, q.dtype());
-    table<T>().recurrent_step(context(), shape, in, carried.view(), y.template data<T>());
+    table<T>().recurrent_step(context(), shape, in, carried.view(), scaled ? Waiting<T>{} : waiting.view(),
+                              y.template data<T>());
     result.push_back(y);
   }
   for (const Tensor& x : carried.sums()) result.push_back(x);
