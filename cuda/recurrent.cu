@@ -43,7 +43,8 @@ struct RecurrentStep {
     A q, k, keep, scale;
   };
   __device__ Feature feature(int64_t pair, int64_t f) const {
-    const A q = feature_of(shape.feature, A(in.q.at(pair, 0)[f])), k = feature_of(shape.feature, A(in.k.at(pair, 0)[f]));
+    const A q = feature_of(shape.feature, A(in.q.at(pair, 0)[f]));
+    const A k = feature_of(shape.feature, A(in.k.at(pair, 0)[f]));
     if (states.scale == nullptr) return {q, k, A(1), A(0)};
     const A weight = in.weight.data == nullptr ? A(0) : A(*in.weight.pair(pair));
     const A decay = in.decay.data == nullptr ? A(0) : A(*in.decay.pair(pair));
