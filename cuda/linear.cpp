@@ -4,8 +4,8 @@
 
 #include <type_traits>
 
+#include "cuda/blas.h"
 #include "cuda/cuda_kernels.h"
-#include "cuda/queue.h"
 #include "tensor/error.h"
 
 namespace linea::cuda {
@@ -44,16 +44,8 @@ uint32_t alignment(const void* data) {
 // The same product is done in the same way each time, by one kernel: its sums are not cut.
 template <typename T>
 Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const void* const (&data)[kOperands]) {
-  const cudaDataType_t type = std::is_same_v<T, BFloat16> ? CUDA_R_16BF : std::is_same_v<T, float> ? CUDA_R_32F
-                                                                                                  : CUDA_R_64F;
-  const cudaDataType_t sums = type == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F;
-  const bool rounded = ctx.tensor_float && type == CUDA_R_32F;
   Call call;
-  call.check(cublasLtMatmulDescInit(&call.description,
-                                    type == CUDA_R_64F ? CUBLAS_COMPUTE_64F
-                                    : rounded          ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                       : CUBLAS_COMPUTE_32F,
-                                    sums));
+  call.check(cublasLtMatmulDescInit(&call.description, blas_sums<T>(ctx), BlasTypes<T>::scalar));
   call.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   if (bias != nullptr) {
@@ -69,7 +61,8 @@ Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const
   call.prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kBlasWorkspace});
   call.prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
   for (int i = 0; i < kOperands; ++i) {
-    call.check(cublasLtMatrixLayoutInit(&call.layout[i], type, rows[i], columns[i], static_cast<int64_t>(rows[i])));
+    call.check(cublasLtMatrixLayoutInit(&call.layout[i], BlasTypes<T>::element, rows[i], columns[i],
+                                        static_cast<int64_t>(rows[i])));
     const int attribute = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i;
     call.prefer(static_cast<cublasLtMatmulPreferenceAttributes_t>(attribute), alignment(data[i]));
   }
