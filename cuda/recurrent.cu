@@ -66,6 +66,7 @@ struct RecurrentStep {
   template <int kThreads>
   __device__ static void update_and_read(const Shared<A, kWidth, kThreads>& shared, int rank, int keys, int count,
                                          Part (&rows)[kLanes], Part& sums) {
+    if (count == 0) return;  // there are no such columns
     each_row<kThreads>(rank, count, [&](int r, int i) {
 #pragma unroll
       for (int e = 0; e < kWidth; ++e) rows[r].x[e] *= shared.keep[i];
