@@ -42,11 +42,22 @@ void push(std::vector<Gradient>& gradients, const Pair& slopes) {
   if (slopes.bias.defined()) gradients.emplace_back(ops::cast(slopes.bias, slopes.own));
 }
 
-// y = x W^T + b
-void apply_linear(const Tensor& x, const Pair& linear, const Tensor& y) {
-  if (linear.panels.defined()) return ops::panel_matmul_into(x, linear.panels, linear.bias, y);
-  ops::matmul_into(x, linear.weight, false, true, y, 0);
-  if (linear.bias.defined()) ops::add_rows_into(y, linear.bias, y);
+// y = r + f(x W^T + b), f gelu or nothing; r may be undefined
+void apply_linear(const Tensor& x, const Pair& linear, const Tensor& y, bool gelu = false, const Tensor& r = {}) {
+  if (!linear.panels.defined()) return ops::linear_into(x, linear.weight, linear.bias, gelu, r, y);
+  ops::panel_matmul_into(x, linear.panels, linear.bias, y);
+  if (gelu) ops::pointwise_into(Pointwise::gelu, y, y);
+  if (r.defined()) ops::add_into(r, y, y);
+}
+
+// y = r + drop(x W^T + b), of the elements `first` and on of a larger result; r may be undefined
+void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float rate, uint32_t lane, int64_t first,
+                    const Tensor& y) {
+  if (rate == 0) return apply_linear(x, linear, y, false, r);
+  const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
+  apply_linear(x, linear, branch);
+  ops::dropout_into(branch, rate, lane, first, branch);
+  if (r.defined()) ops::add_into(r, branch, y);
 }
 
 // dW += dy^T x, db += sum_r dy_r
@@ -104,10 +115,8 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
-    const Tensor to = y_rows.rows(first, count), branch = r.defined() ? Tensor(to.shape(), to.dtype()) : to;
-    apply_linear(rows.rows(first, count), w, branch);
-    if (rate > 0) ops::dropout_into(branch, rate, lane, first * out, branch);
-    if (r.defined()) ops::add_into(r.rows(first, count), branch, to);
+    apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate, lane, first * out,
+                   y_rows.rows(first, count));
   });
   std::vector<Var> inputs = {x};
   if (r.defined()) inputs.insert(inputs.begin(), residual);
@@ -136,19 +145,18 @@ Var make_feed_forward(const char* op, bool adds, const Var& x, const NormVars& n
   const Tensor rows = flat(x.value());
   const Pair n = values(norm, rows.dtype()), w_up = values(up, rows.dtype()), w_down = values(down, rows.dtype());
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
-  const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
-  each_block(R, wide, [&](int64_t first, int64_t count) {
-    const Tensor from = rows.rows(first, count), to = y_rows.rows(first, count), hidden = u.rows(first, count);
-    apply_linear(ops::layer_norm(from, n.weight, n.bias).y, w_up, hidden);
-    const Tensor branch = adds ? Tensor(to.shape(), to.dtype()) : to;
-    apply_linear(ops::pointwise(Pointwise::gelu, hidden), w_down, branch);
-    if (rate > 0) ops::dropout_into(branch, rate, lane, first * C, branch);
-    if (adds) ops::add_into(from, branch, to);
-  });
   std::vector<Var> inputs = {x};
   push(inputs, norm.gain, norm.bias);
   push(inputs, up.weight, up.bias);
   push(inputs, down.weight, down.bias);
+  const bool kept = Var::gradients_needed(inputs);
+  const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
+  each_block(R, wide, [&](int64_t first, int64_t count) {
+    const Tensor from = rows.rows(first, count), hidden = u.rows(first, count);
+    apply_linear(ops::layer_norm(from, n.weight, n.bias).y, w_up, hidden, !kept);
+    const Tensor h = kept ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
+    apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C, y_rows.rows(first, count));
+  });
   return Var::made_by(op, y, inputs, [=, shape = x.shape()](const Tensor& dy) {
     const Pair dn = zeros_like(n), dw_up = zeros_like(w_up), dw_down = zeros_like(w_down);
     const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);

@@ -1,5 +1,6 @@
 #include "autograd/var.h"
 
+#include <algorithm>
 #include <queue>
 
 #include "autograd/profile.h"
@@ -71,6 +72,11 @@ void Var::set_value(Tensor value) {
   node_->value = std::move(value);
 }
 
+bool Var::gradients_needed(const std::vector<Var>& inputs) {
+  return recording &&
+         std::any_of(inputs.begin(), inputs.end(), [](const Var& input) { return input.requires_grad(); });
+}
+
 Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
   if (Profile* profile = Profile::current()) profile->op_ended(op, &Profile::Times::forward);
   if (detecting) {
@@ -80,9 +86,7 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
            value.numel(), op, OpPlace::text(), value.shape().str());
   }
   Var result(std::move(value));
-  bool needed = false;
-  for (const Var& input : inputs) needed = needed || input.requires_grad();
-  if (!recording || !needed) return result;
+  if (!gradients_needed(inputs)) return result;
   Node& node = *result.node_;
   node.requires_grad = true;
   node.leaf = false;

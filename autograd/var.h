@@ -42,6 +42,8 @@ class Var {
   // Replaces the value of a leaf (a checkpoint, a probe of a gradient). Error: not a leaf, other shape.
   void set_value(Tensor value);
 
+  // Whether a gradient will be asked for, of what is made of these.
+  static bool gradients_needed(const std::vector<Var>& inputs);
   // What an op returns: remembers `inputs` and `backward` where a gradient will be asked for.
   static Var made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward);
 

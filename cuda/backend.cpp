@@ -36,6 +36,7 @@ constexpr Kernels<T> kCudaKernels = {
     .copy_rows = cuda::copy_rows<T>,
     .clear_padding = cuda::clear_padding<T>,
     .gemm = cuda::gemm<T>,
+    .linear = cuda::linear<T>,
     .pack_panels = cuda::pack_panels<T>,
     .panel_gemm = cuda::panel_gemm<T>,
     .layer_norm = cuda::layer_norm<T>,

@@ -52,6 +52,10 @@ void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value)
 template <typename T>
 void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
 
+// linear.cpp
+template <typename T>
+void linear(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
+
 // panels.cu
 template <typename T>
 void pack_panels(Context&, const T* w, T* panels, int64_t out, int64_t in);
@@ -170,7 +174,8 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 
 // recurrent.cu
 template <typename T>
-void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<Accumulator<T>>&, T* y);
+void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<Accumulator<T>>&,
+                    const Waiting<T>&, T* y);
 
 // attention_matrix.cu
 template <typename T>

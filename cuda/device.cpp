@@ -26,8 +26,6 @@ Machine& machine() {
   return *instance;
 }
 
-constexpr size_t kBlasWorkspace = size_t{32} << 20;  // fixed, so that the same products are done the same way
-
 void start_device(Machine& m, int device) {
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
@@ -48,9 +46,8 @@ void start_device(Machine& m, int device) {
              "keeping the device's memory");
   check_blas_status(cublasCreate(&m.queue.blas), "starting cuBLAS");
   check_blas_status(cublasSetStream(m.queue.blas, m.queue.stream), "starting cuBLAS");
-  void* workspace = nullptr;
-  check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "the memory of cuBLAS");
-  check_blas_status(cublasSetWorkspace(m.queue.blas, workspace, kBlasWorkspace), "starting cuBLAS");
+  check_cuda(cudaMalloc(&m.queue.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
+  check_blas_status(cublasSetWorkspace(m.queue.blas, m.queue.blas_workspace, kBlasWorkspace), "starting cuBLAS");
   void* step = nullptr;
   check_cuda(cudaMalloc(&step, sizeof(StepParams)), "the parameters of a step");
   m.step = static_cast<StepParams*>(step);
@@ -74,7 +71,7 @@ void start(Context& ctx) {
   ctx.step_on_device = m.step;
   send_step(ctx);
   // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache cannot.
-  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 24, 1024, false};
+  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 24, 1024, false, kMostWaiting};
 }
 
 std::vector<std::string> devices() {

@@ -2,35 +2,12 @@
 // C^T = op(B)^T op(A)^T, so the two factors change places and nothing is transposed. This is the one place for it.
 #include <algorithm>
 
+#include "cuda/blas.h"
 #include "cuda/cuda_kernels.h"
-#include "cuda/queue.h"
 #include "tensor/error.h"
 
 namespace linea::cuda {
 namespace {
-
-template <typename T>
-struct Types;
-template <>
-struct Types<float> {
-  static constexpr cudaDataType_t element = CUDA_R_32F;
-  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
-};
-template <>
-struct Types<double> {
-  static constexpr cudaDataType_t element = CUDA_R_64F;
-  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_64F;
-};
-template <>
-struct Types<BFloat16> {
-  static constexpr cudaDataType_t element = CUDA_R_16BF;
-  static constexpr cublasComputeType_t sums = CUBLAS_COMPUTE_32F;
-};
-
-template <typename T>
-cublasComputeType_t sums(const Context& ctx) {
-  return ctx.tensor_float && Types<T>::element == CUDA_R_32F ? CUBLAS_COMPUTE_32F_FAST_TF32 : Types<T>::sums;
-}
 
 int size(int64_t value) {
   require(value <= INT32_MAX, "gemm: a side of {} is longer than cuBLAS can take", value);
@@ -43,13 +20,14 @@ void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, i
               int64_t stride_b, T* c, int64_t stride_c) {
   using A = Accumulator<T>;
   const A alpha = static_cast<A>(shape.alpha), beta = static_cast<A>(shape.beta);
+  constexpr cudaDataType_t type = BlasTypes<T>::element;
   const int lead_a = size(shape.transpose_a ? shape.rows : shape.inner);
   const int lead_b = size(shape.transpose_b ? shape.inner : shape.cols);
   const cublasStatus_t status = cublasGemmStridedBatchedEx(
       queue(ctx).blas, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
-      size(shape.cols), size(shape.rows), size(shape.inner), &alpha, b, Types<T>::element, std::max(lead_b, 1),
-      stride_b, a, Types<T>::element, std::max(lead_a, 1), stride_a, &beta, c, Types<T>::element, size(shape.cols),
-      stride_c, size(batch), sums<T>(ctx), CUBLAS_GEMM_DEFAULT);
+      size(shape.cols), size(shape.rows), size(shape.inner), &alpha, b, type, std::max(lead_b, 1), stride_b, a, type,
+      std::max(lead_a, 1), stride_a, &beta, c, type, size(shape.cols), stride_c, size(batch), blas_sums<T>(ctx),
+      CUBLAS_GEMM_DEFAULT);
   require(status == CUBLAS_STATUS_SUCCESS, "gemm: cuBLAS answers {} to {} products [{},{}] x [{},{}]",
           static_cast<int>(status), batch, shape.rows, shape.inner, shape.inner, shape.cols);
 }

@@ -8,10 +8,13 @@
 
 namespace linea::cuda {
 
+inline constexpr size_t kBlasWorkspace = size_t{32} << 20;  // fixed: the same products are done in the same way
+
 struct Queue {
   int device = 0;
   cudaStream_t stream = nullptr;
   cublasHandle_t blas = nullptr;
+  void* blas_workspace = nullptr;
   bool recording = false;  // what is asked of it is not done now
 };
 

@@ -39,10 +39,13 @@ class GraphRecorder final : public Recorder {
     return true;
   }
 
+  size_t launches(size_t number) const override { return number < pieces_.size() ? pieces_[number].launches : 0; }
+
  private:
   struct Piece {
     bool known = false;  // was done plainly
     cudaGraphExec_t graph = nullptr;
+    size_t launches = 0;
   };
 
   bool capture(Piece& piece, const std::function<void()>& work) {
@@ -60,8 +63,10 @@ class GraphRecorder final : public Recorder {
     }
     const Graph graph = stop();  // in any case: the queue works again
     if (failure != nullptr && !refused) std::rethrow_exception(failure);
-    if (failure == nullptr && graph != nullptr)
+    if (failure == nullptr && graph != nullptr) {
       check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0), "making what was recorded ready");
+      check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches), "counting what was recorded");
+    }
     plainly_ = piece.graph == nullptr;
     return !plainly_;
   }

@@ -25,6 +25,8 @@ struct WarpTeam : TeamSums<WarpTeam> {
   __device__ T reduce(T x, Op op) const {
     return warp_reduce(x, op);
   }
+  // What the others wrote to shared memory before it may be read after it.
+  __device__ void sync() const { __syncwarp(); }
 };
 
 struct BlockTeam : TeamSums<BlockTeam> {
@@ -34,6 +36,7 @@ struct BlockTeam : TeamSums<BlockTeam> {
   __device__ T reduce(T x, Op op) const {
     return block_reduce(x, op);
   }
+  __device__ void sync() const { __syncthreads(); }
 };
 
 inline constexpr int64_t kLongestOfWarp = 1024;  // columns of a row that one warp still does alone

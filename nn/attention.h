@@ -80,7 +80,7 @@ class Attention {
   // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, `causal` false where there is only the causal form.
   virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
-  // Causal only. -> [B,H,M].
+  // Causal only. -> [B,H,M]; dtype: that of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
   // Whether a step asks the device for the same at every position, so that it may be recorded.

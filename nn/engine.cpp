@@ -335,12 +335,21 @@ Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const Attenti
 }
 
 LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool scaled)
-    : state(Tensor::zeros({sums[0], sums[1], sums[2], values}, dtype)), key_sum(Tensor::zeros(sums, dtype)) {
-  if (scaled) scale = Tensor::full(sums, dtype, kNothing);
+    : state(Tensor::zeros({sums[0], sums[1], sums[2], values}, sum_dtype(dtype))),
+      key_sum(Tensor::zeros(sums, sum_dtype(dtype))) {
+  if (scaled) scale = Tensor::full(sums, sum_dtype(dtype), kNothing);
+  const int64_t capacity = scaled ? 0 : context().sizes.waiting;
+  if (capacity == 0) return;
+  waiting_keys_ = Tensor::zeros({sums[0], sums[1], capacity, sums[2]}, dtype);
+  waiting_values_ = Tensor::zeros({sums[0], sums[1], capacity, values}, dtype);
+  count_ = Tensor::zeros({sums[0], sums[1]}, DType::i32);
 }
 
 size_t LinearState::bytes() const {
-  return state.bytes() + key_sum.bytes() + (scale.defined() ? scale.bytes() : 0);
+  size_t total = 0;
+  for (const Tensor* part : {&state, &key_sum, &scale, &waiting_keys_, &waiting_values_, &count_})
+    total += part->defined() ? part->bytes() : 0;
+  return total;
 }
 
 std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options, int64_t batch,
@@ -382,7 +391,8 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)
         .recurrent_step(context(), shape, input,
-                        {state.state.data<A>(), state.key_sum.data<A>(), pointer<A>(state.scale)}, y.data<T>());
+                        {state.state.data<A>(), state.key_sum.data<A>(), pointer<A>(state.scale)}, state.waiting<T>(),
+                        y.data<T>());
   });
   return y;
 }

@@ -32,13 +32,22 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
 Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const AttentionMask& mask);
 
-// The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F], and their
-// scale (tensor/cpu/chunk.h) where logs or weights need one.
+// The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F], and their scale
+// (tensor/cpu/chunk.h) where logs or weights need one; where the device wants it, keys and values that wait to be added
+// to S (Waiting in tensor/kernels.h). `dtype`: of q, k and v.
 class LinearState final : public AttentionState {
  public:
   LinearState(const Shape& key_sum, int64_t values, DType dtype, bool scaled);
   size_t bytes() const override;
+  template <typename T>
+  Waiting<T> waiting() const {
+    if (!count_.defined()) return {};
+    return {waiting_keys_.data<T>(), waiting_values_.data<T>(), count_.data<int32_t>(), waiting_keys_.size(2)};
+  }
   Tensor state, key_sum, scale;
+
+ private:
+  Tensor waiting_keys_, waiting_values_, count_;
 };
 std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options, int64_t batch,
                                           DType dtype, bool gated);

@@ -357,13 +357,14 @@ void Transformer::pack(TransformerLayers& layers) {
 
 // Once, not at each position.
 void Transformer::store_bf16(TransformerLayers& layers) {
-  const auto store = [](Linear& linear) {
-    for (Var* part : {&linear.weight, &linear.bias})
-      if (part->defined()) *part = cast(*part, DType::bf16);
-  };
-  for (Block& block : layers.blocks)
-    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down}) store(*linear);
-  store(layers.head);
+  std::vector<Var*> parts = {&layers.norm.gain, &layers.norm.bias, &layers.head.weight, &layers.head.bias};
+  for (Block& block : layers.blocks) {
+    for (Norm* norm : {&block.norm1, &block.norm2}) parts.insert(parts.end(), {&norm->gain, &norm->bias});
+    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
+      parts.insert(parts.end(), {&linear->weight, &linear->bias});
+  }
+  for (Var* part : parts)
+    if (part->defined()) *part = cast(*part, DType::bf16);
 }
 
 int64_t Transformer::matrix_weights() const {

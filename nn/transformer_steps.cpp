@@ -10,8 +10,10 @@ DecodeState Transformer::start(int64_t batch) const {
   DecodeState state;
   state.batch = batch;
   state.place = Tensor({1}, DType::i32);
-  for (size_t layer = 0; layer < layers_.blocks.size(); ++layer)
-    state.layers.push_back(layers_.blocks[layer].attention->start(batch, DType::f32));
+  for (const Block& block : layers_.blocks) {
+    const Attention& attention = *block.attention;
+    state.layers.push_back(attention.start(batch, attention.takes_bf16() ? config_.stored : DType::f32));
+  }
   const NoGrad no_grad;
   state.packed = layers_;
   if (config_.tie) state.packed.head = tied_head();

@@ -31,6 +31,7 @@ struct WorkSizes {
   int64_t tile = 65536;    // elements of one thread's tile of an attention's features, likewise
   int64_t segment = 256;   // positions of a tile whose features are made by tensor ops
   bool panels = true;      // while sampling, weights lie in panels
+  int64_t waiting = 0;     // while sampling, keys that wait beside a state (tensor/kernels.h, Waiting)
 };
 
 struct Context {

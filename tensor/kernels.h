@@ -45,6 +45,12 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
 };
 
+// x [rows,in] times w [out,in], each row of the result then as it is or by gelu.
+struct LinearShape {
+  int64_t rows, out, in;
+  bool gelu = false;
+};
+
 inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
 
 // P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
@@ -134,6 +140,16 @@ struct ChunkState {
   A *state, *key_sum, *scale;
 };
 
+// Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which pair p has count[p] <
+// capacity: what would fill it up is added to the state with all of them. capacity 0: none waits.
+inline constexpr int64_t kMostWaiting = 8;
+template <typename T>
+struct Waiting {
+  T *keys = nullptr, *values = nullptr;
+  int32_t* count = nullptr;
+  int64_t capacity = 0;
+};
+
 // What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of logs,
 // by the row's own largest query feature); scale is null as it is in ChunkState.
 template <typename A>
@@ -203,6 +219,8 @@ struct Kernels {
   void (*clear_padding)(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                         int64_t first);
   void (*gemm)(Context&, const GemmShape&, const T* a, const T* b, T* c);
+  // y = residual + f(x w^T + bias); bias and residual may be null, residual is not y
+  void (*linear)(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
   // weights for sampling: panels [ceil(out / kPanel), in, kPanel] of w [out,in], and y = x w^T + bias by them, x [R,in];
   // bias may be null
   void (*pack_panels)(Context&, const T* w, T* panels, int64_t out, int64_t in);
@@ -293,7 +311,8 @@ struct Kernels {
                            const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<A>&,
                            Strided<const A> ddenominator, const ChunkState<A>& slopes, T* dk);
   // one position: absorb, then read; S = 1
-  void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, T* y);
+  void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, const Waiting<T>&,
+                         T* y);
   // the definition, every weight by itself: A [P,N,N], a_ij / sum_j a_ij, 0 where j is not seen by i; and
   // the gradients (each may be null). k of logs may be -infinity.
   void (*attention_matrix)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal, T* matrix);
@@ -352,6 +371,8 @@ class Recorder {
   // the host's memory), and the device did nothing of it: undo what it did on the host, and call again, which does it
   // plainly.
   virtual bool run(size_t piece, const std::function<void()>& work) = 0;
+  // Kernels and copies of a piece that was recorded; 0: it was not.
+  virtual size_t launches(size_t piece) const = 0;
 };
 
 // One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.

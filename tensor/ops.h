@@ -40,11 +40,14 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool t
 // Into memory that is there, which may be that of an operand where one element makes one element.
 void add_into(const Tensor& a, const Tensor& b, const Tensor& y);
 void copy_into(const Tensor& x, const Tensor& y);
-void add_rows_into(const Tensor& x, const Tensor& row, const Tensor& y);
+void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y);
 // Elements `first` and on of a larger tensor's dropout.
 void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y);
 // y = op(A) op(B) + beta y, matrices.
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y, double beta);
+// y = residual + f(x W^T + bias), f gelu or nothing; x [R,in], W [out,in]; bias and residual may be undefined.
+void linear_into(const Tensor& x, const Tensor& weight, const Tensor& bias, bool gelu, const Tensor& residual,
+                 const Tensor& y);
 // Weights [out,in] as sampling reads them, [panels,in,kPanel], and y = x W^T + bias by them; x [R,in], bias may be
 // undefined.
 Shape panels_shape(const Tensor& weight);

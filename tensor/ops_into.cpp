@@ -19,12 +19,11 @@ void copy_into(const Tensor& x, const Tensor& y) {
   device_memory(x.device()).copy(context(), y.address(), x.address(), x.bytes());
 }
 
-void add_rows_into(const Tensor& x, const Tensor& row, const Tensor& y) {
-  require_shape("add_rows", "y", y, x.shape());
-  require_shape("add_rows", "row", row, {columns(x)});
-  launch(common_dtype("add_rows", {&x, &row, &y}), "add_rows", [&](const auto& table, auto t) {
+void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y) {
+  require_shape("pointwise", "y", y, x.shape());
+  launch(common_dtype("pointwise", {&x, &y}), "pointwise", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), rows_of(x), columns(x));
+    table.pointwise(context(), f, x.data<T>(), y.data<T>(), x.numel());
   });
 }
 
@@ -52,6 +51,20 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   launch(common_dtype("matmul", {&a, &b, &y}), "matmul", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.gemm(context(), shape, a.data<T>(), b.data<T>(), y.data<T>());
+  });
+}
+
+void linear_into(const Tensor& x, const Tensor& weight, const Tensor& bias, bool gelu, const Tensor& residual,
+                 const Tensor& y) {
+  const LinearShape shape{rows_of(y), columns(y), columns(x), gelu};
+  require_shape("linear", "x", x, {shape.rows, shape.in});
+  require_shape("linear", "weight", weight, {shape.out, shape.in});
+  if (bias.defined()) require_shape("linear", "bias", bias, {shape.out});
+  if (residual.defined()) require_shape("linear", "residual", residual, y.shape());
+  launch(common_dtype("linear", {&x, &weight, &y}), "linear", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    const auto data = [](const Tensor& part) -> const T* { return part.defined() ? part.data<T>() : nullptr; };
+    table.linear(context(), shape, x.data<T>(), weight.data<T>(), data(bias), data(residual), y.data<T>());
   });
 }
 

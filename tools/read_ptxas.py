@@ -8,7 +8,7 @@ import sys
 
 # Kernels in the inner loops of training and sampling. Double is there for proofs, not for speed.
 HOT = ["read_chunk", "sum_chunk", "query_gradient", "key_gradient", "value_gradient", "softmax", "layer_norm",
-       "cross_entropy", "adam", "each_kernel", "recurrent", "sum_squares", "embedding"]
+       "cross_entropy", "adam", "each_kernel", "RecurrentStep", "sum_squares", "embedding"]
 MOST_SPILLED = 16  # bytes: what costs less than a thousandth of a kernel's time
 
 

@@ -42,6 +42,7 @@ constexpr Kernels<T> kCpuKernels = {
     .copy_rows = cpu::copy_rows<T>,
     .clear_padding = cpu::clear_padding<T>,
     .gemm = cpu::gemm<T>,
+    .linear = cpu::linear<T>,
     .pack_panels = cpu::pack_panels<T>,
     .panel_gemm = cpu::panel_gemm<T>,
     .layer_norm = cpu::layer_norm<T>,

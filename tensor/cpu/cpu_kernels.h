@@ -52,6 +52,8 @@ void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value)
 // gemm.cpp
 template <typename T>
 void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
+template <typename T>
+void linear(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
 
 // normalization.cpp
 template <typename T>
@@ -165,7 +167,7 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 
 // recurrent.cpp
 template <typename T>
-void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&, T* y);
+void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&, const Waiting<T>&, T* y);
 
 // attention_matrix.cpp
 template <typename T>

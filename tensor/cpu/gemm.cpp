@@ -62,7 +62,24 @@ void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
     in_strips(ctx, shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c);
 }
 
+// One after the other, each as if it were alone.
+template <typename T>
+void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
+  GemmShape product;
+  product.transpose_b = true;
+  product.rows = shape.rows;
+  product.cols = shape.out;
+  product.inner = shape.in;
+  const int64_t n = shape.rows * shape.out;
+  gemm(ctx, product, x, w, y);
+  if (bias != nullptr) add_rows(ctx, y, bias, y, shape.rows, shape.out);
+  if (shape.gelu) pointwise(ctx, Pointwise::gelu, y, y, n);
+  if (residual != nullptr) add(ctx, residual, y, y, n);
+}
+
 template void gemm(Context&, const GemmShape&, const float*, const float*, float*);
 template void gemm(Context&, const GemmShape&, const double*, const double*, double*);
+template void linear(Context&, const LinearShape&, const float*, const float*, const float*, const float*, float*);
+template void linear(Context&, const LinearShape&, const double*, const double*, const double*, const double*, double*);
 
 }  // namespace linea::cpu

@@ -43,9 +43,10 @@ void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* sca
 
 }  // namespace
 
+// Nothing waits: a state is in the cache when it is written.
 template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
-                    T* y) {
+                    const Waiting<T>&, T* y) {
   const int64_t F = shape.features, M = shape.values;
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
@@ -71,8 +72,8 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
 }
 
 template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<float>&, const ChunkState<float>&,
-                             float*);
+                             const Waiting<float>&, float*);
 template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<double>&, const ChunkState<double>&,
-                             double*);
+                             const Waiting<double>&, double*);
 
 }  // namespace linea::cpu

@@ -79,6 +79,19 @@ TEST_P(Ops, MatmulInStrips) {
   set_threads(before);
 }
 
+// The bits of its parts one after the other.
+TEST_P(Ops, LinearIsItsParts) {
+  const Tensor x = random({9, 5}, 1, dtype()), w = random({7, 5}, 2, dtype()), residual = random({9, 7}, 4, dtype());
+  const Tensor bias = random({7}, 3, dtype()), y({9, 7}, dtype());
+  const Tensor sums = ops::matmul(x, w, false, true), with_bias = ops::add_rows(sums, bias);
+  ops::linear_into(x, w, Tensor(), false, Tensor(), y);
+  EXPECT_EQ(y.to_doubles(), sums.to_doubles());
+  ops::linear_into(x, w, bias, false, residual, y);
+  EXPECT_EQ(y.to_doubles(), ops::add(residual, with_bias).to_doubles());
+  ops::linear_into(x, w, bias, true, Tensor(), y);
+  EXPECT_EQ(y.to_doubles(), ops::pointwise(Pointwise::gelu, with_bias).to_doubles());
+}
+
 TEST_P(Ops, MatmulOfNothing) {
   const Tensor none = random({3, 0}, 1, dtype()), no_rows = random({0, 3}, 2, dtype());
   expect_near(ops::matmul(none, no_rows), Values(9, 0.0), "an empty sum");

@@ -1,0 +1,120 @@
+// y = residual + f(x w^T + bias) in one launch, by cublasLt, whose products can end so; what it does not know is a
+// product and passes over its result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
+#include <cublasLt.h>
+
+#include <type_traits>
+
+#include "cuda/blas.h"
+#include "cuda/cuda_kernels.h"
+#include "tensor/error.h"
+
+namespace linea::cuda {
+namespace {
+
+// Its gelu may be an approximation, which bf16 alone does not see.
+template <typename T>
+inline constexpr bool kEndsWithGelu = std::is_same_v<T, BFloat16>;
+
+constexpr int kOperands = 4;  // w, x, residual and y
+
+struct Call {
+  cublasLtMatmulDescOpaque_t description{};
+  cublasLtMatrixLayoutOpaque_t layout[kOperands]{};
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  bool known = true;  // none of it was refused
+
+  void check(cublasStatus_t status) { known = known && status == CUBLAS_STATUS_SUCCESS; }
+  template <typename Value>
+  void set(cublasLtMatmulDescAttributes_t attribute, const Value& value) {
+    check(cublasLtMatmulDescSetAttribute(&description, attribute, &value, sizeof value));
+  }
+  template <typename Value>
+  void prefer(cublasLtMatmulPreferenceAttributes_t attribute, const Value& value) {
+    check(cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value));
+  }
+};
+
+// The largest power of two up to 256 at which it lies.
+uint32_t alignment(const void* data) {
+  uint32_t bytes = 256;
+  while (reinterpret_cast<uintptr_t>(data) % bytes != 0) bytes /= 2;
+  return bytes;
+}
+
+// The same product is done in the same way each time, by one kernel: its sums are not cut.
+template <typename T>
+Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const void* const (&data)[kOperands]) {
+  Call call;
+  call.check(cublasLtMatmulDescInit(&call.description, blas_sums<T>(ctx), BlasTypes<T>::scalar));
+  call.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  if (bias != nullptr) {
+    epilogue = CUBLASLT_EPILOGUE_BIAS;
+    call.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
+  if (shape.gelu && kEndsWithGelu<T>) epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  const auto R = static_cast<uint64_t>(shape.rows), out = static_cast<uint64_t>(shape.out);
+  const auto in = static_cast<uint64_t>(shape.in);
+  const uint64_t rows[] = {in, in, out, out}, columns[] = {out, R, R, R};
+  call.check(cublasLtMatmulPreferenceInit(&call.preference));
+  call.prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kBlasWorkspace});
+  call.prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_NONE});
+  for (int i = 0; i < kOperands; ++i) {
+    call.check(cublasLtMatrixLayoutInit(&call.layout[i], BlasTypes<T>::element, rows[i], columns[i],
+                                        static_cast<int64_t>(rows[i])));
+    const int attribute = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + i;
+    call.prefer(static_cast<cublasLtMatmulPreferenceAttributes_t>(attribute), alignment(data[i]));
+  }
+  return call;
+}
+
+// False: cublasLt knows no way, and has done nothing.
+template <typename T>
+bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
+  using A = Accumulator<T>;
+  const T* before = residual == nullptr ? y : residual;
+  Call call = describe(ctx, shape, bias, {w, x, before, y});
+  const auto handle = reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);  // a handle of cuBLAS is one of cublasLt
+  cublasLtMatmulHeuristicResult_t way{};
+  int found = 0;
+  cublasLtMatrixLayoutOpaque_t* const layout = call.layout;
+  if (!call.known ||
+      cublasLtMatmulAlgoGetHeuristic(handle, &call.description, &layout[0], &layout[1], &layout[2], &layout[3],
+                                     &call.preference, 1, &way, &found) != CUBLAS_STATUS_SUCCESS ||
+      found == 0 || way.state != CUBLAS_STATUS_SUCCESS)
+    return false;
+  const A one = 1, beta = residual == nullptr ? A(0) : A(1);
+  const cublasStatus_t status =
+      cublasLtMatmul(handle, &call.description, &one, w, &layout[0], x, &layout[1], &beta, before, &layout[2], y,
+                     &layout[3], &way.algo, queue(ctx).blas_workspace, kBlasWorkspace, stream(ctx));
+  require(status == CUBLAS_STATUS_SUCCESS, "linear: cublasLt answers {} to the product [{},{}] x [{},{}]",
+          static_cast<int>(status), shape.rows, shape.in, shape.in, shape.out);
+  return true;
+}
+
+}  // namespace
+
+template <typename T>
+void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
+  const int64_t n = shape.rows * shape.out;
+  if (n == 0) return;
+  // gelu comes before the residual
+  const bool gelu_after = shape.gelu && !(kEndsWithGelu<T> && residual == nullptr);
+  if (!gelu_after && in_one(ctx, shape, x, w, bias, residual, y)) return;
+  LinearShape product = shape;
+  product.gelu = false;
+  if (!in_one<T>(ctx, product, x, w, bias, nullptr, y)) {
+    gemm(ctx, {.transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in}, x, w, y);
+    if (bias != nullptr) add_rows(ctx, y, bias, y, shape.rows, shape.out);
+  }
+  if (shape.gelu) pointwise(ctx, Pointwise::gelu, y, y, n);
+  if (residual != nullptr) add(ctx, residual, y, y, n);
+}
+
+template void linear(Context&, const LinearShape&, const float*, const float*, const float*, const float*, float*);
+template void linear(Context&, const LinearShape&, const double*, const double*, const double*, const double*, double*);
+template void linear(Context&, const LinearShape&, const BFloat16*, const BFloat16*, const BFloat16*, const BFloat16*,
+                     BFloat16*);
+
+}  // namespace linea::cuda

@@ -1,0 +1,99 @@
+// Drawing by the recurrent form: how many launches a position is, and that it is recorded.
+#include "nn/generator.h"
+#include "tests/cuda/parity.h"
+#include "tests/nn/saboteur.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+ModelConfig small(const std::string& attention, const std::string& rule = "sum") {
+  ModelConfig config;
+  config.attention.attention = attention;
+  config.attention.rule = rule;
+  config.attention.features = 8;
+  config.attention.codes = 4;
+  config.layers = 2;
+  config.heads = 2;
+  config.dim = 16;
+  config.ffn = 32;
+  config.length = 32;
+  config.vocabulary = config.input_vocabulary = 9;
+  return config;
+}
+
+class CudaDrawing : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  }
+  On device_{kCuda};
+};
+
+// Of the model's work for a position, from symbols to outputs.
+size_t launches(ModelConfig config, int64_t layers) {
+  config.layers = layers;
+  const Transformer model(config);
+  DecodeState state = model.start(2);
+  const Tensor symbols = symbols_tensor({3, 4}, {2}, config.input_vocabulary);
+  const std::unique_ptr<Recorder> recorder = make_recorder();
+  for (int i = 0; i < 2; ++i) {
+    model.take_position(state);
+    EXPECT_TRUE(recorder->run(0, [&] { model.work(state, symbols); }));
+  }
+  return recorder->launches(0);
+}
+
+// A launch costs some microseconds, as much as what it does for a small batch: there may be fewer of them, not more.
+TEST_F(CudaDrawing, APositionIsFewLaunches) {
+  struct Most {
+    ModelConfig config;
+    DType stored;
+    size_t layer, outside;
+  };
+  const Most cases[] = {{small("linear"), DType::f32, 8, 5},          {small("linear"), DType::bf16, 7, 6},
+                        {small("linear", "gated"), DType::f32, 14, 5}, {small("linear", "delta"), DType::f32, 18, 5},
+                        {small("performer"), DType::f32, 13, 5},      {small("soft-vq"), DType::f32, 18, 5},
+                        {small("vq"), DType::f32, 14, 5}};
+  for (Most most : cases) {
+    most.config.stored = most.stored;
+    const size_t one = launches(most.config, 1), layer = launches(most.config, 2) - one;
+    const AttentionOptions& of = most.config.attention;
+    const std::string name = of.attention + " " + of.rule + " " + name_of(most.stored);
+    EXPECT_LE(layer, most.layer) << name << ", of a layer";
+    EXPECT_LE(one - layer, most.outside) << name << ", outside of layers";
+    EXPECT_GT(layer, 4u) << name;
+  }
+}
+
+class Counted final : public sabotage::Saboteur {
+ public:
+  static inline int steps = 0;
+  explicit Counted(AttentionOptions options) : Saboteur((options.attention = "linear", options)) {}
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    ++steps;
+    return right_->step(state, in);
+  }
+};
+
+// The attention is asked at the prompt's position, at one that is done plainly and at one that is recorded; from then
+// on the device does without.
+TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
+  const Registration registration(
+      {"counted", "elu", {}, [](const AttentionOptions& options) { return std::make_unique<Counted>(options); }});
+  const auto draw = [] {
+    Counted::steps = 0;
+    const Transformer model(small("counted"));
+    SamplingOptions sampling;
+    sampling.greedy = true;
+    return Generator(model, sampling).draw({{1}, {2}, {5}}, 12);
+  };
+  const auto got = draw();
+  EXPECT_EQ(Counted::steps, 2 * 3);
+  use_device(Device{});
+  EXPECT_EQ(draw(), got);
+  EXPECT_EQ(Counted::steps, 2 * 12);
+  use_device(kCuda);
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
