@@ -65,6 +65,26 @@ TEST_F(CudaDrawing, APositionIsFewLaunches) {
   }
 }
 
+// Also past the position at which what waits beside a state is added to it.
+TEST_F(CudaDrawing, PositionsInBf16AreThoseOfTheParallelForm) {
+  ModelConfig config = small("linear");
+  config.stored = DType::bf16;
+  const Transformer model(config);
+  const int64_t B = 2, N = 2 * kMostWaiting + 3, V = config.vocabulary;
+  std::vector<int32_t> symbols;
+  for (int64_t i = 0; i < B * N; ++i) symbols.push_back(static_cast<int32_t>(i * i % V));
+  const NoGrad no_grad;
+  const std::vector<double> all = model.forward(symbols_tensor(symbols, {B, N}, V), false).value().to_doubles();
+  DecodeState state = model.start(B);
+  for (int64_t n = 0; n < N; ++n) {
+    const std::vector<int32_t> now = {symbols[static_cast<size_t>(n)], symbols[static_cast<size_t>(N + n)]};
+    std::vector<double> expected;
+    for (int64_t b = 0; b < B; ++b)
+      expected.insert(expected.end(), all.begin() + (b * N + n) * V, all.begin() + (b * N + n + 1) * V);
+    EXPECT_LE(distance(numbers(model.step(state, symbols_tensor(now, {B}, V))), expected), 0.03) << "position " << n;
+  }
+}
+
 class Counted final : public sabotage::Saboteur {
  public:
   static inline int steps = 0;
