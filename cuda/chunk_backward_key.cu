@@ -6,8 +6,14 @@
 namespace linea::cuda {
 namespace {
 
-// dk of a chunk, a tile of features; and, where `weight_part` [tiles, slots, 64] is asked for, its part of the
-// gradients of the keys' weights.
+// The last tile of the chunk of tile `own`; where there are no queries, which it need not look for, `own` itself.
+template <typename T>
+__device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
+  return queries == nullptr ? own : own - own % group.tiles + group.tiles - 1;
+}
+
+// dk of a tile of keys, 64 features; and, where `weight_part` [tiles of features, places] is asked for, its part of
+// the gradients of the keys' weights.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
@@ -18,13 +24,22 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
-  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
-  const StateAt<A> later = state_at(states, shape, group, of.chunk);
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const auto with_query = [&](int64_t tile) {
+    return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
+  };
+  const StateAt<A> later = state_at(states, shape, group, chunk);
   const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
 
+  // Queries of the chunk's tiles from this one on, which comes last.
+  Pieces<kRule, T> of = with_query(own);
+  find_by_logs(of, by_logs);
   Sums<P> inside;
-  if (of.q.count > 0 && of.k.count > 0) {
-    find_by_logs(of, by_logs);
+  for (int64_t tile = last_tile(group, own, in.q.data); tile >= own; --tile) {
+    of = with_query(tile);
+    if (of.q.count == 0 || of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
     add_product<Along::tile, Along::tile>(
         inside, of.q.count, [&](int j, int64_t i) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
@@ -36,11 +51,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
         [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
 
-  T* to = dk.at(of.chunk.pair, of.chunk.first);
+  T* to = dk.at(chunk.pair, chunk.first);
   A whole[kOwn] = {};
   Sums<P>::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
-    if (j >= of.chunk.rows || f >= F) return;
+    if (j >= chunk.rows || f >= F) return;
     A slope = 0, feature = 0;
     if (j < of.k.count) {
       const A given = of.k.given(j, f);
@@ -67,7 +82,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     for (int a = 0; a < kOwn; ++a) {
       const A total = sum_of_row(whole[a]);
       if (own_col() == 0)
-        weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + own_row() + a] = total;
+        weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.place + own_row() + a] = total;
     }
 }
 
@@ -76,19 +91,19 @@ struct SumWeights {
   using A = Accumulator<T>;
   ChunkShape shape;
   Group group;
-  int64_t tiles;
+  int64_t columns;
   const A* part;
   Strided<T> dweight;
   __device__ void operator()(int64_t place) const {
-    const int64_t all = shape.pairs * group.chunks * kTile;
-    const Chunk chunk = chunk_at(shape, group, place / kTile);
+    const int64_t all = shape.pairs * group.chunks * group.tiles * kTile;
+    const Chunk chunk = tile_at(shape, group, place / kTile);
     A total = 0;
-    for (int64_t tile = 0; tile < tiles; ++tile) total += part[tile * all + place];
+    for (int64_t tile = 0; tile < columns; ++tile) total += part[tile * all + place];
     if (place % kTile < chunk.rows) dweight.pair(chunk.pair)[chunk.first + place % kTile] = T(total);
   }
 };
 
-// dv of a chunk, a tile of values.
+// dv of a tile of keys, 64 values.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
@@ -99,10 +114,17 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   __shared__ RowsByLogs by_logs;
-  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
-  const StateAt<A> later = state_at(states, shape, group, of.chunk);
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const auto with_query = [&](int64_t tile) {
+    return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
+  };
+  const StateAt<A> later = state_at(states, shape, group, chunk);
   const int64_t F = shape.features, M = shape.values, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
 
+  Pieces<kRule, T> of = with_query(own);
+  find_by_logs(of, by_logs);
   Sums<P> sum;
   if (!later.empty && of.k.count > 0) {
     add_product<Along::terms, Along::tile>(
@@ -118,10 +140,11 @@ __global__ void __launch_bounds__(kBlockThreads)
         if (j < of.k.count) sum[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
-  if (of.q.count > 0 && of.k.count > 0) {
+  for (int64_t tile = last_tile(group, own, in.q.data); tile >= own; --tile) {
+    of = with_query(tile);
+    if (of.q.count == 0 || of.k.count == 0) continue;
     Sums<P> scores;
     add_scores(scores, F, of.q, of.k, panels);
-    find_by_logs(of, by_logs);
     Sums<P>::each([&](int e, int i, int j) {
       A weight = 0;
       if (of.sees(i, j) && !by_logs.row[i]) {
@@ -144,10 +167,10 @@ __global__ void __launch_bounds__(kBlockThreads)
         sum, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
-  T* to = dv.at(of.chunk.pair, of.chunk.first);
+  T* to = dv.at(chunk.pair, chunk.first);
   Sums<P>::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
-    if (j < of.chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[e] : A(0));
+    if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[e] : A(0));
   });
 }
 
@@ -157,32 +180,32 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
                   const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
-  const int64_t chunks = chunk_count(shape), tiles = tiles_of(shape.features);
+  const int64_t columns = tiles_of(shape.features);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
   const bool weights = reads && dweight.data != nullptr;
-  const Workspace<A> parts(ctx, weights ? tiles * shape.pairs * sweep.chunks() * kTile : 0);
-  for (int64_t last = chunks; last > 0;) {
-    const Group group{std::max<int64_t>(last - sweep.chunks(), 0), std::min(last, sweep.chunks())};
+  const Workspace<A> parts(ctx, weights ? columns * shape.pairs * sweep.tiles() * kTile : 0);
+  for (int64_t last = sweep.count(); last > 0;) {
+    const Group group = sweep.until(last);
     last = group.first;
-    const int64_t slots = shape.pairs * group.chunks;
+    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     if (reads) make_keys<kRule>(ctx, shape, group, in, sweep);
     if (joins) {
-      for_each_row(ctx, slots,
+      for_each_row(ctx, tiles,
                    MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, ddenominator,
                                          sweep.queries});
-      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep), direction_of(shape, true), carried,
+      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep), sweep.direction(shape, true), carried,
                                   reads);
     }
     if (!reads) continue;
-    const States<A> states = sweep.states(joins, carried, shape.starts ? chunks - 1 : -1);
+    const States<A> states = sweep.states(joins, carried, shape.starts ? sweep.count() - 1 : -1);
     const QueryTable<A> queries = joins ? sweep.queries : QueryTable<A>{};
-    launch(key_gradient<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles)),
+    launch(key_gradient<kRule, T>, dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
            weights ? parts.data() : nullptr);
     if (weights)
-      for_each(ctx, slots * kTile, SumWeights<T>{shape, group, tiles, parts.data(), dweight});
+      for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
     launch(value_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))), dim3(kBlockThreads), 0,
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(tiles_of(shape.values))), dim3(kBlockThreads), 0,
            stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
   }
 }

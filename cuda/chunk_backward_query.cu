@@ -12,22 +12,22 @@ template <typename A>
 struct SumAlong {
   ChunkShape shape;
   Group group;
-  int64_t tiles;
+  int64_t columns;
   const A* along;
   A* slope;
   Strided<A> ddenominator;
   __device__ void operator()(int64_t place) const {
-    const int64_t all = shape.pairs * group.chunks * kTile;
-    const Chunk chunk = chunk_at(shape, group, place / kTile);
+    const int64_t all = shape.pairs * group.chunks * group.tiles * kTile;
+    const Chunk chunk = tile_at(shape, group, place / kTile);
     A total = 0;
-    for (int64_t tile = 0; tile < tiles; ++tile) total += along[tile * all + place];
+    for (int64_t tile = 0; tile < columns; ++tile) total += along[tile * all + place];
     if (place % kTile >= chunk.rows) return;
     slope[place] = -total;
     ddenominator.pair(chunk.pair)[chunk.first + place % kTile] = -total;
   }
 };
 
-// dq of a chunk, a tile of features.
+// dq of a tile of queries, 64 features.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
@@ -38,13 +38,22 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
-  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
-  const StateAt<A> past = state_at(states, shape, group, of.chunk);
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const auto with_key = [&](int64_t tile) {
+    return pieces_of<kRule>(shape, group, in, dy, keys, queries, own, tile);
+  };
+  const StateAt<A> past = state_at(states, shape, group, chunk);
   const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
 
+  // Keys of the chunk's tiles up to this one, which comes last.
+  Pieces<kRule, T> of = with_key(own);
+  find_by_logs(of, by_logs);
   Sums<P> inside;
-  if (of.k.count > 0) {
-    find_by_logs(of, by_logs);
+  for (int64_t tile = in.k.data == nullptr ? own : own - own % group.tiles; tile <= own; ++tile) {
+    of = with_key(tile);
+    if (of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
     add_product<Along::terms, Along::tile>(
         inside, of.k.count, [&](int i, int64_t j) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
@@ -56,7 +65,7 @@ __global__ void __launch_bounds__(kBlockThreads)
         before, M, [&](int i, int64_t m) { return of.numerator(i, m); },
         [&](int f, int64_t m) { return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0); }, panels);
 
-  T* to = dq.at(of.chunk.pair, of.chunk.first);
+  T* to = dq.at(chunk.pair, chunk.first);
   Sums<P>::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= of.q.count || f >= F) return;
@@ -84,28 +93,29 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
                     Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
-  const int64_t chunks = chunk_count(shape), tiles = tiles_of(shape.values);
+  const int64_t columns = tiles_of(shape.values);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
-  const Workspace<A> along(ctx, reads ? tiles * shape.pairs * sweep.chunks() * kTile : 0);
+  const Workspace<A> along(ctx, reads ? columns * shape.pairs * sweep.tiles() * kTile : 0);
   Results<T> results;
   results.dy = dy;
   results.along = along.data();
-  for (Group group{0, 0}; group.first < chunks; group.first += group.chunks) {
-    group.chunks = std::min(sweep.chunks(), chunks - group.first);
-    const int64_t slots = shape.pairs * group.chunks;
+  for (int64_t first = 0; first < sweep.count();) {
+    const Group group = sweep.from(first);
+    first += group.chunks;
+    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), direction_of(shape, false), carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), sweep.direction(shape, false), carried);
     }
     if (!reads) continue;
-    for_each_row(ctx, slots,
+    for_each_row(ctx, tiles,
                  MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
     const States<A> states = sweep.states(joins, carried, shape.starts ? 0 : -1);
     read_chunks<kRule>(ctx, shape, group, in, sweep, states, results);
-    for_each(ctx, slots * kTile,
-             SumAlong<A>{shape, group, tiles, along.data(), sweep.queries.slope, ddenominator});
+    for_each(ctx, tiles * kTile,
+             SumAlong<A>{shape, group, columns, along.data(), sweep.queries.slope, ddenominator});
     launch(query_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.features))), dim3(kBlockThreads),
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(tiles_of(shape.features))), dim3(kBlockThreads),
            0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{}, sweep.queries, states, dq);
   }
 }

@@ -9,13 +9,13 @@ template <Rule kRule, typename T>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
              const ChunkState<Accumulator<T>>& carried, const Results<T>& results) {
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
-  const int64_t chunks = chunk_count(shape);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
-  for (Group group{0, 0}; group.first < chunks; group.first += group.chunks) {
-    group.chunks = std::min(sweep.chunks(), chunks - group.first);
+  for (int64_t first = 0; first < sweep.count();) {
+    const Group group = sweep.from(first);
+    first += group.chunks;
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), direction_of(shape, false), carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), sweep.direction(shape, false), carried);
     }
     if (!reads) continue;
     if (kRule == Rule::logs)

@@ -1,4 +1,4 @@
-// The rows of a chunk: y from the state before it and the keys inside it. The backward pass makes them again, for
+// The rows of a tile: y from the state before its chunk and the keys inside it. The backward pass makes them again, for
 // what they give to the denominators. Formulas in tensor/cpu/chunk.h.
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace linea::cuda {
 
 // What is made of y: itself, with what the backward pass needs; or the part of dy_i . y_i / d_i that a tile of values
-// gives, [tiles, slots, 64].
+// gives, [tiles, places].
 template <typename T>
 struct Results {
   using A = Accumulator<T>;
@@ -52,16 +52,16 @@ __global__ void __launch_bounds__(kBlockThreads)
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
-  // of each row: the largest log with the state's scales, the state's scale, q z, m, 1 / d
-  __shared__ A past_top[kTile], past_scale[kTile], before[kTile], row_scale[kTile], inverse[kTile];
-  Chunk chunk = chunk_at(shape, group, blockIdx.x);
-  if (in.k.data == nullptr) chunk.keys = 0;
-  const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
+  // of each row: the largest log with the state's scales, the state's scale, what of d is summed, m, 1 / d
+  __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile], inverse[kTile];
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const int64_t F = shape.features, M = shape.values, place = chunk.place;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kWarps = kBlockThreads / kWarp;
   const Rows<kRule, T> q = rows_of<kRule>(shape, in.q, chunk, chunk.rows, query_top);
-  const Rows<kRule, T> k = rows_of<kRule>(shape, in.k, chunk, chunk.keys, keys.top);
   const StateAt<A> past = state_at(states, shape, group, chunk);
   const A* offset = kRule == Rule::plain ? nullptr : keys.offset + place;
 
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   };
   for (int i = warp; i < kTile; i += kWarps) {
     if (i >= chunk.rows || past.empty) {
-      if (lane == 0) before[i] = 0, past_scale[i] = kNothing<A>;
+      if (lane == 0) denominator[i] = 0, past_scale[i] = kNothing<A>;
       continue;
     }
     A top = kNothing<A>, sum = 0;
@@ -84,61 +84,72 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int64_t f = lane; f < F; f += kWarp) sum += past_feature(i, f) * past.key_sum[f];
     sum = warp_sum(sum);
     if (lane > 0) continue;
-    before[i] = sum;
+    denominator[i] = sum;
     if (kRule != Rule::plain) past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
   }
-  Sums<P> scores;
-  if (chunk.keys > 0) add_scores(scores, F, q, k, panels);
-  __syncthreads();
-  if (threadIdx.x < kTile && kRule != Rule::plain) {
-    const int i = static_cast<int>(threadIdx.x);
-    const A m = larger(chunk.keys > 0 ? keys.most[place + i] : kNothing<A>, past_scale[i]);
-    row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
-  }
-  __syncthreads();
-  Sums<P>::each([&](int e, int i, int j) {
-    const bool seen = j <= i && j < chunk.keys && i < chunk.rows;
-    A weight = seen ? scores[e] : A(0);
-    if (kRule != Rule::plain && seen) weight *= factor(offset[j], row_scale[i]);
-    weights[i][j] = weight;
-  });
-  __syncthreads();
-  for (int i = warp; i < chunk.rows; i += kWarps) {
-    const int seen = i + 1 < chunk.keys ? i + 1 : chunk.keys;
-    A m = kRule == Rule::plain ? A(0) : row_scale[i];
-    A sum = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
-    const auto whole = [&] {
-      return kRule == Rule::plain ? before[i] + sum : factor(past_scale[i], m) * before[i] + sum;
-    };
-    if constexpr (kRule == Rule::logs)
-      if (seen > 0 && whole() < kTrusted<A>) {
-        m = past_scale[i];
-        sum = weigh_by_logs(q, k, F, i, seen, offset, weights[i], m);
-      }
-    if (lane > 0) continue;
-    const A d = whole();
-    row_scale[i] = m;
-    inverse[i] = reciprocal_or_zero(d);
-    if (blockIdx.y > 0 || results.along != nullptr) continue;
-    results.kept.denominator.pair(chunk.pair)[chunk.first + i] = d;
-    if (kRule != Rule::plain) results.kept.scale.pair(chunk.pair)[chunk.first + i] = m;
-  }
-  __syncthreads();
-
   Sums<P> sum;
-  if (!past.empty) {
+  if (!past.empty)
     add_product<Along::terms, Along::tile>(
         sum, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
         [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); }, panels);
+
+  // Keys of the chunk's tiles up to this one.
+  for (int64_t tile = in.k.data == nullptr ? own : own - own % group.tiles; tile <= own; ++tile) {
+    Chunk seen = tile_at(shape, group, tile);
+    if (in.k.data == nullptr) seen.keys = 0;
+    const Rows<kRule, T> k = rows_of<kRule>(shape, in.k, seen, seen.keys, keys.top);
+    Sums<P> scores;
+    if (seen.keys > 0) add_scores(scores, F, q, k, panels);
+    __syncthreads();
+    if (threadIdx.x < kTile && kRule != Rule::plain) {
+      const int i = static_cast<int>(threadIdx.x);
+      const A m = larger(seen.keys > 0 ? keys.most[place + i] : kNothing<A>, past_scale[i]);
+      row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
+    }
+    __syncthreads();
+    Sums<P>::each([&](int e, int i, int j) {
+      const bool sees = (tile < own || j <= i) && j < seen.keys && i < chunk.rows;
+      A weight = sees ? scores[e] : A(0);
+      if (kRule != Rule::plain && sees) weight *= factor(offset[j], row_scale[i]);
+      weights[i][j] = weight;
+    });
+    __syncthreads();
+    for (int i = warp; i < chunk.rows; i += kWarps) {
+      A m = kRule == Rule::plain ? A(0) : row_scale[i];
+      A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
+      const auto whole = [&] {
+        return kRule == Rule::plain ? denominator[i] + inside : factor(past_scale[i], m) * denominator[i] + inside;
+      };
+      if constexpr (kRule == Rule::logs) {
+        const int count = i + 1 < seen.keys ? i + 1 : seen.keys;
+        if (count > 0 && whole() < kTrusted<A>) {
+          m = past_scale[i];
+          inside = weigh_by_logs(q, k, F, i, count, offset, weights[i], m);
+        }
+      }
+      const A d = whole();
+      __syncwarp();
+      if (lane == 0) denominator[i] = d, row_scale[i] = m;
+    }
+    __syncthreads();
     if (kRule != Rule::plain)
       Sums<P>::each([&](int e, int i, int) {
         if (i < chunk.rows) sum[e] *= factor(past_scale[i], row_scale[i]);
       });
+    const ValueRows<T> v = value_rows(shape, in.v, seen, seen.keys);
+    add_product<Along::terms, Along::tile>(
+        sum, seen.keys, [&](int i, int64_t j) { return weights[i][j]; },
+        [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
   }
-  const ValueRows<T> v = value_rows(shape, in.v, chunk, chunk.keys);
-  add_product<Along::terms, Along::tile>(
-      sum, chunk.keys, [&](int i, int64_t j) { return weights[i][j]; },
-      [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
+  if (static_cast<int>(threadIdx.x) < chunk.rows) {
+    const int i = static_cast<int>(threadIdx.x);
+    inverse[i] = reciprocal_or_zero(denominator[i]);
+    if (blockIdx.y == 0 && results.along == nullptr) {
+      results.kept.denominator.pair(chunk.pair)[chunk.first + i] = denominator[i];
+      if (kRule != Rule::plain) results.kept.scale.pair(chunk.pair)[chunk.first + i] = row_scale[i];
+    }
+  }
+  __syncthreads();
 
   if (results.along == nullptr) {
     T* y = results.y.at(chunk.pair, chunk.first);
@@ -154,15 +165,15 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
   total_rows(sum, weights, [&](int i, A total) {
     if (i < chunk.rows)
-      results.along[(static_cast<int64_t>(blockIdx.y) * gridDim.x + chunk.slot) * kTile + i] = total * inverse[i];
+      results.along[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + place + i] = total * inverse[i];
   });
 }
 
 template <Rule kRule, typename T>
 void read_chunks(Context& ctx, const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
                  const Sweep<T>& sweep, const States<Accumulator<T>>& states, const Results<T>& results) {
-  const int64_t slots = shape.pairs * group.chunks;
-  launch(read_chunk<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))),
+  const int64_t tiles = shape.pairs * group.chunks * group.tiles;
+  launch(read_chunk<kRule, T>, dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(tiles_of(shape.values))),
          dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top, states, results);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "cuda/chunk.h"
@@ -19,7 +20,7 @@ __device__ Accumulator<T> top_of(const T* logs, int64_t F) {
   return top == kNothing<A> ? A(0) : top;
 }
 
-// Keys of one slot: o_j = top_j + log w_j - L_j.
+// Keys of one chunk, which has one tile: o_j = top_j + log w_j - L_j.
 template <Rule kRule, typename T>
 struct MakeKeys {
   using A = Accumulator<T>;
@@ -60,7 +61,7 @@ struct MakeKeys {
   }
 };
 
-// Queries of one slot; what the forward pass kept of them is null where only their tops are asked for.
+// Queries of one tile; what the forward pass kept of them is null where only their tops are asked for.
 template <Rule kRule, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;
@@ -71,18 +72,18 @@ struct MakeQueries {
   Strided<const A> slope;
   QueryTable<A> to;
 
-  __device__ void operator()(int64_t slot) const {
-    const Chunk chunk = chunk_at(shape, group, slot);
+  __device__ void operator()(int64_t tile) const {
+    const Chunk chunk = tile_at(shape, group, tile);
     const int i = static_cast<int>(threadIdx.x);
     if (kRule == Rule::logs)
       for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
         const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
-        if (i % kWarp == 0) to.top[slot * kTile + row] = top;
+        if (i % kWarp == 0) to.top[chunk.place + row] = top;
       }
     if (i >= chunk.rows || denominator.data == nullptr) return;
-    to.inverse[slot * kTile + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
-    if (slope.data != nullptr) to.slope[slot * kTile + i] = slope.pair(chunk.pair)[chunk.first + i];
-    if (kRule != Rule::plain) to.offset[slot * kTile + i] = -scale.pair(chunk.pair)[chunk.first + i];
+    to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
+    if (slope.data != nullptr) to.slope[chunk.place + i] = slope.pair(chunk.pair)[chunk.first + i];
+    if (kRule != Rule::plain) to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
   }
 };
 
@@ -101,7 +102,7 @@ struct GivenValues {
     }
   };
   __device__ Of of(const ChunkShape& shape, const Chunk& chunk, int count) const {
-    return {value_rows(shape, x, chunk, count), inverse == nullptr ? nullptr : inverse + chunk.slot * kTile};
+    return {value_rows(shape, x, chunk, count), inverse == nullptr ? nullptr : inverse + chunk.place};
   }
 };
 
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ A column[kTile], share[kShares][kTile];
   const Chunk chunk = chunk_at(shape, group, blockIdx.x);
   if (group.first + chunk.slot % group.chunks == unneeded) return;
-  const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
+  const int64_t F = shape.features, M = shape.values, place = chunk.place;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile,
                 first_f = static_cast<int64_t>(blockIdx.z) * kTile;
   const int count = in.keys ? chunk.keys : chunk.rows;
@@ -236,6 +237,25 @@ struct ScanSums {
   }
 };
 
+// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of the bytes of a chunk's
+// states, but meets (t + 1) / 2 tiles of its chunk, itself among them: about kPasses 4 F M / t bytes, and 8 products of
+// 64 x 64 by F or M for each tile met. On tensor cores, of which a byte costs as much time as kWorth FLOPs, their sum is
+// least at the root of kPasses F M kWorth / (2048 (F + M)). Float and double are slow to multiply, weights and logs are
+// carried from tile to tile: 1. And no more than leave the device blocks of sums to do.
+inline constexpr int64_t kMostTiles = 4;
+template <typename T>
+int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
+  constexpr double kPasses = 8, kWorth = 64;
+  constexpr int64_t kBlocks = 512;
+  if (scaled) return 1;
+  if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMostTiles);
+  if (!kByCores<T>) return 1;
+  const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
+  const auto best = static_cast<int64_t>(std::lround(std::sqrt(kPasses * F * M * kWorth / (2048 * (F + M + 1)))));
+  const int64_t blocks = shape.pairs * tiles_of(shape.length) * tiles_of(shape.features) * tiles_of(shape.values);
+  return std::clamp<int64_t>(std::min(best, blocks / kBlocks), 1, kMostTiles);
+}
+
 // One call's temporary memory, enough for a group of chunks: as many as fill the device, of which all states lie in
 // 256 MiB (in any case one chunk of every pair).
 template <typename T>
@@ -244,13 +264,15 @@ class Sweep {
   using A = Accumulator<T>;
 
   Sweep(Context& ctx, const ChunkShape& shape, bool scaled)
-      : chunks_(chunks_of(shape)),
+      : tiles_(tiles_in_chunk<T>(ctx, shape, scaled)),
+        count_(chunk_count(shape, tiles_)),
+        chunks_(chunks_of(ctx, shape, tiles_, count_)),
         slots_(shape.pairs * chunks_),
         scaled_(scaled),
-        rows_(ctx, slots_ * (7 * kTile + 1)),
+        rows_(ctx, slots_ * (7 * tiles_ * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
     const bool logs = shape.kind == FeatureKind::logs;
-    const int64_t rows = slots_ * kTile, F = slots_ * shape.features;
+    const int64_t rows = slots_ * tiles_ * kTile, F = slots_ * shape.features;
     A* next = rows_.data();
     const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
     queries = {logs ? take(rows) : nullptr, scaled ? take(rows) : nullptr, take(rows), take(rows)};
@@ -260,7 +282,20 @@ class Sweep {
     if (scaled) keep_ = take(F), take_ = take(F);
   }
 
-  int64_t chunks() const { return chunks_; }
+  int64_t count() const { return count_; }  // chunks of a pair in the segment
+  // The group that begins with the chunk `first`, or that ends before the chunk `last`.
+  Group from(int64_t first) const { return {first, std::min(chunks_, count_ - first), tiles_}; }
+  Group until(int64_t last) const {
+    const int64_t first = std::max<int64_t>(last - chunks_, 0);
+    return {first, last - first, tiles_};
+  }
+  // Of a pair in a group.
+  int64_t tiles() const { return chunks_ * tiles_; }
+
+  // Where the state that goes out is not needed, the last chunk of a sweep need not join it.
+  Direction direction(const ChunkShape& shape, bool backward) const {
+    return {backward, !shape.ends ? -1 : backward ? 0 : count_ - 1};
+  }
 
   // Rows of a group join the carried state; then `states()` are those that its chunks read.
   template <Rule kRule, typename Values>
@@ -290,15 +325,16 @@ class Sweep {
   KeyTable<A> keys;
 
  private:
-  static int64_t chunks_of(const ChunkShape& shape) {
+  static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles, int64_t count) {
     constexpr int64_t kBlocks = 1024, kElements = int64_t{1} << 26;
     const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
-    const int64_t blocks = kBlocks / std::max<int64_t>(shape.pairs * tiles_of(shape.values), 1);
+    const int64_t blocks = kBlocks / std::max<int64_t>(shape.pairs * tiles * tiles_of(shape.values), 1);
     const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
-    return std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(chunk_count(shape), 1));
+    const int64_t most = ctx.sizes.chunks > 0 ? ctx.sizes.chunks : std::min(blocks, held);
+    return std::clamp<int64_t>(most, 1, std::max<int64_t>(count, 1));
   }
 
-  int64_t chunks_, slots_;
+  int64_t tiles_, count_, chunks_, slots_;
   bool scaled_;
   Workspace<A> rows_, sums_;
   Parts<A> parts_{};
@@ -321,11 +357,6 @@ template <typename T>
 Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy, const Sweep<T>& sweep) {
   const QueryTable<Accumulator<T>>& queries = sweep.queries;
   return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.slope, false};
-}
-
-// Where the state that goes out is not needed, the last chunk of a sweep need not join it.
-inline Direction direction_of(const ChunkShape& shape, bool backward) {
-  return {backward, !shape.ends ? -1 : backward ? 0 : chunk_count(shape) - 1};
 }
 
 }  // namespace linea::cuda

@@ -66,6 +66,22 @@ struct ChunkSetting {
   double weight_deviation = 1.0;
   bool hints = true;  // the kernels are told which segment starts and which ends
   bool by_head = true;  // rows lie in [B,N,H,width], else in [B,H,N,width]
+  int64_t tiles = 0, chunks = 0;  // how a GPU cuts its work (tensor/context.h)
+};
+
+// How the context's device cuts its work, while it lives. (A device starts with sizes of its own.)
+class Cut {
+ public:
+  explicit Cut(const ChunkSetting& s) : before_(context().sizes) {
+    context().sizes.tiles = s.tiles;
+    context().sizes.chunks = s.chunks;
+  }
+  ~Cut() { context().sizes = before_; }
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
+
+ private:
+  WorkSizes before_;
 };
 
 // Runs the kernels of the sum rule as the engine does, and gives what they make.
@@ -229,6 +245,7 @@ class ChunkProblem {
 
   template <typename Visit>
   void sweep(bool reverse, const Visit& visit) const {
+    const Cut cut(s_);
     std::vector<int64_t> parts = parts_;
     if (reverse) std::reverse(parts.begin(), parts.end());
     const auto shape_of = [&](int64_t first) {

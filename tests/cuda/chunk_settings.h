@@ -11,7 +11,8 @@ inline std::string describe(const ChunkSetting& s) {
          (s.causal ? " causal" : "") + (s.padded ? " padded" : "") + (s.hints ? " hints" : "") +
          (s.by_head ? " by head" : "") + " N " + std::to_string(s.N) + " F " + std::to_string(s.F) + " M " +
          std::to_string(s.M) + " segment " + std::to_string(s.segment) + " deviation " + std::to_string(s.deviation) +
-         " lost " + std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation);
+         " lost " + std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation) + " tiles " +
+         std::to_string(s.tiles) + " chunks " + std::to_string(s.chunks);
 }
 
 // Kinds of features, weights, decays, padding, causal or not, in one segment and in several.
