@@ -162,22 +162,21 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
 template <Rule kRule, typename T>
 using Factor = std::conditional_t<kRule == Rule::plain, T, Accumulator<T>>;
 
+// The sums of a block that makes one or two tiles of columns: weights that are made once serve both.
+template <Rule kRule, typename T>
+using RuleSums = WideSums<Factor<kRule, T>, kRule == Rule::plain ? 2 : 1>;
+// How many of them are to find registers side by side.
+template <Rule kRule, typename T>
+inline constexpr int kBlocksAtOnce = kByCores<Factor<kRule, T>> ? 2 : 1;
+template <Rule kRule>
+int64_t column_blocks(int64_t columns) {
+  constexpr int64_t kColumns = RuleSums<kRule, float>::kColumns;
+  return columns <= kColumns ? 1 : (columns + kColumns - 1) / kColumns;
+}
+
 // A matrix of a chunk in shared memory, by row and key.
 template <typename A>
 using Square = A[kTile][kTile + 1];
-
-// to(i, the sum of row i of a tile), once for each row. `square` may have been read just before.
-template <typename P, typename A, typename To>
-__device__ void total_rows(const Sums<P>& x, Square<A>& square, const To& to) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  __syncthreads();
-  Sums<P>::each([&](int e, int i, int j) { square[i][j] = x[e]; });
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < kTile; i += kBlockThreads / kWarp) {
-    const A total = warp_sum(square[i][lane] + square[i][lane + kWarp]);
-    if (lane == 0) to(i, total);
-  }
-}
 
 // scores = q k^T over all features, of the rows and keys of this thread.
 template <Rule kRule, typename T>

@@ -52,13 +52,14 @@ __device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& grou
           at(queries.slope, q)};
 }
 
-// Which rows the forward pass summed by logs, and whether any.
+// Which rows the forward pass summed by logs, and whether any: of logs alone.
 struct RowsByLogs {
   bool row[kTile];
   bool any;
 };
 template <Rule kRule, typename T>
 __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
+  if (kRule != Rule::logs) return;
   if (threadIdx.x < kWarp) {
     const int lane = static_cast<int>(threadIdx.x);
     const bool low = of.by_logs(lane), high = of.by_logs(lane + kWarp);
@@ -83,7 +84,7 @@ __device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_log
   Sums<P>::each([&](int e, int i, int j) {
     A slope = 0;
     if (of.sees(i, j)) {
-      const A visible = by_logs.row[i] ? A(1) : of.visible(i, j);
+      const A visible = kRule == Rule::logs && by_logs.row[i] ? A(1) : of.visible(i, j);
       slope = visible == A(0) ? A(0) : (product[e] + of.slope[i]) * visible;
     }
     slopes[i][j] = slope;

@@ -12,8 +12,8 @@ __device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) 
   return queries == nullptr ? own : own - own % group.tiles + group.tiles - 1;
 }
 
-// dk of a tile of keys, 64 features; and, where `weight_part` [tiles of features, places] is asked for, its part of
-// the gradients of the keys' weights.
+// dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features, places] is asked for, its
+// part of the gradients of the keys' weights.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
@@ -31,29 +31,34 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
   };
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+  using Wide = RuleSums<kRule, T>;
+  const int64_t F = shape.features, M = shape.values;
+  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
   // Queries of the chunk's tiles from this one on, which comes last.
   Pieces<kRule, T> of = with_query(own);
   find_by_logs(of, by_logs);
-  Sums<P> inside;
+  Wide inside;
   for (int64_t tile = last_tile(group, own, in.q.data); tile >= own; --tile) {
     of = with_query(tile);
     if (of.q.count == 0 || of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
-    add_product<Along::tile, Along::tile>(
-        inside, of.q.count, [&](int j, int64_t i) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
+    add_products<Along::tile, Along::tile>(
+        inside, F - first_f, of.q.count,
+        [&](int j, int64_t i) { return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j]; },
         [&](int f, int64_t i) { return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0); }, panels);
   }
-  Sums<P> after;
+  // Of plain values what the state gives needs no factor, and joins what the queries give.
+  Wide apart;
+  Wide& after = kRule == Rule::plain ? inside : apart;
   if (!later.empty)
-    add_product<Along::terms, Along::terms>(
-        after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
+    add_products<Along::terms, Along::terms>(
+        after, F - first_f, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
         [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
 
   T* to = dk.at(chunk.pair, chunk.first);
   A whole[kOwn] = {};
-  Sums<P>::each([&](int e, int j, int col) {
+  Wide::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
     if (j >= chunk.rows || f >= F) return;
     A slope = 0, feature = 0;
@@ -62,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       feature = of.k.at(j, f);
       slope = kRule == Rule::logs ? inside[e] * feature : inside[e];
       if (!later.empty) {
-        const A of_state = after[e] + later.key_sum[f];
+        const A of_state = apart[e] + later.key_sum[f];
         if (kRule == Rule::plain) slope += of_state;
         if (kRule == Rule::scaled) slope += of_state * factor(later.scale[f], -of.key_offset[j]);
         if (kRule == Rule::logs)
@@ -72,7 +77,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[e / kOwn] += kRule == Rule::logs ? slope : slope * feature;
+    whole[e / kOwn % kOwn] += kRule == Rule::logs ? slope : slope * feature;
     if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[j * dk.row + f] = T(slope);
   });
@@ -103,9 +108,9 @@ struct SumWeights {
   }
 };
 
-// dv of a tile of keys, 64 values.
+// dv of a tile of keys, one or two of values.
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
                    HeadRows<T> dv) {
@@ -121,14 +126,16 @@ __global__ void __launch_bounds__(kBlockThreads)
     return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
   };
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  const int64_t F = shape.features, M = shape.values, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  using Wide = RuleSums<kRule, T>;
+  const int64_t F = shape.features, M = shape.values;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
   Pieces<kRule, T> of = with_query(own);
   find_by_logs(of, by_logs);
-  Sums<P> sum;
+  Wide sums;
   if (!later.empty && of.k.count > 0) {
-    add_product<Along::terms, Along::tile>(
-        sum, F,
+    add_products<Along::terms, Along::tile>(
+        sums, M - first_m, F,
         [&](int j, int64_t f) {
           if (j >= of.k.count) return A(0);
           if (kRule != Rule::logs) return of.k.at(j, f);
@@ -136,8 +143,8 @@ __global__ void __launch_bounds__(kBlockThreads)
         },
         [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); }, panels);
     if (kRule == Rule::scaled)
-      Sums<P>::each([&](int e, int j, int) {
-        if (j < of.k.count) sum[e] *= factor(later.scale[0], -of.key_offset[j]);
+      Wide::each([&](int e, int j, int) {
+        if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
   for (int64_t tile = last_tile(group, own, in.q.data); tile >= own; --tile) {
@@ -147,7 +154,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     add_scores(scores, F, of.q, of.k, panels);
     Sums<P>::each([&](int e, int i, int j) {
       A weight = 0;
-      if (of.sees(i, j) && !by_logs.row[i]) {
+      if (of.sees(i, j) && !(kRule == Rule::logs && by_logs.row[i])) {
         const A visible = of.visible(i, j);
         weight = visible == A(0) ? A(0) : scores[e] * visible;
       }
@@ -163,14 +170,14 @@ __global__ void __launch_bounds__(kBlockThreads)
           weights[i][j] = whole;
         }
     }
-    add_product<Along::tile, Along::tile>(
-        sum, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
+    add_products<Along::tile, Along::tile>(
+        sums, M - first_m, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
   T* to = dv.at(chunk.pair, chunk.first);
-  Sums<P>::each([&](int e, int j, int col) {
+  Wide::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
-    if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[e] : A(0));
+    if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sums[e] : A(0));
   });
 }
 
@@ -180,10 +187,10 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
                   const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
-  const int64_t columns = tiles_of(shape.features);
+  const int64_t columns = column_blocks<kRule>(shape.features);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
   const bool weights = reads && dweight.data != nullptr;
-  const Workspace<A> parts(ctx, weights ? columns * shape.pairs * sweep.tiles() * kTile : 0);
+  const Workspace<A> parts(ctx, weights ? columns * sweep.places() : 0);
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
@@ -205,8 +212,8 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
     if (weights)
       for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
     launch(value_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(tiles_of(shape.values))), dim3(kBlockThreads), 0,
-           stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule>(shape.values))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
   }
 }
 

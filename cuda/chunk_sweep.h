@@ -1,91 +1,14 @@
-// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): tables of the rows, each
-// chunk's own sums, and the scan that adds them up.
+// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): each chunk's own sums, and
+// the scan that adds them up.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "cuda/chunk.h"
+#include "cuda/chunk_tables.h"
 
 namespace linea::cuda {
-
-// The largest log of a row, 0 where every feature is 0; all lanes of a warp call it.
-template <typename T>
-__device__ Accumulator<T> top_of(const T* logs, int64_t F) {
-  using A = Accumulator<T>;
-  A top = kNothing<A>;
-  for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) top = larger(top, A(logs[f]));
-  top = warp_max(top);
-  return top == kNothing<A> ? A(0) : top;
-}
-
-// Keys of one chunk, which has one tile: o_j = top_j + log w_j - L_j.
-template <Rule kRule, typename T>
-struct MakeKeys {
-  using A = Accumulator<T>;
-  ChunkShape shape;
-  Group group;
-  HeadRows<const T> k;
-  Strided<const T> weight, decay;
-  KeyTable<A> to;
-
-  __device__ void operator()(int64_t slot) const {
-    __shared__ double top[kTile], lost[kTile];
-    __shared__ A offset[kTile];
-    const Chunk chunk = chunk_at(shape, group, slot);
-    const int i = static_cast<int>(threadIdx.x);
-    if (kRule == Rule::logs)
-      for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
-        const A most = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
-        if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = most);
-      }
-    if (i < chunk.keys) lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
-    __syncthreads();
-    double past = 0;  // L
-    if (i < kTile)
-      for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
-    if (i < chunk.keys) {
-      const double own = weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
-      offset[i] = static_cast<A>((kRule == Rule::logs ? top[i] : 0.0) + own - past);
-      to.offset[slot * kTile + i] = offset[i];
-    }
-    if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);
-    __syncthreads();
-    if (i < kTile) {
-      A most = kNothing<A>;
-      for (int j = 0; j <= i && j < chunk.keys; ++j) most = larger(most, offset[j]);
-      to.most[slot * kTile + i] = most;
-    }
-    __syncthreads();
-  }
-};
-
-// Queries of one tile; what the forward pass kept of them is null where only their tops are asked for.
-template <Rule kRule, typename T>
-struct MakeQueries {
-  using A = Accumulator<T>;
-  ChunkShape shape;
-  Group group;
-  HeadRows<const T> q;
-  Strided<A> denominator, scale;
-  Strided<const A> slope;
-  QueryTable<A> to;
-
-  __device__ void operator()(int64_t tile) const {
-    const Chunk chunk = tile_at(shape, group, tile);
-    const int i = static_cast<int>(threadIdx.x);
-    if (kRule == Rule::logs)
-      for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
-        const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
-        if (i % kWarp == 0) to.top[chunk.place + row] = top;
-      }
-    if (i >= chunk.rows || denominator.data == nullptr) return;
-    to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
-    if (slope.data != nullptr) to.slope[chunk.place + i] = slope.pair(chunk.pair)[chunk.first + i];
-    if (kRule != Rule::plain) to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
-  }
-};
 
 // Rows x, or x / d where inverse is not null.
 template <typename T>
@@ -122,68 +45,96 @@ struct Parts {
   A *state, *key_sum, *scale;
 };
 
-template <Rule kRule, typename T, typename Values>
-__global__ void __launch_bounds__(kBlockThreads)
-    sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, int64_t unneeded, Parts<Accumulator<T>> parts) {
-  using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
-  constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
-  __shared__ Panels<P> panels;
-  __shared__ A column[kTile], share[kShares][kTile];
-  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
-  if (group.first + chunk.slot % group.chunks == unneeded) return;
-  const int64_t F = shape.features, M = shape.values, place = chunk.place;
-  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile,
-                first_f = static_cast<int64_t>(blockIdx.z) * kTile;
-  const int count = in.keys ? chunk.keys : chunk.rows;
-  const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
-  const auto x = in.x.of(shape, chunk, count);
-  const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
-
-  // log of feature f of row i; then the feature itself, relative to the largest in the chunk
-  const auto log_of = [&](int i, int64_t f) { return rows.given(i, f) + (in.offset[place + i] - rows.top[i]); };
-  const auto feature = [&](int i, int f) {
-    if (kRule == Rule::logs) return factor(log_of(i, first_f + f), column[f]);
-    const A value = rows.at(i, first_f + f);
-    return kRule == Rule::scaled ? value * factor(in.offset[place + i], column[f]) : value;
-  };
-  if (kRule != Rule::plain) {
-    A most = kNothing<A>;
-    for (int i = part; i < count && first_f + own < F; i += kShares)
-      most = larger(most, kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[place + i]);
-    share[part][own] = most;
-    __syncthreads();
-    for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
-    if (part == 0) column[own] = most;
-    __syncthreads();
-  }
-
-  Sums<P> sum;
-  add_product<Along::tile, Along::tile>(
-      sum, count, [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
-      [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
-  Sums<P>::each([&](int e, int row, int col) {
-    const int64_t f = first_f + row, m = first_m + col;
-    if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sum[e];
-  });
-
-  if (blockIdx.y > 0) return;
-  A total = 0;
-  for (int i = part; i < count && first_f + own < F; i += kShares)
-    total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[place + i];
-  share[part][own] = total;
-  __syncthreads();
-  if (part > 0 || first_f + own >= F) return;
-  for (int other = 1; other < kShares; ++other) total += share[other][own];
-  parts.key_sum[chunk.slot * F + first_f + own] = total;
-  if (kRule != Rule::plain) parts.scale[chunk.slot * F + first_f + own] = column[own];
-}
-
 // In which order chunks are gone through, and the one whose sums nobody reads.
 struct Direction {
   bool backward;
   int64_t unneeded;
 };
+
+// A block makes the sums of one chunk; or, given a carried state, goes through all of the group's, leaves in the place
+// of each one's sums the state that it reads, and carries on: no scan is left to do. (Plain values alone.)
+template <Rule kRule, typename T, typename Values>
+__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
+    sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
+              Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
+  using A = Accumulator<T>;
+  using P = Factor<kRule, T>;
+  using Wide = RuleSums<kRule, T>;
+  constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
+  __shared__ Panels<P> panels;
+  __shared__ A column[kTile], share[kShares][kTile];
+  const int64_t F = shape.features, M = shape.values, index = blockIdx.x;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns,
+                first_f = static_cast<int64_t>(blockIdx.z) * kTile;
+  const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
+  const bool sums_keys = blockIdx.y == 0 && part == 0 && first_f + own < F;
+
+  Wide running;
+  A running_keys = 0;
+  const auto each = [&](const Parts<A>& at, int64_t place, const auto& body) {
+    Wide::each([&](int e, int row, int col) {
+      const int64_t f = first_f + row, m = first_m + col;
+      if (f < F && m < M) body(running[e], at.state[(place * F + f) * M + m]);
+    });
+    if (sums_keys) body(running_keys, at.key_sum[place * F + first_f + own]);
+  };
+  const auto leave = [](A sum, A& to) { to = sum; };
+
+  const bool walks = carried.state != nullptr;
+  if (walks) each(carried, index, [](A& sum, A from) { sum = from; });
+  for (int64_t n = 0; n < (walks ? group.chunks : 1); ++n) {
+    const int64_t step = direction.backward ? group.chunks - 1 - n : n;
+    const Chunk chunk = chunk_at(shape, group, walks ? index * group.chunks + step : index);
+    if (walks) each(parts, chunk.slot, leave);
+    if (group.first + chunk.slot % group.chunks == direction.unneeded) continue;
+    const int count = in.keys ? chunk.keys : chunk.rows;
+    const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
+    const auto x = in.x.of(shape, chunk, count);
+
+    // log of feature f of row i; then the feature itself, relative to the largest in the chunk
+    const auto log_of = [&](int i, int64_t f) {
+      return rows.given(i, f) + (in.offset[chunk.place + i] - rows.top[i]);
+    };
+    const auto feature = [&](int i, int f) {
+      if (kRule == Rule::logs) return factor(log_of(i, first_f + f), column[f]);
+      const A value = rows.at(i, first_f + f);
+      return kRule == Rule::scaled ? value * factor(in.offset[chunk.place + i], column[f]) : value;
+    };
+    if (kRule != Rule::plain) {
+      A most = kNothing<A>;
+      for (int i = part; i < count && first_f + own < F; i += kShares)
+        most = larger(most, kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[chunk.place + i]);
+      share[part][own] = most;
+      __syncthreads();
+      for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
+      if (part == 0) column[own] = most;
+      if (sums_keys) parts.scale[chunk.slot * F + first_f + own] = most;
+      __syncthreads();
+    }
+
+    // The chunk's rows are summed before they join the others, so that errors do not grow with the length; those of
+    // eight digits join at once, for errors of float are far below theirs.
+    Wide fresh;
+    Wide& sums = kByCores<P> ? running : fresh;
+    add_products<Along::tile, Along::tile>(
+        sums, M - first_m, count,
+        [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
+        [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
+    if (!kByCores<P>)
+      Wide::each([&](int e, int, int) { running[e] += fresh[e]; });
+    if (blockIdx.y > 0) continue;
+    A total = 0;
+#pragma unroll 1
+    for (int i = part; i < count && first_f + own < F; i += kShares)
+      total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.place + i];
+    share[part][own] = total;
+    __syncthreads();
+    if (!sums_keys) continue;
+    for (int other = 1; other < kShares; ++other) total += share[other][own];
+    running_keys += total;
+  }
+  each(walks ? carried : parts, index, leave);
+}
 
 // The scales that the chunks read take the place of those of their sums; keep and take: what the carried sums and
 // those of the chunk are multiplied by where they meet. One feature of one pair.
@@ -237,27 +188,27 @@ struct ScanSums {
   }
 };
 
-// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of the bytes of a chunk's
-// states, but meets (t + 1) / 2 tiles of its chunk, itself among them: about kPasses 4 F M / t bytes, and 8 products of
-// 64 x 64 by F or M for each tile met. On tensor cores, of which a byte costs as much time as kWorth FLOPs, their sum is
-// least at the root of kPasses F M kWorth / (2048 (F + M)). Float and double are slow to multiply, weights and logs are
-// carried from tile to tile: 1. And no more than leave the device blocks of sums to do.
+// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its chunk's states, and
+// meets (t + 1) / 2 tiles of the chunk, itself among them: kPasses 4 F M / t bytes, and kProducts products of 64 x 64
+// by F or M for each tile that it meets. On tensor cores, where a byte takes the time of kWorth FLOPs, the sum of both
+// is least at the root below. One tile: where numbers are float or double, which are slow to multiply; where rows have
+// weights or logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device busy.
 inline constexpr int64_t kMostTiles = 4;
 template <typename T>
 int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
-  constexpr double kPasses = 8, kWorth = 64;
-  constexpr int64_t kBlocks = 512;
+  constexpr double kPasses = 7, kProducts = 8, kWorth = 64;
   if (scaled) return 1;
   if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMostTiles);
   if (!kByCores<T>) return 1;
   const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
-  const auto best = static_cast<int64_t>(std::lround(std::sqrt(kPasses * F * M * kWorth / (2048 * (F + M + 1)))));
-  const int64_t blocks = shape.pairs * tiles_of(shape.length) * tiles_of(shape.features) * tiles_of(shape.values);
-  return std::clamp<int64_t>(std::min(best, blocks / kBlocks), 1, kMostTiles);
+  const double states = kPasses * 4 * F * M * kWorth, products = kProducts * kTile * kTile * (F + M) / 2;
+  const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
+  const int64_t blocks = shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain>(shape.values);
+  return std::clamp<int64_t>(std::min(best, blocks * chunk_count(shape) / ctx.sizes.blocks), 1, kMostTiles);
 }
 
-// One call's temporary memory, enough for a group of chunks: as many as fill the device, of which all states lie in
-// 256 MiB (in any case one chunk of every pair).
+// One call's temporary memory, enough for a group of chunks: as many as give the device blocks for several rounds, of
+// which all states lie in 256 MiB (in any case one chunk of every pair).
 template <typename T>
 class Sweep {
  public:
@@ -272,7 +223,7 @@ class Sweep {
         rows_(ctx, slots_ * (7 * tiles_ * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
     const bool logs = shape.kind == FeatureKind::logs;
-    const int64_t rows = slots_ * tiles_ * kTile, F = slots_ * shape.features;
+    const int64_t rows = places(), F = slots_ * shape.features;
     A* next = rows_.data();
     const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
     queries = {logs ? take(rows) : nullptr, scaled ? take(rows) : nullptr, take(rows), take(rows)};
@@ -289,8 +240,7 @@ class Sweep {
     const int64_t first = std::max<int64_t>(last - chunks_, 0);
     return {first, last - first, tiles_};
   }
-  // Of a pair in a group.
-  int64_t tiles() const { return chunks_ * tiles_; }
+  int64_t places() const { return slots_ * tiles_ * kTile; }  // of tables
 
   // Where the state that goes out is not needed, the last chunk of a sweep need not join it.
   Direction direction(const ChunkShape& shape, bool backward) const {
@@ -301,12 +251,16 @@ class Sweep {
   template <Rule kRule, typename Values>
   void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T, Values>& in,
              const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
-    const int64_t F = shape.features, M = shape.values, slots = shape.pairs * group.chunks;
+    const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
+    const int64_t of_pair = column_blocks<kRule>(M) * tiles_of(F);
+    const bool walks = kRule == Rule::plain && shape.pairs * of_pair >= ctx.sizes.blocks;
+    const Parts<A> from{carried.state, carried.key_sum, nullptr};
     launch(sum_chunk<kRule, T, Values>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in,
-           direction.unneeded, parts_);
+           dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
+                static_cast<unsigned>(column_blocks<kRule>(M)), static_cast<unsigned>(tiles_of(F))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{}, parts_);
+    if (walks) return;
     const int64_t rows = shape.pairs * F;
     if (scaled_)
       for_each(ctx, rows, ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
@@ -326,12 +280,11 @@ class Sweep {
 
  private:
   static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles, int64_t count) {
-    constexpr int64_t kBlocks = 1024, kElements = int64_t{1} << 26;
+    constexpr int64_t kRounds = 8, kElements = int64_t{1} << 26;
     const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
-    const int64_t blocks = kBlocks / std::max<int64_t>(shape.pairs * tiles * tiles_of(shape.values), 1);
+    const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.pairs * tiles, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
-    const int64_t most = ctx.sizes.chunks > 0 ? ctx.sizes.chunks : std::min(blocks, held);
-    return std::clamp<int64_t>(most, 1, std::max<int64_t>(count, 1));
+    return std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
   }
 
   int64_t tiles_, count_, chunks_, slots_;

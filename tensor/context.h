@@ -32,7 +32,7 @@ struct WorkSizes {
   int64_t segment = 256;   // positions of a tile whose features are made by tensor ops
   bool panels = true;      // while sampling, weights lie in panels
   int64_t tiles = 0;       // of 64 positions in a chunk, on a GPU, which leaves one state; 0: chosen by the shape
-  int64_t chunks = 0;      // of each pair that a GPU does side by side; 0: as many as fill it
+  int64_t blocks = 512;    // of threads that keep a GPU busy
 };
 
 struct Context {
