@@ -5,22 +5,38 @@
 namespace linea::cuda {
 namespace {
 
-// dq of a tile of queries, one or two of features.
+// e_i = -(dy_i . y_i) / d_i of a tile's queries, which may be read at once.
+template <Rule kRule, typename T, typename A>
+__device__ void denominator_slopes(const Pieces<kRule, T>& of, const ValueRows<T>& y, A* to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp) {
+    A along = 0;
+    for (int64_t m = lane; m < y.M; m += kWarp) along += of.dy.or_zero(i, m) * y.or_zero(i, m);
+    along = warp_sum(along);
+    if (lane == 0) to[i] = -along * of.inverse[i];
+  }
+  __syncthreads();
+}
+
+// dq of a tile of queries, one or two of features; and e.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
-                   HeadRows<T> dq) {
+                   HeadRows<const T> y, HeadRows<T> dq, Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
+  __shared__ A slope_d[kTile];  // e
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   const auto with_key = [&](int64_t tile) {
-    return pieces_of<kRule>(shape, group, in, dy, keys, queries, own, tile);
+    Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries, own, tile);
+    of.slope = slope_d;
+    return of;
   };
   const StateAt<A> past = state_at(states, shape, group, chunk);
   using Wide = RuleSums<kRule, T>;
@@ -29,6 +45,9 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
 
   // Keys of the chunk's tiles up to this one, which comes last.
   Pieces<kRule, T> of = with_key(own);
+  denominator_slopes(of, value_rows(shape, y, chunk, chunk.rows), slope_d);
+  if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
+    ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = slope_d[threadIdx.x];
   find_by_logs(of, by_logs);
   Wide inside;
   for (int64_t tile = in.k.data == nullptr ? own : own - own % group.tiles; tile <= own; ++tile) {
@@ -88,13 +107,12 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
     }
     if (!reads) continue;
     for_each_row(ctx, tiles,
-                 MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries, y, dy,
-                                       ddenominator});
+                 MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
     const States<A> states = sweep.states(joins, carried, shape.starts ? 0 : -1);
     launch(query_gradient<kRule, T>,
            dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule>(shape.features))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{},
-           sweep.queries, states, dq);
+           sweep.queries, states, y, dq, ddenominator);
   }
 }
 

@@ -188,23 +188,32 @@ struct ScanSums {
   }
 };
 
+// Blocks that sum a chunk's plain values. Where they keep the device busy, each goes through all chunks.
+inline int64_t blocks_of_sums(const ChunkShape& shape) {
+  return shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain>(shape.values);
+}
+inline bool sums_walk(const Context& ctx, const ChunkShape& shape) {
+  return blocks_of_sums(shape) >= ctx.sizes.blocks;
+}
+
 // How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its chunk's states, and
-// meets (t + 1) / 2 tiles of the chunk, itself among them: kPasses 4 F M / t bytes, and kProducts products of 64 x 64
+// meets (t + 1) / 2 tiles of the chunk, itself among them: passes 4 F M / t bytes, and kProducts products of 64 x 64
 // by F or M for each tile that it meets. On tensor cores, where a byte takes the time of kWorth FLOPs, the sum of both
 // is least at the root below. One tile: where numbers are float or double, which are slow to multiply; where rows have
 // weights or logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device busy.
 inline constexpr int64_t kMostTiles = 4;
 template <typename T>
 int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
-  constexpr double kPasses = 7, kProducts = 8, kWorth = 64;
+  constexpr double kProducts = 8, kWorth = 64;
   if (scaled) return 1;
   if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMostTiles);
   if (!kByCores<T>) return 1;
   const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
-  const double states = kPasses * 4 * F * M * kWorth, products = kProducts * kTile * kTile * (F + M) / 2;
+  const double passes = sums_walk(ctx, shape) ? 7 : 13;  // the scan makes the other 6
+  const double states = passes * 4 * F * M * kWorth, products = kProducts * kTile * kTile * (F + M) / 2;
   const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
-  const int64_t blocks = shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain>(shape.values);
-  return std::clamp<int64_t>(std::min(best, blocks * chunk_count(shape) / ctx.sizes.blocks), 1, kMostTiles);
+  const int64_t most = blocks_of_sums(shape) * chunk_count(shape) / ctx.sizes.blocks;
+  return std::clamp<int64_t>(std::min(best, most), 1, kMostTiles);
 }
 
 // One call's temporary memory, enough for a group of chunks: as many as give the device blocks for several rounds, of
@@ -253,8 +262,7 @@ class Sweep {
              const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
-    const int64_t of_pair = column_blocks<kRule>(M) * tiles_of(F);
-    const bool walks = kRule == Rule::plain && shape.pairs * of_pair >= ctx.sizes.blocks;
+    const bool walks = kRule == Rule::plain && sums_walk(ctx, shape);
     const Parts<A> from{carried.state, carried.key_sum, nullptr};
     launch(sum_chunk<kRule, T, Values>,
            dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
@@ -280,11 +288,13 @@ class Sweep {
 
  private:
   static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles, int64_t count) {
-    constexpr int64_t kRounds = 8, kElements = int64_t{1} << 26;
+    constexpr int64_t kRounds = 16, kElements = int64_t{1} << 26;
     const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
     const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.pairs * tiles, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
-    return std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
+    const int64_t most = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
+    const int64_t groups = (count + most - 1) / most;  // of like sizes
+    return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
 
   int64_t tiles_, count_, chunks_, slots_;

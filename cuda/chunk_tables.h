@@ -56,8 +56,8 @@ struct MakeKeys {
   }
 };
 
-// Queries of one tile, and what the forward pass kept of them: null where only their tops are asked for. e is given as
-// `slope`, or made of y and dy: e_i = -(dy_i . y_i) / d_i.
+// Queries of one tile, and what is known of them: of denominators null where only their tops are asked for, of their
+// slopes e null where these are still to be made.
 template <Rule kRule, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;
@@ -67,33 +67,19 @@ struct MakeQueries {
   Strided<A> denominator, scale;
   Strided<const A> slope;
   QueryTable<A> to;
-  HeadRows<const T> y{}, dy{};
-  Strided<A> ddenominator{};
 
   __device__ void operator()(int64_t tile) const {
     const Chunk chunk = tile_at(shape, group, tile);
     const int i = static_cast<int>(threadIdx.x);
-    for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
-      if (kRule == Rule::logs) {
+    if (kRule == Rule::logs)
+      for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
         const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
         if (i % kWarp == 0) to.top[chunk.place + row] = top;
       }
-      if (y.data == nullptr) continue;
-      const A e = -along(chunk, row) * reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + row]);
-      if (i % kWarp == 0) to.slope[chunk.place + row] = ddenominator.pair(chunk.pair)[chunk.first + row] = e;
-    }
     if (i >= chunk.rows || denominator.data == nullptr) return;
     to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
     if (slope.data != nullptr) to.slope[chunk.place + i] = slope.pair(chunk.pair)[chunk.first + i];
     if (kRule != Rule::plain) to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
-  }
-
-  // dy_i . y_i, by the lanes of a warp.
-  __device__ A along(const Chunk& chunk, int row) const {
-    const T *const one = dy.at(chunk.pair, chunk.first + row), *const other = y.at(chunk.pair, chunk.first + row);
-    A sum = 0;
-    for (int64_t m = threadIdx.x % kWarp; m < shape.values; m += kWarp) sum += A(one[m]) * A(other[m]);
-    return warp_sum(sum);
   }
 };
 
