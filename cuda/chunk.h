@@ -81,6 +81,16 @@ inline int64_t chunk_count(const ChunkShape& shape, int64_t tiles = 1) {
 __device__ inline Chunk tile_at(const ChunkShape& shape, const Group& group, int64_t tile) {
   return tiles_at(shape, group, tile, 1);
 }
+// The first and the last tile of the chunk that the tile `own` is of: itself, where a rule has one tile a chunk, or
+// where there are no keys (queries) to look for.
+template <Rule kRule, typename T>
+__device__ int64_t first_tile(const Group& group, int64_t own, const T* keys) {
+  return kRule != Rule::plain || keys == nullptr ? own : own - own % group.tiles;
+}
+template <Rule kRule, typename T>
+__device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
+  return kRule != Rule::plain || queries == nullptr ? own : own - own % group.tiles + group.tiles - 1;
+}
 
 // Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 /
 // d and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
@@ -162,15 +172,13 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
 template <Rule kRule, typename T>
 using Factor = std::conditional_t<kRule == Rule::plain, T, Accumulator<T>>;
 
-// The sums of a block that makes one or two tiles of columns: weights that are made once serve both.
+// The sums of a block. By tensor cores it makes two tiles of columns, whom weights serve that it makes once; else one,
+// for registers.
 template <Rule kRule, typename T>
-using RuleSums = WideSums<Factor<kRule, T>, kRule == Rule::plain ? 2 : 1>;
-// How many of them are to find registers side by side.
+using RuleSums = WideSums<Factor<kRule, T>, kByCores<Factor<kRule, T>> ? 2 : 1>;
 template <Rule kRule, typename T>
-inline constexpr int kBlocksAtOnce = kByCores<Factor<kRule, T>> ? 2 : 1;
-template <Rule kRule>
 int64_t column_blocks(int64_t columns) {
-  constexpr int64_t kColumns = RuleSums<kRule, float>::kColumns;
+  constexpr int64_t kColumns = RuleSums<kRule, T>::kColumns;
   return columns <= kColumns ? 1 : (columns + kColumns - 1) / kColumns;
 }
 

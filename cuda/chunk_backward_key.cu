@@ -6,12 +6,6 @@
 namespace linea::cuda {
 namespace {
 
-// The last tile of the chunk of tile `own`; where there are no queries, which it need not look for, `own` itself.
-template <typename T>
-__device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
-  return queries == nullptr ? own : own - own % group.tiles + group.tiles - 1;
-}
-
 // dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features, places] is asked for, its
 // part of the gradients of the keys' weights.
 template <Rule kRule, typename T>
@@ -39,7 +33,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   Pieces<kRule, T> of = with_query(own);
   find_by_logs(of, by_logs);
   Wide inside;
-  for (int64_t tile = last_tile(group, own, in.q.data); tile >= own; --tile) {
+  for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
     of = with_query(tile);
     if (of.q.count == 0 || of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
@@ -110,7 +104,7 @@ struct SumWeights {
 
 // dv of a tile of keys, one or two of values.
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
+__global__ void __launch_bounds__(kBlockThreads, 2)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
                    HeadRows<T> dv) {
@@ -147,7 +141,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
         if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
-  for (int64_t tile = last_tile(group, own, in.q.data); tile >= own; --tile) {
+  for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
     of = with_query(tile);
     if (of.q.count == 0 || of.k.count == 0) continue;
     Sums<P> scores;
@@ -187,7 +181,7 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
                   const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
-  const int64_t columns = column_blocks<kRule>(shape.features);
+  const int64_t columns = column_blocks<kRule, T>(shape.features);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
   const bool weights = reads && dweight.data != nullptr;
   const Workspace<A> parts(ctx, weights ? columns * sweep.places() : 0);
@@ -212,7 +206,7 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
     if (weights)
       for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
     launch(value_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule>(shape.values))),
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
   }
 }

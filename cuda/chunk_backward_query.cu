@@ -20,7 +20,7 @@ __device__ void denominator_slopes(const Pieces<kRule, T>& of, const ValueRows<T
 
 // dq of a tile of queries, one or two of features; and e.
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
+__global__ void __launch_bounds__(kBlockThreads, 2)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
                    HeadRows<const T> y, HeadRows<T> dq, Strided<Accumulator<T>> ddenominator) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
     ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = slope_d[threadIdx.x];
   find_by_logs(of, by_logs);
   Wide inside;
-  for (int64_t tile = in.k.data == nullptr ? own : own - own % group.tiles; tile <= own; ++tile) {
+  for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
     of = with_key(tile);
     if (of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
@@ -110,7 +110,7 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
                  MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
     const States<A> states = sweep.states(joins, carried, shape.starts ? 0 : -1);
     launch(query_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule>(shape.features))),
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.features))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{},
            sweep.queries, states, y, dq, ddenominator);
   }

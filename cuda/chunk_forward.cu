@@ -33,7 +33,7 @@ __device__ A weigh_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, 
 }
 
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
+__global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 : 1)
     read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
                const Accumulator<T>* query_top, States<Accumulator<T>> states, HeadRows<T> y,
                ChunkRows<Accumulator<T>> kept) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
         [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); }, panels);
 
   // Keys of the chunk's tiles up to this one.
-  for (int64_t tile = in.k.data == nullptr ? own : own - own % group.tiles; tile <= own; ++tile) {
+  for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
     Chunk seen = tile_at(shape, group, tile);
     if (in.k.data == nullptr) seen.keys = 0;
     const Rows<kRule, T> k = rows_of<kRule>(shape, in.k, seen, seen.keys, keys.top);
@@ -165,7 +165,7 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                    MakeQueries<kRule, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
     const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     launch(read_chunk<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule>(shape.values))),
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
            sweep.states(joins, carried, shape.starts ? 0 : -1), y, kept);
   }

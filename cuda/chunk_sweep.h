@@ -54,7 +54,7 @@ struct Direction {
 // A block makes the sums of one chunk; or, given a carried state, goes through all of the group's, leaves in the place
 // of each one's sums the state that it reads, and carries on: no scan is left to do. (Plain values alone.)
 template <Rule kRule, typename T, typename Values>
-__global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
+__global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
               Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce<kRule, T>)
   };
   const auto leave = [](A sum, A& to) { to = sum; };
 
-  const bool walks = carried.state != nullptr;
+  const bool walks = kRule == Rule::plain && carried.state != nullptr;
   if (walks) each(carried, index, [](A& sum, A from) { sum = from; });
   for (int64_t n = 0; n < (walks ? group.chunks : 1); ++n) {
     const int64_t step = direction.backward ? group.chunks - 1 - n : n;
@@ -189,11 +189,13 @@ struct ScanSums {
 };
 
 // Blocks that sum a chunk's plain values. Where they keep the device busy, each goes through all chunks.
-inline int64_t blocks_of_sums(const ChunkShape& shape) {
-  return shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain>(shape.values);
+template <typename T>
+int64_t blocks_of_sums(const ChunkShape& shape) {
+  return shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain, T>(shape.values);
 }
-inline bool sums_walk(const Context& ctx, const ChunkShape& shape) {
-  return blocks_of_sums(shape) >= ctx.sizes.blocks;
+template <typename T>
+bool sums_walk(const Context& ctx, const ChunkShape& shape) {
+  return blocks_of_sums<T>(shape) >= ctx.sizes.blocks;
 }
 
 // How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its chunk's states, and
@@ -209,10 +211,10 @@ int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled)
   if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMostTiles);
   if (!kByCores<T>) return 1;
   const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
-  const double passes = sums_walk(ctx, shape) ? 7 : 13;  // the scan makes the other 6
+  const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan makes the other 6
   const double states = passes * 4 * F * M * kWorth, products = kProducts * kTile * kTile * (F + M) / 2;
   const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
-  const int64_t most = blocks_of_sums(shape) * chunk_count(shape) / ctx.sizes.blocks;
+  const int64_t most = blocks_of_sums<T>(shape) * chunk_count(shape) / ctx.sizes.blocks;
   return std::clamp<int64_t>(std::min(best, most), 1, kMostTiles);
 }
 
@@ -262,11 +264,11 @@ class Sweep {
              const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
-    const bool walks = kRule == Rule::plain && sums_walk(ctx, shape);
+    const bool walks = kRule == Rule::plain && sums_walk<T>(ctx, shape);
     const Parts<A> from{carried.state, carried.key_sum, nullptr};
     launch(sum_chunk<kRule, T, Values>,
            dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
-                static_cast<unsigned>(column_blocks<kRule>(M)), static_cast<unsigned>(tiles_of(F))),
+                static_cast<unsigned>(column_blocks<kRule, T>(M)), static_cast<unsigned>(tiles_of(F))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{}, parts_);
     if (walks) return;
     const int64_t rows = shape.pairs * F;

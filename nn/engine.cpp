@@ -274,8 +274,8 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
           const Heads slopes = given.new_gradients();
           const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
           const std::vector<Tensor> dparameters = zero_slopes(parameters);
-          Engine<T>(*map, given, gates, options).backward(kept, given.output_heads(y), given.output_heads(dy), slopes, dweight,
-                                                    dparameters);
+          Engine<T>(*map, given, gates, options)
+              .backward(kept, given.output_heads(y), given.output_heads(dy), slopes, dweight, dparameters);
           std::vector<Gradient> result = gradients_of(slopes);
           if (gate.defined()) result.emplace_back(gate_slope<T>(gate, dweight, options.valid));
           for (const Tensor& slope : dparameters) result.emplace_back(slope);

@@ -129,8 +129,8 @@ class ChunkProblem {
     const Tensor dq = like(q_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k), rows<const T>(y_, shape, true),
-                                      rows<const T>(dy_, shape, true), kept(shape), carried.view(), rows<T>(dq, shape, with_q),
-                                      strided<A>(slope_, shape));
+                                      rows<const T>(dy_, shape, true), kept(shape), carried.view(),
+                                      rows<T>(dq, shape, with_q), strided<A>(slope_, shape));
     });
     return {dq, products(slope_, denominator_)};
   }
