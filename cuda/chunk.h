@@ -1,10 +1,11 @@
 // What the kernels of the sum rule share: the rows of a chunk, their logs and scales. Formulas and the meaning of the
-// scales: tensor/cpu/chunk.h. Chunks of 64 positions are done side by side, a group of them at a time:
+// scales: tensor/cpu/chunk.h. Chunks of one or several tiles of 64 positions are done side by side, a group of them at
+// a time:
 //
 //   each chunk's keys (backward: queries) are summed by themselves        cuda/chunk_sweep.h
 //   a scan over the chunks of a group adds them to the carried state, and leaves in the place of each chunk's sums
 //   the state that the chunk reads
-//   each chunk's rows are made from that state and the products inside the chunk
+//   each tile's rows are made from that state and the products with the tiles of its chunk that they see
 #pragma once
 
 #include <limits>
@@ -49,23 +50,47 @@ __device__ A feature_slope(KernelFeature feature, A phi) {
   return A(1);
 }
 
-// Chunks first .. first + chunks - 1 of every pair; chunk c of pair p has the slot p chunks + c, and its row i the
-// place 64 slot + i in tables of the group.
+// Chunks first .. first + chunks - 1 of every pair, each of `tiles` tiles of 64 rows. Chunk c of pair p has the slot
+// p chunks + c; its tile t is tile tiles slot + t of the group, which has 64 places in tables.
 struct Group {
-  int64_t first, chunks;
+  int64_t first, chunks, tiles = 1;
 };
 
+// The rows of a chunk, or of one of its tiles.
 struct Chunk {
-  int64_t pair, slot, first;  // its first row
-  int rows, keys;             // and how many there are, and keys that exist
+  int64_t pair, slot, place, first;  // place, first: of its first row, in tables and in the segment
+  int rows, keys;                    // how many there are, and keys that exist
 };
-__device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
-  const int64_t pair = slot / group.chunks, first = (group.first + slot % group.chunks) * kTile;
-  const int64_t rows = shape.length - first < kTile ? shape.length - first : kTile;
-  const int64_t keys = valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first - first;
-  return {pair, slot, first, static_cast<int>(rows), static_cast<int>(keys < 0 ? 0 : keys < rows ? keys : rows)};
+__device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile, int64_t tiles) {
+  const int64_t slot = tile / group.tiles, pair = slot / group.chunks;
+  const int64_t first = ((group.first + slot % group.chunks) * group.tiles + tile % group.tiles) * kTile;
+  const auto of = [most = tiles * kTile](int64_t count) {
+    return static_cast<int>(count < 0 ? 0 : count < most ? count : most);
+  };
+  const int rows = of(shape.length - first);
+  const int keys = of(valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first - first);
+  return {pair, slot, tile * kTile, first, rows, keys < rows ? keys : rows};
 }
-inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + kTile - 1) / kTile; }
+__device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
+  return tiles_at(shape, group, slot * group.tiles, group.tiles);
+}
+inline int64_t chunk_count(const ChunkShape& shape, int64_t tiles = 1) {
+  return (shape.length + tiles * kTile - 1) / (tiles * kTile);
+}
+// The last tiles of a segment's last chunk may have no rows.
+__device__ inline Chunk tile_at(const ChunkShape& shape, const Group& group, int64_t tile) {
+  return tiles_at(shape, group, tile, 1);
+}
+// The first and the last tile of the chunk that the tile `own` is of: itself, where a rule has one tile a chunk, or
+// where there are no keys (queries) to look for.
+template <Rule kRule, typename T>
+__device__ int64_t first_tile(const Group& group, int64_t own, const T* keys) {
+  return kRule != Rule::plain || keys == nullptr ? own : own - own % group.tiles;
+}
+template <Rule kRule, typename T>
+__device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
+  return kRule != Rule::plain || queries == nullptr ? own : own - own % group.tiles + group.tiles - 1;
+}
 
 // Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 /
 // d and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
@@ -123,7 +148,7 @@ __device__ Rows<kRule, T> rows_of(const ChunkShape& shape, const HeadRows<const 
                                   int count, const Accumulator<T>* top) {
   const bool logs = kRule == Rule::logs;
   return {given.at(chunk.pair, chunk.first), given.row, given.data == nullptr ? 0 : count, shape.feature,
-          logs && top != nullptr ? top + chunk.slot * kTile : nullptr};
+          logs && top != nullptr ? top + chunk.place : nullptr};
 }
 
 // Values or their gradients: rows of M.
@@ -147,22 +172,19 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
 template <Rule kRule, typename T>
 using Factor = std::conditional_t<kRule == Rule::plain, T, Accumulator<T>>;
 
+// The sums of a block. By tensor cores it makes two tiles of columns, whom weights serve that it makes once; else one,
+// for registers.
+template <Rule kRule, typename T>
+using RuleSums = WideSums<Factor<kRule, T>, kByCores<Factor<kRule, T>> ? 2 : 1>;
+template <Rule kRule, typename T>
+int64_t column_blocks(int64_t columns) {
+  constexpr int64_t kColumns = RuleSums<kRule, T>::kColumns;
+  return columns <= kColumns ? 1 : (columns + kColumns - 1) / kColumns;
+}
+
 // A matrix of a chunk in shared memory, by row and key.
 template <typename A>
 using Square = A[kTile][kTile + 1];
-
-// to(i, the sum of row i of a tile), once for each row. `square` may have been read just before.
-template <typename P, typename A, typename To>
-__device__ void total_rows(const Sums<P>& x, Square<A>& square, const To& to) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  __syncthreads();
-  Sums<P>::each([&](int e, int i, int j) { square[i][j] = x[e]; });
-  __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < kTile; i += kBlockThreads / kWarp) {
-    const A total = warp_sum(square[i][lane] + square[i][lane + kWarp]);
-    if (lane == 0) to(i, total);
-  }
-}
 
 // scores = q k^T over all features, of the rows and keys of this thread.
 template <Rule kRule, typename T>

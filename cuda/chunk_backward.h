@@ -6,11 +6,11 @@
 
 namespace linea::cuda {
 
-// What a block knows of its chunk.
+// What a block knows of a tile of queries and one of keys, both of one chunk.
 template <Rule kRule, typename T>
 struct Pieces {
   using A = Accumulator<T>;
-  Chunk chunk;
+  bool own;  // they are the same
   Rows<kRule, T> q, k;
   ValueRows<T> v, dy;
   const A *key_offset, *most;               // o, and the largest up to each row
@@ -18,7 +18,7 @@ struct Pieces {
 
   // n_i
   __device__ A numerator(int i, int64_t m) const { return i < q.count ? dy.or_zero(i, m) * inverse[i] : A(0); }
-  __device__ bool sees(int i, int j) const { return j <= i && j < k.count && i < q.count; }
+  __device__ bool sees(int i, int j) const { return (!own || j <= i) && j < k.count && i < q.count; }
   // exp(o_j - m_i)
   __device__ A visible(int i, int j) const {
     return kRule == Rule::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
@@ -31,32 +31,35 @@ struct Pieces {
   __device__ A rest(int i, int j) const { return key_offset[j] - k.top[j] - q.top[i] + query_offset[i]; }
 };
 
+// Of the group's tiles `query` and `key`.
 template <Rule kRule, typename T>
 __device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
                                       const HeadRows<const T>& dy, const KeyTable<Accumulator<T>>& keys,
-                                      const QueryTable<Accumulator<T>>& queries) {
-  Chunk chunk = chunk_at(shape, group, blockIdx.x);
-  const int64_t place = chunk.slot * kTile;
-  const auto at = [=](const Accumulator<T>* table) { return table == nullptr ? nullptr : table + place; };
-  return {chunk,
-          rows_of<kRule>(shape, in.q, chunk, chunk.rows, queries.top),
-          rows_of<kRule>(shape, in.k, chunk, chunk.keys, keys.top),
-          value_rows(shape, in.v, chunk, in.k.data == nullptr ? 0 : chunk.keys),
-          value_rows(shape, dy, chunk, in.q.data == nullptr ? 0 : chunk.rows),
-          at(keys.offset),
-          at(keys.most),
-          at(queries.offset),
-          at(queries.inverse),
-          at(queries.slope)};
+                                      const QueryTable<Accumulator<T>>& queries, int64_t query, int64_t key) {
+  const Chunk q = tile_at(shape, group, query), k = tile_at(shape, group, key);
+  const auto at = [](const Accumulator<T>* table, const Chunk& tile) {
+    return table == nullptr ? nullptr : table + tile.place;
+  };
+  return {query == key,
+          rows_of<kRule>(shape, in.q, q, q.rows, queries.top),
+          rows_of<kRule>(shape, in.k, k, k.keys, keys.top),
+          value_rows(shape, in.v, k, in.k.data == nullptr ? 0 : k.keys),
+          value_rows(shape, dy, q, in.q.data == nullptr ? 0 : q.rows),
+          at(keys.offset, k),
+          at(keys.most, k),
+          at(queries.offset, q),
+          at(queries.inverse, q),
+          at(queries.slope, q)};
 }
 
-// Which rows the forward pass summed by logs, and whether any.
+// Which rows the forward pass summed by logs, and whether any: of logs alone.
 struct RowsByLogs {
   bool row[kTile];
   bool any;
 };
 template <Rule kRule, typename T>
 __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
+  if (kRule != Rule::logs) return;
   if (threadIdx.x < kWarp) {
     const int lane = static_cast<int>(threadIdx.x);
     const bool low = of.by_logs(lane), high = of.by_logs(lane + kWarp);
@@ -81,7 +84,7 @@ __device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_log
   Sums<P>::each([&](int e, int i, int j) {
     A slope = 0;
     if (of.sees(i, j)) {
-      const A visible = by_logs.row[i] ? A(1) : of.visible(i, j);
+      const A visible = kRule == Rule::logs && by_logs.row[i] ? A(1) : of.visible(i, j);
       slope = visible == A(0) ? A(0) : (product[e] + of.slope[i]) * visible;
     }
     slopes[i][j] = slope;

@@ -6,8 +6,8 @@
 namespace linea::cuda {
 namespace {
 
-// dk of a chunk, a tile of features; and, where `weight_part` [tiles, slots, 64] is asked for, its part of the
-// gradients of the keys' weights.
+// dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features, places] is asked for, its
+// part of the gradients of the keys' weights.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
@@ -18,36 +18,50 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
-  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
-  const StateAt<A> later = state_at(states, shape, group, of.chunk);
-  const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const auto with_query = [&](int64_t tile) {
+    return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
+  };
+  const StateAt<A> later = state_at(states, shape, group, chunk);
+  using Wide = RuleSums<kRule, T>;
+  const int64_t F = shape.features, M = shape.values;
+  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
-  Sums<P> inside;
-  if (of.q.count > 0 && of.k.count > 0) {
-    find_by_logs(of, by_logs);
+  // Queries of the chunk's tiles from this one on, which comes last.
+  Pieces<kRule, T> of = with_query(own);
+  find_by_logs(of, by_logs);
+  Wide inside;
+  for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
+    of = with_query(tile);
+    if (of.q.count == 0 || of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
-    add_product<Along::tile, Along::tile>(
-        inside, of.q.count, [&](int j, int64_t i) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
+    add_products<Along::tile, Along::tile>(
+        inside, F - first_f, of.q.count,
+        [&](int j, int64_t i) { return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j]; },
         [&](int f, int64_t i) { return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0); }, panels);
   }
-  Sums<P> after;
+  // Of plain values what the state gives needs no factor, and joins what the queries give.
+  Wide apart;
+  Wide& after = kRule == Rule::plain ? inside : apart;
   if (!later.empty)
-    add_product<Along::terms, Along::terms>(
-        after, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
+    add_products<Along::terms, Along::terms>(
+        after, F - first_f, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
         [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
 
-  T* to = dk.at(of.chunk.pair, of.chunk.first);
+  T* to = dk.at(chunk.pair, chunk.first);
   A whole[kOwn] = {};
-  Sums<P>::each([&](int e, int j, int col) {
+  Wide::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
-    if (j >= of.chunk.rows || f >= F) return;
+    if (j >= chunk.rows || f >= F) return;
     A slope = 0, feature = 0;
     if (j < of.k.count) {
       const A given = of.k.given(j, f);
       feature = of.k.at(j, f);
       slope = kRule == Rule::logs ? inside[e] * feature : inside[e];
       if (!later.empty) {
-        const A of_state = after[e] + later.key_sum[f];
+        const A of_state = apart[e] + later.key_sum[f];
         if (kRule == Rule::plain) slope += of_state;
         if (kRule == Rule::scaled) slope += of_state * factor(later.scale[f], -of.key_offset[j]);
         if (kRule == Rule::logs)
@@ -57,7 +71,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[e / kOwn] += kRule == Rule::logs ? slope : slope * feature;
+    whole[e / kOwn % kOwn] += kRule == Rule::logs ? slope : slope * feature;
     if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[j * dk.row + f] = T(slope);
   });
@@ -67,7 +81,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     for (int a = 0; a < kOwn; ++a) {
       const A total = sum_of_row(whole[a]);
       if (own_col() == 0)
-        weight_part[(static_cast<int64_t>(blockIdx.y) * gridDim.x + of.chunk.slot) * kTile + own_row() + a] = total;
+        weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.place + own_row() + a] = total;
     }
 }
 
@@ -76,22 +90,22 @@ struct SumWeights {
   using A = Accumulator<T>;
   ChunkShape shape;
   Group group;
-  int64_t tiles;
+  int64_t columns;
   const A* part;
   Strided<T> dweight;
   __device__ void operator()(int64_t place) const {
-    const int64_t all = shape.pairs * group.chunks * kTile;
-    const Chunk chunk = chunk_at(shape, group, place / kTile);
+    const int64_t all = shape.pairs * group.chunks * group.tiles * kTile;
+    const Chunk chunk = tile_at(shape, group, place / kTile);
     if (place % kTile >= chunk.rows) return;
     A total = 0;
-    for (int64_t tile = 0; tile < tiles; ++tile) total += part[tile * all + place];
+    for (int64_t tile = 0; tile < columns; ++tile) total += part[tile * all + place];
     dweight.pair(chunk.pair)[chunk.first + place % kTile] = T(total);
   }
 };
 
-// dv of a chunk, a tile of values.
+// dv of a tile of keys, one or two of values.
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 2)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
                    HeadRows<T> dv) {
@@ -100,14 +114,23 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   __shared__ RowsByLogs by_logs;
-  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
-  const StateAt<A> later = state_at(states, shape, group, of.chunk);
-  const int64_t F = shape.features, M = shape.values, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const auto with_query = [&](int64_t tile) {
+    return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
+  };
+  const StateAt<A> later = state_at(states, shape, group, chunk);
+  using Wide = RuleSums<kRule, T>;
+  const int64_t F = shape.features, M = shape.values;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
-  Sums<P> sum;
+  Pieces<kRule, T> of = with_query(own);
+  find_by_logs(of, by_logs);
+  Wide sums;
   if (!later.empty && of.k.count > 0) {
-    add_product<Along::terms, Along::tile>(
-        sum, F,
+    add_products<Along::terms, Along::tile>(
+        sums, M - first_m, F,
         [&](int j, int64_t f) {
           if (j >= of.k.count) return A(0);
           if (kRule != Rule::logs) return of.k.at(j, f);
@@ -115,17 +138,18 @@ __global__ void __launch_bounds__(kBlockThreads)
         },
         [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); }, panels);
     if (kRule == Rule::scaled)
-      Sums<P>::each([&](int e, int j, int) {
-        if (j < of.k.count) sum[e] *= factor(later.scale[0], -of.key_offset[j]);
+      Wide::each([&](int e, int j, int) {
+        if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
-  if (of.q.count > 0 && of.k.count > 0) {
+  for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
+    of = with_query(tile);
+    if (of.q.count == 0 || of.k.count == 0) continue;
     Sums<P> scores;
     add_scores(scores, F, of.q, of.k, panels);
-    find_by_logs(of, by_logs);
     Sums<P>::each([&](int e, int i, int j) {
       A weight = 0;
-      if (of.sees(i, j) && !by_logs.row[i]) {
+      if (of.sees(i, j) && !(kRule == Rule::logs && by_logs.row[i])) {
         const A visible = of.visible(i, j);
         weight = visible == A(0) ? A(0) : scores[e] * visible;
       }
@@ -141,14 +165,14 @@ __global__ void __launch_bounds__(kBlockThreads)
           weights[i][j] = whole;
         }
     }
-    add_product<Along::tile, Along::tile>(
-        sum, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
+    add_products<Along::tile, Along::tile>(
+        sums, M - first_m, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
-  T* to = dv.at(of.chunk.pair, of.chunk.first);
-  Sums<P>::each([&](int e, int j, int col) {
+  T* to = dv.at(chunk.pair, chunk.first);
+  Wide::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
-    if (j < of.chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sum[e] : A(0));
+    if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sums[e] : A(0));
   });
 }
 
@@ -158,33 +182,33 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
                   const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
-  const int64_t chunks = chunk_count(shape), tiles = tiles_of(shape.features);
+  const int64_t columns = column_blocks<kRule, T>(shape.features);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
   const bool weights = reads && dweight.data != nullptr;
-  const Workspace<A> parts(ctx, weights ? tiles * shape.pairs * sweep.chunks() * kTile : 0);
-  for (int64_t last = chunks; last > 0;) {
-    const Group group{std::max<int64_t>(last - sweep.chunks(), 0), std::min(last, sweep.chunks())};
+  const Workspace<A> parts(ctx, weights ? columns * sweep.places() : 0);
+  for (int64_t last = sweep.count(); last > 0;) {
+    const Group group = sweep.until(last);
     last = group.first;
-    const int64_t slots = shape.pairs * group.chunks;
+    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     if (reads) make_keys<kRule>(ctx, shape, group, in, sweep);
     if (joins) {
-      for_each_row(ctx, slots,
+      for_each_row(ctx, tiles,
                    MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, ddenominator,
                                          sweep.queries});
-      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep), direction_of(shape, true), carried,
+      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep), sweep.direction(shape, true), carried,
                                   reads);
     }
     if (!reads) continue;
-    const States<A> states = sweep.states(joins, carried, shape.starts ? chunks - 1 : -1);
+    const States<A> states = sweep.states(joins, carried, shape.starts ? sweep.count() - 1 : -1);
     const QueryTable<A> queries = joins ? sweep.queries : QueryTable<A>{};
-    launch(key_gradient<kRule, T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles)),
+    launch(key_gradient<kRule, T>, dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
            weights ? parts.data() : nullptr);
     if (weights)
-      for_each(ctx, slots * kTile, SumWeights<T>{shape, group, tiles, parts.data(), dweight});
+      for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
     launch(value_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.values))), dim3(kBlockThreads), 0,
-           stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
   }
 }
 

@@ -1,70 +1,81 @@
-// The sweep forward of the backward pass: dq, and e for the sweep backward. e_i = -(dy_i . y_i) / d_i needs y, which
-// the chunk makes again. Formulas in tensor/cpu/chunk_backward.h.
+// The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
-#include "cuda/chunk_read.h"
 #include "cuda/cuda_kernels.h"
 
 namespace linea::cuda {
 namespace {
 
-// e of each row, from what the tiles of values gave.
-template <typename A>
-struct SumAlong {
-  ChunkShape shape;
-  Group group;
-  int64_t tiles;
-  const A* along;
-  A* slope;
-  Strided<A> ddenominator;
-  __device__ void operator()(int64_t place) const {
-    const int64_t all = shape.pairs * group.chunks * kTile;
-    const Chunk chunk = chunk_at(shape, group, place / kTile);
-    if (place % kTile >= chunk.rows) return;
-    A total = 0;
-    for (int64_t tile = 0; tile < tiles; ++tile) total += along[tile * all + place];
-    slope[place] = -total;
-    ddenominator.pair(chunk.pair)[chunk.first + place % kTile] = -total;
+// e_i = -(dy_i . y_i) / d_i of a tile's queries, which may be read at once.
+template <Rule kRule, typename T, typename A>
+__device__ void denominator_slopes(const Pieces<kRule, T>& of, const ValueRows<T>& y, A* to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp) {
+    A along = 0;
+    for (int64_t m = lane; m < y.M; m += kWarp) along += of.dy.or_zero(i, m) * y.or_zero(i, m);
+    along = warp_sum(along);
+    if (lane == 0) to[i] = -along * of.inverse[i];
   }
-};
+  __syncthreads();
+}
 
-// dq of a chunk, a tile of features.
+// dq of a tile of queries, one or two of features; and e.
 template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 2)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
-                   HeadRows<T> dq) {
+                   HeadRows<const T> y, HeadRows<T> dq, Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
-  const Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries);
-  const StateAt<A> past = state_at(states, shape, group, of.chunk);
-  const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+  __shared__ A slope_d[kTile];  // e
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  const auto with_key = [&](int64_t tile) {
+    Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries, own, tile);
+    of.slope = slope_d;
+    return of;
+  };
+  const StateAt<A> past = state_at(states, shape, group, chunk);
+  using Wide = RuleSums<kRule, T>;
+  const int64_t F = shape.features, M = shape.values;
+  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
-  Sums<P> inside;
-  if (of.k.count > 0) {
-    find_by_logs(of, by_logs);
+  // Keys of the chunk's tiles up to this one, which comes last.
+  Pieces<kRule, T> of = with_key(own);
+  denominator_slopes(of, value_rows(shape, y, chunk, chunk.rows), slope_d);
+  if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
+    ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = slope_d[threadIdx.x];
+  find_by_logs(of, by_logs);
+  Wide inside;
+  for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
+    of = with_key(tile);
+    if (of.k.count == 0) continue;
     make_slopes(of, by_logs, slopes, panels);
-    add_product<Along::terms, Along::tile>(
-        inside, of.k.count, [&](int i, int64_t j) { return by_logs.row[i] ? A(0) : slopes[i][j]; },
+    add_products<Along::terms, Along::tile>(
+        inside, F - first_f, of.k.count,
+        [&](int i, int64_t j) { return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j]; },
         [&](int f, int64_t j) { return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0); }, panels);
   }
-  Sums<P> before;
+  // Of plain values what the state gives needs no factor, and joins what the keys give.
+  Wide apart;
+  Wide& before = kRule == Rule::plain ? inside : apart;
   if (!past.empty)
-    add_product<Along::terms, Along::terms>(
-        before, M, [&](int i, int64_t m) { return of.numerator(i, m); },
+    add_products<Along::terms, Along::terms>(
+        before, F - first_f, M, [&](int i, int64_t m) { return of.numerator(i, m); },
         [&](int f, int64_t m) { return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0); }, panels);
 
-  T* to = dq.at(of.chunk.pair, of.chunk.first);
-  Sums<P>::each([&](int e, int i, int col) {
+  T* to = dq.at(chunk.pair, chunk.first);
+  Wide::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= of.q.count || f >= F) return;
     const A given = of.q.given(i, f), feature = of.q.at(i, f);
     A slope = inside[e];
     if (kRule == Rule::logs) slope *= feature;
     if (!past.empty) {
-      const A of_state = before[e] + of.slope[i] * past.key_sum[f];
+      const A of_state = apart[e] + of.slope[i] * past.key_sum[f];
       if (kRule == Rule::plain) slope += of_state;
       if (kRule == Rule::scaled) slope += of_state * factor(past.scale[f], -of.query_offset[i]);
       if (kRule == Rule::logs)
@@ -79,53 +90,49 @@ __global__ void __launch_bounds__(kBlockThreads)
 }
 
 template <Rule kRule, typename T>
-void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
-                    const ChunkRows<Accumulator<T>>& kept, const ChunkState<Accumulator<T>>& carried, HeadRows<T> dq,
+void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> y,
+                    HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                    const ChunkState<Accumulator<T>>& carried, HeadRows<T> dq,
                     Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
-  const int64_t chunks = chunk_count(shape), tiles = tiles_of(shape.values);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
-  const Workspace<A> along(ctx, reads ? tiles * shape.pairs * sweep.chunks() * kTile : 0);
-  Results<T> results;
-  results.dy = dy;
-  results.along = along.data();
-  for (Group group{0, 0}; group.first < chunks; group.first += group.chunks) {
-    group.chunks = std::min(sweep.chunks(), chunks - group.first);
-    const int64_t slots = shape.pairs * group.chunks;
+  for (int64_t first = 0; first < sweep.count();) {
+    const Group group = sweep.from(first);
+    first += group.chunks;
+    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), direction_of(shape, false), carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), sweep.direction(shape, false), carried);
     }
     if (!reads) continue;
-    for_each_row(ctx, slots,
+    for_each_row(ctx, tiles,
                  MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
     const States<A> states = sweep.states(joins, carried, shape.starts ? 0 : -1);
-    read_chunks<kRule>(ctx, shape, group, in, sweep, states, results);
-    for_each(ctx, slots * kTile,
-             SumAlong<A>{shape, group, tiles, along.data(), sweep.queries.slope, ddenominator});
     launch(query_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(shape.features))), dim3(kBlockThreads),
-           0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{}, sweep.queries, states, dq);
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.features))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{},
+           sweep.queries, states, y, dq, ddenominator);
   }
 }
 
 }  // namespace
 
 template <typename T>
-void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
-                          const ChunkRows<Accumulator<T>>& kept, const ChunkState<Accumulator<T>>& states,
-                          HeadRows<T> dq, Strided<Accumulator<T>> ddenominator) {
+void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> y,
+                          HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                          const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
+                          Strided<Accumulator<T>> ddenominator) {
   if (shape.pairs == 0) return;
   with_rule(shape, states.scale != nullptr, [&](auto rule) {
-    backward_query<rule.value>(ctx, shape, in, dy, kept, states, dq, ddenominator);
+    backward_query<rule.value>(ctx, shape, in, y, dy, kept, states, dq, ddenominator);
   });
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                    \
   template void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,      \
-                                     const ChunkRows<Accumulator<T>>&, const ChunkState<Accumulator<T>>&,       \
-                                     HeadRows<T>, Strided<Accumulator<T>>);
+                                     HeadRows<const T>, const ChunkRows<Accumulator<T>>&,                       \
+                                     const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<Accumulator<T>>);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 LINEA_INSTANTIATE(BFloat16)

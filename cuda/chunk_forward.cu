@@ -1,27 +1,173 @@
 // The forward pass of the sum rule over a segment. How it is cut: cuda/chunk.h; formulas: tensor/cpu/chunk.h.
-#include "cuda/chunk_read.h"
+#include "cuda/chunk_sweep.h"
 #include "cuda/cuda_kernels.h"
 
 namespace linea::cuda {
 namespace {
 
+// log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
+template <typename T>
+__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i,
+                                    int j, Accumulator<T> offset) {
+  using A = Accumulator<T>;
+  A most = kNothing<A>, sum = 0;
+  for (int64_t f = 0; f < F; ++f) most = larger(most, q.given(i, f) + k.given(j, f));
+  if (most == kNothing<A>) return most;
+  for (int64_t f = 0; f < F; ++f) sum += exp_of(q.given(i, f) + k.given(j, f) - most);
+  return most + std::log(sum) - q.top[i] + (offset - k.top[j]);
+}
+
+// Weights of row i in a chunk, weight by weight: exp(log a_ij - m), m the largest. Returns their sum over the warp's
+// lanes, without what the state gives; m goes in as the state's scale.
+template <typename T, typename A>
+__device__ A weigh_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i, int seen,
+                           const A* offset, A* weights, A& m) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  A most = m;
+  for (int j = lane; j < seen; j += kWarp) most = larger(most, weights[j] = log_score(q, k, F, i, j, offset[j]));
+  most = warp_max(most);
+  m = most == kNothing<A> ? A(0) : most;
+  A sum = 0;
+  for (int j = lane; j < seen; j += kWarp) sum += weights[j] = factor(weights[j], m);
+  return warp_sum(sum);
+}
+
+template <Rule kRule, typename T>
+__global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 : 1)
+    read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
+               const Accumulator<T>* query_top, States<Accumulator<T>> states, HeadRows<T> y,
+               ChunkRows<Accumulator<T>> kept) {
+  using A = Accumulator<T>;
+  using P = Factor<kRule, T>;
+  __shared__ Panels<P> panels;
+  __shared__ Square<A> weights;
+  // of each row: the largest log with the state's scales, the state's scale, what of d is summed, m, 1 / d
+  __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile], inverse[kTile];
+  const int64_t own = blockIdx.x;
+  const Chunk chunk = tile_at(shape, group, own);
+  if (chunk.rows == 0) return;
+  using Wide = RuleSums<kRule, T>;
+  const int64_t F = shape.features, M = shape.values, place = chunk.place;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  constexpr int kWarps = kBlockThreads / kWarp;
+  const Rows<kRule, T> q = rows_of<kRule>(shape, in.q, chunk, chunk.rows, query_top);
+  const StateAt<A> past = state_at(states, shape, group, chunk);
+  const A* offset = kRule == Rule::plain ? nullptr : keys.offset + place;
+
+  // Of logs, the state's logs are in the features that read it.
+  const auto past_feature = [&](int i, int64_t f) {
+    return kRule == Rule::logs ? factor(q.given(i, f) + past.scale[f], past_top[i]) : q.at(i, f);
+  };
+  for (int i = warp; i < kTile; i += kWarps) {
+    if (i >= chunk.rows || past.empty) {
+      if (lane == 0) denominator[i] = 0, past_scale[i] = kNothing<A>;
+      continue;
+    }
+    A top = kNothing<A>, sum = 0;
+    if (kRule == Rule::logs) {
+      for (int64_t f = lane; f < F; f += kWarp) top = larger(top, q.given(i, f) + past.scale[f]);
+      top = warp_max(top);
+      if (lane == 0) past_top[i] = top;
+      __syncwarp();
+    }
+    for (int64_t f = lane; f < F; f += kWarp) sum += past_feature(i, f) * past.key_sum[f];
+    sum = warp_sum(sum);
+    if (lane > 0) continue;
+    denominator[i] = sum;
+    if (kRule != Rule::plain) past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
+  }
+  Wide sums;
+  if (!past.empty)
+    add_products<Along::terms, Along::tile>(
+        sums, M - first_m, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
+        [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); }, panels);
+
+  // Keys of the chunk's tiles up to this one.
+  for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
+    Chunk seen = tile_at(shape, group, tile);
+    if (in.k.data == nullptr) seen.keys = 0;
+    const Rows<kRule, T> k = rows_of<kRule>(shape, in.k, seen, seen.keys, keys.top);
+    Sums<P> scores;
+    if (seen.keys > 0) add_scores(scores, F, q, k, panels);
+    __syncthreads();
+    if (threadIdx.x < kTile && kRule != Rule::plain) {
+      const int i = static_cast<int>(threadIdx.x);
+      const A m = larger(seen.keys > 0 ? keys.most[place + i] : kNothing<A>, past_scale[i]);
+      row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
+    }
+    __syncthreads();
+    Sums<P>::each([&](int e, int i, int j) {
+      const bool sees = (tile < own || j <= i) && j < seen.keys && i < chunk.rows;
+      A weight = sees ? scores[e] : A(0);
+      if (kRule != Rule::plain && sees) weight *= factor(offset[j], row_scale[i]);
+      weights[i][j] = weight;
+    });
+    __syncthreads();
+    for (int i = warp; i < chunk.rows; i += kWarps) {
+      A m = kRule == Rule::plain ? A(0) : row_scale[i];
+      A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
+      const auto whole = [&] {
+        return kRule == Rule::plain ? denominator[i] + inside : factor(past_scale[i], m) * denominator[i] + inside;
+      };
+      if constexpr (kRule == Rule::logs) {
+        const int count = i + 1 < seen.keys ? i + 1 : seen.keys;
+        if (count > 0 && whole() < kTrusted<A>) {
+          m = past_scale[i];
+          inside = weigh_by_logs(q, k, F, i, count, offset, weights[i], m);
+        }
+      }
+      const A d = whole();
+      __syncwarp();
+      if (lane == 0) denominator[i] = d, row_scale[i] = m;
+    }
+    __syncthreads();
+    if (kRule != Rule::plain)
+      Wide::each([&](int e, int i, int) {
+        if (i < chunk.rows) sums[e] *= factor(past_scale[i], row_scale[i]);
+      });
+    const ValueRows<T> v = value_rows(shape, in.v, seen, seen.keys);
+    add_products<Along::terms, Along::tile>(
+        sums, M - first_m, seen.keys, [&](int i, int64_t j) { return weights[i][j]; },
+        [&](int m, int64_t j) { return v.or_zero(static_cast<int>(j), first_m + m); }, panels);
+  }
+  if (static_cast<int>(threadIdx.x) < chunk.rows) {
+    const int i = static_cast<int>(threadIdx.x);
+    inverse[i] = reciprocal_or_zero(denominator[i]);
+    if (blockIdx.y == 0) {
+      kept.denominator.pair(chunk.pair)[chunk.first + i] = denominator[i];
+      if (kRule != Rule::plain) kept.scale.pair(chunk.pair)[chunk.first + i] = row_scale[i];
+    }
+  }
+  __syncthreads();
+  T* to = y.at(chunk.pair, chunk.first);
+  Wide::each([&](int e, int i, int col) {
+    const int64_t m = first_m + col;
+    if (i < chunk.rows && m < M) to[i * y.row + m] = T(sums[e] * inverse[i]);
+  });
+}
+
 template <Rule kRule, typename T>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-             const ChunkState<Accumulator<T>>& carried, const Results<T>& results) {
+             const ChunkState<Accumulator<T>>& carried, HeadRows<T> y, const ChunkRows<Accumulator<T>>& kept) {
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
-  const int64_t chunks = chunk_count(shape);
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
-  for (Group group{0, 0}; group.first < chunks; group.first += group.chunks) {
-    group.chunks = std::min(sweep.chunks(), chunks - group.first);
+  for (int64_t first = 0; first < sweep.count();) {
+    const Group group = sweep.from(first);
+    first += group.chunks;
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), direction_of(shape, false), carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), sweep.direction(shape, false), carried);
     }
     if (!reads) continue;
     if (kRule == Rule::logs)
       for_each_row(ctx, shape.pairs * group.chunks,
                    MakeQueries<kRule, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
-    read_chunks<kRule>(ctx, shape, group, in, sweep, sweep.states(joins, carried, shape.starts ? 0 : -1), results);
+    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
+    launch(read_chunk<kRule, T>,
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
+           sweep.states(joins, carried, shape.starts ? 0 : -1), y, kept);
   }
 }
 
@@ -31,10 +177,7 @@ template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                    const ChunkState<Accumulator<T>>& states, HeadRows<T> y, const ChunkRows<Accumulator<T>>& kept) {
   if (shape.pairs == 0) return;
-  Results<T> results;
-  results.y = y;
-  results.kept = kept;
-  with_rule(shape, states.scale != nullptr, [&](auto rule) { forward<rule.value>(ctx, shape, in, states, results); });
+  with_rule(shape, states.scale != nullptr, [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
 }
 
 #define LINEA_INSTANTIATE(T)                                                                       \

@@ -1,90 +1,14 @@
-// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): tables of the rows, each
-// chunk's own sums, and the scan that adds them up.
+// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): each chunk's own sums, and
+// the scan that adds them up.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
-#include "cuda/chunk.h"
+#include "cuda/chunk_tables.h"
 
 namespace linea::cuda {
-
-// The largest log of a row, 0 where every feature is 0; all lanes of a warp call it.
-template <typename T>
-__device__ Accumulator<T> top_of(const T* logs, int64_t F) {
-  using A = Accumulator<T>;
-  A top = kNothing<A>;
-  for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) top = larger(top, A(logs[f]));
-  top = warp_max(top);
-  return top == kNothing<A> ? A(0) : top;
-}
-
-// Keys of one slot: o_j = top_j + log w_j - L_j.
-template <Rule kRule, typename T>
-struct MakeKeys {
-  using A = Accumulator<T>;
-  ChunkShape shape;
-  Group group;
-  HeadRows<const T> k;
-  Strided<const T> weight, decay;
-  KeyTable<A> to;
-
-  __device__ void operator()(int64_t slot) const {
-    __shared__ double top[kTile], lost[kTile];
-    __shared__ A offset[kTile];
-    const Chunk chunk = chunk_at(shape, group, slot);
-    const int i = static_cast<int>(threadIdx.x);
-    if (kRule == Rule::logs)
-      for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
-        const A most = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
-        if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = most);
-      }
-    if (i < chunk.keys) lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
-    __syncthreads();
-    double past = 0;  // L
-    if (i < kTile)
-      for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
-    if (i < chunk.keys) {
-      const double own = weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
-      offset[i] = static_cast<A>((kRule == Rule::logs ? top[i] : 0.0) + own - past);
-      to.offset[slot * kTile + i] = offset[i];
-    }
-    if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);
-    __syncthreads();
-    if (i < kTile) {
-      A most = kNothing<A>;
-      for (int j = 0; j <= i && j < chunk.keys; ++j) most = larger(most, offset[j]);
-      to.most[slot * kTile + i] = most;
-    }
-    __syncthreads();
-  }
-};
-
-// Queries of one slot; what the forward pass kept of them is null where only their tops are asked for.
-template <Rule kRule, typename T>
-struct MakeQueries {
-  using A = Accumulator<T>;
-  ChunkShape shape;
-  Group group;
-  HeadRows<const T> q;
-  Strided<A> denominator, scale;
-  Strided<const A> slope;
-  QueryTable<A> to;
-
-  __device__ void operator()(int64_t slot) const {
-    const Chunk chunk = chunk_at(shape, group, slot);
-    const int i = static_cast<int>(threadIdx.x);
-    if (kRule == Rule::logs)
-      for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
-        const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
-        if (i % kWarp == 0) to.top[slot * kTile + row] = top;
-      }
-    if (i >= chunk.rows || denominator.data == nullptr) return;
-    to.inverse[slot * kTile + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
-    if (slope.data != nullptr) to.slope[slot * kTile + i] = slope.pair(chunk.pair)[chunk.first + i];
-    if (kRule != Rule::plain) to.offset[slot * kTile + i] = -scale.pair(chunk.pair)[chunk.first + i];
-  }
-};
 
 // Rows x, or x / d where inverse is not null.
 template <typename T>
@@ -101,7 +25,7 @@ struct GivenValues {
     }
   };
   __device__ Of of(const ChunkShape& shape, const Chunk& chunk, int count) const {
-    return {value_rows(shape, x, chunk, count), inverse == nullptr ? nullptr : inverse + chunk.slot * kTile};
+    return {value_rows(shape, x, chunk, count), inverse == nullptr ? nullptr : inverse + chunk.place};
   }
 };
 
@@ -121,68 +45,96 @@ struct Parts {
   A *state, *key_sum, *scale;
 };
 
-template <Rule kRule, typename T, typename Values>
-__global__ void __launch_bounds__(kBlockThreads)
-    sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, int64_t unneeded, Parts<Accumulator<T>> parts) {
-  using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
-  constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
-  __shared__ Panels<P> panels;
-  __shared__ A column[kTile], share[kShares][kTile];
-  const Chunk chunk = chunk_at(shape, group, blockIdx.x);
-  if (group.first + chunk.slot % group.chunks == unneeded) return;
-  const int64_t F = shape.features, M = shape.values, place = chunk.slot * kTile;
-  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile,
-                first_f = static_cast<int64_t>(blockIdx.z) * kTile;
-  const int count = in.keys ? chunk.keys : chunk.rows;
-  const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
-  const auto x = in.x.of(shape, chunk, count);
-  const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
-
-  // log of feature f of row i; then the feature itself, relative to the largest in the chunk
-  const auto log_of = [&](int i, int64_t f) { return rows.given(i, f) + (in.offset[place + i] - rows.top[i]); };
-  const auto feature = [&](int i, int f) {
-    if (kRule == Rule::logs) return factor(log_of(i, first_f + f), column[f]);
-    const A value = rows.at(i, first_f + f);
-    return kRule == Rule::scaled ? value * factor(in.offset[place + i], column[f]) : value;
-  };
-  if (kRule != Rule::plain) {
-    A most = kNothing<A>;
-    for (int i = part; i < count && first_f + own < F; i += kShares)
-      most = larger(most, kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[place + i]);
-    share[part][own] = most;
-    __syncthreads();
-    for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
-    if (part == 0) column[own] = most;
-    __syncthreads();
-  }
-
-  Sums<P> sum;
-  add_product<Along::tile, Along::tile>(
-      sum, count, [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
-      [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
-  Sums<P>::each([&](int e, int row, int col) {
-    const int64_t f = first_f + row, m = first_m + col;
-    if (f < F && m < M) parts.state[(chunk.slot * F + f) * M + m] = sum[e];
-  });
-
-  if (blockIdx.y > 0) return;
-  A total = 0;
-  for (int i = part; i < count && first_f + own < F; i += kShares)
-    total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[place + i];
-  share[part][own] = total;
-  __syncthreads();
-  if (part > 0 || first_f + own >= F) return;
-  for (int other = 1; other < kShares; ++other) total += share[other][own];
-  parts.key_sum[chunk.slot * F + first_f + own] = total;
-  if (kRule != Rule::plain) parts.scale[chunk.slot * F + first_f + own] = column[own];
-}
-
 // In which order chunks are gone through, and the one whose sums nobody reads.
 struct Direction {
   bool backward;
   int64_t unneeded;
 };
+
+// A block makes the sums of one chunk; or, given a carried state, goes through all of the group's, leaves in the place
+// of each one's sums the state that it reads, and carries on: no scan is left to do. (Plain values alone.)
+template <Rule kRule, typename T, typename Values>
+__global__ void __launch_bounds__(kBlockThreads)
+    sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
+              Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
+  using A = Accumulator<T>;
+  using P = Factor<kRule, T>;
+  using Wide = RuleSums<kRule, T>;
+  constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
+  __shared__ Panels<P> panels;
+  __shared__ A column[kTile], share[kShares][kTile];
+  const int64_t F = shape.features, M = shape.values, index = blockIdx.x;
+  const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns,
+                first_f = static_cast<int64_t>(blockIdx.z) * kTile;
+  const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
+  const bool sums_keys = blockIdx.y == 0 && part == 0 && first_f + own < F;
+
+  Wide running;
+  A running_keys = 0;
+  const auto each = [&](const Parts<A>& at, int64_t place, const auto& body) {
+    Wide::each([&](int e, int row, int col) {
+      const int64_t f = first_f + row, m = first_m + col;
+      if (f < F && m < M) body(running[e], at.state[(place * F + f) * M + m]);
+    });
+    if (sums_keys) body(running_keys, at.key_sum[place * F + first_f + own]);
+  };
+  const auto leave = [](A sum, A& to) { to = sum; };
+
+  const bool walks = kRule == Rule::plain && carried.state != nullptr;
+  if (walks) each(carried, index, [](A& sum, A from) { sum = from; });
+  for (int64_t n = 0; n < (walks ? group.chunks : 1); ++n) {
+    const int64_t step = direction.backward ? group.chunks - 1 - n : n;
+    const Chunk chunk = chunk_at(shape, group, walks ? index * group.chunks + step : index);
+    if (walks) each(parts, chunk.slot, leave);
+    if (group.first + chunk.slot % group.chunks == direction.unneeded) continue;
+    const int count = in.keys ? chunk.keys : chunk.rows;
+    const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
+    const auto x = in.x.of(shape, chunk, count);
+
+    // log of feature f of row i; then the feature itself, relative to the largest in the chunk
+    const auto log_of = [&](int i, int64_t f) {
+      return rows.given(i, f) + (in.offset[chunk.place + i] - rows.top[i]);
+    };
+    const auto feature = [&](int i, int f) {
+      if (kRule == Rule::logs) return factor(log_of(i, first_f + f), column[f]);
+      const A value = rows.at(i, first_f + f);
+      return kRule == Rule::scaled ? value * factor(in.offset[chunk.place + i], column[f]) : value;
+    };
+    if (kRule != Rule::plain) {
+      A most = kNothing<A>;
+      for (int i = part; i < count && first_f + own < F; i += kShares)
+        most = larger(most, kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[chunk.place + i]);
+      share[part][own] = most;
+      __syncthreads();
+      for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
+      if (part == 0) column[own] = most;
+      if (sums_keys) parts.scale[chunk.slot * F + first_f + own] = most;
+      __syncthreads();
+    }
+
+    // The chunk's rows are summed before they join the others, so that errors do not grow with the length; those of
+    // eight digits join at once, for errors of float are far below theirs.
+    Wide fresh;
+    Wide& sums = kByCores<P> ? running : fresh;
+    add_products<Along::tile, Along::tile>(
+        sums, M - first_m, count,
+        [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
+        [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
+    if (!kByCores<P>)
+      Wide::each([&](int e, int, int) { running[e] += fresh[e]; });
+    if (blockIdx.y > 0) continue;
+    A total = 0;
+#pragma unroll 1
+    for (int i = part; i < count && first_f + own < F; i += kShares)
+      total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.place + i];
+    share[part][own] = total;
+    __syncthreads();
+    if (!sums_keys) continue;
+    for (int other = 1; other < kShares; ++other) total += share[other][own];
+    running_keys += total;
+  }
+  each(walks ? carried : parts, index, leave);
+}
 
 // The scales that the chunks read take the place of those of their sums; keep and take: what the carried sums and
 // those of the chunk are multiplied by where they meet. One feature of one pair.
@@ -236,21 +188,53 @@ struct ScanSums {
   }
 };
 
-// One call's temporary memory, enough for a group of chunks: as many as fill the device, of which all states lie in
-// 256 MiB (in any case one chunk of every pair).
+// Blocks that sum a chunk's plain values. Where they keep the device busy, each goes through all chunks.
+template <typename T>
+int64_t blocks_of_sums(const ChunkShape& shape) {
+  return shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain, T>(shape.values);
+}
+template <typename T>
+bool sums_walk(const Context& ctx, const ChunkShape& shape) {
+  return blocks_of_sums<T>(shape) >= ctx.sizes.blocks;
+}
+
+// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its chunk's states, and
+// meets (t + 1) / 2 tiles of the chunk, itself among them: passes 4 F M / t bytes, and kProducts products of 64 x 64
+// by F or M for each tile that it meets. On tensor cores, where a byte takes the time of kWorth FLOPs, the sum of both
+// is least at the root below. One tile: where numbers are float or double, which are slow to multiply; where rows have
+// weights or logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device busy.
+inline constexpr int64_t kMostTiles = 4;
+template <typename T>
+int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
+  constexpr double kProducts = 8, kWorth = 64;
+  if (scaled) return 1;
+  if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMostTiles);
+  if (!kByCores<T>) return 1;
+  const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
+  const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan makes the other 6
+  const double states = passes * 4 * F * M * kWorth, products = kProducts * kTile * kTile * (F + M) / 2;
+  const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
+  const int64_t most = blocks_of_sums<T>(shape) * chunk_count(shape) / ctx.sizes.blocks;
+  return std::clamp<int64_t>(std::min(best, most), 1, kMostTiles);
+}
+
+// One call's temporary memory, enough for a group of chunks: as many as give the device blocks for several rounds, of
+// which all states lie in 256 MiB (in any case one chunk of every pair).
 template <typename T>
 class Sweep {
  public:
   using A = Accumulator<T>;
 
   Sweep(Context& ctx, const ChunkShape& shape, bool scaled)
-      : chunks_(chunks_of(shape)),
+      : tiles_(tiles_in_chunk<T>(ctx, shape, scaled)),
+        count_(chunk_count(shape, tiles_)),
+        chunks_(chunks_of(ctx, shape, tiles_, count_)),
         slots_(shape.pairs * chunks_),
         scaled_(scaled),
-        rows_(ctx, slots_ * (7 * kTile + 1)),
+        rows_(ctx, slots_ * (7 * tiles_ * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
     const bool logs = shape.kind == FeatureKind::logs;
-    const int64_t rows = slots_ * kTile, F = slots_ * shape.features;
+    const int64_t rows = places(), F = slots_ * shape.features;
     A* next = rows_.data();
     const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
     queries = {logs ? take(rows) : nullptr, scaled ? take(rows) : nullptr, take(rows), take(rows)};
@@ -260,18 +244,33 @@ class Sweep {
     if (scaled) keep_ = take(F), take_ = take(F);
   }
 
-  int64_t chunks() const { return chunks_; }
+  int64_t count() const { return count_; }  // chunks of a pair in the segment
+  // The group that begins with the chunk `first`, or that ends before the chunk `last`.
+  Group from(int64_t first) const { return {first, std::min(chunks_, count_ - first), tiles_}; }
+  Group until(int64_t last) const {
+    const int64_t first = std::max<int64_t>(last - chunks_, 0);
+    return {first, last - first, tiles_};
+  }
+  int64_t places() const { return slots_ * tiles_ * kTile; }  // of tables
+
+  // Where the state that goes out is not needed, the last chunk of a sweep need not join it.
+  Direction direction(const ChunkShape& shape, bool backward) const {
+    return {backward, !shape.ends ? -1 : backward ? 0 : count_ - 1};
+  }
 
   // Rows of a group join the carried state; then `states()` are those that its chunks read.
   template <Rule kRule, typename Values>
   void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T, Values>& in,
              const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
-    const int64_t F = shape.features, M = shape.values, slots = shape.pairs * group.chunks;
+    const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
+    const bool walks = kRule == Rule::plain && sums_walk<T>(ctx, shape);
+    const Parts<A> from{carried.state, carried.key_sum, nullptr};
     launch(sum_chunk<kRule, T, Values>,
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(M)), static_cast<unsigned>(tiles_of(F))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in,
-           direction.unneeded, parts_);
+           dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
+                static_cast<unsigned>(column_blocks<kRule, T>(M)), static_cast<unsigned>(tiles_of(F))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{}, parts_);
+    if (walks) return;
     const int64_t rows = shape.pairs * F;
     if (scaled_)
       for_each(ctx, rows, ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
@@ -290,15 +289,17 @@ class Sweep {
   KeyTable<A> keys;
 
  private:
-  static int64_t chunks_of(const ChunkShape& shape) {
-    constexpr int64_t kBlocks = 1024, kElements = int64_t{1} << 26;
+  static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles, int64_t count) {
+    constexpr int64_t kRounds = 16, kElements = int64_t{1} << 26;
     const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
-    const int64_t blocks = kBlocks / std::max<int64_t>(shape.pairs * tiles_of(shape.values), 1);
+    const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.pairs * tiles, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
-    return std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(chunk_count(shape), 1));
+    const int64_t most = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
+    const int64_t groups = (count + most - 1) / most;  // of like sizes
+    return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
 
-  int64_t chunks_, slots_;
+  int64_t tiles_, count_, chunks_, slots_;
   bool scaled_;
   Workspace<A> rows_, sums_;
   Parts<A> parts_{};
@@ -321,11 +322,6 @@ template <typename T>
 Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy, const Sweep<T>& sweep) {
   const QueryTable<Accumulator<T>>& queries = sweep.queries;
   return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.slope, false};
-}
-
-// Where the state that goes out is not needed, the last chunk of a sweep need not join it.
-inline Direction direction_of(const ChunkShape& shape, bool backward) {
-  return {backward, !shape.ends ? -1 : backward ? 0 : chunk_count(shape) - 1};
 }
 
 }  // namespace linea::cuda

@@ -162,9 +162,9 @@ void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const Chun
 
 // chunk_backward_query.cu
 template <typename T>
-void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
-                          const ChunkRows<Accumulator<T>>&, const ChunkState<Accumulator<T>>&, HeadRows<T> dq,
-                          Strided<Accumulator<T>> ddenominator);
+void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> y,
+                          HeadRows<const T> dy, const ChunkRows<Accumulator<T>>&, const ChunkState<Accumulator<T>>&,
+                          HeadRows<T> dq, Strided<Accumulator<T>> ddenominator);
 
 // chunk_backward_key.cu
 template <typename T>

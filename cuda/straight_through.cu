@@ -29,9 +29,8 @@ struct CodedValues {
     }
   };
   __device__ Of of(const ChunkShape&, const Chunk& chunk, int count) const {
-    const int64_t place = chunk.slot * kTile;
     return {queries + (chunk.pair * length + chunk.first) * D, D, M, dy.at(chunk.pair, chunk.first), dy.row,
-            inverse + place, slope + place, count};
+            inverse + chunk.place, slope + chunk.place, count};
   }
 };
 
@@ -53,11 +52,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<A> panels;
   __shared__ Square<A> square;
   __shared__ int32_t code[kTile];
-  const Pieces<Rule::logs, T> of = pieces_of<Rule::logs>(shape, group, in, dy, KeyTable<A>{}, queries);
-  const StateAt<A> later = state_at(states, wide, group, of.chunk);
+  const Chunk chunk = tile_at(shape, group, blockIdx.x);
+  const Pieces<Rule::logs, T> of =
+      pieces_of<Rule::logs>(shape, group, in, dy, KeyTable<A>{}, queries, blockIdx.x, blockIdx.x);
+  const StateAt<A> later = state_at(states, wide, group, chunk);
   const int64_t M = shape.values, D = codes.D, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t row = of.chunk.pair * shape.length + of.chunk.first;
-  const int keys = of.chunk.keys;
+  const int64_t row = chunk.pair * shape.length + chunk.first;
+  const int keys = chunk.keys;
   if (threadIdx.x < kTile)
     code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
   __syncthreads();
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
   __syncthreads();
   Sums<A>::each([&](int e, int j, int d) {
-    if (j < of.chunk.rows && first_d + d < D)
+    if (j < chunk.rows && first_d + d < D)
       codes.dk[(row + j) * D + first_d + d] = T(j < keys ? sum[e] + square[j][d] : A(0));
   });
 }
@@ -110,10 +111,9 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   ChunkShape wide = shape;
   wide.values = D * (shape.values + 1);
   const bool joins = in.q.data != nullptr;
-  const int64_t chunks = chunk_count(shape);
   Sweep<T> sweep(ctx, wide, true);
-  for (int64_t last = chunks; last > 0;) {
-    const Group group{std::max<int64_t>(last - sweep.chunks(), 0), std::min(last, sweep.chunks())};
+  for (int64_t last = sweep.count(); last > 0;) {
+    const Group group = sweep.until(last);
     last = group.first;
     const int64_t slots = shape.pairs * group.chunks;
     const QueryTable<A>& table = sweep.queries;
@@ -123,7 +123,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
       const CodedValues<T> x{queries, shape.length, D, shape.values, dy, table.inverse, table.slope};
       sweep.template carry<Rule::logs>(ctx, wide, group,
                                        Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
-                                       direction_of(shape, true), slopes, false);
+                                       sweep.direction(shape, true), slopes, false);
     }
     if (dk == nullptr) continue;
     launch(code_gradient<T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(D))),

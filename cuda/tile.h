@@ -44,6 +44,22 @@ struct Sums {
   }
 };
 
+// Those of several tiles beside each other, their columns counted through.
+template <typename T, int kTiles>
+struct WideSums {
+  using A = Accumulator<T>;
+  static constexpr int kCount = kTiles * kSums, kColumns = kTiles * kTile;
+  Sums<T> tile[kTiles];
+  __device__ A& operator[](int e) { return tile[e / kSums][e % kSums]; }
+
+  template <typename Body>
+  __device__ static void each(const Body& body) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t)
+      Sums<T>::each([&](int e, int row, int column) { body(t * kSums + e, row, t * kTile + column); });
+  }
+};
+
 // How many terms are brought to shared memory at once: no kernel needs more than 48 KiB of it.
 template <typename A>
 inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
@@ -85,25 +101,43 @@ __device__ void multiply_panels(Sums<A>& sum, const PlainPanels<A>& panels) {
   }
 }
 
-// sum[row][column] += sum_l left(row, l) right(column, l) over l < terms. left and right answer for places 0 .. 63,
-// with 0 where there is nothing. Every thread of the block calls it; what they read may have been written to shared
-// memory just before, and `panels` is free afterwards.
-template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
-__device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const Right& right, Panels<T>& panels) {
+// sums[row][column] += sum_l left(row, l) right(column, l) over l < terms, of kTiles tiles beside each other those that
+// have some of the first `columns` columns. left answers for places 0 .. 63, right for those of all tiles, with 0 where
+// there is nothing. Every thread of the block calls it; what they read may have been written to shared memory just
+// before, and `panels` is free afterwards.
+template <Along kLeft, Along kRight, int kTiles, typename T, typename Left, typename Right>
+__device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, const Left& left, const Right& right,
+                             Panels<T>& panels) {
   constexpr int kAtOnce = kByCores<T> ? CorePanels::kDeep : kDeep<T>;
   for (int64_t first = 0; first < terms; first += kAtOnce) {
     __syncthreads();
     load_panel<kLeft>(panels.left, first, terms, left);
-    load_panel<kRight>(panels.right, first, terms, right);
-    __syncthreads();
-    if constexpr (kByCores<T>) {
-      multiply_panels<kLeft, kRight>(sum.x, static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce),
-                                     panels);
-    } else {
-      multiply_panels(sum, panels);
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      if (tile > 0 && tile * kTile >= columns) continue;
+      if (tile > 0) __syncthreads();
+      load_panel<kRight>(panels.right, first, terms,
+                         [&](int column, int64_t term) { return right(tile * kTile + column, term); });
+      __syncthreads();
+      if constexpr (kByCores<T>) {
+        multiply_panels<kLeft, kRight>(sums[tile].x,
+                                       static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce), panels);
+      } else {
+        multiply_panels(sums[tile], panels);
+      }
     }
   }
   __syncthreads();
+}
+
+template <Along kLeft, Along kRight, typename T, int kTiles, typename Left, typename Right>
+__device__ void add_products(WideSums<T, kTiles>& sums, int64_t columns, int64_t terms, const Left& left,
+                             const Right& right, Panels<T>& panels) {
+  add_to_tiles<kLeft, kRight, kTiles>(sums.tile, columns, terms, left, right, panels);
+}
+template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
+__device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const Right& right, Panels<T>& panels) {
+  add_to_tiles<kLeft, kRight, 1>(&sum, kTile, terms, left, right, panels);
 }
 
 // The sum over the threads that hold the same rows of sums that are not made by tensor cores, in all of them.

@@ -66,11 +66,11 @@ class Engine {
 
   // dq, dk, dv into `slopes`; the gradient of the weights where there are gates, into dweight [B,H,N]; those of the
   // map's parameters are added to `parameters`.
-  void backward(const Kept& kept, const HeadTensor& dy, const Heads& slopes, const Tensor& dweight,
+  void backward(const Kept& kept, const HeadTensor& y, const HeadTensor& dy, const Heads& slopes, const Tensor& dweight,
                 const std::vector<Tensor>& parameters) const {
     const Tensor ddenominator(kept.denominator.shape(), sums_);
     for (const Tile& tile : plan_.tiles()) {
-      sweep_queries(tile, kept, dy, ddenominator, slopes.q, parameters);
+      sweep_queries(tile, kept, y, dy, ddenominator, slopes.q, parameters);
       sweep_keys(tile, kept, dy, ddenominator, slopes, dweight, parameters);
     }
   }
@@ -155,8 +155,8 @@ class Engine {
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
-  void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& dy, const Tensor& ddenominator,
-                     const HeadTensor& slope, const std::vector<Tensor>& parameters) const {
+  void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& y, const HeadTensor& dy,
+                     const Tensor& ddenominator, const HeadTensor& slope, const std::vector<Tensor>& parameters) const {
     const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       Made q, k;
@@ -164,6 +164,7 @@ class Engine {
       if (with_q) q = make(in_.q, Side::query, tile, part);
       if (with_k) k = make(in_.k, Side::key, tile, part);
       table().chunk_backward_query(context(), shape, input(q, k, tile, part),
+                                   plan_.template rows<const T>(y, tile, part),
                                    plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
                                    carried.view<A>(), gradient_of(q, slope, tile, part, gradient),
                                    plan_.template strided<A>(ddenominator, 1, tile, part));
@@ -269,11 +270,12 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     typename Engine<T>::Kept kept;
     Engine<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
     return Var::made_by(
-        "linear_attention", y, inputs, [map, given, gate, gates, kept, options, parameters](const Tensor& dy) {
+        "linear_attention", y, inputs, [map, given, gate, gates, kept, y, options, parameters](const Tensor& dy) {
           const Heads slopes = given.new_gradients();
           const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
           const std::vector<Tensor> dparameters = zero_slopes(parameters);
-          Engine<T>(*map, given, gates, options).backward(kept, given.output_heads(dy), slopes, dweight, dparameters);
+          Engine<T>(*map, given, gates, options)
+              .backward(kept, given.output_heads(y), given.output_heads(dy), slopes, dweight, dparameters);
           std::vector<Gradient> result = gradients_of(slopes);
           if (gate.defined()) result.emplace_back(gate_slope<T>(gate, dweight, options.valid));
           for (const Tensor& slope : dparameters) result.emplace_back(slope);

@@ -6,7 +6,7 @@
 // tile's features are made by the feature map's tensor ops and handed to the kernels of the sum rule
 // (tensor/kernels.h, chunk_*), which carry a state [F,M] a pair from segment to segment. The backward
 // makes features and states again: one sweep forward for dq, one backward for dk and dv. Kept for it: q, k,
-// v and one denominator a row (and its scale). Never in memory: N x N scores, N states, features of a whole
+// v, y and one denominator a row (and its scale). Never in memory: N x N scores, N states, features of a whole
 // sequence.
 //
 // The gated rule is the sum rule with weights: S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T has

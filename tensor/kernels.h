@@ -299,8 +299,9 @@ struct Kernels {
   // linear attention, the sum rule; formulas in nn/engine.h. The state goes in and out.
   void (*chunk_forward)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, HeadRows<T> y,
                         const ChunkRows<A>&);
-  void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
-                               const ChunkRows<A>&, const ChunkState<A>&, HeadRows<T> dq, Strided<A> ddenominator);
+  void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> y,
+                               HeadRows<const T> dy, const ChunkRows<A>&, const ChunkState<A>&, HeadRows<T> dq,
+                               Strided<A> ddenominator);
   // dweight may be null; it is the gradient of a key's weight as a whole
   void (*chunk_backward_key)(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
                              const ChunkRows<A>&, Strided<const A> ddenominator, const ChunkState<A>& slopes,

@@ -6,22 +6,28 @@
 namespace linea::cpu {
 namespace {
 
-// dq and e of one chunk. What comes from the state is kept apart from what comes from the chunk's keys only
-// where the state has features of its own to be read with.
+// e_i = -(dy_i . y_i) / d_i
+template <typename T>
+void denominator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& y, const ValueRows<T>& dy,
+                          const T* denominator, T* e) {
+  for (int64_t i = 0; i < chunk.rows; ++i)
+    e[i] = -dot(dy.data + i * dy.stride, y.data + i * y.stride, M) * reciprocal_or_zero(denominator[i]);
+}
+
+// dq of one chunk. What comes from the state is kept apart from what comes from the chunk's keys only where the state
+// has features of its own to be read with.
 template <typename T>
 void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q, const Rows<T>& k,
-                    const ValueRows<T>& v, const Reading<T>& past, T* dq, T* e, Arena<T> arena) {
+                    const ValueRows<T>& v, const Reading<T>& past, const T* e, T* dq, Arena<T> arena) {
   const int64_t F = shape.features, M = shape.values, C = chunk.rows;
   const bool logs = q.rows.logs != nullptr;
   // n exp(s - m), and with it the state's part
-  T* read_factor = arena.take(C);
-  std::fill_n(read_factor, C, T(1));
   const T* scaled = q.numerator;
   if (past.scale != nullptr) {
     T* copy = arena.take(C * M);
     for (int64_t i = 0; i < C; ++i) {
-      read_factor[i] = factor(past.scale[i], q.row_scale[i]);
-      for (int64_t m = 0; m < M; ++m) copy[i * M + m] = read_factor[i] * q.numerator[i * M + m];
+      const T read_factor = factor(past.scale[i], q.row_scale[i]);
+      for (int64_t m = 0; m < M; ++m) copy[i * M + m] = read_factor * q.numerator[i * M + m];
     }
     scaled = copy;
   }
@@ -29,6 +35,8 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
     std::fill_n(dq, C * F, T(0));
   } else {
     multiply_transposed(C, F, M, scaled, past.state, dq, false, arena);
+    for (int64_t i = 0; i < C; ++i)
+      add_row(past.key_sum, dq + i * F, F, past.scale == nullptr ? e[i] : e[i] * factor(past.scale[i], q.row_scale[i]));
   }
   T* inside = dq;
   if (past.own_features) {
@@ -36,69 +44,32 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
     inside = arena.take(C * F);
     std::fill_n(inside, C * F, T(0));
   }
-  T* products = arena.take(C * chunk.keys);  // n_i . v_j
-  const T* visible = nullptr;
+  T* slopes = nullptr;
   if (k.count > 0) {
-    band_products(chunk, M, {q.numerator, M}, v, products, arena);
+    slopes = arena.take(C * chunk.keys);  // dw_ij = n_i . v_j + e_i
+    band_products(chunk, M, {q.numerator, M}, v, slopes, arena);
+    each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
+      for (int64_t i = first; i < first + rows; ++i)
+        for (int64_t j = 0; j < seen; ++j) slopes[i * chunk.keys + j] += e[i];
+    });
     T* seen = arena.take(C * chunk.keys);
-    std::copy_n(products, C * chunk.keys, seen);
-    visible = visible_of(q, k, chunk, arena);
-    apply_visible(visible, chunk, seen);
+    std::copy_n(slopes, C * chunk.keys, seen);
+    apply_visible(visible_of(q, k, chunk, arena), chunk, seen);
     add_past(chunk, F, seen, {k.features, F}, inside, F);
   }
-  T *running = arena.take(F), *weights = arena.take(F), *sums = arena.take(F);
-  std::fill_n(running, F, T(0));  // z_i without the chunks before, times exp(-most)
-  T most = kNothing<T>;
-  for (int64_t i = 0; i < C; ++i) {
-    T *row = dq + i * F, *row_inside = inside + i * F;
-    const T* features = q.rows.features + i * F;
-    if (i < k.count) {
-      const T o = k.offset == nullptr ? T(0) : k.offset[i];
-      if (o > most) {
-        if (most != kNothing<T>) scale_row(running, F, exp_of(most - o));
-        most = o;
-      }
-      add_row(k.features + i * F, running, F, factor(o, most));
-    }
-    const bool by_logs = q.by_logs != nullptr && q.by_logs[i];
-    T total = dot(features, row_inside, F);
-    if (past.own_features)
-      for (int64_t f = 0; f < F; ++f) total += row[f];
-    if (by_logs) {
-      std::fill_n(weights, F, T(0));
-      std::fill_n(sums, F, T(0));
-      for (int64_t j = 0; j < std::min(i + 1, k.count); ++j) {
-        const T product = products[i * k.count + j];
-        each_weight(q, k, i, j, [&](int64_t f, T w) {
-          weights[f] += w;
-          sums[f] += w * product;
-        });
-      }
-      for (int64_t f = 0; f < F; ++f) total += sums[f];
-    }
-    e[i] = -total * reciprocal_or_zero(q.denominator[i]);
-
-    if (past.own_features) {
-      const T by = e[i] * read_factor[i];
-      for (int64_t f = 0; f < F; ++f) row[f] += by * past.features[i * F + f] * past.key_sum[f];
-    } else if (past.state != nullptr) {
-      add_row(past.key_sum, row, F, e[i] * read_factor[i]);
-    }
-    if (!by_logs && most != kNothing<T>)
-      add_row(running, row_inside, F, q.row_scale == nullptr ? e[i] : e[i] * factor(most, q.row_scale[i]));
-    if (logs) multiply_rows(features, row_inside, F);
-    if (past.own_features) add_row(row_inside, row, F, T(1));
-    if (by_logs)
-      for (int64_t f = 0; f < F; ++f) row[f] += sums[f] + e[i] * weights[f];
-  }
+  if (logs) multiply_rows(q.rows.features, inside, C * F);
+  for (int64_t i = 0; q.by_logs != nullptr && i < C; ++i)
+    for (int64_t j = 0; q.by_logs[i] && j < std::min(i + 1, k.count); ++j)
+      each_weight(q, k, i, j, [&](int64_t f, T w) { inside[i * F + f] += w * slopes[i * k.count + j]; });
+  if (past.own_features) add_row(inside, dq, C * F, T(1));
 }
 
 }  // namespace
 
 template <typename T>
-void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
-                          const ChunkRows<T>& kept, const ChunkState<T>& states, HeadRows<T> dq,
-                          Strided<T> ddenominator) {
+void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> y,
+                          HeadRows<const T> dy, const ChunkRows<T>& kept, const ChunkState<T>& states,
+                          HeadRows<T> dq, Strided<T> ddenominator) {
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k, const Carried<T>& carried,
@@ -106,16 +77,19 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
                   const QueryRows<T> q = queries_of(shape, in, pair, chunk, k, dy, kept, arena,
                                                     flags.data() + thread * shape.chunk);
                   const Reading<T> past = carried.read(q.rows, empty, arena);
+                  T* e = ddenominator.pair(pair) + chunk.first;
+                  denominator_gradient(chunk, shape.values, value_rows(y, pair, chunk.first),
+                                       value_rows(dy, pair, chunk.first), q.denominator, e);
                   T* gradient = arena.take(chunk.rows * shape.features);
-                  query_gradient(shape, chunk, q, k, value_rows(in.v, pair, chunk.first), past, gradient,
-                                 ddenominator.pair(pair) + chunk.first, arena);
+                  query_gradient(shape, chunk, q, k, value_rows(in.v, pair, chunk.first), past, e, gradient, arena);
                   write_gradient(shape, q.rows.features, gradient, dq, pair, chunk.first, chunk.rows);
                 });
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                  \
   template void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,    \
-                                     const ChunkRows<T>&, const ChunkState<T>&, HeadRows<T>, Strided<T>);
+                                     HeadRows<const T>, const ChunkRows<T>&, const ChunkState<T>&,            \
+                                     HeadRows<T>, Strided<T>);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

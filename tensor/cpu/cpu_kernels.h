@@ -154,8 +154,8 @@ void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const Chun
 
 // chunk_backward_query.cpp
 template <typename T>
-void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
-                          const ChunkRows<T>&, const ChunkState<T>&, HeadRows<T> dq,
+void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> y,
+                          HeadRows<const T> dy, const ChunkRows<T>&, const ChunkState<T>&, HeadRows<T> dq,
                           Strided<T> ddenominator);
 
 // chunk_backward_key.cpp

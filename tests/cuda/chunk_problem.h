@@ -66,6 +66,22 @@ struct ChunkSetting {
   double weight_deviation = 1.0;
   bool hints = true;  // the kernels are told which segment starts and which ends
   bool by_head = true;  // rows lie in [B,N,H,width], else in [B,H,N,width]
+  int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
+};
+
+// How the context's device cuts its work, while it lives. (A device starts with sizes of its own.)
+class Cut {
+ public:
+  explicit Cut(const ChunkSetting& s) : before_(context().sizes) {
+    if (s.tiles > 0) context().sizes.tiles = s.tiles;
+    if (s.blocks > 0) context().sizes.blocks = s.blocks;
+  }
+  ~Cut() { context().sizes = before_; }
+  Cut(const Cut&) = delete;
+  Cut& operator=(const Cut&) = delete;
+
+ private:
+  WorkSizes before_;
 };
 
 // Runs the kernels of the sum rule as the engine does, and gives what they make.
@@ -96,7 +112,7 @@ class ChunkProblem {
   // y and log d; the state where it is needed
   std::vector<Tensor> forward() {
     const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
-    const Tensor y = like(v_);
+    const Tensor y = y_ = like(v_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_forward(context(), shape, in(shape, with_q, with_k), carried.view(),
                                rows<T>(y, shape, with_q), kept(shape));
@@ -112,9 +128,9 @@ class ChunkProblem {
     const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
     const Tensor dq = like(q_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
-      table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true),
-                                      kept(shape), carried.view(), rows<T>(dq, shape, with_q),
-                                      strided<A>(slope_, shape));
+      table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k), rows<const T>(y_, shape, true),
+                                      rows<const T>(dy_, shape, true), kept(shape), carried.view(),
+                                      rows<T>(dq, shape, with_q), strided<A>(slope_, shape));
     });
     return {dq, products(slope_, denominator_)};
   }
@@ -229,6 +245,7 @@ class ChunkProblem {
 
   template <typename Visit>
   void sweep(bool reverse, const Visit& visit) const {
+    const Cut cut(s_);
     std::vector<int64_t> parts = parts_;
     if (reverse) std::reverse(parts.begin(), parts.end());
     const auto shape_of = [&](int64_t first) {
@@ -275,7 +292,7 @@ class ChunkProblem {
 
   ChunkSetting s_;
   bool scaled_;
-  Tensor q_, k_, v_, dy_, weight_, decay_, valid_, denominator_, scale_, slope_;
+  Tensor q_, k_, v_, y_, dy_, weight_, decay_, valid_, denominator_, scale_, slope_;
   std::vector<int64_t> parts_;
 };
 

@@ -11,7 +11,8 @@ inline std::string describe(const ChunkSetting& s) {
          (s.causal ? " causal" : "") + (s.padded ? " padded" : "") + (s.hints ? " hints" : "") +
          (s.by_head ? " by head" : "") + " N " + std::to_string(s.N) + " F " + std::to_string(s.F) + " M " +
          std::to_string(s.M) + " segment " + std::to_string(s.segment) + " deviation " + std::to_string(s.deviation) +
-         " lost " + std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation);
+         " lost " + std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation) + " tiles " +
+         std::to_string(s.tiles) + " blocks " + std::to_string(s.blocks);
 }
 
 // Kinds of features, weights, decays, padding, causal or not, in one segment and in several.
@@ -91,6 +92,6 @@ inline std::vector<ChunkSetting> far_logs() {
 }
 
 // Logs of some thousands have an error of 1e-4 in float; more in what they are the logs of.
-inline const Bounds kFarBounds{5e-3, 1e-10, 2e-2};
+inline const Bounds kFarBounds{5e-3, 1e-10, 4e-2};
 
 }  // namespace linea::cuda_tests

@@ -1,0 +1,86 @@
+// Tables of a group's rows: what their logs, scales and denominators are to the products (cuda/chunk.h).
+#pragma once
+
+#include "cuda/chunk.h"
+
+namespace linea::cuda {
+
+// The largest log of a row, 0 where every feature is 0; all lanes of a warp call it.
+template <typename T>
+__device__ Accumulator<T> top_of(const T* logs, int64_t F) {
+  using A = Accumulator<T>;
+  A top = kNothing<A>;
+  for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) top = larger(top, A(logs[f]));
+  top = warp_max(top);
+  return top == kNothing<A> ? A(0) : top;
+}
+
+// Keys of one chunk, which has one tile: o_j = top_j + log w_j - L_j.
+template <Rule kRule, typename T>
+struct MakeKeys {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  HeadRows<const T> k;
+  Strided<const T> weight, decay;
+  KeyTable<A> to;
+
+  __device__ void operator()(int64_t slot) const {
+    __shared__ double top[kTile], lost[kTile];
+    __shared__ A offset[kTile];
+    const Chunk chunk = chunk_at(shape, group, slot);
+    const int i = static_cast<int>(threadIdx.x);
+    if (kRule == Rule::logs)
+      for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
+        const A most = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
+        if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = most);
+      }
+    if (i < chunk.keys) lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
+    __syncthreads();
+    double past = 0;  // L
+    if (i < kTile)
+      for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
+    if (i < chunk.keys) {
+      const double own = weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
+      offset[i] = static_cast<A>((kRule == Rule::logs ? top[i] : 0.0) + own - past);
+      to.offset[slot * kTile + i] = offset[i];
+    }
+    if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);
+    __syncthreads();
+    if (i < kTile) {
+      A most = kNothing<A>;
+      for (int j = 0; j <= i && j < chunk.keys; ++j) most = larger(most, offset[j]);
+      to.most[slot * kTile + i] = most;
+    }
+    __syncthreads();
+  }
+};
+
+// Queries of one tile, and what is known of them: of denominators null where only their tops are asked for, of their
+// slopes e null where these are still to be made.
+template <Rule kRule, typename T>
+struct MakeQueries {
+  using A = Accumulator<T>;
+  ChunkShape shape;
+  Group group;
+  HeadRows<const T> q;
+  Strided<A> denominator, scale;
+  Strided<const A> slope;
+  QueryTable<A> to;
+
+  __device__ void operator()(int64_t tile) const {
+    const Chunk chunk = tile_at(shape, group, tile);
+    const int i = static_cast<int>(threadIdx.x);
+    if (kRule == Rule::logs)
+      for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
+        const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
+        if (i % kWarp == 0) to.top[chunk.place + row] = top;
+      }
+    if (i >= chunk.rows || denominator.data == nullptr) return;
+    to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
+    if (slope.data != nullptr) to.slope[chunk.place + i] = slope.pair(chunk.pair)[chunk.first + i];
+    if (kRule != Rule::plain) to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
+  }
+};
+
+}  // namespace linea::cuda
