@@ -136,7 +136,9 @@ TEST_F(Sample, AFullDiskUnderStdoutIsAnError) {
 TEST_F(Eval, ScoresEverySymbolOfASplitOnce) {
   done(kDigits + " --steps 3 --out digits");
   EXPECT_EQ(score("digits")["tokens"], 1000 * 144);
-  if (!kSanitized) EXPECT_EQ(score("digits --split test")["tokens"], 2000 * 144);
+  if (!kSanitized) {
+    EXPECT_EQ(score("digits --split test")["tokens"], 2000 * 144);
+  }
   EXPECT_EQ(score("digits"), score("digits --split val"));
   // What training wrote at its end is the same number.
   EXPECT_EQ(score("digits")["loss"], metrics("digits").back()["val_loss"]);
