@@ -68,6 +68,7 @@ bool long_tests() { return std::getenv("LINEA_LONG_TESTS") != nullptr; }
 
 struct Variant {
   const char *attention, *feature, *rule;
+  bool reversible = false;
 };
 
 class CudaTraining : public testing::TestWithParam<Variant> {
@@ -76,6 +77,7 @@ class CudaTraining : public testing::TestWithParam<Variant> {
     RunConfig result = small(GetParam().attention);
     result.feature = GetParam().feature;
     result.rule = GetParam().rule;
+    result.reversible = GetParam().reversible;
     return result;
   }
 };
@@ -140,10 +142,11 @@ INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
                          testing::Values(Variant{"linear", "", "sum"}, Variant{"linear", "dpfp", "sum"},
                                          Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
                                          Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
-                                         Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"}),
+                                         Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"},
+                                         Variant{"linear", "", "sum", true}),
                          [](const testing::TestParamInfo<Variant>& variant) {
                            const Variant& v = variant.param;
-                           std::string name = std::string(v.attention) + v.feature + v.rule;
+                           std::string name = std::string(v.attention) + v.feature + v.rule + (v.reversible ? "reversible" : "");
                            name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
                            return name;
                          });
