@@ -3,23 +3,16 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/transformer.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
+#include "tests/nn/small_transformer.h"
 
 namespace linea {
 namespace {
 
 ModelConfig model_of(bool recompute, const AttentionOptions& attention = {}) {
-  ModelConfig config;
+  ModelConfig config = small_transformer(3);
   config.attention = attention;
-  config.layers = 3;
-  config.heads = 2;
-  config.dim = 16;
-  config.ffn = 40;
-  config.length = 48;
-  config.vocabulary = config.input_vocabulary = 11;
-  config.dropout = 0.3f;
   config.recompute = recompute;
   return config;
 }

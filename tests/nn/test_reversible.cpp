@@ -3,9 +3,8 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/transformer.h"
-#include "tensor/ops.h"
 #include "tests/expect_error.h"
+#include "tests/nn/small_transformer.h"
 
 namespace linea {
 namespace {
@@ -61,14 +60,7 @@ TEST(Reversible, IsThePlainForm) {
 }
 
 ModelConfig model_of(int64_t layers) {
-  ModelConfig config;
-  config.layers = layers;
-  config.heads = 2;
-  config.dim = 16;
-  config.ffn = 40;
-  config.length = 48;
-  config.vocabulary = config.input_vocabulary = 11;
-  config.dropout = 0.3f;
+  ModelConfig config = small_transformer(layers);
   config.reversible = true;
   return config;
 }
