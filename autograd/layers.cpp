@@ -140,8 +140,8 @@ namespace {
 // u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
 // dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
 // dx = (dy +) the norm's of du U
-Var make_feed_forward(const char* op, bool adds, const Var& x, const NormVars& norm, const LinearVars& up,
-                      const LinearVars& down, float rate, uint32_t lane) {
+Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
+                      float rate, uint32_t lane) {
   const Tensor rows = flat(x.value());
   const Pair n = values(norm, rows.dtype()), w_up = values(up, rows.dtype()), w_down = values(down, rows.dtype());
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
@@ -157,7 +157,7 @@ Var make_feed_forward(const char* op, bool adds, const Var& x, const NormVars& n
     const Tensor h = kept ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
     apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C, y_rows.rows(first, count));
   });
-  return Var::made_by(op, y, inputs, [=, shape = x.shape()](const Tensor& dy) {
+  return Var::made_by(adds ? "add_feed_forward" : "feed_forward", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
     const Pair dn = zeros_like(n), dw_up = zeros_like(w_up), dw_down = zeros_like(w_down);
     const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);
     each_block(R, wide, [&](int64_t first, int64_t count) {
@@ -188,12 +188,12 @@ Var make_feed_forward(const char* op, bool adds, const Var& x, const NormVars& n
 
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
                  uint32_t lane) {
-  return make_feed_forward("feed_forward", false, x, norm, up, down, rate, lane);
+  return make_feed_forward(false, x, norm, up, down, rate, lane);
 }
 
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
                      uint32_t lane) {
-  return make_feed_forward("add_feed_forward", true, x, norm, up, down, rate, lane);
+  return make_feed_forward(true, x, norm, up, down, rate, lane);
 }
 
 }  // namespace linea

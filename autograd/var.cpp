@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <utility>
 
 #include "autograd/profile.h"
 #include "tensor/ops.h"
@@ -10,6 +11,7 @@ namespace linea {
 namespace {
 
 thread_local bool recording = true;
+thread_local bool rehearsing = false;  // what runs now remembers nothing, but will be run again for its gradients
 thread_local bool detecting = false;
 thread_local const OpPlace* place = nullptr;
 thread_local uint64_t next_order = 0;
@@ -73,7 +75,7 @@ void Var::set_value(Tensor value) {
 }
 
 bool Var::gradients_needed(const std::vector<Var>& inputs) {
-  return recording &&
+  return (recording || rehearsing) &&
          std::any_of(inputs.begin(), inputs.end(), [](const Var& input) { return input.requires_grad(); });
 }
 
@@ -86,7 +88,7 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
            value.numel(), op, OpPlace::text(), value.shape().str());
   }
   Var result(std::move(value));
-  if (!gradients_needed(inputs)) return result;
+  if (!recording || !gradients_needed(inputs)) return result;
   Node& node = *result.node_;
   node.requires_grad = true;
   node.leaf = false;
@@ -167,6 +169,20 @@ void backward(const Var& root, const Tensor& seed) {
 
 namespace {
 
+// While one lives, ops remember nothing, and do what they do where they remember: the same bits come out when they are
+// run again.
+class Rehearsal {
+ public:
+  Rehearsal() : before_(std::exchange(rehearsing, rehearsing || recording)) {}
+  ~Rehearsal() { rehearsing = before_; }
+  Rehearsal(const Rehearsal&) = delete;
+  Rehearsal& operator=(const Rehearsal&) = delete;
+
+ private:
+  bool before_;  // asks whether ops remember, so it comes first
+  NoGrad no_grad_;
+};
+
 // Runs f(x) once more and goes back through it. Returns f(x).
 Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const Tensor& dy) {
   const WithGrad with_grad;  // backward() has switched it off, and does so for its own walk again
@@ -188,7 +204,7 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
   if (!recording) return f(x);
   Tensor y;
   {
-    const NoGrad no_grad;
+    const Rehearsal rehearsal;
     y = f(Var(x.value())).value();
   }
   return Var::made_by("recomputed", y, {x}, [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
@@ -201,7 +217,7 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
 Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
   Tensor y1 = x.value(), y2 = y1;
   {
-    const NoGrad no_grad;
+    const Rehearsal rehearsal;
     for (const ReversibleLayer& layer : layers) {
       y1 = ops::add(y1, layer.f(Var(y2)).value());
       y2 = ops::add(y2, layer.g(Var(y1)).value());

@@ -34,6 +34,9 @@ Tensor diagonal(int64_t rows, int64_t columns, float value) {
   return Tensor::from(values, {rows, columns});
 }
 
+// Lanes of dropout: 0 is the embedding's, two a layer follow.
+uint32_t lane_of(size_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
+
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
       {"layers", config.layers}, {"heads", config.heads},           {"dim", config.dim},
@@ -201,9 +204,6 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
   const Var gates = split_heads(pointwise(Pointwise::sigmoid, x), 1, heads);
   return reshape(gates, {x.size(0), heads, x.size(1)});
 }
-
-// Lanes of dropout: 0 is the embedding's, two a layer follow.
-static uint32_t lane_of(size_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
 
 Var Transformer::attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix,
                         float rate) const {

@@ -23,7 +23,11 @@ template <typename T>
 class PartStates {
  public:
   PartStates(Context& ctx, const ChunkShape& shape, int64_t slots, bool scaled)
-      : F_(shape.features), M_(shape.values), scaled_(scaled), slots_(slots), memory_(ctx, slots * (F_ * M_ + 2 * F_ + 1)) {}
+      : F_(shape.features),
+        M_(shape.values),
+        scaled_(scaled),
+        slots_(slots),
+        memory_(ctx, slots * (F_ * M_ + 2 * F_ + 1)) {}
 
   ChunkState<T> view() const {
     T* const state = memory_.data();

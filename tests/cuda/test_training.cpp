@@ -119,6 +119,16 @@ TEST_P(CudaTraining, RecordedStepsAreThoseDonePlainly) {
   expect_same_bits(recorded, plain);
 }
 
+// What is run again in the backward does what it did at first: also where a pass without gradients has a shorter way.
+TEST(CudaRecompute, GivesTheSameBitsInBf16) {
+  const On device(kCuda);
+  RunConfig settings = small("linear");
+  settings.dtype = "bf16";
+  const Trained kept = train(settings, 2, false);
+  settings.recompute = true;
+  expect_same_bits(train(settings, 2, false), kept);
+}
+
 TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no blocks";
   const On device(kCuda);
