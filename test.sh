@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs the tests: the release build's, and a small set under the address and undefined-behaviour
-# sanitizers. --all: everything under the sanitizers too, and the numeric tests once more with OpenBLAS
-# held to another processor's kernels.
+# sanitizers. --all: everything under the sanitizers too, and the numeric tests once more with the
+# kernels of another processor.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
@@ -13,7 +13,7 @@ case "${1:-}" in
 esac
 
 install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
-EXTRA=(-DLINEA_WERROR=ON)
+EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF)
 
 run_tests() { # build folder, ctest options...
   local folder=$1
@@ -36,8 +36,8 @@ say "Release tests"
 (unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE; run_tests release)
 
 if [ "$all" = yes ] && grep -q avx2 /proc/cpuinfo; then
-  say "Numeric tests with OpenBLAS held to its Haswell kernels"
-  OPENBLAS_CORETYPE=Haswell run_tests release -L 'tensor|autograd|nn'
+  say "Numeric tests with the kernels of a Haswell processor, OpenBLAS's and ours"
+  OPENBLAS_CORETYPE=Haswell LINEA_VECTORS=AVX2 run_tests release -L 'tensor|autograd|nn'
 fi
 
 say "Sanitizer build"

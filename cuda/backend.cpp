@@ -93,7 +93,8 @@ constexpr Kernels<T> kCudaKernels = {
     .count_nonfinite = cuda::count_nonfinite<T>,
 };
 
-const Backend kCudaBackend = {.memory = kCudaMemory,
+const Backend kCudaBackend = {.vectors = nullptr,
+                              .memory = kCudaMemory,
                               .f32 = kCudaKernels<float>,
                               .f64 = kCudaKernels<double>,
                               .bf16 = &kCudaKernels<BFloat16>,

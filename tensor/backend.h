@@ -5,6 +5,8 @@
 
 namespace linea {
 
+// Of the CPU: the one in use, and all that this processor runs, the widest vectors first.
 const Backend& cpu_backend();
+std::vector<const Backend*> cpu_backends();
 
 }  // namespace linea

@@ -6,7 +6,6 @@
 
 #include <vector>
 
-#include "tensor/cpu/vectors.h"
 #include "tensor/error.h"
 #include "tensor/kernels.h"
 
@@ -65,7 +64,5 @@ BlasInfo blas_info() {
   return {openblas_get_config(), openblas_get_corename(),
           flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown", openblas_get_num_threads()};
 }
-
-const char* vector_name() { return cpu::kVectorName; }
 
 }  // namespace linea

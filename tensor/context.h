@@ -78,7 +78,4 @@ struct BlasInfo {
 };
 BlasInfo blas_info();
 
-// "AVX-512", ...: the vectors that this build's own CPU kernels use.
-const char* vector_name();
-
 }  // namespace linea

@@ -378,6 +378,7 @@ class Recorder {
 
 // One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.
 struct Backend {
+  const char* vectors;  // of kernels for a CPU: "AVX-512", ...; null elsewhere
   const DeviceMemory& memory;
   const Kernels<float>& f32;
   const Kernels<double>& f64;
@@ -392,6 +393,10 @@ void register_cuda(const Backend& backend);
 std::unique_ptr<Recorder> make_recorder();
 // A line each, of CUDA's; none where this build or this machine has none.
 std::vector<std::string> cuda_devices();
+// The vectors of the CPU kernels in use, and of all that this program holds and this processor runs, the widest first.
+// LINEA_VECTORS in the environment names others than the widest. Error: ErrorKind::usage where there are none of that name.
+const char* cpu_vectors();
+std::vector<std::string> all_cpu_vectors();
 bool built_with_cuda();
 
 }  // namespace linea

@@ -161,6 +161,7 @@ std::vector<std::pair<std::string, std::string>> circumstances() {
   return {{"program", program_hash()},
           {"blas", blas.version},
           {"blas_kernel", blas.kernel},
+          {"vectors", cpu_vectors()},
           {"device", context().device.str()},
           {"threads", std::to_string(context().threads)}};
 }

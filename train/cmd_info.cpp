@@ -23,7 +23,7 @@ void show_build() {
   print(fmt::format("linea {}", LINEA_VERSION));
   print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel, blas.flavour,
                     blas.threads));
-  print(fmt::format("vectors     {}", vector_name()));
+  print(fmt::format("vectors     {} (of {}; LINEA_VECTORS chooses)", cpu_vectors(), fmt::join(all_cpu_vectors(), ", ")));
   print(fmt::format("devices     cpu{}", built_with_cuda() ? "" : " (this build has no CUDA backend)"));
   const std::vector<std::string> devices = cuda_devices();
   for (const std::string& line : devices) print("            " + line);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/kernels.h"
 #include "tensor/memory_report.h"
 #include "train/commands.h"
 #include "train/config.h"
@@ -55,11 +56,11 @@ std::string explain_unknown(CLI::App& program) {
 }
 
 // GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others use too
-// the thread waited for is then not running, and a step takes ten times as long; a thousand rounds cost
+// the thread waited for is then not running, and a step takes ten times as long; three thousand rounds cost
 // nothing on idle cores (docs/performance.md). The library reads this before main: start again once.
 void start_with_short_spins(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv("/proc/self/exe", argv);
+  if (setenv("GOMP_SPINCOUNT", "3000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
 void complain(const std::string& message) { std::fprintf(stderr, "linea: %s\n", linea::printable(message).c_str()); }
@@ -98,6 +99,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file too large for its limit is an error of the write, not a kill
   try {
     linea::check_blas();
+    static_cast<void>(linea::cpu_vectors());  // refuses a LINEA_VECTORS that there is not
     linea::take_blas_buffers();
     return run(argc, argv);
   } catch (const linea::Error& error) {

@@ -3,7 +3,12 @@
 
 #include "tensor/backend.h"
 #include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/vectors.h"
 #include "tensor/memory_report.h"
+
+#ifndef LINEA_CPU_BACKEND  // named by cmake/cpu_levels.cmake
+#define LINEA_CPU_BACKEND cpu_backend_base
+#endif
 
 namespace linea {
 namespace {
@@ -108,8 +113,10 @@ void start(Context& ctx) {
 
 }  // namespace
 
-const Backend& cpu_backend() {
-  static constexpr Backend backend = {.memory = kCpuMemory,
+const Backend& LINEA_CPU_BACKEND();
+const Backend& LINEA_CPU_BACKEND() {
+  static constexpr Backend backend = {.vectors = cpu::kVectorName,
+                                      .memory = kCpuMemory,
                                       .f32 = kCpuKernels<float>,
                                       .f64 = kCpuKernels<double>,
                                       .bf16 = nullptr,

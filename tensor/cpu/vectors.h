@@ -1,4 +1,4 @@
-// The widest vectors of the processor that this build is for, as the compiler's own vector types.
+// The widest vectors of the processor that this file is compiled for, as the compiler's own vector types.
 #pragma once
 
 #include <algorithm>
