@@ -38,7 +38,7 @@ class Conformance {
     if (!subject_.options.quick)
       measure({{"outputs, long, float", 1e-4},
                {"gradients, long, float", 1e-5},
-               {"gate, parameters, long, float", 1e-4}},
+               {"gate, parameters, long, float", 3e-4}},  // sums that cancel: 1e-5 to 1.5e-4, by the order of a product
               [&] { return long_gradient(subject_); });
     return checks_;
   }

@@ -73,6 +73,30 @@ void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
   });
 }
 
+// dw_ij = n_i . v_j + e_i of products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i); where nothing is scaled, that may be
+// the same matrix.
+template <typename T>
+void add_denominator_slopes(const T* e, const T* visible, const Chunk& chunk, T* slopes, T* seen) {
+  each_band(chunk, [&](int64_t first, int64_t rows, int64_t keys) {
+    for (int64_t i = first; i < first + rows; ++i) {
+      const int64_t past = std::min(i + 1, keys);
+      T *slope = slopes + i * chunk.keys, *to = seen + i * chunk.keys;
+      const T slope_d = e[i];
+      if (visible == nullptr) {
+#pragma omp simd
+        for (int64_t j = 0; j < past; ++j) to[j] = slope[j] + slope_d;
+      } else {
+        const T* by = visible + i * chunk.keys;
+        for (int64_t j = 0; j < past; ++j) {
+          slope[j] += slope_d;
+          to[j] = by[j] == T(0) ? T(0) : slope[j] * by[j];
+        }
+      }
+      std::fill(to + past, to + keys, T(0));
+    }
+  });
+}
+
 // w_ijf of the row i and the key j, feature by feature, from the logs; body(f, w).
 template <typename T, typename Body>
 void each_weight(const QueryRows<T>& q, const Rows<T>& k, int64_t i, int64_t j, const Body& body) {
@@ -89,11 +113,11 @@ void multiply_rows(const T* x, T* y, int64_t count) {
 
 // y = x S^T of rows of M and a state [F,M]. Arena: F M.
 template <typename T>
-void multiply_transposed(int64_t rows, int64_t F, int64_t M, const T* x, const T* state, T* y, bool add,
+void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state, T* y, bool add,
                          Arena<T> arena) {
   T* columns = arena.take(F * M);
   transpose(F, M, state, M, columns, F);
-  small_gemm(rows, F, M, plain(x, M), columns, F, y, F, add);
+  small_gemm(rows, F, M, plain(x.data, x.stride), columns, F, y, F, add);
 }
 
 }  // namespace linea::cpu

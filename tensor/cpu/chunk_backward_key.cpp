@@ -11,17 +11,16 @@ template <typename T>
 void read_slopes(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk, T* dv,
                  int64_t lddv, Arena<T> arena) {
   const int64_t F = k.F;
-  T *scaled = arena.take(k.count * M), *weight = arena.take(k.count);
-  for (int64_t j = 0; j < k.count; ++j) {
-    weight[j] = T(1);
-    if (later.scale != nullptr) weight[j] = factor(later.scale[j], -k.offset[j]);
-    for (int64_t m = 0; m < M; ++m) scaled[j * M + m] = weight[j] * v.data[j * v.stride + m];
-    for (int64_t f = 0; f < F; ++f) dk[j * F + f] = weight[j] * later.key_sum[f];
-  }
-  multiply_transposed(k.count, F, M, scaled, later.state, dk, true, arena);
+  multiply_transposed(k.count, F, M, v, later.state, dk, false, arena);
   small_gemm(k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
-  if (later.scale == nullptr) return;
-  for (int64_t j = 0; j < k.count; ++j) scale_row(dv + j * lddv, M, weight[j]);
+  for (int64_t j = 0; j < k.count; ++j) {
+    T* dk_j = dk + j * F;
+    add_row(later.key_sum, dk_j, F, T(1));
+    if (later.scale == nullptr) continue;
+    const T weight = factor(later.scale[j], -k.offset[j]);
+    scale_row(dk_j, F, weight);
+    scale_row(dv + j * lddv, M, weight);
+  }
 }
 
 // dk, dv and, where asked, the gradient of the keys' weights, of one chunk.
@@ -51,14 +50,9 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
   if (q.numerator != nullptr) {
     const T* visible = visible_of(q, k, chunk, arena);
     products = arena.take(chunk.rows * K);  // dw_ij
-    T* seen = arena.take(chunk.rows * K);
+    T* seen = visible == nullptr ? products : arena.take(chunk.rows * K);
     band_products(chunk, M, {q.numerator, M}, v, products, arena);
-    each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen_keys) {
-      for (int64_t i = first; i < first + rows; ++i)
-        for (int64_t j = 0; j < seen_keys; ++j) products[i * K + j] += e[i];
-    });
-    std::copy_n(products, chunk.rows * K, seen);
-    apply_visible(visible, chunk, seen);
+    add_denominator_slopes(e, visible, chunk, products, seen);
     add_future(chunk, F, seen, {q.rows.features, F}, inside, F);
     band_products(chunk, F, {q.rows.features, F}, {k.features, F}, seen, arena);
     apply_visible(visible, chunk, seen);

@@ -34,7 +34,7 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
   if (past.state == nullptr) {
     std::fill_n(dq, C * F, T(0));
   } else {
-    multiply_transposed(C, F, M, scaled, past.state, dq, false, arena);
+    multiply_transposed(C, F, M, {scaled, M}, past.state, dq, false, arena);
     for (int64_t i = 0; i < C; ++i)
       add_row(past.key_sum, dq + i * F, F, past.scale == nullptr ? e[i] : e[i] * factor(past.scale[i], q.row_scale[i]));
   }
@@ -46,15 +46,11 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
   }
   T* slopes = nullptr;
   if (k.count > 0) {
-    slopes = arena.take(C * chunk.keys);  // dw_ij = n_i . v_j + e_i
+    slopes = arena.take(C * chunk.keys);
     band_products(chunk, M, {q.numerator, M}, v, slopes, arena);
-    each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-      for (int64_t i = first; i < first + rows; ++i)
-        for (int64_t j = 0; j < seen; ++j) slopes[i * chunk.keys + j] += e[i];
-    });
-    T* seen = arena.take(C * chunk.keys);
-    std::copy_n(slopes, C * chunk.keys, seen);
-    apply_visible(visible_of(q, k, chunk, arena), chunk, seen);
+    const T* visible = visible_of(q, k, chunk, arena);
+    T* seen = visible == nullptr ? slopes : arena.take(C * chunk.keys);
+    add_denominator_slopes(e, visible, chunk, slopes, seen);
     add_past(chunk, F, seen, {k.features, F}, inside, F);
   }
   if (logs) multiply_rows(q.rows.features, inside, C * F);

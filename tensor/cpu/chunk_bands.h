@@ -7,7 +7,7 @@
 
 namespace linea::cpu {
 
-inline constexpr int64_t kBand = 16;
+inline constexpr int64_t kBand = 8;
 
 // body(first row, rows, the keys that the last of them sees)
 template <typename Body>
@@ -26,8 +26,9 @@ void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, con
   T* columns = arena.take(inner * K);
   transpose(K, inner, z.data, z.stride, columns, K);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    small_gemm(rows, seen, inner, plain(x.data + first * x.stride, x.stride), columns, K, scores + first * K, K,
-               false);
+    constexpr int64_t kWidest = 16;  // a part of a vector takes as long as all of it
+    const int64_t keys = std::min((seen + kWidest - 1) / kWidest * kWidest, K);
+    small_gemm(rows, keys, inner, plain(x.data + first * x.stride, x.stride), columns, K, scores + first * K, K, false);
   });
 }
 

@@ -27,14 +27,17 @@ void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, c
     denominator[i] = past.state == nullptr ? T(0) : dot(q.features + i * F, past.key_sum, F);
   if (k.count > 0) {
     band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
-    keep_past(scores, chunk);
-    add_past(chunk, M, scores, v, y, ldy);
-    for (int64_t i = 0; i < chunk.rows; ++i) {
-      T sum = 0;
+    each_band(chunk, [&](int64_t first, int64_t rows, int64_t keys) {
+      for (int64_t i = first; i < first + rows; ++i) {
+        T *row = scores + i * k.count, sum = 0;
+        const int64_t seen = std::min(i + 1, keys);
 #pragma omp simd reduction(+ : sum)
-      for (int64_t j = 0; j < std::min(i + 1, k.count); ++j) sum += scores[i * k.count + j];
-      denominator[i] += sum;
-    }
+        for (int64_t j = 0; j < seen; ++j) sum += row[j];
+        denominator[i] += sum;
+        std::fill(row + seen, row + keys, T(0));
+      }
+    });
+    add_past(chunk, M, scores, v, y, ldy);
   }
 }
 

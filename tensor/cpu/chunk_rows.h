@@ -104,13 +104,11 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
   if (given.row == F && shape.feature == KernelFeature::given) return given.at(pair, first);
   T* made = arena.take(count * F);
   const T* x = given.at(pair, first);
-  if (given.row != F) {
-    copy_rows_of(x, given.row, made, F, count, F);
-    x = made;
-  }
-  with_feature(shape.feature, [&](auto phi) {  // one loop: rows are short
+  if (shape.feature == KernelFeature::given) copy_rows_of(x, given.row, made, F, count, F);
+  with_feature(shape.feature, [&](auto phi) {
+    for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
-    for (int64_t f = 0; f < count * F; ++f) made[f] = phi.value(x[f]);
+      for (int64_t f = 0; f < F; ++f) made[i * F + f] = phi.value(x[i * given.row + f]);
   });
   return made;
 }
@@ -138,16 +136,18 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
   return rows;
 }
 
-// The gradient of rows of features, which becomes that of what they were made of, into place.
+// The gradient of rows of features, as that of what they were made of, into place.
 template <typename T>
-void write_gradient(const ChunkShape& shape, const T* features, T* gradient, const HeadRows<T>& to, int64_t pair,
+void write_gradient(const ChunkShape& shape, const T* features, const T* gradient, const HeadRows<T>& to, int64_t pair,
                     int64_t first, int64_t count) {
   const int64_t F = shape.features;
+  T* dx = to.at(pair, first);
+  if (shape.feature == KernelFeature::given) copy_rows_of(gradient, F, dx, to.row, count, F);
   with_feature(shape.feature, [&](auto phi) {
+    for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
-    for (int64_t f = 0; f < count * F; ++f) gradient[f] *= phi.slope_at(features[f]);
+      for (int64_t f = 0; f < F; ++f) dx[i * to.row + f] = gradient[i * F + f] * phi.slope_at(features[i * F + f]);
   });
-  copy_rows_of(gradient, F, to.at(pair, first), to.row, count, F);
 }
 
 // Values, their gradients, results: rows of M that lie `stride` apart.

@@ -100,7 +100,7 @@ class Delta {
                 T* dstate, T* dq, T* dk, T* dv, T* dbeta, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
     T *scores = arena.take(C_ * C_), *dE = arena.take(C_ * M_);
-    multiply_transposed(rows, F_, M_, dy, state, dq, false, arena);
+    multiply_transposed(rows, F_, M_, {dy, M_}, state, dq, false, arena);
     std::fill_n(dk, rows * F_, T(0));
     std::fill_n(dE, keys * M_, T(0));
     if (keys > 0) {
@@ -115,7 +115,7 @@ class Delta {
       keep_past(P, chunk);
       add_past(chunk, F_, P, {in.k, F_}, dq, F_);
       add_future(chunk, F_, P, {in.q, F_}, dk, F_);
-      multiply_transposed(keys, F_, M_, written.rows, dstate, dk, true, arena);
+      multiply_transposed(keys, F_, M_, {written.rows, M_}, dstate, dk, true, arena);
 
       const Chunk square{chunk.first, keys, keys};
       T* G = scores;  // B G, without the minus at first
@@ -131,7 +131,7 @@ class Delta {
       add_future(square, F_, G, {in.k, F_}, dk, F_);
       scale_rows(keys, in.beta, dE, dv);
       for (int64_t i = 0; i < keys * M_; ++i) dE[i] = -dv[i];
-      multiply_transposed(keys, F_, M_, dE, state, dk, true, arena);
+      multiply_transposed(keys, F_, M_, {dE, M_}, state, dk, true, arena);
     }
     std::fill(dv + keys * M_, dv + rows * M_, T(0));
     std::fill(dbeta + keys, dbeta + rows, T(0));

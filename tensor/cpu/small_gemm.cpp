@@ -31,7 +31,9 @@ void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int
       for (int j = 0; j < Vectors; ++j) sums[i][j] += from_b[j] * from_a;
     }
   }
+#pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 2
     for (int j = 0; j < Vectors; ++j) {
       V& to = *reinterpret_cast<V*>(c + i * ldc + j * kWidth);
       to = add ? to + sums[i][j] : sums[i][j];
