@@ -7,7 +7,8 @@
 namespace linea::cpu {
 namespace {
 
-constexpr int64_t kRows = 64;  // of x, for one task
+constexpr int64_t kRows = 64;    // of x, for one task
+constexpr int64_t kInner = 256;  // of a panel, in a core's cache
 
 }  // namespace
 
@@ -35,8 +36,9 @@ void panel_gemm(Context& ctx, const T* x, const T* panels, const T* bias, T* y, 
       T* to = y + row * out + p * kPanel;
       for (int64_t r = 0; bias != nullptr && r < rows; ++r)
         std::copy_n(bias + p * kPanel, columns, to + r * out);
-      small_gemm(rows, columns, in, plain(x + row * in, in), panels + p * in * kPanel, kPanel, to, out,
-                 bias != nullptr);
+      for (int64_t k = 0; k < in; k += kInner)
+        small_gemm(rows, columns, std::min(kInner, in - k), plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
+                   kPanel, to, out, bias != nullptr || k > 0);
     }
   };
   parallel_ranges(ctx, count * blocks, std::min(R, kRows) * kPanel * in / 4, some);
