@@ -36,7 +36,7 @@ void panel_gemm(Context& ctx, const T* x, const T* panels, const T* bias, T* y, 
       T* to = y + row * out + p * kPanel;
       for (int64_t r = 0; bias != nullptr && r < rows; ++r)
         std::copy_n(bias + p * kPanel, columns, to + r * out);
-      for (int64_t k = 0; k < in; k += kInner)
+      for (int64_t k = 0; k == 0 || k < in; k += kInner)  // once where there is nothing to add up: y is 0 then
         small_gemm(rows, columns, std::min(kInner, in - k), plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
                    kPanel, to, out, bias != nullptr || k > 0);
     }
