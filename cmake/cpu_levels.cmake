@@ -24,7 +24,8 @@ function(linea_cpu_level target level) # flags...
 endfunction()
 
 function(linea_cpu_levels target)
-  if(LINEA_NATIVE OR LINEA_SANITIZE OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" OR NOT CMAKE_OBJCOPY)
+  if(LINEA_NATIVE OR LINEA_SANITIZE OR CMAKE_CXX_FLAGS MATCHES "-fsanitize" OR NOT CMAKE_OBJCOPY OR
+     NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     return()
   endif()
   linea_cpu_level(${target} avx2 -mavx2 -mfma)
