@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "autograd/gradcheck.h"
+#include "tensor/cpu/vectors.h"
 #include "tensor/ops.h"
 #include "train/bench.h"
 #include "train/progress.h"
@@ -32,17 +33,33 @@ std::function<void()> product_of(int64_t size, DType dtype) {
   return [a, b] { ops::matmul(a, b); };
 }
 
+// Eight sums that do not wait for one another, so that it is memory that is measured.
+float sum_of(const float* data, int64_t count) {
+  using V = cpu::VectorOf<float, 16>::type;
+  constexpr int64_t kSums = 8, kWidth = 4;
+  V sums[kSums] = {};
+  for (int64_t i = 0; i + kSums * kWidth <= count; i += kSums * kWidth)
+#pragma GCC unroll 8
+    for (int64_t j = 0; j < kSums; ++j) sums[j] += *reinterpret_cast<const V*>(data + i + j * kWidth);
+  float total = 0;
+#pragma GCC unroll 8
+  for (int64_t j = 0; j < kSums; ++j)
+    for (int64_t lane = 0; lane < kWidth; ++lane) total += sums[j][lane];
+  return total;
+}
+
 double read_rate_of_cpu(double bytes) {
   const Tensor memory = Tensor::full({static_cast<int64_t>(bytes) / 4}, DType::f32, 1);
   const float* data = memory.data<float>();
-  const int64_t count = memory.numel();
+  const int64_t count = memory.numel(), threads = context().threads;
   double best = 0;
   volatile float seen = 0;
   for (int pass = 0; pass < 30; ++pass) {
     const Stopwatch watch;
     float sum = 0;
-#pragma omp parallel for simd reduction(+ : sum) num_threads(context().threads)
-    for (int64_t i = 0; i < count; ++i) sum += data[i];
+#pragma omp parallel for reduction(+ : sum) num_threads(context().threads)
+    for (int64_t part = 0; part < threads; ++part)
+      sum += sum_of(data + count * part / threads, count / threads);
     seen = sum;
     best = std::max(best, bytes / watch.seconds());
   }
