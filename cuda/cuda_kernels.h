@@ -57,10 +57,10 @@ template <typename T>
 void linear(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
 
 // panels.cu
-template <typename T>
-void pack_panels(Context&, const T* w, T* panels, int64_t out, int64_t in);
-template <typename T>
-void panel_gemm(Context&, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in);
+template <typename T, typename W>
+void pack_panels(Context&, const T* w, W* panels, int64_t out, int64_t in);
+template <typename T, typename W>
+void panel_gemm(Context&, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in);
 
 // normalization.cu
 template <typename T>

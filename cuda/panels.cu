@@ -13,16 +13,16 @@ constexpr int kWarps = kBlockThreads / kWarp;
 
 // y = x w^T + bias: [kRowsTogether, kPanel] of it a block. The inner sum is cut among the warps, whose parts are
 // added in order.
-template <typename T>
+template <typename T, typename W>
 __global__ void __launch_bounds__(kBlockThreads)
-    panel_gemm_kernel(const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+    panel_gemm_kernel(const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
   using A = Accumulator<T>;
   __shared__ A part[kWarps][kRowsTogether][kPanel];
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t count = (out + kPanel - 1) / kPanel, groups = (R + kRowsTogether - 1) / kRowsTogether;
   for (int64_t item = blockIdx.x; item < count * groups; item += gridDim.x) {
     const int64_t p = item % count, first = item / count * kRowsTogether;
-    const T* panel = panels + p * in * kPanel;
+    const W* panel = panels + p * in * kPanel;
     A sum[kRowsTogether] = {};
     for (int64_t i = warp; i < in; i += kWarps) {
       const A weight = A(panel[i * kPanel + lane]);
@@ -46,28 +46,30 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 // panels[p,i,j] = w[32 p + j, i]; 0 past the last column.
-template <typename T>
-void pack_panels(Context& ctx, const T* w, T* panels, int64_t out, int64_t in) {
+template <typename T, typename W>
+void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel;
   for_each_column(ctx, count * in, kPanel, [=] __device__(int64_t row, int64_t j) {
     const int64_t column = row / in * kPanel + j;
-    panels[row * kPanel + j] = column < out ? w[column * in + row % in] : T(0.0f);
+    panels[row * kPanel + j] = W(column < out ? w[column * in + row % in] : T(0.0f));
   });
 }
 
-template <typename T>
-void panel_gemm(Context& ctx, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+template <typename T, typename W>
+void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
   const int64_t blocks = (out + kPanel - 1) / kPanel * ((R + kRowsTogether - 1) / kRowsTogether);
   if (blocks == 0) return;
-  launch(panel_gemm_kernel<T>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx), x,
+  launch(panel_gemm_kernel<T, W>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx), x,
          panels, bias, y, R, out, in);
 }
 
-#define LINEA_INSTANTIATE(T)                                           \
-  template void pack_panels(Context&, const T*, T*, int64_t, int64_t); \
-  template void panel_gemm(Context&, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
-LINEA_INSTANTIATE(BFloat16)
+#define LINEA_INSTANTIATE(T, W)                                        \
+  template void pack_panels(Context&, const T*, W*, int64_t, int64_t); \
+  template void panel_gemm(Context&, const T*, const W*, const T*, T*, int64_t, int64_t, int64_t);
+LINEA_INSTANTIATE(float, float)
+LINEA_INSTANTIATE(float, BFloat16)
+LINEA_INSTANTIATE(double, double)
+LINEA_INSTANTIATE(double, BFloat16)
+LINEA_INSTANTIATE(BFloat16, BFloat16)
 
 }  // namespace linea::cuda

@@ -338,7 +338,7 @@ void Transformer::scale_queries_from_softmax() {
 }
 
 // All panels lie in one piece of memory, in the order in which a step reads them.
-void Transformer::pack(TransformerLayers& layers) {
+void Transformer::pack(TransformerLayers& layers) const {
   std::vector<Linear*> linears;
   for (Block& block : layers.blocks)
     for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
@@ -346,7 +346,7 @@ void Transformer::pack(TransformerLayers& layers) {
   if (layers.head.weight.defined()) linears.push_back(&layers.head);
   int64_t total = 0, next = 0;
   for (const Linear* linear : linears) total += ops::panels_shape(linear->weight.value()).numel();
-  const Tensor all({total}, DType::f32);
+  const Tensor all({total}, config_.panels);
   for (Linear* linear : linears) {
     const Shape shape = ops::panels_shape(linear->weight.value());
     linear->panels = all.rows(next, shape.numel()).reshape(shape);

@@ -35,6 +35,7 @@ struct ModelConfig {
   bool bias = true;                // of the linear layers and norms
   float dropout = 0;
   DType stored = DType::f32;       // of activations, and of weights where they are multiplied: f32 or bf16
+  DType panels = DType::f32;       // of weights as drawing on a CPU reads them: f32 or bf16
   bool recompute = false;          // training keeps only what a block is given, and runs it again in the backward
   bool reversible = false;         // blocks of two streams, which the backward undoes: training keeps none of them
   uint64_t seed = 1;
@@ -119,7 +120,7 @@ class Transformer {
   // The attention's branch of x, and `residual` where it is defined.
   Var attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix, float rate) const;
   Linear tied_head() const;
-  static void pack(TransformerLayers& layers);
+  void pack(TransformerLayers& layers) const;
   static void store_bf16(TransformerLayers& layers);
   Var embed(const Tensor& ids, const Var& positions) const;
   void make_blocks();

@@ -222,10 +222,13 @@ struct Kernels {
   // y = residual + f(x w^T + bias); bias and residual may be null, residual is not y
   void (*linear)(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
   // weights for sampling: panels [ceil(out / kPanel), in, kPanel] of w [out,in], and y = x w^T + bias by them, x [R,in];
-  // bias may be null
+  // bias may be null; the panels may be kept as bf16
   void (*pack_panels)(Context&, const T* w, T* panels, int64_t out, int64_t in);
+  void (*pack_bf16_panels)(Context&, const T* w, BFloat16* panels, int64_t out, int64_t in);
   void (*panel_gemm)(Context&, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out,
                      int64_t in);
+  void (*bf16_panel_gemm)(Context&, const T* x, const BFloat16* panels, const T* bias, T* y, int64_t R, int64_t out,
+                          int64_t in);
   void (*layer_norm)(Context&, const T* x, const T* gain, const T* bias, T* y, A* mean, A* scale,
                      int64_t R, int64_t C);  // bias may be null; scale = 1 / standard deviation
   void (*layer_norm_backward)(Context&, const T* x, const T* gain, const A* mean, const A* scale,

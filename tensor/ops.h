@@ -49,7 +49,7 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
 void linear_into(const Tensor& x, const Tensor& weight, const Tensor& bias, bool gelu, const Tensor& residual,
                  const Tensor& y);
 // Weights [out,in] as sampling reads them, [panels,in,kPanel], and y = x W^T + bias by them; x [R,in], bias may be
-// undefined.
+// undefined. Panels may be bf16 beside x and W of another type.
 Shape panels_shape(const Tensor& weight);
 void pack_panels_into(const Tensor& weight, const Tensor& panels);
 void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y);

@@ -75,9 +75,15 @@ Shape panels_shape(const Tensor& weight) {
 
 void pack_panels_into(const Tensor& weight, const Tensor& panels) {
   require_shape("pack_panels", "panels", panels, panels_shape(weight));
-  launch(common_dtype("pack_panels", {&weight, &panels}), "pack_panels", [&](const auto& table, auto t) {
+  if (panels.dtype() != DType::bf16) common_dtype("pack_panels", {&weight, &panels});
+  launch(weight.dtype(), "pack_panels", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.pack_panels(context(), weight.data<T>(), panels.data<T>(), weight.size(0), weight.size(1));
+    const int64_t out = weight.size(0), in = weight.size(1);
+    if (panels.dtype() == DType::bf16) {
+      table.pack_bf16_panels(context(), weight.data<T>(), panels.data<BFloat16>(), out, in);
+    } else {
+      table.pack_panels(context(), weight.data<T>(), panels.data<T>(), out, in);
+    }
   });
 }
 
@@ -86,10 +92,15 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
   require_shape("panel_matmul", "panels", panels, {(out + kPanel - 1) / kPanel, in, kPanel});
   require_shape("panel_matmul", "y", y, {rows_of(x), out});
   if (bias.defined()) require_shape("panel_matmul", "bias", bias, {out});
-  launch(common_dtype("panel_matmul", {&x, &panels, &y}), "panel_matmul", [&](const auto& table, auto t) {
+  if (panels.dtype() != DType::bf16) common_dtype("panel_matmul", {&x, &panels});
+  launch(common_dtype("panel_matmul", {&x, &y}), "panel_matmul", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.panel_gemm(context(), x.data<T>(), panels.data<T>(), bias.defined() ? bias.data<T>() : nullptr, y.data<T>(),
-                     rows_of(x), out, in);
+    const T* const added = bias.defined() ? bias.data<T>() : nullptr;
+    if (panels.dtype() == DType::bf16) {
+      table.bf16_panel_gemm(context(), x.data<T>(), panels.data<BFloat16>(), added, y.data<T>(), rows_of(x), out, in);
+    } else {
+      table.panel_gemm(context(), x.data<T>(), panels.data<T>(), added, y.data<T>(), rows_of(x), out, in);
+    }
   });
 }
 

@@ -92,7 +92,7 @@ Machine measure_machine(double seconds, const std::string& dtype) {
   const Device device = context().device;
   const bool cpu = device.kind == DeviceKind::cpu;
   Machine machine{blas_info(), context().threads, 0, dtype, "cpu", 0};
-  machine.sgemm_gflops = product_rate(dtype == "bf16" ? DType::bf16 : DType::f32, seconds) / 1e9;
+  machine.sgemm_gflops = product_rate(dtype == "bf16" && !cpu ? DType::bf16 : DType::f32, seconds) / 1e9;
   if (cpu) return machine;
   machine.device = cuda_devices().at(static_cast<size_t>(device.index));
   machine.read_gb_per_s = read_rate(0) / 1e9;
@@ -157,8 +157,9 @@ ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
   apply_toml(verb, preset.model, "preset " + choice.preset, given);
   if (choice.trains) apply_toml(verb, preset.training, "preset " + choice.preset, given);
   config.task = "random symbols";
-  check_settings(config);
-  use_machine(config.threads, config.device, config.dtype);
+  const Work work = choice.trains ? Work::training : Work::drawing;
+  check_settings(config, work);
+  use_machine(config.threads, config.device, config.dtype, work);
   TaskShape shape{};
   shape.length = config.length;
   shape.vocabulary = preset.symbols;

@@ -32,7 +32,9 @@ double weight_bytes(const Transformer& model) {
   double bytes = 0;
   for (const auto& [name, var] : model.parameters()) {
     const bool one_row = name == "positions" || (name == "symbols" && !model.config().tie);
-    bytes += static_cast<double>(var.value().bytes()) / static_cast<double>(one_row ? var.size(0) : 1);
+    const bool matrix = var.shape().rank() == 2 && !one_row;
+    bytes += static_cast<double>(var.value().numel()) / static_cast<double>(one_row ? var.size(0) : 1) *
+             static_cast<double>(size_of(matrix ? model.config().panels : var.dtype()));
   }
   return bytes;
 }

@@ -248,7 +248,7 @@ void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& c
 
 namespace {
 
-SavedModel read_model(const std::string& file_path) {
+SavedModel read_model(const std::string& file_path, const std::string& dtype) {
   const SafetensorsFile file = open_model(file_path);
   const std::string config = metadata_at(file, file_path, "config"), step = metadata_at(file, file_path, "step");
   SavedModel saved;
@@ -257,6 +257,7 @@ SavedModel read_model(const std::string& file_path) {
     fail(ErrorKind::input, "{}: its 'step' is '{}', no whole number", file_path, step);
   try {
     saved.config = config_from_toml(config, "its config");
+    if (!dtype.empty()) saved.config.dtype = dtype;
     saved.vocabulary = vocabulary_of(file);
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
     check_size(file, saved.config, saved.shape);
@@ -271,9 +272,9 @@ SavedModel read_model(const std::string& file_path) {
 
 }  // namespace
 
-SavedModel load_model(const fs::path& path) {
+SavedModel load_model(const fs::path& path, const std::string& dtype) {
   const std::string file_path = model_file_of(path).string();
-  return with_model_memory(nullptr, machine_advice(), [&] { return read_model(file_path); });
+  return with_model_memory(nullptr, machine_advice(), [&] { return read_model(file_path, dtype); });
 }
 
 std::string saved_settings(const fs::path& run) {

@@ -46,7 +46,8 @@ void save_checkpoint(const std::filesystem::path& run, const RunState& at, const
 
 // `path`: a run (its newest checkpoint that is whole), a checkpoint's folder, or a model file. Errors:
 // ErrorKind::input, naming what is missing, cut, not ours or of another architecture; ErrorKind::memory.
-SavedModel load_model(const std::filesystem::path& path);
+// `dtype`: what it computes in; empty: in what it was trained in.
+SavedModel load_model(const std::filesystem::path& path, const std::string& dtype = {});
 
 // The settings, as TOML, that a run's newest model was saved with.
 std::string saved_settings(const std::filesystem::path& run);

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kPictures = 64, kCompletions = 4, kSurprises = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out = "grid.png", prompt, prompt_file, device = "cpu";
+  std::string run, data, out = "grid.png", prompt, prompt_file, device = "cpu", dtype;
   std::vector<std::string> complete;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
@@ -124,6 +124,8 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
   add_option(verb, "--seed", options.seed, "of what is drawn", OptionKind::shows_default);
   add_option(verb, "--threads", options.threads, "processor threads; 0: all cores");
   add_option(verb, "--device", options.device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
+  add_option(verb, "--dtype", options.dtype,
+             "fp32, bf16 (on a CPU: of the weights), or on a CUDA device tf32; without it fp32 or bf16 as in training");
 }
 
 // Flags that this model, or this kind of picture, makes nothing of.
@@ -149,9 +151,10 @@ void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOpti
 void run_sample(const CLI::App& verb, SampleOptions& options) {
   require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
   ops::require_drawing(options.sampling.drawing());
-  use_machine(options.threads, options.device);
+  const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
+  use_machine(options.threads, options.device, dtype, options.surprise ? Work::training : Work::drawing);
   options.sampling.seed = static_cast<uint64_t>(options.seed);
-  SavedModel saved = load_model(options.run);
+  SavedModel saved = load_model(options.run, options.dtype);
   check_flags(verb, saved, options);
   if (!options.data.empty()) saved.config.data = options.data;
   if (saved.shape.side == 0) return sample_text(saved, options);

@@ -251,8 +251,9 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.reversible = config.reversible;
   model.bias = config.bias;
   model.dropout = static_cast<float>(config.dropout);
-  const bool halves = config.dtype == "bf16" && context().device.kind == DeviceKind::cuda;
-  model.stored = halves ? DType::bf16 : DType::f32;
+  const DType asked = config.dtype == "bf16" ? DType::bf16 : DType::f32;
+  model.stored = context().device.kind == DeviceKind::cuda ? asked : DType::f32;
+  model.panels = asked;
   model.seed = static_cast<uint64_t>(config.seed);
   return model;
 }
@@ -267,7 +268,7 @@ OptimizerConfig optimizer_config(const RunConfig& config) {
   return optimizer;
 }
 
-void check_settings(const RunConfig& config) {
+void check_settings(const RunConfig& config, Work work) {
   require(!config.task.empty(), "say what to learn: --task {} (or a --preset: {})", task_names(),
           fmt::join(preset_names(), ", "));
   // Sizes are multiplied: larger ones would overflow before memory runs out.
@@ -298,7 +299,7 @@ void check_settings(const RunConfig& config) {
   require(config.spike_guard == 0 || config.spike_guard > 1, "--spike-guard is {}; it must be above 1, or 0 for none",
           config.spike_guard);
   parse_duration(config.max_time);
-  check_machine(config.device, config.dtype);
+  check_machine(config.device, config.dtype, work);
 }
 
 }  // namespace linea

@@ -8,6 +8,7 @@
 #include "data/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
+#include "train/machine.h"
 
 namespace CLI {
 class App;
@@ -142,6 +143,6 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
 
 // Error: ErrorKind::usage where a number cannot work (steps below 1, levels of 1, an unknown device ...).
-void check_settings(const RunConfig& config);
+void check_settings(const RunConfig& config, Work work = Work::training);
 
 }  // namespace linea

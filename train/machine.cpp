@@ -5,15 +5,16 @@
 
 namespace linea {
 
-void check_machine(const std::string& device, const std::string& dtype) {
+void check_machine(const std::string& device, const std::string& dtype, Work work) {
   require(dtype == "fp32" || dtype == "tf32" || dtype == "bf16", "--dtype is '{}'; choose fp32, tf32 or bf16", dtype);
-  require(dtype == "fp32" || device_of(device).kind == DeviceKind::cuda,
+  const bool draws_by_halves = dtype == "bf16" && work == Work::drawing;
+  require(dtype == "fp32" || draws_by_halves || device_of(device).kind == DeviceKind::cuda,
           "--dtype {} needs --device cuda; a CPU computes in fp32", dtype);
   device_of(device);
 }
 
-void use_machine(int64_t threads, const std::string& device, const std::string& dtype) {
-  check_machine(device, dtype);
+void use_machine(int64_t threads, const std::string& device, const std::string& dtype, Work work) {
+  check_machine(device, dtype, work);
   if (threads > 0) set_threads(static_cast<int>(threads));
   use_device(device_of(device));
   context().tensor_float = dtype == "tf32";

@@ -192,10 +192,10 @@ void solve_unit_lower(Context&, const T* l, const T* e, T* x, bool transpose, in
                       int64_t M);
 
 // panels.cpp
-template <typename T>
-void pack_panels(Context&, const T* w, T* panels, int64_t out, int64_t in);
-template <typename T>
-void panel_gemm(Context&, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in);
+template <typename T, typename W>
+void pack_panels(Context&, const T* w, W* panels, int64_t out, int64_t in);
+template <typename T, typename W>
+void panel_gemm(Context&, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in);
 
 // softmax_attention.cpp
 template <typename T>

@@ -1,5 +1,7 @@
 // Weights laid out for sampling: panels of 32 columns of W^T, one after the other, so that a product reads them as one
-// stream and nothing is packed at a step.
+// stream and nothing is packed at a step. As bf16 they are half as many bytes; the products are those of T.
+#include <type_traits>
+
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/small_gemm.h"
@@ -7,47 +9,71 @@
 namespace linea::cpu {
 namespace {
 
-constexpr int64_t kRows = 64;    // of x, for one task
-constexpr int64_t kInner = 256;  // of a panel, in a core's cache
+constexpr int64_t kRows = 64;  // of x, for one task
+
+// Rows of a panel that are multiplied at once: in a core's cache, those of bf16 beside the same as numbers of T.
+template <typename T, typename W>
+constexpr int64_t kInner = std::is_same_v<T, W> ? 256 : 64;
+
+// c = a b, or c += a b where `add`: `inner` rows of a panel b. Few rows of a make numbers of T of each bf16 as they
+// meet it; for more it is done once, in `space`.
+template <typename T, typename W>
+void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, T* space, T* c, int64_t ldc, bool add) {
+  if constexpr (std::is_same_v<T, W>) {
+    small_gemm(rows, cols, inner, a, b, kPanel, c, ldc, add);
+  } else if (rows <= 8) {
+    tile_gemm(rows, cols, inner, a, b, kPanel, c, ldc, add);
+  } else {
+    std::transform(b, b + inner * kPanel, space, [](W x) { return T(x); });
+    small_gemm(rows, cols, inner, a, space, kPanel, c, ldc, add);
+  }
+}
 
 }  // namespace
 
 // panels[p,i,j] = w[32 p + j, i]; 0 past the last column.
-template <typename T>
-void pack_panels(Context& ctx, const T* w, T* panels, int64_t out, int64_t in) {
+template <typename T, typename W>
+void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel;
   parallel_ranges(ctx, count, 4 * kPanel * in, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p) {
-      T* panel = panels + p * in * kPanel;
-      const int64_t columns = std::min(kPanel, out - p * kPanel);
-      if (columns < kPanel) std::fill_n(panel, in * kPanel, T(0));
-      transpose(columns, in, w + p * kPanel * in, in, panel, kPanel);
-    }
+    for (int64_t p = first; p < last; ++p)
+      for (int64_t k = 0; k < in; k += kInner<T, W>) {
+        const int64_t rows = std::min(kInner<T, W>, in - k), columns = std::min(kPanel, out - p * kPanel);
+        T block[kInner<T, W> * kPanel];
+        if (columns < kPanel) std::fill_n(block, rows * kPanel, T(0));
+        transpose(columns, rows, w + p * kPanel * in + k, in, block, kPanel);
+        std::transform(block, block + rows * kPanel, panels + (p * in + k) * kPanel, [](T x) { return W(x); });
+      }
   });
 }
 
-template <typename T>
-void panel_gemm(Context& ctx, const T* x, const T* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+template <typename T, typename W>
+void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel, blocks = (R + kRows - 1) / kRows;
   const auto some = [&](int64_t first, int64_t last) {
     for (int64_t item = first; item < last; ++item) {
       const int64_t p = item / blocks, row = item % blocks * kRows;
       const int64_t rows = std::min(kRows, R - row), columns = std::min(kPanel, out - p * kPanel);
       T* to = y + row * out + p * kPanel;
+      T space[std::is_same_v<T, W> ? 1 : kInner<T, W> * kPanel];
       for (int64_t r = 0; bias != nullptr && r < rows; ++r)
         std::copy_n(bias + p * kPanel, columns, to + r * out);
-      for (int64_t k = 0; k == 0 || k < in; k += kInner)  // once where there is nothing to add up: y is 0 then
-        small_gemm(rows, columns, std::min(kInner, in - k), plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
-                   kPanel, to, out, bias != nullptr || k > 0);
+      for (int64_t k = 0; k == 0 || k < in; k += kInner<T, W>) {  // once where there is nothing to add up: y is 0 then
+        const int64_t inner = std::min(kInner<T, W>, in - k);
+        multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel, space, to, out,
+                 bias != nullptr || k > 0);
+      }
     }
   };
   parallel_ranges(ctx, count * blocks, std::min(R, kRows) * kPanel * in / 4, some);
 }
 
-#define LINEA_INSTANTIATE(T)                                             \
-  template void pack_panels(Context&, const T*, T*, int64_t, int64_t);   \
-  template void panel_gemm(Context&, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+#define LINEA_INSTANTIATE(T, W)                                          \
+  template void pack_panels(Context&, const T*, W*, int64_t, int64_t);   \
+  template void panel_gemm(Context&, const T*, const W*, const T*, T*, int64_t, int64_t, int64_t);
+LINEA_INSTANTIATE(float, float)
+LINEA_INSTANTIATE(float, BFloat16)
+LINEA_INSTANTIATE(double, double)
+LINEA_INSTANTIATE(double, BFloat16)
 
 }  // namespace linea::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tensor/bfloat16.h"
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/vectors.h"
 
@@ -12,9 +13,26 @@ namespace {
 constexpr int kBytes = kVectorBytes;
 constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;  // of a tile: its sums, two vectors each, are half of the registers
 
+// A vector of what lies at b, as numbers of T: bf16 are the upper halves of floats.
+template <typename T, typename V, typename W>
+void load(const W* b, V& to) {
+  constexpr int kCount = sizeof(V) / sizeof(T);
+  if constexpr (std::is_same_v<T, W>) {
+    to = *reinterpret_cast<const V*>(b);
+  } else if constexpr (kCount == 1) {
+    to = T(*b);
+  } else {
+    using Words = typename VectorOf<uint32_t, 4 * kCount>::type;
+    using Floats = typename VectorOf<float, 4 * kCount>::type;
+    const auto& halves = *reinterpret_cast<const typename VectorOf<uint16_t, 2 * kCount>::type*>(b);
+    const Words words = __builtin_convertvector(halves, Words) << 16;
+    to = __builtin_convertvector(reinterpret_cast<const Floats&>(words), V);
+  }
+}
+
 // C [Rows, Vectors] of vectors of `Bytes`.
-template <typename T, int Bytes, int Rows, int Vectors>
-void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+template <typename T, int Bytes, int Rows, int Vectors, typename W>
+void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int64_t ldc, bool add) {
   using V = typename VectorOf<T, Bytes>::type;
   constexpr int kWidth = Bytes / static_cast<int>(sizeof(T));
   V sums[Rows][Vectors];
@@ -24,7 +42,7 @@ void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int
     for (int j = 0; j < Vectors; ++j) sums[i][j] = V{};
   for (int64_t k = 0; k < inner; ++k) {
     V from_b[Vectors];
-    for (int j = 0; j < Vectors; ++j) from_b[j] = *reinterpret_cast<const V*>(b + k * ldb + j * kWidth);
+    for (int j = 0; j < Vectors; ++j) load<T>(b + k * ldb + j * kWidth, from_b[j]);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const T from_a = a.data[i * a.row + k * a.column];
@@ -41,8 +59,8 @@ void tile(int64_t inner, const Operand<T>& a, const T* b, int64_t ldb, T* c, int
 }
 
 // All rows of one panel of columns.
-template <typename T, int Bytes, int Vectors>
-void panel(int64_t rows, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+template <typename T, int Bytes, int Vectors, typename W>
+void panel(int64_t rows, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T* c, int64_t ldc, bool add) {
   const auto some = [&](auto count) {
     constexpr int kCount = decltype(count)::value;
     tile<T, Bytes, kCount, Vectors>(inner, a, b, ldb, c, ldc, add);
@@ -71,8 +89,8 @@ void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T
 #endif
 }
 
-template <typename T>
-void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
+template <typename T, typename W>
+void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T* c, int64_t ldc,
                bool add) {
   const auto panels = [&](auto bytes, auto vectors) {
     constexpr int kVector = decltype(bytes)::value, kVectors = decltype(vectors)::value;
@@ -118,6 +136,7 @@ void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_
 #define LINEA_INSTANTIATE(T)                                                                                       \
   template void small_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);           \
   template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);            \
+  template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const BFloat16*, int64_t, T*, int64_t, bool);     \
   template void transpose(int64_t, int64_t, const T*, int64_t, T*, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

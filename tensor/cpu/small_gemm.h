@@ -27,9 +27,10 @@ template <typename T>
 void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
                 bool add);
 
-// The same by the tiles of this build, whatever its vectors.
-template <typename T>
-void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
+// The same by the tiles of this build, whatever its vectors. b may be of bf16, which is made T in registers, once for
+// each 8 rows (4 where there are few registers).
+template <typename T, typename W>
+void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T* c, int64_t ldc,
                bool add);
 
 // y [cols,rows] of x [rows,cols]; rows of y lie `ldy` apart.

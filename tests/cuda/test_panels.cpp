@@ -20,7 +20,11 @@ TEST(CudaPanels, ProductsWithPackedWeights) {
         table<T>().pack_panels(context(), w.data<T>(), panels.data<T>(), out, in);
         table<T>().panel_gemm(context(), x.data<T>(), panels.data<T>(), with_bias ? bias.data<T>() : nullptr,
                               y.data<T>(), R, out, in);
-        return std::vector<Tensor>{panels, y};
+        const Tensor halves = unset<BFloat16>({count, in, kPanel}), from_halves = unset<T>({R, out});
+        table<T>().pack_bf16_panels(context(), w.data<T>(), halves.data<BFloat16>(), out, in);
+        table<T>().bf16_panel_gemm(context(), x.data<T>(), halves.data<BFloat16>(),
+                                   with_bias ? bias.data<T>() : nullptr, from_halves.data<T>(), R, out, in);
+        return std::vector<Tensor>{panels, y, halves, from_halves};
       });
 }
 

@@ -107,6 +107,51 @@ TEST(Transformer, StepByStepIsTheParallelForm) {
   }
 }
 
+// What a model draws by: scores [B,V] of each position, one position after another.
+std::vector<double> scores_in_turn(const Transformer& model, int64_t B, int64_t N) {
+  std::vector<double> scores;
+  DecodeState state = model.start(B);
+  for (int64_t n = 0; n < N; ++n) {
+    const Tensor symbols = some_ids(1, B, static_cast<int32_t>(n)).reshape({B});
+    for (const double x : model.step(state, symbols).to_doubles()) scores.push_back(x);
+  }
+  return scores;
+}
+
+// As if every matrix had been rounded; nothing else loses digits. A tied head is a matrix, the table that is read is not.
+TEST(Transformer, DrawsByWeightsOfBf16) {
+  for (const std::string attention : {"linear", "softmax"})
+    for (const bool tie : {false, true}) {
+      ModelConfig config = small_model();
+      config.attention.attention = attention;
+      config.tie = tie;
+      const Transformer plain(config), rounded(config);
+      config.panels = DType::bf16;
+      const Transformer halves(config);
+      for (const Transformer* model : {&plain, &rounded, &halves}) stir(*model);
+      for (const Parameter& parameter : rounded.parameters()) {
+        const bool table = parameter.name == "positions" || parameter.name == "symbols";
+        if (parameter.var.shape().rank() != 2 || (table && !tie)) continue;
+        std::vector<float> values = parameter.var.value().to_vector<float>();
+        for (float& x : values) x = BFloat16(x);
+        Var var = parameter.var;
+        var.set_value(Tensor::from(values, parameter.var.shape()));
+      }
+      const auto apart = [&](const Transformer& other) {
+        const std::vector<double> x = scores_in_turn(halves, 3, 12), y = scores_in_turn(other, 3, 12);
+        double largest = 0, error = 0;
+        for (size_t i = 0; i < x.size(); ++i) {
+          largest = std::max(largest, std::abs(y[i]));
+          error = std::max(error, std::abs(x[i] - y[i]));
+        }
+        return error / largest;
+      };
+      if (!tie) EXPECT_LE(apart(rounded), 1e-5) << attention;
+      EXPECT_LE(apart(plain), 0.05) << attention;
+      EXPECT_GT(apart(plain), 1e-4) << attention;
+    }
+}
+
 TEST(Transformer, ALaterSymbolChangesNoBitOfEarlierScores) {
   const int64_t N = 20;
   for (const ModelConfig& config : every_kind()) {

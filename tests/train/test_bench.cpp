@@ -158,7 +158,11 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   EXPECT_TRUE(lines[1]["read_gb_per_s"].is_null() && lines[1]["of_read"].is_null());
   EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"], 20);  // softmax: to the end
   EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("pictures/s"), std::string::npos);
+  const std::string halves = done("bench sample --dtype bf16" + kTiny + " --batches 1,3").out;
+  EXPECT_NE(halves.find("bf16; 0.0 MB of weights"), std::string::npos) << halves;
   refused(2, "bench sample --batches 0", {"--batches", "0"});
+  refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
+  refused(2, "bench train --dtype bf16", {"--dtype bf16", "--device cuda"});
   refused(2, "bench sample --length 4", {"--length", "4"});
 }
 
