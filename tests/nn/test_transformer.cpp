@@ -146,7 +146,9 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
         }
         return error / largest;
       };
-      if (!tie) EXPECT_LE(apart(rounded), 1e-5) << attention;
+      if (!tie) {
+        EXPECT_LE(apart(rounded), 1e-5) << attention;
+      }
       EXPECT_LE(apart(plain), 0.05) << attention;
       EXPECT_GT(apart(plain), 1e-4) << attention;
     }
