@@ -48,6 +48,9 @@ void start_device(Machine& m, int device) {
   check_blas_status(cublasSetStream(m.queue.blas, m.queue.stream), "starting cuBLAS");
   check_cuda(cudaMalloc(&m.queue.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
   check_blas_status(cublasSetWorkspace(m.queue.blas, m.queue.blas_workspace, kBlasWorkspace), "starting cuBLAS");
+  // Where it cuts a long sum of bf16 into parts, they are added as floats.
+  constexpr int kSumsOfFloat = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+  check_blas_status(cublasSetMathMode(m.queue.blas, static_cast<cublasMath_t>(kSumsOfFloat)), "starting cuBLAS");
   void* step = nullptr;
   check_cuda(cudaMalloc(&step, sizeof(StepParams)), "the parameters of a step");
   m.step = static_cast<StepParams*>(step);
@@ -71,7 +74,7 @@ void start(Context& ctx) {
   ctx.step_on_device = m.step;
   send_step(ctx);
   // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache cannot.
-  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 24, 1024, false, kMostWaiting};
+  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMostWaiting};
 }
 
 std::vector<std::string> devices() {
@@ -89,26 +92,28 @@ std::vector<std::string> devices() {
   return lines;
 }
 
+// Nothing is asked of the device for 0 bytes: what such a node of a graph does is not said anywhere.
 void clear(Context& ctx, void* to, size_t bytes) {
+  if (bytes == 0) return;
   check_cuda(cudaMemsetAsync(to, 0, bytes, stream(ctx)), "clearing memory of the device");
 }
 
 void copy(Context& ctx, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream(ctx)), "copying on the device");
 }
 
 void read(Context& ctx, void* host, const void* from, size_t bytes) {
+  if (bytes == 0) return;
   check_cuda(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream(ctx)), "reading from the device");
   wait(ctx);
 }
 
 void wait(Context& ctx) { check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device"); }
 
-// What is too large for the pinned slots, the driver stages before it returns.
 void write(Context& ctx, void* to, const void* host, size_t bytes) {
   if (queue(ctx).recording) refuse("writing from the host cannot be recorded");
-  if (machine().staging->write(to, host, bytes, stream(ctx))) return;
-  check_cuda(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream(ctx)), "writing to the device");
+  machine().staging->write(to, host, bytes, stream(ctx));
 }
 
 }  // namespace linea::cuda

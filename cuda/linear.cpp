@@ -73,6 +73,8 @@ Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const
 template <typename T>
 bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
   using A = Accumulator<T>;
+  constexpr uint32_t kBiasAlignment = 16;  // there is no preference by which to ask for a bias that lies anywhere
+  if (shape.in == 0 || (bias != nullptr && alignment(bias) < kBiasAlignment)) return false;
   const T* before = residual == nullptr ? y : residual;
   Call call = describe(ctx, shape, bias, {w, x, before, y});
   const auto handle = reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);  // a handle of cuBLAS is one of cublasLt

@@ -8,9 +8,28 @@
 namespace linea::cuda {
 namespace {
 
+cudaMemPool_t driver_pool() {
+  cudaMemPool_t pool = nullptr;
+  check_cuda(cudaDeviceGetDefaultMemPool(&pool, default_queue().device), "finding the device's memory");
+  return pool;
+}
+
+// Blocks that were given back are free for other sizes, and other programs, once the device has come to that.
+void trim() {
+  check_cuda(cudaStreamSynchronize(default_queue().stream), "waiting for the device");
+  check_cuda(cudaMemPoolTrimTo(driver_pool(), 0), "giving back memory of the device");
+}
+
 void* take(size_t bytes) {
+  // It would be the graph's own, and gone with it.
+  if (default_queue().recording) refuse("memory cannot be taken while work is recorded");
   void* block = nullptr;
-  const cudaError_t error = cudaMallocAsync(&block, bytes, default_queue().stream);
+  cudaError_t error = cudaMallocAsync(&block, bytes, default_queue().stream);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    trim();
+    error = cudaMallocAsync(&block, bytes, default_queue().stream);
+  }
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     return nullptr;
@@ -19,12 +38,20 @@ void* take(size_t bytes) {
   return block;
 }
 
-void give_back(void* block) noexcept { cudaFreeAsync(block, default_queue().stream); }
+// A graph must not free what is not its own; a block that is in the way then, of which there is hardly ever one, stays.
+void give_back(void* block) noexcept {
+  if (!default_queue().recording) cudaFreeAsync(block, default_queue().stream);
+}
 
-// What is free when the device is started; the rest is the driver's, and other programs'.
+// What is free, or kept by the driver for this program, when it is first asked; the rest is the driver's, and other
+// programs'.
 MemoryLimit device_memory_limit() {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
+  uint64_t kept = 0, used = 0;
+  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &kept), "asking for what is kept");
+  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used), "asking for what is used");
+  free += kept - used;
   constexpr size_t kSpare = size_t{64} << 20;
   return {free > 2 * kSpare ? free - kSpare : free, total, "the device has"};
 }
@@ -107,6 +134,9 @@ void reset_peak() {
   each_pool([](CachingAllocator& pool) { pool.reset_peak(); });
 }
 // What is recorded keeps its memory.
-void release_cache() { pools().shared.release_cache(); }
+void release_cache() {
+  pools().shared.release_cache();
+  trim();
+}
 
 }  // namespace linea::cuda

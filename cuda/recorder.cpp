@@ -28,7 +28,7 @@ class GraphRecorder final : public Recorder {
     Piece& piece = pieces_[number];
     if (piece.graph == nullptr) {
       const PoolScope scope(pool_);
-      if (!piece.known || plainly_) {
+      if (!piece.known || !refusal_.empty()) {
         work();
         piece.known = true;
         return true;
@@ -40,6 +40,7 @@ class GraphRecorder final : public Recorder {
   }
 
   size_t launches(size_t number) const override { return number < pieces_.size() ? pieces_[number].launches : 0; }
+  std::string refusal() const override { return refusal_; }
 
  private:
   struct Piece {
@@ -51,24 +52,22 @@ class GraphRecorder final : public Recorder {
   bool capture(Piece& piece, const std::function<void()>& work) {
     check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal), "beginning to record");
     queue_.recording = true;
-    bool refused = false;  // by what cannot be recorded
     std::exception_ptr failure;
     try {
       work();
     } catch (const Error& error) {
-      refused = error.kind() == ErrorKind::usage;
-      failure = std::current_exception();
+      if (error.kind() != ErrorKind::usage) failure = std::current_exception();
+      refusal_ = error.what();  // something cannot be recorded
     } catch (...) {
       failure = std::current_exception();
     }
     const Graph graph = stop();  // in any case: the queue works again
-    if (failure != nullptr && !refused) std::rethrow_exception(failure);
-    if (failure == nullptr && graph != nullptr) {
-      check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0), "making what was recorded ready");
-      check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches), "counting what was recorded");
-    }
-    plainly_ = piece.graph == nullptr;
-    return !plainly_;
+    if (failure != nullptr) std::rethrow_exception(failure);
+    if (graph == nullptr && refusal_.empty()) refusal_ = "the device lost what was recorded";
+    if (!refusal_.empty()) return false;
+    check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0), "making what was recorded ready");
+    check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches), "counting what was recorded");
+    return true;
   }
 
   struct Destroy {
@@ -88,7 +87,7 @@ class GraphRecorder final : public Recorder {
   Queue& queue_;
   CachingAllocator& pool_;
   std::vector<Piece> pieces_;
-  bool plainly_ = false;
+  std::string refusal_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "cuda/staging.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace linea::cuda {
@@ -13,15 +14,17 @@ Staging::Staging() {
   }
 }
 
-bool Staging::write(void* to, const void* host, size_t bytes, cudaStream_t stream) {
-  if (bytes > kSlotBytes) return false;
-  const Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % kSlots;
-  check_cuda(cudaEventSynchronize(slot.copied), "waiting for an earlier copy");  // at once before the slot's first
-  std::memcpy(slot.memory, host, bytes);
-  check_cuda(cudaMemcpyAsync(to, slot.memory, bytes, cudaMemcpyHostToDevice, stream), "writing to the device");
-  check_cuda(cudaEventRecord(slot.copied, stream), "an event of a copy");
-  return true;
+void Staging::write(void* to, const void* host, size_t bytes, cudaStream_t stream) {
+  for (size_t first = 0; first < bytes; first += kSlotBytes) {
+    const size_t part = std::min(kSlotBytes, bytes - first);
+    const Slot& slot = slots_[next_];
+    next_ = (next_ + 1) % kSlots;
+    check_cuda(cudaEventSynchronize(slot.copied), "waiting for an earlier copy");  // at once before the slot's first
+    std::memcpy(slot.memory, static_cast<const char*>(host) + first, part);
+    check_cuda(cudaMemcpyAsync(static_cast<char*>(to) + first, slot.memory, part, cudaMemcpyHostToDevice, stream),
+               "writing to the device");
+    check_cuda(cudaEventRecord(slot.copied, stream), "an event of a copy");
+  }
 }
 
 }  // namespace linea::cuda

@@ -14,9 +14,9 @@ class Staging {
   // Slots of pinned memory, and an event each. Never given back: it lasts as long as the process.
   Staging();
 
-  // Has `bytes`, as they are on the host now, copied to the device when `stream` comes to it. False, and nothing is
-  // done, where they are more than a slot holds. Waits only for a copy that began kSlots writes ago.
-  bool write(void* to, const void* host, size_t bytes, cudaStream_t stream);
+  // Has `bytes`, as they are on the host now, copied to the device when `stream` comes to it, a slot's worth at a time.
+  // Waits only for copies that began kSlots of them ago.
+  void write(void* to, const void* host, size_t bytes, cudaStream_t stream);
 
   static constexpr size_t kSlots = 8, kSlotBytes = size_t{1} << 20;
 

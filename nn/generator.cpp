@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "tensor/error.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -21,7 +22,10 @@ class Position {
  public:
   ~Position() {
     context().step->position = 0;
-    send_step(context());
+    try {
+      send_step(context());
+    } catch (const Error&) {  // the device is lost: whoever asks it next is told
+    }
   }
   void set(int64_t position) {
     context().step->position = static_cast<uint64_t>(position);

@@ -47,7 +47,8 @@ struct Plan {
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1, std::max<int64_t>(length, 1));
     chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64), segment_);
     const int64_t of_pair = in_kernel ? features * values : segment_ * features;
-    tile_pairs_ = context().threads * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
+    const int64_t tiles_at_once = context().device.kind == DeviceKind::cpu ? context().threads : 1;
+    tile_pairs_ = tiles_at_once * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
   }
 
   std::vector<Tile> tiles() const {

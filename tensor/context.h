@@ -28,7 +28,7 @@ struct StepParams {
 // The pieces in which a device's work is cut.
 struct WorkSizes {
   int64_t block = 524288;  // elements of the widest matrix that a layer makes at a time: they stay in a CPU's cache
-  int64_t tile = 65536;    // elements of one thread's tile of an attention's features, likewise
+  int64_t tile = 65536;    // elements of a tile of an attention's features, one a thread of a CPU, likewise
   int64_t segment = 256;   // positions of a tile whose features are made by tensor ops
   bool panels = true;      // while sampling, weights lie in panels
   int64_t waiting = 0;     // while sampling, keys that wait beside a state (tensor/kernels.h, Waiting)

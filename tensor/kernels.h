@@ -377,6 +377,8 @@ class Recorder {
   virtual bool run(size_t piece, const std::function<void()>& work) = 0;
   // Kernels and copies of a piece that was recorded; 0: it was not.
   virtual size_t launches(size_t piece) const = 0;
+  // Why it could not be recorded; empty: it could, so far.
+  virtual std::string refusal() const = 0;
 };
 
 // One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link it.

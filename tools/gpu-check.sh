@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU, in under ten minutes: builds the CUDA backend, runs its tests on the device
-# (and the small ones under compute-sanitizer), measures, and writes a table in Markdown to OUT.
+# On a machine with an NVIDIA GPU, in under ten minutes: installs what is missing, builds the CUDA backend, runs its
+# tests on the device (and small ones of every kind of kernel under compute-sanitizer), measures, and writes a table in
+# Markdown to OUT.
 #
 #   tools/gpu-check.sh [OUT]      gpu-check.md unless told
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 out=$(realpath -m "${1:-gpu-check.md}")
-command -v nvcc >/dev/null || { echo "nvcc is not here: install the CUDA toolkit"; exit 1; }
+PATH=$PATH:/usr/local/cuda/bin
+command -v nvcc >/dev/null || { echo "nvcc is neither in PATH nor in /usr/local/cuda/bin: install the CUDA toolkit"; exit 1; }
 nvidia-smi >/dev/null || { echo "this machine has no NVIDIA GPU, or its driver does not answer"; exit 1; }
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
 EXTRA=(-DLINEA_CUDA=ON "-DLINEA_CUDA_ARCHITECTURES=$capability-real")
+install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
 
 say "Building for compute capability $capability"
 build cuda linea test_gpu
-linea=build/cuda/linea
+linea=build/cuda/linea tests=build/cuda/tests/cuda/test_gpu
 {
   echo "| date | device | driver | build |"
   echo "|---|---|---|---|"
@@ -21,19 +24,38 @@ linea=build/cuda/linea
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1) | $(git rev-parse --short HEAD) |"
   echo
 } >"$out"
-
-say "Tests on the device"
 status=0
-build/cuda/tests/cuda/test_gpu --gtest_brief=1 2>&1 | tee build/cuda/test_gpu.log | tail -3 || status=1
-printf 'Tests: `%s`\n\n' "$(tail -1 build/cuda/test_gpu.log)" >>"$out"
+
+# A process a suite: an illegal access spoils the device for all that comes after it in the same process.
+say "Tests on the device"
+passed=0 failed=()
+for suite in $("$tests" --gtest_list_tests | grep '^[^ ].*\.' | cut -d. -f1 | sort -u); do
+  log=build/cuda/test_gpu.${suite//\//-}.log
+  timeout 120 "$tests" --gtest_filter="$suite.*" >"$log" 2>&1 || {
+    failed+=("$suite ($(if [ $? -eq 124 ]; then echo 'out of time'; else echo 'failed'; fi))")
+    grep -h -B6 '^\[  FAILED  \]\|error' "$log" | tail -20 || true
+  }
+  passed=$((passed + $(grep -c '^\[       OK \]' "$log" || true)))
+done
+{
+  echo "Tests: $passed passed; suites with a failure: ${#failed[@]}"
+  [ ${#failed[@]} -eq 0 ] || printf '* %s\n' "${failed[@]}"
+  echo
+} | tee -a "$out"
+[ ${#failed[@]} -eq 0 ] || status=1
+
+# Every kind of kernel, those of the tensor cores among them, at small sizes.
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     say "compute-sanitizer, $tool"
-    timeout 100 compute-sanitizer --tool "$tool" --error-exitcode 1 build/cuda/tests/cuda/test_gpu --gtest_brief=1 \
-      --gtest_filter='CudaRows*:CudaNormalization*:CudaSymbols*:CudaRecurrent*' 2>&1 | tail -2 |
-      tee -a build/cuda/sanitizer.log || status=1
+    log=build/cuda/sanitizer.$tool.log result=passed
+    timeout 80 compute-sanitizer --tool "$tool" --error-exitcode 1 "$tests" --gtest_brief=1 \
+      --gtest_filter='CudaRows*:CudaNormalization*:CudaSymbols*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaDelta.*' \
+      >"$log" 2>&1 || {
+      if [ $? -eq 124 ]; then result="no error in the time there was"; else result=failed status=1; fi
+    }
+    printf 'compute-sanitizer %s: %s `%s`\n\n' "$tool" "$result" "$(grep -h 'SUMMARY' "$log" | tail -1 || true)" | tee -a "$out"
   done
-  printf 'compute-sanitizer: `%s`\n\n' "$(grep -h 'ERROR SUMMARY\|RACECHECK SUMMARY' build/cuda/sanitizer.log | tr '\n' ' ')" >>"$out"
 fi
 
 say "Measuring"
@@ -42,6 +64,9 @@ for dtype in fp32 tf32 bf16; do
     sed "s/^/    /" | tee -a "$out" || status=1
   echo >>"$out"
 done
-"$linea" bench sample --preset mnist-paper --device cuda 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
+"$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
+echo >>"$out"
+"$linea" bench attention --device cuda --dtype bf16 --batch 8 --heads 32 --key-size 128 --lengths 2048,4096,8192,16384 \
+  --attention linear,softmax 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
 echo "Written to $out"
 exit $status

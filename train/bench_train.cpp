@@ -41,6 +41,7 @@ struct Trained {
   double flops = 0;  // of a token
   int64_t parameters = 0;
   std::vector<OpTimes> ops;
+  std::string plainly;  // why the device's steps could not be recorded; empty: they were
 };
 
 double held() { return static_cast<double>(memory_use().held); }
@@ -106,6 +107,8 @@ class Step {
     result.optimiser_s += lap();
   }
 
+  const std::string& plainly_because() const { return step_.plainly_because(); }
+
  private:
   Transformer& model_;
   const RunConfig& config_;
@@ -114,8 +117,11 @@ class Step {
   TrainingStep step_;
 };
 
-// Seconds of steps that a device does by what it has recorded, as the trainer has it do them.
-std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer, const TrainBench& options) {
+// Seconds of steps that a device does by what it has recorded, as the trainer has it do them; `plainly` becomes the reason
+// where it could not.
+std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer, const TrainBench& options,
+                                   std::string& plainly) {
+  release_memory_cache();  // that of the plain steps: what is recorded has memory of its own
   Step step(model, optimizer, options, true);
   Trained unused;
   std::vector<double> times;
@@ -124,6 +130,7 @@ std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer, con
     step.run(i, unused);
     if (i >= options.warmup) times.push_back(watch.seconds());
   }
+  plainly = step.plainly_because();
   return times;
 }
 
@@ -150,7 +157,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
     }
     for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
   }
-  if (context().device.kind != DeviceKind::cpu) times = recorded_times(model, optimizer, options);
+  if (context().device.kind != DeviceKind::cpu) times = recorded_times(model, optimizer, options, result.plainly);
   result.step_s = median(times);
   Bytes& bytes = result.bytes;
   bytes.peak = static_cast<double>(memory_use().peak) - empty;
@@ -205,6 +212,7 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
              options.model.config.dtype);
   fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n", tokens,
              1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
+  if (!trained.plainly.empty()) fmt::print("steps could not be recorded: {}\n", trained.plainly);
   fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops, 100 * gflops / machine.sgemm_gflops,
              machine.device == "cpu" ? "SGEMM" : "the products' rate");
   for (const auto& [kind, value] : kinds(trained.bytes))

@@ -147,9 +147,12 @@ Var Trainer::forward_loss(int64_t micro_step) const {
 
 StepResult Trainer::update(double learning_rate) {
   model_->before_step(step_, config_.steps);
+  const bool recorded = training_step_->records();
   const StepResult result =
       training_step_->run(step_, learning_rate, {guard_.loss_limit(), guard_.norm_limit()},
                           [&](const StepResult& skipped) { report_skip(skipped); });
+  if (recorded && !training_step_->records())
+    progress_.note(fmt::format("steps are done launch by launch, which is slower: {}", training_step_->plainly_because()));
   if (result.made) guard_.made(result.loss, result.gradient_norm);
   return result;
 }

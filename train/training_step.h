@@ -50,6 +50,8 @@ class TrainingStep {
 
   // Whether steps are recorded, so far as is known: a step may show that they cannot be.
   bool records() const { return recorder_ != nullptr; }
+  // Why they cannot; empty where none was tried.
+  const std::string& plainly_because() const { return plainly_because_; }
 
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 
@@ -67,6 +69,7 @@ class TrainingStep {
   const RunConfig& config_;
   Watcher watcher_;
   std::unique_ptr<Recorder> recorder_;
+  std::string plainly_because_;
   Batch drawn_;  // training batch number drawn_number_
   int64_t drawn_number_ = -1;
   BatchTensors batch_;  // where recorded work finds it, each time

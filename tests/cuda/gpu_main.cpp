@@ -3,7 +3,7 @@
 
 #include <cstdio>
 
-#include "tensor/kernels.h"
+#include "tests/cuda/parity.h"
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
@@ -12,5 +12,6 @@ int main(int argc, char** argv) {
                 testing::UnitTest::GetInstance()->total_test_count());
     return 77;
   }
+  linea::cuda_tests::real_gpu = true;
   return RUN_ALL_TESTS();
 }

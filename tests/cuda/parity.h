@@ -15,6 +15,9 @@
 
 namespace linea::cuda_tests {
 
+// Set by the program that runs on a real GPU, whose sums are rounded in ways of its own.
+inline bool real_gpu = false;
+
 // Brings this thread to a device while it lives.
 class On {
  public:

@@ -77,7 +77,7 @@ TEST_F(Graphs, HoldProductsAndCopies) {
   cublasDestroy(handle);
 }
 
-// Each of these loses the capture, as on a GPU.
+// Each of these loses the capture. (On a GPU cudaMallocAsync does not: it makes a node, and memory that is the graph's.)
 TEST_F(Graphs, ForbidWhatWaitsOrAllocates) {
   void* data = nullptr;
   std::vector<float> host(kCount);
