@@ -21,12 +21,14 @@ void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, i
   using A = Accumulator<T>;
   const A alpha = static_cast<A>(shape.alpha), beta = static_cast<A>(shape.beta);
   constexpr cudaDataType_t type = BlasTypes<T>::element;
-  const int lead_a = size(shape.transpose_a ? shape.rows : shape.inner);
+  const int64_t dense_a = shape.transpose_a ? shape.rows : shape.inner;
+  const int lead_a = size(shape.lead_a > 0 ? shape.lead_a : dense_a);
+  const int lead_c = size(shape.lead_c > 0 ? shape.lead_c : shape.cols);
   const int lead_b = size(shape.transpose_b ? shape.inner : shape.cols);
   const cublasStatus_t status = cublasGemmStridedBatchedEx(
       queue(ctx).blas, shape.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, shape.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
       size(shape.cols), size(shape.rows), size(shape.inner), &alpha, b, type, std::max(lead_b, 1), stride_b, a, type,
-      std::max(lead_a, 1), stride_a, &beta, c, type, size(shape.cols), stride_c, size(batch), blas_sums<T>(ctx),
+      std::max(lead_a, 1), stride_a, &beta, c, type, lead_c, stride_c, size(batch), blas_sums<T>(ctx),
       CUBLAS_GEMM_DEFAULT);
   require(status == CUBLAS_STATUS_SUCCESS, "gemm: cuBLAS answers {} to {} products [{},{}] x [{},{}]",
           static_cast<int>(status), batch, shape.rows, shape.inner, shape.inner, shape.cols);
@@ -35,7 +37,8 @@ void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, i
 }  // namespace
 
 template <typename T>
-void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
+void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
+  const GemmShape shape = asked.with_rows_together();
   if (shape.batch == 0 || shape.rows == 0 || shape.cols == 0) return;
   if (shape.period_b == 0)
     return products(ctx, shape, shape.batch, a, shape.stride_a, b, shape.stride_b, c, shape.stride_c);

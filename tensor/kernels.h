@@ -43,6 +43,19 @@ struct GemmShape {
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   double alpha = 1, beta = 0;
   int64_t first_b = 0, period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
+  int64_t lead_a = 0, lead_c = 0;     // where above 0, rows of A (not transposed) and of C lie so far apart
+
+  // The same where each A is a single row, as in drawing: those that meet one B are the rows of one A.
+  GemmShape with_rows_together() const {
+    GemmShape all = *this;
+    if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0) return all;
+    all.rows = batch / period_b;
+    all.batch = period_b;
+    all.lead_a = period_b * stride_a;
+    all.lead_c = period_b * stride_c;
+    all.period_b = 0;
+    return all;
+  }
 };
 
 // x [rows,in] times w [out,in], each row of the result then as it is or by gelu.

@@ -141,6 +141,15 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
       shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
   require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
           x.shape(), result);
+  // Axes of one element move nothing: those of a single position, say.
+  int last = -1;
+  bool moves = false;
+  for (const int axis : shape.axis)
+    if (shape.size[axis] != 1) {
+      moves = moves || axis < last;
+      last = axis;
+    }
+  if (!moves) return x.reshape(result);
   Tensor y(result, x.dtype());
   launch(x.dtype(), "permute", [&](const auto& table, auto t) {
     using T = decltype(t);

@@ -16,11 +16,12 @@ constexpr int64_t kLeastWork = 65536, kMostWork = 100000000;  // multiplications
 template <typename T>
 void strip(const GemmShape& shape, const T* a, const T* b, T* c, int64_t row, int64_t rows, int64_t col,
            int64_t cols) {
-  const int64_t lda = std::max<int64_t>(shape.transpose_a ? shape.rows : shape.inner, 1);
+  const int64_t dense_a = std::max<int64_t>(shape.transpose_a ? shape.rows : shape.inner, 1);
+  const int64_t lda = shape.lead_a > 0 ? shape.lead_a : dense_a, ldc = shape.lead_c > 0 ? shape.lead_c : shape.cols;
   const int64_t ldb = std::max<int64_t>(shape.transpose_b ? shape.inner : shape.cols, 1);
   blas_gemm(shape.transpose_a, shape.transpose_b, rows, cols, shape.inner, static_cast<T>(shape.alpha),
             a + row * (shape.transpose_a ? 1 : lda), lda, b + col * (shape.transpose_b ? ldb : 1), ldb,
-            static_cast<T>(shape.beta), c + row * shape.cols + col, shape.cols);
+            static_cast<T>(shape.beta), c + row * ldc + col, ldc);
 }
 
 // The longer side of C is cut.
@@ -44,7 +45,8 @@ void in_strips(const Context& ctx, const GemmShape& shape, const T* a, const T* 
 }  // namespace
 
 template <typename T>
-void gemm(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
+void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
+  const GemmShape shape = asked.with_rows_together();
   if (shape.rows == 0 || shape.cols == 0) return;
   const auto matrix_of_b = [&](int64_t index) {
     const int64_t own = shape.period_b > 0 ? (shape.first_b + index) % shape.period_b : index;

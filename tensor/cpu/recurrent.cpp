@@ -29,6 +29,7 @@ template <typename T>
 void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* scale, T* scaled_q, T* scaled_k,
              T* keep, int64_t F) {
   const bool logs = kind == FeatureKind::logs;
+#pragma omp simd
   for (int64_t f = 0; f < F; ++f) {
     const T old = scale[f] + decay, fresh = logs ? k[f] + weight : weight;
     scale[f] = std::max(old, fresh);
@@ -38,6 +39,7 @@ void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* sca
   }
   if (!logs) return;
   const T top = largest(scaled_q, F);
+#pragma omp simd
   for (int64_t f = 0; f < F; ++f) scaled_q[f] = factor(scaled_q[f], top);
 }
 

@@ -29,7 +29,7 @@ TEST(CudaChunkForward, OutputsDoNotKnowWhatFollows) {
   for (ChunkSetting s : settings) {
     s.by_head = false;
     for (const int64_t changed : {40, 64, 100}) {
-      if (changed >= s.N) continue;
+      if (changed >= s.N || (kSanitized && changed != 64)) continue;
       ChunkProblem<float> problem(s), other(s);
       other.change_from(changed, 7.0);
       const std::vector<double> y = numbers(problem.forward()[0]), y2 = numbers(other.forward()[0]);

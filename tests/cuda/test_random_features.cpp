@@ -1,3 +1,6 @@
+#include <tuple>
+
+#include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -21,6 +24,17 @@ TEST(CudaRandomFeatures, Logs) {
                                       dx.data<T>());
       return std::vector<Tensor>{u, dx};
     });
+}
+
+// Of whole sequences, of parts of them, and of one position, where rows of a head are multiplied together.
+TEST(CudaRandomFeatures, ProductsWithTheMatrixOfAHead) {
+  for (const auto& [pairs, rows, first] : {std::tuple<int64_t, int64_t, int64_t>{6, 5, 0}, {7, 2, 1}, {12, 1, 0}, {12, 1, 2}})
+    for (const bool transpose : {false, true})
+      expect_parity([&, pairs = pairs, rows = rows, first = first](auto t) {
+        using T = decltype(t);
+        const Tensor x = input<T>({pairs, rows, 9}, 1), w = input<T>(transpose ? Shape{3, 20, 9} : Shape{3, 9, 20}, 2);
+        return std::vector<Tensor>{ops::head_matmul(x, w, first, transpose, 0.5)};
+      });
 }
 
 TEST(CudaRandomFeatures, NormsAreWeights) {

@@ -15,36 +15,40 @@ class FeatureOps : public DtypeTest {};
 INSTANTIATE_TEST_SUITE_P(Dtypes, FeatureOps, testing::Values(DType::f32, DType::f64),
                          [](const auto& param) { return name_of(param.param); });
 
-// Pairs that begin and end in the middle of a sequence's heads; one and two threads.
+// Each of P pairs of S rows with the matrix of its head.
+void expect_head_matmul(int64_t P, int64_t S, int64_t first, bool transpose, DType dtype) {
+  const int64_t K = 3, C = 4, H = 3;
+  const Tensor x = random({P, S, K}, 1, dtype), w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype);
+  const Values a = x.to_doubles(), b = w.to_doubles();
+  Values expected;
+  for (int64_t p = 0; p < P; ++p)
+    for (int64_t s = 0; s < S; ++s)
+      for (int64_t c = 0; c < C; ++c) {
+        double total = 0;
+        const int64_t head = (first + p) % H;
+        for (int64_t i = 0; i < K; ++i)
+          total += at(a, (p * S + s) * K + i) * at(b, head * K * C + (transpose ? c * K + i : i * C + c));
+        expected.push_back(-0.5 * total);
+      }
+  const Tensor y = ops::head_matmul(x, w, first, transpose, -0.5);
+  EXPECT_EQ(y.shape(), (Shape{P, S, C}));
+  expect_near(y, expected, "head_matmul");
+}
+
+// Pairs that begin and end in the middle of a sequence's heads, pairs of one row each; one and two threads.
 TEST_P(FeatureOps, HeadMatmul) {
-  const int64_t P = 7, S = 5, K = 3, C = 4, H = 3;
   const int before = context().threads;
   for (const int threads : {1, 2}) {
     set_threads(threads);
-    for (const int64_t first : {0, 1, 2, 5}) {
+    for (const int64_t first : {0, 1, 2, 5})
       for (const bool transpose : {false, true}) {
-        const Tensor x = random({P, S, K}, 1, dtype()),
-                     w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype());
-        const Values a = x.to_doubles(), b = w.to_doubles();
-        Values expected;
-        for (int64_t p = 0; p < P; ++p)
-          for (int64_t s = 0; s < S; ++s)
-            for (int64_t c = 0; c < C; ++c) {
-              double total = 0;
-              const int64_t head = (first + p) % H;
-              for (int64_t i = 0; i < K; ++i)
-                total += at(a, (p * S + s) * K + i) * at(b, head * K * C + (transpose ? c * K + i : i * C + c));
-              expected.push_back(-0.5 * total);
-            }
-        const Tensor y = ops::head_matmul(x, w, first, transpose, -0.5);
-        EXPECT_EQ(y.shape(), (Shape{P, S, C}));
-        expect_near(y, expected, "head_matmul");
+        expect_head_matmul(7, 5, first, transpose, dtype());
+        expect_head_matmul(12, 1, first, transpose, dtype());
+        expect_head_matmul(7, 1, first, transpose, dtype());
       }
-    }
   }
   set_threads(before);
-  EXPECT_THROW(ops::head_matmul(random({P, S, K}, 1, dtype()), random({H, K + 1, C}, 2, dtype()), 0, false),
-               Error);
+  EXPECT_THROW(ops::head_matmul(random({7, 5, 3}, 1, dtype()), random({3, 4, 4}, 2, dtype()), 0, false), Error);
 }
 
 TEST_P(FeatureOps, SineAndCosine) {

@@ -94,13 +94,14 @@ TEST_P(Ops, Rows) {
   expect_near(totals, total, "sum_rows");
 }
 
-TEST_P(Ops, PermuteInEveryOrder) {
-  const int64_t size[4] = {2, 3, 5, 4}, inner = 3;
-  const Tensor x = random({2, 3, 5, 4, inner}, 1, dtype());
+// Also where some axes, or all, have one element.
+void expect_permuted(const int64_t (&size)[4], DType dtype) {
+  const int64_t inner = 3;
+  const Tensor x = random({size[0], size[1], size[2], size[3], inner}, 1, dtype);
   const Values from = x.to_doubles();
   int axis[4] = {0, 1, 2, 3};
   do {
-    PermuteShape shape{{2, 3, 5, 4}, {axis[0], axis[1], axis[2], axis[3]}, inner};
+    PermuteShape shape{{size[0], size[1], size[2], size[3]}, {axis[0], axis[1], axis[2], axis[3]}, inner};
     Values expected;
     int64_t at[4];  // in the order of the result's axes
     for (at[0] = 0; at[0] < size[axis[0]]; ++at[0])
@@ -110,12 +111,18 @@ TEST_P(Ops, PermuteInEveryOrder) {
             for (int64_t i = 0; i < inner; ++i) {
               int64_t place[4];
               for (int a = 0; a < 4; ++a) place[axis[a]] = at[a];
-              const int64_t flat = ((place[0] * 3 + place[1]) * 5 + place[2]) * 4 + place[3];
+              const int64_t flat = ((place[0] * size[1] + place[1]) * size[2] + place[2]) * size[3] + place[3];
               expected.push_back(from[static_cast<size_t>(flat * inner + i)]);
             }
     const Shape result{size[axis[0]], size[axis[1]], size[axis[2]], size[axis[3]], inner};
     ASSERT_EQ(ops::permute(x, shape, result).to_doubles(), expected);
   } while (std::next_permutation(axis, axis + 4));
+}
+
+TEST_P(Ops, PermuteInEveryOrder) {
+  expect_permuted({2, 3, 5, 4}, dtype());
+  expect_permuted({2, 1, 5, 1}, dtype());
+  expect_permuted({1, 1, 1, 4}, dtype());
 }
 
 TEST_P(Ops, MaskCausal) {
