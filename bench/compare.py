@@ -66,13 +66,15 @@ def rows_of(group, peer, threads, more):
                     torch("attention", "--b", B, "--h", H, "--n", N, "--d", D, *more)),
                 Row(name + "rank-1 updates", "gflops", own, rank1)]
     result = []
-    for attention, batch in [("linear", b) for b in POSITIONS] + [("softmax", 16)]:
+    for attention, batch in [("linear", b) for b in POSITIONS] + [("performer", 16), ("performer", 256), ("softmax", 16)]:
         flags = ("--preset", "mnist-paper", "--attention", attention, "--batch", batch)
         again = () if attention == "softmax" else more  # a growing cache would be compiled for each length
         tokens = () if attention == "softmax" else ("--tokens", POSITIONS[batch])
         result.append(Row(f"sampling, mnist-paper, {attention}, {batch} at once", "pictures_per_s",
                           linea("sample", *flags), torch("sample", *flags, *tokens, *again)))
-    return result
+    one = result[0]
+    halves = Row(one.name + ", Linea's weights in bf16", one.key, [*one.linea, "--dtype", "bf16"], one.peer)
+    return [one, halves, *result[1:]]
 
 
 def built_rank1():

@@ -39,7 +39,7 @@ class Tensor {
   template <typename T>
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     require(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for shape {}",
-            values.size(), shape.str());
+            values.size(), shape);
     Tensor result(shape, DTypeOf<T>::value);
     if (!values.empty()) result.write(values.data());
     return result;

@@ -15,11 +15,33 @@ constexpr int64_t kRows = 64;  // of x, for one task
 template <typename T, typename W>
 constexpr int64_t kInner = std::is_same_v<T, W> ? 256 : 64;
 
+// c = x panel, or c += x panel where `add`: one row x. Sums of every fourth product: an addition takes longer than what
+// comes from memory meanwhile.
+template <typename T, typename W>
+void multiply_row(int64_t cols, int64_t inner, const T* x, const W* panel, T* c, bool add) {
+  constexpr int kSums = 4;
+  T sums[kSums][kPanel] = {};
+  int64_t k = 0;
+  for (; k + kSums <= inner; k += kSums)
+#pragma GCC unroll 4
+    for (int s = 0; s < kSums; ++s)
+#pragma omp simd
+      for (int64_t j = 0; j < kPanel; ++j) sums[s][j] += x[k + s] * T(panel[(k + s) * kPanel + j]);
+  for (; k < inner; ++k)
+    for (int64_t j = 0; j < kPanel; ++j) sums[0][j] += x[k] * T(panel[k * kPanel + j]);
+  for (int64_t j = 0; j < cols; ++j) {
+    const T sum = (sums[0][j] + sums[1][j]) + (sums[2][j] + sums[3][j]);
+    c[j] = add ? c[j] + sum : sum;
+  }
+}
+
 // c = a b, or c += a b where `add`: `inner` rows of a panel b. Few rows of a make numbers of T of each bf16 as they
 // meet it; for more it is done once, in `space`.
 template <typename T, typename W>
 void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, T* space, T* c, int64_t ldc, bool add) {
-  if constexpr (std::is_same_v<T, W>) {
+  if (rows == 1) {
+    multiply_row(cols, inner, a.data, b, c, add);
+  } else if constexpr (std::is_same_v<T, W>) {
     small_gemm(rows, cols, inner, a, b, kPanel, c, ldc, add);
   } else if (rows <= 8) {
     tile_gemm(rows, cols, inner, a, b, kPanel, c, ldc, add);
