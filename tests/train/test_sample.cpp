@@ -119,6 +119,9 @@ TEST_F(Sample, RefusesWhatHasNoMeaning) {
       refused(2, fmt::format("sample {} --temperature {}", run, temperature), {"--temperature is", "--greedy"});
   refused(2, "sample pictures --count 0", {"--count", "0"});
   refused(2, "sample pictures --seed -1", {"--seed", "-1"});
+  refused(2, "sample pictures --dtype fp16", {"--dtype is 'fp16'", "bf16"});
+  refused(2, "sample pictures --dtype tf32", {"--dtype tf32", "--device cuda"});
+  refused(2, "sample pictures --surprise --dtype bf16", {"--dtype bf16", "--device cuda"});
   refused(6, "sample pictures --out no/such/folder.png", {"no/such/folder.png", "make the folder"});
   refused(6, "sample pictures --out .", {"folder"});
   EXPECT_FALSE(exists("grid.png"));
