@@ -31,7 +31,7 @@ struct WorkSizes {
   int64_t tile = 65536;    // elements of a tile of an attention's features, one a thread of a CPU, likewise
   int64_t segment = 256;   // positions of a tile whose features are made by tensor ops
   bool panels = true;      // while sampling, weights lie in panels
-  int64_t waiting = 0;     // while sampling, keys that wait beside a state (tensor/kernels.h, Waiting)
+  int64_t waiting = 0;     // while sampling, keys that wait beside a state (tensor/kernel_shapes.h, Waiting)
   int64_t tiles = 0;       // of 64 positions in a chunk, on a GPU, which leaves one state; 0: chosen by the shape
   int64_t blocks = 512;    // of threads that keep a GPU busy
 };
