@@ -1,5 +1,5 @@
 // The CUDA kernels' host functions: each is defined in the file named above it and compiled for float, double and
-// BFloat16 there. What they take is told in tensor/kernels.h.
+// BFloat16 there. What they do and take is told in tensor/kernels.h and kernel_shapes.h.
 #pragma once
 
 #include "tensor/kernels.h"

@@ -28,6 +28,8 @@ class PoolScope {
 };
 // Never destroyed: tensors may outlive what was recorded.
 CachingAllocator& new_pool();
+// To be called when what was asked of the device is done again, not recorded.
+void give_back_what_waited();
 MemoryUse memory_use();
 MemoryLimit memory_limit();
 void reset_peak();

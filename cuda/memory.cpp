@@ -38,9 +38,21 @@ void* take(size_t bytes) {
   return block;
 }
 
-// A graph must not free what is not its own; a block that is in the way then, of which there is hardly ever one, stays.
+// Blocks that were given back while work was recorded: a graph must not free what is not its own.
+std::vector<void*>& given_back_later() {
+  static auto* instance = new std::vector<void*>;
+  return *instance;
+}
+
 void give_back(void* block) noexcept {
-  if (!default_queue().recording) cudaFreeAsync(block, default_queue().stream);
+  if (!default_queue().recording) {
+    cudaFreeAsync(block, default_queue().stream);
+    return;
+  }
+  try {
+    given_back_later().push_back(block);
+  } catch (const std::bad_alloc&) {  // it stays with the program
+  }
 }
 
 // What is free, or kept by the driver for this program, when it is first asked; the rest is the driver's, and other
@@ -111,6 +123,11 @@ CachingAllocator& new_pool() {
   const std::lock_guard<std::mutex> lock(pools().mutex);
   pools().own.push_back(pool);
   return *pool;
+}
+
+void give_back_what_waited() {
+  for (void* block : given_back_later()) give_back(block);
+  given_back_later().clear();
 }
 
 Allocator& allocator() {

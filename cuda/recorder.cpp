@@ -79,7 +79,9 @@ class GraphRecorder final : public Recorder {
   Graph stop() {
     cudaGraph_t graph = nullptr;
     queue_.recording = false;
-    if (cudaStreamEndCapture(queue_.stream, &graph) == cudaSuccess) return Graph(graph);
+    const cudaError_t ended = cudaStreamEndCapture(queue_.stream, &graph);
+    give_back_what_waited();
+    if (ended == cudaSuccess) return Graph(graph);
     cudaGetLastError();
     return nullptr;
   }

@@ -1,5 +1,5 @@
 // Pinned memory on the way to the device: what is written through it leaves the host's hands at once, and the host
-// does not wait for the device.
+// does not wait for the device, but for a write that is larger than all slots.
 #pragma once
 
 #include <array>

@@ -34,7 +34,7 @@ Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const Attenti
 
 // The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F], and their scale
 // (tensor/cpu/chunk.h) where logs or weights need one; where the device wants it, keys and values that wait to be added
-// to S (Waiting in tensor/kernels.h). `dtype`: of q, k and v.
+// to S (Waiting in tensor/kernel_shapes.h). `dtype`: of q, k and v.
 class LinearState final : public AttentionState {
  public:
   LinearState(const Shape& key_sum, int64_t values, DType dtype, bool scaled);

@@ -22,7 +22,7 @@ struct GemmShape {
   // The same where each A is a single row, as in drawing: those that meet one B are the rows of one A.
   GemmShape with_rows_together() const {
     GemmShape all = *this;
-    if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0) return all;
+    if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0 || stride_a == 0) return all;
     all.rows = batch / period_b;
     all.batch = period_b;
     all.lead_a = period_b * stride_a;

@@ -29,7 +29,7 @@ Tensor dropout(const Tensor& x, float rate, uint32_t lane);
 Tensor add_rows(const Tensor& x, const Tensor& row);
 // The sum of x over all but its last axes, which have the shape `row`.
 Tensor sum_rows(const Tensor& x, const Shape& row);
-// Axes of x [s0,s1,s2,s3,inner...] in a new order, as PermuteShape says.
+// Axes of x [s0,s1,s2,s3,inner...] in a new order, as PermuteShape says; x's own memory where nothing moves.
 Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result);
 
 // C = alpha op(A) op(B). a is [..., R, K] (or [..., K, R] when transposed); b is [K, C] (or [C, K]),

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with an NVIDIA GPU, in under ten minutes: installs what is missing, builds the CUDA backend, runs its
-# tests on the device (and small ones of every kind of kernel under compute-sanitizer), measures, and writes a table in
-# Markdown to OUT.
+# tests on the device (and small ones under compute-sanitizer), measures, and writes a table in Markdown to OUT.
 #
 #   tools/gpu-check.sh [OUT]      gpu-check.md unless told
 set -euo pipefail
@@ -12,7 +11,7 @@ command -v nvcc >/dev/null || { echo "nvcc is neither in PATH nor in /usr/local/
 nvidia-smi >/dev/null || { echo "this machine has no NVIDIA GPU, or its driver does not answer"; exit 1; }
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
 EXTRA=(-DLINEA_CUDA=ON "-DLINEA_CUDA_ARCHITECTURES=$capability-real")
-install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
+install_missing "${linea_packages[@]}" "${linea_test_packages[@]}" || echo "Going on with what is here."
 
 say "Building for compute capability $capability"
 build cuda linea test_gpu
@@ -29,7 +28,8 @@ status=0
 # A process a suite: an illegal access spoils the device for all that comes after it in the same process.
 say "Tests on the device"
 passed=0 failed=()
-for suite in $("$tests" --gtest_list_tests | grep '^[^ ].*\.' | cut -d. -f1 | sort -u); do
+suites=$("$tests" --gtest_list_tests | grep '^[^ ].*\.' | cut -d. -f1 | sort -u)
+for suite in $suites; do
   log=build/cuda/test_gpu.${suite//\//-}.log
   timeout 120 "$tests" --gtest_filter="$suite.*" >"$log" 2>&1 || {
     failed+=("$suite ($(if [ $? -eq 124 ]; then echo 'out of time'; else echo 'failed'; fi))")
@@ -42,9 +42,9 @@ done
   [ ${#failed[@]} -eq 0 ] || printf '* %s\n' "${failed[@]}"
   echo
 } | tee -a "$out"
-[ ${#failed[@]} -eq 0 ] || status=1
+[ ${#failed[@]} -eq 0 ] && [ "$passed" -gt 0 ] || status=1
 
-# Every kind of kernel, those of the tensor cores among them, at small sizes.
+# Kernels by rows and by states, and those of the tensor cores, at small sizes.
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     say "compute-sanitizer, $tool"
@@ -52,7 +52,11 @@ if command -v compute-sanitizer >/dev/null; then
     timeout 80 compute-sanitizer --tool "$tool" --error-exitcode 1 "$tests" --gtest_brief=1 \
       --gtest_filter='CudaRows*:CudaNormalization*:CudaSymbols*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaDelta.*' \
       >"$log" 2>&1 || {
-      if [ $? -eq 124 ]; then result="no error in the time there was"; else result=failed status=1; fi
+      if [ $? -eq 124 ] && ! grep -qE '^=+ (Invalid|Error|Program hit|Race|Uninit|Misaligned)' "$log"; then
+        result="no error in the time there was"
+      else
+        result=failed status=1
+      fi
     }
     printf 'compute-sanitizer %s: %s `%s`\n\n' "$tool" "$result" "$(grep -h 'SUMMARY' "$log" | tail -1 || true)" | tee -a "$out"
   done

@@ -201,6 +201,7 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
                                  {"optimiser_ms", of_step(trained.optimiser_s)},
                                  {"data_ms", of_step(trained.data_s)},
                                  {"loss", trained.loss}};
+  if (!trained.plainly.empty()) line["not_recorded"] = trained.plainly;
   print_line(json_of(machine));
   print_line(line);
 }

@@ -255,9 +255,12 @@ SavedModel read_model(const std::string& file_path, const std::string& dtype) {
   const auto [rest, problem] = std::from_chars(step.data(), step.data() + step.size(), saved.step);
   if (problem != std::errc() || rest != step.data() + step.size())
     fail(ErrorKind::input, "{}: its 'step' is '{}', no whole number", file_path, step);
+  const bool halves = dtype == "bf16" && context().device.kind == DeviceKind::cuda;
+  bool reversible = false;
   try {
     saved.config = config_from_toml(config, "its config");
-    if (!dtype.empty()) saved.config.dtype = dtype;
+    reversible = saved.config.reversible;
+    if (!dtype.empty() && !(reversible && halves)) saved.config.dtype = dtype;
     saved.vocabulary = vocabulary_of(file);
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
     check_size(file, saved.config, saved.shape);
@@ -266,6 +269,8 @@ SavedModel read_model(const std::string& file_path, const std::string& dtype) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;
     fail(ErrorKind::input, "{}: {}", file_path, error.what());
   }
+  require(!(reversible && halves), "{} is of reversible layers, which bf16 would take the digits of; say --dtype fp32",
+          file_path);
   load_tensors(file, file_path, *saved.model);
   return saved;
 }

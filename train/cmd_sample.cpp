@@ -140,6 +140,8 @@ void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOpti
   if (options.surprise)
     refuse_flags(verb, "with --surprise, which draws nothing at random",
                  {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
+  if (options.surprise && context().device.kind == DeviceKind::cpu)
+    refuse_flags(verb, "with --surprise on a CPU, which computes its bits in fp32", {"--dtype"});
   if (options.complete.empty()) {
     refuse_flags(verb, "without --complete", {"--keep-rows"});
     if (!options.surprise) refuse_flags(verb, "without --complete or --surprise", {"--data"});
@@ -152,7 +154,7 @@ void run_sample(const CLI::App& verb, SampleOptions& options) {
   require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
   ops::require_drawing(options.sampling.drawing());
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
-  use_machine(options.threads, options.device, dtype, options.surprise ? Work::training : Work::drawing);
+  use_machine(options.threads, options.device, dtype, Work::drawing);
   options.sampling.seed = static_cast<uint64_t>(options.seed);
   SavedModel saved = load_model(options.run, options.dtype);
   check_flags(verb, saved, options);

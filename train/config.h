@@ -111,7 +111,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("tensorboard", c.tensorboard, "metrics and samples also as event files in RUN/tensorboard", "Training");
   visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu, cuda, or one of several as cuda:1", "Machine");
-  visit("dtype", c.dtype, "fp32, or on a CUDA device tf32 (products) or bf16 (products and activations)", "Machine");
+  visit("dtype", c.dtype, "fp32, or on a CUDA device tf32 (products) or bf16 (products and activations); a CPU only draws by bf16 weights", "Machine");
   visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen", "Machine");
   visit("chunk", c.chunk, "rows of a matrix product in linear attention; 0: chosen", "Machine");
 }

@@ -85,9 +85,9 @@ StepResult TrainingStep::outcome(bool made, const UpdateLimits& limits) const {
 void TrainingStep::launch(int64_t step) {
   if (recorder_ != nullptr && !launch_recorded(step)) {
     plainly_because_ = recorder_->refusal();
-    recorder_.reset();
     optimizer_.clear_gradients();
     loss_ = {};
+    recorder_.reset();
   } else if (recorder_ != nullptr) {
     return;
   }

@@ -93,7 +93,7 @@ void expect_close(const Body& body, double bound) {
 }
 
 // LINEA_TEST_SHARE=n in the environment, for where the checker is told of every access to memory: of what a test goes
-// through, each n-th will do. Under the sanitizers each third; an odd number meets both sides of every switch.
+// through, each n-th will do. Under the sanitizers each third; an odd number meets both sides of a switch.
 inline int64_t asked_share() {
   static const char* const text = std::getenv("LINEA_TEST_SHARE");
   static const int64_t share = text == nullptr ? (kSanitized ? 3 : 1) : std::max<int64_t>(std::atoll(text), 1);

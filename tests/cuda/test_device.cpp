@@ -1,4 +1,8 @@
 // Choosing a device, its memory and its account.
+#include <cuda_runtime_api.h>
+
+#include <numeric>
+
 #include "tensor/caching_allocator.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"
@@ -24,8 +28,8 @@ TEST(CudaDevice, TensorsLieWhereTheContextIs) {
   EXPECT_EQ(Tensor::zeros({2}, DType::f64).to_vector<double>(), (std::vector<double>{0, 0}));
 }
 
-// More writes than there are slots on the way, and one that fits in none: what was given, though the host's memory
-// changes at once.
+// More writes than there are slots on the way, one that is larger than all of them, and nothing: what was given, though
+// the host's memory changes at once.
 TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
   const On device(kCuda);
   constexpr int kWrites = 20;
@@ -35,13 +39,16 @@ TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
     std::fill(host.begin(), host.end(), i);
     device_memory(kCuda).write(context(), x.data<int32_t>() + i * 1000, host.data(), 4000);
   }
-  std::vector<int32_t> large(400000, 7);
-  const Tensor y({400000}, DType::i32);
+  std::vector<int32_t> large((size_t{10} << 18) + 7);
+  std::iota(large.begin(), large.end(), 5);
+  const std::vector<int32_t> given = large;
+  const Tensor y({static_cast<int64_t>(large.size())}, DType::i32), nothing({0}, DType::i32);
   device_memory(kCuda).write(context(), y.data<int32_t>(), large.data(), large.size() * 4);
+  device_memory(kCuda).write(context(), nothing.data<int32_t>(), large.data(), 0);
   std::fill(large.begin(), large.end(), 0);
   const std::vector<int32_t> found = x.to_vector<int32_t>();
   for (size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], static_cast<int32_t>(i / 1000)) << i;
-  EXPECT_EQ(y.to_vector<int32_t>(), std::vector<int32_t>(400000, 7));
+  EXPECT_EQ(y.to_vector<int32_t>(), given);
 }
 
 TEST(CudaDevice, HasAnAccountOfItsMemory) {
@@ -54,6 +61,26 @@ TEST(CudaDevice, HasAnAccountOfItsMemory) {
   }
   EXPECT_EQ(memory_use().held, before);
   EXPECT_GE(memory_use().peak, before + 4000);
+}
+
+// What the driver keeps for this program.
+uint64_t kept_by_the_driver() {
+  cudaMemPool_t pool = nullptr;
+  uint64_t bytes = 0;
+  EXPECT_EQ(cudaDeviceGetDefaultMemPool(&pool, 0), cudaSuccess);
+  EXPECT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &bytes), cudaSuccess);
+  return bytes;
+}
+
+TEST(CudaDevice, GivesBackWhatItKeeps) {
+  const On device(kCuda);
+  constexpr int64_t kElements = int64_t{1} << 25;
+  release_memory_cache();
+  const uint64_t before = kept_by_the_driver();
+  { const Tensor x({kElements}, DType::f32); }
+  EXPECT_GE(kept_by_the_driver(), before + kElements * 4 * (kSanitized ? 0 : 1));
+  release_memory_cache();
+  EXPECT_LE(kept_by_the_driver(), before + kElements / 2);
 }
 
 TEST(CudaDevice, SaysWhatItHasWhereMemoryRunsOut) {

@@ -118,7 +118,7 @@ std::vector<double> scores_in_turn(const Transformer& model, int64_t B, int64_t 
   return scores;
 }
 
-// As if every matrix had been rounded; nothing else loses digits. A tied head is a matrix, the table that is read is not.
+// As if every matrix had been rounded, and nothing else: of a tied head the table that is read is not.
 TEST(Transformer, DrawsByWeightsOfBf16) {
   for (const std::string attention : {"linear", "softmax"})
     for (const bool tie : {false, true}) {
@@ -131,7 +131,7 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
       for (const Transformer* model : {&plain, &rounded, &halves}) stir(*model);
       for (const Parameter& parameter : rounded.parameters()) {
         const bool table = parameter.name == "positions" || parameter.name == "symbols";
-        if (parameter.var.shape().rank() != 2 || (table && !tie)) continue;
+        if (parameter.var.shape().rank() != 2 || table) continue;
         std::vector<float> values = parameter.var.value().to_vector<float>();
         for (float& x : values) x = BFloat16(x);
         Var var = parameter.var;
@@ -146,7 +146,9 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
         }
         return error / largest;
       };
-      if (!tie) {
+      if (tie) {  // the head's panels are of bf16 too, which the table in `rounded` is not
+        EXPECT_GT(apart(rounded), 1e-4) << attention;
+      } else {
         EXPECT_LE(apart(rounded), 1e-5) << attention;
       }
       EXPECT_LE(apart(plain), 0.05) << attention;

@@ -158,8 +158,11 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   EXPECT_TRUE(lines[1]["read_gb_per_s"].is_null() && lines[1]["of_read"].is_null());
   EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"], 20);  // softmax: to the end
   EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("pictures/s"), std::string::npos);
-  const std::string halves = done("bench sample --dtype bf16" + kTiny + " --batches 1,3").out;
-  EXPECT_NE(halves.find("bf16; 0.0 MB of weights"), std::string::npos) << halves;
+  const auto weights = [&](const std::string& dtype) {
+    const std::string out = done("bench sample --layers 2 --heads 2 --dim 128 --ffn 512 --length 8 --batches 1,3 --dtype " + dtype).out;
+    return std::stod(out.substr(out.find(dtype + "; ") + dtype.size() + 2));  // "bf16; 0.9 MB of weights"
+  };
+  EXPECT_NEAR(weights("bf16"), weights("fp32") / 2, 0.1);
   refused(2, "bench sample --batches 0", {"--batches", "0"});
   refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "bench train --dtype bf16", {"--dtype bf16", "--device cuda"});

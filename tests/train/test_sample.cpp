@@ -55,6 +55,8 @@ TEST_F(Sample, DrawsAGridOfPictures) {
   EXPECT_EQ(drawn("--seed 5"), bytes("grid.png"));
   EXPECT_EQ(drawn("--seed 5 --threads 1"), bytes("grid.png"));
   EXPECT_NE(drawn("--seed 6"), bytes("grid.png"));
+  EXPECT_EQ(drawn("--seed 5 --dtype fp32"), bytes("grid.png"));
+  EXPECT_EQ(drawn("--seed 6 --dtype bf16"), drawn("--seed 6 --dtype bf16"));
   EXPECT_NE(drawn("--seed 5 --temperature 0.2"), bytes("grid.png"));
   EXPECT_EQ(drawn("--greedy --seed 5"), drawn("--greedy --seed 6"));
   EXPECT_EQ(drawn("--greedy"), drawn("--temperature 1e-9"));
@@ -121,7 +123,7 @@ TEST_F(Sample, RefusesWhatHasNoMeaning) {
   refused(2, "sample pictures --seed -1", {"--seed", "-1"});
   refused(2, "sample pictures --dtype fp16", {"--dtype is 'fp16'", "bf16"});
   refused(2, "sample pictures --dtype tf32", {"--dtype tf32", "--device cuda"});
-  refused(2, "sample pictures --surprise --dtype bf16", {"--dtype bf16", "--device cuda"});
+  refused(2, "sample pictures --surprise --dtype bf16", {"--dtype", "--surprise"});
   refused(6, "sample pictures --out no/such/folder.png", {"no/such/folder.png", "make the folder"});
   refused(6, "sample pictures --out .", {"folder"});
   EXPECT_FALSE(exists("grid.png"));
