@@ -198,7 +198,7 @@ TEST_F(Resume, SaysWhichSettingsAreOthers) {
 }
 
 TEST_F(Resume, AStopWhileSamplesAreDrawnIsHeard) {
-  const std::string size = kSanitized ? "--size 10 --layers 2" : "--size 20 --layers 3";  // slow enough, either way
+  const std::string size = kSanitized ? "--size 14 --layers 2" : "--size 20 --layers 3";  // slow enough, either way
   const std::string settings = "train --task digits " + size + " --levels 4 --dim 64 --heads 2 --batch 1 --steps 2";
   Child child(path(""), words_of(settings + " --save-every 1 --sample-every 1 --out run"));
   wait_for([&] { return exists("run/checkpoints/step-00000001"); });  // drawing comes next, for a second or so
