@@ -1,5 +1,7 @@
 // linea bench: the ways of the memory ledger give one gradient, counts are those of the formulas, and each verb
 // says what it should.
+#include <set>
+
 #include "autograd/gradcheck.h"
 #include "tests/train/program.h"
 #include "train/bench.h"
@@ -127,13 +129,16 @@ TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
     EXPECT_GE(bytes["sum"], bytes["peak"]);
     EXPECT_GE(bytes["optimiser"], 1.9 * bytes["gradients"].get<double>());
     double share = 0;
+    std::set<std::string> ops;
     for (const nlohmann::json& op : line["ops"]) {
-      EXPECT_TRUE(op["op"].is_string());
+      ops.insert(op["op"].get<std::string>());
       EXPECT_GE(op["forward_ms"], 0.0);
       EXPECT_GE(op["backward_ms"], 0.0);
       share += op["share"].get<double>();
     }
     EXPECT_GT(share, 0.0) << line;  // how much depends on what else the machine does
+    for (const char* op : {"add_feed_forward", "norm_linear", "add_linear", "cross_entropy"})
+      EXPECT_TRUE(ops.count(op)) << op << " in " << line;
     EXPECT_LE(share, 1.0) << line;
   }
   const std::string table = done("bench train" + kTiny + " --steps 1 --warmup 0").out;
