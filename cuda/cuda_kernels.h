@@ -82,6 +82,9 @@ void normalize_backward(Context&, const T* y, const Accumulator<T>* sums, const 
 template <typename T>
 void embedding(Context&, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C);
 template <typename T>
+void embed_position(Context&, const Accumulator<T>* table, const int32_t* ids, const Accumulator<T>* positions,
+                    const int32_t* place, T* y, int64_t R, int64_t C);
+template <typename T>
 void embedding_backward(Context&, const int32_t* ids, const T* dy, T* dtable, int64_t R, int64_t symbols, int64_t C);
 template <typename T>
 void cross_entropy(Context&, const T* logits, const int32_t* targets, Accumulator<T>* losses,
@@ -96,7 +99,9 @@ void cross_entropy_backward(Context&, const T* logits, const int32_t* targets, c
 template <typename T>
 void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
-void sample(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing&, RandomStream stream);
+void sample(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing&, RandomStream stream,
+            const int32_t* count);
+void keep_drawn(Context&, const int32_t* drawn, const DrawnSymbols&);
 
 // logistics.cu
 template <typename T>

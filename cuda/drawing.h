@@ -105,9 +105,9 @@ __device__ inline void cut_weights(const Drawing& drawing, double* weights, int3
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     sample_kernel(const T* logits, int32_t* index, int64_t R, int64_t V, Drawing drawing, RandomStream numbers,
-                  const StepParams* step, double* all_weights, int32_t* all_orders, int64_t places) {
+                  const int32_t* count, double* all_weights, int32_t* all_orders, int64_t places) {
   using A = Accumulator<T>;
-  numbers.step += step->position;
+  if (count != nullptr) numbers.step += static_cast<uint64_t>(*count);
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
   for (int64_t r = blockIdx.x; r < R; r += gridDim.x) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       weights[v] = std::exp((static_cast<double>(A(x[v])) - largest) / drawing.temperature);
     __syncthreads();
     if (places > 0) cut_weights(drawing, weights, order, V, places);
-    const double share = random_uniform(numbers, static_cast<uint64_t>(r));
+    const double share = random_uniform(numbers, static_cast<uint64_t>(drawing.first_row + r));
     const int64_t chosen = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
     if (threadIdx.x == 0) index[r] = static_cast<int32_t>(chosen < V ? chosen : likeliest);
   }

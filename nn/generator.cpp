@@ -10,70 +10,85 @@
 namespace linea {
 namespace {
 
-Tensor column(const std::vector<std::vector<int32_t>>& rows, size_t place, int64_t vocabulary) {
+using Rows = std::vector<std::vector<int32_t>>;
+
+Tensor column(const Rows& rows, size_t place, int64_t vocabulary) {
   std::vector<int32_t> symbols;
   for (const std::vector<int32_t>& row : rows) symbols.push_back(row[place]);
   const int64_t count = static_cast<int64_t>(symbols.size());
   return symbols_tensor(symbols, {count}, vocabulary);
 }
 
-// While one lives, the device counts the symbols that are drawn.
-class Position {
- public:
-  ~Position() {
-    context().step->position = 0;
-    try {
-      send_step(context());
-    } catch (const Error&) {  // the device is lost: whoever asks it next is told
-    }
-  }
-  void set(int64_t position) {
-    context().step->position = static_cast<uint64_t>(position);
-    send_step(context());
-  }
-};
-
-// Symbols one after another from one state; a position's work is recorded where the device does that.
+// Symbols one after another from one state; a position's work is recorded where the device does that. What is drawn
+// stays on the device until the host asks for it.
 class Window {
  public:
-  using Draw = std::function<Tensor(const Tensor& outputs)>;
+  // The symbols that follow outputs, of which count [1] were drawn before.
+  using Draw = std::function<Tensor(const Tensor& outputs, const Tensor& count)>;
 
-  Window(const Transformer& model, Draw draw) : model_(model), draw_(std::move(draw)) {}
+  Window(const Transformer& model, int64_t rows, Draw draw)
+      : model_(model),
+        draw_(std::move(draw)),
+        rows_(rows),
+        symbols_(Tensor::zeros({rows}, DType::i32)),
+        count_(Tensor::zeros({1}, DType::i32)),
+        history_(Tensor::zeros({context().sizes.history, rows}, DType::i32)) {}
 
   // Reads the symbols of `rows` from `first` on into a fresh state, and draws what follows the last of them.
-  void read(const std::vector<std::vector<int32_t>>& rows, size_t first) {
+  void read(const Rows& rows, size_t first) {
     recorder_.reset();
     state_ = {};  // its weights go before new ones are laid out
-    state_ = model_.start(static_cast<int64_t>(rows.size()));
+    state_ = model_.start(rows_);
     Tensor outputs;
     for (size_t place = first; place < rows[0].size(); ++place)
       outputs = model_.step(state_, column(rows, place, model_.config().input_vocabulary));
-    symbols_ = draw_(outputs);
+    keep(outputs);
     if (model_.repeats_its_steps()) recorder_ = make_recorder();
+    ++drawn_;
   }
 
   // Draws what follows the symbols that were drawn last.
   void go_on() {
-    model_.take_position(state_);
-    const auto work = [this] {
-      const Tensor next = draw_(model_.work(state_, symbols_));
-      device_memory(next.device()).copy(context(), symbols_.address(), next.address(), next.bytes());
-    };
-    if (recorder_ != nullptr && recorder_->run(0, work)) return;
-    recorder_.reset();
-    work();
+    model_.count_position(state_);
+    const auto work = [this] { keep(model_.work(state_, symbols_)); };
+    if (recorder_ == nullptr || !recorder_->run(0, work)) {
+      recorder_.reset();
+      work();
+    }
+    ++drawn_;
   }
 
   bool full() const { return state_.position >= model_.config().length; }
-  std::vector<int32_t> symbols() const { return symbols_.to_vector<int32_t>(); }
+  // More would be lost: the history has no place for them.
+  bool must_take() const { return drawn_ - taken_ >= history_.size(0); }
+
+  // The symbols of each position that was drawn since the last call, in order.
+  Rows take() {
+    const std::vector<int32_t> all = history_.to_vector<int32_t>();
+    Rows result;
+    for (; taken_ < drawn_; ++taken_) {
+      const auto begin = all.begin() + taken_ % history_.size(0) * rows_;
+      result.emplace_back(begin, begin + rows_);
+    }
+    return result;
+  }
 
  private:
+  void keep(const Tensor& outputs) { ops::keep_drawn(draw_(outputs, count_), symbols_, state_.place, count_, history_); }
+
   const Transformer& model_;
   Draw draw_;
   DecodeState state_;
+  int64_t rows_;
   Tensor symbols_;  // [rows], drawn last
+  Tensor count_;    // [1], of positions that the device drew
+  Tensor history_;  // [.., rows], of those
+  int64_t drawn_ = 0, taken_ = 0;
   std::unique_ptr<Recorder> recorder_;
 };
+
+// Early symbols are looked at soon; powers of two fall on every longer beat.
+bool looked_at(int64_t drawn) { return (drawn & (drawn - 1)) == 0; }
 
 }  // namespace
 
@@ -84,15 +99,13 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
     require(row.size() == prompt[0].size(), "prompts of {} and {} symbols cannot be drawn side by side",
             prompt[0].size(), row.size());
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
-  std::vector<std::vector<int32_t>> rows = prompt, result(rows.size());
-  Position of_symbol;
-  Window window(model_, [this](const Tensor& outputs) {
+  Rows rows = prompt;
+  Window window(model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Tensor& before) {
     const Tensor scores = model_.head().scores(outputs);
     if (options_.greedy) return ops::argmax(scores);
-    return ops::sample(scores, options_.drawing(), {options_.seed, Purpose::sample, 0, 0});
+    return ops::sample(scores, options_.drawing(), {options_.seed, Purpose::sample, 0, 0}, before);
   });
   for (int64_t position = 0; position < count; ++position) {
-    of_symbol.set(position);
     if (position == 0) {
       window.read(rows, begin > length ? begin - length : 0);
     } else if (window.full()) {
@@ -100,14 +113,14 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
     } else {
       window.go_on();
     }
-    const std::vector<int32_t> next = window.symbols();
-    for (size_t row = 0; row < rows.size(); ++row) {
-      rows[row].push_back(next[row]);
-      result[row].push_back(next[row]);
+    if (!looked_at(position + 1) && !window.must_take() && !window.full() && position + 1 < count) continue;
+    for (const std::vector<int32_t>& next : window.take()) {
+      for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(next[row]);
+      if (drawn) drawn(next);
     }
-    if (drawn) drawn(next);
   }
-  return result;
+  for (auto& row : rows) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(begin));
+  return rows;
 }
 
 }  // namespace linea

@@ -75,9 +75,9 @@ class Transformer {
   // at the start. Error: position past the length.
   DecodeState start(int64_t batch) const;
   Tensor step(DecodeState& state, const Tensor& ids) const;
-  // The same in two parts: the device is told which position comes, and works on it. Where repeats_its_steps(), that
-  // work is the same at every position, so that it may be recorded.
-  void take_position(DecodeState& state) const;
+  // The same where the device itself counts the place on: the position is counted on the host, and the device works on
+  // its place. Where repeats_its_steps(), that work is the same at every position, so that it may be recorded.
+  void count_position(DecodeState& state) const;
   Tensor work(DecodeState& state, const Tensor& ids) const;
   bool repeats_its_steps() const;
 

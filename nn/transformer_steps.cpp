@@ -3,6 +3,7 @@
 
 #include "nn/transformer.h"
 #include "tensor/kernels.h"
+#include "tensor/ops.h"
 
 namespace linea {
 
@@ -26,15 +27,15 @@ DecodeState Transformer::start(int64_t batch) const {
 }
 
 Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
-  take_position(state);
+  const auto place = static_cast<int32_t>(state.position);
+  count_position(state);
+  device_memory(state.place.device()).write(context(), state.place.address(), &place, sizeof place);
   return work(state, ids);
 }
 
-void Transformer::take_position(DecodeState& state) const {
+void Transformer::count_position(DecodeState& state) const {
   require(state.position < config_.length, "position {} does not fit the model's length of {}", state.position,
           config_.length);
-  const auto position = static_cast<int32_t>(state.position);
-  device_memory(state.place.device()).write(context(), state.place.address(), &position, sizeof position);
   ++state.position;
 }
 
@@ -60,8 +61,11 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
     const Tensor y = layers_.blocks[layer].attention->step(*state.layers[layer], now);
     return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
   };
-  const Var positions = embedding(positions_, state.place);
-  const Var outputs = run(state.packed, embed(ids.reshape({state.batch, 1}), positions), mix, 0.0f);
+  require(!partners_.defined(), "this model reads two symbols at a position and does not draw");
+  const DType stored = config_.stored == DType::bf16 ? DType::bf16 : symbols_.dtype();
+  const Tensor embedded =
+      ops::embed_position(symbols_.value(), ids.reshape({state.batch}), positions_.value(), state.place, stored);
+  const Var outputs = run(state.packed, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);
   return outputs.value().reshape({state.batch, head_->outputs()});
 }
 

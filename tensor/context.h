@@ -7,12 +7,11 @@
 
 namespace linea {
 
-// What changes each step of training or of drawing, kept where the device reads it, so that a whole step can be
+// What changes each step of training, kept where the device reads it, so that a whole step can be
 // recorded once and replayed. The optimiser's kernels read everything here and take only constants.
 struct StepParams {
   uint64_t seed = 0;
   uint64_t step = 0;          // of the data and of dropout
-  uint64_t position = 0;      // of the symbols that are drawn: added to the step of their random numbers
   double learning_rate = 0;   //
   double correction1 = 1;     // 1 / (1 - beta1^t)
   double correction2 = 1;     // 1 / (1 - beta2^t)
@@ -32,6 +31,7 @@ struct WorkSizes {
   int64_t segment = 256;   // positions of a tile whose features are made by tensor ops
   bool panels = true;      // while sampling, weights lie in panels
   int64_t waiting = 0;     // while sampling, keys that wait beside a state (tensor/kernel_shapes.h, Waiting)
+  int64_t history = 1;     // positions that are drawn before the host looks at their symbols
   int64_t tiles = 0;       // of 64 positions in a chunk, on a GPU, which leaves one state; 0: chosen by the shape
   int64_t blocks = 512;    // of threads that keep a GPU busy
 };

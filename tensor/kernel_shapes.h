@@ -160,6 +160,15 @@ struct Drawing {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
+  int64_t first_row = 0;  // row r takes the random number first_row + r
+};
+
+// What drawing hands from a position to the next without the host: the symbols [rows] that the next one reads, its
+// place in the model, how many positions were drawn, and the last of them [capacity, rows], the one that came after
+// `count` others in row count % capacity.
+struct DrawnSymbols {
+  int32_t *symbols, *place, *count, *history;
+  int64_t rows, capacity;
 };
 
 struct AdamConstants {

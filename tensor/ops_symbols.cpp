@@ -30,6 +30,23 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   return y;
 }
 
+Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& positions, const Tensor& place,
+                      DType stored) {
+  require_ids("embed_position", ids, 0, table.size(0));
+  require_ids("embed_position", place, 0, positions.size(0));
+  require(columns(positions) == columns(table) && place.numel() == 1,
+          "embed_position: symbols {}, positions {} and the place {} do not go together", table.shape(),
+          positions.shape(), place.shape());
+  Tensor y({ids.numel(), columns(table)}, stored);
+  launch(stored, "embed_position", [&](const auto& backend, auto t) {
+    using T = decltype(t);
+    using A = Accumulator<T>;
+    backend.embed_position(context(), table.data<A>(), ids.data<int32_t>(), positions.data<A>(),
+                           place.data<int32_t>(), y.data<T>(), ids.numel(), columns(table));
+  });
+  return y;
+}
+
 Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) {
   require_ids("embedding_backward", ids, 0, symbols);
   Tensor dtable({symbols, columns(dy)}, dy.dtype());
@@ -89,15 +106,25 @@ void require_drawing(const Drawing& drawing) {
   require(drawing.top_p > 0 && drawing.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
 }
 
-Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream) {
+Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream, const Tensor& count) {
   require_drawing(drawing);
   Tensor index({rows_of(logits)}, DType::i32);
   launch(logits.dtype(), "sample", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.sample(context(), logits.data<T>(), index.data<int32_t>(), rows_of(logits), columns(logits), drawing,
-                 stream);
+                 stream, count.defined() ? count.data<int32_t>() : nullptr);
   });
   return index;
+}
+
+void keep_drawn(const Tensor& drawn, Tensor& symbols, Tensor& place, Tensor& count, Tensor& history) {
+  const int64_t rows = drawn.numel();
+  require(symbols.numel() == rows && columns(history) == rows && place.numel() == 1 && count.numel() == 1,
+          "keep_drawn: drawn {}, symbols {}, a history {}, place {} and count {} do not go together", drawn.shape(),
+          symbols.shape(), history.shape(), place.shape(), count.shape());
+  kernels<float>(context().device)
+      .keep_drawn(context(), drawn.data<int32_t>(), {symbols.data<int32_t>(), place.data<int32_t>(),
+                                                     count.data<int32_t>(), history.data<int32_t>(), rows, history.size(0)});
 }
 
 namespace {

@@ -11,12 +11,15 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kRowsAtOnce = 256;
+// On a GPU a position's launches cost what thousands of rows do, but for attentions whose state grows.
+int64_t rows_at_once(const Transformer& model) {
+  const bool many = context().device.kind == DeviceKind::cuda && model.repeats_its_steps();
+  return many ? 4096 : 256;
+}
 
-std::string drawing_advice(int64_t rows) {
-  if (rows == 1) return machine_advice();
-  return fmt::format("lower --count until fewer than {} pictures are drawn at once, or {}",
-                     std::min(kRowsAtOnce, rows), machine_advice());
+std::string drawing_advice(int64_t at_once) {
+  if (at_once == 1) return machine_advice();
+  return fmt::format("lower --count until fewer than {} pictures are drawn at once, or {}", at_once, machine_advice());
 }
 
 }  // namespace
@@ -36,16 +39,17 @@ std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const Samp
                                             const DrawingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
-  for (int64_t first = 0; first < all; first += kRowsAtOnce) {
-    const int64_t count = std::min(kRowsAtOnce, all - first);
+  const int64_t at_once = std::min(all, rows_at_once(model));
+  for (int64_t first = 0; first < all; first += at_once) {
+    const int64_t count = std::min(at_once, all - first);
     const std::vector<std::vector<int32_t>> group(prompts.begin() + first, prompts.begin() + first + count);
     SamplingOptions own = options;
-    own.seed += static_cast<uint64_t>(first / kRowsAtOnce) << 32;  // each group has its own numbers
+    own.first_row = first;
     int64_t drawn = 0;
     const auto watch = [&](const std::vector<int32_t>&) {
       if (progress) progress(first * symbols + ++drawn * count, all * symbols);
     };
-    const auto rows = with_model_memory(&model, drawing_advice(all),
+    const auto rows = with_model_memory(&model, drawing_advice(at_once),
                                         [&] { return Generator(model, own).draw(group, symbols, watch); });
     result.insert(result.end(), rows.begin(), rows.end());
   }

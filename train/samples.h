@@ -19,7 +19,7 @@ struct PictureRequest {
 // Hears how many symbols of how many are drawn.
 using DrawingProgress = std::function<void(int64_t done, int64_t all)>;
 
-// `symbols` of them after each prompt, a few hundred rows at a time.
+// `symbols` of them after each prompt, hundreds of rows at a time (on a GPU thousands); what a row draws does not hang on that.
 std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const SamplingOptions& options,
                                             const std::vector<std::vector<int32_t>>& prompts, int64_t symbols,
                                             const DrawingProgress& progress);

@@ -16,6 +16,16 @@ void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R
   });
 }
 
+template <typename T>
+void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* positions, const int32_t* place, T* y,
+                    int64_t R, int64_t C) {
+  const T* position = positions + *place * C;
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      std::transform(position, position + C, table + ids[r] * C, y + r * C, std::plus<T>());
+  });
+}
+
 // dtable[s] = sum of dy[r] where ids[r] = s. Each thread owns a range of columns and walks the rows in
 // order: no atomics, the same bits at any thread count.
 template <typename T>
@@ -109,8 +119,8 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
 // times the whole: the inverse of the distribution function.
 template <typename T>
 void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing& drawing,
-            RandomStream stream) {
-  stream.step += ctx.step->position;
+            RandomStream stream, const int32_t* count) {
+  if (count != nullptr) stream.step += static_cast<uint64_t>(*count);
   const Workspace<double> all_weights(ctx, ctx.threads * V);
   const Workspace<int32_t> all_orders(ctx, ctx.threads * V);
   parallel_ranges(ctx, R, 32 * V, [&](int64_t first, int64_t last) {
@@ -122,7 +132,7 @@ void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V,
       for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / drawing.temperature);
       cut(drawing, weights, order, V);
       const double total = std::accumulate(weights, weights + V, 0.0);
-      const double until = total * random_uniform(stream, static_cast<uint64_t>(r));
+      const double until = total * random_uniform(stream, static_cast<uint64_t>(drawing.first_row + r));
       double sum = 0;
       int64_t chosen = std::max_element(x, x + V) - x;
       for (int64_t v = 0; v < V; ++v) {
@@ -137,8 +147,17 @@ void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V,
   });
 }
 
+void keep_drawn(Context&, const int32_t* drawn, const DrawnSymbols& to) {
+  std::copy_n(drawn, to.rows, to.symbols);
+  std::copy_n(drawn, to.rows, to.history + *to.count % to.capacity * to.rows);
+  ++*to.place;
+  ++*to.count;
+}
+
 #define LINEA_INSTANTIATE(T)                                                                      \
   template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);              \
+  template void embed_position(Context&, const T*, const int32_t*, const T*, const int32_t*, T*,  \
+                               int64_t, int64_t);                                                 \
   template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t,      \
                                    int64_t);                                                      \
   template void cross_entropy(Context&, const T*, const int32_t*, T*, T*, int64_t, int64_t);      \
@@ -146,8 +165,8 @@ void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V,
   template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,    \
                                        const T*, T*, int64_t, int64_t);                           \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
-  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&,\
-                       RandomStream);
+  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&, \
+                       RandomStream, const int32_t*);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

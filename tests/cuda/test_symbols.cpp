@@ -1,3 +1,4 @@
+#include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -38,6 +39,42 @@ TEST(CudaSymbols, EmbeddingAndItsBackward) {
       table<T>().embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dweights.data<T>(), R, V, C);
       return std::vector<Tensor>{y, dweights};
     });
+}
+
+TEST(CudaSymbols, EmbeddingAtOnePosition) {
+  for (const auto [R, V, C] : {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{0, 4, 5}})
+    expect_parity([R = R, V = V, C = C](auto t) {
+      using T = decltype(t);
+      using A = Accumulator<T>;
+      const Tensor ids = symbols_below(R, V), symbols = input<A>({V, C}, 1), positions = input<A>({4, C}, 2);
+      const Tensor place = Tensor::from<int32_t>({2}, {1}), y = unset<T>({R, C});
+      table<T>().embed_position(context(), symbols.data<A>(), ids.data<int32_t>(), positions.data<A>(),
+                                place.data<int32_t>(), y.data<T>(), R, C);
+      return std::vector<Tensor>{y};
+    });
+}
+
+// For more rows than a block has threads, and round the end of the history.
+TEST(CudaSymbols, WhatIsDrawnIsKept) {
+  for (const int64_t R : {1, 700})
+    for (const Device& device : {Device{}, kCuda}) {
+      const On on(device);
+      Tensor symbols = unset<int32_t>({R}), history = Tensor::zeros({3, R}, DType::i32);
+      Tensor place = Tensor::from<int32_t>({40}, {1}), count = Tensor::from<int32_t>({5}, {1});
+      std::vector<std::vector<int32_t>> drawn;
+      for (int32_t n = 0; n < 4; ++n) {
+        drawn.emplace_back();
+        for (int32_t r = 0; r < R; ++r) drawn.back().push_back(1000 * n + r);
+        ops::keep_drawn(Tensor::from(drawn.back(), {R}), symbols, place, count, history);
+        EXPECT_EQ(symbols.to_vector<int32_t>(), drawn.back());
+      }
+      EXPECT_EQ(place.to_vector<int32_t>(), std::vector<int32_t>{44});
+      EXPECT_EQ(count.to_vector<int32_t>(), std::vector<int32_t>{9});
+      // the 6th, 7th and 8th of all went to rows 2, 0 and 1, the 9th to row 2 again
+      EXPECT_EQ(history.rows(0, 1).to_vector<int32_t>(), drawn[1]);
+      EXPECT_EQ(history.rows(1, 1).to_vector<int32_t>(), drawn[2]);
+      EXPECT_EQ(history.rows(2, 1).to_vector<int32_t>(), drawn[3]);
+    }
 }
 
 TEST(CudaSymbols, SlopesOfAnEmbeddingAreTheSameBitsEachTime) {
@@ -137,7 +174,9 @@ TEST(CudaSymbols, DrawsTheSameSymbols) {
         std::vector<T> values;
         for (const double x : numbers(input<float>({R, V}, 3, 1.5))) values.push_back(T(std::round(4 * x) / 4));
         const Tensor x = Tensor::from(values, {R, V}), index = unset<int32_t>({R});
-        table<T>().sample(context(), x.data<T>(), index.data<int32_t>(), R, V, drawing, {5, Purpose::sample, 0, 17});
+        const Tensor count = Tensor::from<int32_t>({static_cast<int32_t>(R % 7)}, {1});
+        table<T>().sample(context(), x.data<T>(), index.data<int32_t>(), R, V, drawing, {5, Purpose::sample, 0, 17},
+                          count.data<int32_t>());
         return std::vector<Tensor>{index};
       }, {0, 0, 0});
 }
@@ -156,7 +195,7 @@ TEST(CudaSymbols, RowsThatHoldNoDistribution) {
       }
       const Tensor x = Tensor::from(values, {4, V}), index = unset<int32_t>({4});
       table<T>().sample(context(), x.template data<T>(), index.template data<int32_t>(), 4, V, {1, 0, top_p},
-                        {5, Purpose::sample, 0, 17});
+                        {5, Purpose::sample, 0, 17}, nullptr);
       return std::vector<Tensor>{index};
     }, {0, 0, 0});
 }

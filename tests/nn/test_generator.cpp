@@ -68,6 +68,20 @@ TEST(Generator, ARowDoesNotSeeThoseBesideIt) {
   }
 }
 
+TEST(Generator, ARowDrawsTheSameInAnyGroup) {
+  const auto model = some_model("linear");
+  const Rows all = {{7}, {8}, {7}, {8}, {8}};
+  SamplingOptions options;
+  options.seed = 3;
+  const Rows together = Generator(*model, options).draw(all, 20);
+  for (const int64_t first : {0, 2, 3}) {
+    options.first_row = first;
+    const auto begin = static_cast<std::ptrdiff_t>(first);
+    EXPECT_EQ(Generator(*model, options).draw(Rows(all.begin() + begin, all.end()), 20),
+              Rows(together.begin() + begin, together.end()));
+  }
+}
+
 TEST(Generator, GreedyFollowsTheParallelForm) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
