@@ -37,7 +37,8 @@ void start_device(Machine& m, int device) {
           count, count == 1 ? "" : "s");
   check_cuda(cudaSetDevice(device), "choosing the device");
   m.queue.device = device;
-  check_cuda(cudaStreamCreateWithFlags(&m.queue.stream, cudaStreamNonBlocking), "starting a queue");
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "starting a queue");
   // Freed blocks stay the program's, so that no step waits for the driver.
   cudaMemPool_t pool = nullptr;
   uint64_t keep_all = UINT64_MAX;
@@ -45,9 +46,9 @@ void start_device(Machine& m, int device) {
   check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
              "keeping the device's memory");
   check_blas_status(cublasCreate(&m.queue.blas), "starting cuBLAS");
-  check_blas_status(cublasSetStream(m.queue.blas, m.queue.stream), "starting cuBLAS");
-  check_cuda(cudaMalloc(&m.queue.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
-  check_blas_status(cublasSetWorkspace(m.queue.blas, m.queue.blas_workspace, kBlasWorkspace), "starting cuBLAS");
+  void* workspace = nullptr;
+  check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "the memory of cuBLAS");
+  put_on(m.queue, stream, workspace);
   // Where it cuts a long sum of bf16 into parts, they are added as floats.
   constexpr int kSumsOfFloat = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
   check_blas_status(cublasSetMathMode(m.queue.blas, static_cast<cublasMath_t>(kSumsOfFloat)), "starting cuBLAS");
@@ -59,6 +60,14 @@ void start_device(Machine& m, int device) {
 }
 
 }  // namespace
+
+// A change of stream takes cuBLAS its memory away: it is given once more.
+void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace) {
+  queue.stream = stream;
+  queue.blas_workspace = blas_workspace;
+  check_blas_status(cublasSetStream(queue.blas, stream), "choosing the stream of cuBLAS");
+  check_blas_status(cublasSetWorkspace(queue.blas, blas_workspace, kBlasWorkspace), "giving cuBLAS its memory");
+}
 
 const Queue& default_queue() { return machine().queue; }
 
@@ -74,7 +83,7 @@ void start(Context& ctx) {
   ctx.step_on_device = m.step;
   send_step(ctx);
   // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache cannot.
-  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMostWaiting, 16};
+  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMostWaiting, 16, 4};
 }
 
 std::vector<std::string> devices() {

@@ -12,11 +12,14 @@ inline constexpr size_t kBlasWorkspace = size_t{32} << 20;  // fixed: the same p
 
 struct Queue {
   int device = 0;
-  cudaStream_t stream = nullptr;
   cublasHandle_t blas = nullptr;
+  cudaStream_t stream = nullptr;
   void* blas_workspace = nullptr;
   bool recording = false;  // what is asked of it is not done now
 };
+
+// From now on the queue's work goes to that stream, and cuBLAS has that memory there (kBlasWorkspace).
+void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace);
 
 inline Queue& queue(const Context& ctx) { return *static_cast<Queue*>(ctx.queue); }
 inline cudaStream_t stream(const Context& ctx) { return queue(ctx).stream; }

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cuda/device.h"
@@ -10,17 +11,65 @@
 namespace linea::cuda {
 namespace {
 
+// A stream beside the queue's, with an event, and memory for cuBLAS, of its own.
+struct Branch {
+  cudaStream_t stream = nullptr;
+  cudaEvent_t done = nullptr;
+  void* blas_workspace = nullptr;
+};
+
+// Kept by the process, which drives the device by one thread.
+const Branch& branch(size_t number) {
+  static auto* branches = new std::vector<Branch>;
+  while (number >= branches->size()) {
+    Branch made;
+    check_cuda(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "starting a stream");
+    check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming), "an event of a stream");
+    check_cuda(cudaMalloc(&made.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
+    branches->push_back(made);
+  }
+  return (*branches)[number];
+}
+
+// While one lives, the queue's work goes to the branch; it sees what there was at `fork`, and the queue what it did.
+class OnBranch {
+ public:
+  OnBranch(Queue& queue, const Branch& branch, cudaEvent_t fork) : queue_(queue), before_(queue), branch_(branch) {
+    check_cuda(cudaStreamWaitEvent(branch.stream, fork, 0), "beginning a part");
+    put_on(queue, branch.stream, branch.blas_workspace);
+  }
+  ~OnBranch() {
+    try {
+      put_on(queue_, before_.stream, before_.blas_workspace);
+      check_cuda(cudaEventRecord(branch_.done, branch_.stream), "ending a part");
+      check_cuda(cudaStreamWaitEvent(queue_.stream, branch_.done, 0), "ending a part");
+    } catch (const Error&) {  // the end of what is recorded will be told
+    }
+  }
+  OnBranch(const OnBranch&) = delete;
+  OnBranch& operator=(const OnBranch&) = delete;
+
+ private:
+  Queue& queue_;
+  const Queue before_;
+  const Branch& branch_;
+};
+
 // A piece is done plainly once, which brings all the memory that it needs into the pool; then it is captured, out of
 // that memory alone, and launched from then on.
 class GraphRecorder final : public Recorder {
  public:
-  explicit GraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(new_pool()) {}
+  explicit GraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(new_pool()) {
+    check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming), "an event of what is recorded");
+  }
 
   ~GraphRecorder() override {
     cudaStreamSynchronize(queue_.stream);
     for (const Piece& piece : pieces_)
       if (piece.graph != nullptr) cudaGraphExecDestroy(piece.graph);
+    cudaEventDestroy(fork_);
     pool_.release_cache();
+    for (CachingAllocator* pool : part_pools_) pool->release_cache();
   }
 
   bool run(size_t number, const std::function<void()>& work) override {
@@ -39,6 +88,16 @@ class GraphRecorder final : public Recorder {
     return true;
   }
 
+  void apart(size_t part, const std::function<void()>& work) override {
+    while (part >= part_pools_.size()) part_pools_.push_back(&new_pool());
+    const Branch& own = branch(part);  // made at the latest when the work is done plainly
+    const PoolScope scope(*part_pools_[part]);
+    if (!queue_.recording) return work();
+    if (!std::exchange(forked_, true)) check_cuda(cudaEventRecord(fork_, queue_.stream), "beginning the parts");
+    const OnBranch here(queue_, own, fork_);
+    work();
+  }
+
   size_t launches(size_t number) const override { return number < pieces_.size() ? pieces_[number].launches : 0; }
   std::string refusal() const override { return refusal_; }
 
@@ -52,6 +111,7 @@ class GraphRecorder final : public Recorder {
   bool capture(Piece& piece, const std::function<void()>& work) {
     check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal), "beginning to record");
     queue_.recording = true;
+    forked_ = false;
     std::exception_ptr failure;
     try {
       work();
@@ -89,6 +149,9 @@ class GraphRecorder final : public Recorder {
   Queue& queue_;
   CachingAllocator& pool_;
   std::vector<Piece> pieces_;
+  std::vector<CachingAllocator*> part_pools_;
+  cudaEvent_t fork_ = nullptr;  // before the first part of the piece that is recorded
+  bool forked_ = false;
   std::string refusal_;
 };
 

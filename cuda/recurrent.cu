@@ -1,7 +1,9 @@
-// One position of the sum rule in one launch, each element of the state read once, and written once where it is. A team
+// One position of the sum rule in one launch, each element of the state read once, and written once where it is. A state
+// in halves is read as bf16 by the positions that only look at it, as the parallel form reads states in bf16. A team
 // has a pair: its threads make a feature each, then update and read the rows of these features, 32 columns at a time.
 // Formulas in tensor/cpu/chunk.h.
 #include <limits>
+#include <type_traits>
 
 #include "cuda/chunk.h"
 #include "cuda/cuda_kernels.h"
@@ -52,6 +54,41 @@ struct RecurrentStep {
     const A old = states.scale[pair * shape.features + f] + decay, fresh = logs ? k + weight : weight;
     const A scale = old > fresh ? old : fresh, by = factor(fresh, scale);
     return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
+  }
+
+  // Elements of a row of the state from `at` on; `whole`: to be written back.
+  __device__ Part load(int64_t at, bool whole) const {
+    if constexpr (std::is_same_v<T, BFloat16>)
+      if (waiting.capacity > 0) {
+        const auto high = *reinterpret_cast<const Run<BFloat16, kWidth>*>(waiting.high + at);
+        const auto low = whole ? *reinterpret_cast<const Run<BFloat16, kWidth>*>(waiting.low + at) : high;
+        Part part;
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+          SplitFloat x;
+          x.high = high.x[e];
+          x.low = low.x[e];
+          part.x[e] = whole ? x.whole() : float(x.high);
+        }
+        return part;
+      }
+    return *reinterpret_cast<const Part*>(states.state + at);
+  }
+  __device__ void store(int64_t at, const Part& part) const {
+    if constexpr (std::is_same_v<T, BFloat16>)
+      if (waiting.capacity > 0) {
+        Run<BFloat16, kWidth> high, low;
+#pragma unroll
+        for (int e = 0; e < kWidth; ++e) {
+          const SplitFloat x(part.x[e]);
+          high.x[e] = x.high;
+          low.x[e] = x.low;
+        }
+        *reinterpret_cast<Run<BFloat16, kWidth>*>(waiting.high + at) = high;
+        *reinterpret_cast<Run<BFloat16, kWidth>*>(waiting.low + at) = low;
+        return;
+      }
+    *reinterpret_cast<Part*>(states.state + at) = part;
   }
 
   // body(r, i) for each of this thread's rows i < count of a tile of features.
@@ -108,11 +145,9 @@ struct RecurrentStep {
       for (int64_t first = 0; first < F; first += kThreads) {
         const int64_t f = first + rank;
         const int count = first_m + column >= M ? 0 : static_cast<int>(F - first < kThreads ? F - first : kThreads);
-        const auto row_of_state = [&](int i) {
-          return reinterpret_cast<Part*>(states.state + (at + first + i) * M + first_m + column);
-        };
+        const auto row = [&](int i) { return (at + first + i) * M + first_m + column; };
         Part rows[kLanes] = {};  // asked for before the features are made: they are what takes time
-        each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = *row_of_state(i); });
+        each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = load(row(i), write); });
         if (f < F) {
           const Feature made = feature(pair, f);
           const A q = logs ? factor(made.q, top) : made.q;
@@ -131,7 +166,7 @@ struct RecurrentStep {
         }
         team.sync();
         update_and_read(shared, rank, before + 1, count, rows, own);
-        if (write) each_row<kThreads>(rank, count, [&](int r, int i) { *row_of_state(i) = rows[r]; });
+        if (write) each_row<kThreads>(rank, count, [&](int r, int i) { store(row(i), rows[r]); });
         team.sync();
       }
       if (first_m == 0) inverse = reciprocal_or_zero(team.sum(denominator));

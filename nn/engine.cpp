@@ -285,11 +285,18 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
 }
 
 LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool scaled)
-    : state(Tensor::zeros({sums[0], sums[1], sums[2], values}, sum_dtype(dtype))),
-      key_sum(Tensor::zeros(sums, sum_dtype(dtype))) {
+    : key_sum(Tensor::zeros(sums, sum_dtype(dtype))) {
+  const Shape all{sums[0], sums[1], sums[2], values};
+  const bool waits = !scaled && context().sizes.waiting > 0;
+  if (waits && dtype == DType::bf16) {
+    high_ = Tensor::zeros(all, DType::bf16);
+    low_ = Tensor::zeros(all, DType::bf16);
+  } else {
+    state = Tensor::zeros(all, sum_dtype(dtype));
+  }
   if (scaled) scale = Tensor::full(sums, sum_dtype(dtype), kNothing);
-  const int64_t capacity = scaled ? 0 : context().sizes.waiting;
-  if (capacity == 0) return;
+  if (!waits) return;
+  const int64_t capacity = context().sizes.waiting;
   waiting_keys_ = Tensor::zeros({sums[0], sums[1], capacity, sums[2]}, dtype);
   waiting_values_ = Tensor::zeros({sums[0], sums[1], capacity, values}, dtype);
   count_ = Tensor::zeros({sums[0], sums[1]}, DType::i32);
@@ -297,7 +304,7 @@ LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool sc
 
 size_t LinearState::bytes() const {
   size_t total = 0;
-  for (const Tensor* part : {&state, &key_sum, &scale, &waiting_keys_, &waiting_values_, &count_})
+  for (const Tensor* part : {&state, &key_sum, &scale, &waiting_keys_, &waiting_values_, &count_, &high_, &low_})
     total += part->defined() ? part->bytes() : 0;
   return total;
 }
@@ -312,7 +319,7 @@ std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const Attention
 // One position is a sequence of length 1.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
   const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2), P = B * H;
-  const int64_t M = state.state.size(3);
+  const int64_t M = state.values();
   const Heads given = Heads::of(in, B, H);
   const DType dtype = given.v.data.dtype();
   const Tensor y({B, H, M}, dtype);
@@ -341,7 +348,7 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)
         .recurrent_step(context(), shape, input,
-                        {state.state.data<A>(), state.key_sum.data<A>(), pointer<A>(state.scale)}, state.waiting<T>(),
+                        {pointer<A>(state.state), state.key_sum.data<A>(), pointer<A>(state.scale)}, state.waiting<T>(),
                         y.data<T>());
   });
   return y;

@@ -34,7 +34,7 @@ Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const Attenti
 
 // The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F], and their scale
 // (tensor/cpu/chunk.h) where logs or weights need one; where the device wants it, keys and values that wait to be added
-// to S (Waiting in tensor/kernel_shapes.h). `dtype`: of q, k and v.
+// to S, and S in halves (Waiting in tensor/kernel_shapes.h). `dtype`: of q, k and v.
 class LinearState final : public AttentionState {
  public:
   LinearState(const Shape& key_sum, int64_t values, DType dtype, bool scaled);
@@ -42,12 +42,14 @@ class LinearState final : public AttentionState {
   template <typename T>
   Waiting<T> waiting() const {
     if (!count_.defined()) return {};
-    return {waiting_keys_.data<T>(), waiting_values_.data<T>(), count_.data<int32_t>(), waiting_keys_.size(2)};
+    return {waiting_keys_.data<T>(), waiting_values_.data<T>(), count_.data<int32_t>(), waiting_keys_.size(2),
+            pointer<BFloat16>(high_), pointer<BFloat16>(low_)};
   }
-  Tensor state, key_sum, scale;
+  int64_t values() const { return (high_.defined() ? high_ : state).size(3); }
+  Tensor state, key_sum, scale;  // no state where it lies in halves
 
  private:
-  Tensor waiting_keys_, waiting_values_, count_;
+  Tensor waiting_keys_, waiting_values_, count_, high_, low_;
 };
 std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options, int64_t batch,
                                           DType dtype, bool gated);

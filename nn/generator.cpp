@@ -12,77 +12,109 @@ namespace {
 
 using Rows = std::vector<std::vector<int32_t>>;
 
-Tensor column(const Rows& rows, size_t place, int64_t vocabulary) {
+constexpr int64_t kFewestInPart = 128;
+
+// Column `place` of `count` rows from `first` on.
+Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int64_t vocabulary) {
   std::vector<int32_t> symbols;
-  for (const std::vector<int32_t>& row : rows) symbols.push_back(row[place]);
-  const int64_t count = static_cast<int64_t>(symbols.size());
+  for (int64_t row = first; row < first + count; ++row) symbols.push_back(rows[static_cast<size_t>(row)][place]);
   return symbols_tensor(symbols, {count}, vocabulary);
 }
 
-// Symbols one after another from one state; a position's work is recorded where the device does that. What is drawn
-// stays on the device until the host asks for it.
+// Rows that are drawn on their own, beside others. What is drawn stays on the device until the host asks for it.
+struct Part {
+  Part(int64_t first_row, int64_t row_count)
+      : first(first_row),
+        rows(row_count),
+        symbols(Tensor::zeros({rows}, DType::i32)),
+        count(Tensor::zeros({1}, DType::i32)),
+        history(Tensor::zeros({context().sizes.history, rows}, DType::i32)) {}
+
+  int64_t first, rows;
+  DecodeState state;
+  Tensor symbols;  // [rows], drawn last
+  Tensor count;    // [1], of positions that were drawn
+  Tensor history;  // [.., rows], of those
+};
+
+// Symbols one after another from one state; a position's work is recorded where the device does that.
 class Window {
  public:
-  // The symbols that follow outputs, of which count [1] were drawn before.
-  using Draw = std::function<Tensor(const Tensor& outputs, const Tensor& count)>;
+  // The symbols that follow a part's outputs.
+  using Draw = std::function<Tensor(const Tensor& outputs, const Part& part)>;
 
-  Window(const Transformer& model, int64_t rows, Draw draw)
-      : model_(model),
-        draw_(std::move(draw)),
-        rows_(rows),
-        symbols_(Tensor::zeros({rows}, DType::i32)),
-        count_(Tensor::zeros({1}, DType::i32)),
-        history_(Tensor::zeros({context().sizes.history, rows}, DType::i32)) {}
+  Window(const Transformer& model, int64_t rows, Draw draw) : model_(model), draw_(std::move(draw)) {
+    const int64_t most = model.repeats_its_steps() ? context().sizes.parts : 1;
+    const int64_t parts = std::clamp<int64_t>(rows / kFewestInPart, 1, most);
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t first = part * rows / parts;
+      parts_.emplace_back(first, (part + 1) * rows / parts - first);
+    }
+  }
 
-  // Reads the symbols of `rows` from `first` on into a fresh state, and draws what follows the last of them.
+  // Reads the symbols of `rows` from `first` on into fresh states, and draws what follows the last of them.
   void read(const Rows& rows, size_t first) {
     recorder_.reset();
-    state_ = {};  // its weights go before new ones are laid out
-    state_ = model_.start(rows_);
-    Tensor outputs;
-    for (size_t place = first; place < rows[0].size(); ++place)
-      outputs = model_.step(state_, column(rows, place, model_.config().input_vocabulary));
-    keep(outputs);
+    for (Part& part : parts_) part.state = {};  // its weights go before new ones are laid out
+    for (Part& part : parts_) {
+      part.state = &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
+      Tensor outputs;
+      for (size_t place = first; place < rows[0].size(); ++place)
+        outputs = model_.step(part.state, column(rows, part.first, part.rows, place, model_.config().input_vocabulary));
+      keep(part, outputs);
+    }
     if (model_.repeats_its_steps()) recorder_ = make_recorder();
     ++drawn_;
   }
 
   // Draws what follows the symbols that were drawn last.
   void go_on() {
-    model_.count_position(state_);
-    const auto work = [this] { keep(model_.work(state_, symbols_)); };
-    if (recorder_ == nullptr || !recorder_->run(0, work)) {
+    for (Part& part : parts_) model_.count_position(part.state);
+    if (recorder_ == nullptr || !recorder_->run(0, [this] { draw_parts(); })) {
       recorder_.reset();
-      work();
+      draw_parts();
     }
     ++drawn_;
   }
 
-  bool full() const { return state_.position >= model_.config().length; }
+  bool full() const { return parts_[0].state.position >= model_.config().length; }
   // More would be lost: the history has no place for them.
-  bool must_take() const { return drawn_ - taken_ >= history_.size(0); }
+  bool must_take() const { return drawn_ - taken_ >= parts_[0].history.size(0); }
 
   // The symbols of each position that was drawn since the last call, in order.
   Rows take() {
-    const std::vector<int32_t> all = history_.to_vector<int32_t>();
-    Rows result;
-    for (; taken_ < drawn_; ++taken_) {
-      const auto begin = all.begin() + taken_ % history_.size(0) * rows_;
-      result.emplace_back(begin, begin + rows_);
+    Rows result(static_cast<size_t>(drawn_ - taken_));
+    for (const Part& part : parts_) {
+      const std::vector<int32_t> all = part.history.to_vector<int32_t>();
+      for (int64_t n = taken_; n < drawn_; ++n) {
+        const auto begin = all.begin() + n % part.history.size(0) * part.rows;
+        Rows::value_type& symbols = result[static_cast<size_t>(n - taken_)];
+        symbols.insert(symbols.end(), begin, begin + part.rows);
+      }
     }
+    taken_ = drawn_;
     return result;
   }
 
  private:
-  void keep(const Tensor& outputs) { ops::keep_drawn(draw_(outputs, count_), symbols_, state_.place, count_, history_); }
+  void keep(Part& part, const Tensor& outputs) {
+    ops::keep_drawn(draw_(outputs, part), part.symbols, part.state.place, part.count, part.history);
+  }
+
+  void draw_parts() {
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const auto draw_part = [this, &part = parts_[i]] { keep(part, model_.work(part.state, part.symbols)); };
+      if (recorder_ != nullptr) {
+        recorder_->apart(i, draw_part);
+      } else {
+        draw_part();
+      }
+    }
+  }
 
   const Transformer& model_;
   Draw draw_;
-  DecodeState state_;
-  int64_t rows_;
-  Tensor symbols_;  // [rows], drawn last
-  Tensor count_;    // [1], of positions that the device drew
-  Tensor history_;  // [.., rows], of those
+  std::vector<Part> parts_;
   int64_t drawn_ = 0, taken_ = 0;
   std::unique_ptr<Recorder> recorder_;
 };
@@ -100,10 +132,12 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
             prompt[0].size(), row.size());
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;
-  Window window(model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Tensor& before) {
+  Window window(model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Part& part) {
     const Tensor scores = model_.head().scores(outputs);
     if (options_.greedy) return ops::argmax(scores);
-    return ops::sample(scores, options_.drawing(), {options_.seed, Purpose::sample, 0, 0}, before);
+    Drawing drawing = options_.drawing();
+    drawing.first_row += part.first;
+    return ops::sample(scores, drawing, {options_.seed, Purpose::sample, 0, 0}, part.count);
   });
   for (int64_t position = 0; position < count; ++position) {
     if (position == 0) {

@@ -74,6 +74,7 @@ class Transformer {
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,head().outputs()], by the weights as they were
   // at the start. Error: position past the length.
   DecodeState start(int64_t batch) const;
+  DecodeState start(int64_t batch, const DecodeState& beside) const;  // by the weights of another, which it shares
   Tensor step(DecodeState& state, const Tensor& ids) const;
   // The same where the device itself counts the place on: the position is counted on the host, and the device works on
   // its place. Where repeats_its_steps(), that work is the same at every position, so that it may be recorded.

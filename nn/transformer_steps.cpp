@@ -8,20 +8,26 @@
 namespace linea {
 
 DecodeState Transformer::start(int64_t batch) const {
+  const NoGrad no_grad;
+  DecodeState weights;
+  weights.packed = layers_;
+  if (config_.tie) weights.packed.head = tied_head();
+  if (context().sizes.panels) {
+    pack(weights.packed);
+  } else if (config_.stored == DType::bf16) {
+    store_bf16(weights.packed);
+  }
+  return start(batch, weights);
+}
+
+DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
   DecodeState state;
   state.batch = batch;
   state.place = Tensor({1}, DType::i32);
+  state.packed = beside.packed;
   for (const Block& block : layers_.blocks) {
     const Attention& attention = *block.attention;
     state.layers.push_back(attention.start(batch, attention.takes_bf16() ? config_.stored : DType::f32));
-  }
-  const NoGrad no_grad;
-  state.packed = layers_;
-  if (config_.tie) state.packed.head = tied_head();
-  if (context().sizes.panels) {
-    pack(state.packed);
-  } else if (config_.stored == DType::bf16) {
-    store_bf16(state.packed);
   }
   return state;
 }

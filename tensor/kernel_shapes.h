@@ -128,13 +128,15 @@ struct ChunkState {
 };
 
 // Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which pair p has count[p] <
-// capacity: what would fill it up is added to the state with all of them. capacity 0: none waits.
+// capacity: what would fill it up is added to the state with all of them. capacity 0: none waits. Beside keys of bf16
+// that state [P,F,M] lies in halves (SplitFloat), of which a position that adds nothing to it reads the upper alone.
 inline constexpr int64_t kMostWaiting = 8;
 template <typename T>
 struct Waiting {
   T *keys = nullptr, *values = nullptr;
   int32_t* count = nullptr;
   int64_t capacity = 0;
+  BFloat16 *high = nullptr, *low = nullptr;
 };
 
 // What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of logs,

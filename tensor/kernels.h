@@ -226,6 +226,10 @@ class Recorder {
   // the host's memory), and the device did nothing of it: undo what it did on the host, and call again, which does it
   // plainly.
   virtual bool run(size_t piece, const std::function<void()>& work) = 0;
+  // Within the work of a piece: a part of it, which reads nothing that another part writes and writes nothing that
+  // another touches. What was recorded does the parts at the same time. What comes before the first part, and after the
+  // last, is seen by all, and sees all.
+  virtual void apart(size_t part, const std::function<void()>& work) = 0;
   // Kernels and copies of a piece that was recorded; 0: it was not.
   virtual size_t launches(size_t piece) const = 0;
   // Why it could not be recorded; empty: it could, so far.

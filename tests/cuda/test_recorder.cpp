@@ -50,6 +50,73 @@ TEST_F(CudaRecorder, TakesNoMemoryOnceItHasRecorded) {
   EXPECT_EQ(y.to_vector<float>(), x.to_vector<float>());
 }
 
+// Their temporary memory is their own: the emulator has the parts take turns.
+TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
+  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const Tensor x = input<float>({40, 30}, 1), w = input<float>({30, 30}, 2), scaled = Tensor::zeros({40, 30}, DType::f32);
+  std::vector<Tensor> y;
+  for (int part = 0; part < 3; ++part) y.push_back(Tensor::zeros({40, 30}, DType::f32));
+  Tensor total = Tensor::zeros({40, 30}, DType::f32);
+  const auto some = [&](const Tensor& from, size_t part) {
+    const Tensor first = ops::matmul(ops::scale(from, static_cast<double>(part) + 1), w);
+    return ops::add(ops::pointwise(Pointwise::gelu, first), ops::matmul(first, w));
+  };
+  const auto work = [&] {
+    ops::accumulate(x, scaled);
+    for (size_t part = 0; part < y.size(); ++part)
+      recorder->apart(part, [&] { ops::copy_into(some(scaled, part), y[part]); });
+    for (const Tensor& of_part : y) ops::accumulate(of_part, total);
+  };
+  std::vector<double> all(1200, 0);
+  for (int round = 1; round <= 4; ++round) {
+    EXPECT_TRUE(recorder->run(0, work));
+    EXPECT_EQ(recorder->refusal(), "");
+    for (size_t part = 0; part < y.size(); ++part) {
+      const Tensor expected = some(ops::scale(x, round), part);
+      EXPECT_LE(distance(numbers(y[part]), numbers(expected)), 1e-5) << "part " << part << " of round " << round;
+      const std::vector<double> more = numbers(y[part]);
+      for (size_t i = 0; i < all.size(); ++i) all[i] += more[i];
+    }
+    EXPECT_LE(distance(numbers(total), all), 1e-5);
+  }
+  EXPECT_GT(recorder->launches(0), 15u);
+}
+
+// Two parts that do touch what is the other's: the emulator has them take turns, so each sees both.
+TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
+  if (real_gpu) GTEST_SKIP() << "on a GPU either may be first";
+  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const Tensor one = Tensor::full({8}, DType::f32, 1), shared = Tensor::zeros({8}, DType::f32);
+  const Tensor y[] = {Tensor::zeros({8}, DType::f32), Tensor::zeros({8}, DType::f32)};
+  const auto work = [&] {
+    for (const size_t part : {0, 1})
+      recorder->apart(part, [&] {
+        ops::accumulate(one, shared);
+        ops::copy_into(shared, y[part]);
+      });
+  };
+  for (int round = 0; round < 2; ++round) EXPECT_TRUE(recorder->run(0, work));  // plainly, then recorded
+  EXPECT_EQ(numbers(y[0])[0], 4);
+  EXPECT_EQ(numbers(y[1])[0], 4);
+}
+
+TEST_F(CudaRecorder, PartsMayBeRefused) {
+  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
+  const auto work = [&] {
+    for (const size_t part : {0, 1})
+      recorder->apart(part, [&] {
+        ops::copy_into(ops::add(x, Tensor::from(std::vector<float>(8, 1.0f), {8})), y);
+      });
+  };
+  EXPECT_TRUE(recorder->run(0, work));
+  EXPECT_FALSE(recorder->run(0, work));
+  EXPECT_NE(recorder->refusal().find("host"), std::string::npos) << recorder->refusal();
+  ops::copy_into(Tensor::zeros({8}, DType::f32), y);
+  EXPECT_TRUE(recorder->run(0, work));
+  EXPECT_NEAR(numbers(y)[0], numbers(x)[0] + 1, 1e-6);
+}
+
 // Numbers that the host writes or waits for cannot be recorded: it says so, and goes on plainly.
 TEST_F(CudaRecorder, GoesOnPlainlyWhereTheHostTakesPart) {
   const std::unique_ptr<Recorder> recorder = make_recorder();

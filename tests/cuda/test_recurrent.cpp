@@ -10,12 +10,26 @@ struct WaitingKeys {
   WaitingKeys(int64_t P, int64_t F, int64_t M)
       : keys(unset<T>({P, kCapacity, F})),
         values(unset<T>({P, kCapacity, M})),
-        count(Tensor::zeros({P}, DType::i32)) {}
+        count(Tensor::zeros({P}, DType::i32)),
+        high(Tensor::zeros({P, F, M}, DType::bf16)),
+        low(Tensor::zeros({P, F, M}, DType::bf16)) {}
   Waiting<T> view() const {
     if (context().device.kind == DeviceKind::cpu) return {};
-    return {keys.template data<T>(), values.template data<T>(), count.data<int32_t>(), kCapacity};
+    return {keys.template data<T>(), values.template data<T>(), count.data<int32_t>(),
+            kCapacity,               high.data<BFloat16>(),     low.data<BFloat16>()};
   }
-  Tensor keys, values, count;
+  Tensor state() const {
+    const std::vector<BFloat16> upper = high.to_vector<BFloat16>(), lower = low.to_vector<BFloat16>();
+    std::vector<float> whole;
+    for (size_t i = 0; i < upper.size(); ++i) {
+      SplitFloat x;
+      x.high = upper[i];
+      x.low = lower[i];
+      whole.push_back(x.whole());
+    }
+    return Tensor::from(whole, high.shape());
+  }
+  Tensor keys, values, count, high, low;
 };
 
 // Steps one after the other, the state carried; outputs of each, then the state, when no key waits any more.
@@ -46,6 +60,9 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
                               y.template data<T>());
     result.push_back(y);
   }
+  // Beside keys of bf16 the state lies in halves.
+  const bool halves = std::is_same_v<T, BFloat16> && !scaled && context().device.kind == DeviceKind::cuda;
+  if (halves) carried.state = waiting.state();
   for (const Tensor& x : carried.sums()) result.push_back(x);
   return result;
 }
@@ -57,6 +74,27 @@ TEST(CudaRecurrent, Values) {
         expect_parity([&](auto t) {
           return steps<decltype(t)>(FeatureKind::values, feature, false, false, F, M, 1.0, 0);
         });
+}
+
+// What is read as bf16 is added up as float: terms that a bf16 would lose beside their sum.
+TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
+  const On device(kCuda);
+  using T = BFloat16;
+  const int64_t F = 4, M = 4;
+  const auto ones = [](int64_t n) { return Tensor::full({1, n}, DType::bf16, 1.0); };
+  const Tensor q = ones(F), k = Tensor::full({1, F}, DType::bf16, 0.0078125), v = ones(M), y({1, M}, DType::bf16);
+  const Carried<T> carried(1, F, M, false);
+  const WaitingKeys<T> waiting(1, F, M);
+  const ChunkShape shape{1, 1, F, M, 1};
+  ChunkInput<T> in;
+  in.q = head_rows<const T>(q.data<T>(), 1, F);
+  in.k = head_rows<const T>(k.data<T>(), 1, F);
+  in.v = head_rows<const T>(v.data<T>(), 1, M);
+  const int64_t count = 400 * WaitingKeys<T>::kCapacity;
+  for (int64_t step = 0; step < count; ++step)
+    table<T>().recurrent_step(context(), shape, in, carried.view(), waiting.view(), y.data<T>());
+  for (const double x : numbers(waiting.state())) EXPECT_EQ(x, 0.0078125 * static_cast<double>(count));
+  for (const double x : numbers(y)) EXPECT_NEAR(x, 1, 0.01);
 }
 
 // States of a block whose columns are read one by one, of a warp and of a block in vectors; columns and features take

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+
+#include "tensor/bfloat16.h"
 
 namespace linea {
 namespace {
@@ -107,6 +111,32 @@ TEST(Formulas, KeepsAndReciprocal) {
   EXPECT_EQ(reciprocal_or_zero(0.0), 0.0);
   EXPECT_EQ(reciprocal_or_zero(-0.0), 0.0);
   EXPECT_EQ(reciprocal_or_zero(-4.0), -0.25);
+}
+
+TEST(SplitFloat, IsFoundAgainToTheLastBit) {
+  const RandomStream stream{3, Purpose::test, 0, 0};
+  std::vector<float> numbers = {0.0f, -0.0f, 1.0f, 1e-45f, 3.4028235e38f, -3.4028235e38f, INFINITY, -INFINITY,
+                                1.00390625f, 1.01171875f};  // the last two lie half way between two bf16
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const uint32_t word = random_word(stream, i);
+    float x = 0;
+    std::memcpy(&x, &word, sizeof x);
+    if (std::isfinite(x)) numbers.push_back(x);
+  }
+  for (const float x : numbers) {
+    const SplitFloat split(x);
+    EXPECT_EQ(std::bit_cast<uint32_t>(split.whole()), std::bit_cast<uint32_t>(x)) << x;
+    const float upper = split.high, nearest = BFloat16(x);
+    EXPECT_TRUE(std::isinf(upper) || std::abs(x - upper) == std::abs(x - nearest)) << x;
+  }
+}
+
+TEST(SplitFloat, LeavesNaNAsItIs) {
+  for (const uint32_t word : {0x7FC00000u, 0x7FFFFFFFu, 0xFFFFFFFFu, 0x7F800001u}) {
+    const SplitFloat split(std::bit_cast<float>(word));
+    EXPECT_TRUE(std::isnan(static_cast<float>(split.high))) << word;
+    EXPECT_TRUE(std::isnan(split.whole())) << word;
+  }
 }
 
 }  // namespace

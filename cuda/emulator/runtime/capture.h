@@ -1,4 +1,4 @@
-// The capture of one stream into a graph. Only one stream is captured at a time, and no other may join it.
+// The capture of streams into a graph: of one, and of those that wait for an event of it. One capture at a time.
 #pragma once
 
 #include <memory>
@@ -11,5 +11,10 @@ namespace linea::emulator {
 // stream is not captured: the operation is to be put on it.
 cudaError_t capture_instead(const std::shared_ptr<StreamQueue>& queue, const Operation& operation,
                             const std::vector<StreamPoint>& after);
+
+// What a captured stream has come to: nodes that its next one follows.
+CapturePoint capture_point(cudaStream_t stream);
+// The stream's next node follows `point` too; a stream that was not captured is, from here on.
+cudaError_t capture_after(cudaStream_t stream, const CapturePoint& point);
 
 }  // namespace linea::emulator

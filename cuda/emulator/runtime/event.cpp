@@ -1,4 +1,5 @@
 // Events.
+#include "cuda/emulator/runtime/capture.h"
 #include "cuda/emulator/runtime/memory.h"
 #include "cuda/emulator/runtime/stream.h"
 
@@ -24,12 +25,17 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
+  if (capturing(stream)) {  // a place in the graph, not work
+    event->captured = capture_point(stream);
+    event->point = {};
+    return cudaSuccess;
+  }
   const auto time = std::make_shared<std::chrono::steady_clock::time_point>();
   const cudaError_t error = issue(stream, [time] { *time = std::chrono::steady_clock::now(); });
   if (error != cudaSuccess) return remember(error);
   event->time = time;
-  event->captured = capturing(stream);
-  event->point = event->captured ? StreamPoint{} : StreamPoint{queue_of(stream), queue_of(stream)->issued()};
+  event->captured = {};
+  event->point = {queue_of(stream), queue_of(stream)->issued()};
   return cudaSuccess;
 }
 

@@ -157,8 +157,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(runtime_mutex());
-  if (event->captured && !capturing(stream)) stop("a second stream joins a capture, which is not emulated");
-  if (event->point.stream == nullptr) return cudaSuccess;  // never recorded, or in the graph, where all is in order
+  if (event->captured.capture != 0) return remember(capture_after(stream, event->captured));
+  if (event->point.stream == nullptr) return cudaSuccess;  // never recorded
   return remember(issue(stream, [] {}, {event->point}));
 }
 

@@ -56,6 +56,12 @@ void run_all_streams();
 
 // ---- capture ----
 
+// Nodes of the graph of one capture.
+struct CapturePoint {
+  uint64_t capture = 0;  // its number; 0: none
+  std::vector<size_t> nodes;
+};
+
 bool capturing(cudaStream_t stream);
 // Success, or the error of a call that a capture forbids; the capture is then lost.
 cudaError_t refuse_while_capturing();
@@ -82,12 +88,16 @@ struct CUstream_st {
 struct CUevent_st {
   linea::emulator::StreamPoint point;
   bool timed = true;
-  bool captured = false;  // recorded last while its stream was captured
+  linea::emulator::CapturePoint captured;  // recorded last while its stream was captured
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 
 struct CUgraph_st {
-  std::vector<linea::emulator::Operation> operations;
+  struct Node {
+    linea::emulator::Operation operation;
+    std::vector<size_t> after;
+  };
+  std::vector<Node> nodes;  // each after those that it follows
 };
 
 struct CUgraphExec_st {

@@ -124,5 +124,89 @@ TEST_F(Graphs, DoNotWaitForOthers) {
   cudaGetLastError();
 }
 
+__global__ void copy(const float* from, float* to) { to[threadIdx.x] = from[threadIdx.x]; }
+
+// A second stream takes part from an event of the first on, and is waited for by another.
+class Branches : public Graphs {
+ protected:
+  Branches() {
+    check_cuda(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (cudaEvent_t* event : {&fork_, &join_})
+      check_cuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  }
+  ~Branches() override {
+    cudaEventDestroy(fork_);
+    cudaEventDestroy(join_);
+    cudaStreamDestroy(other_);
+    cudaGetLastError();
+  }
+
+  void fork() {
+    check_cuda(cudaEventRecord(fork_, stream_), "cudaEventRecord");
+    check_cuda(cudaStreamWaitEvent(other_, fork_, 0), "cudaStreamWaitEvent");
+  }
+  void join() {
+    check_cuda(cudaEventRecord(join_, other_), "cudaEventRecord");
+    check_cuda(cudaStreamWaitEvent(stream_, join_, 0), "cudaStreamWaitEvent");
+  }
+  void run() {
+    cudaGraphExec_t exec = nullptr;
+    check_cuda(cudaGraphInstantiate(&exec, graph_, 0), "cudaGraphInstantiate");
+    check_cuda(cudaGraphLaunch(exec, stream_), "cudaGraphLaunch");
+    check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    cudaGraphExecDestroy(exec);
+  }
+
+  DeviceArray<float> y_{std::vector<float>(kCount, 0)};
+  cudaStream_t other_ = nullptr;
+  cudaEvent_t fork_ = nullptr, join_ = nullptr;
+};
+
+TEST_F(Branches, SeeWhatWasBeforeAndAreSeenAfter) {
+  begin();
+  launch(add, 1, kCount, 0, stream_, x_.data(), 2.0f);
+  fork();
+  launch(copy, 1, kCount, 0, other_, static_cast<const float*>(x_.data()), y_.data());
+  launch(add, 1, kCount, 0, other_, y_.data(), 10.0f);
+  join();
+  launch(add, 1, kCount, 0, stream_, y_.data(), 100.0f);
+  ASSERT_EQ(end(), cudaSuccess);
+  size_t nodes = 0;
+  EXPECT_EQ(cudaGraphGetNodes(graph_, nullptr, &nodes), cudaSuccess);
+  EXPECT_EQ(nodes, 4u);  // events are none
+  run();
+  EXPECT_EQ(y_.values()[0], 113);
+}
+
+// Both branches use one piece of memory, which only one at a time may: done one after the other, as they were asked
+// for, they would hide it.
+TEST_F(Branches, TakeTurns) {
+  const DeviceArray<float> shared(std::vector<float>(kCount, 0)), z(std::vector<float>(kCount, 0));
+  begin();
+  fork();
+  launch(add, 1, kCount, 0, stream_, shared.data(), 1.0f);
+  launch(copy, 1, kCount, 0, stream_, static_cast<const float*>(shared.data()), y_.data());
+  launch(add, 1, kCount, 0, other_, shared.data(), 1.0f);
+  launch(copy, 1, kCount, 0, other_, static_cast<const float*>(shared.data()), z.data());
+  join();
+  ASSERT_EQ(end(), cudaSuccess);
+  run();
+  EXPECT_EQ(y_.values()[0], 2);
+  EXPECT_EQ(z.values()[0], 2);
+}
+
+TEST_F(Branches, HaveToEndWhereTheyBegan) {
+  begin();
+  fork();
+  launch(add, 1, kCount, 0, other_, x_.data(), 1.0f);
+  EXPECT_EQ(end(), cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(graph_, nullptr);
+  begin();
+  fork();
+  EXPECT_EQ(cudaStreamEndCapture(other_, &graph_), cudaErrorStreamCaptureUnmatched);
+  EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
+  EXPECT_EQ(cudaStreamWaitEvent(other_, fork_, 0), cudaErrorInvalidValue);  // of a capture that has ended
+}
+
 }  // namespace
 }  // namespace linea::cuda
