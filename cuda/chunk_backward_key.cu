@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   __shared__ Panels<P> panels;
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
+  multiply_as(shape.products, panels);
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
 
   T* to = dk.at(chunk.pair, chunk.first);
-  A whole[kOwn] = {};
+  A whole[2] = {};
   Wide::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
     if (j >= chunk.rows || f >= F) return;
@@ -71,18 +72,15 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[e / kOwn % kOwn] += kRule == Rule::logs ? slope : slope * feature;
+    whole[(e & 2) / 2] += kRule == Rule::logs ? slope : slope * feature;
     if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
     to[j * dk.row + f] = T(slope);
   });
   if (weight_part == nullptr) return;
   if constexpr (!kByCores<P>)  // whose rule has no weights
-#pragma unroll
-    for (int a = 0; a < kOwn; ++a) {
-      const A total = sum_of_row(whole[a]);
-      if (own_col() == 0)
-        weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.place + own_row() + a] = total;
-    }
+    sum_rows(whole, [&](int j, A total) {
+      weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.place + j] = total;
+    });
 }
 
 template <typename T>
@@ -114,6 +112,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   __shared__ RowsByLogs by_logs;
+  multiply_as(shape.products, panels);
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
@@ -215,10 +214,11 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
 }  // namespace
 
 template <typename T>
-void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
+void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in, HeadRows<const T> dy,
                         const ChunkRows<Accumulator<T>>& kept, Strided<const Accumulator<T>> ddenominator,
                         const ChunkState<Accumulator<T>>& slopes, HeadRows<T> dk, Strided<T> dweight,
                         HeadRows<T> dv) {
+  const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
   with_rule(shape, slopes.scale != nullptr, [&](auto rule) {
     backward_key<rule.value>(ctx, shape, in, dy, kept, ddenominator, slopes, dk, dweight, dv);

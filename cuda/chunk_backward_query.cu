@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   __shared__ Square<A> slopes;
   __shared__ RowsByLogs by_logs;
   __shared__ A slope_d[kTile];  // e
+  multiply_as(shape.products, panels);
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
@@ -119,10 +120,11 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
 }  // namespace
 
 template <typename T>
-void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> y,
+void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in, HeadRows<const T> y,
                           HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
                           const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
+  const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
   with_rule(shape, states.scale != nullptr, [&](auto rule) {
     backward_query<rule.value>(ctx, shape, in, y, dy, kept, states, dq, ddenominator);

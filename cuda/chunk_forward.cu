@@ -41,6 +41,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
+  multiply_as(shape.products, panels);
   // of each row: the largest log with the state's scales, the state's scale, what of d is summed, m, 1 / d
   __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile], inverse[kTile];
   const int64_t own = blockIdx.x;
@@ -174,8 +175,9 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
 }  // namespace
 
 template <typename T>
-void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                    const ChunkState<Accumulator<T>>& states, HeadRows<T> y, const ChunkRows<Accumulator<T>>& kept) {
+  const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
   with_rule(shape, states.scale != nullptr, [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
 }

@@ -63,6 +63,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
   __shared__ Panels<P> panels;
   __shared__ A column[kTile], share[kShares][kTile];
+  multiply_as(shape.products, panels);
   const int64_t F = shape.features, M = shape.values, index = blockIdx.x;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns,
                 first_f = static_cast<int64_t>(blockIdx.z) * kTile;

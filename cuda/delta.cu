@@ -67,7 +67,7 @@ template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     write_chunks(ChunkShape shape, int64_t chunks, Inputs<T> in, Kept<Accumulator<T>> kept, Strided<T> y) {
   using A = Accumulator<T>;
-  const Shared<A> shared = Shared<A>::take();
+  const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
   const int64_t pair = blockIdx.x, F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       if (chunk.keys > 0) {
         dots(q, k, shared.pairs, panels, [](int, int, A product) { return product; });
         // Rows of X grow with what was written before them: one that has overflowed must not even meet a 0.
-        for (int j = 0; j < own_row() + kOwn && j < chunk.keys; ++j)
+        for (int j = 0; j <= core_row() + 8 && j < chunk.keys; ++j)
           Sums<A>::each([&](int e, int i, int m) {
             if (j <= i) sum[e] += shared.pairs[i][j] * shared.columns[j][m];
           });
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     go_back(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy, Accumulator<T>* dstate,
             Accumulator<T>* left, Accumulator<T>* dE, Strided<T> dv) {
   using A = Accumulator<T>;
-  const Shared<A> shared = Shared<A>::take();
+  const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
   const int64_t pair = blockIdx.x, F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     row_gradients(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy, Swept<Accumulator<T>> swept,
                   T* dq, T* dk, Strided<T> dbeta) {
   using A = Accumulator<T>;
-  const Shared<A> shared = Shared<A>::take();
+  const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
   const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
   const Chunk chunk = chunk_at(shape, {0, chunks}, blockIdx.x);
@@ -248,8 +248,9 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // Without q the segment is only absorbed.
 template <typename T>
-void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
+void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k, Strided<const T> v,
                    Strided<const T> beta, Accumulator<T>* state, Strided<T> y) {
+  const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0 || shape.pairs == 0) return;
@@ -259,9 +260,10 @@ void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k
 
 // The segment's states are made again, one before each chunk.
 template <typename T>
-void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
+void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* k, Strided<const T> v,
                     Strided<const T> beta, Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate,
                     T* dq, T* dk, Strided<T> dv, Strided<T> dbeta) {
+  const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t P = shape.pairs, F = shape.features, M = shape.values, chunks = chunk_count(shape);
   if (F == 0 || M == 0 || P == 0 || chunks == 0) return;

@@ -14,10 +14,11 @@ template <typename A>
 struct Shared {
   Panels<A>* panels;
   SquareRows<A> pairs, columns;  // of positions by positions, of positions by columns
-  __device__ static Shared take() {
+  __device__ static Shared take(FloatProducts products) {
     SharedMemory memory;
     Shared shared;
     shared.panels = memory.take<Panels<A>>(1);
+    multiply_as(products, *shared.panels);
     shared.pairs = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
     shared.columns = reinterpret_cast<SquareRows<A>>(memory.take<A>(kTile * (kTile + 1)));
     return shared;

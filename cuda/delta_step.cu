@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     solve_kernel(const T* l, const T* e, T* x, bool transpose, int64_t N, int64_t M, int64_t tiles,
                  Accumulator<T>* solved) {
   using A = Accumulator<T>;
-  const Shared<A> shared = Shared<A>::take();
+  const Shared<A> shared = Shared<A>::take(FloatProducts::exact);
   const int64_t pair = blockIdx.x, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   const T* lower = l + pair * N * N;
   A* known = solved + pair * N * M;  // as sums, before they are rounded

@@ -1,5 +1,5 @@
 // Instructions of tensor cores that CUDA C++ has no function for: inline PTX under nvcc, the emulator's functions
-// under g++. One wrapper a form of an instruction; layouts as in the PTX ISA, "Matrix fragments for mma.m16n8k16".
+// under g++. One wrapper a form of an instruction; layouts as in the PTX ISA, "Matrix fragments for mma.m16n8k16" and ".m16n8k8".
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,6 +24,31 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
       "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// D [16,8] of f32 += A [16,8] B [8,8] of TF32, by the 32 lanes of a warp. One number in each word.
+__device__ __forceinline__ void mma_m16n8k8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                                            std::source_location place = std::source_location::current()) {
+#ifdef LINEA_CUDA_EMULATED
+  emulator::mma_m16n8k8(d, a, b, place);
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// The nearest TF32, of two equally near the one farther from 0.
+__device__ __forceinline__ uint32_t to_tf32(float x) {
+#ifdef LINEA_CUDA_EMULATED
+  return emulator::to_tf32(x);
+#else
+  uint32_t word = 0;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
+  return word;
 #endif
 }
 

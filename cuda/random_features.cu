@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   using A = Accumulator<T>;
   __shared__ Panels<A> panels;
   __shared__ A norm[kTile];
+  multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features, D = shape.key_size;
   const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
@@ -54,6 +55,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   using A = Accumulator<T>;
   __shared__ Panels<A> panels;
   __shared__ A total[kTile];  // sum_f du_f
+  multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features, D = shape.key_size;
   const int64_t first_d = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
@@ -77,15 +79,17 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale, T* u) {
+void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omega, double scale, T* u) {
+  const HeadShape shape = as_multiplied(ctx, given);
   if (shape.pairs * shape.rows * shape.features == 0) return;
   launch(logs_kernel<T>, grid_of(shape, shape.features), dim3(kBlockThreads), 0, stream(ctx), shape,
          tiles_of(shape.rows), x, omega, static_cast<Accumulator<T>>(scale), u);
 }
 
 template <typename T>
-void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* omega, double scale,
+void random_logs_backward(Context& ctx, const HeadShape& given, const T* x, const T* du, const T* omega, double scale,
                           T* dx) {
+  const HeadShape shape = as_multiplied(ctx, given);
   if (shape.pairs * shape.rows * shape.key_size == 0) return;
   launch(logs_backward_kernel<T>, grid_of(shape, shape.key_size), dim3(kBlockThreads), 0, stream(ctx), shape,
          tiles_of(shape.rows), x, du, omega, static_cast<Accumulator<T>>(scale), dx);

@@ -34,6 +34,7 @@ struct RecurrentStep {
   using A = Accumulator<T>;
   using Part = Run<A, kWidth>;
   static constexpr int kLanes = kColumns / kWidth;
+  static constexpr bool kHalves = std::is_same_v<T, BFloat16> && kWidth == kWideRows;  // there may be
   ChunkShape shape;
   ChunkInput<T> in;
   ChunkState<A> states;
@@ -56,27 +57,28 @@ struct RecurrentStep {
     return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
   }
 
-  // Elements of a row of the state from `at` on; `whole`: to be written back.
-  __device__ Part load(int64_t at, bool whole) const {
-    if constexpr (std::is_same_v<T, BFloat16>)
-      if (waiting.capacity > 0) {
+  // Elements of a row of the state from `at` on: where they lie in halves, the upper ones, which complete() makes whole.
+  __device__ Part load(int64_t at) const {
+    if constexpr (kHalves)
+      if (waiting.high != nullptr) {
         const auto high = *reinterpret_cast<const Run<BFloat16, kWidth>*>(waiting.high + at);
-        const auto low = whole ? *reinterpret_cast<const Run<BFloat16, kWidth>*>(waiting.low + at) : high;
         Part part;
 #pragma unroll
-        for (int e = 0; e < kWidth; ++e) {
-          SplitFloat x;
-          x.high = high.x[e];
-          x.low = low.x[e];
-          part.x[e] = whole ? x.whole() : float(x.high);
-        }
+        for (int e = 0; e < kWidth; ++e) part.x[e] = high.x[e];
         return part;
       }
     return *reinterpret_cast<const Part*>(states.state + at);
   }
+  __device__ void complete(int64_t at, Part& part) const {
+    if constexpr (kHalves) {
+      const auto low = *reinterpret_cast<const Run<BFloat16, kWidth>*>(waiting.low + at);
+#pragma unroll
+      for (int e = 0; e < kWidth; ++e) part.x[e] = SplitFloat(BFloat16(part.x[e]), low.x[e]).whole();
+    }
+  }
   __device__ void store(int64_t at, const Part& part) const {
-    if constexpr (std::is_same_v<T, BFloat16>)
-      if (waiting.capacity > 0) {
+    if constexpr (kHalves)
+      if (waiting.high != nullptr) {
         Run<BFloat16, kWidth> high, low;
 #pragma unroll
         for (int e = 0; e < kWidth; ++e) {
@@ -147,7 +149,9 @@ struct RecurrentStep {
         const int count = first_m + column >= M ? 0 : static_cast<int>(F - first < kThreads ? F - first : kThreads);
         const auto row = [&](int i) { return (at + first + i) * M + first_m + column; };
         Part rows[kLanes] = {};  // asked for before the features are made: they are what takes time
-        each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = load(row(i), write); });
+        each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = load(row(i)); });
+        if (kHalves && write && waiting.high != nullptr)
+          each_row<kThreads>(rank, count, [&](int r, int i) { complete(row(i), rows[r]); });
         if (f < F) {
           const Feature made = feature(pair, f);
           const A q = logs ? factor(made.q, top) : made.q;

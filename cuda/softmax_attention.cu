@@ -70,6 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<T> panels;
   __shared__ Square<A> weights;
   __shared__ A most[kTile], total[kTile], kept[kTile];
+  multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -178,6 +179,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<T> panels;
   __shared__ Square<A> slopes;
   __shared__ QuerySums<A> sums;
+  multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t D = shape.key_size, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
   const Tiles first = tiles_at(shape, pair, query, 0);
@@ -209,6 +211,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<T> panels;
   __shared__ Square<A> square;
   __shared__ QuerySums<A> sums;
+  multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
   const int64_t D = shape.key_size, M = shape.value_size, first = static_cast<int64_t>(blockIdx.y) * kTile;
   const Tiles all = tiles_at(shape, pair, 0, key);
@@ -248,9 +251,10 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
+void softmax_attention(Context& ctx, const SoftmaxShape& given, const HeadRows<const T>& q,
                        const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
                        Accumulator<T>* log_sums) {
+  const SoftmaxShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0 || shape.queries == 0) return;
   const int64_t tiles = tiles_of(shape.queries);
   launch(attend<T>,
@@ -259,10 +263,11 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
 }
 
 template <typename T>
-void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
+void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const HeadRows<const T>& q,
                                 const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<const T>& y,
                                 const Accumulator<T>* log_sums, const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
+  const SoftmaxShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
   const Given<T> in{q, k, v, y, dy, log_sums};
   const int64_t queries = tiles_of(shape.queries), keys = tiles_of(shape.keys);

@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<A> panels;
   __shared__ Square<A> square;
   __shared__ int32_t code[kTile];
+  multiply_as(shape.products, panels);
   const Chunk chunk = tile_at(shape, group, blockIdx.x);
   const Pieces<Rule::logs, T> of =
       pieces_of<Rule::logs>(shape, group, in, dy, KeyTable<A>{}, queries, blockIdx.x, blockIdx.x);
@@ -103,9 +104,10 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const T* queries,
+void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in, const T* queries,
                       const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
                       Strided<const Accumulator<T>> ddenominator, const ChunkState<Accumulator<T>>& slopes, T* dk) {
+  const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   if (shape.pairs == 0) return;
   ChunkShape wide = shape;

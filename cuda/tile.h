@@ -1,30 +1,26 @@
 // Products of tiles of 64 x 64 by a block of 256 threads. What is multiplied is asked for element by element, so that
-// features, scales and masks are made on the way into shared memory. Of float and double, 16 x 16 threads make 4 x 4
-// sums each; of bf16 the tensor cores do (cuda/tile_cores.h), and add in float.
+// features, scales and masks are made on the way into shared memory. Factors of bf16 are multiplied by tensor cores
+// (cuda/tile_cores.h), which add in float; others in cuda/tile_floats.h.
 #pragma once
 
 #include <type_traits>
 
 #include "cuda/block.h"
 #include "cuda/tile_cores.h"
+#include "cuda/tile_floats.h"
 #include "tensor/bfloat16.h"
 #include "tensor/element.h"
 
 namespace linea::cuda {
 
-inline constexpr int kOwn = 4;  // rows and columns of the sums of a thread
-inline constexpr int kSums = kOwn * kOwn;
+inline constexpr int kSums = 16;  // of a thread
 static_assert(kTile * kTile == kBlockThreads * kSums);
 
 // Whether factors are rounded to T, bf16, and multiplied by tensor cores.
 template <typename T>
 inline constexpr bool kByCores = std::is_same_v<T, BFloat16>;
 
-__device__ inline int own_row() { return static_cast<int>(threadIdx.x) / (kTile / kOwn) * kOwn; }
-__device__ inline int own_col() { return static_cast<int>(threadIdx.x) % (kTile / kOwn) * kOwn; }
-
-// The sums that a thread has of a tile, where factors are multiplied as T. Which rows and columns they are depends on
-// T alone, so that several Sums<T> go together element by element.
+// The sums that a thread has of a tile, where factors are multiplied as T: of the same rows and columns in all Sums.
 template <typename T>
 struct Sums {
   using A = Accumulator<T>;
@@ -35,12 +31,7 @@ struct Sums {
   // body(e, row, column) for each.
   template <typename Body>
   __device__ static void each(const Body& body) {
-    if constexpr (kByCores<T>) {
-      each_of_cores(body);
-    } else {
-#pragma unroll
-      for (int e = 0; e < kSums; ++e) body(e, own_row() + e / kOwn, own_col() + e % kOwn);
-    }
+    each_of_cores(body);
   }
 };
 
@@ -60,46 +51,8 @@ struct WideSums {
   }
 };
 
-// How many terms are brought to shared memory at once: no kernel needs more than 48 KiB of it.
-template <typename A>
-inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
-
-// Pieces of the two factors, by term; four of a row are read at once.
-template <typename T>
-struct PlainPanels {
-  static constexpr int kRow = kTile + kOwn;
-  alignas(16) T left[kDeep<T> * kRow], right[kDeep<T> * kRow];
-};
 template <typename T>
 using Panels = std::conditional_t<kByCores<T>, CorePanels, PlainPanels<T>>;
-template <typename A>
-struct alignas(16) Four {
-  A x[kOwn];
-};
-
-// panel[term][place] = at(place, term) of the terms `first` and on, 0 from `terms` on.
-template <Along kAlong, typename A, typename At>
-__device__ void load_panel(A* panel, int64_t first, int64_t terms, const At& at) {
-#pragma unroll
-  for (int e = 0; e < kDeep<A> * kTile; e += kBlockThreads) {
-    const int index = e + static_cast<int>(threadIdx.x);
-    const int term = kAlong == Along::terms ? index % kDeep<A> : index / kTile;
-    const int place = kAlong == Along::terms ? index / kDeep<A> : index % kTile;
-    panel[term * PlainPanels<A>::kRow + place] = first + term < terms ? at(place, first + term) : A(0);
-  }
-}
-
-template <typename A>
-__device__ void multiply_panels(Sums<A>& sum, const PlainPanels<A>& panels) {
-  const int row = own_row(), col = own_col();
-#pragma unroll
-  for (int l = 0; l < kDeep<A>; ++l) {
-    const Four<A> x = *reinterpret_cast<const Four<A>*>(panels.left + l * PlainPanels<A>::kRow + row);
-    const Four<A> z = *reinterpret_cast<const Four<A>*>(panels.right + l * PlainPanels<A>::kRow + col);
-#pragma unroll
-    for (int e = 0; e < kSums; ++e) sum[e] += x.x[e / kOwn] * z.x[e % kOwn];
-  }
-}
 
 // sums[row][column] += sum_l left(row, l) right(column, l) over l < terms, of kTiles tiles beside each other those that
 // have some of the first `columns` columns. left answers for places 0 .. 63, right for those of all tiles, with 0 where
@@ -123,7 +76,7 @@ __device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, cons
         multiply_panels<kLeft, kRight>(sums[tile].x,
                                        static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce), panels);
       } else {
-        multiply_panels(sums[tile], panels);
+        multiply_panels(sums[tile].x, panels);
       }
     }
   }
@@ -140,12 +93,19 @@ __device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const
   add_to_tiles<kLeft, kRight, 1>(&sum, kTile, terms, left, right, panels);
 }
 
-// The sum over the threads that hold the same rows of sums that are not made by tensor cores, in all of them.
-template <typename A>
-__device__ A sum_of_row(A x) {
+// The sums over whole rows of what each thread has of its two rows, for body(row, sum) of one thread each. All threads
+// call it.
+template <typename A, typename Body>
+__device__ void sum_rows(const A (&own)[2], const Body& body) {
+  __shared__ A half[2][kTile];  // of 32 columns each
 #pragma unroll
-  for (int distance = kTile / kOwn / 2; distance > 0; distance /= 2) x += __shfl_xor_sync(kWholeWarp, x, distance);
-  return x;
+  for (int i = 0; i < 2; ++i) {
+    A x = own[i];
+    for (int distance = 1; distance < 4; distance *= 2) x += __shfl_xor_sync(kWholeWarp, x, distance);
+    if (threadIdx.x % 4 == 0) half[core_col() / 32][core_row() + 8 * i] = x;
+  }
+  __syncthreads();
+  if (threadIdx.x < kTile) body(static_cast<int>(threadIdx.x), half[0][threadIdx.x] + half[1][threadIdx.x]);
 }
 
 inline int64_t tiles_of(int64_t size) { return size <= kTile ? 1 : (size + kTile - 1) / kTile; }

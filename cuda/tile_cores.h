@@ -76,11 +76,20 @@ __device__ void multiply_panels(float (&sums)[16], int terms, const CorePanels& 
   }
 }
 
-// body(e, row, column) for each of a thread's 16 sums.
+// The first row and column of a thread's 16 sums; it has that row and the eighth after it, four pairs of columns.
+__device__ inline int core_row() {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  return warp / 2 * 16 + lane / 4;
+}
+__device__ inline int core_col() {
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  return warp % 2 * 32 + lane % 4 * 2;
+}
+
+// body(e, row, column) for each of them.
 template <typename Body>
 __device__ void each_of_cores(const Body& body) {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int row = warp / 2 * 16 + lane / 4, col = warp % 2 * 32 + lane % 4 * 2;
+  const int row = core_row(), col = core_col();
 #pragma unroll
   for (int e = 0; e < 16; ++e) body(e, row + (e & 2) * 4, col + e / 4 * 8 + (e & 1));
 }

@@ -288,7 +288,7 @@ LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool sc
     : key_sum(Tensor::zeros(sums, sum_dtype(dtype))) {
   const Shape all{sums[0], sums[1], sums[2], values};
   const bool waits = !scaled && context().sizes.waiting > 0;
-  if (waits && dtype == DType::bf16) {
+  if (waits && dtype == DType::bf16 && values % kWideRows == 0) {
     high_ = Tensor::zeros(all, DType::bf16);
     low_ = Tensor::zeros(all, DType::bf16);
   } else {

@@ -33,7 +33,7 @@ struct BFloat16 {
 struct SplitFloat {
   BFloat16 high, low;
 
-  SplitFloat() = default;
+  LINEA_HOST_DEVICE SplitFloat(BFloat16 upper, BFloat16 lower) : high(upper), low(lower) {}
   LINEA_HOST_DEVICE explicit SplitFloat(float x) {
     uint32_t word = 0;
     memcpy(&word, &x, sizeof(word));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tensor/element.h"
 #include "tensor/memory.h"
 
 namespace linea {
@@ -44,7 +45,7 @@ struct Context {
   StepParams* step = nullptr;            // the host's
   StepParams* step_on_device = nullptr;  // what kernels read; the same on a CPU
   int threads = 1;                       // that a kernel's parallel region uses
-  bool tensor_float = false;             // matrix products of float may round their factors to 10 bits (TF32)
+  FloatProducts products = FloatProducts::exact;  // on a GPU; rounded: in all matrix products of float
   WorkSizes sizes{};
 };
 

@@ -57,4 +57,8 @@ inline const char* name_of(DType dtype) {
   return "?";
 }
 
+// How factors of float are multiplied inside attentions on a GPU: exactly; by tensor cores, each in two parts of TF32,
+// of which three products are made (some 21 of 24 digits; Ootomo and Yokota 2022); or rounded to TF32, 11 digits.
+enum class FloatProducts : uint8_t { exact, split, rounded };
+
 }  // namespace linea

@@ -43,6 +43,7 @@ inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
 // P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
 struct HeadShape {
   int64_t pairs, rows, features, key_size, first_pair, heads;
+  FloatProducts products = FloatProducts::exact;
   LINEA_HOST_DEVICE int64_t head(int64_t pair) const { return (first_pair + pair) % heads; }
 };
 
@@ -73,6 +74,7 @@ struct ChunkShape {
   FeatureKind kind = FeatureKind::values;
   KernelFeature feature = KernelFeature::given;  // of values; a kernel's dq and dk are those of what it was given
   bool starts = false, ends = false;  // the state that comes in holds nothing; what goes out is not needed
+  FloatProducts products = FloatProducts::exact;
 };
 
 // Rows of `run` elements, one for each pair, `stride` elements apart.
@@ -129,8 +131,9 @@ struct ChunkState {
 
 // Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which pair p has count[p] <
 // capacity: what would fill it up is added to the state with all of them. capacity 0: none waits. Beside keys of bf16
-// that state [P,F,M] lies in halves (SplitFloat), of which a position that adds nothing to it reads the upper alone.
-inline constexpr int64_t kMostWaiting = 8;
+// that state [P,F,M] may lie in halves (SplitFloat) instead, of which a position that adds nothing to it reads the
+// upper alone: where M is a multiple of kWideRows.
+inline constexpr int64_t kMostWaiting = 8, kWideRows = 4;
 template <typename T>
 struct Waiting {
   T *keys = nullptr, *values = nullptr;
@@ -153,6 +156,7 @@ struct SoftmaxShape {
   ValidKeys valid;
   double scale;
   bool causal;
+  FloatProducts products = FloatProducts::exact;
 };
 
 // How one symbol is drawn: scores are divided by the temperature; then only the top_k likeliest symbols stay (0:

@@ -93,12 +93,12 @@ double read_rate(double bytes) { return on_cpu() ? read_rate_of_cpu(bytes) : rea
 
 std::vector<std::string> rates_of_cuda() {
   use_device({DeviceKind::cuda, 0});
-  const auto teraflops = [](DType dtype, bool tensor_float) {
-    context().tensor_float = tensor_float;
+  const auto teraflops = [](DType dtype, FloatProducts products) {
+    context().products = products;
     return product_rate(dtype, 0.1) / 1e12;
   };
-  const double strict = teraflops(DType::f32, false), rounded = teraflops(DType::f32, true);
-  const double halves = teraflops(DType::bf16, false);
+  const double rounded = teraflops(DType::f32, FloatProducts::rounded);
+  const double strict = teraflops(DType::f32, FloatProducts::exact), halves = teraflops(DType::bf16, FloatProducts::exact);
   return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded, halves),
           fmt::format("reads {:.3g} GB/s", read_rate(0) / 1e9)};
 }

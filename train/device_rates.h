@@ -9,7 +9,7 @@
 namespace linea {
 
 // FLOP/s of square products of `dtype`, the median of those made in `seconds`; of float as the context has it
-// (Context::tensor_float). On a CPU 2048 wide; on another device as wide as it does within a few milliseconds, up to
+// (Context::products). On a CPU 2048 wide; on another device as wide as it does within a few milliseconds, up to
 // 8192.
 double product_rate(DType dtype, double seconds);
 

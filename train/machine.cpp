@@ -17,7 +17,9 @@ void use_machine(int64_t threads, const std::string& device, const std::string& 
   check_machine(device, dtype, work);
   if (threads > 0) set_threads(static_cast<int>(threads));
   use_device(device_of(device));
-  context().tensor_float = dtype == "tf32";
+  context().products = dtype == "tf32"   ? FloatProducts::rounded
+                       : dtype == "bf16" ? FloatProducts::split
+                                         : FloatProducts::exact;
 }
 
 }  // namespace linea

@@ -15,18 +15,17 @@ struct WaitingKeys {
         low(Tensor::zeros({P, F, M}, DType::bf16)) {}
   Waiting<T> view() const {
     if (context().device.kind == DeviceKind::cpu) return {};
-    return {keys.template data<T>(), values.template data<T>(), count.data<int32_t>(),
-            kCapacity,               high.data<BFloat16>(),     low.data<BFloat16>()};
+    Waiting<T> all{keys.template data<T>(), values.template data<T>(), count.data<int32_t>(), kCapacity};
+    if (!halves()) return all;
+    all.high = high.data<BFloat16>();
+    all.low = low.data<BFloat16>();
+    return all;
   }
+  bool halves() const { return std::is_same_v<T, BFloat16> && high.size(2) % kWideRows == 0; }
   Tensor state() const {
     const std::vector<BFloat16> upper = high.to_vector<BFloat16>(), lower = low.to_vector<BFloat16>();
     std::vector<float> whole;
-    for (size_t i = 0; i < upper.size(); ++i) {
-      SplitFloat x;
-      x.high = upper[i];
-      x.low = lower[i];
-      whole.push_back(x.whole());
-    }
+    for (size_t i = 0; i < upper.size(); ++i) whole.push_back(SplitFloat(upper[i], lower[i]).whole());
     return Tensor::from(whole, high.shape());
   }
   Tensor keys, values, count, high, low;
@@ -60,9 +59,7 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
                               y.template data<T>());
     result.push_back(y);
   }
-  // Beside keys of bf16 the state lies in halves.
-  const bool halves = std::is_same_v<T, BFloat16> && !scaled && context().device.kind == DeviceKind::cuda;
-  if (halves) carried.state = waiting.state();
+  if (!scaled && waiting.halves() && context().device.kind == DeviceKind::cuda) carried.state = waiting.state();
   for (const Tensor& x : carried.sums()) result.push_back(x);
   return result;
 }

@@ -20,7 +20,7 @@ void need_all(const char* what, unsigned lanes) {
 
 float half_of(uint32_t pair, bool upper) { return std::bit_cast<float>(upper ? pair & 0xffff0000u : pair << 16); }
 
-// ---- mma.sync.m16n8k16: lane 4 g + t holds rows g and g + 8 of A and D, column g of B ----
+// ---- mma.sync.m16n8k16 of bf16: lane 4 g + t holds rows g and g + 8 of A and D, column g of B ----
 
 struct Product {
   float* d;
@@ -41,6 +41,30 @@ void multiply(void* const* arguments, unsigned lanes) {
   float sums[16][8] = {};
   for (int row = 0; row < 16; ++row)
     for (int k = 0; k < 16; ++k)
+      for (int column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
+  for (int lane = 0; lane < 32; ++lane) {
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i)
+      of<Product>(arguments[lane]).d[i] += sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)];
+  }
+}
+
+// ---- mma.sync.m16n8k8 of TF32: the words' lower 13 bits do not count ----
+
+float tf32_of(uint32_t word) { return std::bit_cast<float>(word & 0xffffe000u); }
+
+void multiply_words(void* const* arguments, unsigned lanes) {
+  need_all("mma.sync", lanes);
+  float a[16][8], b[8][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    const Product& mine = of<Product>(arguments[lane]);
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) a[g + ((i & 1) != 0 ? 8 : 0)][t + ((i & 2) != 0 ? 4 : 0)] = tf32_of(mine.a[i]);
+    for (int i = 0; i < 2; ++i) b[t + (i != 0 ? 4 : 0)][g] = tf32_of(mine.b[i]);
+  }
+  float sums[16][8] = {};
+  for (int row = 0; row < 16; ++row)
+    for (int k = 0; k < 8; ++k)
       for (int column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
   for (int lane = 0; lane < 32; ++lane) {
     const int g = lane / 4, t = lane % 4;
@@ -152,6 +176,17 @@ void mma_m16n8k16(float* d, const uint32_t* a, const uint32_t* b, std::source_lo
   const OutsideKernel outside;
   Product mine{d, a, b};
   block.meet_in_warp(kAllLanes, multiply, &mine, "mma.sync.m16n8k16", place);
+}
+
+void mma_m16n8k8(float* d, const uint32_t* a, const uint32_t* b, std::source_location place) {
+  const OutsideKernel outside;
+  Product mine{d, a, b};
+  block.meet_in_warp(kAllLanes, multiply_words, &mine, "mma.sync.m16n8k8", place);
+}
+
+uint32_t to_tf32(float x) {
+  if (x != x) return 0x7fffffffu;
+  return (std::bit_cast<uint32_t>(x) + 0x1000u) & 0xffffe000u;
 }
 
 void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row, std::source_location place) {

@@ -12,6 +12,8 @@ namespace linea::emulator {
 // ---- instructions; layouts as in the PTX ISA ----
 
 void mma_m16n8k16(float* d, const uint32_t* a, const uint32_t* b, std::source_location place);
+void mma_m16n8k8(float* d, const uint32_t* a, const uint32_t* b, std::source_location place);
+uint32_t to_tf32(float x);
 void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row, std::source_location place);
 
 // ---- tiles of 16 x 16, of which each lane holds 8 elements: lane l has those from 8 l on, in row-major order ----

@@ -137,5 +137,44 @@ TEST_F(Matrices, MustBeAligned) {
   EXPECT_STOPS(run(), "wmma::load_matrix_sync at .*test_matrices.cu:.* must be aligned to 32 bytes");
 }
 
+// C [16,8] = A [16,8] B [8,8], of words whose lower 13 bits are anything.
+__global__ void multiply_words(float* c, const float* a, const float* b) {
+  const int lane = static_cast<int>(threadIdx.x), group = lane / 4, own = lane % 4;
+  uint32_t left[4], right[2];
+  for (int i = 0; i < 4; ++i) left[i] = __float_as_uint(a[(group + i % 2 * 8) * 8 + own + i / 2 * 4]) | 0x1555u;
+  for (int i = 0; i < 2; ++i) right[i] = __float_as_uint(b[(own + i * 4) * 8 + group]) | 0xAAAu;
+  float sums[4] = {};
+  mma_m16n8k8(sums, left, right);
+  for (int i = 0; i < 4; ++i) c[(group + i / 2 * 8) * 8 + own * 2 + i % 2] = sums[i];
+}
+
+TEST_F(Matrices, OfTensorFloatsAreMultiplied) {
+  std::vector<float> left, right, product;
+  for (int i = 0; i < 16 * 8; ++i) left.push_back(static_cast<float>(i * 7 % 11 - 5));
+  for (int i = 0; i < 8 * 8; ++i) right.push_back(static_cast<float>(i * 5 % 13 - 6));
+  for (int row = 0; row < 16; ++row)
+    for (int column = 0; column < 8; ++column) {
+      float sum = 0;
+      for (int k = 0; k < 8; ++k) sum += left[row * 8 + k] * right[k * 8 + column];
+      product.push_back(sum);
+    }
+  const DeviceArray<float> a(left), b(right), c(16 * 8);
+  launch(multiply_words, 1, 32, 0, nullptr, c.data(), static_cast<const float*>(a.data()),
+         static_cast<const float*>(b.data()));
+  EXPECT_EQ(c.values(), product);
+}
+
+__global__ void round_words(float* x) { x[threadIdx.x] = __uint_as_float(to_tf32(x[threadIdx.x])); }
+
+TEST_F(Matrices, AreRoundedToTensorFloats) {
+  const float step = 1.0f / 1024;  // of TF32 above 1
+  const DeviceArray<float> x(std::vector<float>{1, 1 + step, 1 + 0.4f * step, 1 + 0.5f * step, -1 - 0.5f * step, 0,
+                                                INFINITY, -INFINITY, NAN});
+  launch(round_words, 1, 9, 0, nullptr, x.data());
+  const std::vector<float> got = x.values(), expected = {1, 1 + step, 1, 1 + step, -1 - step, 0, INFINITY, -INFINITY};
+  EXPECT_EQ(std::vector<float>(got.begin(), got.end() - 1), expected);
+  EXPECT_TRUE(std::isnan(got.back()));
+}
+
 }  // namespace
 }  // namespace linea::cuda
