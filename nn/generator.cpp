@@ -71,6 +71,7 @@ class Window {
   void go_on() {
     for (Part& part : parts_) model_.count_position(part.state);
     if (recorder_ == nullptr || !recorder_->run(0, [this] { draw_parts(); })) {
+      if (recorder_ != nullptr) refusal_ = recorder_->refusal();
       recorder_.reset();
       draw_parts();
     }
@@ -80,6 +81,8 @@ class Window {
   bool full() const { return parts_[0].state.position >= model_.config().length; }
   // More would be lost: the history has no place for them.
   bool must_take() const { return drawn_ - taken_ >= parts_[0].history.size(0); }
+
+  const std::string& refusal() const { return refusal_; }
 
   // The symbols of each position that was drawn since the last call, in order.
   Rows take() {
@@ -117,6 +120,7 @@ class Window {
   std::vector<Part> parts_;
   int64_t drawn_ = 0, taken_ = 0;
   std::unique_ptr<Recorder> recorder_;
+  std::string refusal_;  // of the recorder that was
 };
 
 // Early symbols are looked at soon; powers of two fall on every longer beat.
@@ -125,7 +129,8 @@ bool looked_at(int64_t drawn) { return (drawn & (drawn - 1)) == 0; }
 }  // namespace
 
 std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<int32_t>>& prompt,
-                                                  int64_t count, const Watcher& drawn) const {
+                                                  int64_t count, const Watcher& drawn,
+                                                  std::string* not_recorded) const {
   require(!prompt.empty() && !prompt[0].empty(), "sampling needs at least one symbol to start from");
   for (const auto& row : prompt)
     require(row.size() == prompt[0].size(), "prompts of {} and {} symbols cannot be drawn side by side",
@@ -153,6 +158,7 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
       if (drawn) drawn(next);
     }
   }
+  if (not_recorded != nullptr) *not_recorded = window.refusal();
   for (auto& row : rows) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(begin));
   return rows;
 }

@@ -68,9 +68,10 @@ for dtype in fp32 tf32 bf16; do
     sed "s/^/    /" | tee -a "$out" || status=1
   echo >>"$out"
 done
-"$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
+"$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --batches 1,256,1024,2048,4096,8192 2>&1 |
+  sed "s/^/    /" | tee -a "$out" || status=1
 echo >>"$out"
 "$linea" bench attention --device cuda --dtype bf16 --batch 8 --heads 32 --key-size 128 --lengths 2048,4096,8192,16384 \
-  --attention linear,softmax 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
+  --attention linear,performer,softmax 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
 echo "Written to $out"
 exit $status

@@ -25,6 +25,7 @@ struct Drawn {
   int64_t batch, positions;
   double tokens_per_s, pictures_per_s;
   double read_gb_per_s = 0, of_read = 0;  // of a batch of 1
+  std::string not_recorded{};             // why a GPU was asked for each launch by itself
 };
 
 // Of the parameters that a token passes: of a table it reads one row, but for one that is the head too.
@@ -44,7 +45,8 @@ int64_t positions_of(const Transformer& model, const SampleBench& options, int64
   const int64_t most = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, most);
   if (!recurrent_count(model.config().attention)) return most;
-  return std::min<int64_t>(most, std::clamp<int64_t>(12800 / batch, 16, 200));
+  const int64_t fewest = context().device.kind == DeviceKind::cpu ? 16 : 200;
+  return std::min<int64_t>(most, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }
 
 Drawn measure(const Transformer& model, const SampleBench& options, int64_t batch) {
@@ -52,11 +54,12 @@ Drawn measure(const Transformer& model, const SampleBench& options, int64_t batc
   const Stopwatch watch;
   std::vector<double> times;  // at which each position's symbols came
   const std::vector<std::vector<int32_t>> prompt(static_cast<size_t>(batch), {0});
-  Generator(model, {1.0, false, 1}).draw(prompt, kWarmup + positions, [&](const std::vector<int32_t>&) {
-    times.push_back(watch.seconds());
-  });
+  std::string not_recorded;
+  const auto drawn_now = [&](const std::vector<int32_t>&) { times.push_back(watch.seconds()); };
+  Generator(model, {1.0, false, 1}).draw(prompt, kWarmup + positions, drawn_now, &not_recorded);
   const double seconds = times.back() - times[kWarmup - 1];
   Drawn drawn{batch, positions, static_cast<double>(batch * positions) / seconds, 0};
+  drawn.not_recorded = not_recorded;
   drawn.pictures_per_s = drawn.tokens_per_s / static_cast<double>(model.config().length);
   if (batch == 1) {
     const double bytes = weight_bytes(model);
@@ -70,16 +73,19 @@ void print(const SampleBench& options, const Drawn& drawn) {
   const bool alone = drawn.batch == 1;
   if (options.json) {
     const auto number = [&](double x) { return alone ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
-    return print_line({{"batch", drawn.batch},
-                       {"positions", drawn.positions},
-                       {"tokens_per_s", drawn.tokens_per_s},
-                       {"pictures_per_s", drawn.pictures_per_s},
-                       {"read_gb_per_s", number(drawn.read_gb_per_s)},
-                       {"of_read", number(drawn.of_read)}});
+    nlohmann::ordered_json line = {{"batch", drawn.batch},
+                                   {"positions", drawn.positions},
+                                   {"tokens_per_s", drawn.tokens_per_s},
+                                   {"pictures_per_s", drawn.pictures_per_s},
+                                   {"read_gb_per_s", number(drawn.read_gb_per_s)},
+                                   {"of_read", number(drawn.of_read)}};
+    if (!drawn.not_recorded.empty()) line["not_recorded"] = drawn.not_recorded;
+    return print_line(line);
   }
   fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", drawn.batch, drawn.positions, drawn.tokens_per_s,
              drawn.pictures_per_s, alone ? fmt::format("{:.1f}", drawn.read_gb_per_s) : "-",
              alone ? fmt::format("{:.0f}%", 100 * drawn.of_read) : "-");
+  if (!drawn.not_recorded.empty()) fmt::print("        positions were not recorded: {}\n", drawn.not_recorded);
   std::fflush(stdout);
 }
 

@@ -109,6 +109,13 @@ bool TrainingStep::launch_recorded(int64_t step) {
   return done;
 }
 
+size_t TrainingStep::launches() const {
+  size_t total = 0;
+  for (int64_t piece = 0; recorder_ != nullptr && piece <= config_.accumulate; ++piece)
+    total += recorder_->launches(static_cast<size_t>(piece));
+  return total;
+}
+
 Tensor TrainingStep::add_gradients(int64_t step) {
   for (int64_t i = 0; i < config_.accumulate; ++i) add_batch(take_batch(step * config_.accumulate + i));
   return std::exchange(loss_, {});

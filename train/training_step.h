@@ -50,6 +50,8 @@ class TrainingStep {
 
   // Whether steps are recorded, so far as is known: a step may show that they cannot be.
   bool records() const { return recorder_ != nullptr; }
+  // Kernels and copies of a step that was recorded; 0: none was.
+  size_t launches() const;
   // Why they cannot; empty where none was tried.
   const std::string& plainly_because() const { return plainly_because_; }
 

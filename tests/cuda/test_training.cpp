@@ -180,6 +180,36 @@ TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
 
 // The bits of the plain steps, of updates that are skipped too; who is told of one finds the gradients, which are not
 // those of recorded memory.
+size_t launches_of_step(int64_t layers, const std::string& dtype) {
+  RunConfig config = small("linear");
+  config.layers = layers;
+  config.dropout = 0;
+  config.dtype = dtype;
+  Transformer model(model_config(config, digits().shape()));
+  Optimizer optimizer(optimizer_config(config), model.parameters());
+  TrainingStep training(model, optimizer, digits(), config);
+  for (int64_t step = 0; step < 2; ++step) training.run(step, config.lr);
+  return training.launches();
+}
+
+// A small batch takes what its launches take: there may be fewer of them, not more.
+TEST(CudaSteps, AStepIsFewLaunches) {
+  if (a_share()) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  const On device(kCuda);
+  struct Most {
+    const char* dtype;
+    size_t layer, outside;
+  };
+  for (const auto& [dtype, of_layer, outside] : {Most{"fp32", 76, 35}, Most{"bf16", 100, 45}}) {
+    const size_t one = launches_of_step(1, dtype), layer = launches_of_step(2, dtype) - one;
+    // How many launches a product is, the emulated cuBLAS knows: one.
+    const size_t slack = real_gpu ? 20 : 0;
+    EXPECT_LE(layer, of_layer + slack) << dtype;
+    EXPECT_LE(one - layer, outside + slack) << dtype;
+    EXPECT_GT(layer, 20u) << dtype;
+  }
+}
+
 TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
