@@ -239,7 +239,7 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*, T*, \
                                           T*, T*, T*);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

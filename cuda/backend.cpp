@@ -97,6 +97,11 @@ constexpr Kernels<T> kCudaKernels = {
     .count_nonfinite = cuda::count_nonfinite<T>,
 };
 
+#ifdef LINEA_CUDA_WITHOUT_DOUBLE
+template <>
+constexpr Kernels<double> kCudaKernels<double>{};
+#endif
+
 const Backend kCudaBackend = {.vectors = nullptr,
                               .memory = kCudaMemory,
                               .f32 = kCudaKernels<float>,

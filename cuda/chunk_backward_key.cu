@@ -230,7 +230,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                                    const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>,               \
                                    const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<T>, HeadRows<T>);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -136,7 +136,7 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                                      HeadRows<const T>, const ChunkRows<Accumulator<T>>&,                       \
                                      const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<Accumulator<T>>);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

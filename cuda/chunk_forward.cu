@@ -186,7 +186,7 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
   template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&,                   \
                               const ChunkState<Accumulator<T>>&, HeadRows<T>, const ChunkRows<Accumulator<T>>&);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

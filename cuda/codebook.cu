@@ -240,7 +240,7 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);       \
   template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

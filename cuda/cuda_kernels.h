@@ -4,6 +4,14 @@
 
 #include "tensor/kernels.h"
 
+// Kernels of double are for proofs on the emulated GPU. Builds whose every access is checked go without: what they look
+// for stands in the code of float, and a third of their time would go into compiling the same again.
+#ifdef LINEA_CUDA_WITHOUT_DOUBLE
+#define LINEA_FOR_DOUBLE(instantiate)
+#else
+#define LINEA_FOR_DOUBLE(instantiate) instantiate(double)
+#endif
+
 namespace linea::cuda {
 
 // elementwise.cu

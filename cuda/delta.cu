@@ -288,7 +288,7 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
                                Strided<const T>, Strided<const T>, const Accumulator<T>*, Accumulator<T>*, T*, T*, \
                                Strided<T>, Strided<T>);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

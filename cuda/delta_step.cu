@@ -101,7 +101,7 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
                            int64_t, int64_t);                                                              \
   template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

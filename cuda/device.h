@@ -26,8 +26,10 @@ class PoolScope {
  private:
   CachingAllocator* before_;
 };
-// Never destroyed: tensors may outlive what was recorded.
-CachingAllocator& new_pool();
+// Never destroyed: tensors may outlive what was recorded. Given back, its cache is the device's again, and it serves the
+// next who asks for one.
+CachingAllocator& take_pool();
+void give_back_pool(CachingAllocator& pool);
 // To be called when what was asked of the device is done again, not recorded.
 void give_back_what_waited();
 MemoryUse memory_use();

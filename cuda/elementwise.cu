@@ -132,7 +132,7 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);        \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -78,7 +78,7 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                  \
   template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -114,9 +114,10 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, cons
   if (residual != nullptr) add(ctx, residual, y, y, n);
 }
 
-template void linear(Context&, const LinearShape&, const float*, const float*, const float*, const float*, float*);
-template void linear(Context&, const LinearShape&, const double*, const double*, const double*, const double*, double*);
-template void linear(Context&, const LinearShape&, const BFloat16*, const BFloat16*, const BFloat16*, const BFloat16*,
-                     BFloat16*);
+#define LINEA_INSTANTIATE(T) \
+  template void linear(Context&, const LinearShape&, const T*, const T*, const T*, const T*, T*);
+LINEA_INSTANTIATE(float)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
+LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -113,7 +113,7 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
                                         const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);       \
   template void logistics_scores(Context&, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -72,7 +72,7 @@ MemoryLimit device_memory_limit() {
 struct Pools {
   CachingAllocator shared{{take, give_back, device_memory_limit}};
   std::mutex mutex;
-  std::vector<CachingAllocator*> own;
+  std::vector<CachingAllocator*> own, idle;  // all but the shared one, and those of them that no one has
   std::unordered_map<void*, CachingAllocator*> owners;  // of blocks that are not of the shared one
 };
 Pools& pools() {
@@ -118,11 +118,21 @@ void each_pool(const Visit& visit) {
 PoolScope::PoolScope(CachingAllocator& pool) : before_(current) { current = &pool; }
 PoolScope::~PoolScope() { current = before_; }
 
-CachingAllocator& new_pool() {
-  auto* const pool = new CachingAllocator({take, give_back, device_memory_limit});
+CachingAllocator& take_pool() {
   const std::lock_guard<std::mutex> lock(pools().mutex);
-  pools().own.push_back(pool);
+  if (pools().idle.empty()) {
+    pools().own.push_back(new CachingAllocator({take, give_back, device_memory_limit}));
+    return *pools().own.back();
+  }
+  CachingAllocator* const pool = pools().idle.back();
+  pools().idle.pop_back();
   return *pool;
+}
+
+void give_back_pool(CachingAllocator& pool) {
+  pool.release_cache();
+  const std::lock_guard<std::mutex> lock(pools().mutex);
+  pools().idle.push_back(&pool);
 }
 
 void give_back_what_waited() {

@@ -138,7 +138,7 @@ void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, co
   template void normalize(Context&, const T*, T*, Accumulator<T>*, int64_t, int64_t);                           \
   template void normalize_backward(Context&, const T*, const Accumulator<T>*, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -131,7 +131,7 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
   template void clip_scale<T>(Context&, const double*, const Accumulator<T>*, double); \
   template void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

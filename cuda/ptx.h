@@ -1,5 +1,6 @@
 // Instructions of tensor cores that CUDA C++ has no function for: inline PTX under nvcc, the emulator's functions
-// under g++. One wrapper a form of an instruction; layouts as in the PTX ISA, "Matrix fragments for mma.m16n8k16" and ".m16n8k8".
+// under g++. One wrapper a form of an instruction; layouts as in the PTX ISA, "Matrix fragments for mma.m16n8k16" and
+// "mma.m16n8k8".
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,5 @@
-// The queue of a device in which all of its work is done in order: a stream, and cuBLAS on it.
+// The queue of a device in which all of its work is done in order: a stream, and cuBLAS on it. (Parts of recorded work
+// go to streams of their own: cuda/recorder.cpp.)
 #pragma once
 
 #include <cublas_v2.h>

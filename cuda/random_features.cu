@@ -142,7 +142,7 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
   template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                                        \
   template void sine_cosine_backward(Context&, const T*, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

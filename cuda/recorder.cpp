@@ -32,6 +32,7 @@ const Branch& branch(size_t number) {
 }
 
 // While one lives, the queue's work goes to the branch; it sees what there was at `fork`, and the queue what it did.
+// Where an end cannot be recorded, nothing can: the end of the recording tells, and sets the queue right.
 class OnBranch {
  public:
   OnBranch(Queue& queue, const Branch& branch, cudaEvent_t fork) : queue_(queue), before_(queue), branch_(branch) {
@@ -43,7 +44,7 @@ class OnBranch {
       put_on(queue_, before_.stream, before_.blas_workspace);
       check_cuda(cudaEventRecord(branch_.done, branch_.stream), "ending a part");
       check_cuda(cudaStreamWaitEvent(queue_.stream, branch_.done, 0), "ending a part");
-    } catch (const Error&) {  // the end of what is recorded will be told
+    } catch (const Error&) {
     }
   }
   OnBranch(const OnBranch&) = delete;
@@ -59,7 +60,7 @@ class OnBranch {
 // that memory alone, and launched from then on.
 class GraphRecorder final : public Recorder {
  public:
-  explicit GraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(new_pool()) {
+  explicit GraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(take_pool()) {
     check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming), "an event of what is recorded");
   }
 
@@ -68,8 +69,8 @@ class GraphRecorder final : public Recorder {
     for (const Piece& piece : pieces_)
       if (piece.graph != nullptr) cudaGraphExecDestroy(piece.graph);
     cudaEventDestroy(fork_);
-    pool_.release_cache();
-    for (CachingAllocator* pool : part_pools_) pool->release_cache();
+    give_back_pool(pool_);
+    for (CachingAllocator* pool : part_pools_) give_back_pool(*pool);
   }
 
   bool run(size_t number, const std::function<void()>& work) override {
@@ -89,7 +90,7 @@ class GraphRecorder final : public Recorder {
   }
 
   void apart(size_t part, const std::function<void()>& work) override {
-    while (part >= part_pools_.size()) part_pools_.push_back(&new_pool());
+    while (part >= part_pools_.size()) part_pools_.push_back(&take_pool());
     const Branch& own = branch(part);  // made at the latest when the work is done plainly
     const PoolScope scope(*part_pools_[part]);
     if (!queue_.recording) return work();
@@ -109,6 +110,7 @@ class GraphRecorder final : public Recorder {
   };
 
   bool capture(Piece& piece, const std::function<void()>& work) {
+    const Queue before = queue_;
     check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal), "beginning to record");
     queue_.recording = true;
     forked_ = false;
@@ -121,7 +123,7 @@ class GraphRecorder final : public Recorder {
     } catch (...) {
       failure = std::current_exception();
     }
-    const Graph graph = stop();  // in any case: the queue works again
+    const Graph graph = stop(before);  // in any case: the queue works again
     if (failure != nullptr) std::rethrow_exception(failure);
     if (graph == nullptr && refusal_.empty()) refusal_ = "the device lost what was recorded";
     if (!refusal_.empty()) return false;
@@ -136,10 +138,11 @@ class GraphRecorder final : public Recorder {
   using Graph = std::unique_ptr<CUgraph_st, Destroy>;
 
   // Null where the recording was spoilt.
-  Graph stop() {
+  Graph stop(const Queue& before) {
     cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(before.stream, &graph);
     queue_.recording = false;
-    const cudaError_t ended = cudaStreamEndCapture(queue_.stream, &graph);
+    put_on(queue_, before.stream, before.blas_workspace);
     give_back_what_waited();
     if (ended == cudaSuccess) return Graph(graph);
     cudaGetLastError();

@@ -204,7 +204,7 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, \
                                const ChunkState<Accumulator<T>>&, const Waiting<T>&, T*);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -122,7 +122,7 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);                     \
   template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

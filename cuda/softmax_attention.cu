@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // A tile of dk and one of dv, where the keys and the values have so many.
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 1)
     gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk, HeadRows<T> dv) {
   using A = Accumulator<T>;
   __shared__ Panels<T> panels;
@@ -291,7 +291,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
       const HeadRows<const T>&, const Accumulator<T>*, const HeadRows<const T>&, const HeadRows<T>&,              \
       const HeadRows<T>&, const HeadRows<T>&);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -139,7 +139,7 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
                                  int64_t, HeadRows<const T>, const ChunkRows<Accumulator<T>>&,                    \
                                  Strided<const Accumulator<T>>, const ChunkState<Accumulator<T>>&, T*);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

@@ -137,22 +137,22 @@ void keep_drawn(Context& ctx, const int32_t* drawn, const DrawnSymbols& to) {
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                       \
-  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);                               \
-  template void embed_position(Context&, const Accumulator<T>*, const int32_t*, const Accumulator<T>*,             \
-                               const int32_t*, T*, int64_t, int64_t);                                              \
-  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t, int64_t);             \
-  template void cross_entropy(Context&, const T*, const int32_t*, Accumulator<T>*, Accumulator<T>*, int64_t,       \
-                              int64_t);                                                                            \
-  template void mean_scored<T>(Context&, const Accumulator<T>*, const int32_t*, Accumulator<T>*, Accumulator<T>*,  \
-                               int64_t);                                                                           \
-  template void cross_entropy_backward(Context&, const T*, const int32_t*, const Accumulator<T>*,                  \
-                                       const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);        \
-  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                                            \
-  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&, RandomStream, \
+#define LINEA_INSTANTIATE(T)                                                                                      \
+  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);                              \
+  template void embed_position(Context&, const Accumulator<T>*, const int32_t*, const Accumulator<T>*,            \
+                               const int32_t*, T*, int64_t, int64_t);                                             \
+  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t, int64_t);            \
+  template void cross_entropy(Context&, const T*, const int32_t*, Accumulator<T>*, Accumulator<T>*, int64_t,      \
+                              int64_t);                                                                           \
+  template void mean_scored<T>(Context&, const Accumulator<T>*, const int32_t*, Accumulator<T>*, Accumulator<T>*, \
+                               int64_t);                                                                          \
+  template void cross_entropy_backward(Context&, const T*, const int32_t*, const Accumulator<T>*,                 \
+                                       const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);       \
+  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                                           \
+  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&, RandomStream,              \
                        const int32_t*);
 LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)
 
 }  // namespace linea::cuda

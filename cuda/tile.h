@@ -94,7 +94,7 @@ __device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const
 }
 
 // The sums over whole rows of what each thread has of its two rows, for body(row, sum) of one thread each. All threads
-// call it.
+// call it, once in a kernel.
 template <typename A, typename Body>
 __device__ void sum_rows(const A (&own)[2], const Body& body) {
   __shared__ A half[2][kTile];  // of 32 columns each

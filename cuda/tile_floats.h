@@ -13,7 +13,7 @@ template <typename A>
 inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
 
 // Pieces of the two factors, by term. Eight numbers more a row let what the lanes of a warp read at once, of four terms
-// eight neighbours, lie in banks of their own.
+// eight neighbours, lie in banks of their own (what they write of sixteen terms lies in banks of four).
 template <typename A>
 struct PlainPanels {
   static constexpr int kRow = kTile + 8;
@@ -51,17 +51,18 @@ __device__ void multiply_one_by_one(A (&sums)[16], const PlainPanels<A>& panels)
   }
 }
 
-// Numbers of a fragment as TF32, and what that leaves of each as another.
+// Numbers of a fragment as TF32, and, where asked for, what that leaves of each as another.
 template <int kCount>
 struct TensorFloats {
   uint32_t high[kCount], low[kCount];
-  __device__ void set(int i, float x) {
+  __device__ void set(int i, float x, bool split) {
     high[i] = to_tf32(x);
-    low[i] = to_tf32(x - __uint_as_float(high[i]));
+    low[i] = split ? to_tf32(x - __uint_as_float(high[i])) : 0;
   }
 };
 
-// `split`: with the products of what TF32 leaves of one factor, too.
+// `split`: with the products of what TF32 leaves of one factor, too. Tensor cores cut off what does not fit a sum; so
+// those of eight terms are added to the others outside of them, where sums are rounded (Ootomo and Yokota 2022).
 __device__ inline void multiply_by_cores(float (&sums)[16], const PlainPanels<float>& panels, bool split) {
   constexpr int kRow = PlainPanels<float>::kRow;
   const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -70,20 +71,20 @@ __device__ inline void multiply_by_cores(float (&sums)[16], const PlainPanels<fl
   for (int term = lane % 4; term < kDeep<float>; term += 8) {
     TensorFloats<4> a;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a.set(i, panels.left[(term + (i & 2) * 2) * kRow + row + (i & 1) * 8]);
+    for (int i = 0; i < 4; ++i) a.set(i, panels.left[(term + (i & 2) * 2) * kRow + row + (i & 1) * 8], split);
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
       TensorFloats<2> b;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) b.set(i, panels.right[(term + i * 4) * kRow + col + part * 8]);
-      float d[4] = {sums[part * 4], sums[part * 4 + 1], sums[part * 4 + 2], sums[part * 4 + 3]};
+      for (int i = 0; i < 2; ++i) b.set(i, panels.right[(term + i * 4) * kRow + col + part * 8], split);
+      float d[4] = {};
       if (split) {
         mma_m16n8k8(d, a.low, b.high);
         mma_m16n8k8(d, a.high, b.low);
       }
       mma_m16n8k8(d, a.high, b.high);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) sums[part * 4 + e] = d[e];
+      for (int e = 0; e < 4; ++e) sums[part * 4 + e] += d[e];
     }
   }
 }

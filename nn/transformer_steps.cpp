@@ -23,7 +23,7 @@ DecodeState Transformer::start(int64_t batch) const {
 DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
   DecodeState state;
   state.batch = batch;
-  state.place = Tensor({1}, DType::i32);
+  state.place = Tensor::zeros({1}, DType::i32);
   state.packed = beside.packed;
   for (const Block& block : layers_.blocks) {
     const Attention& attention = *block.attention;

@@ -14,7 +14,8 @@ namespace linea {
 Context& context() {
   // The CPU reads its StepParams from plain memory, one set a thread that drives a device.
   thread_local StepParams step;
-  thread_local Context instance{Device{}, &cpu_allocator(), nullptr, &step, &step, omp_get_max_threads(), FloatProducts::exact, {}};
+  thread_local Context instance{Device{}, &cpu_allocator(),      nullptr,             &step,
+                                &step,    omp_get_max_threads(), FloatProducts::exact, {}};
   return instance;
 }
 

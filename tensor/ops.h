@@ -93,8 +93,10 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// One symbol a row of logits [R,V], i32 [R], by the numbers of the stream's step + count i32 [1], where given. Errors: a temperature not above 0, top_k below 0, top_p outside (0, 1].
-Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream, const Tensor& count = Tensor());
+// One symbol a row of logits [R,V], i32 [R], by the numbers of the stream's step + count i32 [1], where given. Errors: a
+// temperature not above 0, top_k below 0, top_p outside (0, 1].
+Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream,
+              const Tensor& count = Tensor());
 void require_drawing(const Drawing& drawing);
 // What is drawn, i32: symbols [R], place [1], count [1] and history [capacity,R], as DrawnSymbols says.
 void keep_drawn(const Tensor& drawn, Tensor& symbols, Tensor& place, Tensor& count, Tensor& history);

@@ -122,9 +122,9 @@ void keep_drawn(const Tensor& drawn, Tensor& symbols, Tensor& place, Tensor& cou
   require(symbols.numel() == rows && columns(history) == rows && place.numel() == 1 && count.numel() == 1,
           "keep_drawn: drawn {}, symbols {}, a history {}, place {} and count {} do not go together", drawn.shape(),
           symbols.shape(), history.shape(), place.shape(), count.shape());
-  kernels<float>(context().device)
-      .keep_drawn(context(), drawn.data<int32_t>(), {symbols.data<int32_t>(), place.data<int32_t>(),
-                                                     count.data<int32_t>(), history.data<int32_t>(), rows, history.size(0)});
+  const DrawnSymbols to{symbols.data<int32_t>(), place.data<int32_t>(), count.data<int32_t>(),
+                        history.data<int32_t>(), rows,                  history.size(0)};
+  kernels<float>(context().device).keep_drawn(context(), drawn.data<int32_t>(), to);
 }
 
 namespace {

@@ -8,7 +8,8 @@ import sys
 
 # Kernels in the inner loops of training and sampling. Double is there for proofs, not for speed.
 HOT = ["read_chunk", "sum_chunk", "query_gradient", "key_gradient", "value_gradient", "softmax", "layer_norm",
-       "cross_entropy", "adam", "each_kernel", "RecurrentStep", "sum_squares", "embedding"]
+       "cross_entropy", "adam", "each_kernel", "RecurrentStep", "sum_squares", "embedding", "attend<", "gradient_of_",
+       "write_chunks", "go_back", "row_gradients", "logs_kernel", "logs_backward", "code_gradient"]
 MOST_SPILLED = 16  # bytes: what costs less than a thousandth of a kernel's time
 
 

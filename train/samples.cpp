@@ -11,11 +11,7 @@
 namespace linea {
 namespace {
 
-// On a GPU a position's launches cost what thousands of rows do, but for attentions whose state grows.
-int64_t rows_at_once(const Transformer& model) {
-  const bool many = context().device.kind == DeviceKind::cuda && model.repeats_its_steps();
-  return many ? 4096 : 256;
-}
+constexpr int64_t kFewestAtOnce = 256, kMostAtOnce = 4096;
 
 std::string drawing_advice(int64_t at_once) {
   if (at_once == 1) return machine_advice();
@@ -23,6 +19,15 @@ std::string drawing_advice(int64_t at_once) {
 }
 
 }  // namespace
+
+int64_t rows_at_once(const Transformer& model) {
+  if (context().device.kind == DeviceKind::cpu || !model.repeats_its_steps()) return kFewestAtOnce;
+  size_t of_row = 0;
+  for (const auto& layer : model.start(1).layers) of_row += layer->bytes();
+  const size_t fit = memory_limit().bytes / 2 / of_row;
+  const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMostAtOnce));
+  return std::max(rows / kFewestAtOnce * kFewestAtOnce, kFewestAtOnce);
+}
 
 PictureGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns) {
   PictureGrid grid;
@@ -44,7 +49,7 @@ std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const Samp
     const int64_t count = std::min(at_once, all - first);
     const std::vector<std::vector<int32_t>> group(prompts.begin() + first, prompts.begin() + first + count);
     SamplingOptions own = options;
-    own.first_row = first;
+    own.first_row += first;
     int64_t drawn = 0;
     const auto watch = [&](const std::vector<int32_t>&) {
       if (progress) progress(first * symbols + ++drawn * count, all * symbols);

@@ -19,7 +19,11 @@ struct PictureRequest {
 // Hears how many symbols of how many are drawn.
 using DrawingProgress = std::function<void(int64_t done, int64_t all)>;
 
-// `symbols` of them after each prompt, hundreds of rows at a time (on a GPU thousands); what a row draws does not hang on that.
+// How many rows are drawn side by side: on a GPU, whose launches cost what thousands of rows do, as many of whose states
+// half of the memory holds, at most 4096; on a CPU, and where a state grows with each position, 256.
+int64_t rows_at_once(const Transformer& model);
+
+// `symbols` of them after each prompt, rows_at_once() rows at a time; the random numbers of a row do not hang on that.
 std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const SamplingOptions& options,
                                             const std::vector<std::vector<int32_t>>& prompts, int64_t symbols,
                                             const DrawingProgress& progress);

@@ -2,6 +2,7 @@
 #include "nn/generator.h"
 #include "tests/cuda/parity.h"
 #include "tests/nn/saboteur.h"
+#include "train/samples.h"
 
 namespace linea::cuda_tests {
 namespace {
@@ -121,10 +122,9 @@ TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
 TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   const Transformer model(small("linear"));
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1});
-  const auto draw = [&] {
-    return Generator(model, {}).draw(prompts, 12);
-  };
-  const auto got = draw();
+  std::string not_recorded = "?";
+  const auto got = Generator(model, {}).draw(prompts, 12, {}, &not_recorded);
+  EXPECT_EQ(not_recorded, "");
   use_device(Device{});
   const Transformer same(small("linear"));
   const auto expected = Generator(same, {}).draw(prompts, 12);
@@ -132,6 +132,20 @@ TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   size_t different = 0;
   for (size_t row = 0; row < got.size(); ++row) different += got[row] != expected[row] ? 1 : 0;
   EXPECT_LE(different, 4u);  // a sum in another order may turn a draw
+}
+
+TEST_F(CudaDrawing, AsManyRowsAsTheMemoryHolds) {
+  ModelConfig config = small("linear");
+  EXPECT_EQ(rows_at_once(Transformer(config)), 4096);
+  config.dim = 256;  // with what waits 145 KiB a layer; half of the emulated device's 8 GiB hold 724 rows of 40
+  config.layers = 40;
+  const int64_t rows = rows_at_once(Transformer(config));
+  EXPECT_EQ(rows, real_gpu ? rows : 512);
+  config = small("softmax");
+  EXPECT_EQ(rows_at_once(Transformer(config)), 256);
+  use_device(Device{});
+  EXPECT_EQ(rows_at_once(Transformer(small("linear"))), 256);
+  use_device(kCuda);
 }
 
 // Some positions are drawn before the host looks at them: each is told once, in order.

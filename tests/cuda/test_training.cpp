@@ -178,8 +178,6 @@ TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
   EXPECT_EQ(drawn(), expected);
 }
 
-// The bits of the plain steps, of updates that are skipped too; who is told of one finds the gradients, which are not
-// those of recorded memory.
 size_t launches_of_step(int64_t layers, const std::string& dtype) {
   RunConfig config = small("linear");
   config.layers = layers;
@@ -194,7 +192,7 @@ size_t launches_of_step(int64_t layers, const std::string& dtype) {
 
 // A small batch takes what its launches take: there may be fewer of them, not more.
 TEST(CudaSteps, AStepIsFewLaunches) {
-  if (a_share()) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
   struct Most {
     const char* dtype;
@@ -210,6 +208,8 @@ TEST(CudaSteps, AStepIsFewLaunches) {
   }
 }
 
+// The bits of the plain steps, of updates that are skipped too; who is told of one finds the gradients, which are not
+// those of recorded memory.
 TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);

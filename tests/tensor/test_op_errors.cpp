@@ -59,12 +59,15 @@ TEST(OpErrors, SymbolsOutsideTheTable) {
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(5)); }),
             "embedding: the symbol 5 at place 1 is not one of 0..4");
   const auto embed_at = [&](int32_t place, const Tensor& positions) {
-    return message_of([&] { ops::embed_position(table, ids(1), positions, Tensor::from<int32_t>({place}, {1}), DType::f32); });
+    const Tensor at = Tensor::from<int32_t>({place}, {1});
+    return message_of([&] { ops::embed_position(table, ids(1), positions, at, DType::f32); });
   };
   EXPECT_EQ(embed_at(5, table), "embed_position: the symbol 5 at place 0 is not one of 0..4");
   EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not go together"), std::string::npos);
-  Tensor kept = Tensor::zeros({2}, DType::i32), one = Tensor::zeros({1}, DType::i32), other = one, history = Tensor::zeros({4, 3}, DType::i32);
-  EXPECT_NE(message_of([&] { ops::keep_drawn(kept, kept, one, other, history); }).find("do not go together"), std::string::npos);
+  Tensor kept = Tensor::zeros({2}, DType::i32), one = Tensor::zeros({1}, DType::i32), other = one;
+  Tensor history = Tensor::zeros({4, 3}, DType::i32);
+  const std::string message = message_of([&] { ops::keep_drawn(kept, kept, one, other, history); });
+  EXPECT_NE(message.find("do not go together"), std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
             "embedding: the symbol -1 at place 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {

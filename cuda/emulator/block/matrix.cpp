@@ -2,6 +2,7 @@
 #include "cuda/emulator/device/matrix.h"
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "cuda/emulator/block/block.h"
@@ -16,6 +17,13 @@ constexpr unsigned kAllLanes = ~0u;
 
 void need_all(const char* what, unsigned lanes) {
   if (lanes != kAllLanes) stop("{} needs all 32 lanes of a warp; {} are there", what, std::popcount(lanes));
+}
+
+// As tensor cores add: what does not fit is cut off, not rounded.
+float cut_sum(float a, float b) {
+  const double exact = static_cast<double>(a) + static_cast<double>(b);
+  const auto nearest = static_cast<float>(exact);
+  return std::abs(static_cast<double>(nearest)) > std::abs(exact) ? std::nextafter(nearest, 0.0f) : nearest;
 }
 
 float half_of(uint32_t pair, bool upper) { return std::bit_cast<float>(upper ? pair & 0xffff0000u : pair << 16); }
@@ -44,8 +52,10 @@ void multiply(void* const* arguments, unsigned lanes) {
       for (int column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
   for (int lane = 0; lane < 32; ++lane) {
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; ++i)
-      of<Product>(arguments[lane]).d[i] += sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)];
+    for (int i = 0; i < 4; ++i) {
+      float& d = of<Product>(arguments[lane]).d[i];
+      d = cut_sum(d, sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)]);
+    }
   }
 }
 
@@ -68,8 +78,10 @@ void multiply_words(void* const* arguments, unsigned lanes) {
       for (int column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
   for (int lane = 0; lane < 32; ++lane) {
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; ++i)
-      of<Product>(arguments[lane]).d[i] += sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)];
+    for (int i = 0; i < 4; ++i) {
+      float& d = of<Product>(arguments[lane]).d[i];
+      d = cut_sum(d, sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)]);
+    }
   }
 }
 
