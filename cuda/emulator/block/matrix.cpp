@@ -35,6 +35,17 @@ struct Product {
   const uint32_t *a, *b;
 };
 
+// Each lane's four sums of D.
+void add_to_lanes(void* const* arguments, const float (&sums)[16][8]) {
+  for (int lane = 0; lane < 32; ++lane) {
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      float& d = of<Product>(arguments[lane]).d[i];
+      d = cut_sum(d, sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)]);
+    }
+  }
+}
+
 void multiply(void* const* arguments, unsigned lanes) {
   need_all("mma.sync", lanes);
   float a[16][16], b[16][8];
@@ -50,13 +61,7 @@ void multiply(void* const* arguments, unsigned lanes) {
   for (int row = 0; row < 16; ++row)
     for (int k = 0; k < 16; ++k)
       for (int column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
-  for (int lane = 0; lane < 32; ++lane) {
-    const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; ++i) {
-      float& d = of<Product>(arguments[lane]).d[i];
-      d = cut_sum(d, sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)]);
-    }
-  }
+  add_to_lanes(arguments, sums);
 }
 
 // ---- mma.sync.m16n8k8 of TF32: the words' lower 13 bits do not count ----
@@ -76,13 +81,7 @@ void multiply_words(void* const* arguments, unsigned lanes) {
   for (int row = 0; row < 16; ++row)
     for (int k = 0; k < 8; ++k)
       for (int column = 0; column < 8; ++column) sums[row][column] += a[row][k] * b[k][column];
-  for (int lane = 0; lane < 32; ++lane) {
-    const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; ++i) {
-      float& d = of<Product>(arguments[lane]).d[i];
-      d = cut_sum(d, sums[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1)]);
-    }
-  }
+  add_to_lanes(arguments, sums);
 }
 
 // ---- ldmatrix ----
