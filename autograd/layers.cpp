@@ -42,10 +42,12 @@ void push(std::vector<Gradient>& gradients, const Pair& slopes) {
   if (slopes.bias.defined()) gradients.emplace_back(ops::cast(slopes.bias, slopes.own));
 }
 
-// y = r + f(x W^T + b), f gelu or nothing; r may be undefined
-void apply_linear(const Tensor& x, const Pair& linear, const Tensor& y, bool gelu = false, const Tensor& r = {}) {
-  if (!linear.panels.defined()) return ops::linear_into(x, linear.weight, linear.bias, gelu, r, y);
-  ops::panel_matmul_into(x, linear.panels, linear.bias, y);
+// y = r + f(n(x) W^T + b), f gelu or nothing, n a norm or nothing; r may be undefined
+void apply_linear(const Tensor& x, const Pair& n, const Pair& linear, const Tensor& y, bool gelu = false,
+                  const Tensor& r = {}) {
+  if (!linear.panels.defined())
+    return ops::linear_into(x, {n.weight, n.bias}, linear.weight, linear.bias, gelu, r, y);
+  ops::panel_matmul_into(n.weight.defined() ? ops::layer_norm(x, n.weight, n.bias).y : x, linear.panels, linear.bias, y);
   if (gelu) ops::pointwise_into(Pointwise::gelu, y, y);
   if (r.defined()) ops::add_into(r, y, y);
 }
@@ -53,9 +55,9 @@ void apply_linear(const Tensor& x, const Pair& linear, const Tensor& y, bool gel
 // y = r + drop(x W^T + b), of the elements `first` and on of a larger result; r may be undefined
 void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float rate, uint32_t lane, int64_t first,
                     const Tensor& y) {
-  if (rate == 0) return apply_linear(x, linear, y, false, r);
+  if (rate == 0) return apply_linear(x, {}, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
-  apply_linear(x, linear, branch);
+  apply_linear(x, {}, linear, branch);
   ops::dropout_into(branch, rate, lane, first, branch);
   if (r.defined()) ops::add_into(r, branch, y);
 }
@@ -84,8 +86,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
-    const ops::LayerNorm made = ops::layer_norm(rows.rows(first, count), n.weight, n.bias);
-    apply_linear(made.y, w, y_rows.rows(first, count));
+    apply_linear(rows.rows(first, count), n, w, y_rows.rows(first, count));
   });
   std::vector<Var> inputs = {x};
   push(inputs, norm.gain, norm.bias);
@@ -153,7 +154,7 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
   const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
   each_block(R, wide, [&](int64_t first, int64_t count) {
     const Tensor from = rows.rows(first, count), hidden = u.rows(first, count);
-    apply_linear(ops::layer_norm(from, n.weight, n.bias).y, w_up, hidden, !kept);
+    apply_linear(from, n, w_up, hidden, !kept);
     const Tensor h = kept ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
     apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C, y_rows.rows(first, count));
   });

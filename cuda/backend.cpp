@@ -82,6 +82,7 @@ constexpr Kernels<T> kCudaKernels = {
     .chunk_backward_key = cuda::chunk_backward_key<T>,
     .straight_through = cuda::straight_through<T>,
     .recurrent_step = cuda::recurrent_step<T>,
+    .normed_step = cuda::normed_step_of<T>(),
     .attention_matrix = cuda::attention_matrix<T>,
     .attention_matrix_backward = cuda::attention_matrix_backward<T>,
     .delta_forward = cuda::delta_forward<T>,

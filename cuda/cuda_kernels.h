@@ -2,6 +2,8 @@
 // BFloat16 there. What they do and take is told in tensor/kernels.h and kernel_shapes.h.
 #pragma once
 
+#include <type_traits>
+
 #include "tensor/kernels.h"
 
 // Kernels of double are for proofs on the emulated GPU. Builds whose every access is checked go without: what they look
@@ -62,7 +64,12 @@ void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
 
 // linear.cpp
 template <typename T>
-void linear(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
+void linear(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
+            const T* residual, T* y);
+
+// normed_linear.cu. False: not of these sizes, or not where they lie, and nothing was done.
+bool normed_linear(Context&, const LinearShape&, const BFloat16* x, const NormWeights<BFloat16>& norm,
+                   const BFloat16* w, const BFloat16* bias, BFloat16* y);
 
 // panels.cu
 template <typename T, typename W>
@@ -189,6 +196,16 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 template <typename T>
 void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<Accumulator<T>>&,
                     const Waiting<T>&, T* y);
+
+// normed_step.cu
+bool normed_step(Context&, const LinearShape&, const BFloat16* x, const NormWeights<BFloat16>& norm, const BFloat16* w,
+                 const BFloat16* bias, const ChunkShape&, const ChunkState<float>&, const Waiting<BFloat16>&,
+                 BFloat16* y);
+template <typename T>
+constexpr decltype(Kernels<T>::normed_step) normed_step_of() {
+  if constexpr (std::is_same_v<T, BFloat16>) return normed_step;
+  return nullptr;
+}
 
 // attention_matrix.cu
 template <typename T>

@@ -1,5 +1,6 @@
-// y = residual + f(x w^T + bias) in one launch, by cublasLt, whose products can end so; what it does not know is a
-// product and passes over its result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
+// y = residual + f(norm(x) w^T + bias). Few rows of bf16 are normed and multiplied in one launch
+// (cuda/normed_linear.cu), others are normed first. What follows a product is done with it by cublasLt, whose products
+// can end so; what that does not know is a product and passes over its result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
 #include <cublasLt.h>
 
 #include <type_traits>
@@ -7,6 +8,7 @@
 #include "cuda/blas.h"
 #include "cuda/cuda_kernels.h"
 #include "tensor/error.h"
+#include "tensor/workspace.h"
 
 namespace linea::cuda {
 namespace {
@@ -98,9 +100,19 @@ bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, cons
 }  // namespace
 
 template <typename T>
-void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
+void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
+            const T* residual, T* y) {
+  using A = Accumulator<T>;
   const int64_t n = shape.rows * shape.out;
   if (n == 0) return;
+  if (norm.gain != nullptr) {
+    if constexpr (std::is_same_v<T, BFloat16>)
+      if (residual == nullptr && normed_linear(ctx, shape, x, norm, w, bias, y)) return;
+    const Workspace<T> normed(ctx, shape.rows * shape.in);
+    const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
+    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows, shape.in);
+    return linear<T>(ctx, shape, normed.data(), {}, w, bias, residual, y);
+  }
   // gelu comes before the residual
   const bool gelu_after = shape.gelu && !(kEndsWithGelu<T> && residual == nullptr);
   if (!gelu_after && in_one(ctx, shape, x, w, bias, residual, y)) return;
@@ -115,7 +127,7 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, cons
 }
 
 #define LINEA_INSTANTIATE(T) \
-  template void linear(Context&, const LinearShape&, const T*, const T*, const T*, const T*, T*);
+  template void linear(Context&, const LinearShape&, const T*, const NormWeights<T>&, const T*, const T*, const T*, T*);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -2,22 +2,9 @@
 // of what is summed first, it is read again rather than kept in the storage type.
 #include "cuda/columns.h"
 #include "cuda/cuda_kernels.h"
-#include "cuda/team.h"
+#include "cuda/row_norm.h"
 
 namespace linea::cuda {
-namespace {
-
-constexpr double kLayerNormEpsilon = 1e-5;
-
-// sum_c term(c) of a row
-template <typename A, typename Team, typename Term>
-__device__ A row_sum(Team team, int64_t C, Term term) {
-  A total = 0;
-  for (int64_t c = team.rank(); c < C; c += Team::kThreads) total += term(c);
-  return team.sum(total);
-}
-
-}  // namespace
 
 // y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
 template <typename T>
@@ -26,17 +13,13 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, Ac
   using A = Accumulator<T>;
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
     const T* from = x + r * C;
-    const A center = row_sum<A>(team, C, [&](int64_t c) { return A(from[c]); }) / static_cast<A>(C);
-    const A variance = row_sum<A>(team, C, [&](int64_t c) { return (A(from[c]) - center) * (A(from[c]) - center); });
-    const A s = A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kLayerNormEpsilon));
+    const auto norm = RowNorm<A>::of(team, C, [&](int64_t c) { return A(from[c]); });
     if (team.rank() == 0) {
-      mean[r] = center;
-      scale[r] = s;
+      mean[r] = norm.mean;
+      scale[r] = norm.scale;
     }
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) {
-      const A normal = A(gain[c]) * ((A(from[c]) - center) * s);
-      y[r * C + c] = T(bias == nullptr ? normal : normal + A(bias[c]));
-    }
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      y[r * C + c] = T(norm.of_element(A(from[c]), A(gain[c]), bias == nullptr ? A(0) : A(bias[c])));
   });
 }
 

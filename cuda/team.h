@@ -48,13 +48,13 @@ inline dim3 grid_of_tiles(int64_t count) {
 }
 
 template <typename Body>
-__global__ void __launch_bounds__(kBlockThreads) warp_rows_kernel(int64_t rows, Body body) {
+__global__ void __launch_bounds__(kBlockThreads, 1) warp_rows_kernel(int64_t rows, Body body) {
   constexpr int64_t kWarps = kBlockThreads / kWarp;
   for (int64_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows; r += gridDim.x * kWarps) body(WarpTeam{}, r);
 }
 
 template <typename Body>
-__global__ void __launch_bounds__(kBlockThreads) block_rows_kernel(int64_t rows, Body body) {
+__global__ void __launch_bounds__(kBlockThreads, 1) block_rows_kernel(int64_t rows, Body body) {
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(BlockTeam{}, r);
 }
 

@@ -14,6 +14,7 @@
 
 #include "autograd/var.h"
 #include "nn/parameter.h"
+#include "tensor/ops.h"
 
 namespace linea {
 
@@ -65,6 +66,13 @@ struct AttentionStep {
   Tensor qkv{};
 };
 
+// Rows x [B,dim] of one position, of which q, k and v are norm(x) W^T + b: W [3 H D,dim], the heads of q first.
+struct AttentionSource {
+  Tensor x;
+  ops::Norm norm;
+  Tensor weight, bias;
+};
+
 // A tensor that belongs to a model but is not trained by gradients: random projections, running means.
 struct Buffer {
   std::string name;
@@ -83,6 +91,9 @@ class Attention {
   // Causal only. -> [B,H,M]; dtype: that of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
+  // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no launch for all of it, and nothing
+  // was done.
+  virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   // Whether a step asks the device for the same at every position, so that it may be recorded.
   virtual bool repeats_its_steps() const { return true; }
 

@@ -325,7 +325,6 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
   const Tensor y({B, H, M}, dtype);
   with_stored(dtype, "linear_step", [&](auto zero) {
     using T = decltype(zero);
-    using A = Accumulator<T>;
     const Plan plan(map, given.q, given.v, {}, map.in_kernel());
     const Tile tile{0, P};
     const Segment part{0, 1};
@@ -347,11 +346,27 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
     input.weight = {pointer<const T>(gates.weight), 1};
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)
-        .recurrent_step(context(), shape, input,
-                        {pointer<A>(state.state), state.key_sum.data<A>(), pointer<A>(state.scale)}, state.waiting<T>(),
-                        y.data<T>());
+        .recurrent_step(context(), shape, input, state.sums<T>(), state.waiting<T>(), y.data<T>());
   });
   return y;
+}
+
+Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in) {
+  if (map.in_kernel() == KernelFeature::given) return {};
+  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2), M = state.values();
+  const Tensor y({B, H, M}, in.x.dtype());
+  bool done = false;
+  with_stored(in.x.dtype(), "linear_step_from", [&](auto zero) {
+    using T = decltype(zero);
+    const auto step = kernels<T>(context().device).normed_step;
+    ChunkShape shape{B * H, 1, F, M, 1};
+    shape.feature = map.in_kernel();
+    done = step != nullptr && step(context(), {B, in.weight.size(0), in.x.size(1)}, in.x.data<T>(),
+                                   {pointer<const T>(in.norm.gain), pointer<const T>(in.norm.bias)},
+                                   in.weight.data<T>(), pointer<const T>(in.bias), shape, state.sums<T>(),
+                                   state.waiting<T>(), y.data<T>());
+  });
+  return done ? y : Tensor();
 }
 
 }  // namespace linea

@@ -45,6 +45,11 @@ class LinearState final : public AttentionState {
     return {waiting_keys_.data<T>(), waiting_values_.data<T>(), count_.data<int32_t>(), waiting_keys_.size(2),
             pointer<BFloat16>(high_), pointer<BFloat16>(low_)};
   }
+  template <typename T>
+  ChunkState<Accumulator<T>> sums() const {
+    using A = Accumulator<T>;
+    return {pointer<A>(state), key_sum.data<A>(), pointer<A>(scale)};
+  }
   int64_t values() const { return (high_.defined() ? high_ : state).size(3); }
   Tensor state, key_sum, scale;  // no state where it lies in halves
 
@@ -55,5 +60,6 @@ std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const Attention
                                           DType dtype, bool gated);
 // One position for all sequences side by side -> y [B,H,M]; changes the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
+Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in);  // or undefined
 
 }  // namespace linea

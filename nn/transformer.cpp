@@ -157,7 +157,7 @@ Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const 
   const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
   Var gates;
   if (block.gate.weight.defined()) gates = sigmoid_gates(apply(block.gate, add(symbol, partner)), config_.heads);
-  return apply(layers_.head, merge_heads(mix(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
+  return apply(layers_.head, merge_heads(mix.heads(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
 
 Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in, int64_t out,
@@ -207,6 +207,8 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
 
 Var Transformer::attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix,
                         float rate) const {
+  if (const Var mixed = mix.rows ? mix.rows(layer, x) : Var(); mixed.defined())
+    return add_linear(residual, mixed, block.out, rate, lane_of(layer));
   AttentionInputs in;
   in.heads = config_.heads;
   in.qkv = norm_linear(x, block.norm1, block.qkv);
@@ -218,7 +220,7 @@ Var Transformer::attend(const Block& block, size_t layer, const Var& residual, c
     const Var parts = split_heads(in.qkv, 3, config_.heads);
     in = {select(parts, 0), select(parts, 1), select(parts, 2), in.gate};
   }
-  const Var mixed = cast(mix(layer, in), x.dtype());
+  const Var mixed = cast(mix.heads(layer, in), x.dtype());
   return add_linear(residual, packed ? mixed : merge_heads(mixed), block.out, rate, lane_of(layer));
 }
 
@@ -267,14 +269,14 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
   const bool recompute = training && config_.recompute;
   // A block that runs again adds nothing to `auxiliary` (and by then that may be gone).
   if (recompute || config_.reversible) auxiliary = nullptr;
-  const Mixer mix = [this, auxiliary](size_t layer, const AttentionInputs& in) {
+  const Mixer mix{[this, auxiliary](size_t layer, const AttentionInputs& in) {
     Attention& attention = *layers_.blocks[layer].attention;
     if (auxiliary != nullptr) {
       const Var term = attention.auxiliary_loss(in.k);
       if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
     }
     return attention.forward(in, AttentionMask{});
-  };
+  }};
   if (partners.defined()) return one_attention(ids, partners, mix);
   const int64_t N = ids.size(1);
   require(N <= config_.length, "{} positions do not fit the model's length of {}", N, config_.length);

@@ -107,8 +107,13 @@ class Transformer {
   using Linear = LinearVars;
   using Norm = NormVars;
   using Block = TransformerBlock;
-  // q, k, v [B,H,N,D] and the gates of a layer -> [B,H,N,D]
-  using Mixer = std::function<Var(size_t layer, const AttentionInputs& in)>;
+  // How a layer mixes positions.
+  struct Mixer {
+    // q, k, v [B,H,N,D] and the gates -> [B,H,N,D]
+    std::function<Var(size_t layer, const AttentionInputs& in)> heads;
+    // Where defined, the same from rows [B,N,dim] before their norm -> [B,N,dim]; undefined: by `heads`.
+    std::function<Var(size_t layer, const Var& x)> rows{};
+  };
 
   Linear make_linear(const std::string& name, int64_t in, int64_t out, double deviation);
   Linear make_gate(const std::string& name, const Attention& attention);

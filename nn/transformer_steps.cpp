@@ -52,8 +52,9 @@ bool Transformer::repeats_its_steps() const {
 
 Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
-  const Mixer mix = [&](size_t layer, const AttentionInputs& in) {
-    const int64_t B = state.batch, H = config_.heads;
+  const int64_t B = state.batch, H = config_.heads;
+  Mixer mix;
+  mix.heads = [&](size_t layer, const AttentionInputs& in) {
     AttentionStep now;
     if (in.gate.defined()) now.gate = in.gate.value().reshape({B, H});
     if (in.qkv.defined()) {
@@ -66,6 +67,17 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
     }
     const Tensor y = layers_.blocks[layer].attention->step(*state.layers[layer], now);
     return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
+  };
+  mix.rows = [&](size_t layer, const Var& x) {
+    const Block& block = state.packed.blocks[layer];
+    if (block.qkv.panels.defined() || block.gate.weight.defined()) return Var();
+    const auto value = [](const Var& part) { return part.defined() ? part.value() : Tensor(); };
+    const AttentionSource source{x.value().reshape({B, config_.dim}),
+                                 {value(block.norm1.gain), value(block.norm1.bias)},
+                                 value(block.qkv.weight),
+                                 value(block.qkv.bias)};
+    const Tensor y = layers_.blocks[layer].attention->step_from(*state.layers[layer], source);
+    return y.defined() ? Var(y.reshape(x.shape())) : Var();
   };
   require(!partners_.defined(), "this model reads two symbols at a position and does not draw");
   const DType stored = config_.stored == DType::bf16 ? DType::bf16 : symbols_.dtype();

@@ -38,6 +38,12 @@ struct LinearShape {
   bool gelu = false;
 };
 
+// Of a layer norm that comes before something else: gain and bias, which may be null; without a gain there is none.
+template <typename T>
+struct NormWeights {
+  const T *gain = nullptr, *bias = nullptr;
+};
+
 inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
 
 // P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.

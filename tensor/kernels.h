@@ -65,8 +65,9 @@ struct Kernels {
   void (*clear_padding)(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                         int64_t first);
   void (*gemm)(Context&, const GemmShape&, const T* a, const T* b, T* c);
-  // y = residual + f(x w^T + bias); bias and residual may be null, residual is not y
-  void (*linear)(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
+  // y = residual + f(norm(x) w^T + bias); bias and residual may be null, residual is not y
+  void (*linear)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
+                 const T* residual, T* y);
   // weights for sampling: panels [ceil(out / kPanel), in, kPanel] of w [out,in], and y = x w^T + bias by them, x [R,in];
   // bias may be null; the panels may be kept as bf16
   void (*pack_panels)(Context&, const T* w, T* panels, int64_t out, int64_t in);
@@ -168,6 +169,11 @@ struct Kernels {
   // one position: absorb, then read; S = 1
   void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, const Waiting<T>&,
                          T* y);
+  // The same of rows x [rows,in] of LinearShape, one of each sequence, whose q, k and v are norm(x) w^T + bias, w
+  // [3 x H x D, in], the heads of q first. False: the device does no such thing in one launch, and nothing was done. Null:
+  // it never does.
+  bool (*normed_step)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
+                      const ChunkShape&, const ChunkState<A>&, const Waiting<T>&, T* y);
   // the definition, every weight by itself: A [P,N,N], a_ij / sum_j a_ij, 0 where j is not seen by i; and
   // the gradients (each may be null). k of logs may be -infinity.
   void (*attention_matrix)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal, T* matrix);

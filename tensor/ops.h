@@ -45,9 +45,12 @@ void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y);
 void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y);
 // y = op(A) op(B) + beta y, matrices.
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y, double beta);
-// y = residual + f(x W^T + bias), f gelu or nothing; x [R,in], W [out,in]; bias and residual may be undefined.
-void linear_into(const Tensor& x, const Tensor& weight, const Tensor& bias, bool gelu, const Tensor& residual,
-                 const Tensor& y);
+struct Norm {
+  Tensor gain{}, bias{};  // undefined: none
+};
+// y = residual + f(norm(x) W^T + bias), f gelu or nothing; x [R,in], W [out,in]; bias and residual may be undefined.
+void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias, bool gelu,
+                 const Tensor& residual, const Tensor& y);
 // Weights [out,in] as sampling reads them, [panels,in,kPanel], and y = x W^T + bias by them; x [R,in], bias may be
 // undefined. Panels may be bf16 beside x and W of another type.
 Shape panels_shape(const Tensor& weight);

@@ -54,17 +54,20 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   });
 }
 
-void linear_into(const Tensor& x, const Tensor& weight, const Tensor& bias, bool gelu, const Tensor& residual,
-                 const Tensor& y) {
+void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias, bool gelu,
+                 const Tensor& residual, const Tensor& y) {
   const LinearShape shape{rows_of(y), columns(y), columns(x), gelu};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
+  for (const Tensor& part : {norm.gain, norm.bias})
+    if (part.defined()) require_shape("linear", "norm", part, {shape.in});
   if (bias.defined()) require_shape("linear", "bias", bias, {shape.out});
   if (residual.defined()) require_shape("linear", "residual", residual, y.shape());
   launch(common_dtype("linear", {&x, &weight, &y}), "linear", [&](const auto& table, auto t) {
     using T = decltype(t);
     const auto data = [](const Tensor& part) -> const T* { return part.defined() ? part.data<T>() : nullptr; };
-    table.linear(context(), shape, x.data<T>(), weight.data<T>(), data(bias), data(residual), y.data<T>());
+    table.linear(context(), shape, x.data<T>(), {data(norm.gain), data(norm.bias)}, weight.data<T>(), data(bias),
+                 data(residual), y.data<T>());
   });
 }
 

@@ -26,6 +26,9 @@ class MappedAttention : public Attention {
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return linear_step(*map(), dynamic_cast<LinearState&>(state), in);
   }
+  Tensor step_from(AttentionState& state, const AttentionSource& in) const override {
+    return linear_step_from(*map(), dynamic_cast<LinearState&>(state), in);
+  }
 
  protected:
   explicit MappedAttention(const AttentionOptions& options) : options_(options) {}

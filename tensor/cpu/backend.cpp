@@ -93,6 +93,7 @@ constexpr Kernels<T> kCpuKernels = {
     .chunk_backward_key = cpu::chunk_backward_key<T>,
     .straight_through = cpu::straight_through<T>,
     .recurrent_step = cpu::recurrent_step<T>,
+    .normed_step = nullptr,
     .attention_matrix = cpu::attention_matrix<T>,
     .attention_matrix_backward = cpu::attention_matrix_backward<T>,
     .delta_forward = cpu::delta_forward<T>,

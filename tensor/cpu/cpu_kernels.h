@@ -53,7 +53,8 @@ void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value)
 template <typename T>
 void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
 template <typename T>
-void linear(Context&, const LinearShape&, const T* x, const T* w, const T* bias, const T* residual, T* y);
+void linear(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
+            const T* residual, T* y);
 
 // normalization.cpp
 template <typename T>

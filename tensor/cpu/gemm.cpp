@@ -66,7 +66,13 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
 
 // One after the other, each as if it were alone.
 template <typename T>
-void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
+void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
+            const T* residual, T* y) {
+  if (norm.gain != nullptr) {
+    const Workspace<T> normed(ctx, shape.rows * shape.in), mean(ctx, shape.rows), scale(ctx, shape.rows);
+    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows, shape.in);
+    return linear(ctx, shape, normed.data(), NormWeights<T>{}, w, bias, residual, y);
+  }
   GemmShape product;
   product.transpose_b = true;
   product.rows = shape.rows;
@@ -81,7 +87,9 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const T* w, cons
 
 template void gemm(Context&, const GemmShape&, const float*, const float*, float*);
 template void gemm(Context&, const GemmShape&, const double*, const double*, double*);
-template void linear(Context&, const LinearShape&, const float*, const float*, const float*, const float*, float*);
-template void linear(Context&, const LinearShape&, const double*, const double*, const double*, const double*, double*);
+template void linear(Context&, const LinearShape&, const float*, const NormWeights<float>&, const float*, const float*,
+                     const float*, float*);
+template void linear(Context&, const LinearShape&, const double*, const NormWeights<double>&, const double*,
+                     const double*, const double*, double*);
 
 }  // namespace linea::cpu

@@ -51,7 +51,7 @@ TEST_F(CudaDrawing, APositionIsFewLaunches) {
     DType stored;
     size_t layer, outside;
   };
-  const Most cases[] = {{small("linear"), DType::f32, 8, 3},          {small("linear"), DType::bf16, 7, 3},
+  const Most cases[] = {{small("linear"), DType::f32, 8, 3},          {small("linear"), DType::bf16, 4, 2},
                         {small("linear", "gated"), DType::f32, 13, 3}, {small("linear", "delta"), DType::f32, 16, 3},
                         {small("performer"), DType::f32, 12, 3},      {small("soft-vq"), DType::f32, 16, 3},
                         {small("vq"), DType::f32, 12, 3}};
@@ -64,7 +64,7 @@ TEST_F(CudaDrawing, APositionIsFewLaunches) {
     const size_t slack = real_gpu ? 4 : 0;
     EXPECT_LE(layer, most.layer + slack) << name << ", of a layer";
     EXPECT_LE(one - layer, most.outside + slack) << name << ", outside of layers";
-    EXPECT_GT(layer, 4u) << name;
+    EXPECT_GT(layer, 3u) << name;
   }
 }
 

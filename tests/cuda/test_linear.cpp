@@ -1,3 +1,4 @@
+#include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -18,11 +19,50 @@ TEST(CudaLinear, ProductsWithWhatFollowsThem) {
             using T = decltype(t);
             const Tensor x = input<T>({R + 1, in}, 1), w = input<T>({out, in}, 2, 0.3), bias = input<T>({out}, 3);
             const Tensor residual = input<T>({R + 1, out}, 4), y = Tensor::zeros({R + 1, out}, DTypeOf<T>::value);
-            table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + in, w.data<T>(),
+            table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + in, {}, w.data<T>(),
                               with_bias ? bias.data<T>() : nullptr, with_residual ? residual.data<T>() + out : nullptr,
                               y.data<T>() + out);
             return std::vector<Tensor>{y};
           });
+}
+
+// Rows of every kind of end: of a block's, of a panel's terms, of its columns; and those that are normed first, since
+// there are many, they are long, or they lie at no round address.
+struct NormedSize {
+  int64_t rows, out, in, first = 0;
+};
+const NormedSize kNormedSizes[] = {{1, 1, 8},   {3, 9, 16},   {64, 64, 64},      {70, 130, 136},    {5, 48, 1024},
+                                   {5, 3, 1032}, {9, 10, 12}, {9, 10, 16, 1}, {2049, 2, 8}, {0, 4, 8}};
+
+TEST(CudaLinear, OfNormedRows) {
+  for (const auto [R, out, in, first] : kNormedSizes)
+    for (const bool gelu : {false, true})
+      for (const bool with_bias : {false, true})
+        expect_parity([&, R = R, out = out, in = in, first = first](auto t) {
+          using T = decltype(t);
+          const Tensor x = input<T>({R * in + first}, 1), w = input<T>({out, in}, 2, 0.3), bias = input<T>({out}, 3);
+          const Tensor gain = input<T>({in}, 4), shift = input<T>({in}, 5), y = unset<T>({R, out});
+          const T* const none = nullptr;
+          table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + first,
+                            {gain.data<T>(), with_bias ? shift.data<T>() : none}, w.data<T>(),
+                            with_bias ? bias.data<T>() : none, nullptr, y.data<T>());
+          return std::vector<Tensor>{y};
+        });
+}
+
+// What is multiplied is the norm's result as it would have been stored.
+TEST(CudaLinear, NormedOnTheWayAsBefore) {
+  const On device(kCuda);
+  using T = BFloat16;
+  const int64_t R = 37, out = 70, in = 72;
+  const Tensor x = input<T>({R, in}, 1, 2.0), w = input<T>({out, in}, 2, 0.3), gain = input<T>({in}, 4);
+  const Tensor y = unset<T>({R, out});
+  ops::linear_into(x, {gain, Tensor()}, w, Tensor(), false, Tensor(), y);
+  const Tensor expected = ops::matmul(ops::layer_norm(x, gain, Tensor()).y, w, false, true);
+  EXPECT_LE(distance(numbers(y), numbers(expected)), 0.004);  // a sum in another order may be rounded the other way
+  size_t other = 0;
+  for (size_t i = 0; i < numbers(y).size(); ++i) other += numbers(y)[i] != numbers(expected)[i] ? 1 : 0;
+  EXPECT_LE(other, static_cast<size_t>(R * out / 50));
 }
 
 TEST(CudaLinear, TheSameBitsEachTime) {
@@ -31,8 +71,8 @@ TEST(CudaLinear, TheSameBitsEachTime) {
   const Tensor x = input<float>({R, in}, 1), w = input<float>({out, in}, 2), bias = input<float>({out}, 3);
   const auto product = [&] {
     const Tensor y = unset<float>({R, out});
-    table<float>().linear(context(), {R, out, in, true}, x.data<float>(), w.data<float>(), bias.data<float>(), nullptr,
-                          y.data<float>());
+    table<float>().linear(context(), {R, out, in, true}, x.data<float>(), {}, w.data<float>(), bias.data<float>(),
+                          nullptr, y.data<float>());
     return numbers(y);
   };
   EXPECT_EQ(product(), product());

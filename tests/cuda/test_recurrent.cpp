@@ -95,6 +95,79 @@ TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
   for (const double x : numbers(y)) EXPECT_NEAR(x, 1, 0.01);
 }
 
+// Steps from the rows that q, k and v are made of, in one launch, or as its parts: outputs, then what is carried.
+struct FromRows {
+  int64_t rows, heads, width, dim;
+  bool biases = true;
+};
+
+std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
+  using T = BFloat16;
+  const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
+  const Tensor w = input<T>({out, s.dim}, 1, 0.3), bias = input<T>({out}, 2), gain = input<T>({s.dim}, 3);
+  const Tensor shift = input<T>({s.dim}, 4);
+  const Carried<T> carried(P, D, D, false);
+  const WaitingKeys<T> waiting(P, D, D);
+  ChunkShape shape{P, 1, D, D, 1};
+  shape.feature = KernelFeature::elu;
+  const LinearShape linear{s.rows, out, s.dim};
+  const T *const b = s.biases ? bias.data<T>() : nullptr, *const n = s.biases ? shift.data<T>() : nullptr;
+  std::vector<Tensor> result;
+  for (uint32_t step = 0; step < 2 * WaitingKeys<T>::kCapacity; ++step) {
+    const Tensor x = input<T>({s.rows, s.dim}, 10 + step), y = unset<T>({P, D});
+    if (in_one) {
+      EXPECT_TRUE(table<T>().normed_step(context(), linear, x.data<T>(), {gain.data<T>(), n}, w.data<T>(), b, shape,
+                                         carried.view(), waiting.view(), y.data<T>()));
+    } else {
+      const Tensor qkv = unset<T>({s.rows, out});
+      table<T>().linear(context(), linear, x.data<T>(), {gain.data<T>(), n}, w.data<T>(), b, nullptr, qkv.data<T>());
+      const auto part = [&](int64_t i) {
+        return HeadRows<const T>{qkv.data<T>() + i * s.heads * D, out, D, out, s.heads, 0};
+      };
+      const ChunkInput<T> in{part(0), part(1), {}, {}, part(2)};
+      table<T>().recurrent_step(context(), shape, in, carried.view(), waiting.view(), y.data<T>());
+    }
+    result.push_back(y);
+  }
+  result.push_back(carried.key_sum);
+  result.push_back(waiting.state());
+  return result;
+}
+
+// Heads of each width, of a warp and of a block; rows that fill no block, dimensions that fill no panel.
+TEST(CudaRecurrent, FromRowsInOneLaunchIsItsParts) {
+  const On device(kCuda);
+  const FromRows settings[] = {{3, 2, 8, 16}, {35, 3, 32, 96, false}, {2, 2, 40, 136}, {33, 1, 64, 64}, {2, 1, 128, 128}};
+  for (const FromRows& s : settings) {
+    if (left_out()) continue;
+    const std::vector<Tensor> got = steps_from_rows(s, true), expected = steps_from_rows(s, false);
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_LE(distance(numbers(got[i]), numbers(expected[i])), 0.01) << "heads of " << s.width << ", tensor " << i;
+  }
+}
+
+TEST(CudaRecurrent, FromRowsNotOfEverySize) {
+  const On device(kCuda);
+  using T = BFloat16;
+  const auto done = [](const FromRows& s, bool waits) {
+    const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
+    const Tensor x = input<T>({s.rows, s.dim}, 1), w = input<T>({out, s.dim}, 1), gain = input<T>({s.dim}, 3);
+    const Carried<T> carried(P, D, D, false);
+    const WaitingKeys<T> waiting(P, D, D);
+    return table<T>().normed_step(context(), {s.rows, out, s.dim}, x.data<T>(), {gain.data<T>()}, w.data<T>(), nullptr,
+                                  {P, 1, D, D, 1}, carried.view(), waits ? waiting.view() : Waiting<T>{},
+                                  unset<T>({P, D}).data<T>());
+  };
+  EXPECT_TRUE(done({2, 1, 8, 8}, true));
+  EXPECT_FALSE(done({2, 1, 8, 8}, false));      // its state lies in no halves
+  EXPECT_FALSE(done({2, 1, 12, 16}, true));     // heads that are no eights
+  EXPECT_FALSE(done({2, 1, 8, 12}, true));      // rows likewise
+  EXPECT_FALSE(done({2, 1, 8, 1032}, true));    // too long
+  EXPECT_FALSE(done({2, 1, 136, 136}, true));   // too wide
+  EXPECT_TRUE(done({2, 1, 128, 1024}, true));   // neither: what takes most of a block's shared memory
+  EXPECT_EQ(table<float>().normed_step, nullptr);
+}
+
 // States of a block whose columns are read one by one, of a warp and of a block in vectors; columns and features take
 // several turns.
 struct Size {

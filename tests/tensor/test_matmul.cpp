@@ -84,12 +84,18 @@ TEST_P(Ops, LinearIsItsParts) {
   const Tensor x = random({9, 5}, 1, dtype()), w = random({7, 5}, 2, dtype()), residual = random({9, 7}, 4, dtype());
   const Tensor bias = random({7}, 3, dtype()), y({9, 7}, dtype());
   const Tensor sums = ops::matmul(x, w, false, true), with_bias = ops::add_rows(sums, bias);
-  ops::linear_into(x, w, Tensor(), false, Tensor(), y);
+  ops::linear_into(x, {}, w, Tensor(), false, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), sums.to_doubles());
-  ops::linear_into(x, w, bias, false, residual, y);
+  ops::linear_into(x, {}, w, bias, false, residual, y);
   EXPECT_EQ(y.to_doubles(), ops::add(residual, with_bias).to_doubles());
-  ops::linear_into(x, w, bias, true, Tensor(), y);
+  ops::linear_into(x, {}, w, bias, true, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), ops::pointwise(Pointwise::gelu, with_bias).to_doubles());
+  const Tensor gain = random({5}, 5, dtype()), shift = random({5}, 6, dtype());
+  for (const Tensor& of_norm : {shift, Tensor()}) {
+    const Tensor normed = ops::layer_norm(x, gain, of_norm).y;
+    ops::linear_into(x, {gain, of_norm}, w, Tensor(), false, Tensor(), y);
+    EXPECT_EQ(y.to_doubles(), ops::matmul(normed, w, false, true).to_doubles());
+  }
 }
 
 TEST_P(Ops, MatmulOfNothing) {

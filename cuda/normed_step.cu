@@ -1,0 +1,96 @@
+// q, k and v of one position, and the step that reads them, in one launch: a block norms rows of x, makes q, k and v of
+// one head of them, which stay in shared memory, and steps with those. What it reads of the states is asked for before
+// all that, so that it comes while the block multiplies.
+#include "cuda/cuda_kernels.h"
+#include "cuda/normed_rows.h"
+#include "cuda/recurrent.h"
+
+namespace linea::cuda {
+namespace {
+
+using Step = RecurrentStep<BFloat16, kWideRows, true>;
+constexpr int kBands = 2;
+template <int kTiles>
+using Product = NormedProduct<kBands, kTiles>;
+
+// What q, k and v are made of: rows of x, and w [3 H D, dim], of q's heads first, then of k's and of v's.
+struct Source {
+  NormedRows of;
+  const BFloat16 *w, *bias;
+  int64_t heads;
+};
+
+template <int kTiles>
+size_t bytes_of(int64_t terms, int64_t width) {
+  return Product<kTiles>::bytes(terms) + shared_bytes<BFloat16>(static_cast<size_t>(Product<kTiles>::kRows * 3 * width));
+}
+
+// Brings n elements to the L2 cache, by all threads of the block.
+__device__ inline void ask_for(const BFloat16* data, int64_t n) {
+  constexpr int64_t kLine = 128 / sizeof(BFloat16);
+  for (int64_t at = threadIdx.x * kLine; at < n; at += kBlockThreads * kLine) prefetch_to_l2(data + at);
+}
+
+// A block has head blockIdx.y of its rows; teams step with a row each.
+template <int kTiles, typename Team>
+__global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1) normed_step_kernel(Source source, Step step) {
+  constexpr int kRows = Product<kTiles>::kRows, kTeams = kBlockThreads / Team::kThreads;
+  const int64_t head = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * kRows, D = step.shape.features;
+  const auto pair = [&](int i) { return (first + i) * source.heads + head; };
+  const int rows = static_cast<int>(source.of.rows - first < kRows ? source.of.rows - first : kRows);
+  for (int i = 0; i < rows; ++i) ask_for(step.waiting.high + pair(i) * D * D, D * D);
+  SharedMemory memory;
+  const int width = static_cast<int>(3 * D);
+  BFloat16* const qkv = memory.take<BFloat16>(static_cast<size_t>(kRows * width));
+  const auto row_of_w = [&](int c) { return (c / D * source.heads + head) * D + c % D; };
+  Product<kTiles> product;
+  product.multiply(
+      source.of, first, [&](int c) { return c < width ? source.w + row_of_w(c) * source.of.terms : nullptr; }, memory);
+  product.each_pair([&](int row, int column, const float* sums) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int c = column + e;
+      if (c >= width) continue;
+      qkv[row * width + c] = BFloat16(source.bias == nullptr ? sums[e] : sums[e] + source.bias[row_of_w(c)]);
+    }
+  });
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x) / Team::kThreads; i < rows; i += kTeams) {
+    const BFloat16* const q = qkv + i * width;
+    step.step(Team{}, pair(i), {q, q + D, q + 2 * D});
+  }
+}
+
+template <int kTiles, typename Team>
+void start(Context& ctx, const Source& source, const Step& step) {
+  const size_t bytes = bytes_of<kTiles>(source.of.terms, step.shape.features);
+  const auto kernel = normed_step_kernel<kTiles, Team>;
+  constexpr int kRows = Product<kTiles>::kRows;
+  allow_shared_bytes(kernel, bytes);
+  launch(kernel, dim3(static_cast<unsigned>((source.of.rows + kRows - 1) / kRows), static_cast<unsigned>(source.heads)),
+         dim3(kBlockThreads), bytes, stream(ctx), source, step);
+}
+
+}  // namespace
+
+bool normed_step(Context& ctx, const LinearShape& linear, const BFloat16* x, const NormWeights<BFloat16>& norm,
+                 const BFloat16* w, const BFloat16* bias, const ChunkShape& shape, const ChunkState<float>& states,
+                 const Waiting<BFloat16>& waiting, BFloat16* y) {
+  const Source source{{x, norm, linear.rows, linear.in}, w, bias, linear.rows > 0 ? shape.pairs / linear.rows : 0};
+  const int64_t D = shape.features;
+  if (linear.rows == 0 || norm.gain == nullptr || !can_be_normed(source.of, w) || D % 8 != 0 ||
+      3 * D > Product<12>::kColumns || D != shape.values || waiting.high == nullptr)
+    return false;
+  const Step step{shape, {}, states, waiting, y};
+  // tiles of 8 columns, of q, k and v, that each of four warps makes
+  if (3 * D <= Product<3>::kColumns) {
+    start<3, WarpTeam>(ctx, source, step);
+  } else if (3 * D <= Product<6>::kColumns) {
+    start<6, BlockTeam>(ctx, source, step);
+  } else {
+    start<12, BlockTeam>(ctx, source, step);
+  }
+  return true;
+}
+
+}  // namespace linea::cuda

@@ -1,0 +1,34 @@
+// The layer norm of a row, by the team that has it.
+#pragma once
+
+#include <cmath>
+
+#include "cuda/team.h"
+
+namespace linea::cuda {
+
+// sum_c term(c) of a row
+template <typename A, typename Team, typename Term>
+__device__ A row_sum(Team team, int64_t C, Term term) {
+  A total = 0;
+  for (int64_t c = team.rank(); c < C; c += Team::kThreads) total += term(c);
+  return team.sum(total);
+}
+
+// y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
+template <typename A>
+struct RowNorm {
+  A mean, scale;
+
+  // Of the C elements element(c).
+  template <typename Team, typename Element>
+  __device__ static RowNorm of(Team team, int64_t C, Element element) {
+    constexpr double kEpsilon = 1e-5;
+    const A mean = row_sum<A>(team, C, element) / static_cast<A>(C);
+    const A variance = row_sum<A>(team, C, [&](int64_t c) { return (element(c) - mean) * (element(c) - mean); });
+    return {mean, A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kEpsilon))};
+  }
+  __device__ A of_element(A x, A gain, A bias) const { return gain * ((x - mean) * scale) + bias; }
+};
+
+}  // namespace linea::cuda
