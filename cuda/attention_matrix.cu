@@ -20,12 +20,7 @@ __device__ void sum_along(double* x, int64_t count, bool from_end) {
   double past = 0;
   for (int64_t first = 0; first < count; first += kWarp) {
     const int64_t t = first + lane, at = from_end ? count - 1 - t : t;
-    double sum = t < count ? x[at] : 0.0;
-    for (int distance = 1; distance < kWarp; distance *= 2) {
-      const double before = __shfl_up_sync(kWholeWarp, sum, distance);
-      if (lane >= distance) sum += before;
-    }
-    sum += past;
+    const double sum = past + warp_running_sum(t < count ? x[at] : 0.0);
     if (t < count) x[at] = sum;
     past = __shfl_sync(kWholeWarp, sum, kWarp - 1);
   }

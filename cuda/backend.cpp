@@ -56,7 +56,6 @@ constexpr Kernels<T> kCudaKernels = {
     .argmax = cuda::argmax<T>,
     .embed_position = cuda::embed_position<T>,
     .sample = cuda::sample<T>,
-    .keep_drawn = cuda::keep_drawn,
     .logistics_loss = cuda::logistics_loss<T>,
     .logistics_loss_backward = cuda::logistics_loss_backward<T>,
     .logistics_scores = cuda::logistics_scores<T>,

@@ -59,4 +59,16 @@ __device__ T warp_max(T x) {
   return warp_reduce(x, Largest{});
 }
 
+// The sum over the lanes up to this one.
+template <typename T>
+__device__ T warp_running_sum(T x) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+#pragma unroll
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const T before = __shfl_up_sync(kWholeWarp, x, distance);
+    if (lane >= distance) x += before;
+  }
+  return x;
+}
+
 }  // namespace linea::cuda

@@ -1,6 +1,7 @@
-// How a block draws one symbol of a row of logits, as the CPU draws it: weights, sums and the choice in double.
+// How a block draws one symbol of a row of outputs, as the CPU draws it: weights, sums and the choice in double.
 #pragma once
 
+#include "cuda/mixture.h"
 #include "cuda/team.h"
 #include "tensor/kernels.h"
 
@@ -37,26 +38,34 @@ inline int64_t power_of_two_from(int64_t n) {
 }
 
 // The first i < n at which the running sum of weight(i) reaches `share` of the whole, the last that weighs anything
-// where rounding keeps it from that, and n where the whole is NaN. Each thread sums a run of neighbours; then one
-// thread walks the runs, and the run in which the place is. All threads of the block call it.
+// where rounding keeps it from that, and n where the whole is NaN. Each thread sums a run of neighbours, and the thread
+// in whose run the place is walks it. All threads of the block call it.
 template <typename Weight>
 __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight) {
-  __shared__ double run[kBlockThreads];
+  constexpr int kWarps = kBlockThreads / kWarp;
+  __shared__ double of_warp[kWarps], reached[kBlockThreads];
   __shared__ int64_t place;
-  const int64_t each = (n + kBlockThreads - 1) / kBlockThreads, begin = threadIdx.x * each;
-  double sum = 0;
-  for (int64_t i = begin; i < begin + each && i < n; ++i) sum += weight(i);
-  run[threadIdx.x] = sum;
+  const int own = static_cast<int>(threadIdx.x);
+  const int64_t each = (n + kBlockThreads - 1) / kBlockThreads, begin = own * each;
+  double of_run = 0;
+  for (int64_t i = begin; i < begin + each && i < n; ++i) of_run += weight(i);
+  double sum = warp_running_sum(of_run);
+  if (own % kWarp == kWarp - 1) of_warp[own / kWarp] = sum;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    double total = 0, before = 0;
-    for (int t = 0; t < kBlockThreads; ++t) total += run[t];
-    const double until = share * total;
-    int t = 0;
-    while (t < kBlockThreads - 1 && before + run[t] < until) before += run[t++];
-    const bool known = total == total;
-    place = known ? n - 1 : n;
-    for (int64_t i = known ? t * each : n; i < n; ++i) {
+  double total = 0;
+  for (int warp = 0; warp < kWarps; ++warp) {
+    if (warp == own / kWarp) sum += total;
+    total += of_warp[warp];
+  }
+  reached[own] = sum;
+  const double until = share * total;
+  if (own == 0) place = n;
+  // The first run that weighs anything and reaches it; sums of neighbours are rounded each in its own way, so that none
+  // may: then the last that weighs anything.
+  const int rank = !(of_run > 0) ? 2 * kBlockThreads : sum >= until ? own : 2 * kBlockThreads - 1 - own;
+  if (block_reduce(rank, Smallest{}) == rank && of_run > 0 && total == total) {
+    double before = own == 0 ? 0 : reached[own - 1];
+    for (int64_t i = begin; i < begin + each && i < n; ++i) {
       const double w = weight(i);
       before += w;
       if (w > 0) place = i;
@@ -99,28 +108,51 @@ __device__ inline void cut_weights(const Drawing& drawing, double* weights, int3
   __syncthreads();
 }
 
-// The first symbol at which the running sum of the weights exp((x - max) / temperature) that are left reaches u
+// A row's scores: logits as they are, or logs of P of each level of a mixture (cuda/mixture.h), of which the block makes
+// a table first.
+template <OutputKind kKind, typename T>
+struct Scores {
+  __device__ Scores(const T* row, int64_t) : logits(row) {}
+  __device__ Accumulator<T> at(int64_t v) const { return Accumulator<T>(logits[v]); }
+  const T* logits;
+};
+template <typename T>
+struct Scores<OutputKind::logistics, T> {
+  __device__ Scores(const T* row, int64_t V) : mixture(block_mixture(row, V)) {}
+  __device__ Accumulator<T> at(int64_t v) const { return mixture.log_p(v); }
+  const Mixture<Accumulator<T>>& mixture;
+};
+
+// The first symbol at which the running sum of the weights exp((score - max) / temperature) that are left reaches u
 // times the whole: the inverse of the distribution function. A block has V weights and `places` places to sort them,
 // none where nothing is cut.
-template <typename T>
+template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    sample_kernel(const T* logits, int32_t* index, int64_t R, int64_t V, Drawing drawing, RandomStream numbers,
-                  const int32_t* count, double* all_weights, int32_t* all_orders, int64_t places) {
-  using A = Accumulator<T>;
-  if (count != nullptr) numbers.step += static_cast<uint64_t>(*count);
+    sample_kernel(const T* outputs, int64_t width, int64_t V, Drawing drawing, RandomStream numbers, DrawnSymbols to,
+                  double* all_weights, int32_t* all_orders, int64_t places) {
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
-  for (int64_t r = blockIdx.x; r < R; r += gridDim.x) {
-    const T* x = logits + r * V;
-    const int64_t likeliest = first_largest(BlockTeam{}, x, V);
-    const double largest = static_cast<double>(A(x[likeliest]));
-    for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
-      weights[v] = std::exp((static_cast<double>(A(x[v])) - largest) / drawing.temperature);
+  for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {
+    const Scores<kKind, T> scores(outputs + r * width, V);
+    for (int64_t v = threadIdx.x; v < V; v += kBlockThreads) weights[v] = static_cast<double>(scores.at(v));
     __syncthreads();
-    if (places > 0) cut_weights(drawing, weights, order, V, places);
-    const double share = random_uniform(numbers, static_cast<uint64_t>(drawing.first_row + r));
-    const int64_t chosen = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
-    if (threadIdx.x == 0) index[r] = static_cast<int32_t>(chosen < V ? chosen : likeliest);
+    const int64_t likeliest = first_largest(BlockTeam{}, weights, V);
+    int64_t chosen = likeliest;
+    if (!drawing.greedy) {
+      const double largest = weights[likeliest];
+      __syncthreads();
+      for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
+        weights[v] = std::exp((weights[v] - largest) / drawing.temperature);
+      __syncthreads();
+      if (places > 0) cut_weights(drawing, weights, order, V, places);
+      RandomStream of_row = numbers;
+      of_row.step += static_cast<uint64_t>(to.already(r));
+      const double share = random_uniform(of_row, static_cast<uint64_t>(drawing.first_row + r));
+      const int64_t reached = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
+      if (reached < V) chosen = reached;
+    }
+    __syncthreads();  // all know how many there were, and are done with the weights
+    if (threadIdx.x == 0) to.keep(r, static_cast<int32_t>(chosen));
   }
 }
 

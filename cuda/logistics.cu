@@ -1,39 +1,10 @@
 // Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is K logits, K means
 // and K log scales; one thread does a row, and one block a row of scores.
 #include "cuda/cuda_kernels.h"
-#include "cuda/team.h"
+#include "cuda/mixture.h"
 
 namespace linea::cuda {
-namespace {
-
-constexpr int K = static_cast<int>(kLogistics);
-
-template <typename A>
-__device__ A log_sum_exp(const A (&x)[K]) {
-  A largest = x[0], sum = 0;
-#pragma unroll
-  for (int k = 1; k < K; ++k) largest = x[k] > largest ? x[k] : largest;
-#pragma unroll
-  for (int k = 0; k < K; ++k) sum += exp_of(x[k] - largest);
-  return largest + std::log(sum);
-}
-
-// The log of the sum of exp of a row's logits: what its shares are divided by.
-template <typename T>
-__device__ Accumulator<T> log_whole(const T* row) {
-  Accumulator<T> logits[K];
-#pragma unroll
-  for (int k = 0; k < K; ++k) logits[k] = Accumulator<T>(row[k]);
-  return log_sum_exp(logits);
-}
-
-template <typename T>
-__device__ Logistic<Accumulator<T>> logistic_of(const T* row, int k, int64_t V) {
-  using A = Accumulator<T>;
-  return Logistic<A>::of(A(row[K + k]), A(row[2 * K + k]), static_cast<A>(V - 1));
-}
-
-}  // namespace
+constexpr int K = kMixed;
 
 // loss = -log sum_k share_k P_k(target)
 template <typename T>
@@ -88,22 +59,8 @@ template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
   using A = Accumulator<T>;
   for_each_row(ctx, R, [=] __device__(int64_t r) {
-    __shared__ Logistic<A> parts[K];
-    __shared__ A log_share[K];
-    const T* row = mixtures + r * 3 * K;
-    if (threadIdx.x < K) {
-      const int k = static_cast<int>(threadIdx.x);
-      parts[k] = logistic_of(row, k, V);
-      log_share[k] = A(row[k]) - log_whole(row);
-    }
-    __syncthreads();
-    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads) {
-      A log_p[K];
-#pragma unroll
-      for (int k = 0; k < K; ++k) log_p[k] = log_share[k] + parts[k].log_mass(static_cast<A>(s));
-      scores[r * V + s] = T(log_sum_exp(log_p));
-    }
-    __syncthreads();  // parts are used again by the next row
+    const Mixture<A>& mixture = block_mixture(mixtures + r * 3 * K, V);
+    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads) scores[r * V + s] = T(mixture.log_p(s));
   });
 }
 

@@ -101,12 +101,7 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
     double after = 0;  // of all elements behind these 32
     for (int64_t end = n; end > 0; end -= kWarp) {
       const int64_t t = end - 1 - team.rank();
-      double sum = t >= 0 ? static_cast<double>(A(x[r * n + t])) : 0.0;
-      for (int distance = 1; distance < kWarp; distance *= 2) {
-        const double other = __shfl_up_sync(kWholeWarp, sum, distance);
-        if (team.rank() >= distance) sum += other;
-      }
-      sum += after;
+      const double sum = after + warp_running_sum(t >= 0 ? static_cast<double>(A(x[r * n + t])) : 0.0);
       if (t >= 0) y[r * n + t] = T(sum);
       after = __shfl_sync(kWholeWarp, sum, kWarp - 1);
     }

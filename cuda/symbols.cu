@@ -32,7 +32,7 @@ template <typename T>
 void embed_position(Context& ctx, const Accumulator<T>* table, const int32_t* ids, const Accumulator<T>* positions,
                     const int32_t* place, T* y, int64_t R, int64_t C) {
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const Accumulator<T>*symbol = table + ids[r] * C, *position = positions + *place * C;
+    const Accumulator<T>*symbol = table + ids[r] * C, *position = positions + place[r] * C;
     for (int64_t c = team.rank(); c < C; c += team.kThreads) y[r * C + c] = T(symbol[c] + position[c]);
   });
 }
@@ -112,29 +112,19 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
 }
 
 template <typename T>
-void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing& drawing,
-            RandomStream stream_of_rows, const int32_t* count) {
-  if (R <= 0) return;
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
+            RandomStream stream_of_rows, const DrawnSymbols& to) {
+  if (to.rows <= 0) return;
   const int64_t most = (int64_t{1} << 23) / V + 1;  // rows at a time: each has memory for its weights and their order
-  const int64_t blocks = R < most ? R : most;
-  const bool cut = (drawing.top_k > 0 && drawing.top_k < V) || drawing.top_p < 1;
+  const int64_t blocks = to.rows < most ? to.rows : most;
+  const bool cut = !drawing.greedy && ((drawing.top_k > 0 && drawing.top_k < V) || drawing.top_p < 1);
   const int64_t places = cut ? power_of_two_from(V) : 0;
+  const bool mixtures = kind == OutputKind::logistics;
   const Workspace<double> weights(ctx, blocks * V);
   const Workspace<int32_t> order(ctx, blocks * (places > 0 ? places : 1));
-  launch(sample_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), logits, index, R,
-         V, drawing, stream_of_rows, count, weights.data(), order.data(), places);
-}
-
-// One block: all have read the count when it goes on.
-void keep_drawn(Context& ctx, const int32_t* drawn, const DrawnSymbols& to) {
-  for_each_row(ctx, 1, [=] __device__(int64_t) {
-    int32_t* const kept = to.history + *to.count % to.capacity * to.rows;
-    for (int64_t r = threadIdx.x; r < to.rows; r += kBlockThreads) to.symbols[r] = kept[r] = drawn[r];
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    ++*to.place;
-    ++*to.count;
-  });
+  launch(mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
+         dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), outputs,
+         mixtures ? 3 * kLogistics : V, V, drawing, stream_of_rows, to, weights.data(), order.data(), places);
 }
 
 #define LINEA_INSTANTIATE(T)                                                                                      \
@@ -149,8 +139,7 @@ void keep_drawn(Context& ctx, const int32_t* drawn, const DrawnSymbols& to) {
   template void cross_entropy_backward(Context&, const T*, const int32_t*, const Accumulator<T>*,                 \
                                        const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);       \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                                           \
-  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&, RandomStream,              \
-                       const int32_t*);
+  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream, const DrawnSymbols&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -24,24 +24,22 @@ Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int6
 // Rows that are drawn on their own, beside others. What is drawn stays on the device until the host asks for it.
 struct Part {
   Part(int64_t first_row, int64_t row_count)
-      : first(first_row),
-        rows(row_count),
-        symbols(Tensor::zeros({rows}, DType::i32)),
-        count(Tensor::zeros({1}, DType::i32)),
-        history(Tensor::zeros({context().sizes.history, rows}, DType::i32)) {}
+      : first(first_row), rows(row_count) {
+    drawn.symbols = Tensor::zeros({rows}, DType::i32);
+    drawn.count = Tensor::zeros({rows}, DType::i32);
+    drawn.history = Tensor::zeros({context().sizes.history, rows}, DType::i32);
+  }
 
   int64_t first, rows;
   DecodeState state;
-  Tensor symbols;  // [rows], drawn last
-  Tensor count;    // [1], of positions that were drawn
-  Tensor history;  // [.., rows], of those
+  ops::Drawn drawn;  // its place is the state's
 };
 
 // Symbols one after another from one state; a position's work is recorded where the device does that.
 class Window {
  public:
-  // The symbols that follow a part's outputs.
-  using Draw = std::function<Tensor(const Tensor& outputs, const Part& part)>;
+  // Draws what follows a part's outputs.
+  using Draw = std::function<void(const Tensor& outputs, const Part& part)>;
 
   Window(const Transformer& model, int64_t rows, Draw draw) : model_(model), draw_(std::move(draw)) {
     const int64_t most = model.repeats_its_steps() ? context().sizes.parts : 1;
@@ -58,10 +56,11 @@ class Window {
     for (Part& part : parts_) part.state = {};  // its weights go before new ones are laid out
     for (Part& part : parts_) {
       part.state = &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
+      part.drawn.place = part.state.place;
       Tensor outputs;
       for (size_t place = first; place < rows[0].size(); ++place)
         outputs = model_.step(part.state, column(rows, part.first, part.rows, place, model_.config().input_vocabulary));
-      keep(part, outputs);
+      draw_(outputs, part);
     }
     if (model_.repeats_its_steps()) recorder_ = make_recorder();
     ++drawn_;
@@ -80,7 +79,7 @@ class Window {
 
   bool full() const { return parts_[0].state.position >= model_.config().length; }
   // More would be lost: the history has no place for them.
-  bool must_take() const { return drawn_ - taken_ >= parts_[0].history.size(0); }
+  bool must_take() const { return drawn_ - taken_ >= parts_[0].drawn.history.size(0); }
 
   const std::string& refusal() const { return refusal_; }
 
@@ -88,9 +87,9 @@ class Window {
   Rows take() {
     Rows result(static_cast<size_t>(drawn_ - taken_));
     for (const Part& part : parts_) {
-      const std::vector<int32_t> all = part.history.to_vector<int32_t>();
+      const std::vector<int32_t> all = part.drawn.history.to_vector<int32_t>();
       for (int64_t n = taken_; n < drawn_; ++n) {
-        const auto begin = all.begin() + n % part.history.size(0) * part.rows;
+        const auto begin = all.begin() + n % part.drawn.history.size(0) * part.rows;
         Rows::value_type& symbols = result[static_cast<size_t>(n - taken_)];
         symbols.insert(symbols.end(), begin, begin + part.rows);
       }
@@ -100,13 +99,11 @@ class Window {
   }
 
  private:
-  void keep(Part& part, const Tensor& outputs) {
-    ops::keep_drawn(draw_(outputs, part), part.symbols, part.state.place, part.count, part.history);
-  }
-
   void draw_parts() {
     for (size_t i = 0; i < parts_.size(); ++i) {
-      const auto draw_part = [this, &part = parts_[i]] { keep(part, model_.work(part.state, part.symbols)); };
+      const auto draw_part = [this, &part = parts_[i]] {
+        draw_(model_.work(part.state, part.drawn.symbols), part);
+      };
       if (recorder_ != nullptr) {
         recorder_->apart(i, draw_part);
       } else {
@@ -138,11 +135,9 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;
   Window window(model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Part& part) {
-    const Tensor scores = model_.head().scores(outputs);
-    if (options_.greedy) return ops::argmax(scores);
     Drawing drawing = options_.drawing();
     drawing.first_row += part.first;
-    return ops::sample(scores, drawing, {options_.seed, Purpose::sample, 0, 0}, part.count);
+    model_.head().draw(outputs, drawing, {options_.seed, Purpose::sample, 0, 0}, part.drawn);
   });
   for (int64_t position = 0; position < count; ++position) {
     if (position == 0) {

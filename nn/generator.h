@@ -19,7 +19,7 @@ struct SamplingOptions {
   double top_p = 1.0;
   int64_t first_row = 0;  // the number of the first row: a row of one number draws the same wherever it stands
 
-  Drawing drawing() const { return {temperature, top_k, top_p, first_row}; }
+  Drawing drawing() const { return {temperature, top_k, top_p, first_row, greedy}; }
 };
 
 class Generator {

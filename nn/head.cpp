@@ -16,6 +16,10 @@ class CategoricalHead : public Head {
     return ops::cross_entropy(outputs, targets).losses;
   }
   Tensor scores(const Tensor& outputs) const override { return outputs; }
+  void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
+            const ops::Drawn& to) const override {
+    ops::draw(OutputKind::logits, outputs, symbols_, drawing, stream, to);
+  }
 
  private:
   int64_t symbols_;
@@ -47,6 +51,10 @@ class LogisticsHead : public Head {
     return ops::logistics_loss(outputs, targets, levels_).losses;
   }
   Tensor scores(const Tensor& outputs) const override { return ops::logistics_scores(outputs, levels_); }
+  void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
+            const ops::Drawn& to) const override {
+    ops::draw(OutputKind::logistics, outputs, levels_, drawing, stream, to);
+  }
 
  private:
   int64_t levels_;

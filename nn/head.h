@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "autograd/var.h"
+#include "tensor/ops.h"
 
 namespace linea {
 
@@ -25,6 +26,9 @@ class Head {
   virtual Tensor losses(const Tensor& outputs, const Tensor& targets) const = 0;
   // Logs of numbers in proportion to P, [..., symbols].
   virtual Tensor scores(const Tensor& outputs) const = 0;
+  // Draws a symbol of each row of outputs.
+  virtual void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
+                    const ops::Drawn& to) const = 0;
 };
 
 // categorical: a number a symbol, its logit. logistics: a mixture of kLogistics discretised logistic distributions

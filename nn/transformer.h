@@ -58,7 +58,7 @@ struct TransformerLayers {
 struct DecodeState {
   std::vector<std::unique_ptr<AttentionState>> layers;
   int64_t batch = 0, position = 0;  // the position that comes next
-  Tensor place;                     // i32 [1]: the position that the device works on
+  Tensor place;                     // i32 [batch]: the position that the device works on, the same of all rows
   TransformerLayers packed;
 };
 

@@ -23,7 +23,7 @@ DecodeState Transformer::start(int64_t batch) const {
 DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
   DecodeState state;
   state.batch = batch;
-  state.place = Tensor::zeros({1}, DType::i32);
+  state.place = Tensor::zeros({batch}, DType::i32);
   state.packed = beside.packed;
   for (const Block& block : layers_.blocks) {
     const Attention& attention = *block.attention;
@@ -33,9 +33,9 @@ DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
 }
 
 Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
-  const auto place = static_cast<int32_t>(state.position);
+  const std::vector<int32_t> places(static_cast<size_t>(state.batch), static_cast<int32_t>(state.position));
   count_position(state);
-  device_memory(state.place.device()).write(context(), state.place.address(), &place, sizeof place);
+  device_memory(state.place.device()).write(context(), state.place.address(), places.data(), state.place.bytes());
   return work(state, ids);
 }
 

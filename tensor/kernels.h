@@ -102,15 +102,13 @@ struct Kernels {
                                  const A* log_sums, const A* scored, const A* dmean, T* dlogits,
                                  int64_t R, int64_t V);
   void (*argmax)(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
-  // y[r] = table[ids[r]] + positions[*place], of rows of C: the embedding where all rows are at one position
+  // y[r] = table[ids[r]] + positions[place[r]], of rows of C: the embedding of one position of each row
   void (*embed_position)(Context&, const A* table, const int32_t* ids, const A* positions, const int32_t* place, T* y,
                          int64_t R, int64_t C);
-  // index[r] drawn from softmax(logits[r] / temperature), cut as Drawing says, with one of the stream's numbers at
-  // its step + *count (null: 0)
-  void (*sample)(Context&, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing&,
-                 RandomStream stream, const int32_t* count);
-  // Keeps `drawn` as the symbols and in the history; then place and count go on by 1.
-  void (*keep_drawn)(Context&, const int32_t* drawn, const DrawnSymbols&);
+  // A symbol of each row, drawn from softmax(scores / temperature), cut as Drawing says, with one of the stream's numbers
+  // at its step + the row's count (null: 0); then that is kept, and the row's place and count go on by 1
+  void (*sample)(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&, RandomStream stream,
+                 const DrawnSymbols&);
   // mixtures of K logistics on V levels (formulas.h), rows of [K logits, K means, K log scales]:
   // losses[r] = -log sum_k softmax(logits)_k P_k(target), 0 where target < 0
   void (*logistics_loss)(Context&, const T* mixtures, const int32_t* targets, A* losses, int64_t R, int64_t V);

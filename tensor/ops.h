@@ -84,7 +84,7 @@ Tensor mask_causal(const Tensor& x, double value);
 // table [V,C], ids i32 of any shape -> [ids..., C]. Error: an id outside [0, V).
 Tensor embedding(const Tensor& table, const Tensor& ids);
 Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols);
-// table [V,C], ids i32 [R], positions [N,C], place i32 [1] of all rows, below N -> their sum [R,C], stored as `stored`.
+// table [V,C], ids i32 [R], positions [N,C], place i32 [R], below N -> their sum [R,C], stored as `stored`.
 Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& positions, const Tensor& place,
                       DType stored);
 
@@ -96,13 +96,17 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// One symbol a row of logits [R,V], i32 [R], by the numbers of the stream's step + count i32 [1], where given. Errors: a
-// temperature not above 0, top_k below 0, top_p outside (0, 1].
-Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream,
-              const Tensor& count = Tensor());
+// What is drawn, i32: symbols, place and count [R] and history [capacity,R], as DrawnSymbols says; all but the symbols
+// may be undefined.
+struct Drawn {
+  Tensor symbols, place{}, count{}, history{};
+};
+// A symbol of each row of outputs [R,V] (mixtures: [R, 3 kLogistics], on V levels), by the numbers of the stream's step
+// + count. Errors: a temperature not above 0, top_k below 0, top_p outside (0, 1].
+void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing, const RandomStream& stream,
+          const Drawn& to);
+Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream);  // i32 [R]
 void require_drawing(const Drawing& drawing);
-// What is drawn, i32: symbols [R], place [1], count [1] and history [capacity,R], as DrawnSymbols says.
-void keep_drawn(const Tensor& drawn, Tensor& symbols, Tensor& place, Tensor& count, Tensor& history);
 
 // Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets i32 [...], -1: not scored.
 // Error: a target above levels - 1.

@@ -34,9 +34,9 @@ Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& posi
                       DType stored) {
   require_ids("embed_position", ids, 0, table.size(0));
   require_ids("embed_position", place, 0, positions.size(0));
-  require(columns(positions) == columns(table) && place.numel() == 1,
-          "embed_position: symbols {}, positions {} and the place {} do not go together", table.shape(),
-          positions.shape(), place.shape());
+  require(columns(positions) == columns(table) && place.numel() == ids.numel(),
+          "embed_position: symbols {}, positions {}, ids {} and places {} do not go together", table.shape(),
+          positions.shape(), ids.shape(), place.shape());
   Tensor y({ids.numel(), columns(table)}, stored);
   launch(stored, "embed_position", [&](const auto& backend, auto t) {
     using T = decltype(t);
@@ -100,33 +100,6 @@ Tensor argmax(const Tensor& x) {
   return index;
 }
 
-void require_drawing(const Drawing& drawing) {
-  require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)", drawing.temperature);
-  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols", drawing.top_k);
-  require(drawing.top_p > 0 && drawing.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
-}
-
-Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream, const Tensor& count) {
-  require_drawing(drawing);
-  Tensor index({rows_of(logits)}, DType::i32);
-  launch(logits.dtype(), "sample", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.sample(context(), logits.data<T>(), index.data<int32_t>(), rows_of(logits), columns(logits), drawing,
-                 stream, count.defined() ? count.data<int32_t>() : nullptr);
-  });
-  return index;
-}
-
-void keep_drawn(const Tensor& drawn, Tensor& symbols, Tensor& place, Tensor& count, Tensor& history) {
-  const int64_t rows = drawn.numel();
-  require(symbols.numel() == rows && columns(history) == rows && place.numel() == 1 && count.numel() == 1,
-          "keep_drawn: drawn {}, symbols {}, a history {}, place {} and count {} do not go together", drawn.shape(),
-          symbols.shape(), history.shape(), place.shape(), count.shape());
-  const DrawnSymbols to{symbols.data<int32_t>(), place.data<int32_t>(), count.data<int32_t>(),
-                        history.data<int32_t>(), rows,                  history.size(0)};
-  kernels<float>(context().device).keep_drawn(context(), drawn.data<int32_t>(), to);
-}
-
 namespace {
 
 void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
@@ -135,6 +108,42 @@ void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
 }
 
 }  // namespace
+
+void require_drawing(const Drawing& drawing) {
+  if (drawing.greedy) return;
+  require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)", drawing.temperature);
+  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols", drawing.top_k);
+  require(drawing.top_p > 0 && drawing.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
+}
+
+void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing, const RandomStream& stream,
+          const Drawn& to) {
+  require_drawing(drawing);
+  const int64_t rows = rows_of(outputs);
+  if (kind == OutputKind::logistics) {
+    require_mixtures("draw", outputs, V);
+  } else {
+    require(columns(outputs) == V, "draw: outputs {} are no logits of {} symbols", outputs.shape(), V);
+  }
+  for (const Tensor& part : {to.symbols, to.place, to.count})
+    require(!part.defined() || part.numel() == rows, "draw: outputs {} and {} of what is drawn do not go together",
+            outputs.shape(), part.shape());
+  require(!to.history.defined() || columns(to.history) == rows,
+          "draw: outputs {} and a history {} do not go together", outputs.shape(), to.history.shape());
+  const auto data = [](const Tensor& part) { return part.defined() ? part.data<int32_t>() : nullptr; };
+  const DrawnSymbols kept{to.symbols.data<int32_t>(), data(to.place), data(to.count), data(to.history), rows,
+                          to.history.defined() ? to.history.size(0) : 0};
+  launch(outputs.dtype(), "draw", [&](const auto& table, auto t) {
+    using T = decltype(t);
+    table.sample(context(), kind, outputs.data<T>(), V, drawing, stream, kept);
+  });
+}
+
+Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream) {
+  const Drawn drawn{Tensor({rows_of(logits)}, DType::i32)};
+  draw(OutputKind::logits, logits, columns(logits), drawing, stream, drawn);
+  return drawn.symbols;
+}
 
 LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
   require_mixtures("logistics_loss", mixtures, levels);

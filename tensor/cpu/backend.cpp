@@ -67,7 +67,6 @@ constexpr Kernels<T> kCpuKernels = {
     .argmax = cpu::argmax<T>,
     .embed_position = cpu::embed_position<T>,
     .sample = cpu::sample<T>,
-    .keep_drawn = cpu::keep_drawn,
     .logistics_loss = cpu::logistics_loss<T>,
     .logistics_loss_backward = cpu::logistics_loss_backward<T>,
     .logistics_scores = cpu::logistics_scores<T>,

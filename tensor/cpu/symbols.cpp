@@ -19,10 +19,11 @@ void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R
 template <typename T>
 void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* positions, const int32_t* place, T* y,
                     int64_t R, int64_t C) {
-  const T* position = positions + *place * C;
   parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r)
+    for (int64_t r = first; r < last; ++r) {
+      const T* position = positions + place[r] * C;
       std::transform(position, position + C, table + ids[r] * C, y + r * C, std::plus<T>());
+    }
   });
 }
 
@@ -116,42 +117,42 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
 }
 
 // The first symbol at which the running sum of the weights exp((x - max) / temperature) that are left reaches u
-// times the whole: the inverse of the distribution function.
+// times the whole: the inverse of the distribution function. `weights` and `order` are memory of V.
 template <typename T>
-void sample(Context& ctx, const T* logits, int32_t* index, int64_t R, int64_t V, const Drawing& drawing,
-            RandomStream stream, const int32_t* count) {
-  if (count != nullptr) stream.step += static_cast<uint64_t>(*count);
+int64_t draw_symbol(const T* x, int64_t V, const Drawing& drawing, double u, double* weights, int32_t* order) {
+  const int64_t likeliest = std::max_element(x, x + V) - x;
+  if (drawing.greedy) return likeliest;
+  const double largest = x[likeliest];
+  for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / drawing.temperature);
+  cut(drawing, weights, order, V);
+  const double until = u * std::accumulate(weights, weights + V, 0.0);
+  double sum = 0;
+  for (int64_t v = 0; v < V; ++v) {
+    sum += weights[v];
+    if (sum >= until) return v;
+  }
+  return likeliest;
+}
+
+template <typename T>
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing, RandomStream stream,
+            const DrawnSymbols& to) {
+  const bool mixtures = kind == OutputKind::logistics;
+  const Workspace<T> levels(ctx, mixtures ? to.rows * V : 1);
+  if (mixtures) logistics_scores(ctx, outputs, levels.data(), to.rows, V);
+  const T* const scores = mixtures ? levels.data() : outputs;
   const Workspace<double> all_weights(ctx, ctx.threads * V);
   const Workspace<int32_t> all_orders(ctx, ctx.threads * V);
-  parallel_ranges(ctx, R, 32 * V, [&](int64_t first, int64_t last) {
+  parallel_ranges(ctx, to.rows, 32 * V, [&](int64_t first, int64_t last) {
     double* weights = all_weights.data() + omp_get_thread_num() * V;
     int32_t* order = all_orders.data() + omp_get_thread_num() * V;
     for (int64_t r = first; r < last; ++r) {
-      const T* x = logits + r * V;
-      const double largest = *std::max_element(x, x + V);
-      for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / drawing.temperature);
-      cut(drawing, weights, order, V);
-      const double total = std::accumulate(weights, weights + V, 0.0);
-      const double until = total * random_uniform(stream, static_cast<uint64_t>(drawing.first_row + r));
-      double sum = 0;
-      int64_t chosen = std::max_element(x, x + V) - x;
-      for (int64_t v = 0; v < V; ++v) {
-        sum += weights[v];
-        if (sum >= until) {
-          chosen = v;
-          break;
-        }
-      }
-      index[r] = static_cast<int32_t>(chosen);
+      RandomStream of_row = stream;
+      of_row.step += static_cast<uint64_t>(to.already(r));
+      const double u = random_uniform(of_row, static_cast<uint64_t>(drawing.first_row + r));
+      to.keep(r, static_cast<int32_t>(draw_symbol(scores + r * V, V, drawing, u, weights, order)));
     }
   });
-}
-
-void keep_drawn(Context&, const int32_t* drawn, const DrawnSymbols& to) {
-  std::copy_n(drawn, to.rows, to.symbols);
-  std::copy_n(drawn, to.rows, to.history + *to.count % to.capacity * to.rows);
-  ++*to.place;
-  ++*to.count;
 }
 
 #define LINEA_INSTANTIATE(T)                                                                      \
@@ -165,8 +166,7 @@ void keep_drawn(Context&, const int32_t* drawn, const DrawnSymbols& to) {
   template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,    \
                                        const T*, T*, int64_t, int64_t);                           \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
-  template void sample(Context&, const T*, int32_t*, int64_t, int64_t, const Drawing&, \
-                       RandomStream, const int32_t*);
+  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream, const DrawnSymbols&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

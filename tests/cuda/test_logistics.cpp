@@ -1,3 +1,4 @@
+#include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -42,6 +43,20 @@ TEST(CudaLogistics, LossSlopesAndScores) {
         table<T>().logistics_scores(context(), x.data<T>(), scores.data<T>(), R, V);
         return std::vector<Tensor>{losses, mean, dx, scores};
       });
+}
+
+// More rows than a block's threads, and levels; greedy too.
+TEST(CudaLogistics, DrawsTheSameLevels) {
+  Drawing greedy;
+  greedy.greedy = true;
+  for (const Drawing& drawing : {Drawing{}, Drawing{0.7, 5, 0.9}, greedy})
+    for (const int64_t V : {2, 16, 300})
+      expect_parity([&](auto t) {
+        const int64_t R = 300;
+        const Tensor drawn = unset<int32_t>({R});
+        ops::draw(OutputKind::logistics, mixtures<decltype(t)>(R), V, drawing, {5, Purpose::sample, 0, 17}, {drawn});
+        return std::vector<Tensor>{drawn};
+      }, {0, 0, 0});
 }
 
 }  // namespace

@@ -41,13 +41,13 @@ TEST(CudaSymbols, EmbeddingAndItsBackward) {
     });
 }
 
-TEST(CudaSymbols, EmbeddingAtOnePosition) {
+TEST(CudaSymbols, EmbeddingAtAPositionOfEachRow) {
   for (const auto [R, V, C] : {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{0, 4, 5}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;
       const Tensor ids = symbols_below(R, V), symbols = input<A>({V, C}, 1), positions = input<A>({4, C}, 2);
-      const Tensor place = Tensor::from<int32_t>({2}, {1}), y = unset<T>({R, C});
+      const Tensor place = symbols_below(R, 4), y = unset<T>({R, C});
       table<T>().embed_position(context(), symbols.data<A>(), ids.data<int32_t>(), positions.data<A>(),
                                 place.data<int32_t>(), y.data<T>(), R, C);
       return std::vector<Tensor>{y};
@@ -59,21 +59,24 @@ TEST(CudaSymbols, WhatIsDrawnIsKept) {
   for (const int64_t R : {1, 700})
     for (const Device& device : {Device{}, kCuda}) {
       const On on(device);
-      Tensor symbols = unset<int32_t>({R}), history = Tensor::zeros({3, R}, DType::i32);
-      Tensor place = Tensor::from<int32_t>({40}, {1}), count = Tensor::from<int32_t>({5}, {1});
+      const auto filled = [R](int32_t n) { return std::vector<int32_t>(static_cast<size_t>(R), n); };
+      const ops::Drawn to{unset<int32_t>({R}), Tensor::from(filled(40), {R}), Tensor::from(filled(5), {R}),
+                          Tensor::zeros({3, R}, DType::i32)};
+      Drawing greedy;
+      greedy.greedy = true;
       std::vector<std::vector<int32_t>> drawn;
-      for (int32_t n = 0; n < 4; ++n) {
-        drawn.emplace_back();
-        for (int32_t r = 0; r < R; ++r) drawn.back().push_back(1000 * n + r);
-        ops::keep_drawn(Tensor::from(drawn.back(), {R}), symbols, place, count, history);
-        EXPECT_EQ(symbols.to_vector<int32_t>(), drawn.back());
+      for (uint32_t n = 0; n < 4; ++n) {
+        const Tensor logits = input<float>({R, 7}, n);
+        drawn.push_back(ops::argmax(logits).to_vector<int32_t>());
+        ops::draw(OutputKind::logits, logits, 7, greedy, {}, to);
+        EXPECT_EQ(to.symbols.to_vector<int32_t>(), drawn.back());
       }
-      EXPECT_EQ(place.to_vector<int32_t>(), std::vector<int32_t>{44});
-      EXPECT_EQ(count.to_vector<int32_t>(), std::vector<int32_t>{9});
+      EXPECT_EQ(to.place.to_vector<int32_t>(), filled(44));
+      EXPECT_EQ(to.count.to_vector<int32_t>(), filled(9));
       // the 6th, 7th and 8th of all went to rows 2, 0 and 1, the 9th to row 2 again
-      EXPECT_EQ(history.rows(0, 1).to_vector<int32_t>(), drawn[1]);
-      EXPECT_EQ(history.rows(1, 1).to_vector<int32_t>(), drawn[2]);
-      EXPECT_EQ(history.rows(2, 1).to_vector<int32_t>(), drawn[3]);
+      EXPECT_EQ(to.history.rows(0, 1).to_vector<int32_t>(), drawn[1]);
+      EXPECT_EQ(to.history.rows(1, 1).to_vector<int32_t>(), drawn[2]);
+      EXPECT_EQ(to.history.rows(2, 1).to_vector<int32_t>(), drawn[3]);
     }
 }
 
@@ -165,19 +168,19 @@ TEST(CudaSymbols, TheFirstOfTheLargest) {
 // Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits are multiples of
 // a quarter: there are ties, which the first symbols win.
 TEST(CudaSymbols, DrawsTheSameSymbols) {
-  const Drawing drawings[] = {{1, 0, 1},   {0.7, 0, 1}, {1, 1, 1},     {1, 5, 1},   {1, 0, 0.5},
-                              {2, 7, 0.8}, {1, 0, 0.0}, {1, 1000, 0.9}, {0.01, 0, 1}, {1, 3, 1e-9}};
+  const Drawing drawings[] = {{1, 0, 1},      {0.7, 0, 1},  {1, 1, 1},    {1, 5, 1},        {1, 0, 0.5},    {2, 7, 0.8},
+                              {1, 0, 0.0}, {1, 1000, 0.9}, {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
   for (const Drawing& drawing : drawings)
     for (const auto [R, V] : {Rows{1, 1}, Rows{140, 29}, Rows{3, 256}, Rows{1, 700}, Rows{0, 5}})
       expect_parity([&, R = R, V = V](auto t) {
         using T = decltype(t);
         std::vector<T> values;
         for (const double x : numbers(input<float>({R, V}, 3, 1.5))) values.push_back(T(std::round(4 * x) / 4));
-        const Tensor x = Tensor::from(values, {R, V}), index = unset<int32_t>({R});
-        const Tensor count = Tensor::from<int32_t>({static_cast<int32_t>(R % 7)}, {1});
-        table<T>().sample(context(), x.data<T>(), index.data<int32_t>(), R, V, drawing, {5, Purpose::sample, 0, 17},
-                          count.data<int32_t>());
-        return std::vector<Tensor>{index};
+        const Tensor x = Tensor::from(values, {R, V});
+        const Tensor index = unset<int32_t>({R}), count = symbols_below(R, 7);
+        table<T>().sample(context(), OutputKind::logits, x.data<T>(), V, drawing, {5, Purpose::sample, 0, 17},
+                          {index.data<int32_t>(), nullptr, count.data<int32_t>(), nullptr, R, 0});
+        return std::vector<Tensor>{index, count};
       }, {0, 0, 0});
 }
 
@@ -194,8 +197,9 @@ TEST(CudaSymbols, RowsThatHoldNoDistribution) {
         values[2 * V + v] = T(v == 9 ? 1.0f : -INFINITY);
       }
       const Tensor x = Tensor::from(values, {4, V}), index = unset<int32_t>({4});
-      table<T>().sample(context(), x.template data<T>(), index.template data<int32_t>(), 4, V, {1, 0, top_p},
-                        {5, Purpose::sample, 0, 17}, nullptr);
+      table<T>().sample(context(), OutputKind::logits, x.template data<T>(), V, {1, 0, top_p},
+                        {5, Purpose::sample, 0, 17},
+                        {index.template data<int32_t>(), nullptr, nullptr, nullptr, 4, 0});
       return std::vector<Tensor>{index};
     }, {0, 0, 0});
 }

@@ -59,22 +59,27 @@ TEST(OpErrors, SymbolsOutsideTheTable) {
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(5)); }),
             "embedding: the symbol 5 at place 1 is not one of 0..4");
   const auto embed_at = [&](int32_t place, const Tensor& positions) {
-    const Tensor at = Tensor::from<int32_t>({place}, {1});
-    return message_of([&] { ops::embed_position(table, ids(1), positions, at, DType::f32); });
+    return message_of([&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
   };
-  EXPECT_EQ(embed_at(5, table), "embed_position: the symbol 5 at place 0 is not one of 0..4");
+  EXPECT_EQ(embed_at(5, table), "embed_position: the symbol 5 at place 1 is not one of 0..4");
   EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not go together"), std::string::npos);
-  Tensor kept = Tensor::zeros({2}, DType::i32), one = Tensor::zeros({1}, DType::i32), other = one;
-  Tensor history = Tensor::zeros({4, 3}, DType::i32);
-  const std::string message = message_of([&] { ops::keep_drawn(kept, kept, one, other, history); });
-  EXPECT_NE(message.find("do not go together"), std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
             "embedding: the symbol -1 at place 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {
               ops::embedding_backward(ids(7), Tensor::zeros({2, 3}, DType::f32), 5);
             }).find("the symbol 7"),
             std::string::npos);
-  const Tensor logits = Tensor::zeros({2, 4}, DType::f32);
+  const Tensor logits = Tensor::zeros({2, 4}, DType::f32), two = Tensor::zeros({2}, DType::i32);
+  const auto draw = [&](OutputKind kind, int64_t symbols, const ops::Drawn& to) {
+    return message_of([&] { ops::draw(kind, logits, symbols, {}, {}, to); });
+  };
+  EXPECT_EQ(draw(OutputKind::logits, 4, {two}), "no error");
+  EXPECT_EQ(draw(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 symbols");
+  EXPECT_NE(draw(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
+  EXPECT_EQ(draw(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
+            "draw: outputs [2,4] and [3] of what is drawn do not go together");
+  EXPECT_EQ(draw(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
+            "draw: outputs [2,4] and a history [4,3] do not go together");
   EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the symbol 4 at place 1"),
             std::string::npos);
   EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");
