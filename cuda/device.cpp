@@ -37,6 +37,10 @@ void start_device(Machine& m, int device) {
           count, count == 1 ? "" : "s");
   check_cuda(cudaSetDevice(device), "choosing the device");
   m.queue.device = device;
+  int shared_bytes = 0;
+  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "asking for the shared memory of a block");
+  m.queue.shared_bytes = static_cast<size_t>(shared_bytes);
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "starting a queue");
   // Freed blocks stay the program's, so that no step waits for the driver.

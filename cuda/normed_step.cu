@@ -25,10 +25,13 @@ size_t bytes_of(int64_t terms, int64_t width) {
   return Product<kTiles>::bytes(terms) + shared_bytes<BFloat16>(static_cast<size_t>(Product<kTiles>::kRows * 3 * width));
 }
 
-// Brings n elements to the L2 cache, by all threads of the block.
-__device__ inline void ask_for(const BFloat16* data, int64_t n) {
-  constexpr int64_t kLine = 128 / sizeof(BFloat16);
-  for (int64_t at = threadIdx.x * kLine; at < n; at += kBlockThreads * kLine) prefetch_to_l2(data + at);
+// Brings pieces of n elements to the L2 cache, by all threads of the block; piece(i): where piece i < count begins.
+template <typename Piece>
+__device__ void ask_for(int count, int n, const Piece& piece) {
+  constexpr int kLine = 128 / sizeof(BFloat16);
+  const int lines = (n + kLine - 1) / kLine;
+  for (int i = static_cast<int>(threadIdx.x); i < count * lines; i += kBlockThreads)
+    prefetch_to_l2(piece(i / lines) + i % lines * kLine);
 }
 
 // A block has head blockIdx.y of its rows; teams step with a row each.
@@ -38,11 +41,11 @@ __global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1) normed_ste
   const int64_t head = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * kRows, D = step.shape.features;
   const auto pair = [&](int i) { return (first + i) * source.heads + head; };
   const int rows = static_cast<int>(source.of.rows - first < kRows ? source.of.rows - first : kRows);
-  for (int i = 0; i < rows; ++i) ask_for(step.waiting.high + pair(i) * D * D, D * D);
+  ask_for(rows, static_cast<int>(D * D), [&](int i) { return step.waiting.high + pair(i) * D * D; });
   SharedMemory memory;
-  const int width = static_cast<int>(3 * D);
+  const int d = static_cast<int>(D), width = 3 * d;
   BFloat16* const qkv = memory.take<BFloat16>(static_cast<size_t>(kRows * width));
-  const auto row_of_w = [&](int c) { return (c / D * source.heads + head) * D + c % D; };
+  const auto row_of_w = [&](int c) { return (c / d * source.heads + head) * D + c % d; };
   Product<kTiles> product;
   product.multiply(
       source.of, first, [&](int c) { return c < width ? source.w + row_of_w(c) * source.of.terms : nullptr; }, memory);
@@ -62,13 +65,15 @@ __global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1) normed_ste
 }
 
 template <int kTiles, typename Team>
-void start(Context& ctx, const Source& source, const Step& step) {
+bool start(Context& ctx, const Source& source, const Step& step) {
+  constexpr int kRows = Product<kTiles>::kRows, kTeams = kBlockThreads / Team::kThreads;
   const size_t bytes = bytes_of<kTiles>(source.of.terms, step.shape.features);
+  if (bytes + kTeams * sizeof(StepShared<float, kWideRows, Team::kThreads>) > queue(ctx).shared_bytes) return false;
   const auto kernel = normed_step_kernel<kTiles, Team>;
-  constexpr int kRows = Product<kTiles>::kRows;
   allow_shared_bytes(kernel, bytes);
   launch(kernel, dim3(static_cast<unsigned>((source.of.rows + kRows - 1) / kRows), static_cast<unsigned>(source.heads)),
          dim3(kBlockThreads), bytes, stream(ctx), source, step);
+  return true;
 }
 
 }  // namespace
@@ -83,14 +88,9 @@ bool normed_step(Context& ctx, const LinearShape& linear, const BFloat16* x, con
     return false;
   const Step step{shape, {}, states, waiting, y};
   // tiles of 8 columns, of q, k and v, that each of four warps makes
-  if (3 * D <= Product<3>::kColumns) {
-    start<3, WarpTeam>(ctx, source, step);
-  } else if (3 * D <= Product<6>::kColumns) {
-    start<6, BlockTeam>(ctx, source, step);
-  } else {
-    start<12, BlockTeam>(ctx, source, step);
-  }
-  return true;
+  if (3 * D <= Product<3>::kColumns) return start<3, WarpTeam>(ctx, source, step);
+  if (3 * D <= Product<6>::kColumns) return start<6, BlockTeam>(ctx, source, step);
+  return start<12, BlockTeam>(ctx, source, step);
 }
 
 }  // namespace linea::cuda

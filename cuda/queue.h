@@ -16,6 +16,7 @@ struct Queue {
   cublasHandle_t blas = nullptr;
   cudaStream_t stream = nullptr;
   void* blas_workspace = nullptr;
+  size_t shared_bytes = 0;  // that a block may have, where its kernel asks for it
   bool recording = false;  // what is asked of it is not done now
 };
 

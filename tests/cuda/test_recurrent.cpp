@@ -1,3 +1,4 @@
+#include "cuda/queue.h"
 #include "tests/cuda/chunk_problem.h"
 
 namespace linea::cuda_tests {
@@ -166,6 +167,12 @@ TEST(CudaRecurrent, FromRowsNotOfEverySize) {
   EXPECT_FALSE(done({2, 1, 136, 136}, true));   // too wide
   EXPECT_TRUE(done({2, 1, 128, 1024}, true));   // neither: what takes most of a block's shared memory
   EXPECT_EQ(table<float>().normed_step, nullptr);
+  size_t& shared_bytes = static_cast<cuda::Queue*>(context().queue)->shared_bytes;
+  const size_t before = shared_bytes;
+  shared_bytes = size_t{99} << 10;  // of a smaller GPU
+  EXPECT_TRUE(done({2, 1, 8, 8}, true));
+  EXPECT_FALSE(done({2, 1, 128, 128}, true));
+  shared_bytes = before;
 }
 
 // States of a block whose columns are read one by one, of a warp and of a block in vectors; columns and features take
