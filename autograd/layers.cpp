@@ -27,19 +27,49 @@ Pair values(const NormVars& norm, DType dtype) {
 Pair values(const LinearVars& linear, DType dtype) {
   return {stored(linear.weight, dtype), stored(linear.bias, dtype), linear.panels, linear.weight.dtype()};
 }
-// Their gradients, to be added to.
-Pair zeros_like(const Pair& pair) {
-  const auto zeros = [](const Tensor& x) { return x.defined() ? Tensor::zeros(x.shape(), x.dtype()) : Tensor(); };
-  return {zeros(pair.weight), zeros(pair.bias), {}, pair.own};
+
+// Their gradients: what the first block of rows gives, to which others add. Undefined: none gave anything.
+struct Slopes {
+  Tensor weight, bias;
+};
+void add_to(Tensor& sum, const Tensor& part) {
+  if (!sum.defined()) {
+    sum = part;
+  } else {
+    ops::accumulate(part, sum);
+  }
 }
+
+// Rows of a result, of which one block may make all.
+class MadeRows {
+ public:
+  explicit MadeRows(const Shape& shape) : shape_(shape) {}
+  // Takes what a block made of the rows `first` and on, [count,C].
+  void put(const Tensor& part, int64_t first) {
+    if (part.shape() == shape_) {
+      all_ = part;
+      return;
+    }
+    if (!all_.defined()) all_ = Tensor(shape_, part.dtype());
+    ops::copy_into(part, all_.rows(first, part.size(0)));
+  }
+  Tensor take(DType dtype) const { return all_.defined() ? all_ : Tensor(shape_, dtype); }
+
+ private:
+  Shape shape_;
+  Tensor all_;
+};
 
 void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
   inputs.push_back(weight);
   if (bias.defined()) inputs.push_back(bias);
 }
-void push(std::vector<Gradient>& gradients, const Pair& slopes) {
-  gradients.emplace_back(ops::cast(slopes.weight, slopes.own));
-  if (slopes.bias.defined()) gradients.emplace_back(ops::cast(slopes.bias, slopes.own));
+void push(std::vector<Gradient>& gradients, const Slopes& slopes, const Pair& of) {
+  const auto whole = [&of](const Tensor& slope, const Tensor& x) {
+    return ops::cast(slope.defined() ? slope : Tensor::zeros(x.shape(), x.dtype()), of.own);
+  };
+  gradients.emplace_back(whole(slopes.weight, of.weight));
+  if (of.bias.defined()) gradients.emplace_back(whole(slopes.bias, of.bias));
 }
 
 // y = r + f(n(x) W^T + b), f gelu or nothing, n a norm or nothing; r may be undefined
@@ -63,17 +93,18 @@ void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float 
 }
 
 // dW += dy^T x, db += sum_r dy_r
-void add_linear_slopes(const Tensor& x, const Tensor& dy, const Pair& slopes) {
-  ops::matmul_into(dy, x, true, false, slopes.weight, 1);
-  if (slopes.bias.defined()) ops::accumulate(ops::sum_rows(dy, slopes.bias.shape()), slopes.bias);
+void add_linear_slopes(const Tensor& x, const Tensor& dy, const Pair& linear, Slopes& slopes) {
+  const bool first = !slopes.weight.defined();
+  if (first) slopes.weight = Tensor(linear.weight.shape(), x.dtype());
+  ops::matmul_into(dy, x, true, false, slopes.weight, first ? 0 : 1);
+  if (linear.bias.defined()) add_to(slopes.bias, ops::sum_rows(dy, linear.bias.shape()));
 }
 
 // dx of y = norm(x); adds the slopes of the norm.
-Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& made, const Tensor& dy,
-                     const Pair& slopes) {
+Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& made, const Tensor& dy, Slopes& slopes) {
   const ops::LayerNormGradient d = ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), made, dy);
-  ops::accumulate(d.dgain, slopes.weight);
-  if (slopes.bias.defined()) ops::accumulate(d.dbias, slopes.bias);
+  add_to(slopes.weight, d.dgain);
+  if (norm.bias.defined()) add_to(slopes.bias, d.dbias);
   return d.dx;
 }
 
@@ -92,17 +123,18 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   push(inputs, norm.gain, norm.bias);
   push(inputs, linear.weight, linear.bias);
   return Var::made_by("norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
-    const Pair dn = zeros_like(n), dw = zeros_like(w);
-    const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);
+    Slopes dn, dw;
+    MadeRows dx(rows.shape());
+    const Tensor dy_rows = flat(dy);
     each_block(R, out, [&](int64_t first, int64_t count) {
       const Tensor from = rows.rows(first, count), slope = dy_rows.rows(first, count);
       const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
-      add_linear_slopes(made.y, slope, dw);
-      ops::copy_into(norm_backward(from, n, made, ops::matmul(slope, w.weight), dn), dx.rows(first, count));
+      add_linear_slopes(made.y, slope, w, dw);
+      dx.put(norm_backward(from, n, made, ops::matmul(slope, w.weight), dn), first);
     });
-    std::vector<Gradient> gradients = {dx.reshape(shape)};
-    push(gradients, dn);
-    push(gradients, dw);
+    std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
+    push(gradients, dn, n);
+    push(gradients, dw, w);
     return gradients;
   });
 }
@@ -124,14 +156,14 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   push(inputs, linear.weight, linear.bias);
   return Var::made_by("add_linear", y, inputs, [rows, w, rate, lane, adds = r.defined(), shape = x.shape()](
                                                    const Tensor& dy) {
-    const Pair dw = zeros_like(w);
+    Slopes dw;
     Tensor slope = flat(dy);
     if (rate > 0) slope = ops::dropout(slope, rate, lane);
-    add_linear_slopes(rows, slope, dw);
+    add_linear_slopes(rows, slope, w, dw);
     std::vector<Gradient> gradients;
     if (adds) gradients.emplace_back(dy);
     gradients.emplace_back(ops::matmul(slope, w.weight).reshape(shape));
-    push(gradients, dw);
+    push(gradients, dw, w);
     return gradients;
   });
 }
@@ -159,8 +191,9 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
     apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C, y_rows.rows(first, count));
   });
   return Var::made_by(adds ? "add_feed_forward" : "feed_forward", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
-    const Pair dn = zeros_like(n), dw_up = zeros_like(w_up), dw_down = zeros_like(w_down);
-    const Tensor dx(rows.shape(), rows.dtype()), dy_rows = flat(dy);
+    Slopes dn, dw_up, dw_down;
+    MadeRows dx(rows.shape());
+    const Tensor dy_rows = flat(dy);
     each_block(R, wide, [&](int64_t first, int64_t count) {
       const Tensor from = rows.rows(first, count), dto = dy_rows.rows(first, count);
       Tensor slope = dto;
@@ -171,16 +204,17 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
       const Tensor du = ops::matmul(slope, w_down.weight), hidden = u.rows(first, count);
       const Tensor h(hidden.shape(), hidden.dtype());
       ops::gelu_again(hidden, h, du);
-      add_linear_slopes(h, slope, dw_down);
+      add_linear_slopes(h, slope, w_down, dw_down);
       const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
-      add_linear_slopes(made.y, du, dw_up);
-      const Tensor through = norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), to = dx.rows(first, count);
-      adds ? ops::add_into(dto, through, to) : ops::copy_into(through, to);
+      add_linear_slopes(made.y, du, w_up, dw_up);
+      const Tensor through = norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn);
+      if (adds) ops::add_into(dto, through, through);
+      dx.put(through, first);
     });
-    std::vector<Gradient> gradients = {dx.reshape(shape)};
-    push(gradients, dn);
-    push(gradients, dw_up);
-    push(gradients, dw_down);
+    std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
+    push(gradients, dn, n);
+    push(gradients, dw_up, w_up);
+    push(gradients, dw_down, w_down);
     return gradients;
   });
 }
