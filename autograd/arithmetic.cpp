@@ -33,12 +33,19 @@ Var add_rows(const Var& x, const Var& row) {
 }
 
 // y = x in another type;  dx = dy in x's own
-Var cast(const Var& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  return Var::made_by("cast", ops::cast(x.value(), dtype), {x},
-                      [dtype = x.dtype()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::cast(dy, dtype)};
-                      });
+Var cast(const Var& x, DType dtype) { return x.dtype() == dtype ? x : cast_all({x}, dtype)[0]; }
+
+std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
+  std::vector<Tensor> values;
+  for (const Var& x : xs) values.push_back(x.value());
+  const std::vector<Tensor> made = ops::cast_all(values, dtype);
+  std::vector<Var> ys;
+  for (size_t i = 0; i < xs.size(); ++i)
+    ys.push_back(Var::made_by("cast", made[i], {xs[i]},
+                              [own = xs[i].dtype(), leaf = xs[i].is_leaf()](const Tensor& dy) -> std::vector<Gradient> {
+                                return {leaf && own == DType::f32 ? dy : ops::cast(dy, own)};
+                              }));
+  return ys;
 }
 
 // y = f(x);  dx = f'(x) dy

@@ -15,18 +15,13 @@ void each_block(int64_t R, int64_t widest, const Body& body) {
   for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
 }
 
-// The tensors of a norm or of a linear layer, in the type in which x is stored; `own` is that of the parameters.
+// The tensors of a norm or of a linear layer.
 struct Pair {
   Tensor weight, bias, panels{};
-  DType own = DType::f32;
 };
-Tensor stored(const Var& x, DType dtype) { return x.defined() ? ops::cast(x.value(), dtype) : Tensor(); }
-Pair values(const NormVars& norm, DType dtype) {
-  return {stored(norm.gain, dtype), stored(norm.bias, dtype), {}, norm.gain.dtype()};
-}
-Pair values(const LinearVars& linear, DType dtype) {
-  return {stored(linear.weight, dtype), stored(linear.bias, dtype), linear.panels, linear.weight.dtype()};
-}
+Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
+Pair values(const NormVars& norm) { return {value_of(norm.gain), value_of(norm.bias)}; }
+Pair values(const LinearVars& linear) { return {value_of(linear.weight), value_of(linear.bias), linear.panels}; }
 
 // Their gradients: what the first block of rows gives, to which others add. Undefined: none gave anything.
 struct Slopes {
@@ -65,8 +60,8 @@ void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
   if (bias.defined()) inputs.push_back(bias);
 }
 void push(std::vector<Gradient>& gradients, const Slopes& slopes, const Pair& of) {
-  const auto whole = [&of](const Tensor& slope, const Tensor& x) {
-    return ops::cast(slope.defined() ? slope : Tensor::zeros(x.shape(), x.dtype()), of.own);
+  const auto whole = [](const Tensor& slope, const Tensor& x) {
+    return slope.defined() ? slope : Tensor::zeros(x.shape(), x.dtype());
   };
   gradients.emplace_back(whole(slopes.weight, of.weight));
   if (of.bias.defined()) gradients.emplace_back(whole(slopes.bias, of.bias));
@@ -113,7 +108,7 @@ Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& ma
 // n = norm(x), y = n W^T + b;  dW = dy^T n, db = sum_r dy_r, dn = dy W, dx from dn by the norm's backward
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const Tensor rows = flat(x.value());
-  const Pair n = values(norm, rows.dtype()), w = values(linear, rows.dtype());
+  const Pair n = values(norm), w = values(linear);
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
@@ -142,7 +137,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
 // y = r + drop(x W^T + b), r may be undefined: 0;  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r ds_r, dx = ds W
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane) {
   const Tensor rows = flat(x.value()), r = residual.defined() ? flat(residual.value()) : Tensor();
-  const Pair w = values(linear, rows.dtype());
+  const Pair w = values(linear);
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Shape shape = x.shape().with(-1, out);
   if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
@@ -176,7 +171,7 @@ namespace {
 Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
                       float rate, uint32_t lane) {
   const Tensor rows = flat(x.value());
-  const Pair n = values(norm, rows.dtype()), w_up = values(up, rows.dtype()), w_down = values(down, rows.dtype());
+  const Pair n = values(norm), w_up = values(up), w_down = values(down);
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
   std::vector<Var> inputs = {x};
   push(inputs, norm.gain, norm.bias);

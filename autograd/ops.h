@@ -13,6 +13,8 @@ Var multiply(const Var& a, const Var& b);
 Var scale(const Var& x, double factor);
 Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: biases, positions
 Var cast(const Var& x, DType dtype);  // f32 as bf16, or back
+// The same of many at once, f32 as bf16; gradients of leaves are widened by backward(), all at once too.
+std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);
 Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
 Var gelu(const Var& x);
@@ -38,7 +40,7 @@ Var mask_causal(const Var& x, double value);
 
 // layers.cpp: what a Transformer's block is made of, each whole branch one op, done a few hundred rows at a time:
 // what a product makes is used while it is in cache, and only what the comment names is kept for the backward.
-// Weights are [out,in]; any bias may be undefined.
+// Weights are [out,in], in the type of x; any bias may be undefined.
 struct NormVars {
   Var gain, bias;
 };

@@ -54,6 +54,7 @@ const Tensor& Var::value() const {
   return node_->value;
 }
 
+bool Var::is_leaf() const { return defined() && node_->leaf; }
 bool Var::requires_grad() const { return defined() && node_->requires_grad; }
 
 const Tensor& Var::grad() const {
@@ -100,13 +101,19 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
   return result;
 }
 
-// The one place where gradients are checked and added up.
+// The one place where gradients are checked and added up. One of bf16 alone stays so until the walk's end.
 void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
-  const Tensor& value = gradient.value;
+  Tensor& value = gradient.value;
   require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one", op,
           index);
-  require(value.dtype() == node.value.dtype(), "the backward of {} gave input {} a gradient of {}, not {}",
-          op, index, name_of(value.dtype()), name_of(node.value.dtype()));
+  const DType own = node.value.dtype();
+  const bool rounded = node.leaf && own == DType::f32 && value.dtype() == DType::bf16;
+  require(value.dtype() == own || rounded, "the backward of {} gave input {} a gradient of {}, not {}", op, index,
+          name_of(value.dtype()), name_of(own));
+  if (node.grad.defined() || gradient.first_row >= 0) {
+    value = ops::cast(value, own);
+    if (node.grad.defined()) node.grad = ops::cast(node.grad, own);
+  }
   if (gradient.first_row < 0) {
     require(value.shape() == node.value.shape(),
             "the backward of {} gave input {} a gradient of shape {}, not {}", op, index,
@@ -140,6 +147,7 @@ void backward(const Var& root, const Tensor& seed) {
                0);
   const auto earlier = [](const NodePtr& a, const NodePtr& b) { return a->order < b->order; };
   std::priority_queue<NodePtr, std::vector<NodePtr>, decltype(earlier)> pending(earlier);
+  std::vector<NodePtr> rounded;  // leaves that were given a gradient of bf16
   if (!root.node_->leaf) pending.push(root.node_);
   while (!pending.empty()) {
     const NodePtr node = pending.top();
@@ -159,12 +167,19 @@ void backward(const Var& root, const Tensor& seed) {
       Var::Node& input = *inputs[index];
       if (!input.requires_grad) continue;
       Var::receive(input, std::move(gradients[index]), node->op, index);
+      if (input.leaf && input.grad.dtype() != input.value.dtype()) rounded.push_back(inputs[index]);
       if (input.leaf || input.queued) continue;
       input.queued = true;
       pending.push(inputs[index]);
     }
     if (Profile* profile = Profile::current()) profile->op_ended(node->op, &Profile::Times::backward);
   }
+  std::erase_if(rounded, [](const NodePtr& leaf) { return leaf->grad.dtype() == leaf->value.dtype(); });
+  std::vector<Tensor> gradients;
+  for (const NodePtr& leaf : rounded) gradients.push_back(std::move(leaf->grad));
+  if (rounded.empty()) return;
+  const std::vector<Tensor> widened = ops::cast_all(gradients, DType::f32);
+  for (size_t i = 0; i < rounded.size(); ++i) rounded[i]->grad = widened[i];
 }
 
 namespace {

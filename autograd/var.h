@@ -36,6 +36,7 @@ class Var {
   DType dtype() const { return value().dtype(); }
   int64_t size(int axis) const { return value().size(axis); }
   bool requires_grad() const;
+  bool is_leaf() const;
   // The sum of the gradients of all backward() calls since the last clear; undefined before the first.
   const Tensor& grad() const;
   void clear_grad();
@@ -55,7 +56,7 @@ class Var {
 };
 
 // Adds d(seed . root)/d(leaf) to every leaf that requires it; the seed may be left out where root has
-// one element. Walks from the latest op to the earliest, and frees each op's tensors as it passes.
+// one element. A leaf of f32 may be given a gradient of bf16, which becomes f32 at the end, with all others. Walks from the latest op to the earliest, and frees each op's tensors as it passes.
 // Errors, each naming the op: a gradient that is missing, of another shape or dtype; a graph walked twice.
 void backward(const Var& root, const Tensor& seed = Tensor());
 

@@ -1,7 +1,7 @@
 // Kernels that treat each element alone.
 #include "cuda/block.h"
 #include "cuda/cuda_kernels.h"
-#include "cuda/grid.h"
+#include "cuda/several.h"
 
 namespace linea::cuda {
 namespace {
@@ -22,6 +22,14 @@ struct SlopeOf {
     dx[i] = T(Formula::slope(A(x[i])) * A(dy[i]));
   }
 };
+
+template <typename From, typename To>
+void cast_all(Context& ctx, const CastPiece<From, To>* pieces, size_t count) {
+  each_piece(ctx, pieces, count,
+             [=] __device__(const CastPiece<From, To>& of, int64_t first, int64_t last, int64_t) {
+               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) of.to[i] = To(of.from[i]);
+             });
+}
 
 }  // namespace
 
@@ -67,14 +75,13 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 }
 
 template <typename T>
-void widen(Context& ctx, const T* x, Accumulator<T>* y, int64_t n) {
-  using A = Accumulator<T>;
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = A(x[i]); });
+void widen(Context& ctx, const CastPiece<T, Accumulator<T>>* pieces, size_t count) {
+  cast_all(ctx, pieces, count);
 }
 
 template <typename T>
-void narrow(Context& ctx, const Accumulator<T>* x, T* y, int64_t n) {
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(x[i]); });
+void narrow(Context& ctx, const CastPiece<Accumulator<T>, T>* pieces, size_t count) {
+  cast_all(ctx, pieces, count);
 }
 
 template <typename T>
@@ -126,8 +133,8 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   template void accumulate(Context&, const T*, T*, int64_t);                               \
   template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                     \
   template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);  \
-  template void widen<T>(Context&, const T*, Accumulator<T>*, int64_t);                    \
-  template void narrow<T>(Context&, const Accumulator<T>*, T*, int64_t);                   \
+  template void widen<T>(Context&, const CastPiece<T, Accumulator<T>>*, size_t);           \
+  template void narrow<T>(Context&, const CastPiece<Accumulator<T>, T>*, size_t);          \
   template void gelu_again(Context&, const T*, T*, T*, int64_t);                           \
   template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);        \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);

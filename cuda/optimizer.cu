@@ -1,69 +1,21 @@
 // Kernels of the optimiser. What changes from step to step is read from StepParams, on the device.
 #include "cuda/block.h"
 #include "cuda/cuda_kernels.h"
-#include "cuda/grid.h"
+#include "cuda/several.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
-namespace {
-
-constexpr int64_t kBlock = 4096;  // elements of a parameter that a block of threads takes
-
-LINEA_HOST_DEVICE inline int64_t blocks_of(int64_t n) { return (n + kBlock - 1) / kBlock; }
-
-// Parameters as a launch's arguments (of which there may be 4 KB), cut into blocks, one's after another's.
-template <typename T>
-struct Several {
-  static constexpr size_t kMost = 48;
-  TrainedParameter<T> of[kMost];
-  int64_t first_block[kMost + 1];
-
-  // Those from `parameters` on that fit; how many they are.
-  size_t take(const TrainedParameter<T>* parameters, size_t count) {
-    const size_t taken = count < kMost ? count : kMost;
-    first_block[0] = 0;
-    for (size_t p = 0; p < taken; ++p) {
-      of[p] = parameters[p];
-      first_block[p + 1] = first_block[p] + blocks_of(parameters[p].n);
-    }
-    return taken;
-  }
-};
-
-// body(parameter, first element, the one after the last, block) in a block of threads each, for all blocks of all
-// parameters.
-template <typename T, typename Body>
-void each_block(const Context& ctx, const TrainedParameter<T>* parameters, size_t count, const Body& body) {
-  int64_t before = 0;
-  while (count > 0) {
-    Several<T> several;
-    const size_t taken = several.take(parameters, count);
-    const int64_t blocks = several.first_block[taken];
-    for_each_row(ctx, blocks, [=] __device__(int64_t block) {
-      int p = 0;
-      while (several.first_block[p + 1] <= block) ++p;
-      const TrainedParameter<T>& of = several.of[p];
-      const int64_t first = (block - several.first_block[p]) * kBlock;
-      body(of, first, of.n < first + kBlock ? of.n : first + kBlock, before + block);
-    });
-    before += blocks;
-    parameters += taken;
-    count -= taken;
-  }
-}
-
-}  // namespace
 
 // Fixed blocks, added in order in double: the same bits each time.
 template <typename T>
 void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t count, double* total) {
   using A = Accumulator<T>;
   int64_t blocks = 0;
-  for (size_t p = 0; p < count; ++p) blocks += blocks_of(parameters[p].n);
+  for (size_t p = 0; p < count; ++p) blocks += piece_blocks(parameters[p].n);
   if (blocks == 0) return;
   const Workspace<double> workspace(ctx, blocks);
   double* const sums = workspace.data();
-  each_block(ctx, parameters, count,
+  each_piece(ctx, parameters, count,
              [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t block) {
                double sum = 0;
                for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
@@ -105,7 +57,7 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
   const StepParams* const step = ctx.step_on_device;
   const A b1 = static_cast<A>(constants.beta1), b2 = static_cast<A>(constants.beta2);
   const A epsilon = static_cast<A>(constants.epsilon);
-  each_block(ctx, parameters, count,
+  each_piece(ctx, parameters, count,
              [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
                const A clip = static_cast<A>(step->clip_scale);
                if (clip != clip) return;

@@ -195,6 +195,14 @@ struct DrawnSymbols {
   }
 };
 
+// n numbers of one type that become those of another.
+template <typename From, typename To>
+struct CastPiece {
+  const From* from;
+  To* to;
+  int64_t n;
+};
+
 struct AdamConstants {
   double beta1, beta2, epsilon;
 };

@@ -47,8 +47,9 @@ struct Kernels {
   void (*accumulate)(Context&, const T* x, T* y, int64_t n);  // y += x
   void (*pointwise)(Context&, Pointwise f, const T* x, T* y, int64_t n);
   void (*pointwise_backward)(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
-  void (*widen)(Context&, const T* x, A* y, int64_t n);   // y = x in the type of sums
-  void (*narrow)(Context&, const A* x, T* y, int64_t n);  // y = x, rounded to what is stored
+  // y = x in the type of sums, and y = x rounded to what is stored; all pieces at once, listed in the host's memory
+  void (*widen)(Context&, const CastPiece<T, A>*, size_t count);
+  void (*narrow)(Context&, const CastPiece<A, T>*, size_t count);
   // h = gelu(u), dh becomes gelu'(u) dh
   void (*gelu_again)(Context&, const T* u, T* h, T* dh, int64_t n);
   // y = x / (1 - rate) where kept, 0 elsewhere, of the elements `first` and on; step and seed come from StepParams.

@@ -84,17 +84,27 @@ Tensor pointwise(Pointwise f, const Tensor& x) {
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  require(sum_dtype(dtype) == sum_dtype(x.dtype()), "cast: {} does not become {}", name_of(x.dtype()),
-          name_of(dtype));
-  Tensor y(x.shape(), dtype);
-  const Kernels<BFloat16>& table = kernels<BFloat16>(context().device);
-  if (dtype == DType::bf16) {
-    table.narrow(context(), x.data<float>(), y.data<BFloat16>(), x.numel());
-  } else {
-    table.widen(context(), x.data<BFloat16>(), y.data<float>(), x.numel());
+  return x.dtype() == dtype ? x : cast_all({x}, dtype)[0];
+}
+
+std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype) {
+  std::vector<Tensor> ys;
+  std::vector<CastPiece<float, BFloat16>> narrowed;
+  std::vector<CastPiece<BFloat16, float>> widened;
+  for (const Tensor& x : xs) {
+    require(sum_dtype(dtype) == sum_dtype(x.dtype()) && dtype != x.dtype(), "cast: {} does not become {}",
+            name_of(x.dtype()), name_of(dtype));
+    const Tensor& y = ys.emplace_back(x.shape(), dtype);
+    if (dtype == DType::bf16) {
+      narrowed.push_back({x.data<float>(), y.data<BFloat16>(), x.numel()});
+    } else {
+      widened.push_back({x.data<BFloat16>(), y.data<float>(), x.numel()});
+    }
   }
-  return y;
+  const Kernels<BFloat16>& table = kernels<BFloat16>(context().device);
+  if (!narrowed.empty()) table.narrow(context(), narrowed.data(), narrowed.size());
+  if (!widened.empty()) table.widen(context(), widened.data(), widened.size());
+  return ys;
 }
 
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {

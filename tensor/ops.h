@@ -20,6 +20,7 @@ Tensor scale(const Tensor& x, double factor);
 void accumulate(const Tensor& x, const Tensor& into);  // into += x, in place
 // f32 as bf16 or bf16 as f32; x itself where it is `dtype` already. Needs a device that stores bf16.
 Tensor cast(const Tensor& x, DType dtype);
+std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype);  // f32 as bf16, or back, at once
 Tensor pointwise(Pointwise f, const Tensor& x);
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy);
 // y = x / (1 - rate) where a number of (seed, step, lane) keeps it, else 0. rate in [0, 1).

@@ -22,9 +22,9 @@ void pointwise(Context&, Pointwise f, const T* x, T* y, int64_t n);
 template <typename T>
 void pointwise_backward(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
 template <typename T>
-void widen(Context&, const T* x, T* y, int64_t n);
+void widen(Context&, const CastPiece<T, T>*, size_t count);
 template <typename T>
-void narrow(Context&, const T* x, T* y, int64_t n);
+void narrow(Context&, const CastPiece<T, T>*, size_t count);
 template <typename T>
 void gelu_again(Context&, const T* u, T* h, T* dh, int64_t n);
 template <typename T>

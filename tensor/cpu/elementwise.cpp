@@ -57,13 +57,14 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 
 // The CPU stores the types that it sums in.
 template <typename T>
-void widen(Context& ctx, const T* x, T* y, int64_t n) {
-  map(ctx, y, n, 1, [=](int64_t i) { return x[i]; });
+void widen(Context& ctx, const CastPiece<T, T>* pieces, size_t count) {
+  for (const CastPiece<T, T>* piece = pieces; piece != pieces + count; ++piece)
+    map(ctx, piece->to, piece->n, 1, [x = piece->from](int64_t i) { return x[i]; });
 }
 
 template <typename T>
-void narrow(Context& ctx, const T* x, T* y, int64_t n) {
-  widen(ctx, x, y, n);
+void narrow(Context& ctx, const CastPiece<T, T>* pieces, size_t count) {
+  widen(ctx, pieces, count);
 }
 
 template <typename T>
@@ -108,8 +109,8 @@ void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
   template void accumulate(Context&, const T*, T*, int64_t);                                     \
   template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                           \
   template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);        \
-  template void widen(Context&, const T*, T*, int64_t);                                          \
-  template void narrow(Context&, const T*, T*, int64_t);                                         \
+  template void widen(Context&, const CastPiece<T, T>*, size_t);                                 \
+  template void narrow(Context&, const CastPiece<T, T>*, size_t);                                \
   template void gelu_again(Context&, const T*, T*, T*, int64_t);                                 \
   template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);              \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);

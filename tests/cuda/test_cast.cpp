@@ -1,0 +1,61 @@
+// Casts of many tensors at once, and gradients of bf16 for parameters of f32.
+#include "autograd/ops.h"
+#include "tensor/ops.h"
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+// More than one launch takes, of none, of few and of several blocks' elements.
+TEST(CudaCast, ManyAtOnce) {
+  const On device(kCuda);
+  std::vector<Tensor> given;
+  for (uint32_t i = 0; i < 130; ++i) {
+    const int64_t n = i == 0 ? 0 : i % 13 == 0 ? 9000 + i : i;
+    given.push_back(ops::add(input<float>({n}, i), ops::scale(input<float>({n}, i + 1000), 1e-3)));
+  }
+  const std::vector<Tensor> narrow = ops::cast_all(given, DType::bf16), wide = ops::cast_all(narrow, DType::f32);
+  for (size_t i = 0; i < given.size(); ++i) {
+    std::vector<double> expected;
+    for (const double x : given[i].to_doubles()) expected.push_back(BFloat16(x));
+    EXPECT_EQ(narrow[i].to_doubles(), expected);
+    EXPECT_EQ(wide[i].to_doubles(), expected);
+    EXPECT_EQ(wide[i].dtype(), DType::f32);
+  }
+  EXPECT_TRUE(ops::cast_all({}, DType::bf16).empty());
+}
+
+// w enters once, by two casts, and by a cast and as it is: slopes of bf16 are added as floats. 1 + 2^-10 is no bf16.
+TEST(CudaCast, GradientsOfParametersAreFloats) {
+  const On device(kCuda);
+  const Tensor ones = Tensor::full({7}, DType::bf16, 1.0), small = Tensor::full({7}, DType::bf16, 0x1p-10);
+  const Var w(Tensor::full({7}, DType::f32, 3.0), true), v(Tensor::full({7}, DType::f32, 3.0), true);
+  const auto go_back = [](const Var& y, const Tensor& by) { backward(y, by); };
+  const auto grads = [&] {
+    EXPECT_EQ(w.grad().dtype(), DType::f32);
+    return w.grad().to_doubles()[6];
+  };
+  go_back(cast(w, DType::bf16), small);
+  EXPECT_EQ(grads(), 0x1p-10);
+  go_back(cast(w, DType::bf16), ones);  // to one that is there
+  EXPECT_EQ(grads(), 1 + 0x1p-10);
+  Var(w).clear_grad();
+  const std::vector<Var> both = cast_all({w, v}, DType::bf16);
+  const Var again = cast(w, DType::bf16);
+  go_back(add(multiply(both[0], Var(ones)), add(multiply(again, Var(small)), both[1])), ones);
+  EXPECT_EQ(grads(), 1 + 0x1p-10);
+  EXPECT_EQ(v.grad().to_doubles()[0], 1);
+  EXPECT_EQ(v.grad().dtype(), DType::f32);
+  for (const bool cast_first : {false, true}) {
+    Var(w).clear_grad();
+    Var rounded, plain;  // the one made last goes back first
+    if (cast_first) rounded = cast(w, DType::bf16);
+    plain = scale(w, 0x1p-10);
+    if (!cast_first) rounded = cast(w, DType::bf16);
+    go_back(add(cast(rounded, DType::f32), plain), Tensor::full({7}, DType::f32, 1.0));
+    EXPECT_EQ(grads(), 1 + 0x1p-10);
+  }
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
