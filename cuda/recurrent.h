@@ -121,16 +121,23 @@ struct RecurrentStep {
     for (int e = 0; e < kWidth; ++e) sums.x[e] += q * A(row.x[e]);
   }
 
-  // dots[j] += q.k_j over the features that are shared; a warp has a key.
+  // dot += q.k_j over the features that are shared, j being the thread's key: keys go round the warps of a team, and a
+  // lane keeps the sum of one of its warp's.
   template <int kThreads>
-  __device__ static void add_dots(StepShared<A, kWidth, kThreads>& shared, int rank, int keys, int count) {
+  __device__ static void add_dots(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys, int count,
+                                  A& dot) {
+    constexpr int kWarps = kThreads / kWarp;
 #pragma unroll 1
-    for (int j = rank / kWarp; j < keys; j += kThreads / kWarp) {
-      A dot = 0;
-      for (int i = rank % kWarp; i < count; i += kWarp) dot += shared.q[i] * shared.keys[j][i];
-      dot = warp_sum(dot);
-      if (rank % kWarp == 0) shared.dots[j] += dot;
+    for (int j = rank / kWarp; j < keys; j += kWarps) {
+      A part = 0;
+      for (int i = rank % kWarp; i < count; i += kWarp) part += shared.q[i] * shared.keys[j][i];
+      part = warp_sum(part);
+      if (key_of<kThreads>(rank) == j) dot += part;
     }
+  }
+  template <int kThreads>
+  __device__ static int key_of(int rank) {
+    return rank % kWarp * (kThreads / kWarp) + rank / kWarp;
   }
 
   template <typename Team>
@@ -150,7 +157,7 @@ struct RecurrentStep {
     A top = kNothing<A>, inverse = 0;
     for (int64_t f = rank; logs && f < F; f += kThreads) top = larger(feature(given, pair, f).q, top);
     if (logs) top = team.max(top);
-    if (rank < kMostWaiting) shared.dots[rank] = 0;
+    A dot = 0;
     for (int64_t first_m = 0; first_m == 0 || first_m < M; first_m += kColumns) {
       if (const int64_t m = first_m + rank; rank < kColumns && m < M) {
         const T newest = given.v[m];
@@ -200,10 +207,13 @@ struct RecurrentStep {
         } else {
           each_row<kThreads>(rank, count, [&](int r, int i) { write_row(i, rows[r]); });
         }
-        if (!write && first_m == 0) add_dots(shared, rank, before + 1, features);
+        if (!write && first_m == 0) add_dots(shared, rank, before + 1, features, dot);
         team.sync();
       }
-      if (first_m == 0) inverse = reciprocal_or_zero(team.sum(denominator));
+      if (first_m == 0) {
+        inverse = reciprocal_or_zero(team.sum(denominator));
+        if (const int j = key_of<kThreads>(rank); j < kMostWaiting) shared.dots[j] = dot;
+      }
       *reinterpret_cast<Part*>(shared.sums + rank * kWidth) = own;  // [part][column]
       team.sync();
       if (rank < kColumns && first_m + rank < M) {
