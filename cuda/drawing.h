@@ -127,7 +127,7 @@ struct Scores<OutputKind::logistics, T> {
 // times the whole: the inverse of the distribution function. A block has V weights and `places` places to sort them,
 // none where nothing is cut.
 template <OutputKind kKind, typename T>
-__global__ void __launch_bounds__(kBlockThreads)
+__global__ void __launch_bounds__(kBlockThreads, 1)
     sample_kernel(const T* outputs, int64_t width, int64_t V, Drawing drawing, RandomStream numbers, DrawnSymbols to,
                   double* all_weights, int32_t* all_orders, int64_t places) {
   double* const weights = all_weights + blockIdx.x * V;
