@@ -41,10 +41,11 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
   const std::vector<Tensor> made = ops::cast_all(values, dtype);
   std::vector<Var> ys;
   for (size_t i = 0; i < xs.size(); ++i)
-    ys.push_back(Var::made_by("cast", made[i], {xs[i]},
-                              [own = xs[i].dtype(), leaf = xs[i].is_leaf()](const Tensor& dy) -> std::vector<Gradient> {
-                                return {leaf && own == DType::f32 ? dy : ops::cast(dy, own)};
-                              }));
+    ys.push_back(Var::made_by("cast", made[i], {xs[i]}, [own = xs[i].dtype()](const Tensor& dy) {
+      Gradient dx(dy);
+      dx.cast_to = own;
+      return std::vector<Gradient>{dx};
+    }));
   return ys;
 }
 

@@ -39,14 +39,16 @@ void add_to(Tensor& sum, const Tensor& part) {
 class MadeRows {
  public:
   explicit MadeRows(const Shape& shape) : shape_(shape) {}
-  // Takes what a block made of the rows `first` and on, [count,C].
-  void put(const Tensor& part, int64_t first) {
-    if (part.shape() == shape_) {
-      all_ = part;
-      return;
+  // Takes what a block made of the rows `first` and on, [count,C], and `others` besides, where defined.
+  void put(const Tensor& part, int64_t first, const Tensor& others = {}) {
+    const bool whole = part.shape() == shape_;
+    if (!all_.defined()) all_ = whole ? part : Tensor(shape_, part.dtype());
+    const Tensor rows = whole ? all_ : all_.rows(first, part.size(0));
+    if (others.defined()) {
+      ops::add_into(others, part, rows);
+    } else if (!whole) {
+      ops::copy_into(part, rows);
     }
-    if (!all_.defined()) all_ = Tensor(shape_, part.dtype());
-    ops::copy_into(part, all_.rows(first, part.size(0)));
   }
   Tensor take(DType dtype) const { return all_.defined() ? all_ : Tensor(shape_, dtype); }
 
@@ -202,9 +204,7 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
       add_linear_slopes(h, slope, w_down, dw_down);
       const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
       add_linear_slopes(made.y, du, w_up, dw_up);
-      const Tensor through = norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn);
-      if (adds) ops::add_into(dto, through, through);
-      dx.put(through, first);
+      dx.put(norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), first, adds ? dto : Tensor());
     });
     std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
     push(gradients, dn, n);

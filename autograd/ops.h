@@ -13,8 +13,7 @@ Var multiply(const Var& a, const Var& b);
 Var scale(const Var& x, double factor);
 Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: biases, positions
 Var cast(const Var& x, DType dtype);  // f32 as bf16, or back
-// The same of many at once, f32 as bf16; gradients of leaves are widened by backward(), all at once too.
-std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);
+std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);  // at once
 Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
 Var gelu(const Var& x);

@@ -54,7 +54,6 @@ const Tensor& Var::value() const {
   return node_->value;
 }
 
-bool Var::is_leaf() const { return defined() && node_->leaf; }
 bool Var::requires_grad() const { return defined() && node_->requires_grad; }
 
 const Tensor& Var::grad() const {
@@ -89,9 +88,10 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
            value.numel(), op, OpPlace::text(), value.shape().str());
   }
   Var result(std::move(value));
-  if (!recording || !gradients_needed(inputs)) return result;
+  if (!gradients_needed(inputs)) return result;
   Node& node = *result.node_;
   node.requires_grad = true;
+  if (!recording) return result;  // it rehearses: what is made of this is to know that a gradient will be asked for
   node.leaf = false;
   node.op = op;
   node.order = ++next_order;
@@ -101,19 +101,13 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
   return result;
 }
 
-// The one place where gradients are checked and added up. One of bf16 alone stays so until the walk's end.
+// The one place where gradients are checked and added up.
 void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
-  Tensor& value = gradient.value;
+  const Tensor& value = gradient.value;
   require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one", op,
           index);
-  const DType own = node.value.dtype();
-  const bool rounded = node.leaf && own == DType::f32 && value.dtype() == DType::bf16;
-  require(value.dtype() == own || rounded, "the backward of {} gave input {} a gradient of {}, not {}", op, index,
-          name_of(value.dtype()), name_of(own));
-  if (node.grad.defined() || gradient.first_row >= 0) {
-    value = ops::cast(value, own);
-    if (node.grad.defined()) node.grad = ops::cast(node.grad, own);
-  }
+  require(value.dtype() == node.value.dtype(), "the backward of {} gave input {} a gradient of {}, not {}",
+          op, index, name_of(value.dtype()), name_of(node.value.dtype()));
   if (gradient.first_row < 0) {
     require(value.shape() == node.value.shape(),
             "the backward of {} gave input {} a gradient of shape {}, not {}", op, index,
@@ -137,6 +131,32 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   ops::accumulate(value.reshape(target.shape()), target);
 }
 
+// Gradients of leaves that wait for their cast: many are done by one launch, but not so many that both forms of all
+// parameters' gradients are held.
+class Var::Casts {
+ public:
+  void add(const std::shared_ptr<Node>& leaf, const Gradient& gradient) {
+    const DType own = leaf->value.dtype();
+    require(*gradient.cast_to == own, "a gradient of {} was to become {}, not {}", name_of(gradient.value.dtype()),
+            name_of(*gradient.cast_to), name_of(own));
+    constexpr size_t kMost = 32;
+    if (leaves_.size() == kMost || (!leaves_.empty() && leaves_[0]->value.dtype() != own)) finish();
+    leaves_.push_back(leaf);
+    given_.push_back(gradient.value);
+  }
+  void finish() {
+    if (leaves_.empty()) return;
+    const std::vector<Tensor> made = ops::cast_all(given_, leaves_[0]->value.dtype());
+    for (size_t i = 0; i < made.size(); ++i) Var::receive(*leaves_[i], made[i], "cast", 0);
+    leaves_.clear();
+    given_.clear();
+  }
+
+ private:
+  std::vector<std::shared_ptr<Node>> leaves_;
+  std::vector<Tensor> given_;
+};
+
 void backward(const Var& root, const Tensor& seed) {
   using NodePtr = std::shared_ptr<Var::Node>;
   require(root.requires_grad(), "backward() from a value that needs no gradient");
@@ -147,7 +167,7 @@ void backward(const Var& root, const Tensor& seed) {
                0);
   const auto earlier = [](const NodePtr& a, const NodePtr& b) { return a->order < b->order; };
   std::priority_queue<NodePtr, std::vector<NodePtr>, decltype(earlier)> pending(earlier);
-  std::vector<NodePtr> rounded;  // leaves that were given a gradient of bf16
+  Var::Casts casts;
   if (!root.node_->leaf) pending.push(root.node_);
   while (!pending.empty()) {
     const NodePtr node = pending.top();
@@ -166,20 +186,20 @@ void backward(const Var& root, const Tensor& seed) {
     for (size_t index = 0; index < inputs.size(); ++index) {
       Var::Node& input = *inputs[index];
       if (!input.requires_grad) continue;
-      Var::receive(input, std::move(gradients[index]), node->op, index);
-      if (input.leaf && input.grad.dtype() != input.value.dtype()) rounded.push_back(inputs[index]);
+      Gradient& gradient = gradients[index];
+      if (gradient.cast_to && input.leaf) {
+        casts.add(inputs[index], gradient);
+        continue;
+      }
+      if (gradient.cast_to) gradient.value = ops::cast(gradient.value, *gradient.cast_to);
+      Var::receive(input, std::move(gradient), node->op, index);
       if (input.leaf || input.queued) continue;
       input.queued = true;
       pending.push(inputs[index]);
     }
     if (Profile* profile = Profile::current()) profile->op_ended(node->op, &Profile::Times::backward);
   }
-  std::erase_if(rounded, [](const NodePtr& leaf) { return leaf->grad.dtype() == leaf->value.dtype(); });
-  std::vector<Tensor> gradients;
-  for (const NodePtr& leaf : rounded) gradients.push_back(std::move(leaf->grad));
-  if (rounded.empty()) return;
-  const std::vector<Tensor> widened = ops::cast_all(gradients, DType::f32);
-  for (size_t i = 0; i < rounded.size(); ++i) rounded[i]->grad = widened[i];
+  casts.finish();
 }
 
 namespace {

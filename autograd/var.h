@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -13,13 +14,15 @@
 namespace linea {
 
 // The gradient of one input: of its shape, or of rows [first_row, ...) of its outermost axis, the rest
-// being zero. Undefined where the input needs none.
+// being zero. Undefined where the input needs none. cast_to: the type that it is still to be cast to, which backward()
+// does with others at once.
 struct Gradient {
   Gradient() = default;
   Gradient(Tensor all) : value(std::move(all)) {}  // NOLINT: a tensor is the gradient of the whole
   Gradient(Tensor some, int64_t first) : value(std::move(some)), first_row(first) {}
   Tensor value;
   int64_t first_row = -1;
+  std::optional<DType> cast_to{};
 };
 
 using Backward = std::function<std::vector<Gradient>(const Tensor& dy)>;
@@ -36,7 +39,6 @@ class Var {
   DType dtype() const { return value().dtype(); }
   int64_t size(int axis) const { return value().size(axis); }
   bool requires_grad() const;
-  bool is_leaf() const;
   // The sum of the gradients of all backward() calls since the last clear; undefined before the first.
   const Tensor& grad() const;
   void clear_grad();
@@ -50,13 +52,14 @@ class Var {
 
  private:
   struct Node;
+  class Casts;
   friend void backward(const Var& root, const Tensor& seed);
   static void receive(Node& node, Gradient gradient, const char* op, size_t index);
   std::shared_ptr<Node> node_;
 };
 
 // Adds d(seed . root)/d(leaf) to every leaf that requires it; the seed may be left out where root has
-// one element. A leaf of f32 may be given a gradient of bf16, which becomes f32 at the end, with all others. Walks from the latest op to the earliest, and frees each op's tensors as it passes.
+// one element. Walks from the latest op to the earliest, and frees each op's tensors as it passes.
 // Errors, each naming the op: a gradient that is missing, of another shape or dtype; a graph walked twice.
 void backward(const Var& root, const Tensor& seed = Tensor());
 

@@ -68,7 +68,8 @@ template <int kTiles, typename Team>
 bool start(Context& ctx, const Source& source, const Step& step) {
   constexpr int kRows = Product<kTiles>::kRows, kTeams = kBlockThreads / Team::kThreads;
   const size_t bytes = bytes_of<kTiles>(source.of.terms, step.shape.features);
-  if (bytes + kTeams * sizeof(StepShared<float, kWideRows, Team::kThreads>) > queue(ctx).shared_bytes) return false;
+  constexpr size_t kOfStep = kTeams * sizeof(StepShared<float, kWideRows, Team::kThreads>) + 2 * kSharedAlignment;
+  if (bytes + kOfStep > queue(ctx).shared_bytes) return false;
   const auto kernel = normed_step_kernel<kTiles, Team>;
   allow_shared_bytes(kernel, bytes);
   launch(kernel, dim3(static_cast<unsigned>((source.of.rows + kRows - 1) / kRows), static_cast<unsigned>(source.heads)),

@@ -115,7 +115,7 @@ template <typename T>
 void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
             RandomStream stream_of_rows, const DrawnSymbols& to) {
   if (to.rows <= 0) return;
-  const int64_t most = (int64_t{1} << 23) / V + 1;  // rows at a time: each has memory for its weights and their order
+  const int64_t most = ctx.sizes.block / 16 / V + 1;  // rows at a time: each has memory for its weights and their order
   const int64_t blocks = to.rows < most ? to.rows : most;
   const bool cut = !drawing.greedy && ((drawing.top_k > 0 && drawing.top_k < V) || drawing.top_p < 1);
   const int64_t places = cut ? power_of_two_from(V) : 0;

@@ -226,46 +226,44 @@ Var Transformer::attend(const Block& block, size_t layer, const Var& residual, c
 
 Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float rate) const {
   const OpPlace place("blocks", static_cast<int64_t>(layer));
+  if (block.qkv.weight.dtype() != x.dtype()) return run_block(stored(block, x.dtype()), layer, x, mix, rate);
   const Var attended = attend(block, layer, x, x, mix, rate);
   return add_feed_forward(attended, block.norm2, block.up, block.down, rate, lane_of(layer) + 1);
 }
 
-ReversibleLayer Transformer::reversible_block(const Layers& layers, size_t layer, const Mixer& mix, float rate) const {
+ReversibleLayer Transformer::reversible_block(const Block& block, size_t layer, const Mixer& mix, float rate) const {
   const auto number = static_cast<int64_t>(layer);
-  return {[this, layers, layer, number, mix, rate](const Var& x) {
+  return {[this, &block, layer, number, mix, rate](const Var& x) {
             const OpPlace place("blocks", number);
-            return attend(layers->blocks[layer], layer, Var(), x, mix, rate);
+            return attend(block, layer, Var(), x, mix, rate);
           },
-          [layers, layer, number, rate](const Var& x) {
+          [&block, layer, number, rate](const Var& x) {
             const OpPlace place("blocks", number);
-            const Block& block = layers->blocks[layer];
             return feed_forward(x, block.norm2, block.up, block.down, rate, lane_of(layer) + 1);
           }};
 }
 
-Var Transformer::run(const Layers& layers, const Var& embedded, const Mixer& mix, float rate, bool recompute) const {
+Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate,
+                     bool recompute) const {
   Var x = dropout(config_.stored == DType::bf16 ? cast(embedded, DType::bf16) : embedded, rate, 0);
   std::vector<ReversibleLayer> undone;
-  for (size_t layer = 0; layer < layers->blocks.size(); ++layer) {
+  for (size_t layer = 0; layer < layers.blocks.size(); ++layer) {
+    const Block& block = layers.blocks[layer];
     if (config_.reversible) {
-      undone.push_back(reversible_block(layers, layer, mix, rate));
+      undone.push_back(reversible_block(block, layer, mix, rate));
       continue;
     }
-    x = recompute ? recomputed([this, layers, layer, mix, rate](const Var& given) {
-                      return run_block(layers->blocks[layer], layer, given, mix, rate);
+    x = recompute ? recomputed([this, &block, layer, mix, rate](const Var& given) {
+                      return run_block(block, layer, given, mix, rate);
                     }, x)
-                  : run_block(layers->blocks[layer], layer, x, mix, rate);
+                  : run_block(block, layer, x, mix, rate);
   }
   if (config_.reversible) x = reversible(std::move(undone), x);
   const OpPlace place("head");
-  return norm_linear(x, layers->norm, layers->head);
-}
-
-Transformer::Layers Transformer::stored_layers() const {
-  auto layers = std::make_shared<TransformerLayers>(layers_);
-  if (config_.tie) layers->head = tied_head();
-  if (config_.stored == DType::bf16) store_bf16(*layers);
-  return layers;
+  Norm norm = layers.norm;
+  Linear head = layers.head.weight.defined() ? layers.head : tied_head();
+  store({&norm.gain, &norm.bias, &head.weight, &head.bias}, x.dtype());
+  return norm_linear(x, norm, head);
 }
 
 // The symbols that are predicted come first.
@@ -287,7 +285,7 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
   const int64_t N = ids.size(1);
   require(N <= config_.length, "{} positions do not fit the model's length of {}", N, config_.length);
   const Var positions = positions_.defined() ? rows(positions_, 0, N) : Var();
-  return run(stored_layers(), embed(ids, positions), mix, training ? config_.dropout : 0.0f, recompute);
+  return run(layers_, embed(ids, positions), mix, training ? config_.dropout : 0.0f, recompute);
 }
 
 void Transformer::before_step(int64_t step, int64_t steps) {
@@ -346,13 +344,12 @@ void Transformer::scale_queries_from_softmax() {
 }
 
 // All panels lie in one piece of memory, in the order in which a step reads them.
-Transformer::Layers Transformer::packed_layers() const {
-  auto layers = std::make_shared<TransformerLayers>(*stored_layers());
+void Transformer::pack(TransformerLayers& layers) const {
   std::vector<Linear*> linears;
-  for (Block& block : layers->blocks)
+  for (Block& block : layers.blocks)
     for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
       if (linear->weight.defined()) linears.push_back(linear);
-  if (layers->head.weight.defined()) linears.push_back(&layers->head);
+  if (layers.head.weight.defined()) linears.push_back(&layers.head);
   int64_t total = 0, next = 0;
   for (const Linear* linear : linears) total += ops::panels_shape(linear->weight.value()).numel();
   const Tensor all({total}, config_.panels);
@@ -362,22 +359,23 @@ Transformer::Layers Transformer::packed_layers() const {
     ops::pack_panels_into(linear->weight.value(), linear->panels);
     next += shape.numel();
   }
-  return layers;
 }
 
-// All in one launch.
-void Transformer::store_bf16(TransformerLayers& layers) {
-  std::vector<Var*> parts = {&layers.norm.gain, &layers.norm.bias, &layers.head.weight, &layers.head.bias};
-  for (Block& block : layers.blocks) {
-    for (Norm* norm : {&block.norm1, &block.norm2}) parts.insert(parts.end(), {&norm->gain, &norm->bias});
-    for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
-      parts.insert(parts.end(), {&linear->weight, &linear->bias});
-  }
-  std::erase_if(parts, [](const Var* part) { return !part->defined(); });
+void Transformer::store(std::vector<Var*> parts, DType dtype) {
+  std::erase_if(parts, [dtype](const Var* part) { return !part->defined() || part->dtype() == dtype; });
   std::vector<Var> all;
   for (const Var* part : parts) all.push_back(*part);
-  const std::vector<Var> stored = cast_all(all, DType::bf16);
+  const std::vector<Var> stored = cast_all(all, dtype);
   for (size_t i = 0; i < parts.size(); ++i) *parts[i] = stored[i];
+}
+
+Transformer::Block Transformer::stored(Block block, DType dtype) {
+  std::vector<Var*> parts;
+  for (Norm* norm : {&block.norm1, &block.norm2}) parts.insert(parts.end(), {&norm->gain, &norm->bias});
+  for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
+    parts.insert(parts.end(), {&linear->weight, &linear->bias});
+  store(parts, dtype);
+  return block;
 }
 
 int64_t Transformer::matrix_weights() const {

@@ -59,7 +59,7 @@ struct DecodeState {
   std::vector<std::unique_ptr<AttentionState>> layers;
   int64_t batch = 0, position = 0;  // the position that comes next
   Tensor place;                     // i32 [batch]: the position that the device works on, the same of all rows
-  std::shared_ptr<const TransformerLayers> weights;
+  TransformerLayers packed;
 };
 
 class Transformer {
@@ -119,18 +119,17 @@ class Transformer {
   Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
-  // What is run again later needs the layers then, so that it keeps them.
-  using Layers = std::shared_ptr<const TransformerLayers>;
-  Var run(const Layers& layers, const Var& embedded, const Mixer& mix, float dropout_rate,
+  Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate,
           bool recompute = false) const;
-  Layers stored_layers() const;  // with weights as they are multiplied
-  Layers packed_layers() const;  // with those of drawing on a CPU beside them
   Var run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float dropout_rate) const;
-  ReversibleLayer reversible_block(const Layers& layers, size_t layer, const Mixer& mix, float dropout_rate) const;
+  ReversibleLayer reversible_block(const Block& block, size_t layer, const Mixer& mix, float dropout_rate) const;
   // The attention's branch of x, and `residual` where it is defined.
   Var attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix, float rate) const;
   Linear tied_head() const;
-  static void store_bf16(TransformerLayers& layers);
+  void pack(TransformerLayers& layers) const;
+  // Weights cast to the type in which they are multiplied, by one launch, where they are of another.
+  static void store(std::vector<Var*> parts, DType dtype);
+  static Block stored(Block block, DType dtype);
   Var embed(const Tensor& ids, const Var& positions) const;
   void make_blocks();
   Linear make_last_linear();

@@ -9,16 +9,25 @@ namespace linea {
 
 DecodeState Transformer::start(int64_t batch) const {
   const NoGrad no_grad;
-  DecodeState beside;
-  beside.weights = context().sizes.panels ? packed_layers() : stored_layers();
-  return start(batch, beside);
+  DecodeState weights;
+  weights.packed = layers_;
+  if (config_.tie) weights.packed.head = tied_head();
+  if (context().sizes.panels) {
+    pack(weights.packed);
+  } else if (config_.stored == DType::bf16) {
+    for (Block& block : weights.packed.blocks) block = stored(block, DType::bf16);
+    Norm& norm = weights.packed.norm;
+    Linear& head = weights.packed.head;
+    store({&norm.gain, &norm.bias, &head.weight, &head.bias}, DType::bf16);
+  }
+  return start(batch, weights);
 }
 
 DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
   DecodeState state;
   state.batch = batch;
   state.place = Tensor::zeros({batch}, DType::i32);
-  state.weights = beside.weights;
+  state.packed = beside.packed;
   for (const Block& block : layers_.blocks) {
     const Attention& attention = *block.attention;
     state.layers.push_back(attention.start(batch, attention.takes_bf16() ? config_.stored : DType::f32));
@@ -63,7 +72,7 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
     return Var(y.reshape(in.qkv.defined() ? Shape{B, 1, config_.dim} : in.q.shape()));
   };
   mix.rows = [&](size_t layer, const Var& x) {
-    const Block& block = state.weights->blocks[layer];
+    const Block& block = state.packed.blocks[layer];
     if (block.qkv.panels.defined() || block.gate.weight.defined()) return Var();
     const auto value = [](const Var& part) { return part.defined() ? part.value() : Tensor(); };
     const AttentionSource source{x.value().reshape({B, config_.dim}),
@@ -77,7 +86,7 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
   const DType stored = config_.stored == DType::bf16 ? DType::bf16 : symbols_.dtype();
   const Tensor embedded =
       ops::embed_position(symbols_.value(), ids.reshape({state.batch}), positions_.value(), state.place, stored);
-  const Var outputs = run(state.weights, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);
+  const Var outputs = run(state.packed, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);
   return outputs.value().reshape({state.batch, head_->outputs()});
 }
 

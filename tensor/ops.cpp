@@ -101,6 +101,7 @@ std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype) {
       widened.push_back({x.data<BFloat16>(), y.data<float>(), x.numel()});
     }
   }
+  if (xs.empty()) return ys;
   const Kernels<BFloat16>& table = kernels<BFloat16>(context().device);
   if (!narrowed.empty()) table.narrow(context(), narrowed.data(), narrowed.size());
   if (!widened.empty()) table.widen(context(), widened.data(), widened.size());

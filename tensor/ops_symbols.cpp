@@ -110,7 +110,6 @@ void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
 }  // namespace
 
 void require_drawing(const Drawing& drawing) {
-  if (drawing.greedy) return;
   require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)", drawing.temperature);
   require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols", drawing.top_k);
   require(drawing.top_p > 0 && drawing.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
@@ -118,7 +117,7 @@ void require_drawing(const Drawing& drawing) {
 
 void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing, const RandomStream& stream,
           const Drawn& to) {
-  require_drawing(drawing);
+  if (!drawing.greedy) require_drawing(drawing);
   const int64_t rows = rows_of(outputs);
   if (kind == OutputKind::logistics) {
     require_mixtures("draw", outputs, V);

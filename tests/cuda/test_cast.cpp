@@ -39,6 +39,7 @@ TEST(CudaCast, GradientsOfParametersAreFloats) {
   EXPECT_EQ(grads(), 0x1p-10);
   go_back(cast(w, DType::bf16), ones);  // to one that is there
   EXPECT_EQ(grads(), 1 + 0x1p-10);
+  EXPECT_THROW(backward(w, ones), Error);  // a slope of bf16 that no cast made
   Var(w).clear_grad();
   const std::vector<Var> both = cast_all({w, v}, DType::bf16);
   const Var again = cast(w, DType::bf16);
@@ -55,6 +56,22 @@ TEST(CudaCast, GradientsOfParametersAreFloats) {
     go_back(add(cast(rounded, DType::f32), plain), Tensor::full({7}, DType::f32, 1.0));
     EXPECT_EQ(grads(), 1 + 0x1p-10);
   }
+}
+
+// More leaves than one launch takes.
+TEST(CudaCast, EachOfManyLeavesGetsItsOwnGradient) {
+  const On device(kCuda);
+  std::vector<Var> leaves;
+  for (int i = 0; i < 70; ++i) leaves.emplace_back(Tensor::full({3}, DType::f32, 1.0), true);
+  const std::vector<Var> rounded = cast_all(leaves, DType::bf16);
+  Var total;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    const Var part = scale(rounded[i], static_cast<double>(i));
+    total = total.defined() ? add(total, part) : part;
+  }
+  backward(total, Tensor::full({3}, DType::bf16, 1.0));
+  for (size_t i = 0; i < leaves.size(); ++i)
+    EXPECT_EQ(leaves[i].grad().to_doubles(), std::vector<double>(3, static_cast<double>(i)));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include "cuda/cuda_kernels.h"
 #include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
@@ -42,10 +43,12 @@ TEST(CudaLinear, OfNormedRows) {
           using T = decltype(t);
           const Tensor x = input<T>({R * in + first}, 1), w = input<T>({out, in}, 2, 0.3), bias = input<T>({out}, 3);
           const Tensor gain = input<T>({in}, 4), shift = input<T>({in}, 5), y = unset<T>({R, out});
+          const Tensor residual = input<T>({R, out}, 6);
           const T* const none = nullptr;
           table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + first,
                             {gain.data<T>(), with_bias ? shift.data<T>() : none}, w.data<T>(),
-                            with_bias ? bias.data<T>() : none, nullptr, y.data<T>());
+                            with_bias ? bias.data<T>() : none, gelu && !with_bias ? residual.data<T>() : none,
+                            y.data<T>());
           return std::vector<Tensor>{y};
         });
 }
@@ -57,7 +60,8 @@ TEST(CudaLinear, NormedOnTheWayAsBefore) {
   const int64_t R = 37, out = 70, in = 72;
   const Tensor x = input<T>({R, in}, 1, 2.0), w = input<T>({out, in}, 2, 0.3), gain = input<T>({in}, 4);
   const Tensor y = unset<T>({R, out});
-  ops::linear_into(x, {gain, Tensor()}, w, Tensor(), false, Tensor(), y);
+  ASSERT_TRUE(cuda::normed_linear(context(), {R, out, in}, x.data<T>(), {gain.data<T>()}, w.data<T>(), nullptr,
+                                  y.data<T>()));
   const Tensor expected = ops::matmul(ops::layer_norm(x, gain, Tensor()).y, w, false, true);
   EXPECT_LE(distance(numbers(y), numbers(expected)), 0.004);  // a sum in another order may be rounded the other way
   size_t other = 0;

@@ -100,6 +100,7 @@ TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
 struct FromRows {
   int64_t rows, heads, width, dim;
   bool biases = true;
+  KernelFeature feature = KernelFeature::elu;
 };
 
 std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
@@ -110,7 +111,7 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
   const Carried<T> carried(P, D, D, false);
   const WaitingKeys<T> waiting(P, D, D);
   ChunkShape shape{P, 1, D, D, 1};
-  shape.feature = KernelFeature::elu;
+  shape.feature = s.feature;
   const LinearShape linear{s.rows, out, s.dim};
   const T *const b = s.biases ? bias.data<T>() : nullptr, *const n = s.biases ? shift.data<T>() : nullptr;
   std::vector<Tensor> result;
@@ -135,10 +136,13 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
   return result;
 }
 
-// Heads of each width, of a warp and of a block; rows that fill no block, dimensions that fill no panel.
+// Heads of each width, of a warp and of a block; rows that fill no block; dimensions that fill no panel, and many.
 TEST(CudaRecurrent, FromRowsInOneLaunchIsItsParts) {
   const On device(kCuda);
-  const FromRows settings[] = {{3, 2, 8, 16}, {35, 3, 32, 96, false}, {2, 2, 40, 136}, {33, 1, 64, 64}, {2, 1, 128, 128}};
+  const FromRows settings[] = {{3, 2, 8, 16},         {35, 3, 32, 96, false, KernelFeature::relu},
+                               {2, 2, 40, 136},       {33, 1, 64, 64},
+                               {2, 1, 128, 1024},     {3, 1, 104, 520, false},
+                               {33, 2, 64, 1000},     {35, 2, 24, 328}};
   for (const FromRows& s : settings) {
     if (left_out()) continue;
     const std::vector<Tensor> got = steps_from_rows(s, true), expected = steps_from_rows(s, false);

@@ -119,6 +119,7 @@ TEST_F(Sample, RefusesWhatHasNoMeaning) {
   for (const char* temperature : {"0", "-1", "nan"})
     for (const char* run : {"pictures", "text"})
       refused(2, fmt::format("sample {} --temperature {}", run, temperature), {"--temperature is", "--greedy"});
+  refused(2, "sample text --greedy --top-p 7", {"--top-p is 7"});
   refused(2, "sample pictures --count 0", {"--count", "0"});
   refused(2, "sample pictures --seed -1", {"--seed", "-1"});
   refused(2, "sample pictures --dtype fp16", {"--dtype is 'fp16'", "bf16"});
