@@ -74,7 +74,8 @@ void apply_linear(const Tensor& x, const Pair& n, const Pair& linear, const Tens
                   const Tensor& r = {}) {
   if (!linear.panels.defined())
     return ops::linear_into(x, {n.weight, n.bias}, linear.weight, linear.bias, gelu, r, y);
-  ops::panel_matmul_into(n.weight.defined() ? ops::layer_norm(x, n.weight, n.bias).y : x, linear.panels, linear.bias, y);
+  const Tensor from = n.weight.defined() ? ops::layer_norm(x, n.weight, n.bias).y : x;
+  ops::panel_matmul_into(from, linear.panels, linear.bias, y);
   if (gelu) ops::pointwise_into(Pointwise::gelu, y, y);
   if (r.defined()) ops::add_into(r, y, y);
 }

@@ -108,8 +108,8 @@ __device__ inline void cut_weights(const Drawing& drawing, double* weights, int3
   __syncthreads();
 }
 
-// A row's scores: logits as they are, or logs of P of each level of a mixture (cuda/mixture.h), of which the block makes
-// a table first.
+// A row's scores: logits as they are, or logs of P of each level of a mixture (cuda/mixture.h), which the block brings
+// to shared memory first.
 template <OutputKind kKind, typename T>
 struct Scores {
   __device__ Scores(const T* row, int64_t) : logits(row) {}

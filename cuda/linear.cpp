@@ -1,6 +1,7 @@
 // y = residual + f(norm(x) w^T + bias). Few rows of bf16 are normed and multiplied in one launch
 // (cuda/normed_linear.cu), others are normed first. What follows a product is done with it by cublasLt, whose products
-// can end so; what that does not know is a product and passes over its result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
+// can end so; what that does not know is a product and passes over its result. Rows are read as columns, as in gemm.cpp:
+// y^T = w x^T.
 #include <cublasLt.h>
 
 #include <type_traits>

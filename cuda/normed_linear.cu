@@ -35,7 +35,8 @@ bool normed_linear(Context& ctx, const LinearShape& shape, const BFloat16* x, co
                    const BFloat16* w, const BFloat16* bias, BFloat16* y) {
   constexpr int64_t kMostRows = 2048;  // more rows are normed once, and multiplied by cublasLt
   const NormedRows of{x, norm, shape.rows, shape.in};
-  if (shape.rows > kMostRows || !can_be_normed(of, w) || Product::bytes(shape.in) > queue(ctx).shared_bytes) return false;
+  if (shape.rows > kMostRows || !can_be_normed(of, w)) return false;
+  if (Product::bytes(shape.in) > queue(ctx).shared_bytes) return false;
   const auto blocks = [](int64_t n, int64_t each) { return static_cast<unsigned>((n + each - 1) / each); };
   allow_shared_bytes(normed_linear_kernel, Product::bytes(shape.in));
   launch(normed_linear_kernel, dim3(blocks(shape.rows, Product::kRows), blocks(shape.out, Product::kColumns)),

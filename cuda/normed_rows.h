@@ -28,7 +28,7 @@ inline bool can_be_normed(const NormedRows& of, const BFloat16* w) {
          lies_for_copies(w);
 }
 
-// A block's eight warps share its rows as bands of 16, and kColumns as groups, of which a warp makes products of 16 x 8.
+// A block's eight warps share its rows as bands of 16, and kColumns as groups; a warp makes products of 16 x 8.
 template <int kBands, int kTiles>
 struct NormedProduct {
   static constexpr int kWarps = kBlockThreads / kWarp, kGroups = kWarps / kBands;
@@ -66,8 +66,8 @@ struct NormedProduct {
     BFloat16* const ring = memory.take<BFloat16>(kPanelElements);
     const int count = panels(of.terms), row = row_of(of.terms);
     const auto bring = [&](int panel) {
-      if (panel < count)
-        copy(ring + panel % kStages * kColumns * kRow, kColumns, kRow, panel * kDeep, kDeep / kOfCopy, of.terms, column);
+      BFloat16* const to = ring + panel % kStages * kColumns * kRow;
+      if (panel < count) copy(to, kColumns, kRow, panel * kDeep, kDeep / kOfCopy, of.terms, column);
       __pipeline_commit();
     };
     copy(rows, kRows, row, 0, count * kDeep / kOfCopy, of.terms,

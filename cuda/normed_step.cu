@@ -22,7 +22,8 @@ struct Source {
 
 template <int kTiles>
 size_t bytes_of(int64_t terms, int64_t width) {
-  return Product<kTiles>::bytes(terms) + shared_bytes<BFloat16>(static_cast<size_t>(Product<kTiles>::kRows * 3 * width));
+  const auto qkv = static_cast<size_t>(Product<kTiles>::kRows * 3 * width);
+  return Product<kTiles>::bytes(terms) + shared_bytes<BFloat16>(qkv);
 }
 
 // Brings pieces of n elements to the L2 cache, by all threads of the block; piece(i): where piece i < count begins.

@@ -91,8 +91,8 @@ class Attention {
   // Causal only. -> [B,H,M]; dtype: that of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
-  // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no launch for all of it, and nothing
-  // was done.
+  // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no one launch for it, and nothing was
+  // done.
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   // Whether a step asks the device for the same at every position, so that it may be recorded.
   virtual bool repeats_its_steps() const { return true; }

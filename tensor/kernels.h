@@ -106,8 +106,8 @@ struct Kernels {
   // y[r] = table[ids[r]] + positions[place[r]], of rows of C: the embedding of one position of each row
   void (*embed_position)(Context&, const A* table, const int32_t* ids, const A* positions, const int32_t* place, T* y,
                          int64_t R, int64_t C);
-  // A symbol of each row, drawn from softmax(scores / temperature), cut as Drawing says, with one of the stream's numbers
-  // at its step + the row's count (null: 0); then that is kept, and the row's place and count go on by 1
+  // A symbol of each row, drawn from softmax(scores / temperature), cut as Drawing says, with one of the stream's
+  // numbers at its step + the row's count (null: 0); then that is kept, and the row's place and count go on by 1
   void (*sample)(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&, RandomStream stream,
                  const DrawnSymbols&);
   // mixtures of K logistics on V levels (formulas.h), rows of [K logits, K means, K log scales]:
@@ -169,8 +169,8 @@ struct Kernels {
   void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&, const Waiting<T>&,
                          T* y);
   // The same of rows x [rows,in] of LinearShape, one of each sequence, whose q, k and v are norm(x) w^T + bias, w
-  // [3 x H x D, in], the heads of q first. False: the device does no such thing in one launch, and nothing was done. Null:
-  // it never does.
+  // [3 x H x D, in], the heads of q first. False: the device does not do that in one launch, and nothing was done.
+  // Null: it never does.
   bool (*normed_step)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
                       const ChunkShape&, const ChunkState<A>&, const Waiting<T>&, T* y);
   // the definition, every weight by itself: A [P,N,N], a_ij / sum_j a_ij, 0 where j is not seen by i; and
