@@ -142,25 +142,23 @@ TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
 TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
-  for (const char* head : {"categorical", "logistics"}) {
-    config.head = head;
-    const Transformer model(config);
-    const int64_t rows = 2 * 128 + 1, positions = 2 * kMostWaiting + 3;
-    std::string not_recorded = "?";
-    const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(rows), {1});
-    const auto got = Generator(model, {}).draw(prompts, positions, {}, &not_recorded);
-    EXPECT_EQ(not_recorded, "");
-    DecodeState state = model.start(rows);
-    const std::vector<int32_t> none(static_cast<size_t>(rows), 0), first(static_cast<size_t>(rows), 1);
-    const ops::Drawn drawn{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
-    for (int64_t n = 0; n < positions; ++n) {
-      model.head().draw(model.step(state, drawn.symbols), {}, {SamplingOptions{}.seed, Purpose::sample, 0, 0}, drawn);
-      const std::vector<int32_t> expected = drawn.symbols.to_vector<int32_t>();
-      size_t different = 0;
-      for (size_t row = 0; row < got.size(); ++row)
-        different += got[row][static_cast<size_t>(n)] != expected[row] ? 1 : 0;
-      EXPECT_EQ(different, 0u) << head << ", position " << n;
-    }
+  config.head = "logistics";
+  const Transformer model(config);
+  const int64_t rows = 2 * 128 + 1, positions = kMostWaiting + 2;
+  std::string not_recorded = "?";
+  const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(rows), {1});
+  const auto got = Generator(model, {}).draw(prompts, positions, {}, &not_recorded);
+  EXPECT_EQ(not_recorded, "");
+  DecodeState state = model.start(rows);
+  const std::vector<int32_t> none(static_cast<size_t>(rows), 0), first(static_cast<size_t>(rows), 1);
+  const ops::Drawn drawn{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
+  for (int64_t n = 0; n < positions; ++n) {
+    model.head().draw(model.step(state, drawn.symbols), {}, {SamplingOptions{}.seed, Purpose::sample, 0, 0}, drawn);
+    const std::vector<int32_t> expected = drawn.symbols.to_vector<int32_t>();
+    size_t different = 0;
+    for (size_t row = 0; row < got.size(); ++row)
+      different += got[row][static_cast<size_t>(n)] != expected[row] ? 1 : 0;
+    EXPECT_EQ(different, 0u) << "position " << n;
   }
 }
 
