@@ -19,7 +19,8 @@ std::vector<AttentionOptions> tried_variants() {
     for (const AttentionOptions& variant : entry.variants) {
       const std::string& feature = variant.feature;
       const bool family = entry.name == "linear" || entry.name == "performer";
-      const bool chosen = !family || feature == "elu" || feature == "positive";
+      const bool chosen = !family || feature == "elu" || (feature == "exp" && variant.rule == "sum") ||
+                          feature == "trig" || feature == "positive";
       if (all || chosen) result.push_back(variant);
     }
   return result;

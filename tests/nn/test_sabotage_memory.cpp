@@ -2,7 +2,6 @@
 #include "nn/engine.h"
 #include "tensor/ops.h"
 #include "tests/nn/saboteur.h"
-#include "tests/sanitized.h"
 
 namespace linea::sabotage {
 namespace {
@@ -47,7 +46,6 @@ class KeptFeatures final : public Saboteur {
 };
 
 TEST(Sabotage, MemoryThatIsNotConstant) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   expect_caught<QuadraticMemory>("memory, scalars a position");
   expect_caught<KeptFeatures>("memory, scalars a position");
 }

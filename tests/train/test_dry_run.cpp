@@ -137,7 +137,6 @@ TEST_F(DryRun, WhatDoesNotFitIsSaidAfterTheReport) {
 
 // What steps of some rows say of more is near what steps of more take.
 TEST_F(DryRun, EstimatesWhatItDoesNotMeasure) {
-  if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const std::string run = "train --task copy --length 16 --layers 2 --heads 2 --dim 32 --ffn 64 --batch ";
   const auto peak_of = [&](const std::string& batch) { return report(run + batch)["bytes"]["peak"].get<double>(); };
   const nlohmann::json estimated = json_lines(linea(run + "100000000 --dry-run --json").out).at(0);

@@ -86,7 +86,7 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
     config.attention = recompute ? "linear" : "softmax";
     config.recompute = recompute;
     train(config);
-    const int64_t each = kSanitized ? 15 : 200, stride = kSanitized ? 307 : 61;
+    const int64_t each = kSanitized ? 30 : 200, stride = kSanitized ? 151 : 61;
     EXPECT_GE(fail_everywhere(each, stride, [&] { train(config); }), each / 2) << config.attention;
     train(config);
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})
