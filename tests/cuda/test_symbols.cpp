@@ -54,9 +54,9 @@ TEST(CudaSymbols, EmbeddingAtAPositionOfEachRow) {
     });
 }
 
-// Round the end of the history.
+// For more rows than a block has threads, and round the end of the history.
 TEST(CudaSymbols, WhatIsDrawnIsKept) {
-  for (const int64_t R : {1, 70})
+  for (const int64_t R : {1, 700})
     for (const Device& device : {Device{}, kCuda}) {
       const On on(device);
       const auto filled = [R](int32_t n) { return std::vector<int32_t>(static_cast<size_t>(R), n); };
