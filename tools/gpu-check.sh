@@ -63,6 +63,8 @@ if command -v compute-sanitizer >/dev/null; then
 fi
 
 say "Measuring"
+"$linea" info | grep -o 'cuda:.*' | sed 's/^/    /' | tee -a "$out" || status=1
+echo >>"$out"
 for dtype in fp32 tf32 bf16; do
   "$linea" bench train --preset mnist-paper --device cuda --dtype "$dtype" --batch 256 2>&1 |
     sed "s/^/    /" | tee -a "$out" || status=1
@@ -71,6 +73,12 @@ done
 "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --batches 1,256,1024,2048,4096,8192 2>&1 |
   sed "s/^/    /" | tee -a "$out" || status=1
 echo >>"$out"
+for parts in 1 2; do  # above: four
+  printf 'In %s parts at most:\n\n' "$parts" | tee -a "$out"
+  "$linea" bench sample --preset mnist-paper --device cuda --dtype bf16 --parts "$parts" --batches 1024,4096 2>&1 |
+    sed "s/^/    /" | tee -a "$out" || status=1
+  echo >>"$out"
+done
 "$linea" bench attention --device cuda --dtype bf16 --batch 8 --heads 32 --key-size 128 --lengths 2048,4096,8192,16384 \
   --attention linear,performer,softmax 2>&1 | sed "s/^/    /" | tee -a "$out" || status=1
 echo "Written to $out"

@@ -17,7 +17,7 @@ constexpr int64_t kWarmup = 4;  // positions drawn before time is taken
 struct SampleBench {
   ModelChoice model;
   std::vector<int64_t> batches = {1, 16, 256, 1024};
-  int64_t tokens = 0;
+  int64_t tokens = 0, parts = 0;
   bool json = false;
 };
 
@@ -96,7 +96,9 @@ void run(CLI::App& verb, SampleBench& options) {
   require(options.tokens >= 0, "--tokens is {}; it must be at least 0", options.tokens);
   for (const int64_t batch : options.batches)
     require(batch >= 1, "--batches has {}; each must be at least 1", batch);
+  require(options.parts >= 0, "--parts is {}; it must be at least 0", options.parts);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
+  if (options.parts > 0) context().sizes.parts = options.parts;
   const Transformer model(config);
   if (options.json) {
     print_line(json_of(machine));
@@ -124,6 +126,8 @@ void add_sample(CLI::App& bench, int& exit_code) {
   add_option(verb, "--batches,--batch", options->batches, "comma-separated: sequences drawn side by side",
              OptionKind::comma_separated);
   add_option(verb, "--tokens", options->tokens, "positions that are timed; 0: chosen", OptionKind::shows_default);
+  add_option(verb, "--parts", options->parts, "of a batch on a GPU, drawn at the same time, at most; 0: the device's",
+             OptionKind::shows_default);
   add_flag(verb, "--json", options->json, "one JSON object a line");
   set_action(verb, [&verb, options, &exit_code] {
     run(verb, *options);

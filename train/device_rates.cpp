@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "autograd/gradcheck.h"
 #include "tensor/cpu/vectors.h"
@@ -89,6 +90,18 @@ double product_rate(DType dtype, double seconds) {
   return 2 * n * n * n / bench::median_seconds(seconds, work);
 }
 
+double launch_seconds() {
+  constexpr int kLaunches = 200;
+  const Tensor number = Tensor::zeros({1}, DType::f32);
+  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const auto work = [&] {
+    for (int i = 0; i < kLaunches; ++i) kernels<float>(context().device).fill(context(), number.data<float>(), i, 1);
+  };
+  return seconds_of([&] {
+           if (recorder == nullptr || !recorder->run(0, work)) work();
+         }) / kLaunches;
+}
+
 double read_rate(double bytes) { return on_cpu() ? read_rate_of_cpu(bytes) : read_rate_of_device(); }
 
 std::vector<std::string> rates_of_cuda() {
@@ -100,7 +113,8 @@ std::vector<std::string> rates_of_cuda() {
   const double rounded = teraflops(DType::f32, FloatProducts::rounded);
   const double strict = teraflops(DType::f32, FloatProducts::exact), halves = teraflops(DType::bf16, FloatProducts::exact);
   return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded, halves),
-          fmt::format("reads {:.3g} GB/s", read_rate(0) / 1e9)};
+          fmt::format("reads {:.3g} GB/s; a recorded launch takes {:.2g} us", read_rate(0) / 1e9,
+                      launch_seconds() * 1e6)};
 }
 
 }  // namespace linea

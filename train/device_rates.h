@@ -17,6 +17,9 @@ double product_rate(DType dtype, double seconds);
 // device, by the kernel that sums squares, of more than its caches hold.
 double read_rate(double bytes);
 
+// Seconds that one of many small kernels takes, which follow one another in recorded work where the device records.
+double launch_seconds();
+
 // What `linea info` says of a CUDA device, which this thread is brought to: its rates, a line each.
 std::vector<std::string> rates_of_cuda();
 
