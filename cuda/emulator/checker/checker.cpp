@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <string>
+#include <utility>
 
 #include "cuda/emulator/block/block.h"
 #include "cuda/emulator/checker/kernel_checker.h"
@@ -57,8 +58,6 @@ class KernelChecker final : public Checker {
       clocks_[static_cast<size_t>(thread)] = {};
       clocks_[static_cast<size_t>(thread)][thread % 32] = 1;
     }
-    for (const SharedArray& array : places_.shared_arrays())
-      set(reinterpret_cast<const void*>(array.begin), array.end - array.begin, true, false);
   }
 
   void thread_runs(int thread, const void* stack, size_t stack_bytes) override {
@@ -93,9 +92,9 @@ class KernelChecker final : public Checker {
     const bool was_in_kernel = in_kernel;
     in_kernel = false;  // functions of the standard library may be the kernels' own copies, which tell the checker
     code_ = places_.code(code);
-    if (!places_.in_other_thread_data(address))
-      shadow_.look(data, bytes,
-                   [&](Cell* cell, uint8_t mask, uintptr_t at) { touch(cell, mask, at, data, bytes, access); });
+    if (!in_other_thread_data(address, bytes))
+      shadow_.touch(address, bytes,
+                    [&](Cell* cell, uint8_t mask, uintptr_t at) { touch(cell, mask, at, data, bytes, access); });
     in_kernel = was_in_kernel;
   }
 
@@ -110,6 +109,21 @@ class KernelChecker final : public Checker {
       cell.write_mask &= without;
       cell.read_mask &= without;
     });
+  }
+
+  // A thread-local variable that is no shared array, such as the compiler's guards of them.
+  bool in_other_thread_data(uintptr_t address, size_t bytes) {
+    if (!places_.in_thread_data(address)) return false;
+    enter(address + bytes - 1);
+    return !enter(address);
+  }
+
+  // An array that the block has not touched yet holds nothing: all of a program's are too many to be cleared for each.
+  bool enter(uintptr_t address) {
+    SharedArray* const array = places_.shared_array(address);
+    if (array != nullptr && std::exchange(array->block, block_) != block_)
+      set(reinterpret_cast<const void*>(array->begin), array->end - array->begin, true, false);
+    return array != nullptr;
   }
 
   void touch(Cell* cell, uint8_t mask, uintptr_t at, const void* data, size_t bytes, Access access) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cuda/emulator/runtime/arena.h"
@@ -22,13 +23,18 @@ void Places::find() {
   for (const Symbol& symbol : program_symbols())
     if (symbol.thread_local_data && symbol.name.starts_with("_ZZ"))
       shared_.push_back({thread_begin_ + symbol.address, thread_begin_ + symbol.address + symbol.bytes, symbol.name});
+  std::sort(shared_.begin(), shared_.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  recent_ = 0;
 }
 
-bool Places::in_other_thread_data(uintptr_t address) const {
-  if (address < thread_begin_ || address >= thread_end_) return false;
-  for (const SharedArray& array : shared_)
-    if (address >= array.begin && address < array.end) return false;
-  return true;
+SharedArray* Places::shared_array(uintptr_t address) {
+  if (recent_ >= shared_.size() || !shared_[recent_].has(address)) {
+    const auto after = std::upper_bound(shared_.begin(), shared_.end(), address,
+                                        [](uintptr_t at, const SharedArray& array) { return at < array.begin; });
+    if (after == shared_.begin() || !(after - 1)->has(address)) return nullptr;
+    recent_ = static_cast<size_t>(after - 1 - shared_.begin());
+  }
+  return &shared_[recent_];
 }
 
 std::string Places::source(uint32_t code) const {
@@ -47,7 +53,7 @@ std::string Places::source(uint32_t code) const {
 
 std::string Places::memory(uintptr_t address) const {
   for (const SharedArray& array : shared_)
-    if (address >= array.begin && address < array.end)
+    if (array.has(address))
       return fmt::format("shared array {}, byte {}", demangled(array.name), address - array.begin);
   const Arena::Allocation found = arena().find(reinterpret_cast<const void*>(address));
   if (found.data == nullptr) return fmt::format("dynamic shared memory at {:#x}", address);

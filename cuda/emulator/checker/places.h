@@ -11,6 +11,9 @@ namespace linea::emulator {
 struct SharedArray {
   uintptr_t begin, end;
   std::string name;
+  uint32_t block = 0;  // the last that touched it
+
+  bool has(uintptr_t address) const { return address >= begin && address < end; }
 };
 
 class Places {
@@ -18,11 +21,10 @@ class Places {
   // Finds the shared arrays of the program; on another thread of the host they lie elsewhere.
   void find();
 
-  const std::vector<SharedArray>& shared_arrays() const { return shared_; }
+  SharedArray* shared_array(uintptr_t address);  // or null
   // Variables and literals of the program itself, which a kernel may read.
   bool in_program(uintptr_t address) const { return address >= begin_ && address < end_; }
-  // A thread-local variable that is no shared array, such as the compiler's guards of them.
-  bool in_other_thread_data(uintptr_t address) const;
+  bool in_thread_data(uintptr_t address) const { return address >= thread_begin_ && address < thread_end_; }
 
   uint32_t code(const void* address) const {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(address) - begin_);
@@ -33,7 +35,8 @@ class Places {
 
  private:
   uintptr_t begin_ = 0, end_ = 0, thread_begin_ = 0, thread_end_ = 0;
-  std::vector<SharedArray> shared_;
+  std::vector<SharedArray> shared_;  // in order
+  size_t recent_ = 0;                // the one that was asked for last
 };
 
 }  // namespace linea::emulator

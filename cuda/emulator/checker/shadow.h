@@ -31,25 +31,54 @@ struct Cell {
 
 class Shadow {
  public:
-  // visit(cell, mask of bytes, address) for each cell of the range, which is made where there is none.
+  // visit(cell, mask of bytes, address) for each cell of the range, which is made where there is none; once for a page
+  // whose cells are all the same.
   template <typename Visit>
   void change(const void* data, size_t bytes, const Visit& visit) {
-    walk(data, bytes, [&](uintptr_t address, uint8_t mask) { visit(*find(address, true), mask, address); });
+    each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {
+      if (end - begin == kPageBytes)
+        if (Page& page = pages_[begin / kPageBytes]; page.cells == nullptr) return visit(page.all, kWholeCell, begin);
+      each_cell(begin, end, [&](uintptr_t at, uint8_t mask) { visit(*find(at, true), mask, at); });
+    });
   }
 
-  // The same, but the cell is null where there is none.
+  // The same of what a thread touches, a few bytes; the cell is null where there is none.
+  template <typename Visit>
+  void touch(uintptr_t address, size_t bytes, const Visit& visit) {
+    each_cell(address, address + bytes, [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
+  }
+
+  // Of any range, without a change.
   template <typename Visit>
   void look(const void* data, size_t bytes, const Visit& visit) {
-    walk(data, bytes, [&](uintptr_t address, uint8_t mask) { visit(find(address, false), mask, address); });
+    each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {
+      if (end - begin == kPageBytes)
+        if (const auto page = pages_.find(begin / kPageBytes); page != pages_.end() && page->second.cells == nullptr)
+          return visit(&page->second.all, kWholeCell, begin);
+      each_cell(begin, end, [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
+    });
   }
 
  private:
-  using Page = std::array<Cell, kPageBytes / kCellBytes>;
+  using Cells = std::array<Cell, kPageBytes / kCellBytes>;
+  struct Page {
+    Cell all;  // until one of them differs
+    std::unique_ptr<Cells> cells;
+  };
+  static constexpr uint8_t kWholeCell = (1 << kCellBytes) - 1;
 
   template <typename Visit>
-  static void walk(const void* data, size_t bytes, const Visit& visit) {
+  static void each_page(const void* data, size_t bytes, const Visit& visit) {
     uintptr_t at = reinterpret_cast<uintptr_t>(data);
-    const uintptr_t end = at + bytes;
+    for (const uintptr_t end = at + bytes; at < end;) {
+      const uintptr_t stop = std::min(end, (at / kPageBytes + 1) * kPageBytes);
+      visit(at, stop);
+      at = stop;
+    }
+  }
+
+  template <typename Visit>
+  static void each_cell(uintptr_t at, uintptr_t end, const Visit& visit) {
     while (at < end) {
       const uintptr_t cell = at & ~(kCellBytes - 1), stop = std::min(end, cell + kCellBytes);
       const unsigned mask = ((1u << (stop - at)) - 1) << (at - cell);
@@ -61,20 +90,23 @@ class Shadow {
   Cell* find(uintptr_t address, bool make) {
     const uintptr_t number = address / kPageBytes;
     Recent& recent = recent_[number % recent_.size()];
-    if (recent.page == nullptr || recent.number != number) {
-      const auto found = pages_.find(number);
-      if (found == pages_.end() && !make) return nullptr;
-      recent.page = found != pages_.end() ? found->second.get() : (pages_[number] = std::make_unique<Page>()).get();
-      recent.number = number;
+    if (recent.cells == nullptr || recent.number != number) {
+      if (!make && !pages_.contains(number)) return nullptr;
+      Page& page = pages_[number];
+      if (page.cells == nullptr) {
+        page.cells = std::make_unique<Cells>();
+        page.cells->fill(page.all);
+      }
+      recent = {number, page.cells.get()};
     }
-    return &(*recent.page)[address % kPageBytes / kCellBytes];
+    return &(*recent.cells)[address % kPageBytes / kCellBytes];
   }
 
   struct Recent {
     uintptr_t number = 0;
-    Page* page = nullptr;
+    Cells* cells = nullptr;
   };
-  std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;
+  std::unordered_map<uintptr_t, Page> pages_;
   std::array<Recent, 4096> recent_{};
 };
 
