@@ -25,12 +25,13 @@ void Block::open_barrier() {
     Thread& thread = threads_[static_cast<size_t>(number)];
     if (thread.state != ThreadState::at_barrier) continue;
     if (first == nullptr) first = &thread;
-    if (thread.place.line() != first->place.line() ||
-        std::strcmp(thread.place.file_name(), first->place.file_name()) != 0)
+    const char *here = thread.place.file_name(), *there = first->place.file_name();
+    if (thread.place.line() != first->place.line() || (here != there && std::strcmp(here, there) != 0))
       stop("divergent barrier: threads meet in {} at {}:{} and {} at {}:{}", first->what, first->place.file_name(),
            first->place.line(), thread.what, thread.place.file_name(), thread.place.line());
     thread.counted = counted_;
-    make_ready(number);
+    thread.state = ThreadState::ready;
+    queue_.push(number);
   }
   if (alive_ < count_)
     stop("{} threads of the block ended before {} at {}:{}, to which the others come", count_ - alive_, first->what,

@@ -60,7 +60,7 @@ void Block::run(uint3 index, Random random) {
   const int first = queue_.pop();
   current_fiber_ = threads_[static_cast<size_t>(first)].fiber = idle_fiber();
   become(first);
-  Fiber::change(host_, *fibers_[static_cast<size_t>(current_fiber_)]);
+  Fiber::change(host_, *current_fiber_);
   idle_fibers_.push_back(current_fiber_);
   current_ = -1;
   shared_.end_block();
@@ -70,12 +70,12 @@ void Block::end() { launch_ = nullptr; }
 
 // ---- fibers ----
 
-int Block::idle_fiber() {
+Fiber* Block::idle_fiber() {
   if (idle_fibers_.empty()) {
     fibers_.push_back(std::make_unique<Fiber>(fiber_main));
-    return static_cast<int>(fibers_.size()) - 1;
+    return fibers_.back().get();
   }
-  const int fiber = idle_fibers_.back();
+  Fiber* const fiber = idle_fibers_.back();
   idle_fibers_.pop_back();
   return fiber;
 }
@@ -86,21 +86,20 @@ void Block::become(int thread) {
   now.state = ThreadState::ready;
   threadIdx = now.index;
   if (checker == nullptr) return;
-  const Fiber& fiber = *fibers_[static_cast<size_t>(current_fiber_)];
-  checker->thread_runs(thread, fiber.stack(), fiber.stack_bytes());
+  checker->thread_runs(thread, current_fiber_->stack(), current_fiber_->stack_bytes());
 }
 
 void Block::fiber_main() { block.run_threads(); }
 
 // Threads that end one after the other share a fiber, so that those that wait for nobody cost no switch.
 void Block::run_threads() {
-  fibers_[static_cast<size_t>(current_fiber_)]->started();
+  current_fiber_->started();
   for (;;) {
     in_kernel = true;
     launch_->run(launch_->arguments.get());
     in_kernel = false;
     end_thread();
-    Fiber& mine = *fibers_[static_cast<size_t>(current_fiber_)];
+    Fiber& mine = *current_fiber_;
     if (alive_ == 0) {
       Fiber::change(mine, host_);  // comes back for the first thread of another block
       continue;
@@ -115,7 +114,7 @@ void Block::run_threads() {
     idle_fibers_.push_back(current_fiber_);
     current_fiber_ = thread.fiber;
     become(next);
-    Fiber::change(mine, *fibers_[static_cast<size_t>(current_fiber_)]);
+    Fiber::change(mine, *current_fiber_);
   }
 }
 
@@ -129,19 +128,14 @@ int Block::next_thread() {
 
 // The running thread waits, or stands in the queue: returns when it is its turn again.
 void Block::run_others() {
-  const int waits = current_, left = current_fiber_;
+  const int waits = current_;
+  Fiber& left = *current_fiber_;
   const int next = next_thread();
   Thread& thread = threads_[static_cast<size_t>(next)];
   if (thread.state == ThreadState::fresh) thread.fiber = idle_fiber();
   current_fiber_ = thread.fiber;
   become(next);
-  if (next != waits)
-    Fiber::change(*fibers_[static_cast<size_t>(left)], *fibers_[static_cast<size_t>(current_fiber_)]);
-}
-
-void Block::make_ready(int thread) {
-  threads_[static_cast<size_t>(thread)].state = ThreadState::ready;
-  queue_.push(thread);
+  if (next != waits) Fiber::change(left, *current_fiber_);
 }
 
 void Block::end_thread() {

@@ -43,16 +43,18 @@ struct AsyncCopy {
   size_t group;
 };
 
-struct Thread {
+// First what each switch reads, in one line of the cache.
+struct alignas(64) Thread {
   uint3 index{};
   ThreadState state = ThreadState::fresh;
-  int fiber = -1;
+  Fiber* fiber = nullptr;
   const char* what = nullptr;  // it waits for, and where
   Place place{};
-  int counted = 0;    // what the barrier returns
-  unsigned mask = 0;  // of the warp's operation
   WarpOperation operation = nullptr;
   void* argument = nullptr;
+  unsigned mask = 0;  // of the warp's operation
+
+  int counted = 0;    // what the barrier returns
   size_t pieces = 0;  // of shared memory that it took
   std::vector<AsyncCopy> copies;
   size_t copy_group = 0;
@@ -82,9 +84,8 @@ class Block {
   void become(int thread);
   void end_thread();
   int next_thread();
-  int idle_fiber();
+  Fiber* idle_fiber();
   void run_others();
-  void make_ready(int thread);
   void open_barrier();
   void complete_warp(int warp, const Thread& arrived);
   [[noreturn]] void report_deadlock();
@@ -96,8 +97,8 @@ class Block {
   SharedMemory shared_;
   Fiber host_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
-  std::vector<int> idle_fibers_;
-  int current_fiber_ = -1;
+  std::vector<Fiber*> idle_fibers_;
+  Fiber* current_fiber_ = nullptr;
   int at_barrier_ = 0, counted_ = 0;
   std::vector<unsigned> living_, arrived_;  // lanes of each warp
 };

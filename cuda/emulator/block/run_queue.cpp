@@ -46,14 +46,14 @@ void RunQueue::push(int thread) {
     waiting_[tail_++ % kMostThreads] = static_cast<uint16_t>(thread);
 }
 
-int RunQueue::pop() {
-  if (order_ != ThreadOrder::priority) {
-    if (started_ < threads_) {
-      const int thread = started_++;
-      return reversed() ? threads_ - 1 - thread : thread;
-    }
-    return head_ == tail_ ? -1 : waiting_[head_++ % kMostThreads];
-  }
+void RunQueue::push_first(int thread) {
+  if (order_ == ThreadOrder::priority)
+    push(thread);
+  else
+    waiting_[--head_ % kMostThreads] = static_cast<uint16_t>(thread);
+}
+
+int RunQueue::pop_by_rank() {
   for (size_t word = 0; word < runnable_.size(); ++word) {
     if (runnable_[word] == 0) continue;
     const int bit = std::countr_zero(runnable_[word]);

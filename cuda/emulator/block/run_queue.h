@@ -15,15 +15,24 @@ class RunQueue {
   // All of `threads` can run.
   void fill(int threads, ThreadOrder order, Random& random);
   void push(int thread);
-  int pop();  // -1: none
+  void push_first(int thread);  // before those that wait, where their order is not left to chance
+  int pop() {                   // -1: none
+    if (order_ == ThreadOrder::priority) return pop_by_rank();
+    if (head_ != tail_) return waiting_[head_++ % kMostThreads];
+    if (started_ == threads_) return -1;
+    const int thread = started_++;
+    return reversed() ? threads_ - 1 - thread : thread;
+  }
   bool reversed() const { return order_ == ThreadOrder::reverse; }
 
  private:
+  int pop_by_rank();
   void set(int rank) { runnable_[static_cast<size_t>(rank) / 64] |= uint64_t{1} << (rank % 64); }
 
   ThreadOrder order_ = ThreadOrder::forward;
   int threads_ = 0;
-  // forward, reverse: those that never ran, then the others in the order in which they came
+  // forward, reverse: those that wait in order, then those that never ran. So a warp runs until it waits for others, and
+  // its stacks stay in the cache
   int started_ = 0;
   uint32_t head_ = 0, tail_ = 0;
   std::array<uint16_t, kMostThreads> waiting_{};

@@ -44,9 +44,11 @@ void Block::complete_warp(int warp, const Thread& arrived) {
   // First, so that what the operation touches for other lanes is no race with what they did before.
   if (checker != nullptr) checker->warp_met(warp * 32, lanes);
   if (arrived.operation != nullptr) arrived.operation(arguments, lanes);
-  for (int i = 0; i < 32; ++i) {
-    const int lane = queue_.reversed() ? 31 - i : i;
-    if ((lanes >> lane & 1) != 0) make_ready(warp * 32 + lane);
+  for (int i = 0; i < 32; ++i) {  // the one that is to run first comes last
+    const int lane = queue_.reversed() ? i : 31 - i;
+    if ((lanes >> lane & 1) == 0) continue;
+    threads_[static_cast<size_t>(warp * 32 + lane)].state = ThreadState::ready;
+    queue_.push_first(warp * 32 + lane);
   }
 }
 
