@@ -44,12 +44,15 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_byte
   check_launch(error, grid, block, shared_bytes);
 }
 
-// A kernel needs this once before it is launched with more than 48 KiB of dynamic shared memory.
+// A kernel needs this before it is launched with more than 48 KiB of dynamic shared memory. What it was allowed is never
+// lowered: launches that were recorded keep it. `allowed`: the kernel's own, 0 at first.
 template <typename... Params>
-void allow_shared_bytes(void (*kernel)(Params...), size_t bytes) {
+void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed) {
+  if (bytes <= allowed) return;
   check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(bytes)),
              "allowing a kernel its shared memory");
+  allowed = bytes;
 }
 
 // ---- dynamic shared memory ----

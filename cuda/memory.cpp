@@ -1,4 +1,5 @@
 // Memory of the device: one shared pool, and pools of their own for what is recorded.
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -64,8 +65,10 @@ MemoryLimit device_memory_limit() {
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &kept), "asking for what is kept");
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used), "asking for what is used");
   free += kept - used;
-  constexpr size_t kSpare = size_t{64} << 20;
-  return {free > 2 * kSpare ? free - kSpare : free, total, "the device has"};
+  // What the driver takes later: kernels as they are first used, graphs, memory of cuBLAS for each branch of one.
+  constexpr size_t kLeast = size_t{64} << 20, kMost = size_t{512} << 20;
+  const size_t spare = std::clamp(free / 32, kLeast, kMost);
+  return {free > 2 * spare ? free - spare : free, total, "the device has"};
 }
 
 // Never destroyed: tensors with static lifetime may be released after main.

@@ -38,7 +38,8 @@ bool normed_linear(Context& ctx, const LinearShape& shape, const BFloat16* x, co
   if (shape.rows > kMostRows || !can_be_normed(of, w)) return false;
   if (Product::bytes(shape.in) > queue(ctx).shared_bytes) return false;
   const auto blocks = [](int64_t n, int64_t each) { return static_cast<unsigned>((n + each - 1) / each); };
-  allow_shared_bytes(normed_linear_kernel, Product::bytes(shape.in));
+  static size_t allowed = 0;
+  allow_shared_bytes(normed_linear_kernel, Product::bytes(shape.in), allowed);
   launch(normed_linear_kernel, dim3(blocks(shape.rows, Product::kRows), blocks(shape.out, Product::kColumns)),
          dim3(kBlockThreads), Product::bytes(shape.in), stream(ctx), of, shape.out, shape.gelu, w, bias, y);
   return true;

@@ -72,7 +72,8 @@ bool start(Context& ctx, const Source& source, const Step& step) {
   constexpr size_t kOfStep = kTeams * sizeof(StepShared<float, kWideRows, Team::kThreads>) + 2 * kSharedAlignment;
   if (bytes + kOfStep > queue(ctx).shared_bytes) return false;
   const auto kernel = normed_step_kernel<kTiles, Team>;
-  allow_shared_bytes(kernel, bytes);
+  static size_t allowed = 0;
+  allow_shared_bytes(kernel, bytes, allowed);
   launch(kernel, dim3(static_cast<unsigned>((source.of.rows + kRows - 1) / kRows), static_cast<unsigned>(source.heads)),
          dim3(kBlockThreads), bytes, stream(ctx), source, step);
   return true;

@@ -49,7 +49,7 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
 #else
   uint32_t word = 0;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
-  return word;
+  return word & 0xFFFFE000u;  // what a tf32 has no place for is not said to be 0
 #endif
 }
 

@@ -25,7 +25,11 @@ const Branch& branch(size_t number) {
     Branch made;
     check_cuda(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "starting a stream");
     check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming), "an event of a stream");
-    check_cuda(cudaMalloc(&made.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
+    if (cudaMalloc(&made.blas_workspace, kBlasWorkspace) != cudaSuccess) {
+      cudaGetLastError();
+      release_cache();
+      check_cuda(cudaMalloc(&made.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
+    }
     branches->push_back(made);
   }
   return (*branches)[number];

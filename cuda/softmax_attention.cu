@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       weights[i][lane] = of_low;
       weights[i][lane + kWarp] = of_high;
       const A added = warp_sum(of_low + of_high);
+      __syncwarp();  // all lanes have read most[i]
       if (lane > 0) continue;
       most[i] = now;
       kept[i] = by;

@@ -45,7 +45,7 @@ class ImagesTask : public Task {
 
 std::string serialise_classes(const std::vector<std::string>& names) {
   try {
-    return json{{"kind", "classes"}, {"names", names}}.dump();
+    return json_text(json{{"kind", "classes"}, {"names", names}});
   } catch (const json::type_error&) {
     fail(ErrorKind::input, "the name of a class is not UTF-8; rename its folder");
   }

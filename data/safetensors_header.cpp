@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "data/json.h"
 #include "data/one_line.h"
 #include "tensor/error.h"
 
@@ -262,7 +263,7 @@ void check_ranges(const std::vector<SafetensorsEntry>& sorted, uint64_t data_byt
 
 std::string json_string(const char* what, const std::string& text) {
   try {
-    return json(text).dump();
+    return json_text(json(text));
   } catch (const json::exception&) {
     fail(ErrorKind::usage, "{} {} is not UTF-8; write it so", what, quoted_name(text));
   }
@@ -279,8 +280,7 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 std::string quoted_name(std::string_view text) {
   constexpr size_t kMost = 80;
   // JSON lets the control character 0x7F be.
-  const std::string shown =
-      one_line(json(std::string(text.substr(0, kMost))).dump(-1, ' ', false, json::error_handler_t::ignore));
+  const std::string shown = one_line(json_text(json(std::string(text.substr(0, kMost))), -1, NoUtf8::left_out));
   return text.size() > kMost ? shown + "..." : shown;
 }
 

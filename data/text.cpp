@@ -126,7 +126,7 @@ Vocabulary Vocabulary::all_bytes() {
 std::string Vocabulary::serialise() const {
   const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
                          {"symbols", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
-  return document.dump();
+  return json_text(document);
 }
 
 Vocabulary Vocabulary::parse(const std::string& text) {

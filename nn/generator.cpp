@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "tensor/error.h"
 #include "tensor/ops.h"
@@ -23,11 +24,11 @@ Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int6
 
 // Rows that are drawn on their own, beside others. What is drawn stays on the device until the host asks for it.
 struct Part {
-  Part(int64_t first_row, int64_t row_count)
+  Part(int64_t first_row, int64_t row_count, const Tensor& history)
       : first(first_row), rows(row_count) {
     drawn.symbols = Tensor::zeros({rows}, DType::i32);
     drawn.count = Tensor::zeros({rows}, DType::i32);
-    drawn.history = Tensor::zeros({context().sizes.history, rows}, DType::i32);
+    drawn.history = history;
   }
 
   int64_t first, rows;
@@ -41,12 +42,16 @@ class Window {
   // Draws what follows a part's outputs.
   using Draw = std::function<void(const Tensor& outputs, const Part& part)>;
 
-  Window(const Transformer& model, int64_t rows, Draw draw) : model_(model), draw_(std::move(draw)) {
+  Window(const Transformer& model, int64_t rows, Draw draw)
+      : model_(model),
+        draw_(std::move(draw)),
+        capacity_(context().sizes.history),
+        history_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
     const int64_t most = model.repeats_its_steps() ? context().sizes.parts : 1;
     const int64_t parts = std::clamp<int64_t>(rows / kFewestInPart, 1, most);
     for (int64_t part = 0; part < parts; ++part) {
-      const int64_t first = part * rows / parts;
-      parts_.emplace_back(first, (part + 1) * rows / parts - first);
+      const int64_t first = part * rows / parts, own = (part + 1) * rows / parts - first;
+      parts_.emplace_back(first, own, history_.rows(capacity_ * first, capacity_ * own).reshape({capacity_, own}));
     }
   }
 
@@ -78,18 +83,20 @@ class Window {
   }
 
   bool full() const { return parts_[0].state.position >= model_.config().length; }
+  // Whether the device may still work on what was asked of it.
+  bool runs_behind() const { return capacity_ > 1; }
   // More would be lost: the history has no place for them.
-  bool must_take() const { return drawn_ - taken_ >= parts_[0].drawn.history.size(0); }
+  bool must_take() const { return drawn_ - taken_ >= capacity_; }
 
   const std::string& refusal() const { return refusal_; }
 
   // The symbols of each position that was drawn since the last call, in order.
   Rows take() {
     Rows result(static_cast<size_t>(drawn_ - taken_));
+    const std::vector<int32_t> all = history_.to_vector<int32_t>();
     for (const Part& part : parts_) {
-      const std::vector<int32_t> all = part.drawn.history.to_vector<int32_t>();
       for (int64_t n = taken_; n < drawn_; ++n) {
-        const auto begin = all.begin() + n % part.drawn.history.size(0) * part.rows;
+        const auto begin = all.begin() + capacity_ * part.first + n % capacity_ * part.rows;
         Rows::value_type& symbols = result[static_cast<size_t>(n - taken_)];
         symbols.insert(symbols.end(), begin, begin + part.rows);
       }
@@ -114,6 +121,8 @@ class Window {
 
   const Transformer& model_;
   Draw draw_;
+  int64_t capacity_;  // positions in the history
+  Tensor history_;    // of part after part, so that it is read at once
   std::vector<Part> parts_;
   int64_t drawn_ = 0, taken_ = 0;
   std::unique_ptr<Recorder> recorder_;
@@ -139,6 +148,13 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
     drawing.first_row += part.first;
     model_.head().draw(outputs, drawing, {options_.seed, Purpose::sample, 0, 0}, part.drawn);
   });
+  Rows taken;  // and not handed on yet
+  const auto hand_on = [&] {
+    for (const std::vector<int32_t>& next : std::exchange(taken, {})) {
+      for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(next[row]);
+      if (drawn) drawn(next);
+    }
+  };
   for (int64_t position = 0; position < count; ++position) {
     if (position == 0) {
       window.read(rows, begin > length ? begin - length : 0);
@@ -147,11 +163,11 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
     } else {
       window.go_on();
     }
-    if (!looked_at(position + 1) && !window.must_take() && !window.full() && position + 1 < count) continue;
-    for (const std::vector<int32_t>& next : window.take()) {
-      for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(next[row]);
-      if (drawn) drawn(next);
-    }
+    const bool last = position + 1 == count;
+    if (!looked_at(position + 1) && !window.must_take() && !window.full() && !last) continue;
+    hand_on();  // while the device works on what was asked of it since
+    taken = window.take();
+    if (!window.runs_behind() || window.full() || last) hand_on();
   }
   if (not_recorded != nullptr) *not_recorded = window.refusal();
   for (auto& row : rows) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(begin));

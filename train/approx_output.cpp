@@ -4,6 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "data/json.h"
 #include "train/approx.h"
 #include "train/chart.h"
 
@@ -66,7 +67,7 @@ void print_json(const std::vector<Estimate>& estimates) {
                                          {"matrix_mse", to_json(summarise(estimate.matrix_errors))},
                                          {"output_mse", to_json(summarise(estimate.output_errors))},
                                          {"rows_left_out", estimate.rows_left_out}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", json_text(line));
   }
 }
 

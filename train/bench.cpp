@@ -7,6 +7,7 @@
 #include "autograd/gradcheck.h"
 #include "nn/engine.h"
 #include "tensor/ops.h"
+#include "data/json.h"
 #include "train/flags.h"
 #include "train/device_rates.h"
 #include "train/machine.h"
@@ -119,7 +120,7 @@ nlohmann::ordered_json json_of(const Machine& machine) {
 }
 
 void print_line(const nlohmann::ordered_json& line) {
-  std::printf("%s\n", line.dump().c_str());
+  std::printf("%s\n", json_text(line).c_str());
   std::fflush(stdout);
 }
 

@@ -241,7 +241,7 @@ void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& c
   CheckpointDraft draft(run, at.step);
   draft.add(kModelFile, write_safetensors(draft.path(kModelFile), tensors_of(model), metadata));
   draft.add(kOptimizer, write_safetensors(draft.path(kOptimizer), moments, {}));
-  draft.add(kState, write_file_atomically(draft.path(kState), state_json(at, optimizer).dump(1) + "\n"));
+  draft.add(kState, write_file_atomically(draft.path(kState), json_text(state_json(at, optimizer), 1) + "\n"));
   draft.commit(settings);
   prune_checkpoints(run, at.step, keep);
 }

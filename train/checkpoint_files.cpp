@@ -61,9 +61,9 @@ void check_manifest(const CheckpointFolder& checkpoint) {
     fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
   if (manifest["manifest"] != kManifestVersion)
     fail(ErrorKind::input, "{}: is of version {}; this program reads {}", path.string(),
-         manifest["manifest"].dump(), kManifestVersion);
+         json_text(manifest["manifest"]), kManifestVersion);
   if (checkpoint.step >= 0 && manifest["step"] != checkpoint.step)
-    fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), manifest["step"].dump(), checkpoint.step);
+    fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), json_text(manifest["step"]), checkpoint.step);
   for (const nlohmann::json& entry : manifest["files"]) {
     if (!has_only(entry, {"name", "size", "sha256"}) || !is_plain_name(entry["name"]) ||
         !entry["size"].is_number_unsigned() || !entry["sha256"].is_string())
@@ -139,7 +139,7 @@ void CheckpointDraft::commit(const std::string& settings) {
   for (const File& file : files_)
     manifest["files"].push_back(
         {{"name", file.name}, {"size", file.written.bytes}, {"sha256", file.written.sha256}});
-  write_file_atomically(folder_ / kManifestFile, manifest.dump(1) + "\n");
+  write_file_atomically(folder_ / kManifestFile, json_text(manifest, 1) + "\n");
   rename_durably(folder_, target_);
   committed_ = true;
   disk::remove(folder_);  // what stood under the target's name before

@@ -5,6 +5,7 @@
 
 #include "data/catalogue.h"
 #include "data/download.h"
+#include "data/json.h"
 #include "tensor/error.h"
 #include "train/commands.h"
 #include "train/flags.h"
@@ -25,8 +26,9 @@ void list_sets(bool json) {
     if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
     for (const PublishedFile& file : set.files) {
       if (json) {
-        print(nlohmann::ordered_json{{"set", set.name}, {"task", set.task}, {"file", file.name}, {"bytes", file.bytes},
-                                     {"sha256", file.sha256}, {"sources", file.sources}}.dump());
+        print(json_text(nlohmann::ordered_json{{"set", set.name}, {"task", set.task}, {"file", file.name},
+                                               {"bytes", file.bytes}, {"sha256", file.sha256},
+                                               {"sources", file.sources}}));
         continue;
       }
       print(fmt::format("  {}  {} bytes", file.name, file.bytes));
@@ -46,7 +48,7 @@ void print_report(const FileReport& report, bool json) {
       line["expected"] = report.expected;
       line["found"] = report.found;
     }
-    print(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    print(json_text(line, -1, NoUtf8::replaced));
     return;
   }
   std::string line = fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));

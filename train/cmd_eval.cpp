@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "data/json.h"
 #include "train/checkpoint.h"
 #include "train/commands.h"
 #include "train/evaluate.h"
@@ -53,7 +54,7 @@ void run_eval(const EvalOptions& options) {
   if (options.json) {
     const nlohmann::ordered_json result = {
         {"loss", score.loss}, {"bits", score.bits}, {"accuracy", score.accuracy}, {"tokens", score.tokens}};
-    std::printf("%s\n", result.dump().c_str());
+    std::printf("%s\n", json_text(result).c_str());
     return;
   }
   std::printf("step %lld, split %s: loss %.4f nats, %.4f %s, accuracy %.4f, %lld tokens\n",

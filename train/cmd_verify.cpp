@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "nn/conformance.h"
+#include "data/json.h"
 #include "train/commands.h"
 #include "train/flags.h"
 #include "train/machine.h"
@@ -45,7 +46,7 @@ void print_json(const std::string& attention, const Check& check) {
   line["measured"] = number(check.measured);
   line["bound"] = number(check.bound);
   line["passed"] = check.passed;
-  fmt::print("{}\n", line.dump());
+  fmt::print("{}\n", json_text(line));
 }
 
 void print_row(const std::string& attention, const Check& check) {

@@ -64,7 +64,7 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
     }
   }
   for (const auto& [name, text] : remarks) line[name] = text;
-  const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = json_text(line, -1, NoUtf8::replaced);
   for (const auto& [name, value] : values) {
     if (name == "val_loss") looks_[step].loss = value;
     if (name == "val_tokens") looks_[step].tokens = static_cast<int64_t>(value);

@@ -201,12 +201,14 @@ std::string Trainer::first_nonfinite(const StepResult& result) const {
       return error.what();
     }
   }
+  bool looked = false;
   for (const Parameter& parameter : model_->parameters()) {
     if (!parameter.var.grad().defined()) continue;
+    looked = true;
     if (const int64_t bad = ops::count_nonfinite(parameter.var.grad()))
       return fmt::format("{} values of the gradient of {} are not finite", bad, parameter.name);
   }
-  return "the sum of the gradient's squares overflows";
+  return looked ? "the sum of the gradient's squares overflows" : "a gradient; there is no memory to see which";
 }
 
 void Trainer::record_step(double learning_rate, const StepResult& result, bool last) {

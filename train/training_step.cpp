@@ -61,19 +61,35 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
   optimizer_.begin(learning_rate, limits);
   launch(step);
   // While a device works:
-  if (context().device.kind != DeviceKind::cpu) draw((step + 1) * config_.accumulate);
+  if (context().device.kind != DeviceKind::cpu) {
+    draw((step + 1) * config_.accumulate);
+    next_ = batch_tensors(task_, drawn_);
+  }
   const StepResult result = outcome(optimizer_.end(), limits);
   if (result.made) {
     model_.after_step();
     return result;
   }
   if (skipping) {
-    if (recorder_ != nullptr) add_gradients(step);  // those of recorded work are not the parameters'
+    if (recorder_ != nullptr) make_gradients_again(step);
     skipping(result);
   }
   optimizer_.clear_gradients();
   model_.skip_step();
   return result;
+}
+
+// Those of recorded work are not the parameters'. A plain step's memory beside that of what is recorded may be more than
+// the device has: then there are none.
+void TrainingStep::make_gradients_again(int64_t step) {
+  optimizer_.clear_gradients();
+  try {
+    add_gradients(step);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
+    optimizer_.clear_gradients();
+    loss_ = {};
+  }
 }
 
 StepResult TrainingStep::outcome(bool made, const UpdateLimits& limits) const {
@@ -125,12 +141,14 @@ void TrainingStep::draw(int64_t number) {
   if (drawn_number_ == number) return;
   drawn_ = train_batch(task_, config_, number);
   drawn_number_ = number;
+  next_ = {};
 }
 
 BatchTensors TrainingStep::take_batch(int64_t number) {
   set_number(config_, number);
   draw(number);
-  const BatchTensors batch = batch_tensors(task_, drawn_);
+  BatchTensors batch = std::exchange(next_, {});
+  if (!batch.inputs.defined()) batch = batch_tensors(task_, drawn_);
   if (watcher_.drawn) watcher_.drawn();
   return batch;
 }

@@ -40,7 +40,8 @@ class TrainingStep {
 
   // The losses and gradients of the config.accumulate batches of this step, and the update by them, where the loss
   // and the gradients' norm are finite and within the limits; else it is skipped: weights, moments and what attentions
-  // keep stay as they were, and the gradients go. `skipping`, where given, is called before they do. The host waits
+  // keep stay as they were, and the gradients go. `skipping`, where given, is called before they do; where steps are
+  // recorded they are made once more for it, if there is the memory. The host waits
   // for the device once.
   StepResult run(int64_t step, double learning_rate, const UpdateLimits& limits = {},
                  const std::function<void(const StepResult&)>& skipping = {});
@@ -63,6 +64,7 @@ class TrainingStep {
   void draw(int64_t number);
   BatchTensors take_batch(int64_t number);
   void add_batch(const BatchTensors& batch);
+  void make_gradients_again(int64_t step);
   StepResult outcome(bool made, const UpdateLimits& limits) const;
 
   Transformer& model_;
@@ -74,6 +76,7 @@ class TrainingStep {
   std::string plainly_because_;
   Batch drawn_;  // training batch number drawn_number_
   int64_t drawn_number_ = -1;
+  BatchTensors next_;   // the same on the device, where it was sent there already
   BatchTensors batch_;  // where recorded work finds it, each time
   Tensor loss_;         // of the step's batches so far
 };

@@ -179,6 +179,7 @@ TEST_F(CudaDrawing, AsManyRowsAsTheMemoryHolds) {
 // Some positions are drawn before the host looks at them: each is told once, in order.
 TEST_F(CudaDrawing, EachPositionIsToldOnce) {
   const Transformer model(small("linear"));
+  context().sizes.history = 16;
   for (const int64_t count : {int64_t{1}, int64_t{3}, 2 * context().sizes.history + 7, int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
     const auto drawn = Generator(model, {}).draw({{1}, {2}}, count, [&](const std::vector<int32_t>& symbols) {

@@ -106,7 +106,7 @@ TEST_F(Approx, AgreesWithTheDefinitions) {
     const std::vector<nlohmann::json> lines = json_lines(outcome.out);
     ASSERT_EQ(lines.size(), 3u * 4 * 2);
     for (const nlohmann::json& line : lines) {
-      SCOPED_TRACE(line.dump());
+      SCOPED_TRACE(json_text(line));
       const Errors errors = expected(line["feature"], line["projection"], line["features"], 150, 4, 3, deviation);
       expect_summary(line["matrix_mse"], errors.matrix);
       expect_summary(line["output_mse"], errors.output);

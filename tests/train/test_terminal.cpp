@@ -1,6 +1,8 @@
 // What the program writes where its output is a terminal: a pseudo-terminal of some width.
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+#include <unistd.h>
 
 #include "tests/train/program.h"
 #include "train/progress.h"

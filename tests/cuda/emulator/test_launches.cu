@@ -57,10 +57,13 @@ TEST(Launches, NeedLeaveForMuchSharedMemory) {
   expect_refused(1, 32, 49153, "cudaErrorInvalidValue");
   launch(take_all, 1, 32, 49152, nullptr, 49152);
   expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [] { launch(take_all, 1, 32, 100000, nullptr, 100000); });
-  allow_shared_bytes(take_all, 100000);
+  size_t allowed = 0;
+  allow_shared_bytes(take_all, 100000, allowed);
   launch(take_all, 1, 32, 100000, nullptr, 100000);
+  allow_shared_bytes(take_all, 60000, allowed);
+  launch(take_all, 1, 32, 100000, nullptr, 100000);  // who asks for less takes nothing away
   expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [] { launch(take_all, 1, 32, 100001, nullptr, 100001); });
-  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [] { allow_shared_bytes(take_all, 232449); });
+  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [&] { allow_shared_bytes(take_all, 232449, allowed); });
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
