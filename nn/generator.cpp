@@ -62,23 +62,23 @@ class Window {
     for (Part& part : parts_) {
       part.state = &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
       part.drawn.place = part.state.place;
-      Tensor outputs;
-      for (size_t place = first; place < rows[0].size(); ++place)
-        outputs = model_.step(part.state, column(rows, part.first, part.rows, place, model_.config().input_vocabulary));
-      draw_(outputs, part);
     }
     if (model_.repeats_its_steps()) recorder_ = make_recorder();
+    for (size_t place = first; place < rows[0].size(); ++place) {
+      for (Part& part : parts_) {
+        const Tensor given = column(rows, part.first, part.rows, place, model_.config().input_vocabulary);
+        device_memory(given.device()).copy(context(), part.drawn.symbols.address(), given.address(), given.bytes());
+        model_.begin_position(part.state);
+      }
+      do_position(place + 1 == rows[0].size());
+    }
     ++drawn_;
   }
 
   // Draws what follows the symbols that were drawn last.
   void go_on() {
     for (Part& part : parts_) model_.count_position(part.state);
-    if (recorder_ == nullptr || !recorder_->run(0, [this] { draw_parts(); })) {
-      if (recorder_ != nullptr) refusal_ = recorder_->refusal();
-      recorder_.reset();
-      draw_parts();
-    }
+    do_position(true);
     ++drawn_;
   }
 
@@ -106,17 +106,25 @@ class Window {
   }
 
  private:
-  void draw_parts() {
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      const auto draw_part = [this, &part = parts_[i]] {
-        draw_(model_.work(part.state, part.drawn.symbols), part);
-      };
-      if (recorder_ != nullptr) {
-        recorder_->apart(i, draw_part);
-      } else {
-        draw_part();
+  // Of all parts: reads the symbols that each has, and, where it `draws`, puts those that follow in their place.
+  void do_position(bool draws) {
+    const auto work = [&] {
+      for (size_t i = 0; i < parts_.size(); ++i) {
+        const auto of_part = [&, &part = parts_[i]] {
+          const Tensor outputs = model_.work(part.state, part.drawn.symbols);
+          if (draws) draw_(outputs, part);
+        };
+        if (recorder_ != nullptr) {
+          recorder_->apart(i, of_part);
+        } else {
+          of_part();
+        }
       }
-    }
+    };
+    if (recorder_ != nullptr && recorder_->run(draws ? 0 : 1, work)) return;
+    if (recorder_ != nullptr) refusal_ = recorder_->refusal();
+    recorder_.reset();
+    work();
   }
 
   const Transformer& model_;

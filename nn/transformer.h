@@ -78,6 +78,7 @@ class Transformer {
   Tensor step(DecodeState& state, const Tensor& ids) const;
   // The same where the device itself counts the place on: the position is counted on the host, and the device works on
   // its place. Where repeats_its_steps(), that work is the same at every position, so that it may be recorded.
+  void begin_position(DecodeState& state) const;  // counted, and its place told to the device
   void count_position(DecodeState& state) const;
   Tensor work(DecodeState& state, const Tensor& ids) const;
   bool repeats_its_steps() const;

@@ -36,10 +36,14 @@ DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
 }
 
 Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
+  begin_position(state);
+  return work(state, ids);
+}
+
+void Transformer::begin_position(DecodeState& state) const {
   const std::vector<int32_t> places(static_cast<size_t>(state.batch), static_cast<int32_t>(state.position));
   count_position(state);
   device_memory(state.place.device()).write(context(), state.place.address(), places.data(), state.place.bytes());
-  return work(state, ids);
 }
 
 void Transformer::count_position(DecodeState& state) const {

@@ -101,30 +101,37 @@ class Counted final : public sabotage::Saboteur {
   }
 };
 
-// The attention is asked at the prompt's position, at one that is done plainly and at one that is recorded; from then
-// on the device does without.
+// The attention is asked at a position that is done plainly and at one that is recorded; from then on the device does
+// without. Likewise of positions that are only read.
 TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
   const Registration registration(
       {"counted", "elu", {}, [](const AttentionOptions& options) { return std::make_unique<Counted>(options); }});
-  const auto draw = [] {
+  const auto draw = [](const std::vector<int32_t>& first) {
     Counted::steps = 0;
     const Transformer model(small("counted"));
     SamplingOptions sampling;
     sampling.greedy = true;
-    return Generator(model, sampling).draw({{1}, {2}, {5}}, 12);
+    std::vector<std::vector<int32_t>> prompts;
+    for (const int32_t symbol : {1, 2, 5}) {
+      prompts.push_back(first);
+      prompts.back().push_back(symbol);
+    }
+    return Generator(model, sampling).draw(prompts, 12);
   };
-  const auto got = draw();
-  EXPECT_EQ(Counted::steps, 2 * 3);
-  use_device(Device{});
-  EXPECT_EQ(draw(), got);
-  EXPECT_EQ(Counted::steps, 2 * 12);
-  use_device(kCuda);
+  for (const std::vector<int32_t>& first : {std::vector<int32_t>{}, {3}, {3, 1, 4, 1, 5, 8, 2, 6}}) {
+    const auto got = draw(first);
+    EXPECT_EQ(Counted::steps, 2 * (2 + static_cast<int>(std::min<size_t>(first.size(), 2))));
+    use_device(Device{});
+    EXPECT_EQ(draw(first), got);
+    EXPECT_EQ(Counted::steps, 2 * (12 + static_cast<int>(first.size())));
+    use_device(kCuda);
+  }
 }
 
 // Rows enough for parts that are drawn at the same time, and not of one size: the CPU's symbols.
 TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   const Transformer model(small("linear"));
-  const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1});
+  const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
   std::string not_recorded = "?";
   const auto got = Generator(model, {}).draw(prompts, 12, {}, &not_recorded);
   EXPECT_EQ(not_recorded, "");
