@@ -43,7 +43,8 @@ fi
 say "Sanitizer build"
 build asan all
 # What is freed is kept for 16 MB, not 256: fresh pages take a tenth of the time.
-export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:quarantine_size_mb=16:handle_sigill=1 UBSAN_OPTIONS=print_stacktrace=1
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:quarantine_size_mb=16:handle_sigill=1
+export UBSAN_OPTIONS=print_stacktrace=1
 if [ "$all" = yes ]; then
   say "All tests under the sanitizers"
   run_tests asan

@@ -44,8 +44,8 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_byte
   check_launch(error, grid, block, shared_bytes);
 }
 
-// A kernel needs this before it is launched with more than 48 KiB of dynamic shared memory. What it was allowed is never
-// lowered: launches that were recorded keep it. `allowed`: the kernel's own, 0 at first.
+// A kernel needs this before it is launched with more than 48 KiB of dynamic shared memory. What it was allowed is
+// never lowered: launches that were recorded keep it. `allowed`: the kernel's own, 0 at first.
 template <typename... Params>
 void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed) {
   if (bytes <= allowed) return;

@@ -174,8 +174,9 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
     const bool last = position + 1 == count;
     if (!looked_at(position + 1) && !window.must_take() && !window.full() && !last) continue;
     hand_on();  // while the device works on what was asked of it since
+    const bool goes_on = window.must_take() && window.runs_behind() && !window.full() && !last;
     taken = window.take();
-    if (!window.runs_behind() || window.full() || last) hand_on();
+    if (!goes_on) hand_on();
   }
   if (not_recorded != nullptr) *not_recorded = window.refusal();
   for (auto& row : rows) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(begin));

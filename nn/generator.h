@@ -30,8 +30,8 @@ class Generator {
   // For each row: reads `prompt[row]` (at least one symbol, all rows of one length), then draws `count`
   // symbols. Past the model's length it goes on from the last half of its length, read again, so that a
   // symbol costs O(1) whatever the count. `drawn`, where given, sees each position's symbols in order, on a
-  // GPU a few positions at a time. `not_recorded`, where given, is told why such a device could not record a position's
-  // work; empty: it could.
+  // GPU up to 64 positions at a time, after the next were asked for. `not_recorded`, where given, is told why
+  // such a device could not record a position's work; empty: it could.
   using Watcher = std::function<void(const std::vector<int32_t>& symbols)>;
   std::vector<std::vector<int32_t>> draw(const std::vector<std::vector<int32_t>>& prompt, int64_t count,
                                          const Watcher& drawn = {}, std::string* not_recorded = nullptr) const;

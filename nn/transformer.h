@@ -76,9 +76,10 @@ class Transformer {
   DecodeState start(int64_t batch) const;
   DecodeState start(int64_t batch, const DecodeState& beside) const;  // by the weights of another, which it shares
   Tensor step(DecodeState& state, const Tensor& ids) const;
-  // The same where the device itself counts the place on: the position is counted on the host, and the device works on
-  // its place. Where repeats_its_steps(), that work is the same at every position, so that it may be recorded.
-  void begin_position(DecodeState& state) const;  // counted, and its place told to the device
+  // The same in two: the position is counted, and its place told to the device; then the device works on it. Where the
+  // device itself counts the place on, the host counts alone. Where repeats_its_steps(), that work is the same at every
+  // position, so that it may be recorded.
+  void begin_position(DecodeState& state) const;
   void count_position(DecodeState& state) const;
   Tensor work(DecodeState& state, const Tensor& ids) const;
   bool repeats_its_steps() const;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The backend's tests on the emulated GPU with every access to memory told to the checker: races within and between
 # blocks whatever the order of threads, reads of what no one wrote, host pointers in kernels. Then, without the checker,
-# in other orders of threads. Takes long; FILTER is GoogleTest's, e.g. '*Chunk*'. Of what a test goes through the checker
-# sees each ninth; with LINEA_TEST_SHARE=1 all, for hours.
+# in other orders of threads. Takes long; FILTER is GoogleTest's, e.g. '*Chunk*'. Of what a test goes through the
+# checker sees each third; with LINEA_TEST_SHARE=1 all.
 #
 #   tools/check-races.sh [FILTER]
 set -euo pipefail
@@ -13,7 +13,7 @@ export GOMP_SPINCOUNT=1000
 
 build release test_cuda test_cuda_checked
 say "Every access checked"
-LINEA_TEST_SHARE=${LINEA_TEST_SHARE:-9} build/release/tests/cuda/test_cuda_checked --gtest_brief=1 --gtest_filter="$filter"
+LINEA_TEST_SHARE=${LINEA_TEST_SHARE:-3} build/release/tests/cuda/test_cuda_checked --gtest_brief=1 --gtest_filter="$filter"
 for order in reverse priority; do
   for seed in 1 2 3; do
     [ "$order" = reverse ] && [ "$seed" != 1 ] && continue

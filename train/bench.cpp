@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "autograd/gradcheck.h"
+#include "data/json.h"
 #include "nn/engine.h"
 #include "tensor/ops.h"
-#include "data/json.h"
-#include "train/flags.h"
 #include "train/device_rates.h"
+#include "train/flags.h"
 #include "train/machine.h"
 #include "train/progress.h"
 

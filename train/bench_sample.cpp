@@ -79,6 +79,7 @@ void print(const SampleBench& options, const Drawn& drawn) {
                                    {"pictures_per_s", drawn.pictures_per_s},
                                    {"read_gb_per_s", number(drawn.read_gb_per_s)},
                                    {"of_read", number(drawn.of_read)}};
+    if (options.parts > 0) line["parts"] = options.parts;
     if (!drawn.not_recorded.empty()) line["not_recorded"] = drawn.not_recorded;
     return print_line(line);
   }
@@ -97,6 +98,8 @@ void run(CLI::App& verb, SampleBench& options) {
   for (const int64_t batch : options.batches)
     require(batch >= 1, "--batches has {}; each must be at least 1", batch);
   require(options.parts >= 0, "--parts is {}; it must be at least 0", options.parts);
+  require(options.parts == 0 || context().device.kind != DeviceKind::cpu,
+          "--parts is {}: a CPU draws a batch as one; leave it out, or take --device cuda", options.parts);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
   if (options.parts > 0) context().sizes.parts = options.parts;
   const Transformer model(config);

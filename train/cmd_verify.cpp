@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "nn/conformance.h"
 #include "data/json.h"
+#include "nn/conformance.h"
 #include "train/commands.h"
 #include "train/flags.h"
 #include "train/machine.h"

@@ -198,7 +198,8 @@ std::string Trainer::first_nonfinite(const StepResult& result) const {
       const DetectNonfinite detect;
       for (int64_t micro = 0; micro < config_.accumulate; ++micro) forward_loss(step_ * config_.accumulate + micro);
     } catch (const Error& error) {
-      return error.what();
+      if (error.kind() == ErrorKind::numeric) return error.what();
+      if (error.kind() != ErrorKind::memory) throw;
     }
   }
   bool looked = false;
@@ -208,7 +209,7 @@ std::string Trainer::first_nonfinite(const StepResult& result) const {
     if (const int64_t bad = ops::count_nonfinite(parameter.var.grad()))
       return fmt::format("{} values of the gradient of {} are not finite", bad, parameter.name);
   }
-  return looked ? "the sum of the gradient's squares overflows" : "a gradient; there is no memory to see which";
+  return looked ? "the sum of the gradient's squares overflows" : "not known: there are no gradients to look at";
 }
 
 void Trainer::record_step(double learning_rate, const StepResult& result, bool last) {

@@ -79,8 +79,8 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
   return result;
 }
 
-// Those of recorded work are not the parameters'. A plain step's memory beside that of what is recorded may be more than
-// the device has: then there are none.
+// Those of recorded work are not the parameters'. A plain step's memory beside that of what is recorded may be more
+// than the device has: then there are none.
 void TrainingStep::make_gradients_again(int64_t step) {
   optimizer_.clear_gradients();
   try {

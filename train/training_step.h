@@ -39,10 +39,10 @@ class TrainingStep {
   ~TrainingStep();
 
   // The losses and gradients of the config.accumulate batches of this step, and the update by them, where the loss
-  // and the gradients' norm are finite and within the limits; else it is skipped: weights, moments and what attentions
-  // keep stay as they were, and the gradients go. `skipping`, where given, is called before they do; where steps are
-  // recorded they are made once more for it, if there is the memory. The host waits
-  // for the device once.
+  // and the gradients' norm are finite and within the limits; else it is skipped: weights, moments and what
+  // attentions keep stay as they were, and the gradients go. `skipping`, where given, is called before the gradients
+  // go; where steps are recorded these are made once more for it, if there is the memory, else there are none. The
+  // host waits for the device once.
   StepResult run(int64_t step, double learning_rate, const UpdateLimits& limits = {},
                  const std::function<void(const StepResult&)>& skipping = {});
 

@@ -1,11 +1,11 @@
-// Tests whose every access to memory is told to the checker, some fifty times slower: each 54th of what a test goes
-// through, unless LINEA_TEST_SHARE says another share.
+// Tests whose every access to memory is told to the checker, which takes long: each ninth of what a test goes through,
+// unless LINEA_TEST_SHARE says another share.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 int main(int argc, char** argv) {
-  setenv("LINEA_TEST_SHARE", "54", 0);
+  setenv("LINEA_TEST_SHARE", "9", 0);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -131,6 +131,7 @@ TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
 // Rows enough for parts that are drawn at the same time, and not of one size: the CPU's symbols.
 TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   const Transformer model(small("linear"));
+  context().sizes.history = 4;  // positions, so that it is gone through several times
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
   std::string not_recorded = "?";
   const auto got = Generator(model, {}).draw(prompts, 12, {}, &not_recorded);

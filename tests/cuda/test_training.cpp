@@ -211,6 +211,7 @@ TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
   };
   const auto expected = drawn();
   const On device(kCuda);
+  context().sizes.history = 16;  // positions, so that it is gone through several times
   EXPECT_EQ(drawn(), expected);
 }
 
@@ -256,7 +257,7 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
     TrainingStep training(model, optimizer, digits(), config, recorded);
     std::vector<std::vector<double>> seen;
     for (int64_t step = 0; step < 6; ++step) {
-      const bool skips = step == 0 || step == 1 || step == 4;  // done plainly, while it is recorded, and as it was recorded
+      const bool skips = step == 0 || step == 1 || step == 4;  // done plainly, while it is recorded, and afterwards
       const double limit = skips ? 1e-3 : 0;                   // of the norm
       const StepResult result = training.run(step, config.lr, {0, limit}, [&](const StepResult& skipped) {
         seen.push_back({skipped.loss, skipped.gradient_norm});

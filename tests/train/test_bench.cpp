@@ -169,6 +169,7 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   };
   EXPECT_NEAR(weights("bf16"), weights("fp32") / 2, 0.1);
   refused(2, "bench sample --batches 0", {"--batches", "0"});
+  refused(2, "bench sample --parts 2", {"--parts is 2", "--device cuda"});
   refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "bench train --dtype bf16", {"--dtype bf16", "--device cuda"});
   refused(2, "bench sample --length 4", {"--length", "4"});

@@ -39,8 +39,8 @@ namespace {
 
 constexpr size_t kStack = (kAddressSanitizer ? 512 : 128) << 10, kGuard = 4096;
 
-// Of a stack's end, unused: threads stand at the same depth mostly, and what lies at the same place of many pages shares a
-// few lines of a cache.
+// Of a stack's end, unused: threads stand at the same depth mostly, and what lies at the same place of many pages
+// shares a few lines of a cache.
 size_t stagger() {
   static size_t made = 0;
   return made++ % 32 * 128;
