@@ -6,6 +6,7 @@
 #include "tensor/caching_allocator.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"
+#include "train/device_rates.h"
 
 namespace linea::cuda_tests {
 namespace {
@@ -16,6 +17,11 @@ TEST(CudaDevice, IsNamedOnTheCommandLine) {
   EXPECT_EQ(device_of("cuda:3"), (Device{DeviceKind::cuda, 3}));
   for (const char* text : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "3"})
     EXPECT_THROW(device_of(text), Error) << text;
+}
+
+TEST(CudaDevice, SaysWhatALaunchTakes) {
+  const On device(kCuda);
+  EXPECT_GT(launch_seconds(), 0);
 }
 
 TEST(CudaDevice, TensorsLieWhereTheContextIs) {

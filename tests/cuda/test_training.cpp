@@ -275,6 +275,34 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
   EXPECT_EQ(run(true), plain);
 }
 
+// Its gradients are made once more for who is told; where there is no memory for that, training goes on all the same.
+TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
+  if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
+  const On device(kCuda);
+  RunConfig config = small("linear");
+  config.accumulate = 2;
+  Transformer model(model_config(config, digits().shape()));
+  Optimizer optimizer(optimizer_config(config), model.parameters());
+  TrainingStep training(model, optimizer, digits(), config);
+  int batches = 0, told = 0;
+  training.watch({[&] {
+    if (++batches == 4) fail(ErrorKind::memory, "there is no more");  // the second, made again
+  }, {}, {}});
+  for (int64_t step = 0; step < 4; ++step) {
+    batches = 0;
+    const bool skips = step == 2;
+    const StepResult result = training.run(step, config.lr, {0, skips ? 1e-3 : 0}, [&](const StepResult&) {
+      EXPECT_EQ(batches, 4);
+      for (const Parameter& parameter : model.parameters()) EXPECT_FALSE(parameter.var.grad().defined());
+      ++told;
+    });
+    EXPECT_EQ(result.made, !skips) << step;
+  }
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(optimizer.updates(), 3);
+  EXPECT_GT(training.launches(), 0u);
+}
+
 // The band: the mean loss of each ten steps within 3% of float's.
 TEST(CudaHalves, LossesTrackThoseOfFloat) {
   if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
