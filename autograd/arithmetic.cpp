@@ -6,7 +6,9 @@ namespace linea {
 // y = a + b;  da = dy, db = dy
 Var add(const Var& a, const Var& b) {
   return Var::made_by("add", ops::add(a.value(), b.value()), {a, b},
-                      [](const Tensor& dy) -> std::vector<Gradient> { return {dy, dy}; });
+                      [](const Tensor& dy) -> std::vector<Gradient> {
+                        return {dy, dy};
+                      });
 }
 
 // y = a b;  da = b dy, db = a dy

@@ -19,7 +19,8 @@ double weighted_sum(const Function& f, const std::vector<Var>& inputs,
 
 }  // namespace
 
-Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation, double away, DType dtype) {
+Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation, double away,
+                     DType dtype) {
   const RandomStream stream{kSeed, Purpose::test, lane, 0};
   std::vector<double> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i) {
@@ -31,8 +32,7 @@ Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation, double
 }
 
 double relative_error(const Tensor& a, const Tensor& b, double least) {
-  require(a.shape() == b.shape(), "relative_error: shapes {} and {} differ", a.shape(),
-          b.shape());
+  require(a.shape() == b.shape(), "relative_error: shapes {} and {} differ", a.shape(), b.shape());
   const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
   double difference = 0, largest = least;
   for (size_t i = 0; i < x.size(); ++i) {

@@ -17,14 +17,15 @@ Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation = 1.0, 
                      DType dtype = DType::f64);
 
 struct GradcheckResult {
-  double error = 0;       // the largest, over the inputs, of max|analytic - numeric| / max|numeric|
-  int worst_input = -1;   // where
+  double error = 0;      // the largest, over the inputs, of max|analytic - numeric| / max|numeric|
+  int worst_input = -1;  // where
 };
 
 // Checks all inputs' gradients of cotangent . f(inputs), element by element, by the five-point
-// difference with step 4e-4 (it stays within 1e-3 of each point). A gradient whose largest element is below
-// 1e-3, among them one that is 0 everywhere, counts its error relative to 1e-3.
-GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs, uint32_t lane = 999);
+// difference with step 4e-4 (it stays within 1e-3 of each point). A gradient whose largest element
+// is below 1e-3, among them one that is 0 everywhere, counts its error relative to 1e-3.
+GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs,
+                          uint32_t lane = 999);
 
 // max|a - b| / max(max|b|, least); the absolute error where that is 0.
 double relative_error(const Tensor& a, const Tensor& b, double least = 0);

@@ -21,9 +21,12 @@ struct Pair {
 };
 Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
 Pair values(const NormVars& norm) { return {value_of(norm.gain), value_of(norm.bias)}; }
-Pair values(const LinearVars& linear) { return {value_of(linear.weight), value_of(linear.bias), linear.panels}; }
+Pair values(const LinearVars& linear) {
+  return {value_of(linear.weight), value_of(linear.bias), linear.panels};
+}
 
-// Their gradients: what the first block of rows gives, to which others add. Undefined: none gave anything.
+// Their gradients: what the first block of rows gives, to which others add. Undefined: none gave
+// anything.
 struct Slopes {
   Tensor weight, bias;
 };
@@ -39,7 +42,8 @@ void add_to(Tensor& sum, const Tensor& part) {
 class MadeRows {
  public:
   explicit MadeRows(const Shape& shape) : shape_(shape) {}
-  // Takes what a block made of the rows `first` and on, [count,C], and `others` besides, where defined.
+  // Takes what a block made of the rows `first` and on, [count,C], and `others` besides, where
+  // defined.
   void put(const Tensor& part, int64_t first, const Tensor& others = {}) {
     const bool whole = part.shape() == shape_;
     if (!all_.defined()) all_ = whole ? part : Tensor(shape_, part.dtype());
@@ -70,8 +74,8 @@ void push(std::vector<Gradient>& gradients, const Slopes& slopes, const Pair& of
 }
 
 // y = r + f(n(x) W^T + b), f gelu or nothing, n a norm or nothing; r may be undefined
-void apply_linear(const Tensor& x, const Pair& n, const Pair& linear, const Tensor& y, bool gelu = false,
-                  const Tensor& r = {}) {
+void apply_linear(const Tensor& x, const Pair& n, const Pair& linear, const Tensor& y,
+                  bool gelu = false, const Tensor& r = {}) {
   if (!linear.panels.defined())
     return ops::linear_into(x, {n.weight, n.bias}, linear.weight, linear.bias, gelu, r, y);
   const Tensor from = n.weight.defined() ? ops::layer_norm(x, n.weight, n.bias).y : x;
@@ -81,8 +85,8 @@ void apply_linear(const Tensor& x, const Pair& n, const Pair& linear, const Tens
 }
 
 // y = r + drop(x W^T + b), of the elements `first` and on of a larger result; r may be undefined
-void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float rate, uint32_t lane, int64_t first,
-                    const Tensor& y) {
+void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float rate, uint32_t lane,
+                    int64_t first, const Tensor& y) {
   if (rate == 0) return apply_linear(x, {}, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
   apply_linear(x, {}, linear, branch);
@@ -99,8 +103,10 @@ void add_linear_slopes(const Tensor& x, const Tensor& dy, const Pair& linear, Sl
 }
 
 // dx of y = norm(x); adds the slopes of the norm.
-Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& made, const Tensor& dy, Slopes& slopes) {
-  const ops::LayerNormGradient d = ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), made, dy);
+Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& made,
+                     const Tensor& dy, Slopes& slopes) {
+  const ops::LayerNormGradient d =
+      ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), made, dy);
   add_to(slopes.weight, d.dgain);
   if (norm.bias.defined()) add_to(slopes.bias, d.dbias);
   return d.dx;
@@ -108,7 +114,8 @@ Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& ma
 
 }  // namespace
 
-// n = norm(x), y = n W^T + b;  dW = dy^T n, db = sum_r dy_r, dn = dy W, dx from dn by the norm's backward
+// n = norm(x), y = n W^T + b;  dW = dy^T n, db = sum_r dy_r, dn = dy W, dx from dn by the norm's
+// backward
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const Tensor rows = flat(x.value());
   const Pair n = values(norm), w = values(linear);
@@ -120,25 +127,28 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   std::vector<Var> inputs = {x};
   push(inputs, norm.gain, norm.bias);
   push(inputs, linear.weight, linear.bias);
-  return Var::made_by("norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
-    Slopes dn, dw;
-    MadeRows dx(rows.shape());
-    const Tensor dy_rows = flat(dy);
-    each_block(R, out, [&](int64_t first, int64_t count) {
-      const Tensor from = rows.rows(first, count), slope = dy_rows.rows(first, count);
-      const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
-      add_linear_slopes(made.y, slope, w, dw);
-      dx.put(norm_backward(from, n, made, ops::matmul(slope, w.weight), dn), first);
-    });
-    std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
-    push(gradients, dn, n);
-    push(gradients, dw, w);
-    return gradients;
-  });
+  return Var::made_by(
+      "norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
+        Slopes dn, dw;
+        MadeRows dx(rows.shape());
+        const Tensor dy_rows = flat(dy);
+        each_block(R, out, [&](int64_t first, int64_t count) {
+          const Tensor from = rows.rows(first, count), slope = dy_rows.rows(first, count);
+          const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
+          add_linear_slopes(made.y, slope, w, dw);
+          dx.put(norm_backward(from, n, made, ops::matmul(slope, w.weight), dn), first);
+        });
+        std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
+        push(gradients, dn, n);
+        push(gradients, dw, w);
+        return gradients;
+      });
 }
 
-// y = r + drop(x W^T + b), r may be undefined: 0;  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r ds_r, dx = ds W
-Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane) {
+// y = r + drop(x W^T + b), r may be undefined: 0;  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r
+// ds_r, dx = ds W
+Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
+               uint32_t lane) {
   const Tensor rows = flat(x.value()), r = residual.defined() ? flat(residual.value()) : Tensor();
   const Pair w = values(linear);
   const int64_t R = rows.size(0), out = w.weight.size(0);
@@ -146,24 +156,25 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
-    apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate, lane, first * out,
-                   y_rows.rows(first, count));
+    apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate, lane,
+                   first * out, y_rows.rows(first, count));
   });
   std::vector<Var> inputs = {x};
   if (r.defined()) inputs.insert(inputs.begin(), residual);
   push(inputs, linear.weight, linear.bias);
-  return Var::made_by("add_linear", y, inputs, [rows, w, rate, lane, adds = r.defined(), shape = x.shape()](
-                                                   const Tensor& dy) {
-    Slopes dw;
-    Tensor slope = flat(dy);
-    if (rate > 0) slope = ops::dropout(slope, rate, lane);
-    add_linear_slopes(rows, slope, w, dw);
-    std::vector<Gradient> gradients;
-    if (adds) gradients.emplace_back(dy);
-    gradients.emplace_back(ops::matmul(slope, w.weight).reshape(shape));
-    push(gradients, dw, w);
-    return gradients;
-  });
+  return Var::made_by(
+      "add_linear", y, inputs,
+      [rows, w, rate, lane, adds = r.defined(), shape = x.shape()](const Tensor& dy) {
+        Slopes dw;
+        Tensor slope = flat(dy);
+        if (rate > 0) slope = ops::dropout(slope, rate, lane);
+        add_linear_slopes(rows, slope, w, dw);
+        std::vector<Gradient> gradients;
+        if (adds) gradients.emplace_back(dy);
+        gradients.emplace_back(ops::matmul(slope, w.weight).reshape(shape));
+        push(gradients, dw, w);
+        return gradients;
+      });
 }
 
 namespace {
@@ -171,8 +182,8 @@ namespace {
 // u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
 // dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
 // dx = (dy +) the norm's of du U
-Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
-                      float rate, uint32_t lane) {
+Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const LinearVars& up,
+                      const LinearVars& down, float rate, uint32_t lane) {
   const Tensor rows = flat(x.value());
   const Pair n = values(norm), w_up = values(up), w_down = values(down);
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
@@ -186,44 +197,48 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
     const Tensor from = rows.rows(first, count), hidden = u.rows(first, count);
     apply_linear(from, n, w_up, hidden, !kept);
     const Tensor h = kept ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
-    apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C, y_rows.rows(first, count));
+    apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C,
+                   y_rows.rows(first, count));
   });
-  return Var::made_by(adds ? "add_feed_forward" : "feed_forward", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
-    Slopes dn, dw_up, dw_down;
-    MadeRows dx(rows.shape());
-    const Tensor dy_rows = flat(dy);
-    each_block(R, wide, [&](int64_t first, int64_t count) {
-      const Tensor from = rows.rows(first, count), dto = dy_rows.rows(first, count);
-      Tensor slope = dto;
-      if (rate > 0) {
-        slope = Tensor(dto.shape(), dto.dtype());
-        ops::dropout_into(dto, rate, lane, first * C, slope);
-      }
-      const Tensor du = ops::matmul(slope, w_down.weight), hidden = u.rows(first, count);
-      const Tensor h(hidden.shape(), hidden.dtype());
-      ops::gelu_again(hidden, h, du);
-      add_linear_slopes(h, slope, w_down, dw_down);
-      const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
-      add_linear_slopes(made.y, du, w_up, dw_up);
-      dx.put(norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), first, adds ? dto : Tensor());
-    });
-    std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
-    push(gradients, dn, n);
-    push(gradients, dw_up, w_up);
-    push(gradients, dw_down, w_down);
-    return gradients;
-  });
+  return Var::made_by(
+      adds ? "add_feed_forward" : "feed_forward", y, inputs,
+      [=, shape = x.shape()](const Tensor& dy) {
+        Slopes dn, dw_up, dw_down;
+        MadeRows dx(rows.shape());
+        const Tensor dy_rows = flat(dy);
+        each_block(R, wide, [&](int64_t first, int64_t count) {
+          const Tensor from = rows.rows(first, count), dto = dy_rows.rows(first, count);
+          Tensor slope = dto;
+          if (rate > 0) {
+            slope = Tensor(dto.shape(), dto.dtype());
+            ops::dropout_into(dto, rate, lane, first * C, slope);
+          }
+          const Tensor du = ops::matmul(slope, w_down.weight), hidden = u.rows(first, count);
+          const Tensor h(hidden.shape(), hidden.dtype());
+          ops::gelu_again(hidden, h, du);
+          add_linear_slopes(h, slope, w_down, dw_down);
+          const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
+          add_linear_slopes(made.y, du, w_up, dw_up);
+          dx.put(norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), first,
+                 adds ? dto : Tensor());
+        });
+        std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
+        push(gradients, dn, n);
+        push(gradients, dw_up, w_up);
+        push(gradients, dw_down, w_down);
+        return gradients;
+      });
 }
 
 }  // namespace
 
-Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
-                 uint32_t lane) {
+Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
+                 float rate, uint32_t lane) {
   return make_feed_forward(false, x, norm, up, down, rate, lane);
 }
 
-Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
-                     uint32_t lane) {
+Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
+                     const LinearVars& down, float rate, uint32_t lane) {
   return make_feed_forward(true, x, norm, up, down, rate, lane);
 }
 

@@ -16,9 +16,11 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
         if (needs_b && b.shape().rank() == 2 && !transpose_a) {  // one B for all rows of A
           const Tensor flat_a = a.reshape({a.numel() / a.shape()[-1], a.shape()[-1]});
           const Tensor flat_dy = dy.reshape({dy.numel() / dy.shape()[-1], dy.shape()[-1]});
-          db = transpose_b ? ops::matmul(flat_dy, flat_a, true) : ops::matmul(flat_a, flat_dy, true);
+          db =
+              transpose_b ? ops::matmul(flat_dy, flat_a, true) : ops::matmul(flat_a, flat_dy, true);
         } else if (needs_b) {
-          db = transpose_b ? ops::matmul(dy, a, true, transpose_a) : ops::matmul(a, dy, !transpose_a);
+          db = transpose_b ? ops::matmul(dy, a, true, transpose_a)
+                           : ops::matmul(a, dy, !transpose_a);
         }
         return {da, db};
       });
@@ -33,12 +35,16 @@ Var reshape(const Var& x, const Shape& shape) {
 
 Var rows(const Var& x, int64_t first, int64_t count) {
   return Var::made_by("rows", x.value().rows(first, count), {x},
-                      [first](const Tensor& dy) -> std::vector<Gradient> { return {{dy, first}}; });
+                      [first](const Tensor& dy) -> std::vector<Gradient> {
+                        return {{dy, first}};
+                      });
 }
 
 Var select(const Var& x, int64_t index) {
   return Var::made_by("select", x.value().select(index), {x},
-                      [index](const Tensor& dy) -> std::vector<Gradient> { return {{dy, index}}; });
+                      [index](const Tensor& dy) -> std::vector<Gradient> {
+                        return {{dy, index}};
+                      });
 }
 
 // y[p,b,h,n,:] = x[b,n,p,h,:];  dx the other way
@@ -49,8 +55,8 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads) {
   const int64_t D = width / (parts * heads);
   return Var::made_by(
       "split_heads",
-      ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}), {x},
-      [=](const Tensor& dy) -> std::vector<Gradient> {
+      ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}),
+      {x}, [=](const Tensor& dy) -> std::vector<Gradient> {
         return {ops::permute(dy, {{parts, B, heads, N}, {1, 3, 0, 2}, D}, {B, N, width})};
       });
 }
@@ -59,11 +65,11 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads) {
 Var merge_heads(const Var& x) {
   require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape());
   const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3);
-  return Var::made_by(
-      "merge_heads", ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), {x},
-      [=](const Tensor& dy) -> std::vector<Gradient> {
-        return {ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D})};
-      });
+  return Var::made_by("merge_heads",
+                      ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), {x},
+                      [=](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D})};
+                      });
 }
 
 }  // namespace linea

@@ -11,16 +11,16 @@ Var layer_norm(const Var& x, const Var& gain, const Var& bias) {
   const Tensor y = std::move(result.y);
   std::vector<Var> inputs = {x, gain};
   if (with_bias) inputs.push_back(bias);
-  return Var::made_by(
-      "layer_norm", y, inputs,
-      [x = x.value(), gain = gain.value(), with_bias,
-       kept = ops::LayerNorm{Tensor(), result.mean, result.scale}](
-          const Tensor& dy) -> std::vector<Gradient> {
-        ops::LayerNormGradient d = ops::layer_norm_backward(x, gain, with_bias, kept, dy);
-        std::vector<Gradient> gradients = {d.dx, d.dgain};
-        if (with_bias) gradients.push_back(d.dbias);
-        return gradients;
-      });
+  return Var::made_by("layer_norm", y, inputs,
+                      [x = x.value(), gain = gain.value(), with_bias,
+                       kept = ops::LayerNorm{Tensor(), result.mean, result.scale}](
+                          const Tensor& dy) -> std::vector<Gradient> {
+                        ops::LayerNormGradient d =
+                            ops::layer_norm_backward(x, gain, with_bias, kept, dy);
+                        std::vector<Gradient> gradients = {d.dx, d.dgain};
+                        if (with_bias) gradients.push_back(d.dbias);
+                        return gradients;
+                      });
 }
 
 // y = exp(x) / sum exp(x);  dx = y (dy - sum(dy y))
@@ -42,10 +42,9 @@ Var normalize(const Var& x) {
 
 // y = x on and below the diagonal, `value` above;  dx = dy there, 0 above
 Var mask_causal(const Var& x, double value) {
-  return Var::made_by("mask_causal", ops::mask_causal(x.value(), value), {x},
-                      [](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::mask_causal(dy, 0.0)};
-                      });
+  return Var::made_by(
+      "mask_causal", ops::mask_causal(x.value(), value), {x},
+      [](const Tensor& dy) -> std::vector<Gradient> { return {ops::mask_causal(dy, 0.0)}; });
 }
 
 }  // namespace linea

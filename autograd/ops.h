@@ -12,7 +12,7 @@ Var add(const Var& a, const Var& b);
 Var multiply(const Var& a, const Var& b);
 Var scale(const Var& x, double factor);
 Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: biases, positions
-Var cast(const Var& x, DType dtype);  // f32 as bf16, or back
+Var cast(const Var& x, DType dtype);         // f32 as bf16, or back
 std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);  // at once
 Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
@@ -37,9 +37,10 @@ Var softmax(const Var& x);
 Var normalize(const Var& x);  // rows divided by their sums; a sum of 0 gives 0
 Var mask_causal(const Var& x, double value);
 
-// layers.cpp: what a Transformer's block is made of, each whole branch one op, done a few hundred rows at a time:
-// what a product makes is used while it is in cache, and only what the comment names is kept for the backward.
-// Weights are [out,in], in the type of x; any bias may be undefined.
+// layers.cpp: what a Transformer's block is made of, each whole branch one op, done a few hundred
+// rows at a time: what a product makes is used while it is in cache, and only what the comment
+// names is kept for the backward. Weights are [out,in], in the type of x; any bias may be
+// undefined.
 struct NormVars {
   Var gain, bias;
 };
@@ -50,18 +51,20 @@ struct LinearVars {
 // linear(norm(x)), x [...,in] -> [...,out]; kept: x
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
 // residual + dropout(linear(x)), or without a residual where it is undefined; kept: x
-Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate, uint32_t lane);
+Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
+               uint32_t lane);
 // dropout(down(gelu(up(norm(x))))), the second with x added; kept: x and the result of `up`
-Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
-                 uint32_t lane);
-Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down, float rate,
-                     uint32_t lane);
+Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
+                 float rate, uint32_t lane);
+Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
+                     const LinearVars& down, float rate, uint32_t lane);
 
 // symbols.cpp
 Var embedding(const Var& table, const Tensor& ids);
 // Mean of -log softmax(logits)[target] over the targets >= 0.
 Var cross_entropy(const Var& logits, const Tensor& targets);
-// Mean of -log P(target) over the targets >= 0, of mixtures of logistics [..., 3 kLogistics] on `levels` levels.
+// Mean of -log P(target) over the targets >= 0, of mixtures of logistics [..., 3 kLogistics] on
+// `levels` levels.
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels);
 
 }  // namespace linea

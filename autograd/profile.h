@@ -1,6 +1,6 @@
-// Where the time of a step goes, the device's work included: it is waited for. While a Profile lives, every op that
-// ends on this thread adds the time since the one before it ended: in the forward pass when it makes its Var, in
-// backward() when its gradients are handed on.
+// Where the time of a step goes, the device's work included: it is waited for. While a Profile
+// lives, every op that ends on this thread adds the time since the one before it ended: in the
+// forward pass when it makes its Var, in backward() when its gradients are handed on.
 #pragma once
 
 #include <chrono>

@@ -11,7 +11,8 @@ Var embedding(const Var& table, const Tensor& ids) {
                       });
 }
 
-// L = mean over scored r of log sum_v exp(x_rv) - x_r,target;  dx = (softmax(x) - onehot) dL / scored
+// L = mean over scored r of log sum_v exp(x_rv) - x_r,target;  dx = (softmax(x) - onehot) dL /
+// scored
 Var cross_entropy(const Var& logits, const Tensor& targets) {
   const ops::CrossEntropy kept = ops::cross_entropy(logits.value(), targets);
   return Var::made_by(
@@ -24,11 +25,11 @@ Var cross_entropy(const Var& logits, const Tensor& targets) {
 // L = mean over scored r of -log sum_k share_rk P_rk(target);  its slopes: tensor/cpu/logistics.cpp
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels) {
   const ops::LogisticsLoss kept = ops::logistics_loss(mixtures.value(), targets, levels);
-  return Var::made_by(
-      "logistics_loss", kept.mean, {mixtures},
-      [mixtures = mixtures.value(), targets, levels, kept](const Tensor& dy) -> std::vector<Gradient> {
-        return {ops::logistics_loss_backward(mixtures, targets, levels, kept, dy)};
-      });
+  return Var::made_by("logistics_loss", kept.mean, {mixtures},
+                      [mixtures = mixtures.value(), targets, levels,
+                       kept](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::logistics_loss_backward(mixtures, targets, levels, kept, dy)};
+                      });
 }
 
 }  // namespace linea

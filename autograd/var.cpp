@@ -11,7 +11,8 @@ namespace linea {
 namespace {
 
 thread_local bool recording = true;
-thread_local bool rehearsing = false;  // what runs now remembers nothing, but will be run again for its gradients
+thread_local bool rehearsing =
+    false;  // what runs now remembers nothing, but will be run again for its gradients
 thread_local bool detecting = false;
 thread_local const OpPlace* place = nullptr;
 thread_local uint64_t next_order = 0;
@@ -29,7 +30,8 @@ struct Var::Node {
   std::vector<std::shared_ptr<Node>> inputs;
   Backward backward;
 
-  // Unlinks what only this node keeps alive one by one: a chain a million ops deep must not recurse.
+  // Unlinks what only this node keeps alive one by one: a chain a million ops deep must not
+  // recurse.
   ~Node() {
     std::vector<std::shared_ptr<Node>> pending = std::move(inputs);
     while (!pending.empty()) {
@@ -76,7 +78,8 @@ void Var::set_value(Tensor value) {
 
 bool Var::gradients_needed(const std::vector<Var>& inputs) {
   return (recording || rehearsing) &&
-         std::any_of(inputs.begin(), inputs.end(), [](const Var& input) { return input.requires_grad(); });
+         std::any_of(inputs.begin(), inputs.end(),
+                     [](const Var& input) { return input.requires_grad(); });
 }
 
 Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
@@ -84,14 +87,17 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
   if (detecting) {
     const int64_t bad = value.dtype() == DType::i32 ? 0 : ops::count_nonfinite(value);
     if (bad > 0)
-      fail(ErrorKind::numeric, "{} of the {} values that the op {} made{} are not finite (shape {})", bad,
+      fail(ErrorKind::numeric,
+           "{} of the {} values that the op {} made{} are not finite (shape {})", bad,
            value.numel(), op, OpPlace::text(), value.shape().str());
   }
   Var result(std::move(value));
   if (!gradients_needed(inputs)) return result;
   Node& node = *result.node_;
   node.requires_grad = true;
-  if (!recording) return result;  // it rehearses: what is made of this is to know that a gradient will be asked for
+  if (!recording)
+    return result;  // it rehearses: what is made of this is to know that a gradient will be asked
+                    // for
   node.leaf = false;
   node.op = op;
   node.order = ++next_order;
@@ -104,10 +110,11 @@ Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, B
 // The one place where gradients are checked and added up.
 void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   const Tensor& value = gradient.value;
-  require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one", op,
-          index);
-  require(value.dtype() == node.value.dtype(), "the backward of {} gave input {} a gradient of {}, not {}",
-          op, index, name_of(value.dtype()), name_of(node.value.dtype()));
+  require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one",
+          op, index);
+  require(value.dtype() == node.value.dtype(),
+          "the backward of {} gave input {} a gradient of {}, not {}", op, index,
+          name_of(value.dtype()), name_of(node.value.dtype()));
   if (gradient.first_row < 0) {
     require(value.shape() == node.value.shape(),
             "the backward of {} gave input {} a gradient of shape {}, not {}", op, index,
@@ -131,14 +138,14 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   ops::accumulate(value.reshape(target.shape()), target);
 }
 
-// Gradients of leaves that wait for their cast: many are done by one launch, but not so many that both forms of all
-// parameters' gradients are held.
+// Gradients of leaves that wait for their cast: many are done by one launch, but not so many that
+// both forms of all parameters' gradients are held.
 class Var::Casts {
  public:
   void add(const std::shared_ptr<Node>& leaf, const Gradient& gradient) {
     const DType own = leaf->value.dtype();
-    require(*gradient.cast_to == own, "a gradient of {} was to become {}, not {}", name_of(gradient.value.dtype()),
-            name_of(*gradient.cast_to), name_of(own));
+    require(*gradient.cast_to == own, "a gradient of {} was to become {}, not {}",
+            name_of(gradient.value.dtype()), name_of(*gradient.cast_to), name_of(own));
     constexpr size_t kMost = 32;
     if (leaves_.size() == kMost || (!leaves_.empty() && leaves_[0]->value.dtype() != own)) finish();
     leaves_.push_back(leaf);
@@ -163,8 +170,8 @@ void backward(const Var& root, const Tensor& seed) {
   require(seed.defined() || root.value().numel() == 1,
           "backward() from a value of shape {} needs a seed of that shape", root.shape());
   const NoGrad no_grad;
-  Var::receive(*root.node_, seed.defined() ? seed : Tensor::full(root.shape(), root.dtype(), 1.0), "seed",
-               0);
+  Var::receive(*root.node_, seed.defined() ? seed : Tensor::full(root.shape(), root.dtype(), 1.0),
+               "seed", 0);
   const auto earlier = [](const NodePtr& a, const NodePtr& b) { return a->order < b->order; };
   std::priority_queue<NodePtr, std::vector<NodePtr>, decltype(earlier)> pending(earlier);
   Var::Casts casts;
@@ -173,7 +180,8 @@ void backward(const Var& root, const Tensor& seed) {
     const NodePtr node = pending.top();
     pending.pop();
     node->queued = false;
-    require(static_cast<bool>(node->backward), "backward() walked through the op {} before", node->op);
+    require(static_cast<bool>(node->backward), "backward() walked through the op {} before",
+            node->op);
     const Tensor dy = std::move(node->grad);
     node->grad = Tensor();
     const Backward backward_of = std::move(node->backward);
@@ -197,15 +205,16 @@ void backward(const Var& root, const Tensor& seed) {
       input.queued = true;
       pending.push(inputs[index]);
     }
-    if (Profile* profile = Profile::current()) profile->op_ended(node->op, &Profile::Times::backward);
+    if (Profile* profile = Profile::current())
+      profile->op_ended(node->op, &Profile::Times::backward);
   }
   casts.finish();
 }
 
 namespace {
 
-// While one lives, ops remember nothing, and do what they do where they remember: the same bits come out when they are
-// run again.
+// While one lives, ops remember nothing, and do what they do where they remember: the same bits
+// come out when they are run again.
 class Rehearsal {
  public:
   Rehearsal() : before_(std::exchange(rehearsing, rehearsing || recording)) {}
@@ -226,8 +235,10 @@ Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const
   return y.value();
 }
 
-// What was y = before + branch(x) becomes `before`; x gets the slope that the branch's way gives it.
-void take_off(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y, const Tensor& dy) {
+// What was y = before + branch(x) becomes `before`; x gets the slope that the branch's way gives
+// it.
+void take_off(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y,
+              const Tensor& dy) {
   const Var given(x, true);
   y = ops::add(y, ops::scale(back_through(branch, given, dy), -1));
   dx = ops::add(dx, given.grad());
@@ -242,11 +253,12 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
     const Rehearsal rehearsal;
     y = f(Var(x.value())).value();
   }
-  return Var::made_by("recomputed", y, {x}, [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-    const Var again(x, true);
-    back_through(f, again, dy);
-    return {again.grad()};
-  });
+  return Var::made_by("recomputed", y, {x},
+                      [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
+                        const Var again(x, true);
+                        back_through(f, again, dy);
+                        return {again.grad()};
+                      });
 }
 
 Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
@@ -258,22 +270,25 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
       y2 = ops::add(y2, layer.g(Var(y1)).value());
     }
   }
-  return Var::made_by("reversible", ops::add(y1, y2), {x},
-                      [layers = std::move(layers), y1, y2](const Tensor& dy) -> std::vector<Gradient> {
-                        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
-                        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-                          take_off(layer->g, of1, d1, of2, d2);
-                          take_off(layer->f, of2, d2, of1, d1);
-                        }
-                        return {ops::add(d1, d2)};
-                      });
+  return Var::made_by(
+      "reversible", ops::add(y1, y2), {x},
+      [layers = std::move(layers), y1, y2](const Tensor& dy) -> std::vector<Gradient> {
+        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
+        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+          take_off(layer->g, of1, d1, of2, d2);
+          take_off(layer->f, of2, d2, of1, d1);
+        }
+        return {ops::add(d1, d2)};
+      });
 }
 
 NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
 WithGrad::WithGrad() : before_(recording) { recording = true; }
 WithGrad::~WithGrad() { recording = before_; }
-OpPlace::OpPlace(const char* part, int64_t number) : part_(part), number_(number), outer_(place) { place = this; }
+OpPlace::OpPlace(const char* part, int64_t number) : part_(part), number_(number), outer_(place) {
+  place = this;
+}
 OpPlace::~OpPlace() { place = outer_; }
 std::string OpPlace::text() {
   if (place == nullptr) return "";

@@ -1,5 +1,5 @@
-// Var: a tensor, its gradient, and how it was made. An eager tape: each op computes at once and hands a
-// Var the lambda that turns the gradient of its result into the gradients of its inputs.
+// Var: a tensor, its gradient, and how it was made. An eager tape: each op computes at once and
+// hands a Var the lambda that turns the gradient of its result into the gradients of its inputs.
 //
 // Lambdas capture Tensors, never the resulting Var: that would be a cycle that frees nothing.
 #pragma once
@@ -13,9 +13,9 @@
 
 namespace linea {
 
-// The gradient of one input: of its shape, or of rows [first_row, ...) of its outermost axis, the rest
-// being zero. Undefined where the input needs none. cast_to: the type that it is still to be cast to, which backward()
-// does with others at once.
+// The gradient of one input: of its shape, or of rows [first_row, ...) of its outermost axis, the
+// rest being zero. Undefined where the input needs none. cast_to: the type that it is still to be
+// cast to, which backward() does with others at once.
 struct Gradient {
   Gradient() = default;
   Gradient(Tensor all) : value(std::move(all)) {}  // NOLINT: a tensor is the gradient of the whole
@@ -39,16 +39,19 @@ class Var {
   DType dtype() const { return value().dtype(); }
   int64_t size(int axis) const { return value().size(axis); }
   bool requires_grad() const;
-  // The sum of the gradients of all backward() calls since the last clear; undefined before the first.
+  // The sum of the gradients of all backward() calls since the last clear; undefined before the
+  // first.
   const Tensor& grad() const;
   void clear_grad();
-  // Replaces the value of a leaf (a checkpoint, a probe of a gradient). Error: not a leaf, other shape.
+  // Replaces the value of a leaf (a checkpoint, a probe of a gradient). Error: not a leaf, other
+  // shape.
   void set_value(Tensor value);
 
   // Whether a gradient will be asked for, of what is made of these.
   static bool gradients_needed(const std::vector<Var>& inputs);
   // What an op returns: remembers `inputs` and `backward` where a gradient will be asked for.
-  static Var made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward);
+  static Var made_by(const char* op, Tensor value, const std::vector<Var>& inputs,
+                     Backward backward);
 
  private:
   struct Node;
@@ -58,9 +61,10 @@ class Var {
   std::shared_ptr<Node> node_;
 };
 
-// Adds d(seed . root)/d(leaf) to every leaf that requires it; the seed may be left out where root has
-// one element. Walks from the latest op to the earliest, and frees each op's tensors as it passes.
-// Errors, each naming the op: a gradient that is missing, of another shape or dtype; a graph walked twice.
+// Adds d(seed . root)/d(leaf) to every leaf that requires it; the seed may be left out where root
+// has one element. Walks from the latest op to the earliest, and frees each op's tensors as it
+// passes. Errors, each naming the op: a gradient that is missing, of another shape or dtype; a
+// graph walked twice.
 void backward(const Var& root, const Tensor& seed = Tensor());
 
 // While one lives, ops on this thread remember nothing.
@@ -75,7 +79,8 @@ class NoGrad {
   bool before_;
 };
 
-// While one lives, ops remember again: in a backward that runs a function once more, to go back through it.
+// While one lives, ops remember again: in a backward that runs a function once more, to go back
+// through it.
 class WithGrad {
  public:
   WithGrad();
@@ -87,23 +92,26 @@ class WithGrad {
   bool before_;
 };
 
-// y = f(x), of which only x is kept: the backward runs f once more and goes back through that. f must give the same
-// bits each time; leaves that it uses besides x (parameters) get their gradients from it directly, where x needs one.
+// y = f(x), of which only x is kept: the backward runs f once more and goes back through that. f
+// must give the same bits each time; leaves that it uses besides x (parameters) get their gradients
+// from it directly, where x needs one.
 Var recomputed(const std::function<Var(const Var&)>& f, const Var& x);
 
 // Residual layers of two streams, which can be undone:  y1 = x1 + f(x2),  y2 = x2 + g(y1).
-// Source: Gomez 2017, "The Reversible Residual Network", section 3; in Transformers: Kitaev 2020, "Reformer".
+// Source: Gomez 2017, "The Reversible Residual Network", section 3; in Transformers: Kitaev 2020,
+// "Reformer".
 struct ReversibleLayer {
   using Branch = std::function<Var(const Var& x)>;
   Branch f, g;
 };
-// y1 + y2 of the last layer, both streams starting as x. Kept are y1 and y2 of the last layer alone, however many there
-// are: the backward takes g(y1) and f(x2) off again, which gives back what went in but for the rounding of sums. f and
-// g must give the same bits each time; leaves that they use besides x get their gradients directly, where x needs one.
+// y1 + y2 of the last layer, both streams starting as x. Kept are y1 and y2 of the last layer
+// alone, however many there are: the backward takes g(y1) and f(x2) off again, which gives back
+// what went in but for the rounding of sums. f and g must give the same bits each time; leaves that
+// they use besides x get their gradients directly, where x needs one.
 Var reversible(std::vector<ReversibleLayer> layers, const Var& x);
 
-// While one lives, the ops that this thread makes belong to a part of a model, which errors name: "blocks.3". The
-// innermost counts.
+// While one lives, the ops that this thread makes belong to a part of a model, which errors name:
+// "blocks.3". The innermost counts.
 class OpPlace {
  public:
   // `number` below 0: a part of which there is one.
@@ -121,7 +129,8 @@ class OpPlace {
   const OpPlace* outer_;
 };
 
-// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name and place.
+// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name
+// and place.
 class DetectNonfinite {
  public:
   DetectNonfinite();

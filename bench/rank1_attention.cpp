@@ -1,16 +1,19 @@
-// Causal linear attention by one rank-1 update a token: the algorithm of the CPU kernels that are published for
-// it, as a peer of `linea bench attention`. Features phi(x) = elu(x) + 1 and the denominator included:
+// Causal linear attention by one rank-1 update a token: the algorithm of the CPU kernels that are
+// published for it, as a peer of `linea bench attention`. Features phi(x) = elu(x) + 1 and the
+// denominator included:
 //
 //   S += phi(k)^T v    z += phi(k)    d = phi(q) z^T    y = phi(q) S / d
 //
-// Three passes over the tokens, (batch, head) pairs in parallel: forward; forward again with S and z made anew,
-// for dq; in reverse with the sums R, r of phi(q)^T dn and phi(q) dd, for dk and dv. With n = phi(q) S,
-// dn = dy / d and dd = -(dy . y) / d. Per token 4, 4 and 6 D M operations: 14 D M.
+// Three passes over the tokens, (batch, head) pairs in parallel: forward; forward again with S and
+// z made anew, for dq; in reverse with the sums R, r of phi(q)^T dn and phi(q) dd, for dk and dv.
+// With n = phi(q) S, dn = dy / d and dd = -(dy . y) / d. Per token 4, 4 and 6 D M operations: 14 D
+// M.
 //
 //   g++ -std=c++20 -Ofast -march=native -fopenmp rank1_attention.cpp -o rank1_attention
 //   OMP_NUM_THREADS=2 ./rank1_attention [B H N D] [--seconds S] [--in FILE] [--dump FILE]
 //
-// --in reads q k v dy, --dump writes y dq dk dv: raw floats [B,H,N,D] one after the other (check_peer.py).
+// --in reads q k v dy, --dump writes y dq dk dv: raw floats [B,H,N,D] one after the other
+// (check_peer.py).
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -62,7 +65,8 @@ struct Token {
   }
 
   // S += k^T v; x = S w
-  void update_and_read_transposed(const float* k, const float* v, const float* w, float* S, float* x) const {
+  void update_and_read_transposed(const float* k, const float* v, const float* w, float* S,
+                                  float* x) const {
     for (long d = 0; d < D(); ++d) {
       float* row = S + d * D();
       float sum = 0;
@@ -76,8 +80,8 @@ struct Token {
   }
 
   // R += q^T dn; dk = R v; dv = k R
-  void update_and_read_both(const float* q, const float* dn, const float* k, const float* v, float* R, float* dk,
-                            float* dv) const {
+  void update_and_read_both(const float* q, const float* dn, const float* k, const float* v,
+                            float* R, float* dk, float* dv) const {
     std::fill(dv, dv + D(), 0.0f);
     for (long d = 0; d < D(); ++d) {
       float* row = R + d * D();
@@ -95,7 +99,8 @@ struct Token {
 
 // y and the denominators d [B,H,N] of features q, k.
 template <int Width>
-void forward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v, Floats& y, Floats& d) {
+void forward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v, Floats& y,
+             Floats& d) {
   const Token<Width> token{s.D};
 #pragma omp parallel for
   for (long pair = 0; pair < s.pairs(); ++pair) {
@@ -125,8 +130,8 @@ void through_division(long D, const float* dy, const float* y, float d, float* d
 }
 
 template <int Width>
-void backward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v, const Floats& y, const Floats& d,
-              const Floats& dy, Floats& dq, Floats& dk, Floats& dv) {
+void backward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v, const Floats& y,
+              const Floats& d, const Floats& dy, Floats& dq, Floats& dk, Floats& dv) {
   const Token<Width> token{s.D};
 #pragma omp parallel for
   for (long pair = 0; pair < s.pairs(); ++pair) {
@@ -198,10 +203,14 @@ int main(int count, char** arguments) {
     if (flag.rfind("--", 0) == 0) {
       if (i + 1 == count) fail(flag + " needs a value");
       const char* value = arguments[++i];
-      if (flag == "--seconds") seconds = std::atof(value);
-      else if (flag == "--in") in = value;
-      else if (flag == "--dump") dump = value;
-      else fail("there is no " + flag);
+      if (flag == "--seconds")
+        seconds = std::atof(value);
+      else if (flag == "--in")
+        in = value;
+      else if (flag == "--dump")
+        dump = value;
+      else
+        fail("there is no " + flag);
     } else {
       if (place == 4 || std::atol(flag.c_str()) < 1) fail("sizes are B H N D, each at least 1");
       *sizes[place++] = std::atol(flag.c_str());
@@ -209,7 +218,8 @@ int main(int count, char** arguments) {
   }
 
   Data x;
-  for (Floats* tensor : {&x.q, &x.k, &x.v, &x.dy, &x.y, &x.dq, &x.dk, &x.dv}) tensor->resize(s.count());
+  for (Floats* tensor : {&x.q, &x.k, &x.v, &x.dy, &x.y, &x.dq, &x.dk, &x.dv})
+    tensor->resize(s.count());
   x.d.resize(s.count() / s.D);
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
@@ -219,7 +229,9 @@ int main(int count, char** arguments) {
 
   std::vector<double> times;
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  const auto since = [&](auto begin) { return std::chrono::duration<double>(now() - begin).count(); };
+  const auto since = [&](auto begin) {
+    return std::chrono::duration<double>(now() - begin).count();
+  };
   run_of(s, x);
   if (!dump.empty()) {
     transfer(dump, "wb", {&x.y, &x.dq, &x.dk, &x.dv});

@@ -1,5 +1,5 @@
-// The definition of the sum rule, every weight by itself, in double: one block a row, or a key. Slow; what the other
-// forms are measured against, and what shows an attention matrix.
+// The definition of the sum rule, every weight by itself, in double: one block a row, or a key.
+// Slow; what the other forms are measured against, and what shows an attention matrix.
 //
 //   values   a_ij = (q_i . k_j) exp(w_j - L_j)              L_j = the sum of the log decays up to j
 //   logs     a_ij = sum_f exp(q_if + k_jf + w_j - L_j)      A_ij = a_ij / sum_j a_ij
@@ -41,12 +41,16 @@ struct Definition {
   bool causal;
 
   __device__ bool logs() const { return shape.kind == FeatureKind::logs; }
-  __device__ int64_t keys(int64_t pair) const { return valid_keys(shape.valid, pair, shape.length); }
+  __device__ int64_t keys(int64_t pair) const {
+    return valid_keys(shape.valid, pair, shape.length);
+  }
   __device__ int64_t seen(int64_t pair, int64_t i) const {
     const int64_t all = keys(pair);
     return causal && i + 1 < all ? i + 1 : all;
   }
-  __device__ double weight_of(int64_t pair, int64_t j) const { return log_weight[pair * shape.length + j]; }
+  __device__ double weight_of(int64_t pair, int64_t j) const {
+    return log_weight[pair * shape.length + j];
+  }
 
   __device__ static double at(const T* row, int64_t f) { return static_cast<double>(A(row[f])); }
 
@@ -64,13 +68,17 @@ struct Definition {
     return most + std::log(sum);
   }
   // The log that decides the scale of a row.
-  __device__ double log_of(double met, double weight) const { return logs() ? met + weight : weight; }
+  __device__ double log_of(double met, double weight) const {
+    return logs() ? met + weight : weight;
+  }
 
   // exp(log - most), and a_ij of it.
   __device__ double weigh(double met, double weight, double most) const {
     return most == kNothing ? 0.0 : std::exp(log_of(met, weight) - most);
   }
-  __device__ double value(double met, double weighed) const { return logs() ? weighed : weighed * met; }
+  __device__ double value(double met, double weighed) const {
+    return logs() ? weighed : weighed * met;
+  }
 };
 
 template <typename T>
@@ -88,7 +96,8 @@ struct WeightOf {
     if (decay.data != nullptr && threadIdx.x < kWarp) sum_along(row, keys, false);
     __syncthreads();
     for (int64_t j = threadIdx.x; j < keys; j += kBlockThreads)
-      row[j] = (weight.data == nullptr ? 0.0 : static_cast<double>(A(weight.pair(pair)[j]))) - row[j];
+      row[j] =
+          (weight.data == nullptr ? 0.0 : static_cast<double>(A(weight.pair(pair)[j]))) - row[j];
   }
 };
 
@@ -133,8 +142,9 @@ struct MakeRow {
   }
 };
 
-// The gradient of query i by its keys, or of key j and its weight by the queries that see it. With s_ij = dA_ij -
-// sum_j A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j - L_j) s_ij / sum_j a_ij.
+// The gradient of query i by its keys, or of key j and its weight by the queries that see it. With
+// s_ij = dA_ij - sum_j A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j -
+// L_j) s_ij / sum_j a_ij.
 template <typename T, bool kOfQuery>
 struct Slope {
   Definition<T> of;
@@ -145,7 +155,8 @@ struct Slope {
   __device__ void operator()(int64_t r) const {
     using A = Accumulator<T>;
     __shared__ double slope[kBlockThreads], met[kBlockThreads];
-    const int64_t N = of.shape.length, F = of.shape.features, pair = r / N, at = r % N, keys = of.keys(pair);
+    const int64_t N = of.shape.length, F = of.shape.features, pair = r / N, at = r % N,
+                  keys = of.keys(pair);
     const int64_t begin = kOfQuery || !of.causal ? 0 : at;  // the others that meet this one
     const int64_t end = kOfQuery ? of.seen(pair, at) : at < keys ? N : begin;
     const T* mine = kOfQuery ? of.q.at(pair, at) : of.k.at(pair, at);
@@ -198,16 +209,19 @@ struct WriteWeightSlopes {
       dweight[pair * N + j] = T(static_cast<A>(row[j]));
     if (ddecay == nullptr) return;
     __syncthreads();
-    if (threadIdx.x < kWarp) sum_along(row, N, true);  // a decay at t divides the weight of every key from t on
+    if (threadIdx.x < kWarp)
+      sum_along(row, N, true);  // a decay at t divides the weight of every key from t on
     __syncthreads();
-    for (int64_t t = threadIdx.x; t < N; t += kBlockThreads) ddecay[pair * N + t] = T(static_cast<A>(-row[t]));
+    for (int64_t t = threadIdx.x; t < N; t += kBlockThreads)
+      ddecay[pair * N + t] = T(static_cast<A>(-row[t]));
   }
 };
 
 }  // namespace
 
 template <typename T>
-void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal, T* matrix) {
+void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
+                      T* matrix) {
   const Workspace<double> log_weight(ctx, shape.pairs * shape.length);
   for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
   const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
@@ -215,8 +229,8 @@ void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
 }
 
 template <typename T>
-void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
-                               const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
+void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                               bool causal, const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
   const int64_t rows = shape.pairs * shape.length;
   const Workspace<double> log_weight(ctx, rows), weight_sums(ctx, rows);
   const Workspace<Row> kept(ctx, rows);
@@ -226,13 +240,14 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   if (dq != nullptr) for_each_row(ctx, rows, Slope<T, true>{of, dmatrix, kept.data(), dq, nullptr});
   if (dk == nullptr && dweight == nullptr && ddecay == nullptr) return;
   for_each_row(ctx, rows, Slope<T, false>{of, dmatrix, kept.data(), dk, weight_sums.data()});
-  for_each_row(ctx, shape.pairs, WriteWeightSlopes<T>{shape.length, weight_sums.data(), dweight, ddecay});
+  for_each_row(ctx, shape.pairs,
+               WriteWeightSlopes<T>{shape.length, weight_sums.data(), dweight, ddecay});
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                     \
-  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);                   \
-  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*, T*, \
-                                          T*, T*, T*);
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);     \
+  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, \
+                                          const T*, T*, T*, T*, T*);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

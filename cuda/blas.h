@@ -26,7 +26,8 @@ struct BlasTypes<BFloat16> {
 
 template <typename T>
 cublasComputeType_t blas_sums(const Context& ctx) {
-  const bool rounded = ctx.products == FloatProducts::rounded && BlasTypes<T>::element == CUDA_R_32F;
+  const bool rounded =
+      ctx.products == FloatProducts::rounded && BlasTypes<T>::element == CUDA_R_32F;
   return rounded ? CUBLAS_COMPUTE_32F_FAST_TF32 : BlasTypes<T>::sums;
 }
 

@@ -1,4 +1,5 @@
-// Sums and maxima over the threads of a warp and of a block, always in the same order: the same bits every time.
+// Sums and maxima over the threads of a warp and of a block, always in the same order: the same
+// bits every time.
 #pragma once
 
 #include "cuda/grid.h"
@@ -10,12 +11,16 @@ inline constexpr int kWarp = 32;
 
 struct Sum {
   template <typename T>
-  __device__ T operator()(T a, T b) const { return a + b; }
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 // NaN wins, so that it is not lost.
 struct Largest {
   template <typename T>
-  __device__ T operator()(T a, T b) const { return a != a ? a : b != b ? b : a > b ? a : b; }
+  __device__ T operator()(T a, T b) const {
+    return a != a ? a : b != b ? b : a > b ? a : b;
+  }
 };
 
 // The same value in all lanes.

@@ -1,11 +1,11 @@
-// What the kernels of the sum rule share: the rows of a chunk, their logs and scales. Formulas and the meaning of the
-// scales: tensor/cpu/chunk.h. Chunks of one or several tiles of 64 positions are done side by side, a group of them at
-// a time:
+// What the kernels of the sum rule share: the rows of a chunk, their logs and scales. Formulas and
+// the meaning of the scales: tensor/cpu/chunk.h. Chunks of one or several tiles of 64 positions are
+// done side by side, a group of them at a time:
 //
 //   each chunk's keys (backward: queries) are summed by themselves        cuda/chunk_sweep.h
-//   a scan over the chunks of a group adds them to the carried state, and leaves in the place of each chunk's sums
-//   the state that the chunk reads
-//   each tile's rows are made from that state and the products with the tiles of its chunk that they see
+//   a scan over the chunks of a group adds them to the carried state, and leaves in the place of
+//   each chunk's sums the state that the chunk reads each tile's rows are made from that state and
+//   the products with the tiles of its chunk that they see
 #pragma once
 
 #include <limits>
@@ -17,7 +17,8 @@
 
 namespace linea::cuda {
 
-// How numbers are kept from overflowing: values summed as they are, values beside logs of weights, logs.
+// How numbers are kept from overflowing: values summed as they are, values beside logs of weights,
+// logs.
 enum class Rule { plain, scaled, logs };
 
 template <typename A>
@@ -50,8 +51,9 @@ __device__ A feature_slope(KernelFeature feature, A phi) {
   return A(1);
 }
 
-// Chunks first .. first + chunks - 1 of every pair, each of `tiles` tiles of 64 rows. Chunk c of pair p has the slot
-// p chunks + c; its tile t is tile tiles slot + t of the group, which has 64 places in tables.
+// Chunks first .. first + chunks - 1 of every pair, each of `tiles` tiles of 64 rows. Chunk c of
+// pair p has the slot p chunks + c; its tile t is tile tiles slot + t of the group, which has 64
+// places in tables.
 struct Group {
   int64_t first, chunks, tiles = 1;
 };
@@ -61,14 +63,17 @@ struct Chunk {
   int64_t pair, slot, place, first;  // place, first: of its first row, in tables and in the segment
   int rows, keys;                    // how many there are, and keys that exist
 };
-__device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile, int64_t tiles) {
+__device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile,
+                                 int64_t tiles) {
   const int64_t slot = tile / group.tiles, pair = slot / group.chunks;
-  const int64_t first = ((group.first + slot % group.chunks) * group.tiles + tile % group.tiles) * kTile;
+  const int64_t first =
+      ((group.first + slot % group.chunks) * group.tiles + tile % group.tiles) * kTile;
   const auto of = [most = tiles * kTile](int64_t count) {
     return static_cast<int>(count < 0 ? 0 : count < most ? count : most);
   };
   const int rows = of(shape.length - first);
-  const int keys = of(valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first - first);
+  const int keys =
+      of(valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first - first);
   return {pair, slot, tile * kTile, first, rows, keys < rows ? keys : rows};
 }
 __device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
@@ -81,19 +86,21 @@ inline int64_t chunk_count(const ChunkShape& shape, int64_t tiles = 1) {
 __device__ inline Chunk tile_at(const ChunkShape& shape, const Group& group, int64_t tile) {
   return tiles_at(shape, group, tile, 1);
 }
-// The first and the last tile of the chunk that the tile `own` is of: itself, where a rule has one tile a chunk, or
-// where there are no keys (queries) to look for.
+// The first and the last tile of the chunk that the tile `own` is of: itself, where a rule has one
+// tile a chunk, or where there are no keys (queries) to look for.
 template <Rule kRule, typename T>
 __device__ int64_t first_tile(const Group& group, int64_t own, const T* keys) {
   return kRule != Rule::plain || keys == nullptr ? own : own - own % group.tiles;
 }
 template <Rule kRule, typename T>
 __device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
-  return kRule != Rule::plain || queries == nullptr ? own : own - own % group.tiles + group.tiles - 1;
+  return kRule != Rule::plain || queries == nullptr ? own
+                                                    : own - own % group.tiles + group.tiles - 1;
 }
 
-// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top, the offset -m, 1 /
-// d and e. decay: the sum of the log decays of each chunk. What a rule has no use for is null.
+// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top,
+// the offset -m, 1 / d and e. decay: the sum of the log decays of each chunk. What a rule has no
+// use for is null.
 template <typename A>
 struct KeyTable {
   A *top = nullptr, *offset = nullptr, *most = nullptr, *decay = nullptr;
@@ -144,11 +151,11 @@ struct Rows {
   __device__ A or_zero(int i, int64_t f) const { return i < count ? at(i, f) : A(0); }
 };
 template <Rule kRule, typename T>
-__device__ Rows<kRule, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given, const Chunk& chunk,
-                                  int count, const Accumulator<T>* top) {
+__device__ Rows<kRule, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given,
+                                  const Chunk& chunk, int count, const Accumulator<T>* top) {
   const bool logs = kRule == Rule::logs;
-  return {given.at(chunk.pair, chunk.first), given.row, given.data == nullptr ? 0 : count, shape.feature,
-          logs && top != nullptr ? top + chunk.place : nullptr};
+  return {given.at(chunk.pair, chunk.first), given.row, given.data == nullptr ? 0 : count,
+          shape.feature, logs && top != nullptr ? top + chunk.place : nullptr};
 }
 
 // Values or their gradients: rows of M.
@@ -159,21 +166,23 @@ struct ValueRows {
   int64_t stride;
   int count;
   int64_t M;
-  __device__ A or_zero(int i, int64_t m) const { return i < count && m < M ? A(data[i * stride + m]) : A(0); }
+  __device__ A or_zero(int i, int64_t m) const {
+    return i < count && m < M ? A(data[i * stride + m]) : A(0);
+  }
 };
 template <typename T>
-__device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const T>& all, const Chunk& chunk,
-                                   int count) {
+__device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const T>& all,
+                                   const Chunk& chunk, int count) {
   return {all.at(chunk.pair, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
-// What factors are multiplied as: bf16 on tensor cores where all are values of like size; weights and logs lie too far
-// apart for its eight digits.
+// What factors are multiplied as: bf16 on tensor cores where all are values of like size; weights
+// and logs lie too far apart for its eight digits.
 template <Rule kRule, typename T>
 using Factor = std::conditional_t<kRule == Rule::plain, T, Accumulator<T>>;
 
-// The sums of a block. By tensor cores it makes two tiles of columns, whom weights serve that it makes once; else one,
-// for registers.
+// The sums of a block. By tensor cores it makes two tiles of columns, whom weights serve that it
+// makes once; else one, for registers.
 template <Rule kRule, typename T>
 using RuleSums = WideSums<Factor<kRule, T>, kByCores<Factor<kRule, T>> ? 2 : 1>;
 template <Rule kRule, typename T>
@@ -191,8 +200,8 @@ template <Rule kRule, typename T>
 __device__ void add_scores(Sums<Factor<kRule, T>>& scores, int64_t F, const Rows<kRule, T>& q,
                            const Rows<kRule, T>& k, Panels<Factor<kRule, T>>& panels) {
   add_product<Along::terms, Along::terms>(
-      scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); }, [&](int j, int64_t f) { return k.or_zero(j, f); },
-      panels);
+      scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); },
+      [&](int j, int64_t f) { return k.or_zero(j, f); }, panels);
 }
 
 // Calls body(RuleConstant<..>{}) with the rule of a call.

@@ -1,5 +1,5 @@
-// The backward pass of the sum rule over a segment: what both of its sweeps make inside a chunk. Formulas in
-// tensor/cpu/chunk_backward.h.
+// The backward pass of the sum rule over a segment: what both of its sweeps make inside a chunk.
+// Formulas in tensor/cpu/chunk_backward.h.
 #pragma once
 
 #include "cuda/chunk_sweep.h"
@@ -17,25 +17,34 @@ struct Pieces {
   const A *query_offset, *inverse, *slope;  // -m, 1 / d, e
 
   // n_i
-  __device__ A numerator(int i, int64_t m) const { return i < q.count ? dy.or_zero(i, m) * inverse[i] : A(0); }
-  __device__ bool sees(int i, int j) const { return (!own || j <= i) && j < k.count && i < q.count; }
+  __device__ A numerator(int i, int64_t m) const {
+    return i < q.count ? dy.or_zero(i, m) * inverse[i] : A(0);
+  }
+  __device__ bool sees(int i, int j) const {
+    return (!own || j <= i) && j < k.count && i < q.count;
+  }
   // exp(o_j - m_i)
   __device__ A visible(int i, int j) const {
     return kRule == Rule::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
   }
-  // Does the forward pass sum this row's part inside the chunk by logs? Else m_i is at least the largest offset.
+  // Does the forward pass sum this row's part inside the chunk by logs? Else m_i is at least the
+  // largest offset.
   __device__ bool by_logs(int i) const {
     return kRule == Rule::logs && k.count > 0 && i < q.count && -query_offset[i] < most[i];
   }
   // w_ijf of such a row is exp(q_if + k_jf + rest).
-  __device__ A rest(int i, int j) const { return key_offset[j] - k.top[j] - q.top[i] + query_offset[i]; }
+  __device__ A rest(int i, int j) const {
+    return key_offset[j] - k.top[j] - q.top[i] + query_offset[i];
+  }
 };
 
 // Of the group's tiles `query` and `key`.
 template <Rule kRule, typename T>
-__device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
-                                      const HeadRows<const T>& dy, const KeyTable<Accumulator<T>>& keys,
-                                      const QueryTable<Accumulator<T>>& queries, int64_t query, int64_t key) {
+__device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& group,
+                                      const ChunkInput<T>& in, const HeadRows<const T>& dy,
+                                      const KeyTable<Accumulator<T>>& keys,
+                                      const QueryTable<Accumulator<T>>& queries, int64_t query,
+                                      int64_t key) {
   const Chunk q = tile_at(shape, group, query), k = tile_at(shape, group, key);
   const auto at = [](const Accumulator<T>* table, const Chunk& tile) {
     return table == nullptr ? nullptr : table + tile.place;
@@ -71,11 +80,11 @@ __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
   __syncthreads();
 }
 
-// slopes[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of rows summed by
-// logs dw_ij alone.
+// slopes[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of
+// rows summed by logs dw_ij alone.
 template <Rule kRule, typename T, typename A>
-__device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_logs, Square<A>& slopes,
-                            Panels<Factor<kRule, T>>& panels) {
+__device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_logs,
+                            Square<A>& slopes, Panels<Factor<kRule, T>>& panels) {
   using P = Factor<kRule, T>;
   Sums<P> product;
   add_product<Along::terms, Along::terms>(
@@ -92,7 +101,8 @@ __device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_log
   __syncthreads();
 }
 
-// exp(log of feature f in the state and in a row), `rest` what the row adds to it besides: no more than 1.
+// exp(log of feature f in the state and in a row), `rest` what the row adds to it besides: no more
+// than 1.
 template <typename A>
 __device__ A read_by_logs(A log, A scale, A rest) {
   const A all = log + scale;

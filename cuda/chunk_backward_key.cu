@@ -6,13 +6,13 @@
 namespace linea::cuda {
 namespace {
 
-// dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features, places] is asked for, its
-// part of the gradients of the keys' weights.
+// dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features,
+// places] is asked for, its part of the gradients of the keys' weights.
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
-    key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy, KeyTable<Accumulator<T>> keys,
-                 QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states, HeadRows<T> dk,
-                 Accumulator<T>* weight_part) {
+    key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
+                 KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
+                 States<Accumulator<T>> states, HeadRows<T> dk, Accumulator<T>* weight_part) {
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
@@ -40,8 +40,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     make_slopes(of, by_logs, slopes, panels);
     add_products<Along::tile, Along::tile>(
         inside, F - first_f, of.q.count,
-        [&](int j, int64_t i) { return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j]; },
-        [&](int f, int64_t i) { return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0); }, panels);
+        [&](int j, int64_t i) {
+          return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j];
+        },
+        [&](int f, int64_t i) {
+          return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0);
+        },
+        panels);
   }
   // Of plain values what the state gives needs no factor, and joins what the queries give.
   Wide apart;
@@ -49,7 +54,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (!later.empty)
     add_products<Along::terms, Along::terms>(
         after, F - first_f, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
-        [&](int f, int64_t m) { return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0); }, panels);
+        [&](int f, int64_t m) {
+          return first_f + f < F ? later.state[(first_f + f) * M + m] : A(0);
+        },
+        panels);
 
   T* to = dk.at(chunk.pair, chunk.first);
   A whole[2] = {};
@@ -70,7 +78,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       }
       if (kRule == Rule::logs && of.q.count > 0 && by_logs.any)
         for (int i = j; i < of.q.count; ++i)
-          if (by_logs.row[i]) slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
+          if (by_logs.row[i])
+            slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
     whole[(e & 2) / 2] += kRule == Rule::logs ? slope : slope * feature;
     if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
@@ -105,8 +114,8 @@ struct SumWeights {
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
-                   KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
-                   HeadRows<T> dv) {
+                   KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
+                   States<Accumulator<T>> states, HeadRows<T> dv) {
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
@@ -135,7 +144,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           if (kRule != Rule::logs) return of.k.at(j, f);
           return read_by_logs(of.k.given(j, f), later.scale[f], of.key_offset[j] - of.k.top[j]);
         },
-        [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); }, panels);
+        [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); },
+        panels);
     if (kRule == Rule::scaled)
       Wide::each([&](int e, int j, int) {
         if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
@@ -157,10 +167,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
     if (kRule == Rule::logs && by_logs.any) {
       const int lane = static_cast<int>(threadIdx.x) % kWarp;
-      for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp)
+      for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count;
+           i += kBlockThreads / kWarp)
         for (int j = lane; by_logs.row[i] && j <= i && j < of.k.count; j += kWarp) {
           A whole = 0;
-          for (int64_t f = 0; f < F; ++f) whole += exp_of(of.q.given(i, f) + of.k.given(j, f) + of.rest(i, j));
+          for (int64_t f = 0; f < F; ++f)
+            whole += exp_of(of.q.given(i, f) + of.k.given(j, f) + of.rest(i, j));
           weights[i][j] = whole;
         }
     }
@@ -176,9 +188,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 }
 
 template <Rule kRule, typename T>
-void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
-                  const ChunkRows<Accumulator<T>>& kept, Strided<const Accumulator<T>> ddenominator,
-                  const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
+void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                  HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                  Strided<const Accumulator<T>> ddenominator,
+                  const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight,
+                  HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
   const int64_t columns = column_blocks<kRule, T>(shape.features);
@@ -192,32 +206,36 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
     if (reads) make_keys<kRule>(ctx, shape, group, in, sweep);
     if (joins) {
       for_each_row(ctx, tiles,
-                   MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, ddenominator,
-                                         sweep.queries});
-      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep), sweep.direction(shape, true), carried,
-                                  reads);
+                   MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale,
+                                         ddenominator, sweep.queries});
+      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep),
+                                  sweep.direction(shape, true), carried, reads);
     }
     if (!reads) continue;
     const States<A> states = sweep.states(joins, carried, shape.starts ? sweep.count() - 1 : -1);
     const QueryTable<A> queries = joins ? sweep.queries : QueryTable<A>{};
-    launch(key_gradient<kRule, T>, dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
+    launch(key_gradient<kRule, T>,
+           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)), dim3(kBlockThreads),
+           0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
            weights ? parts.data() : nullptr);
     if (weights)
       for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
     launch(value_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dv);
+           dim3(static_cast<unsigned>(tiles),
+                static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states,
+           dv);
   }
 }
 
 }  // namespace
 
 template <typename T>
-void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in, HeadRows<const T> dy,
-                        const ChunkRows<Accumulator<T>>& kept, Strided<const Accumulator<T>> ddenominator,
-                        const ChunkState<Accumulator<T>>& slopes, HeadRows<T> dk, Strided<T> dweight,
-                        HeadRows<T> dv) {
+void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
+                        HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+                        Strided<const Accumulator<T>> ddenominator,
+                        const ChunkState<Accumulator<T>>& slopes, HeadRows<T> dk,
+                        Strided<T> dweight, HeadRows<T> dv) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
   with_rule(shape, slopes.scale != nullptr, [&](auto rule) {
@@ -225,10 +243,11 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                      \
-  template void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,          \
-                                   const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>,               \
-                                   const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<T>, HeadRows<T>);
+#define LINEA_INSTANTIATE(T)                                                \
+  template void chunk_backward_key(                                         \
+      Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>, \
+      const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>,      \
+      const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<T>, HeadRows<T>);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -1,4 +1,5 @@
-// The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in tensor/cpu/chunk_backward.h.
+// The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in
+// tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/cuda_kernels.h"
 
@@ -22,8 +23,9 @@ __device__ void denominator_slopes(const Pieces<kRule, T>& of, const ValueRows<T
 template <Rule kRule, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
-                   KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states,
-                   HeadRows<const T> y, HeadRows<T> dq, Strided<Accumulator<T>> ddenominator) {
+                   KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
+                   States<Accumulator<T>> states, HeadRows<const T> y, HeadRows<T> dq,
+                   Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
@@ -57,8 +59,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     make_slopes(of, by_logs, slopes, panels);
     add_products<Along::terms, Along::tile>(
         inside, F - first_f, of.k.count,
-        [&](int i, int64_t j) { return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j]; },
-        [&](int f, int64_t j) { return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0); }, panels);
+        [&](int i, int64_t j) {
+          return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j];
+        },
+        [&](int f, int64_t j) {
+          return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0);
+        },
+        panels);
   }
   // Of plain values what the state gives needs no factor, and joins what the keys give.
   Wide apart;
@@ -66,7 +73,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (!past.empty)
     add_products<Along::terms, Along::terms>(
         before, F - first_f, M, [&](int i, int64_t m) { return of.numerator(i, m); },
-        [&](int f, int64_t m) { return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0); }, panels);
+        [&](int f, int64_t m) {
+          return first_f + f < F ? past.state[(first_f + f) * M + m] : A(0);
+        },
+        panels);
 
   T* to = dq.at(chunk.pair, chunk.first);
   Wide::each([&](int e, int i, int col) {
@@ -91,8 +101,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 }
 
 template <Rule kRule, typename T>
-void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> y,
-                    HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                    HeadRows<const T> y, HeadRows<const T> dy,
+                    const ChunkRows<Accumulator<T>>& kept,
                     const ChunkState<Accumulator<T>>& carried, HeadRows<T> dq,
                     Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
@@ -104,24 +115,28 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
     const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), sweep.direction(shape, false), carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep),
+                                  sweep.direction(shape, false), carried);
     }
     if (!reads) continue;
-    for_each_row(ctx, tiles,
-                 MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
+    for_each_row(
+        ctx, tiles,
+        MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
     const States<A> states = sweep.states(joins, carried, shape.starts ? 0 : -1);
     launch(query_gradient<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.features))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, joins ? sweep.keys : KeyTable<A>{},
-           sweep.queries, states, y, dq, ddenominator);
+           dim3(static_cast<unsigned>(tiles),
+                static_cast<unsigned>(column_blocks<kRule, T>(shape.features))),
+           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy,
+           joins ? sweep.keys : KeyTable<A>{}, sweep.queries, states, y, dq, ddenominator);
   }
 }
 
 }  // namespace
 
 template <typename T>
-void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in, HeadRows<const T> y,
-                          HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
+void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
+                          HeadRows<const T> y, HeadRows<const T> dy,
+                          const ChunkRows<Accumulator<T>>& kept,
                           const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
   const ChunkShape shape = as_multiplied(ctx, given);
@@ -131,10 +146,11 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                    \
-  template void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,      \
-                                     HeadRows<const T>, const ChunkRows<Accumulator<T>>&,                       \
-                                     const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<Accumulator<T>>);
+#define LINEA_INSTANTIATE(T)                                                                   \
+  template void chunk_backward_query(                                                          \
+      Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>, HeadRows<const T>, \
+      const ChunkRows<Accumulator<T>>&, const ChunkState<Accumulator<T>>&, HeadRows<T>,        \
+      Strided<Accumulator<T>>);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

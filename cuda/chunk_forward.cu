@@ -1,4 +1,5 @@
-// The forward pass of the sum rule over a segment. How it is cut: cuda/chunk.h; formulas: tensor/cpu/chunk.h.
+// The forward pass of the sum rule over a segment. How it is cut: cuda/chunk.h; formulas:
+// tensor/cpu/chunk.h.
 #include "cuda/chunk_sweep.h"
 #include "cuda/cuda_kernels.h"
 
@@ -7,8 +8,8 @@ namespace {
 
 // log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
 template <typename T>
-__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i,
-                                    int j, Accumulator<T> offset) {
+__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k,
+                                    int64_t F, int i, int j, Accumulator<T> offset) {
   using A = Accumulator<T>;
   A most = kNothing<A>, sum = 0;
   for (int64_t f = 0; f < F; ++f) most = larger(most, q.given(i, f) + k.given(j, f));
@@ -17,14 +18,15 @@ __device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rul
   return most + std::log(sum) - q.top[i] + (offset - k.top[j]);
 }
 
-// Weights of row i in a chunk, weight by weight: exp(log a_ij - m), m the largest. Returns their sum over the warp's
-// lanes, without what the state gives; m goes in as the state's scale.
+// Weights of row i in a chunk, weight by weight: exp(log a_ij - m), m the largest. Returns their
+// sum over the warp's lanes, without what the state gives; m goes in as the state's scale.
 template <typename T, typename A>
-__device__ A weigh_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F, int i, int seen,
-                           const A* offset, A* weights, A& m) {
+__device__ A weigh_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F,
+                           int i, int seen, const A* offset, A* weights, A& m) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   A most = m;
-  for (int j = lane; j < seen; j += kWarp) most = larger(most, weights[j] = log_score(q, k, F, i, j, offset[j]));
+  for (int j = lane; j < seen; j += kWarp)
+    most = larger(most, weights[j] = log_score(q, k, F, i, j, offset[j]));
   most = warp_max(most);
   m = most == kNothing<A> ? A(0) : most;
   A sum = 0;
@@ -42,15 +44,18 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   multiply_as(shape.products, panels);
-  // of each row: the largest log with the state's scales, the state's scale, what of d is summed, m, 1 / d
-  __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile], inverse[kTile];
+  // of each row: the largest log with the state's scales, the state's scale, what of d is summed,
+  // m, 1 / d
+  __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile],
+      inverse[kTile];
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   using Wide = RuleSums<kRule, T>;
   const int64_t F = shape.features, M = shape.values, place = chunk.place;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kWarps = kBlockThreads / kWarp;
   const Rows<kRule, T> q = rows_of<kRule>(shape, in.q, chunk, chunk.rows, query_top);
   const StateAt<A> past = state_at(states, shape, group, chunk);
@@ -76,13 +81,16 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
     sum = warp_sum(sum);
     if (lane > 0) continue;
     denominator[i] = sum;
-    if (kRule != Rule::plain) past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
+    if (kRule != Rule::plain)
+      past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
   }
   Wide sums;
   if (!past.empty)
     add_products<Along::terms, Along::tile>(
-        sums, M - first_m, F, [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
-        [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); }, panels);
+        sums, M - first_m, F,
+        [&](int i, int64_t f) { return i < chunk.rows ? past_feature(i, f) : A(0); },
+        [&](int m, int64_t f) { return first_m + m < M ? past.state[f * M + first_m + m] : A(0); },
+        panels);
 
   // Keys of the chunk's tiles up to this one.
   for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
@@ -109,7 +117,8 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
       A m = kRule == Rule::plain ? A(0) : row_scale[i];
       A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
       const auto whole = [&] {
-        return kRule == Rule::plain ? denominator[i] + inside : factor(past_scale[i], m) * denominator[i] + inside;
+        return kRule == Rule::plain ? denominator[i] + inside
+                                    : factor(past_scale[i], m) * denominator[i] + inside;
       };
       if constexpr (kRule == Rule::logs) {
         const int count = i + 1 < seen.keys ? i + 1 : seen.keys;
@@ -150,7 +159,8 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
 
 template <Rule kRule, typename T>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-             const ChunkState<Accumulator<T>>& carried, HeadRows<T> y, const ChunkRows<Accumulator<T>>& kept) {
+             const ChunkState<Accumulator<T>>& carried, HeadRows<T> y,
+             const ChunkRows<Accumulator<T>>& kept) {
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
   Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
   for (int64_t first = 0; first < sweep.count();) {
@@ -158,7 +168,8 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
     first += group.chunks;
     if (joins) {
       make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep), sweep.direction(shape, false), carried);
+      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep),
+                                  sweep.direction(shape, false), carried);
     }
     if (!reads) continue;
     if (kRule == Rule::logs)
@@ -166,7 +177,8 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                    MakeQueries<kRule, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
     const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     launch(read_chunk<kRule, T>,
-           dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
+           dim3(static_cast<unsigned>(tiles),
+                static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
            sweep.states(joins, carried, shape.starts ? 0 : -1), y, kept);
   }
@@ -176,15 +188,18 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
 
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
-                   const ChunkState<Accumulator<T>>& states, HeadRows<T> y, const ChunkRows<Accumulator<T>>& kept) {
+                   const ChunkState<Accumulator<T>>& states, HeadRows<T> y,
+                   const ChunkRows<Accumulator<T>>& kept) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
-  with_rule(shape, states.scale != nullptr, [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
+  with_rule(shape, states.scale != nullptr,
+            [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&,                   \
-                              const ChunkState<Accumulator<T>>&, HeadRows<T>, const ChunkRows<Accumulator<T>>&);
+#define LINEA_INSTANTIATE(T)                                                     \
+  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, \
+                              const ChunkState<Accumulator<T>>&, HeadRows<T>,    \
+                              const ChunkRows<Accumulator<T>>&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -1,5 +1,5 @@
-// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): each chunk's own sums, and
-// the scan that adds them up.
+// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): each
+// chunk's own sums, and the scan that adds them up.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,13 @@ struct GivenValues {
     }
   };
   __device__ Of of(const ChunkShape& shape, const Chunk& chunk, int count) const {
-    return {value_rows(shape, x, chunk, count), inverse == nullptr ? nullptr : inverse + chunk.place};
+    return {value_rows(shape, x, chunk, count),
+            inverse == nullptr ? nullptr : inverse + chunk.place};
   }
 };
 
-// What joins a state: rows of keys with values, or of queries with n = dy / d and e. Null: no offsets, and 1.
+// What joins a state: rows of keys with values, or of queries with n = dy / d and e. Null: no
+// offsets, and 1.
 template <typename T, typename Values = GivenValues<T>>
 struct Joining {
   using A = Accumulator<T>;
@@ -39,7 +41,8 @@ struct Joining {
   bool keys;  // only those that exist
 };
 
-// The sums of each slot: state [F,M], key_sum [F], each feature f to be multiplied by exp(scale[F]).
+// The sums of each slot: state [F,M], key_sum [F], each feature f to be multiplied by
+// exp(scale[F]).
 template <typename A>
 struct Parts {
   A *state, *key_sum, *scale;
@@ -51,8 +54,9 @@ struct Direction {
   int64_t unneeded;
 };
 
-// A block makes the sums of one chunk; or, given a carried state, goes through all of the group's, leaves in the place
-// of each one's sums the state that it reads, and carries on: no scan is left to do. (Plain values alone.)
+// A block makes the sums of one chunk; or, given a carried state, goes through all of the group's,
+// leaves in the place of each one's sums the state that it reads, and carries on: no scan is left
+// to do. (Plain values alone.)
 template <Rule kRule, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
@@ -67,7 +71,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t F = shape.features, M = shape.values, index = blockIdx.x;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns,
                 first_f = static_cast<int64_t>(blockIdx.z) * kTile;
-  const int own = static_cast<int>(threadIdx.x) % kTile, part = static_cast<int>(threadIdx.x) / kTile;
+  const int own = static_cast<int>(threadIdx.x) % kTile,
+            part = static_cast<int>(threadIdx.x) / kTile;
   const bool sums_keys = blockIdx.y == 0 && part == 0 && first_f + own < F;
 
   Wide running;
@@ -104,7 +109,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (kRule != Rule::plain) {
       A most = kNothing<A>;
       for (int i = part; i < count && first_f + own < F; i += kShares)
-        most = larger(most, kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[chunk.place + i]);
+        most = larger(most,
+                      kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[chunk.place + i]);
       share[part][own] = most;
       __syncthreads();
       for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
@@ -113,21 +119,21 @@ __global__ void __launch_bounds__(kBlockThreads)
       __syncthreads();
     }
 
-    // The chunk's rows are summed before they join the others, so that errors do not grow with the length; those of
-    // eight digits join at once, for errors of float are far below theirs.
+    // The chunk's rows are summed before they join the others, so that errors do not grow with the
+    // length; those of eight digits join at once, for errors of float are far below theirs.
     Wide fresh;
     Wide& sums = kByCores<P> ? running : fresh;
     add_products<Along::tile, Along::tile>(
         sums, M - first_m, count,
         [&](int f, int64_t i) { return first_f + f < F ? feature(static_cast<int>(i), f) : A(0); },
         [&](int m, int64_t i) { return x.or_zero(static_cast<int>(i), first_m + m); }, panels);
-    if (!kByCores<P>)
-      Wide::each([&](int e, int, int) { running[e] += fresh[e]; });
+    if (!kByCores<P>) Wide::each([&](int e, int, int) { running[e] += fresh[e]; });
     if (blockIdx.y > 0) continue;
     A total = 0;
 #pragma unroll 1
     for (int i = part; i < count && first_f + own < F; i += kShares)
-      total += in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.place + i];
+      total +=
+          in.weight == nullptr ? feature(i, own) : feature(i, own) * in.weight[chunk.place + i];
     share[part][own] = total;
     __syncthreads();
     if (!sums_keys) continue;
@@ -137,8 +143,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   each(walks ? carried : parts, index, leave);
 }
 
-// The scales that the chunks read take the place of those of their sums; keep and take: what the carried sums and
-// those of the chunk are multiplied by where they meet. One feature of one pair.
+// The scales that the chunks read take the place of those of their sums; keep and take: what the
+// carried sums and those of the chunk are multiplied by where they meet. One feature of one pair.
 template <typename A>
 struct ScanScales {
   int64_t F;
@@ -150,7 +156,8 @@ struct ScanScales {
     const int64_t pair = index / F, f = index % F;
     A scale = carried[index];
     for (int64_t n = 0; n < group.chunks; ++n) {
-      const int64_t c = direction.backward ? group.chunks - 1 - n : n, slot = pair * group.chunks + c;
+      const int64_t c = direction.backward ? group.chunks - 1 - n : n,
+                    slot = pair * group.chunks + c;
       const int64_t at = slot * F + f;
       if (direction.backward && decay != nullptr) scale += decay[slot];
       const bool joins = group.first + c != direction.unneeded;
@@ -165,7 +172,8 @@ struct ScanScales {
   }
 };
 
-// The sums themselves, one element of rows of `width`, of which each pair has F. keep and take may be null: 1.
+// The sums themselves, one element of rows of `width`, of which each pair has F. keep and take may
+// be null: 1.
 template <typename A>
 struct ScanSums {
   int64_t F, width;
@@ -189,7 +197,8 @@ struct ScanSums {
   }
 };
 
-// Blocks that sum a chunk's plain values. Where they keep the device busy, each goes through all chunks.
+// Blocks that sum a chunk's plain values. Where they keep the device busy, each goes through all
+// chunks.
 template <typename T>
 int64_t blocks_of_sums(const ChunkShape& shape) {
   return shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain, T>(shape.values);
@@ -199,11 +208,13 @@ bool sums_walk(const Context& ctx, const ChunkShape& shape) {
   return blocks_of_sums<T>(shape) >= ctx.sizes.blocks;
 }
 
-// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its chunk's states, and
-// meets (t + 1) / 2 tiles of the chunk, itself among them: passes 4 F M / t bytes, and kProducts products of 64 x 64
-// by F or M for each tile that it meets. On tensor cores, where a byte takes the time of kWorth FLOPs, the sum of both
-// is least at the root below. One tile: where numbers are float or double, which are slow to multiply; where rows have
-// weights or logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device busy.
+// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its
+// chunk's states, and meets (t + 1) / 2 tiles of the chunk, itself among them: passes 4 F M / t
+// bytes, and kProducts products of 64 x 64 by F or M for each tile that it meets. On tensor cores,
+// where a byte takes the time of kWorth FLOPs, the sum of both is least at the root below. One
+// tile: where numbers are float or double, which are slow to multiply; where rows have weights or
+// logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device
+// busy.
 inline constexpr int64_t kMostTiles = 4;
 template <typename T>
 int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
@@ -213,14 +224,15 @@ int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled)
   if (!kByCores<T>) return 1;
   const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
   const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan makes the other 6
-  const double states = passes * 4 * F * M * kWorth, products = kProducts * kTile * kTile * (F + M) / 2;
+  const double states = passes * 4 * F * M * kWorth,
+               products = kProducts * kTile * kTile * (F + M) / 2;
   const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
   const int64_t most = blocks_of_sums<T>(shape) * chunk_count(shape) / ctx.sizes.blocks;
   return std::clamp<int64_t>(std::min(best, most), 1, kMostTiles);
 }
 
-// One call's temporary memory, enough for a group of chunks: as many as give the device blocks for several rounds, of
-// which all states lie in 256 MiB (in any case one chunk of every pair).
+// One call's temporary memory, enough for a group of chunks: as many as give the device blocks for
+// several rounds, of which all states lie in 256 MiB (in any case one chunk of every pair).
 template <typename T>
 class Sweep {
  public:
@@ -261,23 +273,29 @@ class Sweep {
 
   // Rows of a group join the carried state; then `states()` are those that its chunks read.
   template <Rule kRule, typename Values>
-  void carry(Context& ctx, const ChunkShape& shape, const Group& group, const Joining<T, Values>& in,
-             const Direction& direction, const ChunkState<A>& carried, bool decays = true) {
+  void carry(Context& ctx, const ChunkShape& shape, const Group& group,
+             const Joining<T, Values>& in, const Direction& direction, const ChunkState<A>& carried,
+             bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
     const bool walks = kRule == Rule::plain && sums_walk<T>(ctx, shape);
     const Parts<A> from{carried.state, carried.key_sum, nullptr};
-    launch(sum_chunk<kRule, T, Values>,
-           dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
-                static_cast<unsigned>(column_blocks<kRule, T>(M)), static_cast<unsigned>(tiles_of(F))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{}, parts_);
+    launch(
+        sum_chunk<kRule, T, Values>,
+        dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
+             static_cast<unsigned>(column_blocks<kRule, T>(M)), static_cast<unsigned>(tiles_of(F))),
+        dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{},
+        parts_);
     if (walks) return;
     const int64_t rows = shape.pairs * F;
     if (scaled_)
-      for_each(ctx, rows, ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
-                                        parts_.scale, keep_, take_});
-    for_each(ctx, rows * M, ScanSums<A>{F, M, group, direction, keep_, take_, carried.state, parts_.state});
-    for_each(ctx, rows, ScanSums<A>{F, 1, group, direction, keep_, take_, carried.key_sum, parts_.key_sum});
+      for_each(ctx, rows,
+               ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
+                             parts_.scale, keep_, take_});
+    for_each(ctx, rows * M,
+             ScanSums<A>{F, M, group, direction, keep_, take_, carried.state, parts_.state});
+    for_each(ctx, rows,
+             ScanSums<A>{F, 1, group, direction, keep_, take_, carried.key_sum, parts_.key_sum});
   }
 
   // What the chunks of the group read, or, where nothing has joined it, the carried state.
@@ -290,12 +308,14 @@ class Sweep {
   KeyTable<A> keys;
 
  private:
-  static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles, int64_t count) {
+  static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles,
+                           int64_t count) {
     constexpr int64_t kRounds = 16, kElements = int64_t{1} << 26;
     const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
     const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.pairs * tiles, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
-    const int64_t most = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
+    const int64_t most =
+        std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
     const int64_t groups = (count + most - 1) / most;  // of like sizes
     return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
@@ -320,7 +340,8 @@ Joining<T> keys_join(const ChunkInput<T>& in, const Sweep<T>& sweep) {
   return {in.k, {in.v, nullptr}, sweep.keys.top, sweep.keys.offset, nullptr, true};
 }
 template <typename T>
-Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy, const Sweep<T>& sweep) {
+Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy,
+                        const Sweep<T>& sweep) {
   const QueryTable<Accumulator<T>>& queries = sweep.queries;
   return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.slope, false};
 }

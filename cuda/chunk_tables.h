@@ -1,4 +1,5 @@
-// Tables of a group's rows: what their logs, scales and denominators are to the products (cuda/chunk.h).
+// Tables of a group's rows: what their logs, scales and denominators are to the products
+// (cuda/chunk.h).
 #pragma once
 
 #include "cuda/chunk.h"
@@ -35,13 +36,15 @@ struct MakeKeys {
         const A most = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
         if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = most);
       }
-    if (i < chunk.keys) lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
+    if (i < chunk.keys)
+      lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
     __syncthreads();
     double past = 0;  // L
     if (i < kTile)
       for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
     if (i < chunk.keys) {
-      const double own = weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
+      const double own =
+          weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
       offset[i] = static_cast<A>((kRule == Rule::logs ? top[i] : 0.0) + own - past);
       to.offset[slot * kTile + i] = offset[i];
     }
@@ -56,8 +59,8 @@ struct MakeKeys {
   }
 };
 
-// Queries of one tile, and what is known of them: of denominators null where only their tops are asked for, of their
-// slopes e null where these are still to be made.
+// Queries of one tile, and what is known of them: of denominators null where only their tops are
+// asked for, of their slopes e null where these are still to be made.
 template <Rule kRule, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;

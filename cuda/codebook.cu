@@ -1,4 +1,5 @@
-// Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix products.
+// Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix
+// products.
 #include "cuda/columns.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/scatter.h"
@@ -20,10 +21,12 @@ struct RowsOfHeads {
   const int32_t* code;
   __device__ int64_t count(int64_t head) const {
     const int64_t first = first_pair_of(shape, head);
-    return first < shape.pairs ? (shape.pairs - first + shape.heads - 1) / shape.heads * shape.rows : 0;
+    return first < shape.pairs ? (shape.pairs - first + shape.heads - 1) / shape.heads * shape.rows
+                               : 0;
   }
   __device__ int64_t row(int64_t head, int64_t i) const {
-    return (first_pair_of(shape, head) + i / shape.rows * shape.heads) * shape.rows + i % shape.rows;
+    return (first_pair_of(shape, head) + i / shape.rows * shape.heads) * shape.rows +
+           i % shape.rows;
   }
   __device__ int64_t bin(int64_t head, int64_t i) const { return code[row(head, i)]; }
   __device__ Accumulator<T> value(int64_t head, int64_t i, int64_t c) const {
@@ -32,8 +35,9 @@ struct RowsOfHeads {
   }
 };
 
-// A tile of kTile rows against kTile codes at a time, kDepth numbers of each in shared memory; a thread has 4 x 4
-// distances, its rows and its codes 16 apart. Every distance is summed over d in order, whatever else is there.
+// A tile of kTile rows against kTile codes at a time, kDepth numbers of each in shared memory; a
+// thread has 4 x 4 distances, its rows and its codes 16 apart. Every distance is summed over d in
+// order, whatever else is there.
 constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = kTile / kSide;
 
 template <typename T>
@@ -118,7 +122,8 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
   A* const halves = workspace.data();
   for_each_team(ctx, shape.heads * F, D, [=] __device__(auto team, int64_t f) {
     A norm = 0;
-    for (int64_t d = team.rank(); d < D; d += team.kThreads) norm += A(codebook[f * D + d]) * A(codebook[f * D + d]);
+    for (int64_t d = team.rank(); d < D; d += team.kThreads)
+      norm += A(codebook[f * D + d]) * A(codebook[f * D + d]);
     norm = team.sum(norm);
     if (team.rank() == 0) halves[f] = norm / A(2);
   });
@@ -133,14 +138,16 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
     for (int64_t f = team.rank(); f < F; f += team.kThreads)
       sum += exp_of((A(logs[f]) - of_head[f]) * inverse - most);
     const A all = most + std::log(team.sum(sum));
-    for (int64_t f = team.rank(); f < F; f += team.kThreads) logs[f] = T((A(logs[f]) - of_head[f]) * inverse - all);
+    for (int64_t f = team.rank(); f < F; f += team.kThreads)
+      logs[f] = T((A(logs[f]) - of_head[f]) * inverse - all);
   });
 }
 
 // dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, as sum
 // dg = 0
 template <typename T>
-void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs, T* dlogs, T* dt) {
+void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs,
+                           T* dlogs, T* dt) {
   using A = Accumulator<T>;
   const int64_t F = shape.features, rows = shape.rows;
   const Workspace<A> workspace(ctx, shape.pairs * rows);
@@ -162,15 +169,16 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
   });
   for_each_row(ctx, shape.pairs, [=] __device__(int64_t pair) {
     A all = 0;
-    for (int64_t row = threadIdx.x; row < rows; row += kBlockThreads) all += of_row[pair * rows + row];
+    for (int64_t row = threadIdx.x; row < rows; row += kBlockThreads)
+      all += of_row[pair * rows + row];
     all = block_sum(all);
     if (threadIdx.x == 0) dt[pair] = T(A(dt[pair]) - all);
   });
 }
 
 template <typename T>
-void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* du, const T* codebook,
-                  T* dcodebook) {
+void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* du,
+                  const T* codebook, T* dcodebook) {
   using A = Accumulator<T>;
   const int64_t F = shape.features, D = shape.key_size, rows = shape.rows;
   const Workspace<A> workspace(ctx, du == nullptr ? 1 : shape.pairs * F);
@@ -178,7 +186,7 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
   if (du != nullptr)
     sum_columns<1, A>(
         ctx, {shape.pairs, rows, F},
-        [=] __device__(int64_t pair, int64_t row, int64_t f, A* total) {
+        [=] __device__(int64_t pair, int64_t row, int64_t f, A * total) {
           total[0] += A(du[(pair * rows + row) * F + f]);
         },
         [=] __device__(int64_t pair, int64_t f, const A* total) { sums[pair * F + f] = total[0]; });
@@ -195,15 +203,17 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
 }
 
 template <typename T>
-void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook, int32_t* code) {
+void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook,
+                  int32_t* code) {
   const int64_t blocks = shape.pairs * ((shape.rows + kTile - 1) / kTile);
   if (blocks == 0) return;
-  launch(nearest_code_kernel<T>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx),
-         shape, x, codebook, code);
+  launch(nearest_code_kernel<T>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx), shape,
+         x, codebook, code);
 }
 
 template <typename T>
-void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook, T* y) {
+void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook,
+                  T* y) {
   const int64_t F = shape.features, D = shape.key_size;
   for_each_team(ctx, shape.pairs * shape.rows, D, [=] __device__(auto team, int64_t row) {
     const T* from = codebook + (shape.head(row / shape.rows) * F + code[row]) * D;
@@ -213,11 +223,12 @@ void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, con
 }
 
 template <typename T>
-void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts, T* sums) {
+void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
+                 T* sums) {
   using A = Accumulator<T>;
   const int64_t D = shape.key_size, most_pairs = (shape.pairs + shape.heads - 1) / shape.heads;
-  scatter_sums<A>(ctx, {shape.heads, most_pairs * shape.rows, shape.features, D + 1}, RowsOfHeads<T>{shape, x, code},
-                  [=] __device__(int64_t f, int64_t c, A total) {
+  scatter_sums<A>(ctx, {shape.heads, most_pairs * shape.rows, shape.features, D + 1},
+                  RowsOfHeads<T>{shape, x, code}, [=] __device__(int64_t f, int64_t c, A total) {
                     T* const into = c < D ? sums + f * D + c : counts + f;
                     *into = T(A(*into) + total);
                   });
@@ -231,13 +242,13 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                     \
-  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                \
-  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);   \
-  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);      \
-  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);          \
-  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);          \
-  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);       \
+#define LINEA_INSTANTIATE(T)                                                                   \
+  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);              \
+  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*); \
+  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);    \
+  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);        \
+  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);        \
+  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);     \
   template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

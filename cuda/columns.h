@@ -1,5 +1,5 @@
-// Sums over the rows of matrices. Rows are cut into slices that depend on their number alone; a slice is summed by
-// one block, and the slices in order: the same bits every time.
+// Sums over the rows of matrices. Rows are cut into slices that depend on their number alone; a
+// slice is summed by one block, and the slices in order: the same bits every time.
 #pragma once
 
 #include "cuda/team.h"
@@ -22,16 +22,20 @@ struct ColumnShape {
 
 // partial [slices,P,kSums,C]; add(p, r, c, totals) adds an element's kSums numbers to totals.
 template <int kSums, typename A, typename Add>
-__global__ void __launch_bounds__(kBlockThreads) column_slices_kernel(ColumnShape shape, A* partial, Add add) {
+__global__ void __launch_bounds__(kBlockThreads)
+    column_slices_kernel(ColumnShape shape, A* partial, Add add) {
   __shared__ A part[kSums][kTileRows][kTileColumns];
-  const int column = static_cast<int>(threadIdx.x) % kTileColumns, row = static_cast<int>(threadIdx.x) / kTileColumns;
+  const int column = static_cast<int>(threadIdx.x) % kTileColumns,
+            row = static_cast<int>(threadIdx.x) / kTileColumns;
   const int64_t slices = shape.slices(), tiles = (shape.C + kTileColumns - 1) / kTileColumns;
   for (int64_t item = blockIdx.x; item < shape.P * slices * tiles; item += gridDim.x) {
-    const int64_t c = item % tiles * kTileColumns + column, slice = item / tiles % slices, p = item / tiles / slices;
+    const int64_t c = item % tiles * kTileColumns + column, slice = item / tiles % slices,
+                  p = item / tiles / slices;
     const int64_t end = shape.R * (slice + 1) / slices;
     A totals[kSums] = {};
     if (c < shape.C)
-      for (int64_t r = shape.R * slice / slices + row; r < end; r += kTileRows) add(p, r, c, totals);
+      for (int64_t r = shape.R * slice / slices + row; r < end; r += kTileRows)
+        add(p, r, c, totals);
 #pragma unroll
     for (int n = 0; n < kSums; ++n) part[n][row][column] = totals[n];
     __syncthreads();
@@ -54,7 +58,8 @@ struct SumOfSlices {
     A totals[kSums] = {};
     for (int64_t slice = 0; slice < shape.slices(); ++slice)
 #pragma unroll
-      for (int n = 0; n < kSums; ++n) totals[n] += partial[((slice * shape.P + p) * kSums + n) * shape.C + c];
+      for (int n = 0; n < kSums; ++n)
+        totals[n] += partial[((slice * shape.P + p) * kSums + n) * shape.C + c];
     finish(p, c, totals);
   }
 };
@@ -62,14 +67,15 @@ struct SumOfSlices {
 // finish(p, c, totals) once for every column of every matrix, with the sums over its R rows of what
 // add(p, r, c, totals) adds.
 template <int kSums, typename A, typename Add, typename Finish>
-void sum_columns(const Context& ctx, const ColumnShape& shape, const Add& add, const Finish& finish) {
+void sum_columns(const Context& ctx, const ColumnShape& shape, const Add& add,
+                 const Finish& finish) {
   static_assert(kSums <= kTileRows);
   if (shape.P * shape.C == 0) return;
   const int64_t slices = shape.slices(), tiles = (shape.C + kTileColumns - 1) / kTileColumns;
   const Workspace<A> partial(ctx, slices * shape.P * kSums * shape.C);
   const int64_t blocks = shape.P * slices * tiles;
-  launch(column_slices_kernel<kSums, A, Add>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx),
-         shape, partial.data(), add);
+  launch(column_slices_kernel<kSums, A, Add>, grid_of_tiles(blocks), dim3(kBlockThreads), 0,
+         stream(ctx), shape, partial.data(), add);
   for_each(ctx, shape.P * shape.C, SumOfSlices<kSums, A, Finish>{shape, partial.data(), finish});
 }
 

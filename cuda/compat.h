@@ -1,5 +1,6 @@
-// What kernels and their launches need, the same for nvcc and for g++ with the emulator: launches and calls that
-// throw, and a block's dynamic shared memory. Only this header and ptx.h know which of the two compiles them.
+// What kernels and their launches need, the same for nvcc and for g++ with the emulator: launches
+// and calls that throw, and a block's dynamic shared memory. Only this header and ptx.h know which
+// of the two compiles them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,12 +27,14 @@ void check_launch(cudaError_t error, dim3 grid, dim3 block, size_t shared_bytes)
 
 // ---- launches ----
 
-// Starts `kernel` on `grid` blocks of `block` threads. Error: what the device refuses, with the sizes.
+// Starts `kernel` on `grid` blocks of `block` threads. Error: what the device refuses, with the
+// sizes.
 template <typename... Params>
-void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-            std::type_identity_t<Params>... arguments) {
+void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+            cudaStream_t stream, std::type_identity_t<Params>... arguments) {
 #ifdef LINEA_CUDA_EMULATED
-  const cudaError_t error = emulator::launch_kernel(kernel, grid, block, shared_bytes, stream, arguments...);
+  const cudaError_t error =
+      emulator::launch_kernel(kernel, grid, block, shared_bytes, stream, arguments...);
 #else
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
@@ -39,19 +42,22 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_byte
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))..., nullptr};
-  const cudaError_t error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
+  const cudaError_t error =
+      cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), pointers);
 #endif
   check_launch(error, grid, block, shared_bytes);
 }
 
-// A kernel needs this before it is launched with more than 48 KiB of dynamic shared memory. What it was allowed is
-// never lowered: launches that were recorded keep it. `allowed`: the kernel's own, 0 at first.
+// A kernel needs this before it is launched with more than 48 KiB of dynamic shared memory. What it
+// was allowed is never lowered: launches that were recorded keep it. `allowed`: the kernel's own, 0
+// at first.
 template <typename... Params>
 void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed) {
   if (bytes <= allowed) return;
-  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)),
-             "allowing a kernel its shared memory");
+  check_cuda(
+      cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+      "allowing a kernel its shared memory");
   allowed = bytes;
 }
 
@@ -59,7 +65,8 @@ void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed
 
 inline constexpr size_t kSharedAlignment = 128;
 
-// What a piece of `count` elements takes of a block's dynamic shared memory: the host adds these up for its launch.
+// What a piece of `count` elements takes of a block's dynamic shared memory: the host adds these up
+// for its launch.
 template <typename T>
 constexpr __host__ __device__ size_t shared_bytes(size_t count) {
   return (count * sizeof(T) + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
@@ -69,12 +76,14 @@ constexpr __host__ __device__ size_t shared_bytes(size_t count) {
 extern __shared__ __align__(128) unsigned char linea_dynamic_shared[];
 #endif
 
-// Cuts a block's dynamic shared memory into pieces. Every thread takes the same pieces in the same order.
+// Cuts a block's dynamic shared memory into pieces. Every thread takes the same pieces in the same
+// order.
 class SharedMemory {
  public:
   // `count` elements that no one has written.
   template <typename T>
-  __device__ __forceinline__ T* take(size_t count, std::source_location place = std::source_location::current()) {
+  __device__ __forceinline__ T* take(size_t count,
+                                     std::source_location place = std::source_location::current()) {
 #ifdef LINEA_CUDA_EMULATED
     return static_cast<T*>(emulator::take_shared(count * sizeof(T), place));
 #else

@@ -1,8 +1,9 @@
-// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). What a chunk of 64 positions writes depends
-// on all before it, but each column of values by itself: a block a pair and 64 columns goes through the chunks. With
-// R what was missed, X = B R what is written,
+// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). What a chunk of 64
+// positions writes depends on all before it, but each column of values by itself: a block a pair
+// and 64 columns goes through the chunks. With R what was missed, X = B R what is written,
 //
-//   W = K K^T    (I + strictly_lower(W B)) R = V - K S    Y = Q S + lower(Q K^T) B R    S' = S + K^T B R
+//   W = K K^T    (I + strictly_lower(W B)) R = V - K S    Y = Q S + lower(Q K^T) B R    S' = S +
+//   K^T B R
 //
 // Backward, such a block goes back through the chunks:
 //
@@ -24,13 +25,16 @@ struct Inputs {
   Strided<const T> v, beta;
 
   __device__ ChunkOf<T> queries(const ChunkShape& shape, const Chunk& chunk) const {
-    return {q + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features, chunk.rows};
+    return {q + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features,
+            chunk.rows};
   }
   __device__ ChunkOf<T> keys(const ChunkShape& shape, const Chunk& chunk) const {
-    return {k + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features, chunk.keys};
+    return {k + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features,
+            chunk.keys};
   }
   __device__ Accumulator<T> beta_at(const Chunk& chunk, int i) const {
-    return i < chunk.keys ? Accumulator<T>(beta.pair(chunk.pair)[chunk.first + i]) : Accumulator<T>(0);
+    return i < chunk.keys ? Accumulator<T>(beta.pair(chunk.pair)[chunk.first + i])
+                          : Accumulator<T>(0);
   }
 };
 
@@ -40,22 +44,24 @@ __device__ void dots(const ChunkOf<T>& x, const ChunkOf<T>& z, SquareRows<A> to,
                      const Value& value) {
   Sums<A> product;
   add_product<Along::terms, Along::terms>(
-      product, x.width, [&](int i, int64_t f) { return x.at(i, f); }, [&](int j, int64_t f) { return z.at(j, f); },
-      panels);
+      product, x.width, [&](int i, int64_t f) { return x.at(i, f); },
+      [&](int j, int64_t f) { return z.at(j, f); }, panels);
   Sums<A>::each([&](int e, int i, int j) { to[i][j] = value(i, j, product[e]); });
   __syncthreads();
 }
 
 // sum += x S, a tile of S's columns.
 template <typename T, typename A>
-__device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int64_t M, int64_t first_m,
-                         Panels<A>& panels) {
+__device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int64_t M,
+                         int64_t first_m, Panels<A>& panels) {
   add_product<Along::terms, Along::tile>(
       sum, x.width, [&](int i, int64_t f) { return x.at(i, f); },
-      [&](int m, int64_t f) { return first_m + m < M ? state[f * M + first_m + m] : A(0); }, panels);
+      [&](int m, int64_t f) { return first_m + m < M ? state[f * M + first_m + m] : A(0); },
+      panels);
 }
 
-// The states of a pair's chunks, `step` elements apart (0: one that changes), and R [P,S,M] where it is kept.
+// The states of a pair's chunks, `step` elements apart (0: one that changes), and R [P,S,M] where
+// it is kept.
 template <typename A>
 struct Kept {
   A* state;
@@ -65,7 +71,8 @@ struct Kept {
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    write_chunks(ChunkShape shape, int64_t chunks, Inputs<T> in, Kept<Accumulator<T>> kept, Strided<T> y) {
+    write_chunks(ChunkShape shape, int64_t chunks, Inputs<T> in, Kept<Accumulator<T>> kept,
+                 Strided<T> y) {
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
@@ -76,15 +83,18 @@ __global__ void __launch_bounds__(kBlockThreads)
     const A* state = kept.state + pair * kept.pair + index * kept.step;
     const ChunkOf<T> k = in.keys(shape, chunk);
     if (chunk.keys > 0) {
-      dots(k, k, shared.pairs, panels, [&](int, int j, A product) { return in.beta_at(chunk, j) * product; });
+      dots(k, k, shared.pairs, panels,
+           [&](int, int j, A product) { return in.beta_at(chunk, j) * product; });
       Sums<A> read;
       add_read(read, k, state, M, first_m, panels);
       const ChunkOf<T> v{in.v.pair(pair) + chunk.first * M, M, chunk.keys};
-      Sums<A>::each([&](int e, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[e]; });
+      Sums<A>::each(
+          [&](int e, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[e]; });
       solve(false, chunk.keys, shared.pairs, shared.columns);
       Sums<A>::each([&](int, int i, int m) {
         if (kept.missed != nullptr && i < chunk.keys && first_m + m < M)
-          kept.missed[(pair * shape.length + chunk.first + i) * M + first_m + m] = shared.columns[i][m];
+          kept.missed[(pair * shape.length + chunk.first + i) * M + first_m + m] =
+              shared.columns[i][m];
         shared.columns[i][m] *= in.beta_at(chunk, i);
       });
       __syncthreads();
@@ -95,14 +105,16 @@ __global__ void __launch_bounds__(kBlockThreads)
       add_read(sum, q, state, M, first_m, panels);
       if (chunk.keys > 0) {
         dots(q, k, shared.pairs, panels, [](int, int, A product) { return product; });
-        // Rows of X grow with what was written before them: one that has overflowed must not even meet a 0.
+        // Rows of X grow with what was written before them: one that has overflowed must not even
+        // meet a 0.
         for (int j = 0; j <= core_row() + 8 && j < chunk.keys; ++j)
           Sums<A>::each([&](int e, int i, int m) {
             if (j <= i) sum[e] += shared.pairs[i][j] * shared.columns[j][m];
           });
       }
       Sums<A>::each([&](int e, int i, int m) {
-        if (i < chunk.rows && first_m + m < M) y.pair(pair)[(chunk.first + i) * M + first_m + m] = T(sum[e]);
+        if (i < chunk.rows && first_m + m < M)
+          y.pair(pair)[(chunk.first + i) * M + first_m + m] = T(sum[e]);
       });
     }
     __syncthreads();  // what was read of the state may change now
@@ -122,11 +134,12 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// dE [P,S,M], dV, and the gradient of the state that each chunk leaves [P,chunks,F,M]; `dstate` goes in and out.
+// dE [P,S,M], dV, and the gradient of the state that each chunk leaves [P,chunks,F,M]; `dstate`
+// goes in and out.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    go_back(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy, Accumulator<T>* dstate,
-            Accumulator<T>* left, Accumulator<T>* dE, Strided<T> dv) {
+    go_back(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy,
+            Accumulator<T>* dstate, Accumulator<T>* left, Accumulator<T>* dE, Strided<T> dv) {
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
@@ -138,20 +151,23 @@ __global__ void __launch_bounds__(kBlockThreads)
     const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
     const ChunkOf<T> slope{dy.pair(pair) + chunk.first * M, M, chunk.rows};
     if (chunk.keys > 0) {
-      dots(q, k, shared.pairs, panels, [](int i, int j, A product) { return j <= i ? product : A(0); });
+      dots(q, k, shared.pairs, panels,
+           [](int i, int j, A product) { return j <= i ? product : A(0); });
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
           [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
       add_read(sum, k, state, M, first_m, panels);
       Sums<A>::each([&](int e, int j, int m) { shared.columns[j][m] = sum[e]; });
-      dots(k, k, shared.pairs, panels, [&](int i, int, A product) { return in.beta_at(chunk, i) * product; });
+      dots(k, k, shared.pairs, panels,
+           [&](int i, int, A product) { return in.beta_at(chunk, i) * product; });
       solve(true, chunk.keys, shared.pairs, shared.columns);
     }
     Sums<A>::each([&](int, int j, int col) {
       const int64_t m = first_m + col;
       if (j < chunk.rows && m < M) {
-        const A written = j < chunk.keys ? shared.columns[j][col] : A(0), by = in.beta_at(chunk, j) * written;
+        const A written = j < chunk.keys ? shared.columns[j][col] : A(0),
+                by = in.beta_at(chunk, j) * written;
         dE[(pair * shape.length + chunk.first + j) * M + m] = written;
         dv.pair(pair)[(chunk.first + j) * M + m] = T(by);
         shared.columns[j][col] = by;
@@ -161,7 +177,8 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int64_t first_f = 0; first_f < F; first_f += kTile) {
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
-          sum, chunk.keys, [&](int f, int64_t j) { return -k.at(static_cast<int>(j), first_f + f); },
+          sum, chunk.keys,
+          [&](int f, int64_t j) { return -k.at(static_cast<int>(j), first_f + f); },
           [&](int m, int64_t j) { return shared.columns[j][m]; }, panels);
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int f, int64_t i) { return q.at(static_cast<int>(i), first_f + f); },
@@ -177,7 +194,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// What the two sweeps left: the states before and the gradients of those after each chunk, R and dE.
+// What the two sweeps left: the states before and the gradients of those after each chunk, R and
+// dE.
 template <typename A>
 struct Swept {
   const A *state, *left, *missed, *dE;
@@ -186,23 +204,25 @@ struct Swept {
 // dq, dk of a tile of features, and dbeta.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    row_gradients(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy, Swept<Accumulator<T>> swept,
-                  T* dq, T* dk, Strided<T> dbeta) {
+    row_gradients(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy,
+                  Swept<Accumulator<T>> swept, T* dq, T* dk, Strided<T> dbeta) {
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
-  const int64_t F = shape.features, M = shape.values, first_f = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t F = shape.features, M = shape.values,
+                first_f = static_cast<int64_t>(blockIdx.y) * kTile;
   const Chunk chunk = chunk_at(shape, {0, chunks}, blockIdx.x);
   const int64_t row = chunk.pair * shape.length + chunk.first;
   const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
   const ChunkOf<T> slope{dy.pair(chunk.pair) + chunk.first * M, M, chunk.rows};
-  const ChunkOf<A> missed{swept.missed + row * M, M, chunk.keys}, dE{swept.dE + row * M, M, chunk.keys};
+  const ChunkOf<A> missed{swept.missed + row * M, M, chunk.keys},
+      dE{swept.dE + row * M, M, chunk.keys};
   const A *state = swept.state + chunk.slot * F * M, *left = swept.left + chunk.slot * F * M;
   // P, and G
   Sums<A> product;
   add_product<Along::terms, Along::terms>(
-      product, M, [&](int i, int64_t m) { return slope.at(i, m); }, [&](int j, int64_t m) { return missed.at(j, m); },
-      panels);
+      product, M, [&](int i, int64_t m) { return slope.at(i, m); },
+      [&](int j, int64_t m) { return missed.at(j, m); }, panels);
   Sums<A>::each([&](int e, int i, int j) {
     shared.pairs[i][j] = j <= i ? in.beta_at(chunk, j) * product[e] : A(0);
   });
@@ -213,22 +233,27 @@ __global__ void __launch_bounds__(kBlockThreads)
     return [&x, first_f](int f, int64_t i) { return x.at(static_cast<int>(i), first_f + f); };
   };
   const auto of_state = [&](const A* S) {
-    return [S, F, M, first_f](int f, int64_t m) { return first_f + f < F ? S[(first_f + f) * M + m] : A(0); };
+    return [S, F, M, first_f](int f, int64_t m) {
+      return first_f + f < F ? S[(first_f + f) * M + m] : A(0);
+    };
   };
   Sums<A> of_q, of_k;
-  add_product<Along::terms, Along::terms>(of_q, M, [&](int i, int64_t m) { return slope.at(i, m); }, of_state(state),
-                                          panels);
-  add_product<Along::terms, Along::tile>(of_q, chunk.keys, [&](int i, int64_t j) { return shared.pairs[i][j]; },
-                                         feature(k), panels);
-  add_product<Along::tile, Along::tile>(of_k, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
-                                        feature(q), panels);
   add_product<Along::terms, Along::terms>(
-      of_k, M, [&](int j, int64_t m) { return in.beta_at(chunk, j) * missed.at(j, m); }, of_state(left), panels);
+      of_q, M, [&](int i, int64_t m) { return slope.at(i, m); }, of_state(state), panels);
+  add_product<Along::terms, Along::tile>(
+      of_q, chunk.keys, [&](int i, int64_t j) { return shared.pairs[i][j]; }, feature(k), panels);
+  add_product<Along::tile, Along::tile>(
+      of_k, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; }, feature(q), panels);
   add_product<Along::terms, Along::terms>(
-      of_k, M, [&](int j, int64_t m) { return -in.beta_at(chunk, j) * dE.at(j, m); }, of_state(state), panels);
+      of_k, M, [&](int j, int64_t m) { return in.beta_at(chunk, j) * missed.at(j, m); },
+      of_state(left), panels);
+  add_product<Along::terms, Along::terms>(
+      of_k, M, [&](int j, int64_t m) { return -in.beta_at(chunk, j) * dE.at(j, m); },
+      of_state(state), panels);
   add_product<Along::terms, Along::tile>(
       of_k, chunk.keys,
-      [&](int j, int64_t i) { return -(shared.columns[j][i] + shared.columns[i][j]); }, feature(k), panels);
+      [&](int j, int64_t i) { return -(shared.columns[j][i] + shared.columns[i][j]); }, feature(k),
+      panels);
   Sums<A>::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= chunk.rows || f >= F) return;
@@ -248,21 +273,23 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 // Without q the segment is only absorbed.
 template <typename T>
-void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k, Strided<const T> v,
-                   Strided<const T> beta, Accumulator<T>* state, Strided<T> y) {
+void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
+                   Strided<const T> v, Strided<const T> beta, Accumulator<T>* state, Strided<T> y) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0 || shape.pairs == 0) return;
-  launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.pairs), blocks(tiles_of(M))), shape, chunk_count(shape),
-                  Inputs<T>{q, k, v, beta}, Kept<A>{state, F * M, 0, nullptr}, y);
+  launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.pairs), blocks(tiles_of(M))), shape,
+                  chunk_count(shape), Inputs<T>{q, k, v, beta}, Kept<A>{state, F * M, 0, nullptr},
+                  y);
 }
 
 // The segment's states are made again, one before each chunk.
 template <typename T>
-void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* k, Strided<const T> v,
-                    Strided<const T> beta, Strided<const T> dy, const Accumulator<T>* state, Accumulator<T>* dstate,
-                    T* dq, T* dk, Strided<T> dv, Strided<T> dbeta) {
+void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
+                    Strided<const T> v, Strided<const T> beta, Strided<const T> dy,
+                    const Accumulator<T>* state, Accumulator<T>* dstate, T* dq, T* dk,
+                    Strided<T> dv, Strided<T> dbeta) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t P = shape.pairs, F = shape.features, M = shape.values, chunks = chunk_count(shape);
@@ -272,21 +299,24 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
   const Inputs<T> in{q, k, v, beta};
   const dim3 columns(blocks(P), blocks(tiles_of(M)));
   A* const first = before.data();
-  for_each(ctx, P * F * M,
-           [=] __device__(int64_t i) { first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i]; });
+  for_each(ctx, P * F * M, [=] __device__(int64_t i) {
+    first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i];
+  });
   launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in,
                   Kept<A>{first, chunks * F * M, F * M, missed.data()}, Strided<T>{nullptr, 0});
-  launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(), dv);
-  launch_large<A>(ctx, row_gradients<T>, dim3(blocks(P * chunks), blocks(tiles_of(F))), shape, chunks, in, dy,
-                  Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk, dbeta);
+  launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(),
+                  dv);
+  launch_large<A>(ctx, row_gradients<T>, dim3(blocks(P * chunks), blocks(tiles_of(F))), shape,
+                  chunks, in, dy, Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk,
+                  dbeta);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                       \
-  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>, Strided<const T>, \
-                              Accumulator<T>*, Strided<T>);                                                        \
-  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                  \
-                               Strided<const T>, Strided<const T>, const Accumulator<T>*, Accumulator<T>*, T*, T*, \
-                               Strided<T>, Strided<T>);
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,  \
+                              Strided<const T>, Accumulator<T>*, Strided<T>);                     \
+  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>, \
+                               Strided<const T>, Strided<const T>, const Accumulator<T>*,         \
+                               Accumulator<T>*, T*, T*, Strided<T>, Strided<T>);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

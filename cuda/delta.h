@@ -1,5 +1,5 @@
-// What the kernels of the delta rule share: a block's two matrices in shared memory, and the triangular system that a
-// chunk solves.
+// What the kernels of the delta rule share: a block's two matrices in shared memory, and the
+// triangular system that a chunk solves.
 #pragma once
 
 #include "cuda/chunk.h"
@@ -32,17 +32,20 @@ constexpr size_t shared_bytes() {
 
 template <typename A, class... P, class... Arguments>
 void launch_large(Context& ctx, void (*kernel)(P...), dim3 grid, const Arguments&... arguments) {
-  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes<A>())),
              "a kernel's shared memory");
   launch(kernel, grid, dim3(kBlockThreads), shared_bytes<A>(), stream(ctx), arguments...);
 }
 
-// x becomes (I + strictly_lower(l))^-1 x, or its transpose's, `count` rows of 64 columns; all threads call it.
+// x becomes (I + strictly_lower(l))^-1 x, or its transpose's, `count` rows of 64 columns; all
+// threads call it.
 template <typename A>
 __device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> x) {
   constexpr int kShares = kBlockThreads / kTile;
-  const int m = static_cast<int>(threadIdx.x) % kTile, share = static_cast<int>(threadIdx.x) / kTile;
+  const int m = static_cast<int>(threadIdx.x) % kTile,
+            share = static_cast<int>(threadIdx.x) / kTile;
   __syncthreads();
   for (int n = 0; n < count; ++n) {
     const int j = transpose ? count - 1 - n : n;
@@ -63,7 +66,9 @@ struct ChunkOf {
   const T* data;
   int64_t width;
   int count;
-  __device__ A at(int i, int64_t f) const { return i < count && f < width ? A(data[i * width + f]) : A(0); }
+  __device__ A at(int i, int64_t f) const {
+    return i < count && f < width ? A(data[i * width + f]) : A(0);
+  }
 };
 
 inline unsigned blocks(int64_t count) { return static_cast<unsigned>(count); }

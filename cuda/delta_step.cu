@@ -1,4 +1,5 @@
-// One position of the delta rule, and triangular systems by themselves. Formulas: tensor/cpu/delta.cpp.
+// One position of the delta rule, and triangular systems by themselves. Formulas:
+// tensor/cpu/delta.cpp.
 #include "cuda/cuda_kernels.h"
 #include "cuda/delta.h"
 
@@ -9,12 +10,15 @@ constexpr int kColumns = 32, kShares = kBlockThreads / kColumns;  // of a block 
 
 // S += k^T beta (v - k S), y = q S
 template <typename T>
-__global__ void __launch_bounds__(kBlockThreads) step_kernel(const T* q, const T* k, const T* v, const T* beta,
-                                                             Accumulator<T>* state, T* y, int64_t F, int64_t M) {
+__global__ void __launch_bounds__(kBlockThreads)
+    step_kernel(const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y,
+                int64_t F, int64_t M) {
   using A = Accumulator<T>;
   __shared__ A part[kShares][kColumns];
-  const int64_t pair = blockIdx.x, m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
-  const int share = static_cast<int>(threadIdx.x) / kColumns, column = static_cast<int>(threadIdx.x) % kColumns;
+  const int64_t pair = blockIdx.x,
+                m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
+  const int share = static_cast<int>(threadIdx.x) / kColumns,
+            column = static_cast<int>(threadIdx.x) % kColumns;
   A* S = state + pair * F * M + m;
   A sum = 0;
   for (int64_t f = share; m < M && f < F; f += kShares) sum += A(k[pair * F + f]) * S[f * M];
@@ -49,19 +53,24 @@ __global__ void __launch_bounds__(kBlockThreads)
   A* known = solved + pair * N * M;  // as sums, before they are rounded
   const auto at = [&](int64_t i, int64_t j) { return i < N && j < i ? A(lower[i * N + j]) : A(0); };
   for (int64_t n = 0; n < tiles; ++n) {
-    const int64_t first = (transpose ? tiles - 1 - n : n) * kTile, before = transpose ? first + kTile : 0;
+    const int64_t first = (transpose ? tiles - 1 - n : n) * kTile,
+                  before = transpose ? first + kTile : 0;
     const int count = static_cast<int>(N - first < kTile ? N - first : kTile);
     Sums<A> sum;
-    const auto row = [&](int m, int64_t j) { return first_m + m < M ? known[(before + j) * M + first_m + m] : A(0); };
+    const auto row = [&](int m, int64_t j) {
+      return first_m + m < M ? known[(before + j) * M + first_m + m] : A(0);
+    };
     if (transpose)
       add_product<Along::tile, Along::tile>(
-          sum, N - before, [&](int i, int64_t j) { return at(before + j, first + i); }, row, *shared.panels);
+          sum, N - before, [&](int i, int64_t j) { return at(before + j, first + i); }, row,
+          *shared.panels);
     else
-      add_product<Along::terms, Along::tile>(sum, first, [&](int i, int64_t j) { return at(first + i, j); }, row,
-                                             *shared.panels);
+      add_product<Along::terms, Along::tile>(
+          sum, first, [&](int i, int64_t j) { return at(first + i, j); }, row, *shared.panels);
     Sums<A>::each([&](int own, int i, int m) {
       const bool there = i < count && first_m + m < M;
-      shared.columns[i][m] = there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[own] : A(0);
+      shared.columns[i][m] =
+          there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[own] : A(0);
     });
     for (int i = static_cast<int>(threadIdx.x) / kTile; i < kTile; i += kBlockThreads / kTile) {
       const int j = static_cast<int>(threadIdx.x) % kTile;
@@ -80,25 +89,26 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y,
-                int64_t P, int64_t F, int64_t M) {
+void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta,
+                Accumulator<T>* state, T* y, int64_t P, int64_t F, int64_t M) {
   if (P == 0 || M == 0) return;
-  launch(step_kernel<T>, dim3(blocks(P), blocks((M + kColumns - 1) / kColumns)), dim3(kBlockThreads), 0, stream(ctx),
-         q, k, v, beta, state, y, F, M);
+  launch(step_kernel<T>, dim3(blocks(P), blocks((M + kColumns - 1) / kColumns)),
+         dim3(kBlockThreads), 0, stream(ctx), q, k, v, beta, state, y, F, M);
 }
 
 template <typename T>
-void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N, int64_t M) {
+void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P,
+                      int64_t N, int64_t M) {
   using A = Accumulator<T>;
   if (P == 0 || N == 0 || M == 0) return;
   const Workspace<A> solved(ctx, P * N * M);
-  launch_large<A>(ctx, solve_kernel<T>, dim3(blocks(P), blocks(tiles_of(M))), l, e, x, transpose, N, M, tiles_of(N),
-                  solved.data());
+  launch_large<A>(ctx, solve_kernel<T>, dim3(blocks(P), blocks(tiles_of(M))), l, e, x, transpose, N,
+                  M, tiles_of(N), solved.data());
 }
 
-#define LINEA_INSTANTIATE(T)                                                                               \
-  template void delta_step(Context&, const T*, const T*, const T*, const T*, Accumulator<T>*, T*, int64_t, \
-                           int64_t, int64_t);                                                              \
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void delta_step(Context&, const T*, const T*, const T*, const T*, Accumulator<T>*, T*, \
+                           int64_t, int64_t, int64_t);                                            \
   template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

@@ -33,8 +33,9 @@ void start_device(Machine& m, int device) {
   require(found == cudaSuccess && count > 0,
           "--device is 'cuda': this machine has no CUDA device ({}); leave --device out or say cpu",
           found == cudaSuccess ? "none was found" : cudaGetErrorString(found));
-  require(device < count, "--device is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0", device,
-          count, count == 1 ? "" : "s");
+  require(device < count,
+          "--device is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0",
+          device, count, count == 1 ? "" : "s");
   check_cuda(cudaSetDevice(device), "choosing the device");
   m.queue.device = device;
   int shared_bytes = 0;
@@ -54,8 +55,10 @@ void start_device(Machine& m, int device) {
   check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "the memory of cuBLAS");
   put_on(m.queue, stream, workspace);
   // Where it cuts a long sum of bf16 into parts, they are added as floats.
-  constexpr int kSumsOfFloat = CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
-  check_blas_status(cublasSetMathMode(m.queue.blas, static_cast<cublasMath_t>(kSumsOfFloat)), "starting cuBLAS");
+  constexpr int kSumsOfFloat =
+      CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
+  check_blas_status(cublasSetMathMode(m.queue.blas, static_cast<cublasMath_t>(kSumsOfFloat)),
+                    "starting cuBLAS");
   void* step = nullptr;
   check_cuda(cudaMalloc(&step, sizeof(StepParams)), "the parameters of a step");
   m.step = static_cast<StepParams*>(step);
@@ -70,7 +73,8 @@ void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace) {
   queue.stream = stream;
   queue.blas_workspace = blas_workspace;
   check_blas_status(cublasSetStream(queue.blas, stream), "choosing the stream of cuBLAS");
-  check_blas_status(cublasSetWorkspace(queue.blas, blas_workspace, kBlasWorkspace), "giving cuBLAS its memory");
+  check_blas_status(cublasSetWorkspace(queue.blas, blas_workspace, kBlasWorkspace),
+                    "giving cuBLAS its memory");
 }
 
 const Queue& default_queue() { return machine().queue; }
@@ -79,14 +83,16 @@ void start(Context& ctx) {
   Machine& m = machine();
   const std::lock_guard<std::mutex> lock(m.mutex);
   if (!m.started) start_device(m, ctx.device.index);
-  require(m.queue.device == ctx.device.index, "this process uses cuda:{} already; it cannot take cuda:{} too",
-          m.queue.device, ctx.device.index);
+  require(m.queue.device == ctx.device.index,
+          "this process uses cuda:{} already; it cannot take cuda:{} too", m.queue.device,
+          ctx.device.index);
   check_cuda(cudaSetDevice(m.queue.device), "choosing the device");
   ctx.workspace = &allocator();
   ctx.queue = &m.queue;
   ctx.step_on_device = m.step;
   send_step(ctx);
-  // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache cannot.
+  // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache
+  // cannot.
   ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMostWaiting, 64, 4};
 }
 
@@ -98,14 +104,16 @@ std::vector<std::string> devices() {
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
     check_cuda(cudaGetDeviceProperties(&properties, device), "asking what the device is");
-    lines.push_back(fmt::format("cuda:{} {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device,
-                                properties.name, properties.major, properties.minor, properties.multiProcessorCount,
-                                static_cast<double>(properties.totalGlobalMem) / (1 << 30)));
+    lines.push_back(fmt::format(
+        "cuda:{} {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device,
+        properties.name, properties.major, properties.minor, properties.multiProcessorCount,
+        static_cast<double>(properties.totalGlobalMem) / (1 << 30)));
   }
   return lines;
 }
 
-// Nothing is asked of the device for 0 bytes: what such a node of a graph does is not said anywhere.
+// Nothing is asked of the device for 0 bytes: what such a node of a graph does is not said
+// anywhere.
 void clear(Context& ctx, void* to, size_t bytes) {
   if (bytes == 0) return;
   check_cuda(cudaMemsetAsync(to, 0, bytes, stream(ctx)), "clearing memory of the device");
@@ -113,16 +121,20 @@ void clear(Context& ctx, void* to, size_t bytes) {
 
 void copy(Context& ctx, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream(ctx)), "copying on the device");
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream(ctx)),
+             "copying on the device");
 }
 
 void read(Context& ctx, void* host, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  check_cuda(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream(ctx)), "reading from the device");
+  check_cuda(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream(ctx)),
+             "reading from the device");
   wait(ctx);
 }
 
-void wait(Context& ctx) { check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device"); }
+void wait(Context& ctx) {
+  check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device");
+}
 
 void write(Context& ctx, void* to, const void* host, size_t bytes) {
   if (queue(ctx).recording) refuse("writing from the host cannot be recorded");

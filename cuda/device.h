@@ -7,15 +7,16 @@
 
 namespace linea::cuda {
 
-// Makes `ctx` one of the device that it names: its queue, its StepParams. One process uses one device.
-// Error: ErrorKind::usage where the machine has no such device.
+// Makes `ctx` one of the device that it names: its queue, its StepParams. One process uses one
+// device. Error: ErrorKind::usage where the machine has no such device.
 void start(Context& ctx);
 // The queue of the device that was started.
 const Queue& default_queue();
 
 Allocator& allocator();
-// While one lives, this thread's memory comes from a pool of its own, whose blocks no one else ever gets: what was
-// recorded writes into them again. The pool outlives it. Memory goes back to where it came from.
+// While one lives, this thread's memory comes from a pool of its own, whose blocks no one else ever
+// gets: what was recorded writes into them again. The pool outlives it. Memory goes back to where
+// it came from.
 class PoolScope {
  public:
   explicit PoolScope(CachingAllocator& pool);
@@ -26,8 +27,8 @@ class PoolScope {
  private:
   CachingAllocator* before_;
 };
-// Never destroyed: tensors may outlive what was recorded. Given back, its cache is the device's again, and it serves the
-// next who asks for one.
+// Never destroyed: tensors may outlive what was recorded. Given back, its cache is the device's
+// again, and it serves the next who asks for one.
 CachingAllocator& take_pool();
 void give_back_pool(CachingAllocator& pool);
 // To be called when what was asked of the device is done again, not recorded.

@@ -1,4 +1,5 @@
-// How a block draws one symbol of a row of outputs, as the CPU draws it: weights, sums and the choice in double.
+// How a block draws one symbol of a row of outputs, as the CPU draws it: weights, sums and the
+// choice in double.
 #pragma once
 
 #include "cuda/mixture.h"
@@ -9,10 +10,13 @@ namespace linea::cuda {
 
 struct Smallest {
   template <typename T>
-  __device__ T operator()(T a, T b) const { return b < a ? b : a; }
+  __device__ T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
 };
 
-// The first of the largest elements. NaN is passed over, but wins where it comes first: so does std::max_element.
+// The first of the largest elements. NaN is passed over, but wins where it comes first: so does
+// std::max_element.
 template <typename T, typename Team>
 __device__ int64_t first_largest(Team team, const T* x, int64_t C) {
   using A = Accumulator<T>;
@@ -37,9 +41,10 @@ inline int64_t power_of_two_from(int64_t n) {
   return power;
 }
 
-// The first i < n at which the running sum of weight(i) reaches `share` of the whole, the last that weighs anything
-// where rounding keeps it from that, and n where the whole is NaN. Each thread sums a run of neighbours, and the thread
-// in whose run the place is walks it. All threads of the block call it.
+// The first i < n at which the running sum of weight(i) reaches `share` of the whole, the last that
+// weighs anything where rounding keeps it from that, and n where the whole is NaN. Each thread sums
+// a run of neighbours, and the thread in whose run the place is walks it. All threads of the block
+// call it.
 template <typename Weight>
 __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight) {
   constexpr int kWarps = kBlockThreads / kWarp;
@@ -60,9 +65,11 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
   reached[own] = sum;
   const double until = share * total;
   if (own == 0) place = n;
-  // The first run that weighs anything and reaches it; sums of neighbours are rounded each in its own way, so that none
-  // may: then the last that weighs anything.
-  const int rank = !(of_run > 0) ? 2 * kBlockThreads : sum >= until ? own : 2 * kBlockThreads - 1 - own;
+  // The first run that weighs anything and reaches it; sums of neighbours are rounded each in its
+  // own way, so that none may: then the last that weighs anything.
+  const int rank = !(of_run > 0)  ? 2 * kBlockThreads
+                   : sum >= until ? own
+                                  : 2 * kBlockThreads - 1 - own;
   if (block_reduce(rank, Smallest{}) == rank && of_run > 0 && total == total) {
     double before = own == 0 ? 0 : reached[own - 1];
     for (int64_t i = begin; i < begin + each && i < n; ++i) {
@@ -76,9 +83,10 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
   return place;  // thread 0 writes it again behind the next call's first barrier
 }
 
-// order becomes the places 0 .. V - 1, the largest weight first, of equals the first place; what is behind them,
-// up to the power of two `places`, comes last. A bitonic sort (Batcher 1968).
-__device__ inline void sort_by_weight(const double* weights, int32_t* order, int64_t V, int64_t places) {
+// order becomes the places 0 .. V - 1, the largest weight first, of equals the first place; what is
+// behind them, up to the power of two `places`, comes last. A bitonic sort (Batcher 1968).
+__device__ inline void sort_by_weight(const double* weights, int32_t* order, int64_t V,
+                                      int64_t places) {
   const auto before = [=](int32_t i, int32_t j) {
     if (i >= V || j >= V || weights[i] == weights[j]) return i < j;
     return weights[i] > weights[j];
@@ -99,17 +107,18 @@ __device__ inline void sort_by_weight(const double* weights, int32_t* order, int
 }
 
 // Leaves 0 in the weights of symbols that are not to be drawn.
-__device__ inline void cut_weights(const Drawing& drawing, double* weights, int32_t* order, int64_t V,
-                                   int64_t places) {
+__device__ inline void cut_weights(const Drawing& drawing, double* weights, int32_t* order,
+                                   int64_t V, int64_t places) {
   sort_by_weight(weights, order, V, places);
   const int64_t kept_most = drawing.top_k > 0 && drawing.top_k < V ? drawing.top_k : V;
-  const int64_t last = first_reaching(kept_most, drawing.top_p, [=](int64_t i) { return weights[order[i]]; });
+  const int64_t last =
+      first_reaching(kept_most, drawing.top_p, [=](int64_t i) { return weights[order[i]]; });
   for (int64_t i = last + 1 + threadIdx.x; i < V; i += kBlockThreads) weights[order[i]] = 0;
   __syncthreads();
 }
 
-// A row's scores: logits as they are, or logs of P of each level of a mixture (cuda/mixture.h), which the block brings
-// to shared memory first.
+// A row's scores: logits as they are, or logs of P of each level of a mixture (cuda/mixture.h),
+// which the block brings to shared memory first.
 template <OutputKind kKind, typename T>
 struct Scores {
   __device__ Scores(const T* row, int64_t) : logits(row) {}
@@ -123,18 +132,19 @@ struct Scores<OutputKind::logistics, T> {
   const Mixture<Accumulator<T>>& mixture;
 };
 
-// The first symbol at which the running sum of the weights exp((score - max) / temperature) that are left reaches u
-// times the whole: the inverse of the distribution function. A block has V weights and `places` places to sort them,
-// none where nothing is cut.
+// The first symbol at which the running sum of the weights exp((score - max) / temperature) that
+// are left reaches u times the whole: the inverse of the distribution function. A block has V
+// weights and `places` places to sort them, none where nothing is cut.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    sample_kernel(const T* outputs, int64_t width, int64_t V, Drawing drawing, RandomStream numbers, DrawnSymbols to,
-                  double* all_weights, int32_t* all_orders, int64_t places) {
+    sample_kernel(const T* outputs, int64_t width, int64_t V, Drawing drawing, RandomStream numbers,
+                  DrawnSymbols to, double* all_weights, int32_t* all_orders, int64_t places) {
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {
     const Scores<kKind, T> scores(outputs + r * width, V);
-    for (int64_t v = threadIdx.x; v < V; v += kBlockThreads) weights[v] = static_cast<double>(scores.at(v));
+    for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
+      weights[v] = static_cast<double>(scores.at(v));
     __syncthreads();
     const int64_t likeliest = first_largest(BlockTeam{}, weights, V);
     int64_t chosen = likeliest;

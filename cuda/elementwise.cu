@@ -27,7 +27,8 @@ template <typename From, typename To>
 void cast_all(Context& ctx, const CastPiece<From, To>* pieces, size_t count) {
   each_piece(ctx, pieces, count,
              [=] __device__(const CastPiece<From, To>& of, int64_t first, int64_t last, int64_t) {
-               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) of.to[i] = To(of.from[i]);
+               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads)
+                 of.to[i] = To(of.from[i]);
              });
 }
 
@@ -71,7 +72,9 @@ void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
 
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
-  with_pointwise(f, [&](auto formula) { for_each(ctx, n, SlopeOf<T, decltype(formula)>{x, dy, dx}); });
+  with_pointwise(f, [&](auto formula) {
+    for_each(ctx, n, SlopeOf<T, decltype(formula)>{x, dy, dx});
+  });
 }
 
 template <typename T>
@@ -125,18 +128,18 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                               \
-  template void fill(Context&, T*, double, int64_t);                                       \
-  template void add(Context&, const T*, const T*, T*, int64_t);                            \
-  template void multiply(Context&, const T*, const T*, T*, int64_t);                       \
-  template void scale(Context&, const T*, double, T*, int64_t);                            \
-  template void accumulate(Context&, const T*, T*, int64_t);                               \
-  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                     \
-  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);  \
-  template void widen<T>(Context&, const CastPiece<T, Accumulator<T>>*, size_t);           \
-  template void narrow<T>(Context&, const CastPiece<Accumulator<T>, T>*, size_t);          \
-  template void gelu_again(Context&, const T*, T*, T*, int64_t);                           \
-  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);        \
+#define LINEA_INSTANTIATE(T)                                                              \
+  template void fill(Context&, T*, double, int64_t);                                      \
+  template void add(Context&, const T*, const T*, T*, int64_t);                           \
+  template void multiply(Context&, const T*, const T*, T*, int64_t);                      \
+  template void scale(Context&, const T*, double, T*, int64_t);                           \
+  template void accumulate(Context&, const T*, T*, int64_t);                              \
+  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                    \
+  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t); \
+  template void widen<T>(Context&, const CastPiece<T, Accumulator<T>>*, size_t);          \
+  template void narrow<T>(Context&, const CastPiece<Accumulator<T>, T>*, size_t);         \
+  template void gelu_again(Context&, const T*, T*, T*, int64_t);                          \
+  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);       \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

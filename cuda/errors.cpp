@@ -13,7 +13,8 @@ ErrorKind kind_of(cudaError_t error) {
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // that of this call is told here: the next call must not find it
-  fail(kind_of(error), "{} failed: {} ({})", what, cudaGetErrorName(error), cudaGetErrorString(error));
+  fail(kind_of(error), "{} failed: {} ({})", what, cudaGetErrorName(error),
+       cudaGetErrorString(error));
 }
 
 void refuse(const char* text) { throw Error(ErrorKind::usage, text); }
@@ -22,8 +23,10 @@ void check_launch(cudaError_t error, dim3 grid, dim3 block, size_t shared_bytes)
   if (error == cudaSuccess) return;
   cudaGetLastError();
   fail(kind_of(error),
-       "a kernel of {} x {} x {} blocks of {} x {} x {} threads with {} bytes of shared memory failed: {} ({})",
-       grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, cudaGetErrorName(error), cudaGetErrorString(error));
+       "a kernel of {} x {} x {} blocks of {} x {} x {} threads with {} bytes of shared memory "
+       "failed: {} ({})",
+       grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes, cudaGetErrorName(error),
+       cudaGetErrorString(error));
 }
 
 }  // namespace linea::cuda

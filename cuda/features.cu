@@ -1,5 +1,5 @@
-// Feature maps that make more numbers than they are given, each with its backward beneath it. Places within a row
-// are 32-bit numbers: dividing those is quick.
+// Feature maps that make more numbers than they are given, each with its backward beneath it.
+// Places within a row are 32-bit numbers: dividing those is quick.
 #include "cuda/cuda_kernels.h"
 #include "cuda/team.h"
 
@@ -38,7 +38,8 @@ void square_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int6
   });
 }
 
-// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.   (Schlag 2021, eq. 37)
+// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.   (Schlag 2021,
+// eq. 37)
 template <typename T>
 void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t nu) {
   const uint32_t width = static_cast<uint32_t>(D), W = 2 * width;
@@ -49,9 +50,11 @@ void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t
   });
 }
 
-// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};  dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a < 0]
+// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};  dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a <
+// 0]
 template <typename T>
-void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D, int64_t nu) {
+void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
+                            int64_t nu) {
   using A = Accumulator<T>;
   const uint32_t width = static_cast<uint32_t>(D), W = 2 * width, count = static_cast<uint32_t>(nu);
   for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t c) {
@@ -64,7 +67,8 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
       for (uint32_t b = 1; b <= count; ++b) {
         const uint32_t before = (a + W - b % W) % W;
         const T* of_b = dphi + (b - 1) * W;
-        total += A(of_b[a]) * half(from, width, (a + b) % W) + A(of_b[before]) * half(from, width, before);
+        total += A(of_b[a]) * half(from, width, (a + b) % W) +
+                 A(of_b[before]) * half(from, width, before);
       }
       slope[side] = total;
     }
@@ -72,10 +76,10 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void square_features(Context&, const T*, T*, int64_t, int64_t);                         \
-  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t);      \
-  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                  \
+#define LINEA_INSTANTIATE(T)                                                                  \
+  template void square_features(Context&, const T*, T*, int64_t, int64_t);                    \
+  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
+  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);             \
   template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

@@ -8,20 +8,25 @@
 namespace linea::cuda {
 
 inline constexpr int kBlockThreads = 256;
-inline constexpr int64_t kMostBlocks = 1 << 16;  // of an elementwise grid; its threads walk on from there
+inline constexpr int64_t kMostBlocks =
+    1 << 16;  // of an elementwise grid; its threads walk on from there
 
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads) each_kernel(int64_t n, Body body) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kBlockThreads;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < n; i += stride) body(i);
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlockThreads + threadIdx.x; i < n;
+       i += stride)
+    body(i);
 }
 
-// body(i) for every i < n, one thread each; body is a struct or an extended lambda ([=] __device__ (int64_t i)).
+// body(i) for every i < n, one thread each; body is a struct or an extended lambda ([=] __device__
+// (int64_t i)).
 template <typename Body>
 void for_each(const Context& ctx, int64_t n, const Body& body) {
   if (n <= 0) return;
   const int64_t blocks = (n + kBlockThreads - 1) / kBlockThreads;
-  launch(each_kernel<Body>, dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+  launch(each_kernel<Body>,
+         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
          dim3(kBlockThreads), 0, stream(ctx), n, body);
 }
 
@@ -30,8 +35,8 @@ __global__ void __launch_bounds__(kBlockThreads) rows_kernel(int64_t rows, Body 
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(r);
 }
 
-// body(r) for every row r < rows, one block of kBlockThreads threads each; all threads of the block run it together,
-// so it may use block_sum and its kin (cuda/block.h).
+// body(r) for every row r < rows, one block of kBlockThreads threads each; all threads of the block
+// run it together, so it may use block_sum and its kin (cuda/block.h).
 template <typename Body>
 void for_each_row(const Context& ctx, int64_t rows, const Body& body) {
   if (rows <= 0) return;

@@ -1,7 +1,7 @@
 // y = residual + f(norm(x) w^T + bias). Few rows of bf16 are normed and multiplied in one launch
-// (cuda/normed_linear.cu), others are normed first. What follows a product is done with it by cublasLt, whose products
-// can end so; what that does not know is a product and passes over its result. Rows are read as columns, as in gemm.cpp:
-// y^T = w x^T.
+// (cuda/normed_linear.cu), others are normed first. What follows a product is done with it by
+// cublasLt, whose products can end so; what that does not know is a product and passes over its
+// result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
 #include <cublasLt.h>
 
 #include <type_traits>
@@ -46,7 +46,8 @@ uint32_t alignment(const void* data) {
 
 // The same product is done in the same way each time, by one kernel: its sums are not cut.
 template <typename T>
-Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const void* const (&data)[kOperands]) {
+Call describe(const Context& ctx, const LinearShape& shape, const T* bias,
+              const void* const (&data)[kOperands]) {
   Call call;
   call.check(cublasLtMatmulDescInit(&call.description, blas_sums<T>(ctx), BlasTypes<T>::scalar));
   call.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
@@ -55,7 +56,8 @@ Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const
     epilogue = CUBLASLT_EPILOGUE_BIAS;
     call.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
-  if (shape.gelu && kEndsWithGelu<T>) epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+  if (shape.gelu && kEndsWithGelu<T>)
+    epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
   call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
   const auto R = static_cast<uint64_t>(shape.rows), out = static_cast<uint64_t>(shape.out);
   const auto in = static_cast<uint64_t>(shape.in);
@@ -74,36 +76,41 @@ Call describe(const Context& ctx, const LinearShape& shape, const T* bias, const
 
 // False: cublasLt knows no way, and has done nothing.
 template <typename T>
-bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias, const T* residual, T* y) {
+bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias,
+            const T* residual, T* y) {
   using A = Accumulator<T>;
-  constexpr uint32_t kBiasAlignment = 16;  // there is no preference by which to ask for a bias that lies anywhere
+  constexpr uint32_t kBiasAlignment =
+      16;  // there is no preference by which to ask for a bias that lies anywhere
   if (shape.in == 0 || (bias != nullptr && alignment(bias) < kBiasAlignment)) return false;
   const T* before = residual == nullptr ? y : residual;
   Call call = describe(ctx, shape, bias, {w, x, before, y});
-  const auto handle = reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);  // a handle of cuBLAS is one of cublasLt
+  const auto handle =
+      reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);  // a handle of cuBLAS is one of cublasLt
   cublasLtMatmulHeuristicResult_t way{};
   int found = 0;
   cublasLtMatrixLayoutOpaque_t* const layout = call.layout;
   if (!call.known ||
-      cublasLtMatmulAlgoGetHeuristic(handle, &call.description, &layout[0], &layout[1], &layout[2], &layout[3],
-                                     &call.preference, 1, &way, &found) != CUBLAS_STATUS_SUCCESS ||
+      cublasLtMatmulAlgoGetHeuristic(handle, &call.description, &layout[0], &layout[1], &layout[2],
+                                     &layout[3], &call.preference, 1, &way,
+                                     &found) != CUBLAS_STATUS_SUCCESS ||
       found == 0 || way.state != CUBLAS_STATUS_SUCCESS)
     return false;
   const A one = 1, beta = residual == nullptr ? A(0) : A(1);
-  const cublasStatus_t status =
-      cublasLtMatmul(handle, &call.description, &one, w, &layout[0], x, &layout[1], &beta, before, &layout[2], y,
-                     &layout[3], &way.algo, queue(ctx).blas_workspace, kBlasWorkspace, stream(ctx));
+  const cublasStatus_t status = cublasLtMatmul(
+      handle, &call.description, &one, w, &layout[0], x, &layout[1], &beta, before, &layout[2], y,
+      &layout[3], &way.algo, queue(ctx).blas_workspace, kBlasWorkspace, stream(ctx));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
-  require(status == CUBLAS_STATUS_SUCCESS, "linear: cublasLt answers {} to the product [{},{}] x [{},{}]",
-          static_cast<int>(status), shape.rows, shape.in, shape.in, shape.out);
+  require(status == CUBLAS_STATUS_SUCCESS,
+          "linear: cublasLt answers {} to the product [{},{}] x [{},{}]", static_cast<int>(status),
+          shape.rows, shape.in, shape.in, shape.out);
   return true;
 }
 
 }  // namespace
 
 template <typename T>
-void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
-            const T* residual, T* y) {
+void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
+            const T* w, const T* bias, const T* residual, T* y) {
   using A = Accumulator<T>;
   const int64_t n = shape.rows * shape.out;
   if (n == 0) return;
@@ -112,7 +119,8 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
       if (residual == nullptr && normed_linear(ctx, shape, x, norm, w, bias, y)) return;
     const Workspace<T> normed(ctx, shape.rows * shape.in);
     const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
-    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows, shape.in);
+    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows,
+               shape.in);
     return linear<T>(ctx, shape, normed.data(), {}, w, bias, residual, y);
   }
   // gelu comes before the residual
@@ -121,15 +129,17 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   LinearShape product = shape;
   product.gelu = false;
   if (!in_one<T>(ctx, product, x, w, bias, nullptr, y)) {
-    gemm(ctx, {.transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in}, x, w, y);
+    gemm(ctx, {.transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in}, x, w,
+         y);
     if (bias != nullptr) add_rows(ctx, y, bias, y, shape.rows, shape.out);
   }
   if (shape.gelu) pointwise(ctx, Pointwise::gelu, y, y, n);
   if (residual != nullptr) add(ctx, residual, y, y, n);
 }
 
-#define LINEA_INSTANTIATE(T) \
-  template void linear(Context&, const LinearShape&, const T*, const NormWeights<T>&, const T*, const T*, const T*, T*);
+#define LINEA_INSTANTIATE(T)                                                                    \
+  template void linear(Context&, const LinearShape&, const T*, const NormWeights<T>&, const T*, \
+                       const T*, const T*, T*);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

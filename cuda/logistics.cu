@@ -1,5 +1,5 @@
-// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is K logits, K means
-// and K log scales; one thread does a row, and one block a row of scores.
+// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is
+// K logits, K means and K log scales; one thread does a row, and one block a row of scores.
 #include "cuda/cuda_kernels.h"
 #include "cuda/mixture.h"
 
@@ -8,8 +8,8 @@ constexpr int K = kMixed;
 
 // loss = -log sum_k share_k P_k(target)
 template <typename T>
-void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, Accumulator<T>* losses, int64_t R,
-                    int64_t V) {
+void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, Accumulator<T>* losses,
+                    int64_t R, int64_t V) {
   using A = Accumulator<T>;
   for_each(ctx, R, [=] __device__(int64_t r) {
     if (targets[r] < 0) {
@@ -20,17 +20,19 @@ void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, Acc
     const A whole = log_whole(row), level = static_cast<A>(targets[r]);
     A log_p[K];
 #pragma unroll
-    for (int k = 0; k < K; ++k) log_p[k] = A(row[k]) - whole + logistic_of(row, k, V).log_mass(level);
+    for (int k = 0; k < K; ++k)
+      log_p[k] = A(row[k]) - whole + logistic_of(row, k, V).log_mass(level);
     losses[r] = -log_sum_exp(log_p);
   });
 }
 
 // With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
-//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each times dmean / scored
+//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each
+//   times dmean / scored
 template <typename T>
-void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets, const Accumulator<T>* losses,
-                             const Accumulator<T>* scored, const Accumulator<T>* dmean, T* dmixtures, int64_t R,
-                             int64_t V) {
+void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets,
+                             const Accumulator<T>* losses, const Accumulator<T>* scored,
+                             const Accumulator<T>* dmean, T* dmixtures, int64_t R, int64_t V) {
   using A = Accumulator<T>;
   for_each(ctx, R, [=] __device__(int64_t r) {
     T* slopes = dmixtures + r * 3 * K;
@@ -60,14 +62,17 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
   using A = Accumulator<T>;
   for_each_row(ctx, R, [=] __device__(int64_t r) {
     const Mixture<A>& mixture = block_mixture(mixtures + r * 3 * K, V);
-    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads) scores[r * V + s] = T(mixture.log_p(s));
+    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads)
+      scores[r * V + s] = T(mixture.log_p(s));
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                       \
-  template void logistics_loss(Context&, const T*, const int32_t*, Accumulator<T>*, int64_t, int64_t);             \
-  template void logistics_loss_backward(Context&, const T*, const int32_t*, const Accumulator<T>*,                 \
-                                        const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);       \
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void logistics_loss(Context&, const T*, const int32_t*, Accumulator<T>*, int64_t,       \
+                               int64_t);                                                           \
+  template void logistics_loss_backward(Context&, const T*, const int32_t*, const Accumulator<T>*, \
+                                        const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, \
+                                        int64_t);                                                  \
   template void logistics_scores(Context&, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

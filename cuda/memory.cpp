@@ -11,11 +11,13 @@ namespace {
 
 cudaMemPool_t driver_pool() {
   cudaMemPool_t pool = nullptr;
-  check_cuda(cudaDeviceGetDefaultMemPool(&pool, default_queue().device), "finding the device's memory");
+  check_cuda(cudaDeviceGetDefaultMemPool(&pool, default_queue().device),
+             "finding the device's memory");
   return pool;
 }
 
-// Blocks that were given back are free for other sizes, and other programs, once the device has come to that.
+// Blocks that were given back are free for other sizes, and other programs, once the device has
+// come to that.
 void trim() {
   check_cuda(cudaStreamSynchronize(default_queue().stream), "waiting for the device");
   check_cuda(cudaMemPoolTrimTo(driver_pool(), 0), "giving back memory of the device");
@@ -56,16 +58,19 @@ void give_back(void* block) noexcept {
   }
 }
 
-// What is free, or kept by the driver for this program, when it is first asked; the rest is the driver's, and other
-// programs'.
+// What is free, or kept by the driver for this program, when it is first asked; the rest is the
+// driver's, and other programs'.
 MemoryLimit device_memory_limit() {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
   uint64_t kept = 0, used = 0;
-  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &kept), "asking for what is kept");
-  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used), "asking for what is used");
+  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &kept),
+             "asking for what is kept");
+  check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used),
+             "asking for what is used");
   free += kept - used;
-  // What the driver takes later: kernels as they are first used, graphs, memory of cuBLAS for each branch of one.
+  // What the driver takes later: kernels as they are first used, graphs, memory of cuBLAS for each
+  // branch of one.
   constexpr size_t kLeast = size_t{64} << 20, kMost = size_t{512} << 20;
   const size_t spare = std::clamp(free / 32, kLeast, kMost);
   return {free > 2 * spare ? free - spare : free, total, "the device has"};
@@ -75,7 +80,8 @@ MemoryLimit device_memory_limit() {
 struct Pools {
   CachingAllocator shared{{take, give_back, device_memory_limit}};
   std::mutex mutex;
-  std::vector<CachingAllocator*> own, idle;  // all but the shared one, and those of them that no one has
+  std::vector<CachingAllocator*> own,
+      idle;  // all but the shared one, and those of them that no one has
   std::unordered_map<void*, CachingAllocator*> owners;  // of blocks that are not of the shared one
 };
 Pools& pools() {

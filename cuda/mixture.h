@@ -1,4 +1,5 @@
-// A row's mixture of logistic distributions on the levels of a symbol (formulas.h): K logits, K means, K log scales.
+// A row's mixture of logistic distributions on the levels of a symbol (formulas.h): K logits, K
+// means, K log scales.
 #pragma once
 
 #include "cuda/grid.h"
@@ -41,7 +42,8 @@ struct Mixture {
   __device__ A log_p(int64_t level) const {
     A log_p[kMixed];
 #pragma unroll
-    for (int k = 0; k < kMixed; ++k) log_p[k] = log_share[k] + parts[k].log_mass(static_cast<A>(level));
+    for (int k = 0; k < kMixed; ++k)
+      log_p[k] = log_share[k] + parts[k].log_mass(static_cast<A>(level));
     return log_sum_exp(log_p);
   }
 };
@@ -53,7 +55,8 @@ __device__ const Mixture<Accumulator<T>>& block_mixture(const T* row, int64_t V)
   __syncthreads();
   if (threadIdx.x < kMixed) {
     const int k = static_cast<int>(threadIdx.x);
-    const Logistic<Accumulator<T>> own = logistic_of(row, k, V);  // the checker sees the copy, but not a call's return
+    const Logistic<Accumulator<T>> own =
+        logistic_of(row, k, V);  // the checker sees the copy, but not a call's return
     mixture.parts[k] = own;
     mixture.log_share[k] = Accumulator<T>(row[k]) - log_whole(row);
   }

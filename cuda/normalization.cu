@@ -1,5 +1,5 @@
-// Kernels that normalise rows, each with its backward beneath it. A row is done by one team; where results are made
-// of what is summed first, it is read again rather than kept in the storage type.
+// Kernels that normalise rows, each with its backward beneath it. A row is done by one team; where
+// results are made of what is summed first, it is read again rather than kept in the storage type.
 #include "cuda/columns.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/row_norm.h"
@@ -19,7 +19,8 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, Ac
       scale[r] = norm.scale;
     }
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      y[r * C + c] = T(norm.of_element(A(from[c]), A(gain[c]), bias == nullptr ? A(0) : A(bias[c])));
+      y[r * C + c] =
+          T(norm.of_element(A(from[c]), A(gain[c]), bias == nullptr ? A(0) : A(bias[c])));
   });
 }
 
@@ -27,11 +28,12 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, Ac
 // dgain = sum over rows of dy n, dbias = sum over rows of dy.
 template <typename T>
 void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumulator<T>* mean,
-                         const Accumulator<T>* scale, const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C) {
+                         const Accumulator<T>* scale, const T* dy, T* dx, T* dgain, T* dbias,
+                         int64_t R, int64_t C) {
   using A = Accumulator<T>;
   sum_columns<2, A>(
       ctx, {1, R, C},
-      [=] __device__(int64_t, int64_t r, int64_t c, A* totals) {
+      [=] __device__(int64_t, int64_t r, int64_t c, A * totals) {
         const A slope = A(dy[r * C + c]);
         totals[0] += slope * ((A(x[r * C + c]) - mean[r]) * scale[r]);
         totals[1] += slope;
@@ -49,7 +51,8 @@ void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumula
       sum_g += g;
       sum_gn += g * n;
     }
-    const A average_g = team.sum(sum_g) / static_cast<A>(C), average_gn = team.sum(sum_gn) / static_cast<A>(C);
+    const A average_g = team.sum(sum_g) / static_cast<A>(C),
+            average_gn = team.sum(sum_gn) / static_cast<A>(C);
     for (int64_t c = team.rank(); c < C; c += team.kThreads) {
       const A n = (A(from[c]) - center) * s, g = A(gain[c]) * A(dto[c]);
       dx[r * C + c] = T(s * (g - average_g - n * average_gn));
@@ -65,10 +68,12 @@ void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
     const T* from = x + r * C;
     constexpr A kNothing = -std::numeric_limits<A>::infinity();
     A largest = kNothing;
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) largest = Largest{}(largest, A(from[c]));
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      largest = Largest{}(largest, A(from[c]));
     largest = team.max(largest);
     const A shift = largest == kNothing ? A(0) : largest;
-    const A inverse = reciprocal_or_zero(row_sum<A>(team, C, [&](int64_t c) { return exp_of(A(from[c]) - shift); }));
+    const A inverse = reciprocal_or_zero(
+        row_sum<A>(team, C, [&](int64_t c) { return exp_of(A(from[c]) - shift); }));
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
       y[r * C + c] = T(exp_of(A(from[c]) - shift) * inverse);
   });
@@ -94,32 +99,36 @@ void normalize(Context& ctx, const T* x, T* y, Accumulator<T>* sums, int64_t R, 
     const A sum = row_sum<A>(team, C, [&](int64_t c) { return A(x[r * C + c]); });
     if (team.rank() == 0) sums[r] = sum;
     const A inverse = reciprocal_or_zero(sum);
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) y[r * C + c] = T(A(x[r * C + c]) * inverse);
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      y[r * C + c] = T(A(x[r * C + c]) * inverse);
   });
 }
 
 // dx = (dy - sum(dy y)) / s
 template <typename T>
-void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, const T* dy, T* dx, int64_t R,
-                        int64_t C) {
+void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, const T* dy, T* dx,
+                        int64_t R, int64_t C) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
     const T *out = y + r * C, *dout = dy + r * C;
     const A along = row_sum<A>(team, C, [&](int64_t c) { return A(out[c]) * A(dout[c]); });
     const A inverse = reciprocal_or_zero(sums[r]);
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) dx[r * C + c] = T((A(dout[c]) - along) * inverse);
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      dx[r * C + c] = T((A(dout[c]) - along) * inverse);
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                    \
-  template void layer_norm(Context&, const T*, const T*, const T*, T*, Accumulator<T>*, Accumulator<T>*,        \
-                           int64_t, int64_t);                                                                   \
-  template void layer_norm_backward(Context&, const T*, const T*, const Accumulator<T>*, const Accumulator<T>*, \
-                                    const T*, T*, T*, T*, int64_t, int64_t);                                    \
-  template void softmax(Context&, const T*, T*, int64_t, int64_t);                                              \
-  template void softmax_backward(Context&, const T*, const T*, T*, int64_t, int64_t);                           \
-  template void normalize(Context&, const T*, T*, Accumulator<T>*, int64_t, int64_t);                           \
-  template void normalize_backward(Context&, const T*, const Accumulator<T>*, const T*, T*, int64_t, int64_t);
+#define LINEA_INSTANTIATE(T)                                                                \
+  template void layer_norm(Context&, const T*, const T*, const T*, T*, Accumulator<T>*,     \
+                           Accumulator<T>*, int64_t, int64_t);                              \
+  template void layer_norm_backward(Context&, const T*, const T*, const Accumulator<T>*,    \
+                                    const Accumulator<T>*, const T*, T*, T*, T*, int64_t,   \
+                                    int64_t);                                               \
+  template void softmax(Context&, const T*, T*, int64_t, int64_t);                          \
+  template void softmax_backward(Context&, const T*, const T*, T*, int64_t, int64_t);       \
+  template void normalize(Context&, const T*, T*, Accumulator<T>*, int64_t, int64_t);       \
+  template void normalize_backward(Context&, const T*, const Accumulator<T>*, const T*, T*, \
+                                   int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

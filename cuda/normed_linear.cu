@@ -9,14 +9,16 @@ using Product = NormedProduct<4, 4>;
 
 // A block makes 64 x 64 of y.
 __global__ void __launch_bounds__(kBlockThreads)
-    normed_linear_kernel(NormedRows of, int64_t out, bool gelu, const BFloat16* w, const BFloat16* bias, BFloat16* y) {
+    normed_linear_kernel(NormedRows of, int64_t out, bool gelu, const BFloat16* w,
+                         const BFloat16* bias, BFloat16* y) {
   SharedMemory memory;
   Product product;
   const int64_t first_row = static_cast<int64_t>(blockIdx.x) * Product::kRows;
   const int64_t first_column = static_cast<int64_t>(blockIdx.y) * Product::kColumns;
   product.multiply(
       of, first_row,
-      [&](int c) { return first_column + c < out ? w + (first_column + c) * of.terms : nullptr; }, memory);
+      [&](int c) { return first_column + c < out ? w + (first_column + c) * of.terms : nullptr; },
+      memory);
   product.each_pair([&](int row, int column, const float* sums) {
     const int64_t r = first_row + row;
 #pragma unroll
@@ -31,17 +33,22 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 }  // namespace
 
-bool normed_linear(Context& ctx, const LinearShape& shape, const BFloat16* x, const NormWeights<BFloat16>& norm,
-                   const BFloat16* w, const BFloat16* bias, BFloat16* y) {
+bool normed_linear(Context& ctx, const LinearShape& shape, const BFloat16* x,
+                   const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
+                   BFloat16* y) {
   constexpr int64_t kMostRows = 2048;  // more rows are normed once, and multiplied by cublasLt
   const NormedRows of{x, norm, shape.rows, shape.in};
   if (shape.rows > kMostRows || !can_be_normed(of, w)) return false;
   if (Product::bytes(shape.in) > queue(ctx).shared_bytes) return false;
-  const auto blocks = [](int64_t n, int64_t each) { return static_cast<unsigned>((n + each - 1) / each); };
+  const auto blocks = [](int64_t n, int64_t each) {
+    return static_cast<unsigned>((n + each - 1) / each);
+  };
   static size_t allowed = 0;
   allow_shared_bytes(normed_linear_kernel, Product::bytes(shape.in), allowed);
-  launch(normed_linear_kernel, dim3(blocks(shape.rows, Product::kRows), blocks(shape.out, Product::kColumns)),
-         dim3(kBlockThreads), Product::bytes(shape.in), stream(ctx), of, shape.out, shape.gelu, w, bias, y);
+  launch(normed_linear_kernel,
+         dim3(blocks(shape.rows, Product::kRows), blocks(shape.out, Product::kColumns)),
+         dim3(kBlockThreads), Product::bytes(shape.in), stream(ctx), of, shape.out, shape.gelu, w,
+         bias, y);
   return true;
 }
 

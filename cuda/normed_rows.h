@@ -1,6 +1,7 @@
-// Products of few rows of bf16, which are normed on the way: a block brings whole rows of x to shared memory, norms
-// them there, and multiplies them by columns that come in panels of 64 terms, one or two ahead of what is multiplied.
-// Tensor cores, sums in float, as in cuda/tile_cores.h; what is multiplied is what layer_norm would have stored.
+// Products of few rows of bf16, which are normed on the way: a block brings whole rows of x to
+// shared memory, norms them there, and multiplies them by columns that come in panels of 64 terms,
+// one or two ahead of what is multiplied. Tensor cores, sums in float, as in cuda/tile_cores.h;
+// what is multiplied is what layer_norm would have stored.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -22,13 +23,16 @@ inline constexpr int64_t kLongestNormed = kLongestOfWarp;  // terms
 
 // Tensors come to shared memory by 16 bytes.
 inline constexpr int kOfCopy = 16 / sizeof(BFloat16);
-inline bool lies_for_copies(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
+inline bool lies_for_copies(const void* data) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0;
+}
 inline bool can_be_normed(const NormedRows& of, const BFloat16* w) {
-  return of.terms > 0 && of.terms <= kLongestNormed && of.terms % kOfCopy == 0 && lies_for_copies(of.x) &&
-         lies_for_copies(w);
+  return of.terms > 0 && of.terms <= kLongestNormed && of.terms % kOfCopy == 0 &&
+         lies_for_copies(of.x) && lies_for_copies(w);
 }
 
-// A block's eight warps share its rows as bands of 16, and kColumns as groups; a warp makes products of 16 x 8.
+// A block's eight warps share its rows as bands of 16, and kColumns as groups; a warp makes
+// products of 16 x 8.
 template <int kBands, int kTiles>
 struct NormedProduct {
   static constexpr int kWarps = kBlockThreads / kWarp, kGroups = kWarps / kBands;
@@ -37,9 +41,13 @@ struct NormedProduct {
   static constexpr int kDeep = 64, kRow = kDeep + 8;
   static constexpr int kStages = kTiles < 12 ? 3 : 2;  // panels that there is memory for
 
-  static __host__ __device__ int panels(int64_t terms) { return static_cast<int>((terms + kDeep - 1) / kDeep); }
+  static __host__ __device__ int panels(int64_t terms) {
+    return static_cast<int>((terms + kDeep - 1) / kDeep);
+  }
   static __host__ __device__ int row_of(int64_t terms) { return panels(terms) * kDeep + 8; }
-  static __host__ __device__ size_t row_elements(int64_t terms) { return static_cast<size_t>(kRows * row_of(terms)); }
+  static __host__ __device__ size_t row_elements(int64_t terms) {
+    return static_cast<size_t>(kRows * row_of(terms));
+  }
   static constexpr size_t kPanelElements = static_cast<size_t>(kStages) * kColumns * kRow;
   static size_t bytes(int64_t terms) {
     return shared_bytes<BFloat16>(row_elements(terms)) + shared_bytes<BFloat16>(kPanelElements);
@@ -47,21 +55,25 @@ struct NormedProduct {
 
   float sums[kTiles][4] = {};
 
-  // kCount pieces of 16 bytes of each of kLines rows, 0 from `terms` on and where there is no row; line(i): row i.
+  // kCount pieces of 16 bytes of each of kLines rows, 0 from `terms` on and where there is no row;
+  // line(i): row i.
   template <typename Line>
-  __device__ static void copy(BFloat16* to, int lines, int row, int first, int count, int64_t terms, const Line& line) {
+  __device__ static void copy(BFloat16* to, int lines, int row, int first, int count, int64_t terms,
+                              const Line& line) {
     for (int e = static_cast<int>(threadIdx.x); e < lines * count; e += kBlockThreads) {
       const int i = e / count, term = first + e % count * kOfCopy;
       const BFloat16* const from = line(i);
       const bool there = from != nullptr && term < terms;
-      __pipeline_memcpy_async(to + i * row + e % count * kOfCopy, there ? from + term : line(0), 16, there ? 0 : 16);
+      __pipeline_memcpy_async(to + i * row + e % count * kOfCopy, there ? from + term : line(0), 16,
+                              there ? 0 : 16);
     }
   }
 
-  // sums of the rows `first` and on with the columns whose weights column(c) are: null where there is none, but never
-  // of column 0. Every thread of the block calls it.
+  // sums of the rows `first` and on with the columns whose weights column(c) are: null where there
+  // is none, but never of column 0. Every thread of the block calls it.
   template <typename Column>
-  __device__ void multiply(const NormedRows& of, int64_t first, const Column& column, SharedMemory& memory) {
+  __device__ void multiply(const NormedRows& of, int64_t first, const Column& column,
+                           SharedMemory& memory) {
     BFloat16* const rows = memory.take<BFloat16>(row_elements(of.terms));
     BFloat16* const ring = memory.take<BFloat16>(kPanelElements);
     const int count = panels(of.terms), row = row_of(of.terms);
@@ -78,7 +90,8 @@ struct NormedProduct {
     norm(of, rows, row);
     for (int panel = 0; panel < count; ++panel) {
       __pipeline_wait_prior(kStages - 2);
-      __syncthreads();  // all have brought their pieces of this panel, and read those of the one before
+      __syncthreads();  // all have brought their pieces of this panel, and read those of the one
+                        // before
       bring(panel + kStages - 1);
       add_panel(rows + panel * kDeep, row, ring + panel % kStages * kColumns * kRow);
     }
@@ -105,10 +118,12 @@ struct NormedProduct {
     const WarpTeam team;
     for (int i = warp(); i < kRows; i += kWarps) {
       BFloat16* const x = rows + i * row;
-      const auto norm = RowNorm<float>::of(team, of.terms, [&](int64_t c) { return static_cast<float>(x[c]); });
+      const auto norm =
+          RowNorm<float>::of(team, of.terms, [&](int64_t c) { return static_cast<float>(x[c]); });
       __syncwarp();
       for (int64_t c = team.rank(); c < of.terms; c += kWarp)
-        x[c] = BFloat16(norm.of_element(x[c], of.norm.gain[c], of.norm.bias == nullptr ? 0.0f : of.norm.bias[c]));
+        x[c] = BFloat16(norm.of_element(x[c], of.norm.gain[c],
+                                        of.norm.bias == nullptr ? 0.0f : of.norm.bias[c]));
     }
   }
 
@@ -120,7 +135,8 @@ struct NormedProduct {
       uint32_t a[2][4];
 #pragma unroll
       for (int step = 0; step < 2; ++step)
-        ldmatrix<false>(a[step], rows + (band() * 16 + matrix % 2 * 8 + i) * row + term + step * 16 + matrix / 2 * 8);
+        ldmatrix<false>(a[step], rows + (band() * 16 + matrix % 2 * 8 + i) * row + term +
+                                     step * 16 + matrix / 2 * 8);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
         uint32_t b[4];  // the next eight terms in each matrix

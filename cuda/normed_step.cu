@@ -1,6 +1,6 @@
-// q, k and v of one position, and the step that reads them, in one launch: a block norms rows of x, makes q, k and v of
-// one head of them, which stay in shared memory, and steps with those. What it reads of the states is asked for before
-// all that, so that it comes while the block multiplies.
+// q, k and v of one position, and the step that reads them, in one launch: a block norms rows of x,
+// makes q, k and v of one head of them, which stay in shared memory, and steps with those. What it
+// reads of the states is asked for before all that, so that it comes while the block multiplies.
 #include "cuda/cuda_kernels.h"
 #include "cuda/normed_rows.h"
 #include "cuda/recurrent.h"
@@ -13,7 +13,8 @@ constexpr int kBands = 2;
 template <int kTiles>
 using Product = NormedProduct<kBands, kTiles>;
 
-// What q, k and v are made of: rows of x, and w [3 H D, dim], of q's heads first, then of k's and of v's.
+// What q, k and v are made of: rows of x, and w [3 H D, dim], of q's heads first, then of k's and
+// of v's.
 struct Source {
   NormedRows of;
   const BFloat16 *w, *bias;
@@ -26,7 +27,8 @@ size_t bytes_of(int64_t terms, int64_t width) {
   return Product<kTiles>::bytes(terms) + shared_bytes<BFloat16>(qkv);
 }
 
-// Brings pieces of n elements to the L2 cache, by all threads of the block; piece(i): where piece i < count begins.
+// Brings pieces of n elements to the L2 cache, by all threads of the block; piece(i): where piece i
+// < count begins.
 template <typename Piece>
 __device__ void ask_for(int count, int n, const Piece& piece) {
   constexpr int kLine = 128 / sizeof(BFloat16);
@@ -37,25 +39,32 @@ __device__ void ask_for(int count, int n, const Piece& piece) {
 
 // A block has head blockIdx.y of its rows; teams step with a row each.
 template <int kTiles, typename Team>
-__global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1) normed_step_kernel(Source source, Step step) {
+__global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1)
+    normed_step_kernel(Source source, Step step) {
   constexpr int kRows = Product<kTiles>::kRows, kTeams = kBlockThreads / Team::kThreads;
-  const int64_t head = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * kRows, D = step.shape.features;
+  const int64_t head = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * kRows,
+                D = step.shape.features;
   const auto pair = [&](int i) { return (first + i) * source.heads + head; };
-  const int rows = static_cast<int>(source.of.rows - first < kRows ? source.of.rows - first : kRows);
-  ask_for(rows, static_cast<int>(D * D), [&](int i) { return step.waiting.high + pair(i) * D * D; });
+  const int rows =
+      static_cast<int>(source.of.rows - first < kRows ? source.of.rows - first : kRows);
+  ask_for(rows, static_cast<int>(D * D),
+          [&](int i) { return step.waiting.high + pair(i) * D * D; });
   SharedMemory memory;
   const int d = static_cast<int>(D), width = 3 * d;
   BFloat16* const qkv = memory.take<BFloat16>(static_cast<size_t>(kRows * width));
   const auto row_of_w = [&](int c) { return (c / d * source.heads + head) * D + c % d; };
   Product<kTiles> product;
   product.multiply(
-      source.of, first, [&](int c) { return c < width ? source.w + row_of_w(c) * source.of.terms : nullptr; }, memory);
+      source.of, first,
+      [&](int c) { return c < width ? source.w + row_of_w(c) * source.of.terms : nullptr; },
+      memory);
   product.each_pair([&](int row, int column, const float* sums) {
 #pragma unroll
     for (int e = 0; e < 2; ++e) {
       const int c = column + e;
       if (c >= width) continue;
-      qkv[row * width + c] = BFloat16(source.bias == nullptr ? sums[e] : sums[e] + source.bias[row_of_w(c)]);
+      qkv[row * width + c] =
+          BFloat16(source.bias == nullptr ? sums[e] : sums[e] + source.bias[row_of_w(c)]);
     }
   });
   __syncthreads();
@@ -69,22 +78,27 @@ template <int kTiles, typename Team>
 bool start(Context& ctx, const Source& source, const Step& step) {
   constexpr int kRows = Product<kTiles>::kRows, kTeams = kBlockThreads / Team::kThreads;
   const size_t bytes = bytes_of<kTiles>(source.of.terms, step.shape.features);
-  constexpr size_t kOfStep = kTeams * sizeof(StepShared<float, kWideRows, Team::kThreads>) + 2 * kSharedAlignment;
+  constexpr size_t kOfStep =
+      kTeams * sizeof(StepShared<float, kWideRows, Team::kThreads>) + 2 * kSharedAlignment;
   if (bytes + kOfStep > queue(ctx).shared_bytes) return false;
   const auto kernel = normed_step_kernel<kTiles, Team>;
   static size_t allowed = 0;
   allow_shared_bytes(kernel, bytes, allowed);
-  launch(kernel, dim3(static_cast<unsigned>((source.of.rows + kRows - 1) / kRows), static_cast<unsigned>(source.heads)),
+  launch(kernel,
+         dim3(static_cast<unsigned>((source.of.rows + kRows - 1) / kRows),
+              static_cast<unsigned>(source.heads)),
          dim3(kBlockThreads), bytes, stream(ctx), source, step);
   return true;
 }
 
 }  // namespace
 
-bool normed_step(Context& ctx, const LinearShape& linear, const BFloat16* x, const NormWeights<BFloat16>& norm,
-                 const BFloat16* w, const BFloat16* bias, const ChunkShape& shape, const ChunkState<float>& states,
+bool normed_step(Context& ctx, const LinearShape& linear, const BFloat16* x,
+                 const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
+                 const ChunkShape& shape, const ChunkState<float>& states,
                  const Waiting<BFloat16>& waiting, BFloat16* y) {
-  const Source source{{x, norm, linear.rows, linear.in}, w, bias, linear.rows > 0 ? shape.pairs / linear.rows : 0};
+  const Source source{
+      {x, norm, linear.rows, linear.in}, w, bias, linear.rows > 0 ? shape.pairs / linear.rows : 0};
   const int64_t D = shape.features;
   if (linear.rows == 0 || norm.gain == nullptr || !can_be_normed(source.of, w) || D % 8 != 0 ||
       3 * D > Product<12>::kColumns || D != shape.values || waiting.high == nullptr)

@@ -15,16 +15,17 @@ void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t cou
   if (blocks == 0) return;
   const Workspace<double> workspace(ctx, blocks);
   double* const sums = workspace.data();
-  each_piece(ctx, parameters, count,
-             [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t block) {
-               double sum = 0;
-               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
-                 const double value = static_cast<double>(A(of.gradient[i]));
-                 sum += value * value;
-               }
-               sum = block_sum(sum);
-               if (threadIdx.x == 0) sums[block] = sum;
-             });
+  each_piece(
+      ctx, parameters, count,
+      [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t block) {
+        double sum = 0;
+        for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
+          const double value = static_cast<double>(A(of.gradient[i]));
+          sum += value * value;
+        }
+        sum = block_sum(sum);
+        if (threadIdx.x == 0) sums[block] = sum;
+      });
   for_each_row(ctx, 1, [=] __device__(int64_t) {
     double sum = 0;
     for (int64_t block = threadIdx.x; block < blocks; block += kBlockThreads) sum += sums[block];
@@ -37,7 +38,9 @@ template <typename T>
 void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
   StepParams* const step = ctx.step_on_device;
   for_each(ctx, 1, [=] __device__(int64_t) {
-    const auto within = [](double x, double limit) { return x - x == 0 && (limit == 0 || x <= limit); };
+    const auto within = [](double x, double limit) {
+      return x - x == 0 && (limit == 0 || x <= limit);
+    };
     const double norm = std::sqrt(*total);
     step->gradient_norm = norm;
     step->loss = loss == nullptr ? 0.0 : static_cast<double>(*loss);
@@ -52,30 +55,33 @@ void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, d
 // Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
 // RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
 template <typename T>
-void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters, size_t count) {
+void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters,
+          size_t count) {
   using A = Accumulator<T>;
   const StepParams* const step = ctx.step_on_device;
   const A b1 = static_cast<A>(constants.beta1), b2 = static_cast<A>(constants.beta2);
   const A epsilon = static_cast<A>(constants.epsilon);
-  each_piece(ctx, parameters, count,
-             [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
-               const A clip = static_cast<A>(step->clip_scale);
-               if (clip != clip) return;
-               const A rate = static_cast<A>(step->learning_rate), decay = static_cast<A>(of.weight_decay);
-               const A c1 = static_cast<A>(step->correction1), c2 = static_cast<A>(step->correction2);
-               const A rectification = static_cast<A>(step->rectification);
-               const bool adaptive = rectification >= A(0);
-               const A rectified = adaptive ? rectification : A(1);
-               for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
-                 const A g = clip * A(of.gradient[i]);
-                 const A m = b1 * of.mean[i] + (A(1) - b1) * g;
-                 const A s = b2 * of.square[i] + (A(1) - b2) * g * g;
-                 of.mean[i] = m;
-                 of.square[i] = s;
-                 const A scale = adaptive ? std::sqrt(s * c2) + epsilon : A(1);
-                 of.parameter[i] = T((A(1) - rate * decay) * A(of.parameter[i]) - rate * rectified * (m * c1) / scale);
-               }
-             });
+  each_piece(
+      ctx, parameters, count,
+      [=] __device__(const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
+        const A clip = static_cast<A>(step->clip_scale);
+        if (clip != clip) return;
+        const A rate = static_cast<A>(step->learning_rate), decay = static_cast<A>(of.weight_decay);
+        const A c1 = static_cast<A>(step->correction1), c2 = static_cast<A>(step->correction2);
+        const A rectification = static_cast<A>(step->rectification);
+        const bool adaptive = rectification >= A(0);
+        const A rectified = adaptive ? rectification : A(1);
+        for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads) {
+          const A g = clip * A(of.gradient[i]);
+          const A m = b1 * of.mean[i] + (A(1) - b1) * g;
+          const A s = b2 * of.square[i] + (A(1) - b2) * g * g;
+          of.mean[i] = m;
+          of.square[i] = s;
+          const A scale = adaptive ? std::sqrt(s * c2) + epsilon : A(1);
+          of.parameter[i] =
+              T((A(1) - rate * decay) * A(of.parameter[i]) - rate * rectified * (m * c1) / scale);
+        }
+      });
 }
 
 #define LINEA_INSTANTIATE(T)                                                           \

@@ -1,5 +1,6 @@
-// Weights laid out for sampling: panels of 32 columns of W^T, one after the other. A warp reads a row of a panel at
-// once, each lane its own column; the warps of a block share the rows of one panel among them.
+// Weights laid out for sampling: panels of 32 columns of W^T, one after the other. A warp reads a
+// row of a panel at once, each lane its own column; the warps of a block share the rows of one
+// panel among them.
 #include "cuda/cuda_kernels.h"
 #include "cuda/team.h"
 
@@ -8,18 +9,22 @@ namespace {
 
 static_assert(kPanel == kWarp);
 
-constexpr int kRowsTogether = 4;  // rows of x that meet a number of the panel while it is in a register
+constexpr int kRowsTogether =
+    4;  // rows of x that meet a number of the panel while it is in a register
 constexpr int kWarps = kBlockThreads / kWarp;
 
-// y = x w^T + bias: [kRowsTogether, kPanel] of it a block. The inner sum is cut among the warps, whose parts are
-// added in order.
+// y = x w^T + bias: [kRowsTogether, kPanel] of it a block. The inner sum is cut among the warps,
+// whose parts are added in order.
 template <typename T, typename W>
 __global__ void __launch_bounds__(kBlockThreads)
-    panel_gemm_kernel(const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+    panel_gemm_kernel(const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out,
+                      int64_t in) {
   using A = Accumulator<T>;
   __shared__ A part[kWarps][kRowsTogether][kPanel];
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
-  const int64_t count = (out + kPanel - 1) / kPanel, groups = (R + kRowsTogether - 1) / kRowsTogether;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int64_t count = (out + kPanel - 1) / kPanel,
+                groups = (R + kRowsTogether - 1) / kRowsTogether;
   for (int64_t item = blockIdx.x; item < count * groups; item += gridDim.x) {
     const int64_t p = item % count, first = item / count * kRowsTogether;
     const W* panel = panels + p * in * kPanel;
@@ -56,7 +61,8 @@ void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
 }
 
 template <typename T, typename W>
-void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R,
+                int64_t out, int64_t in) {
   const int64_t blocks = (out + kPanel - 1) / kPanel * ((R + kRowsTogether - 1) / kRowsTogether);
   if (blocks == 0) return;
   launch(panel_gemm_kernel<T, W>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx), x,

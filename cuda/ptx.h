@@ -1,6 +1,6 @@
-// Instructions of tensor cores that CUDA C++ has no function for: inline PTX under nvcc, the emulator's functions
-// under g++. One wrapper a form of an instruction; layouts as in the PTX ISA, "Matrix fragments for mma.m16n8k16" and
-// "mma.m16n8k8".
+// Instructions of tensor cores that CUDA C++ has no function for: inline PTX under nvcc, the
+// emulator's functions under g++. One wrapper a form of an instruction; layouts as in the PTX ISA,
+// "Matrix fragments for mma.m16n8k16" and "mma.m16n8k8".
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,9 +14,11 @@
 
 namespace linea::cuda {
 
-// D [16,8] of f32 += A [16,16] B [16,8] of bf16, by the 32 lanes of a warp. Pairs of bf16 in each word.
-__device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                             std::source_location place = std::source_location::current()) {
+// D [16,8] of f32 += A [16,16] B [16,8] of bf16, by the 32 lanes of a warp. Pairs of bf16 in each
+// word.
+__device__ __forceinline__ void mma_m16n8k16(
+    float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+    std::source_location place = std::source_location::current()) {
 #ifdef LINEA_CUDA_EMULATED
   emulator::mma_m16n8k16(d, a, b, place);
 #else
@@ -29,8 +31,9 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
 }
 
 // D [16,8] of f32 += A [16,8] B [8,8] of TF32, by the 32 lanes of a warp. One number in each word.
-__device__ __forceinline__ void mma_m16n8k8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
-                                            std::source_location place = std::source_location::current()) {
+__device__ __forceinline__ void mma_m16n8k8(
+    float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+    std::source_location place = std::source_location::current()) {
 #ifdef LINEA_CUDA_EMULATED
   emulator::mma_m16n8k8(d, a, b, place);
 #else
@@ -53,7 +56,8 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
 #endif
 }
 
-// Asks for the 128 bytes around an address of global memory, so that they are in the L2 cache when they are read.
+// Asks for the 128 bytes around an address of global memory, so that they are in the L2 cache when
+// they are read.
 __device__ __forceinline__ void prefetch_to_l2(const void* data) {
 #ifdef LINEA_CUDA_EMULATED
   static_cast<void>(data);
@@ -62,12 +66,13 @@ __device__ __forceinline__ void prefetch_to_l2(const void* data) {
 #endif
 }
 
-// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i gives the address of row i of matrix
-// m, aligned to 16 bytes; r[m] of lane 4 g + t becomes the elements 2 t and 2 t + 1 of row g, or of column g if
-// transposed.
+// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i gives the address of
+// row i of matrix m, aligned to 16 bytes; r[m] of lane 4 g + t becomes the elements 2 t and 2 t + 1
+// of row g, or of column g if transposed.
 template <bool kTransposed, int kMatrices>
-__device__ __forceinline__ void ldmatrix(uint32_t (&r)[kMatrices], const void* row,
-                                         std::source_location place = std::source_location::current()) {
+__device__ __forceinline__ void ldmatrix(
+    uint32_t (&r)[kMatrices], const void* row,
+    std::source_location place = std::source_location::current()) {
   static_assert(kMatrices == 2 || kMatrices == 4);
 #ifdef LINEA_CUDA_EMULATED
   emulator::ldmatrix(r, kMatrices, kTransposed, row, place);

@@ -1,5 +1,6 @@
-// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x beside rows of F.
-// Logs are made whole by one kernel, the product with omega and what is subtracted from it.
+// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x
+// beside rows of F. Logs are made whole by one kernel, the product with omega and what is
+// subtracted from it.
 #include "cuda/cuda_kernels.h"
 #include "cuda/team.h"
 #include "cuda/tile.h"
@@ -19,18 +20,21 @@ __device__ Accumulator<T> square_norm(Team team, const T* x, int64_t D) {
 // Tiles of 64 rows of one pair.
 __device__ inline int64_t first_row(int64_t tiles) { return blockIdx.x % tiles * kTile; }
 inline dim3 grid_of(const HeadShape& shape, int64_t columns) {
-  return {static_cast<unsigned>(shape.pairs * tiles_of(shape.rows)), static_cast<unsigned>(tiles_of(columns))};
+  return {static_cast<unsigned>(shape.pairs * tiles_of(shape.rows)),
+          static_cast<unsigned>(tiles_of(columns))};
 }
 
 // A tile of 64 rows and 64 features, of rows that are read once.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    logs_kernel(HeadShape shape, int64_t tiles, const T* x, const T* omega, Accumulator<T> scale, T* u) {
+    logs_kernel(HeadShape shape, int64_t tiles, const T* x, const T* omega, Accumulator<T> scale,
+                T* u) {
   using A = Accumulator<T>;
   __shared__ Panels<A> panels;
   __shared__ A norm[kTile];
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features, D = shape.key_size;
+  const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features,
+                D = shape.key_size;
   const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
   const T *rows = x + row * D, *of_head = omega + shape.head(pair) * F * D;
@@ -41,7 +45,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   Sums<A> sum;
   add_product<Along::terms, Along::terms>(
       sum, D, [&](int i, int64_t d) { return i < count ? A(rows[i * D + d]) : A(0); },
-      [&](int f, int64_t d) { return first_f + f < F ? A(of_head[(first_f + f) * D + d]) : A(0); }, panels);
+      [&](int f, int64_t d) { return first_f + f < F ? A(of_head[(first_f + f) * D + d]) : A(0); },
+      panels);
   Sums<A>::each([&](int e, int i, int f) {
     if (i < count && first_f + f < F) u[(row + i) * F + first_f + f] = T(scale * sum[e] - norm[i]);
   });
@@ -56,7 +61,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<A> panels;
   __shared__ A total[kTile];  // sum_f du_f
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features, D = shape.key_size;
+  const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features,
+                D = shape.key_size;
   const int64_t first_d = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
   const T *slopes = du + row * F, *of_head = omega + shape.head(pair) * F * D;
@@ -69,7 +75,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   Sums<A> sum;
   add_product<Along::terms, Along::tile>(
       sum, F, [&](int i, int64_t f) { return i < count ? A(slopes[i * F + f]) : A(0); },
-      [&](int d, int64_t f) { return first_d + d < D ? A(of_head[f * D + first_d + d]) : A(0); }, panels);
+      [&](int d, int64_t f) { return first_d + d < D ? A(of_head[f * D + first_d + d]) : A(0); },
+      panels);
   Sums<A>::each([&](int e, int i, int d) {
     const int64_t at = (row + i) * D + first_d + d;
     if (i < count && first_d + d < D) dx[at] = T(scale * (sum[e] - scale * total[i] * A(x[at])));
@@ -79,7 +86,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omega, double scale, T* u) {
+void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omega, double scale,
+                 T* u) {
   const HeadShape shape = as_multiplied(ctx, given);
   if (shape.pairs * shape.rows * shape.features == 0) return;
   launch(logs_kernel<T>, grid_of(shape, shape.features), dim3(kBlockThreads), 0, stream(ctx), shape,
@@ -87,12 +95,13 @@ void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omeg
 }
 
 template <typename T>
-void random_logs_backward(Context& ctx, const HeadShape& given, const T* x, const T* du, const T* omega, double scale,
-                          T* dx) {
+void random_logs_backward(Context& ctx, const HeadShape& given, const T* x, const T* du,
+                          const T* omega, double scale, T* dx) {
   const HeadShape shape = as_multiplied(ctx, given);
   if (shape.pairs * shape.rows * shape.key_size == 0) return;
-  launch(logs_backward_kernel<T>, grid_of(shape, shape.key_size), dim3(kBlockThreads), 0, stream(ctx), shape,
-         tiles_of(shape.rows), x, du, omega, static_cast<Accumulator<T>>(scale), dx);
+  launch(logs_backward_kernel<T>, grid_of(shape, shape.key_size), dim3(kBlockThreads), 0,
+         stream(ctx), shape, tiles_of(shape.rows), x, du, omega, static_cast<Accumulator<T>>(scale),
+         dx);
 }
 
 template <typename T>
@@ -106,7 +115,8 @@ void square_norms(Context& ctx, const T* x, T* w, double factor, int64_t R, int6
 }
 
 template <typename T>
-void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R, int64_t D) {
+void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R,
+                           int64_t D) {
   using A = Accumulator<T>;
   const A by = static_cast<A>(2 * factor);
   for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t d) {
@@ -134,12 +144,13 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                  \
-  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);                      \
-  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*, double, T*);   \
-  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                               \
-  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t);            \
-  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                                        \
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);           \
+  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*,     \
+                                     double, T*);                                                  \
+  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                    \
+  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t); \
+  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                             \
   template void sine_cosine_backward(Context&, const T*, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

@@ -24,7 +24,8 @@ const Branch& branch(size_t number) {
   while (number >= branches->size()) {
     Branch made;
     check_cuda(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "starting a stream");
-    check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming), "an event of a stream");
+    check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming),
+               "an event of a stream");
     if (cudaMalloc(&made.blas_workspace, kBlasWorkspace) != cudaSuccess) {
       cudaGetLastError();
       release_cache();
@@ -35,11 +36,13 @@ const Branch& branch(size_t number) {
   return (*branches)[number];
 }
 
-// While one lives, the queue's work goes to the branch; it sees what there was at `fork`, and the queue what it did.
-// Where an end cannot be recorded, nothing can: the end of the recording tells, and sets the queue right.
+// While one lives, the queue's work goes to the branch; it sees what there was at `fork`, and the
+// queue what it did. Where an end cannot be recorded, nothing can: the end of the recording tells,
+// and sets the queue right.
 class OnBranch {
  public:
-  OnBranch(Queue& queue, const Branch& branch, cudaEvent_t fork) : queue_(queue), before_(queue), branch_(branch) {
+  OnBranch(Queue& queue, const Branch& branch, cudaEvent_t fork)
+      : queue_(queue), before_(queue), branch_(branch) {
     check_cuda(cudaStreamWaitEvent(branch.stream, fork, 0), "beginning a part");
     put_on(queue, branch.stream, branch.blas_workspace);
   }
@@ -60,12 +63,13 @@ class OnBranch {
   const Branch& branch_;
 };
 
-// A piece is done plainly once, which brings all the memory that it needs into the pool; then it is captured, out of
-// that memory alone, and launched from then on.
+// A piece is done plainly once, which brings all the memory that it needs into the pool; then it is
+// captured, out of that memory alone, and launched from then on.
 class GraphRecorder final : public Recorder {
  public:
   explicit GraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(take_pool()) {
-    check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming), "an event of what is recorded");
+    check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming),
+               "an event of what is recorded");
   }
 
   ~GraphRecorder() override {
@@ -98,12 +102,15 @@ class GraphRecorder final : public Recorder {
     const Branch& own = branch(part);  // made at the latest when the work is done plainly
     const PoolScope scope(*part_pools_[part]);
     if (!queue_.recording) return work();
-    if (!std::exchange(forked_, true)) check_cuda(cudaEventRecord(fork_, queue_.stream), "beginning the parts");
+    if (!std::exchange(forked_, true))
+      check_cuda(cudaEventRecord(fork_, queue_.stream), "beginning the parts");
     const OnBranch here(queue_, own, fork_);
     work();
   }
 
-  size_t launches(size_t number) const override { return number < pieces_.size() ? pieces_[number].launches : 0; }
+  size_t launches(size_t number) const override {
+    return number < pieces_.size() ? pieces_[number].launches : 0;
+  }
   std::string refusal() const override { return refusal_; }
 
  private:
@@ -115,7 +122,8 @@ class GraphRecorder final : public Recorder {
 
   bool capture(Piece& piece, const std::function<void()>& work) {
     const Queue before = queue_;
-    check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal), "beginning to record");
+    check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal),
+               "beginning to record");
     queue_.recording = true;
     forked_ = false;
     std::exception_ptr failure;
@@ -131,8 +139,10 @@ class GraphRecorder final : public Recorder {
     if (failure != nullptr) std::rethrow_exception(failure);
     if (graph == nullptr && refusal_.empty()) refusal_ = "the device lost what was recorded";
     if (!refusal_.empty()) return false;
-    check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0), "making what was recorded ready");
-    check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches), "counting what was recorded");
+    check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0),
+               "making what was recorded ready");
+    check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches),
+               "counting what was recorded");
     return true;
   }
 

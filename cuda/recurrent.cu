@@ -1,4 +1,5 @@
-// One position of the sum rule in one launch, each element of the state read once, and written once where it is.
+// One position of the sum rule in one launch, each element of the state read once, and written once
+// where it is.
 #include "cuda/recurrent.h"
 
 #include "cuda/cuda_kernels.h"
@@ -9,9 +10,12 @@ template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                     const ChunkState<Accumulator<T>>& states, const Waiting<T>& waiting, T* y) {
   constexpr int kWide = 16 / sizeof(Accumulator<T>);
-  const auto start = [&](const auto& step) { for_each_team(ctx, shape.pairs, shape.features * shape.values, step); };
+  const auto start = [&](const auto& step) {
+    for_each_team(ctx, shape.pairs, shape.features * shape.values, step);
+  };
   if constexpr (std::is_same_v<T, BFloat16>)
-    if (waiting.high != nullptr) return start(RecurrentStep<T, kWideRows, true>{shape, in, states, waiting, y});
+    if (waiting.high != nullptr)
+      return start(RecurrentStep<T, kWideRows, true>{shape, in, states, waiting, y});
   if (shape.values % kWide == 0)
     start(RecurrentStep<T, kWide, false>{shape, in, states, waiting, y});
   else

@@ -1,8 +1,9 @@
-// One position of the sum rule, by a team that has a pair: its threads make a feature each, then read the rows of these
-// features, 32 columns at a time; formulas in tensor/cpu/chunk.h. Where keys wait beside the state, a position reads
+// One position of the sum rule, by a team that has a pair: its threads make a feature each, then
+// read the rows of these features, 32 columns at a time; formulas in tensor/cpu/chunk.h. Where keys
+// wait beside the state, a position reads
 //   y = q S + sum_j (q.k_j) v_j   over those that wait, itself the last,
-// each element of the state once, in halves the upper alone, as the parallel form reads states in bf16; the position
-// that finds no place among them adds all of them to the state, and reads that.
+// each element of the state once, in halves the upper alone, as the parallel form reads states in
+// bf16; the position that finds no place among them adds all of them to the state, and reads that.
 #pragma once
 
 #include <limits>
@@ -21,8 +22,9 @@ struct alignas(kWidth * sizeof(A)) Run {
   A x[kWidth];
 };
 
-// What the threads of a team share: as many features of the query and of the keys that wait, the newest last, and what
-// the state keeps; 32 columns of the values; q.k of each key; and the sums of each thread.
+// What the threads of a team share: as many features of the query and of the keys that wait, the
+// newest last, and what the state keeps; 32 columns of the values; q.k of each key; and the sums of
+// each thread.
 template <typename A, int kWidth, int kThreads>
 struct alignas(16) StepShared {
   A q[kThreads], keep[kThreads];
@@ -36,7 +38,8 @@ template <typename T, int kWidth, bool kHalves>
 struct RecurrentStep {
   using A = Accumulator<T>;
   using Part = Run<A, kWidth>;
-  using Held = std::conditional_t<kHalves, Run<BFloat16, kWidth>, Part>;  // of a row, while it is only read
+  using Held =
+      std::conditional_t<kHalves, Run<BFloat16, kWidth>, Part>;  // of a row, while it is only read
   static constexpr int kLanes = kColumns / kWidth;
   ChunkShape shape;
   ChunkInput<T> in;
@@ -54,20 +57,24 @@ struct RecurrentStep {
     A q, k, keep, scale;
   };
   __device__ Feature feature(const Rows& rows, int64_t pair, int64_t f) const {
-    const A q = feature_of(shape.feature, A(rows.q[f])), k = feature_of(shape.feature, A(rows.k[f]));
+    const A q = feature_of(shape.feature, A(rows.q[f])),
+            k = feature_of(shape.feature, A(rows.k[f]));
     if (states.scale == nullptr) return {q, k, A(1), A(0)};
     const A weight = in.weight.data == nullptr ? A(0) : A(*in.weight.pair(pair));
     const A decay = in.decay.data == nullptr ? A(0) : A(*in.decay.pair(pair));
     const bool logs = shape.kind == FeatureKind::logs;
-    const A old = states.scale[pair * shape.features + f] + decay, fresh = logs ? k + weight : weight;
+    const A old = states.scale[pair * shape.features + f] + decay,
+            fresh = logs ? k + weight : weight;
     const A scale = old > fresh ? old : fresh, by = factor(fresh, scale);
     return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
   }
 
   // Elements of a row of the state from `at` on: of halves the upper ones, which whole() completes.
   __device__ Held load(int64_t at) const {
-    if constexpr (kHalves) return *reinterpret_cast<const Held*>(waiting.high + at);
-    else return *reinterpret_cast<const Held*>(states.state + at);
+    if constexpr (kHalves)
+      return *reinterpret_cast<const Held*>(waiting.high + at);
+    else
+      return *reinterpret_cast<const Held*>(states.state + at);
   }
   __device__ Part whole(int64_t at, const Held& held) const {
     if constexpr (!kHalves) return held;
@@ -103,7 +110,8 @@ struct RecurrentStep {
 
   // S = keep S + sum_j k_j^T v_j of a thread's columns of row i.
   template <int kThreads>
-  __device__ static void update(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys, int i, Part& row) {
+  __device__ static void update(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys,
+                                int i, Part& row) {
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) row.x[e] *= shared.keep[i];
 #pragma unroll 1
@@ -121,11 +129,11 @@ struct RecurrentStep {
     for (int e = 0; e < kWidth; ++e) sums.x[e] += q * A(row.x[e]);
   }
 
-  // dot += q.k_j over the features that are shared, j being the thread's key: keys go round the warps of a team, and a
-  // lane keeps the sum of one of its warp's.
+  // dot += q.k_j over the features that are shared, j being the thread's key: keys go round the
+  // warps of a team, and a lane keeps the sum of one of its warp's.
   template <int kThreads>
-  __device__ static void add_dots(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys, int count,
-                                  A& dot) {
+  __device__ static void add_dots(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys,
+                                  int count, A& dot) {
     constexpr int kWarps = kThreads / kWarp;
 #pragma unroll 1
     for (int j = rank / kWarp; j < keys; j += kWarps) {
@@ -151,18 +159,21 @@ struct RecurrentStep {
     __shared__ StepShared<A, kWidth, kThreads> of_team[kBlockThreads / kThreads];
     StepShared<A, kWidth, kThreads>& shared = of_team[threadIdx.x / kThreads];
     const int rank = team.rank(), column = rank % kLanes * kWidth;
-    const int64_t F = shape.features, M = shape.values, at = pair * F, slot = pair * waiting.capacity;
+    const int64_t F = shape.features, M = shape.values, at = pair * F,
+                  slot = pair * waiting.capacity;
     const int before = waiting.capacity == 0 ? 0 : waiting.count[pair];
     const bool write = before + 1 >= waiting.capacity, logs = shape.kind == FeatureKind::logs;
     A top = kNothing<A>, inverse = 0;
-    for (int64_t f = rank; logs && f < F; f += kThreads) top = larger(feature(given, pair, f).q, top);
+    for (int64_t f = rank; logs && f < F; f += kThreads)
+      top = larger(feature(given, pair, f).q, top);
     if (logs) top = team.max(top);
     A dot = 0;
     for (int64_t first_m = 0; first_m == 0 || first_m < M; first_m += kColumns) {
       if (const int64_t m = first_m + rank; rank < kColumns && m < M) {
         const T newest = given.v[m];
 #pragma unroll 2
-        for (int j = 0; j < before; ++j) shared.values[j][rank] = A(waiting.values[(slot + j) * M + m]);
+        for (int j = 0; j < before; ++j)
+          shared.values[j][rank] = A(waiting.values[(slot + j) * M + m]);
         shared.values[before][rank] = A(newest);
         if (!write) waiting.values[(slot + before) * M + m] = newest;
       }
@@ -200,10 +211,13 @@ struct RecurrentStep {
           add_read(own, shared.q[i], part);
         };
         if (!write) {
-          each_row<kThreads>(rank, count, [&](int r, int i) { add_read(own, shared.q[i], rows[r]); });
-        } else if constexpr (kHalves) {  // read again, one after the other: it is done seldom, and registers are few
+          each_row<kThreads>(rank, count,
+                             [&](int r, int i) { add_read(own, shared.q[i], rows[r]); });
+        } else if constexpr (kHalves) {  // read again, one after the other: it is done seldom, and
+                                         // registers are few
 #pragma unroll 1
-          for (int i = rank / kLanes; i < count; i += kThreads / kLanes) write_row(i, whole(row(i), load(row(i))));
+          for (int i = rank / kLanes; i < count; i += kThreads / kLanes)
+            write_row(i, whole(row(i), load(row(i))));
         } else {
           each_row<kThreads>(rank, count, [&](int r, int i) { write_row(i, rows[r]); });
         }

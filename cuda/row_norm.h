@@ -25,7 +25,8 @@ struct RowNorm {
   __device__ static RowNorm of(Team team, int64_t C, Element element) {
     constexpr double kEpsilon = 1e-5;
     const A mean = row_sum<A>(team, C, element) / static_cast<A>(C);
-    const A variance = row_sum<A>(team, C, [&](int64_t c) { return (element(c) - mean) * (element(c) - mean); });
+    const A variance =
+        row_sum<A>(team, C, [&](int64_t c) { return (element(c) - mean) * (element(c) - mean); });
     return {mean, A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kEpsilon))};
   }
   __device__ A of_element(A x, A gain, A bias) const { return gain * ((x - mean) * scale) + bias; }

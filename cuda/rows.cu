@@ -6,7 +6,8 @@
 namespace linea::cuda {
 namespace {
 
-// y[i] = x at the same place; sizes are y's, steps lead along y's axes in x. Index is as wide as there are elements.
+// y[i] = x at the same place; sizes are y's, steps lead along y's axes in x. Index is as wide as
+// there are elements.
 template <typename T, typename Index>
 struct Permuted {
   const T* x;
@@ -37,8 +38,8 @@ void permute_by(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
     step[axis] = stride[shape.axis[axis]];
   }
   for_each(ctx, static_cast<int64_t>(below),
-           Permuted<T, Index>{x, y, static_cast<Index>(shape.inner), size[1], size[2], size[3], step[0], step[1],
-                              step[2], step[3]});
+           Permuted<T, Index>{x, y, static_cast<Index>(shape.inner), size[1], size[2], size[3],
+                              step[0], step[1], step[2], step[3]});
 }
 
 }  // namespace
@@ -46,14 +47,17 @@ void permute_by(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 template <typename T>
 void add_rows(Context& ctx, const T* x, const T* row, T* y, int64_t R, int64_t C) {
   using A = Accumulator<T>;
-  for_each_column(ctx, R, C, [=] __device__(int64_t r, int64_t c) { y[r * C + c] = T(A(x[r * C + c]) + A(row[c])); });
+  for_each_column(ctx, R, C, [=] __device__(int64_t r, int64_t c) {
+    y[r * C + c] = T(A(x[r * C + c]) + A(row[c]));
+  });
 }
 
 template <typename T>
 void sum_rows(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   using A = Accumulator<T>;
   sum_columns<1, A>(
-      ctx, {1, R, C}, [=] __device__(int64_t, int64_t r, int64_t c, A* total) { total[0] += A(x[r * C + c]); },
+      ctx, {1, R, C},
+      [=] __device__(int64_t, int64_t r, int64_t c, A * total) { total[0] += A(x[r * C + c]); },
       [=] __device__(int64_t, int64_t c, const A* total) { y[c] = T(total[0]); });
 }
 
@@ -68,7 +72,8 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 }
 
 template <typename T>
-void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S, int64_t width) {
+void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S,
+               int64_t width) {
   for_each_team(ctx, P * S, width, [=] __device__(auto team, int64_t r) {
     const T* from = x.at(r / S, r % S);
     T* to = y.at(r / S, r % S);
@@ -77,7 +82,8 @@ void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int6
 }
 
 template <typename T>
-void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t P, int64_t S, int64_t C, int64_t first) {
+void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t P, int64_t S, int64_t C,
+                   int64_t first) {
   for_each_team(ctx, P * S, C, [=] __device__(auto team, int64_t r) {
     if (first + r % S < valid_keys(valid, r / S, first + S)) return;
     for (int64_t c = team.rank(); c < C; c += team.kThreads) x[r * C + c] = T(0.0f);
@@ -92,8 +98,8 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
   });
 }
 
-// Summed in double: a gate's gradient is what a long sum of both signs leaves. One warp a row, however long,
-// 32 elements at a time.
+// Summed in double: a gate's gradient is what a long sum of both signs leaves. One warp a row,
+// however long, 32 elements at a time.
 template <typename T>
 void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   using A = Accumulator<T>;
@@ -101,7 +107,8 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
     double after = 0;  // of all elements behind these 32
     for (int64_t end = n; end > 0; end -= kWarp) {
       const int64_t t = end - 1 - team.rank();
-      const double sum = after + warp_running_sum(t >= 0 ? static_cast<double>(A(x[r * n + t])) : 0.0);
+      const double sum =
+          after + warp_running_sum(t >= 0 ? static_cast<double>(A(x[r * n + t])) : 0.0);
       if (t >= 0) y[r * n + t] = T(sum);
       after = __shfl_sync(kWholeWarp, sum, kWarp - 1);
     }

@@ -1,5 +1,5 @@
-// Sums of the rows that carry the same number, without atomics: a block owns one number and some columns and walks
-// the rows' numbers in order, so that two runs add in the same order.
+// Sums of the rows that carry the same number, without atomics: a block owns one number and some
+// columns and walks the rows' numbers in order, so that two runs add in the same order.
 #pragma once
 
 #include "cuda/team.h"
@@ -11,7 +11,8 @@ namespace linea::cuda {
 struct ScatterShape {
   int64_t groups, rows, bins, C;  // rows: of the group that has the most
 
-  // Long sets are cut into slices, as many as their sizes say and memory for kMostSums sums a column lets.
+  // Long sets are cut into slices, as many as their sizes say and memory for kMostSums sums a
+  // column lets.
   LINEA_HOST_DEVICE int64_t slices() const {
     constexpr int64_t kLeastRows = 512, kMostSums = 16384;
     const int64_t wanted = (rows + kLeastRows - 1) / kLeastRows, fit = kMostSums / (groups * bins);
@@ -26,11 +27,13 @@ struct ScatterShape {
 //   value(g, i, c)
 // partial [slices,groups,bins,C]
 template <typename A, typename Source>
-__global__ void __launch_bounds__(kBlockThreads) scatter_kernel(ScatterShape shape, A* partial, Source source) {
+__global__ void __launch_bounds__(kBlockThreads)
+    scatter_kernel(ScatterShape shape, A* partial, Source source) {
   constexpr int kWarps = kBlockThreads / kWarp;
   __shared__ unsigned carried[kWarps];  // one bit a row of the next kBlockThreads
   const int64_t slices = shape.slices(), tiles = (shape.C + kBlockThreads - 1) / kBlockThreads;
-  for (int64_t item = blockIdx.x; item < slices * shape.groups * shape.bins * tiles; item += gridDim.x) {
+  for (int64_t item = blockIdx.x; item < slices * shape.groups * shape.bins * tiles;
+       item += gridDim.x) {
     const int64_t tile = item % tiles, sum = item / tiles;  // sum: [slice,group,bin]
     const int64_t bin = sum % shape.bins, group = sum / shape.bins % shape.groups;
     const int64_t slice = sum / shape.bins / shape.groups, c = tile * kBlockThreads + threadIdx.x;
@@ -65,7 +68,8 @@ struct SumOfScattered {
 
 // finish(group bins + bin, c, total) once for every sum.
 template <typename A, typename Source, typename Finish>
-void scatter_sums(const Context& ctx, const ScatterShape& shape, const Source& source, const Finish& finish) {
+void scatter_sums(const Context& ctx, const ScatterShape& shape, const Source& source,
+                  const Finish& finish) {
   const int64_t sums = shape.groups * shape.bins;
   if (sums * shape.C == 0) return;
   const Workspace<A> partial(ctx, shape.slices() * sums * shape.C);

@@ -8,10 +8,12 @@ namespace linea::cuda {
 
 inline constexpr int64_t kPieceBlock = 4096;  // elements of an array that a block of threads takes
 
-LINEA_HOST_DEVICE inline int64_t piece_blocks(int64_t n) { return (n + kPieceBlock - 1) / kPieceBlock; }
+LINEA_HOST_DEVICE inline int64_t piece_blocks(int64_t n) {
+  return (n + kPieceBlock - 1) / kPieceBlock;
+}
 
-// Arrays of `n` elements each as a launch's arguments (of which there may be 4 KB), cut into blocks, one's after
-// another's.
+// Arrays of `n` elements each as a launch's arguments (of which there may be 4 KB), cut into
+// blocks, one's after another's.
 template <typename Piece>
 struct Several {
   static constexpr size_t kMost = 3600 / (sizeof(Piece) + sizeof(int64_t));
@@ -30,7 +32,8 @@ struct Several {
   }
 };
 
-// body(piece, first element, the one after the last, block) in a block of threads each, for all blocks of all pieces.
+// body(piece, first element, the one after the last, block) in a block of threads each, for all
+// blocks of all pieces.
 template <typename Piece, typename Body>
 void each_piece(const Context& ctx, const Piece* pieces, size_t count, const Body& body) {
   int64_t before = 0;

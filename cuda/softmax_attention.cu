@@ -1,13 +1,15 @@
-// Softmax attention in tiles of 64 queries and 64 keys; nothing of size queries x keys leaves a block. For one pair,
-// with a_ij = exp(s q_i.k_j - l_i) and l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
+// Softmax attention in tiles of 64 queries and 64 keys; nothing of size queries x keys leaves a
+// block. For one pair, with a_ij = exp(s q_i.k_j - l_i) and l_i = log sum_j exp(s q_i.k_j) over the
+// keys that i sees:
 //
 //   y_i = sum_j a_ij v_j
 //   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
 //   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
 //
-// The forward pass carries a running maximum m_i, sum and y_i from one tile of keys to the next (Milakov & Gimelshein
-// 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a again: once along the keys for dq, once
-// along the queries for dk and dv, so that no two blocks add to one number.
+// The forward pass carries a running maximum m_i, sum and y_i from one tile of keys to the next
+// (Milakov & Gimelshein 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a
+// again: once along the keys for dq, once along the queries for dk and dv, so that no two blocks
+// add to one number.
 #include "cuda/chunk.h"
 #include "cuda/cuda_kernels.h"
 
@@ -28,8 +30,12 @@ struct Tiles {
 __device__ inline int at_most_tile(int64_t count) {
   return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
 }
-__device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t pair, int64_t query, int64_t key) {
-  return {pair, query, key, at_most_tile(shape.queries - query),
+__device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t pair, int64_t query,
+                                 int64_t key) {
+  return {pair,
+          query,
+          key,
+          at_most_tile(shape.queries - query),
           at_most_tile(valid_keys(shape.valid, pair, shape.keys) - key),
           shape.causal ? shape.keys - shape.queries : shape.keys};
 }
@@ -47,25 +53,29 @@ struct TileRows {
   const T* data;
   int64_t stride, width;
   int count;
-  __device__ A at(int i, int64_t d) const { return i < count && d < width ? A(data[i * stride + d]) : A(0); }
+  __device__ A at(int i, int64_t d) const {
+    return i < count && d < width ? A(data[i * stride + d]) : A(0);
+  }
 };
 template <typename T>
-__device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t pair, int64_t first, int count, int64_t width) {
+__device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t pair, int64_t first, int count,
+                               int64_t width) {
   return {count > 0 ? x.at(pair, first) : x.data, x.row, width, count};
 }
 
 // sum = x z^T of rows of x and z.
 template <typename T>
-__device__ void add_dots(Sums<T>& sum, const TileRows<T>& x, const TileRows<T>& z, Panels<T>& panels) {
+__device__ void add_dots(Sums<T>& sum, const TileRows<T>& x, const TileRows<T>& z,
+                         Panels<T>& panels) {
   add_product<Along::terms, Along::terms>(
-      sum, x.width, [&](int i, int64_t d) { return x.at(i, d); }, [&](int j, int64_t d) { return z.at(j, d); },
-      panels);
+      sum, x.width, [&](int i, int64_t d) { return x.at(i, d); },
+      [&](int j, int64_t d) { return z.at(j, d); }, panels);
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    attend(SoftmaxShape shape, int64_t query_tiles, HeadRows<const T> q, HeadRows<const T> k, HeadRows<const T> v,
-           HeadRows<T> y, Accumulator<T>* log_sums) {
+    attend(SoftmaxShape shape, int64_t query_tiles, HeadRows<const T> q, HeadRows<const T> k,
+           HeadRows<const T> v, HeadRows<T> y, Accumulator<T>* log_sums) {
   using A = Accumulator<T>;
   __shared__ Panels<T> panels;
   __shared__ Square<A> weights;
@@ -73,7 +83,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   const A scale = static_cast<A>(shape.scale);
   if (threadIdx.x < kTile) {
     most[threadIdx.x] = kNothing<A>;
@@ -87,7 +98,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     const Tiles tiles = tiles_at(shape, pair, query, key);
     Sums<T> scores;
     add_dots(scores, rows_q, rows_at(k, pair, key, tiles.keys, shape.key_size), panels);
-    Sums<T>::each([&](int e, int i, int j) { weights[i][j] = tiles.sees(i, j) ? scale * scores[e] : kNothing<A>; });
+    Sums<T>::each([&](int e, int i, int j) {
+      weights[i][j] = tiles.sees(i, j) ? scale * scores[e] : kNothing<A>;
+    });
     __syncthreads();
     for (int i = warp; i < kTile; i += kBlockThreads / kWarp) {
       const A low = weights[i][lane], high = weights[i][lane + kWarp], before = most[i];
@@ -117,7 +130,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
   const int i = static_cast<int>(threadIdx.x);
   if (blockIdx.y == 0 && i < first.rows)
-    log_sums[pair * shape.queries + query + i] = total[i] == A(0) ? A(0) : most[i] + std::log(total[i]);
+    log_sums[pair * shape.queries + query + i] =
+        total[i] == A(0) ? A(0) : most[i] + std::log(total[i]);
 }
 
 // What the backward pass reads.
@@ -133,11 +147,13 @@ struct QuerySums {
   A log_sum[kTile], along[kTile];
 };
 template <typename T, typename A>
-__device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in, QuerySums<A>& sums) {
+__device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
+                            QuerySums<A>& sums) {
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < tiles.rows; i += kBlockThreads / kWarp) {
     const T *dy = in.dy.at(tiles.pair, tiles.query + i), *y = in.y.at(tiles.pair, tiles.query + i);
     A sum = 0;
-    for (int64_t m = threadIdx.x % kWarp; m < shape.value_size; m += kWarp) sum += A(dy[m]) * A(y[m]);
+    for (int64_t m = threadIdx.x % kWarp; m < shape.value_size; m += kWarp)
+      sum += A(dy[m]) * A(y[m]);
     sum = warp_sum(sum);
     if (threadIdx.x % kWarp == 0) {
       sums.along[i] = sum;
@@ -207,19 +223,21 @@ __global__ void __launch_bounds__(kBlockThreads)
 // A tile of dk and one of dv, where the keys and the values have so many.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk, HeadRows<T> dv) {
+    gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk,
+                     HeadRows<T> dv) {
   using A = Accumulator<T>;
   __shared__ Panels<T> panels;
   __shared__ Square<A> square;
   __shared__ QuerySums<A> sums;
   multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
-  const int64_t D = shape.key_size, M = shape.value_size, first = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t D = shape.key_size, M = shape.value_size,
+                first = static_cast<int64_t>(blockIdx.y) * kTile;
   const Tiles all = tiles_at(shape, pair, 0, key);
   const int64_t seen_from = key - all.offset;  // the first query that sees the first key
   Sums<T> of_k, of_v;
-  for (int64_t query = seen_from < 0 ? 0 : seen_from / kTile * kTile; all.keys > 0 && query < shape.queries;
-       query += kTile) {
+  for (int64_t query = seen_from < 0 ? 0 : seen_from / kTile * kTile;
+       all.keys > 0 && query < shape.queries; query += kTile) {
     const Tiles tiles = tiles_at(shape, pair, query, key);
     sum_queries(shape, tiles, in, sums);
     Sums<T> a;
@@ -259,14 +277,16 @@ void softmax_attention(Context& ctx, const SoftmaxShape& given, const HeadRows<c
   if (shape.pairs == 0 || shape.queries == 0) return;
   const int64_t tiles = tiles_of(shape.queries);
   launch(attend<T>,
-         dim3(static_cast<unsigned>(shape.pairs * tiles), static_cast<unsigned>(tiles_of(shape.value_size))),
+         dim3(static_cast<unsigned>(shape.pairs * tiles),
+              static_cast<unsigned>(tiles_of(shape.value_size))),
          dim3(kBlockThreads), 0, stream(ctx), shape, tiles, q, k, v, y, log_sums);
 }
 
 template <typename T>
 void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const HeadRows<const T>& q,
-                                const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<const T>& y,
-                                const Accumulator<T>* log_sums, const HeadRows<const T>& dy, const HeadRows<T>& dq,
+                                const HeadRows<const T>& k, const HeadRows<const T>& v,
+                                const HeadRows<const T>& y, const Accumulator<T>* log_sums,
+                                const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
   const SoftmaxShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
@@ -275,7 +295,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
   const int64_t widest = shape.key_size > shape.value_size ? shape.key_size : shape.value_size;
   if (shape.queries > 0)
     launch(gradient_of_queries<T>,
-           dim3(static_cast<unsigned>(shape.pairs * queries), static_cast<unsigned>(tiles_of(shape.key_size))),
+           dim3(static_cast<unsigned>(shape.pairs * queries),
+                static_cast<unsigned>(tiles_of(shape.key_size))),
            dim3(kBlockThreads), 0, stream(ctx), shape, queries, in, dq);
   if (shape.keys > 0)
     launch(gradient_of_keys<T>,
@@ -283,14 +304,14 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
            dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, dk, dv);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                      \
-  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&,                        \
-                                  const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<T>&,         \
-                                  Accumulator<T>*);                                                               \
-  template void softmax_attention_backward(                                                                       \
-      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<const T>&, \
-      const HeadRows<const T>&, const Accumulator<T>*, const HeadRows<const T>&, const HeadRows<T>&,              \
-      const HeadRows<T>&, const HeadRows<T>&);
+#define LINEA_INSTANTIATE(T)                                                               \
+  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&, \
+                                  const HeadRows<const T>&, const HeadRows<const T>&,      \
+                                  const HeadRows<T>&, Accumulator<T>*);                    \
+  template void softmax_attention_backward(                                                \
+      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&,   \
+      const HeadRows<const T>&, const HeadRows<const T>&, const Accumulator<T>*,           \
+      const HeadRows<const T>&, const HeadRows<T>&, const HeadRows<T>&, const HeadRows<T>&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -10,7 +10,8 @@ Staging::Staging() {
   check_cuda(cudaMallocHost(&memory, kSlots * kSlotBytes), "pinned memory of the host");
   for (size_t i = 0; i < kSlots; ++i) {
     slots_[i].memory = static_cast<char*>(memory) + i * kSlotBytes;
-    check_cuda(cudaEventCreateWithFlags(&slots_[i].copied, cudaEventDisableTiming), "an event of a copy");
+    check_cuda(cudaEventCreateWithFlags(&slots_[i].copied, cudaEventDisableTiming),
+               "an event of a copy");
   }
 }
 
@@ -19,9 +20,11 @@ void Staging::write(void* to, const void* host, size_t bytes, cudaStream_t strea
     const size_t part = std::min(kSlotBytes, bytes - first);
     const Slot& slot = slots_[next_];
     next_ = (next_ + 1) % kSlots;
-    check_cuda(cudaEventSynchronize(slot.copied), "waiting for an earlier copy");  // at once before the slot's first
+    check_cuda(cudaEventSynchronize(slot.copied),
+               "waiting for an earlier copy");  // at once before the slot's first
     std::memcpy(slot.memory, static_cast<const char*>(host) + first, part);
-    check_cuda(cudaMemcpyAsync(static_cast<char*>(to) + first, slot.memory, part, cudaMemcpyHostToDevice, stream),
+    check_cuda(cudaMemcpyAsync(static_cast<char*>(to) + first, slot.memory, part,
+                               cudaMemcpyHostToDevice, stream),
                "writing to the device");
     check_cuda(cudaEventRecord(slot.copied, stream), "an event of a copy");
   }

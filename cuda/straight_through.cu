@@ -1,6 +1,6 @@
-// The gradient that passes straight through a hard code z_j of a key: dk_j = sum_{i >= j} w_ij dw_ij q_i, that of
-// k^_j = c_{z_j} in exp(q_i . k^_j). What every code carries is W = sum_i exp(a_if) q_i [n_i, e_i], D (M+1) numbers
-// beside the sums of chunk_backward_key.cu.
+// The gradient that passes straight through a hard code z_j of a key: dk_j = sum_{i >= j} w_ij
+// dw_ij q_i, that of k^_j = c_{z_j} in exp(q_i . k^_j). What every code carries is W = sum_i
+// exp(a_if) q_i [n_i, e_i], D (M+1) numbers beside the sums of chunk_backward_key.cu.
 #include "cuda/chunk_backward.h"
 #include "cuda/cuda_kernels.h"
 
@@ -29,8 +29,14 @@ struct CodedValues {
     }
   };
   __device__ Of of(const ChunkShape&, const Chunk& chunk, int count) const {
-    return {queries + (chunk.pair * length + chunk.first) * D, D, M, dy.at(chunk.pair, chunk.first), dy.row,
-            inverse + chunk.place, slope + chunk.place, count};
+    return {queries + (chunk.pair * length + chunk.first) * D,
+            D,
+            M,
+            dy.at(chunk.pair, chunk.first),
+            dy.row,
+            inverse + chunk.place,
+            slope + chunk.place,
+            count};
   }
 };
 
@@ -46,8 +52,9 @@ struct Codes {
 // dk of a chunk, 64 of its columns. `wide` is the shape of the states: D (M+1) values.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    code_gradient(ChunkShape shape, ChunkShape wide, Group group, ChunkInput<T> in, HeadRows<const T> dy,
-                  QueryTable<Accumulator<T>> queries, States<Accumulator<T>> states, Codes<T> codes) {
+    code_gradient(ChunkShape shape, ChunkShape wide, Group group, ChunkInput<T> in,
+                  HeadRows<const T> dy, QueryTable<Accumulator<T>> queries,
+                  States<Accumulator<T>> states, Codes<T> codes) {
   using A = Accumulator<T>;
   __shared__ Panels<A> panels;
   __shared__ Square<A> square;
@@ -73,23 +80,28 @@ __global__ void __launch_bounds__(kBlockThreads)
     Sums<A>::each([&](int e, int i, int j) {
       A slope = 0;  // w_ij dw_ij
       if (j <= i && j < keys && i < of.q.count)
-        slope = (product[e] + of.slope[i]) * exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
+        slope = (product[e] + of.slope[i]) *
+                exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
       square[i][j] = slope;
     });
     add_product<Along::tile, Along::tile>(
         sum, of.q.count, [&](int j, int64_t i) { return square[i][j]; },
-        [&](int d, int64_t i) { return first_d + d < D ? A(codes.queries[(row + i) * D + first_d + d]) : A(0); },
+        [&](int d, int64_t i) {
+          return first_d + d < D ? A(codes.queries[(row + i) * D + first_d + d]) : A(0);
+        },
         panels);
   }
   // what the codes carry of later queries
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  for (int e = static_cast<int>(threadIdx.x) / kWarp; e < keys * kTile; e += kBlockThreads / kWarp) {
+  for (int e = static_cast<int>(threadIdx.x) / kWarp; e < keys * kTile;
+       e += kBlockThreads / kWarp) {
     const int j = e / kTile, d = e % kTile;
     const A scale = later.scale[code[j]];
     A read = 0;
     if (scale != kNothing<A> && first_d + d < D) {
       const A* carried = later.state + code[j] * wide.values + (first_d + d) * (M + 1);
-      for (int64_t m = lane; m <= M; m += kWarp) read += carried[m] * (m == M ? A(1) : of.v.or_zero(j, m));
+      for (int64_t m = lane; m <= M; m += kWarp)
+        read += carried[m] * (m == M ? A(1) : of.v.or_zero(j, m));
       read = exp_of(scale) * warp_sum(read);
     }
     if (lane == 0) square[j][d] = read;
@@ -104,9 +116,11 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in, const T* queries,
-                      const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
-                      Strided<const Accumulator<T>> ddenominator, const ChunkState<Accumulator<T>>& slopes, T* dk) {
+void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
+                      const T* queries, const int32_t* code, int64_t D, HeadRows<const T> dy,
+                      const ChunkRows<Accumulator<T>>& kept,
+                      Strided<const Accumulator<T>> ddenominator,
+                      const ChunkState<Accumulator<T>>& slopes, T* dk) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   if (shape.pairs == 0) return;
@@ -121,23 +135,28 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
     const QueryTable<A>& table = sweep.queries;
     if (joins) {
       for_each_row(ctx, slots,
-                   MakeQueries<Rule::logs, T>{shape, group, in.q, kept.denominator, kept.scale, ddenominator, table});
-      const CodedValues<T> x{queries, shape.length, D, shape.values, dy, table.inverse, table.slope};
-      sweep.template carry<Rule::logs>(ctx, wide, group,
-                                       Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
-                                       sweep.direction(shape, true), slopes, false);
+                   MakeQueries<Rule::logs, T>{shape, group, in.q, kept.denominator, kept.scale,
+                                              ddenominator, table});
+      const CodedValues<T> x{queries, shape.length,  D,          shape.values,
+                             dy,      table.inverse, table.slope};
+      sweep.template carry<Rule::logs>(
+          ctx, wide, group,
+          Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
+          sweep.direction(shape, true), slopes, false);
     }
     if (dk == nullptr) continue;
     launch(code_gradient<T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(D))),
-           dim3(kBlockThreads), 0, stream(ctx), shape, wide, group, in, dy, joins ? table : QueryTable<A>{},
-           sweep.states(joins, slopes, -1), Codes<T>{queries, code, D, dk});
+           dim3(kBlockThreads), 0, stream(ctx), shape, wide, group, in, dy,
+           joins ? table : QueryTable<A>{}, sweep.states(joins, slopes, -1),
+           Codes<T>{queries, code, D, dk});
   }
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                      \
-  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*, const int32_t*,     \
-                                 int64_t, HeadRows<const T>, const ChunkRows<Accumulator<T>>&,                    \
-                                 Strided<const Accumulator<T>>, const ChunkState<Accumulator<T>>&, T*);
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,     \
+                                 const int32_t*, int64_t, HeadRows<const T>,                      \
+                                 const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>, \
+                                 const ChunkState<Accumulator<T>>&, T*);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -13,7 +13,9 @@ struct SymbolRows {
   int64_t R, C;
   __device__ int64_t count(int64_t) const { return R; }
   __device__ int64_t bin(int64_t, int64_t r) const { return ids[r]; }
-  __device__ Accumulator<T> value(int64_t, int64_t r, int64_t c) const { return Accumulator<T>(dy[r * C + c]); }
+  __device__ Accumulator<T> value(int64_t, int64_t r, int64_t c) const {
+    return Accumulator<T>(dy[r * C + c]);
+  }
 };
 
 }  // namespace
@@ -29,21 +31,24 @@ void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R
 }
 
 template <typename T>
-void embed_position(Context& ctx, const Accumulator<T>* table, const int32_t* ids, const Accumulator<T>* positions,
-                    const int32_t* place, T* y, int64_t R, int64_t C) {
+void embed_position(Context& ctx, const Accumulator<T>* table, const int32_t* ids,
+                    const Accumulator<T>* positions, const int32_t* place, T* y, int64_t R,
+                    int64_t C) {
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
     const Accumulator<T>*symbol = table + ids[r] * C, *position = positions + place[r] * C;
-    for (int64_t c = team.rank(); c < C; c += team.kThreads) y[r * C + c] = T(symbol[c] + position[c]);
+    for (int64_t c = team.rank(); c < C; c += team.kThreads)
+      y[r * C + c] = T(symbol[c] + position[c]);
   });
 }
 
 // dtable[s] = sum of dy[r] where ids[r] = s
 template <typename T>
-void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R, int64_t symbols,
-                        int64_t C) {
+void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
+                        int64_t symbols, int64_t C) {
   using A = Accumulator<T>;
-  scatter_sums<A>(ctx, {1, R, symbols, C}, SymbolRows<T>{ids, dy, R, C},
-                  [=] __device__(int64_t symbol, int64_t c, A total) { dtable[symbol * C + c] = T(total); });
+  scatter_sums<A>(
+      ctx, {1, R, symbols, C}, SymbolRows<T>{ids, dy, R, C},
+      [=] __device__(int64_t symbol, int64_t c, A total) { dtable[symbol * C + c] = T(total); });
 }
 
 // loss = log sum_v exp(x_v) - x_target
@@ -68,8 +73,8 @@ void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, Accumu
 
 // One block: there is one number a row.
 template <typename T>
-void mean_scored(Context& ctx, const Accumulator<T>* losses, const int32_t* targets, Accumulator<T>* mean,
-                 Accumulator<T>* scored, int64_t R) {
+void mean_scored(Context& ctx, const Accumulator<T>* losses, const int32_t* targets,
+                 Accumulator<T>* mean, Accumulator<T>* scored, int64_t R) {
   using A = Accumulator<T>;
   for_each_row(ctx, 1, [=] __device__(int64_t) {
     double total = 0, count = 0;
@@ -87,9 +92,9 @@ void mean_scored(Context& ctx, const Accumulator<T>* losses, const int32_t* targ
 
 // dx_v = (softmax(x)_v - [v = target]) dmean / scored
 template <typename T>
-void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* targets, const Accumulator<T>* log_sums,
-                            const Accumulator<T>* scored, const Accumulator<T>* dmean, T* dlogits, int64_t R,
-                            int64_t V) {
+void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* targets,
+                            const Accumulator<T>* log_sums, const Accumulator<T>* scored,
+                            const Accumulator<T>* dmean, T* dlogits, int64_t R, int64_t V) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
     const T* x = logits + r * V;
@@ -115,31 +120,37 @@ template <typename T>
 void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
             RandomStream stream_of_rows, const DrawnSymbols& to) {
   if (to.rows <= 0) return;
-  const int64_t most = ctx.sizes.block / 16 / V + 1;  // rows at a time: each has memory for its weights and their order
+  const int64_t most = ctx.sizes.block / 16 / V +
+                       1;  // rows at a time: each has memory for its weights and their order
   const int64_t blocks = to.rows < most ? to.rows : most;
-  const bool cut = !drawing.greedy && ((drawing.top_k > 0 && drawing.top_k < V) || drawing.top_p < 1);
+  const bool cut =
+      !drawing.greedy && ((drawing.top_k > 0 && drawing.top_k < V) || drawing.top_p < 1);
   const int64_t places = cut ? power_of_two_from(V) : 0;
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<double> weights(ctx, blocks * V);
   const Workspace<int32_t> order(ctx, blocks * (places > 0 ? places : 1));
   launch(mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
          dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), outputs,
-         mixtures ? 3 * kLogistics : V, V, drawing, stream_of_rows, to, weights.data(), order.data(), places);
+         mixtures ? 3 * kLogistics : V, V, drawing, stream_of_rows, to, weights.data(),
+         order.data(), places);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                      \
-  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);                              \
-  template void embed_position(Context&, const Accumulator<T>*, const int32_t*, const Accumulator<T>*,            \
-                               const int32_t*, T*, int64_t, int64_t);                                             \
-  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t, int64_t);            \
-  template void cross_entropy(Context&, const T*, const int32_t*, Accumulator<T>*, Accumulator<T>*, int64_t,      \
-                              int64_t);                                                                           \
-  template void mean_scored<T>(Context&, const Accumulator<T>*, const int32_t*, Accumulator<T>*, Accumulator<T>*, \
-                               int64_t);                                                                          \
-  template void cross_entropy_backward(Context&, const T*, const int32_t*, const Accumulator<T>*,                 \
-                                       const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, int64_t);       \
-  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                                           \
-  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream, const DrawnSymbols&);
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);              \
+  template void embed_position(Context&, const Accumulator<T>*, const int32_t*,                   \
+                               const Accumulator<T>*, const int32_t*, T*, int64_t, int64_t);      \
+  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t,      \
+                                   int64_t);                                                      \
+  template void cross_entropy(Context&, const T*, const int32_t*, Accumulator<T>*,                \
+                              Accumulator<T>*, int64_t, int64_t);                                 \
+  template void mean_scored<T>(Context&, const Accumulator<T>*, const int32_t*, Accumulator<T>*,  \
+                               Accumulator<T>*, int64_t);                                         \
+  template void cross_entropy_backward(Context&, const T*, const int32_t*, const Accumulator<T>*, \
+                                       const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, \
+                                       int64_t);                                                  \
+  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
+  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream,     \
+                       const DrawnSymbols&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -1,4 +1,5 @@
-// Teams: the threads that work on one row together, a warp where rows are short, a block where they are long.
+// Teams: the threads that work on one row together, a warp where rows are short, a block where they
+// are long.
 #pragma once
 
 #include "cuda/block.h"
@@ -41,7 +42,8 @@ struct BlockTeam : TeamSums<BlockTeam> {
 
 inline constexpr int64_t kLongestOfWarp = 1024;  // columns of a row that one warp still does alone
 
-// The grid of a kernel whose blocks go from tile to tile of `count` of them; a large GPU holds about as many blocks.
+// The grid of a kernel whose blocks go from tile to tile of `count` of them; a large GPU holds
+// about as many blocks.
 inline dim3 grid_of_tiles(int64_t count) {
   constexpr int64_t kMostTiles = 1024;
   return dim3(static_cast<unsigned>(count < kMostTiles ? count : kMostTiles));
@@ -50,7 +52,8 @@ inline dim3 grid_of_tiles(int64_t count) {
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads, 1) warp_rows_kernel(int64_t rows, Body body) {
   constexpr int64_t kWarps = kBlockThreads / kWarp;
-  for (int64_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows; r += gridDim.x * kWarps) body(WarpTeam{}, r);
+  for (int64_t r = blockIdx.x * kWarps + threadIdx.x / kWarp; r < rows; r += gridDim.x * kWarps)
+    body(WarpTeam{}, r);
 }
 
 template <typename Body>
@@ -58,8 +61,8 @@ __global__ void __launch_bounds__(kBlockThreads, 1) block_rows_kernel(int64_t ro
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(BlockTeam{}, r);
 }
 
-// body(team, r) for every row r < rows of `columns` elements; all threads of the team run it together. The body is
-// a struct or an extended lambda ([=] __device__(auto team, int64_t r)).
+// body(team, r) for every row r < rows of `columns` elements; all threads of the team run it
+// together. The body is a struct or an extended lambda ([=] __device__(auto team, int64_t r)).
 template <typename Body>
 void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body& body) {
   if (rows <= 0) return;
@@ -67,8 +70,8 @@ void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body
   const int64_t each = warps ? kBlockThreads / kWarp : 1;
   const int64_t blocks = (rows + each - 1) / each;
   launch(warps ? warp_rows_kernel<Body> : block_rows_kernel<Body>,
-         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)), dim3(kBlockThreads), 0,
-         stream(ctx), rows, body);
+         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+         dim3(kBlockThreads), 0, stream(ctx), rows, body);
 }
 
 // The same, for rows whose elements are treated alone: body(r, c).

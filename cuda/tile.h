@@ -1,6 +1,7 @@
-// Products of tiles of 64 x 64 by a block of 256 threads. What is multiplied is asked for element by element, so that
-// features, scales and masks are made on the way into shared memory. Factors of bf16 are multiplied by tensor cores
-// (cuda/tile_cores.h), which add in float; others in cuda/tile_floats.h.
+// Products of tiles of 64 x 64 by a block of 256 threads. What is multiplied is asked for element
+// by element, so that features, scales and masks are made on the way into shared memory. Factors of
+// bf16 are multiplied by tensor cores (cuda/tile_cores.h), which add in float; others in
+// cuda/tile_floats.h.
 #pragma once
 
 #include <type_traits>
@@ -20,7 +21,8 @@ static_assert(kTile * kTile == kBlockThreads * kSums);
 template <typename T>
 inline constexpr bool kByCores = std::is_same_v<T, BFloat16>;
 
-// The sums that a thread has of a tile, where factors are multiplied as T: of the same rows and columns in all Sums.
+// The sums that a thread has of a tile, where factors are multiplied as T: of the same rows and
+// columns in all Sums.
 template <typename T>
 struct Sums {
   using A = Accumulator<T>;
@@ -47,20 +49,22 @@ struct WideSums {
   __device__ static void each(const Body& body) {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
-      Sums<T>::each([&](int e, int row, int column) { body(t * kSums + e, row, t * kTile + column); });
+      Sums<T>::each(
+          [&](int e, int row, int column) { body(t * kSums + e, row, t * kTile + column); });
   }
 };
 
 template <typename T>
 using Panels = std::conditional_t<kByCores<T>, CorePanels, PlainPanels<T>>;
 
-// sums[row][column] += sum_l left(row, l) right(column, l) over l < terms, of kTiles tiles beside each other those that
-// have some of the first `columns` columns. left answers for places 0 .. 63, right for those of all tiles, with 0 where
-// there is nothing. Every thread of the block calls it; what they read may have been written to shared memory just
-// before, and `panels` is free afterwards.
+// sums[row][column] += sum_l left(row, l) right(column, l) over l < terms, of kTiles tiles beside
+// each other those that have some of the first `columns` columns. left answers for places 0 .. 63,
+// right for those of all tiles, with 0 where there is nothing. Every thread of the block calls it;
+// what they read may have been written to shared memory just before, and `panels` is free
+// afterwards.
 template <Along kLeft, Along kRight, int kTiles, typename T, typename Left, typename Right>
-__device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, const Left& left, const Right& right,
-                             Panels<T>& panels) {
+__device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, const Left& left,
+                             const Right& right, Panels<T>& panels) {
   constexpr int kAtOnce = kByCores<T> ? CorePanels::kDeep : kDeep<T>;
   for (int64_t first = 0; first < terms; first += kAtOnce) {
     __syncthreads();
@@ -69,12 +73,14 @@ __device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, cons
     for (int tile = 0; tile < kTiles; ++tile) {
       if (tile > 0 && tile * kTile >= columns) continue;
       if (tile > 0) __syncthreads();
-      load_panel<kRight>(panels.right, first, terms,
-                         [&](int column, int64_t term) { return right(tile * kTile + column, term); });
+      load_panel<kRight>(panels.right, first, terms, [&](int column, int64_t term) {
+        return right(tile * kTile + column, term);
+      });
       __syncthreads();
       if constexpr (kByCores<T>) {
-        multiply_panels<kLeft, kRight>(sums[tile].x,
-                                       static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce), panels);
+        multiply_panels<kLeft, kRight>(
+            sums[tile].x, static_cast<int>(terms - first < kAtOnce ? terms - first : kAtOnce),
+            panels);
       } else {
         multiply_panels(sums[tile].x, panels);
       }
@@ -84,28 +90,31 @@ __device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, cons
 }
 
 template <Along kLeft, Along kRight, typename T, int kTiles, typename Left, typename Right>
-__device__ void add_products(WideSums<T, kTiles>& sums, int64_t columns, int64_t terms, const Left& left,
-                             const Right& right, Panels<T>& panels) {
+__device__ void add_products(WideSums<T, kTiles>& sums, int64_t columns, int64_t terms,
+                             const Left& left, const Right& right, Panels<T>& panels) {
   add_to_tiles<kLeft, kRight, kTiles>(sums.tile, columns, terms, left, right, panels);
 }
 template <Along kLeft, Along kRight, typename T, typename Left, typename Right>
-__device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const Right& right, Panels<T>& panels) {
+__device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const Right& right,
+                            Panels<T>& panels) {
   add_to_tiles<kLeft, kRight, 1>(&sum, kTile, terms, left, right, panels);
 }
 
-// The sums over whole rows of what each thread has of its two rows, for body(row, sum) of one thread each. All threads
-// call it, once in a kernel.
+// The sums over whole rows of what each thread has of its two rows, for body(row, sum) of one
+// thread each. All threads call it, once in a kernel.
 template <typename A, typename Body>
 __device__ void sum_rows(const A (&own)[2], const Body& body) {
   __shared__ A half[2][kTile];  // of 32 columns each
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     A x = own[i];
-    for (int distance = 1; distance < 4; distance *= 2) x += __shfl_xor_sync(kWholeWarp, x, distance);
+    for (int distance = 1; distance < 4; distance *= 2)
+      x += __shfl_xor_sync(kWholeWarp, x, distance);
     if (threadIdx.x % 4 == 0) half[core_col() / 32][core_row() + 8 * i] = x;
   }
   __syncthreads();
-  if (threadIdx.x < kTile) body(static_cast<int>(threadIdx.x), half[0][threadIdx.x] + half[1][threadIdx.x]);
+  if (threadIdx.x < kTile)
+    body(static_cast<int>(threadIdx.x), half[0][threadIdx.x] + half[1][threadIdx.x]);
 }
 
 inline int64_t tiles_of(int64_t size) { return size <= kTile ? 1 : (size + kTile - 1) / kTile; }

@@ -1,5 +1,6 @@
-// Tiles of 64 x 64 on tensor cores: factors in bf16, sums in float. The eight warps of a block share a tile as four
-// bands of 16 rows by two halves of 32 columns, which a warp makes as four products of 16 x 8.
+// Tiles of 64 x 64 on tensor cores: factors in bf16, sums in float. The eight warps of a block
+// share a tile as four bands of 16 rows by two halves of 32 columns, which a warp makes as four
+// products of 16 x 8.
 #pragma once
 
 #include "cuda/block.h"
@@ -10,11 +11,12 @@ namespace linea::cuda {
 
 inline constexpr int kTile = 64;
 
-// In which direction a factor lies in memory: neighbouring threads ask for neighbouring terms, or rows (columns).
+// In which direction a factor lies in memory: neighbouring threads ask for neighbouring terms, or
+// rows (columns).
 enum class Along { terms, tile };
 
-// Pieces of the two factors: [place][term] of one that lies along its terms, else [term][place]. Eight bf16 more a row
-// let the eight rows of a matrix of ldmatrix lie in banks of their own.
+// Pieces of the two factors: [place][term] of one that lies along its terms, else [term][place].
+// Eight bf16 more a row let the eight rows of a matrix of ldmatrix lie in banks of their own.
 struct CorePanels {
   static constexpr int kDeep = 64, kRow = 64 + 8;
   static_assert(kDeep == kTile);
@@ -30,22 +32,25 @@ __device__ void load_panel(BFloat16* panel, int64_t first, int64_t terms, const 
   constexpr int kPairs = kTile / 2;
 #pragma unroll 4
   for (int e = 0; e < kTile * kPairs; e += kBlockThreads) {
-    const int index = e + static_cast<int>(threadIdx.x), row = index / kPairs, col = index % kPairs * 2;
+    const int index = e + static_cast<int>(threadIdx.x), row = index / kPairs,
+              col = index % kPairs * 2;
     const auto element = [&](int c) {
       const int place = kAlong == Along::terms ? row : c, term = kAlong == Along::terms ? c : row;
       return BFloat16(first + term < terms ? at(place, first + term) : 0.0f);
     };
-    *reinterpret_cast<Two*>(panel + row * CorePanels::kRow + col) = {element(col), element(col + 1)};
+    *reinterpret_cast<Two*>(panel + row * CorePanels::kRow + col) = {element(col),
+                                                                     element(col + 1)};
   }
 }
 
-// Four matrices of 8 x 8 for a warp: places `place` and on, by terms `term` and on. kPlaces: 1 where the second
-// matrix has the next eight places and the third the next eight terms, as the left factor of an mma wants it; 2 the
-// other way round, as two right factors do.
+// Four matrices of 8 x 8 for a warp: places `place` and on, by terms `term` and on. kPlaces: 1
+// where the second matrix has the next eight places and the third the next eight terms, as the left
+// factor of an mma wants it; 2 the other way round, as two right factors do.
 template <Along kAlong, int kPlaces>
 __device__ void load_matrices(uint32_t (&r)[4], const BFloat16* panel, int place, int term) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
-  const int next_place = (matrix & kPlaces) != 0 ? 8 : 0, next_term = (matrix & (3 - kPlaces)) != 0 ? 8 : 0;
+  const int next_place = (matrix & kPlaces) != 0 ? 8 : 0,
+            next_term = (matrix & (3 - kPlaces)) != 0 ? 8 : 0;
   constexpr bool kByTerm = kAlong == Along::tile;  // the panel's rows are terms
   const int row = kByTerm ? term + next_term + i : place + next_place + i;
   const int col = kByTerm ? place + next_place : term + next_term;
@@ -76,13 +81,16 @@ __device__ void multiply_panels(float (&sums)[16], int terms, const CorePanels& 
   }
 }
 
-// The first row and column of a thread's 16 sums; it has that row and the eighth after it, four pairs of columns.
+// The first row and column of a thread's 16 sums; it has that row and the eighth after it, four
+// pairs of columns.
 __device__ inline int core_row() {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   return warp / 2 * 16 + lane / 4;
 }
 __device__ inline int core_col() {
-  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp,
+            lane = static_cast<int>(threadIdx.x) % kWarp;
   return warp % 2 * 32 + lane % 4 * 2;
 }
 

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPieceBytes = int64_t{1} << 20;
 
-PublishedFile mnist_file(const std::string& name, int64_t bytes, const std::string& sha256, int64_t unpacked_bytes,
-                         const std::string& unpacked_md5) {
+PublishedFile mnist_file(const std::string& name, int64_t bytes, const std::string& sha256,
+                         int64_t unpacked_bytes, const std::string& unpacked_md5) {
   const std::string archive = name + ".gz";
   return {archive,
           bytes,
@@ -33,7 +33,9 @@ std::vector<DataSet> make_catalogue() {
     batches.push_back({fmt::format("{}data_batch_{}.bin", cifar_folder, number), kCifarBatch});
   batches.push_back({cifar_folder + "test_batch.bin", kCifarBatch});
   return {
-      {"mnist", "handwritten digits, 60,000 and 10,000 grey pictures of 28 x 28", "mnist",
+      {"mnist",
+       "handwritten digits, 60,000 and 10,000 grey pictures of 28 x 28",
+       "mnist",
        {mnist_file("train-images-idx3-ubyte", 9912422,
                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 47040016,
                    "6bbc9ace898e44ae57da46a324031adb"),
@@ -46,29 +48,50 @@ std::vector<DataSet> make_catalogue() {
         mnist_file("t10k-labels-idx1-ubyte", 4542,
                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 10008,
                    "27ae3e4e09519cfbb04c329615203637")}},
-      {"cifar10", "things and animals, 50,000 and 10,000 colour pictures of 32 x 32", "cifar10",
-       {{"cifar-10-binary.tar.gz", 170052171, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-         {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"}, batches}}},
-      {"tinyshakespeare", "plays of Shakespeare, 1.1 million characters", "text",
-       {{"input.txt", 1115394, "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
-         {"https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"}}}},
-      {"enwik8", "the first 100 million bytes of an English Wikipedia, with its markup", "text",
-       {{"enwik8.zip", 36445475, "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
+      {"cifar10",
+       "things and animals, 50,000 and 10,000 colour pictures of 32 x 32",
+       "cifar10",
+       {{"cifar-10-binary.tar.gz",
+         170052171,
+         "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+         {"https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"},
+         batches}}},
+      {"tinyshakespeare",
+       "plays of Shakespeare, 1.1 million characters",
+       "text",
+       {{"input.txt",
+         1115394,
+         "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+         {"https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/"
+          "input.txt"}}}},
+      {"enwik8",
+       "the first 100 million bytes of an English Wikipedia, with its markup",
+       "text",
+       {{"enwik8.zip",
+         36445475,
+         "547994d9980ebed1288380d652999f38a14fe291a6247c157c3d33d4932534bc",
          {"https://mattmahoney.net/dc/enwik8.zip"},
          {{"enwik8", kHundredMillion, "a1fa5ffddb56f4953e226637dabbb36a"}}}}},
-      {"text8", "enwik8's words in small letters and spaces, 100 million of them", "text",
-       {{"text8.zip", 31344016, "", {"https://mattmahoney.net/dc/text8.zip"},
+      {"text8",
+       "enwik8's words in small letters and spaces, 100 million of them",
+       "text",
+       {{"text8.zip",
+         31344016,
+         "",
+         {"https://mattmahoney.net/dc/text8.zip"},
          {{"text8", kHundredMillion, "3bea1919949baf155f99411df5fada7e"}}}}},
   };
 }
 
-// Its name in the folder, or its last part, or the other spelling of MNIST's names; empty where there is none.
+// Its name in the folder, or its last part, or the other spelling of MNIST's names; empty where
+// there is none.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   std::string dotted = name;
   const size_t dash = dotted.find("-idx");
   if (dash != std::string::npos) dotted[dash] = '.';
   std::error_code ignored;
-  for (const fs::path& candidate : {folder / name, folder / fs::path(name).filename(), folder / dotted})
+  for (const fs::path& candidate :
+       {folder / name, folder / fs::path(name).filename(), folder / dotted})
     if (fs::is_regular_file(candidate, ignored)) return candidate;
   return {};
 }
@@ -97,7 +120,8 @@ std::string content_md5(const fs::path& path, const UnpackedFile& content) {
   }
 }
 
-FileReport compared(FileReport report, const std::string& by, const std::string& expected, const std::string& found) {
+FileReport compared(FileReport report, const std::string& by, const std::string& expected,
+                    const std::string& found) {
   report.by = by;
   report.state = expected == found ? FileState::ok : FileState::differs;
   if (report.state == FileState::differs) {
@@ -108,8 +132,9 @@ FileReport compared(FileReport report, const std::string& by, const std::string&
 }
 
 FileReport compare_size(const FileReport& report, int64_t expected, const fs::path& path) {
-  FileReport result = compared(report, "size: no checksum is known", fmt::format("{} bytes", expected),
-                               fmt::format("{} bytes", plain_file_size(path)));
+  FileReport result =
+      compared(report, "size: no checksum is known", fmt::format("{} bytes", expected),
+               fmt::format("{} bytes", plain_file_size(path)));
   if (result.state == FileState::ok) result.state = FileState::unproved;
   return result;
 }
@@ -118,10 +143,12 @@ FileReport check_published(FileReport report, const PublishedFile& file, const f
   std::string hash;
   if (!file.sha256.empty()) {
     hash = file_hash(path);
-    if (hash == file.sha256 || file.unpacked.size() != 1) return compared(report, "sha256", file.sha256, hash);
+    if (hash == file.sha256 || file.unpacked.size() != 1)
+      return compared(report, "sha256", file.sha256, hash);
   }
   if (file.unpacked.size() == 1 && !file.unpacked[0].md5.empty())
-    return compared(report, "md5 of its content", file.unpacked[0].md5, content_md5(path, file.unpacked[0]));
+    return compared(report, "md5 of its content", file.unpacked[0].md5,
+                    content_md5(path, file.unpacked[0]));
   return compare_size(report, file.bytes, path);
 }
 
@@ -155,7 +182,8 @@ const char* state_name(FileState state) {
   return "unknown";
 }
 
-std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file, const fs::path& folder) {
+std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file,
+                                   const fs::path& folder) {
   if (const fs::path path = find_file(folder, file.name); !path.empty())
     return {check_published({.set = set.name, .file = file.name}, file, path)};
   std::vector<FileReport> reports;
@@ -164,8 +192,9 @@ std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file
     FileReport report{.set = set.name, .file = content.name};
     if (const fs::path path = find_file(folder, content.name); !path.empty()) {
       any = true;
-      report = content.md5.empty() ? compare_size(report, content.bytes, path)
-                                   : compared(report, "md5", content.md5, file_hash(path, HashKind::md5));
+      report = content.md5.empty()
+                   ? compare_size(report, content.bytes, path)
+                   : compared(report, "md5", content.md5, file_hash(path, HashKind::md5));
     }
     reports.push_back(report);
   }
@@ -176,7 +205,8 @@ std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file
 std::vector<FileReport> verify_folder(const fs::path& folder, const std::vector<DataSet>& sets) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the data", folder.string());
+    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the data",
+         folder.string());
   std::vector<FileReport> reports;
   for (const DataSet& set : sets) {
     std::vector<FileReport> of_set;
@@ -191,7 +221,8 @@ std::vector<FileReport> verify_folder(const fs::path& folder, const std::vector<
   if (reports.empty()) {
     std::string names;
     for (const DataSet& set : sets) names += (names.empty() ? "" : ", ") + set.name;
-    fail(ErrorKind::input, "{}: holds no file of {}; name the folder of a published set", folder.string(), names);
+    fail(ErrorKind::input, "{}: holds no file of {}; name the folder of a published set",
+         folder.string(), names);
   }
   return reports;
 }

@@ -36,10 +36,12 @@ bool is_batch(const std::string& name) {
 }
 
 // `source` names the file in errors.
-PictureSet parse_batch(const std::string& bytes, const std::string& source, int64_t side, int64_t channels) {
+PictureSet parse_batch(const std::string& bytes, const std::string& source, int64_t side,
+                       int64_t channels) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size == 0 || size % kRecord != 0)
-    fail(ErrorKind::input, "{}: has {} bytes, no multiple of the {} of a CIFAR-10 record; download it again", source,
+    fail(ErrorKind::input,
+         "{}: has {} bytes, no multiple of the {} of a CIFAR-10 record; download it again", source,
          size, kRecord);
   const int64_t count = size / kRecord;
   PictureSet set{kPublishedSide, channels, {}, {}};
@@ -47,7 +49,8 @@ PictureSet parse_batch(const std::string& bytes, const std::string& source, int6
   for (int64_t i = 0; i < count; ++i) {
     const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + i * kRecord;
     if (record[0] >= kClasses)
-      fail(ErrorKind::input, "{}: label {} of record {} is not one of 0 to {}", source, record[0], i, kClasses - 1);
+      fail(ErrorKind::input, "{}: label {} of record {} is not one of 0 to {}", source, record[0],
+           i, kClasses - 1);
     set.labels.push_back(record[0]);
     const uint8_t *red = record + 1, *green = red + kPlane, *blue = green + kPlane;
     for (int64_t pixel = 0; pixel < kPlane; ++pixel) {
@@ -69,7 +72,8 @@ Batches read_archive(const fs::path& path, int64_t side, int64_t channels) {
     const std::string name = fs::path(archive.entry_name()).filename().string();
     if (!is_batch(name)) continue;
     const std::string source = path.string() + ": " + one_line(archive.entry_name());
-    if (batches.count(name) != 0) fail(ErrorKind::input, "{}: is in the archive twice; download it again", source);
+    if (batches.count(name) != 0)
+      fail(ErrorKind::input, "{}: is in the archive twice; download it again", source);
     batches[name] = parse_batch(archive.read_entry(kMaxBatchBytes), source, side, channels);
   }
   return batches;
@@ -95,7 +99,8 @@ Batches read_batches(const fs::path& path, int64_t side, int64_t channels) {
   if (fs::is_directory(path / kFolder, ignored)) return read_folder(path / kFolder, side, channels);
   if (fs::exists(path / kArchive, ignored)) return read_archive(path / kArchive, side, channels);
   fail(ErrorKind::input,
-       "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the archive",
+       "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the "
+       "archive",
        path.string(), train_batch_name(1), kFolder, kArchive);
 }
 
@@ -118,11 +123,12 @@ PictureSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels)
   }
   const auto test = batches.find(kTestBatch);
   if (test == batches.end())
-    fail(ErrorKind::input, "{}: has no {}; put CIFAR-10's binary batches there", path.string(), kTestBatch);
+    fail(ErrorKind::input, "{}: has no {}; put CIFAR-10's binary batches there", path.string(),
+         kTestBatch);
   splits.test = std::move(test->second);
   if (splits.train.count() < 2)
-    fail(ErrorKind::input, "{}: has {} training picture, training and val need one each", path.string(),
-         splits.train.count());
+    fail(ErrorKind::input, "{}: has {} training picture, training and val need one each",
+         path.string(), splits.train.count());
   splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
   return splits;
 }
@@ -130,16 +136,19 @@ PictureSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels)
 TaskShape cifar10_shape(const TaskOptions& options) {
   const int64_t side = options.size == 0 ? kPublishedSide : options.size;
   require(side == kPublishedSide || 2 * side == kPublishedSide || 4 * side == kPublishedSide,
-          "cifar10 pictures of size {}; choose {}, {} or {}", side, kPublishedSide, kPublishedSide / 2,
-          kPublishedSide / 4);
-  require(options.count == 0, "cifar10 has a fixed number of pictures; leave the count {} out", options.count);
-  return picture_shape(options, side, options.channels == 0 ? kColours : options.channels, kClasses);
+          "cifar10 pictures of size {}; choose {}, {} or {}", side, kPublishedSide,
+          kPublishedSide / 2, kPublishedSide / 4);
+  require(options.count == 0, "cifar10 has a fixed number of pictures; leave the count {} out",
+          options.count);
+  return picture_shape(options, side, options.channels == 0 ? kColours : options.channels,
+                       kClasses);
 }
 
 std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options) {
   const TaskShape shape = cifar10_shape(options);
   require(!options.data.empty(),
-          "task cifar10 reads files; name the folder of its binary batches, or {}, with --data", kArchive);
+          "task cifar10 reads files; name the folder of its binary batches, or {}, with --data",
+          kArchive);
   return make_picture_task(shape, read_cifar10(options.data, shape.side, shape.channels), options);
 }
 

@@ -12,7 +12,8 @@ constexpr std::array<uint32_t, 256> crc32c_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
     uint32_t remainder = byte;
-    for (int bit = 0; bit < 8; ++bit) remainder = remainder >> 1 ^ ((remainder & 1) != 0 ? 0x82F63B78u : 0u);
+    for (int bit = 0; bit < 8; ++bit)
+      remainder = remainder >> 1 ^ ((remainder & 1) != 0 ? 0x82F63B78u : 0u);
     table[byte] = remainder;
   }
   return table;
@@ -21,7 +22,8 @@ constexpr std::array<uint32_t, 256> crc32c_table() {
 inline uint32_t crc32c(std::string_view bytes) {
   static constexpr std::array<uint32_t, 256> kTable = crc32c_table();
   uint32_t remainder = 0xFFFFFFFFu;
-  for (const char byte : bytes) remainder = remainder >> 8 ^ kTable[(remainder ^ static_cast<uint8_t>(byte)) & 0xFF];
+  for (const char byte : bytes)
+    remainder = remainder >> 8 ^ kTable[(remainder ^ static_cast<uint8_t>(byte)) & 0xFF];
   return ~remainder;
 }
 

@@ -40,7 +40,9 @@ int reason_of(const SystemCall& system_call) {
 
 int open_file(const fs::path& path, int flags, int& descriptor) {
   return watched(Call::create, path, [&] {
-    return reason_of([&] { return descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666); });
+    return reason_of([&] {
+      return descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    });
   });
 }
 
@@ -73,19 +75,22 @@ const char* name_of(Call call) {
 void watch(Watcher* to) { watcher = to; }
 
 int make_folder(const fs::path& path) {
-  return watched(Call::make_folder, path, [&] { return reason_of([&] { return ::mkdir(path.c_str(), 0777); }); });
+  return watched(Call::make_folder, path,
+                 [&] { return reason_of([&] { return ::mkdir(path.c_str(), 0777); }); });
 }
 
 int create(const fs::path& path, int& descriptor) { return open_file(path, O_EXCL, descriptor); }
 
-int open_to_append(const fs::path& path, int& descriptor) { return open_file(path, O_APPEND, descriptor); }
+int open_to_append(const fs::path& path, int& descriptor) {
+  return open_file(path, O_APPEND, descriptor);
+}
 
 int write(int descriptor, const fs::path& path, const void* bytes, size_t count, size_t* written) {
   size_t done = 0;
   const int reason = watched(Call::write, path, [&] {
     while (done < count) {
-      const ssize_t piece =
-          ::write(descriptor, static_cast<const char*>(bytes) + done, std::min(count - done, kMostBytesAtOnce));
+      const ssize_t piece = ::write(descriptor, static_cast<const char*>(bytes) + done,
+                                    std::min(count - done, kMostBytesAtOnce));
       if (piece < 0 && errno == EINTR) continue;
       if (piece <= 0) return piece < 0 ? errno : EIO;
       done += static_cast<size_t>(piece);
@@ -97,7 +102,8 @@ int write(int descriptor, const fs::path& path, const void* bytes, size_t count,
 }
 
 int cut(int descriptor, const fs::path& path, int64_t size) {
-  return watched(Call::cut, path, [&] { return reason_of([&] { return ::ftruncate(descriptor, size); }); });
+  return watched(Call::cut, path,
+                 [&] { return reason_of([&] { return ::ftruncate(descriptor, size); }); });
 }
 
 int flush(int descriptor, const fs::path& path) {
@@ -116,19 +122,22 @@ int close(int descriptor, const fs::path& path) {
 }
 
 int rename(const fs::path& from, const fs::path& to) {
-  return watched(Call::rename, to, [&] { return std::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; });
+  return watched(Call::rename, to,
+                 [&] { return std::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno; });
 }
 
 int rename_or_exchange(const fs::path& from, const fs::path& to) {
   std::error_code error;
   if (!fs::is_directory(to, error)) return disk::rename(from, to);
   const int reason = watched(Call::rename, to, [&] {
-    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0 ? 0 : errno;
+    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0 ? 0
+                                                                                           : errno;
   });
   if (reason != EINVAL && reason != ENOSYS) return reason;
   fs::path aside = from;
   aside += ".aside";
-  for (const auto& [old_name, new_name] : {std::pair{to, aside}, std::pair{from, to}, std::pair{aside, from}})
+  for (const auto& [old_name, new_name] :
+       {std::pair{to, aside}, std::pair{from, to}, std::pair{aside, from}})
     if (const int problem = disk::rename(old_name, new_name)) return problem;
   return 0;
 }

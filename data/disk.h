@@ -1,5 +1,6 @@
-// The system calls that change files and folders, in one place: every write of Linea's own files goes through
-// them, so that tests can make any of them fail, or end there as if the power had gone.
+// The system calls that change files and folders, in one place: every write of Linea's own files
+// goes through them, so that tests can make any of them fail, or end there as if the power had
+// gone.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,8 @@ int make_folder(const std::filesystem::path& path);
 int create(const std::filesystem::path& path, int& descriptor);
 // Opens a file to write on from its end, a new one where there is none.
 int open_to_append(const std::filesystem::path& path, int& descriptor);
-// All of the bytes; `path` names the file to the watcher. `written`, where given, hears how many went before
-// an error.
+// All of the bytes; `path` names the file to the watcher. `written`, where given, hears how many
+// went before an error.
 int write(int descriptor, const std::filesystem::path& path, const void* bytes, size_t count,
           size_t* written = nullptr);
 // Takes what stands behind the first `size` bytes away.
@@ -38,8 +39,8 @@ int flush(int descriptor, const std::filesystem::path& path);
 int close(int descriptor, const std::filesystem::path& path);
 // Replaces a file of the new name.
 int rename(const std::filesystem::path& from, const std::filesystem::path& to);
-// As rename, but a folder that stands under the new name gets the old one, in one step where the file system
-// can, else by way of a third name.
+// As rename, but a folder that stands under the new name gets the old one, in one step where the
+// file system can, else by way of a third name.
 int rename_or_exchange(const std::filesystem::path& from, const std::filesystem::path& to);
 // A new name is on the disk only once its folder is.
 int flush_folder(const std::filesystem::path& folder);

@@ -21,11 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMaxUnknown = int64_t{1} << 30;  // bytes of a file whose size is not published
-constexpr int kNotFound = 127;                     // what a program ends with that could not be started
+constexpr int kNotFound = 127;  // what a program ends with that could not be started
 constexpr int kCurlCannotWrite = 23, kCurlNoRange = 33, kCurlBadResume = 36;
 
-// The exit status of a program found in PATH, its stdin empty; kNotFound where it cannot be started, 128 + the
-// signal where one ended it.
+// The exit status of a program found in PATH, its stdin empty; kNotFound where it cannot be
+// started, 128 + the signal where one ended it.
 int run_program(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -34,7 +34,8 @@ int run_program(std::vector<std::string> words) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   pid_t child = 0;
-  const int problem = posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const int problem =
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (problem != 0) return kNotFound;
   int status = 0;
@@ -53,31 +54,37 @@ int64_t size_or_zero(const fs::path& path) {
 std::string by_hand(const PublishedFile& file, const fs::path& folder) {
   return fmt::format("fetch {} ({} bytes, {}) by hand, put it into {} and run this again",
                      fmt::join(file.sources, " or "), file.bytes,
-                     file.sha256.empty() ? "no published sha256" : "sha256 " + file.sha256, folder.string());
+                     file.sha256.empty() ? "no published sha256" : "sha256 " + file.sha256,
+                     folder.string());
 }
 
 // What is wrong with a file that was fetched; empty where it is the published one.
 std::string difference(const DataSet& set, const PublishedFile& file, const fs::path& path) {
   if (!file.sha256.empty()) {
     const std::string hash = file_hash(path);
-    return hash == file.sha256 ? "" : fmt::format("has sha256 {}, published is {}", hash, file.sha256);
+    return hash == file.sha256 ? ""
+                               : fmt::format("has sha256 {}, published is {}", hash, file.sha256);
   }
   const int64_t bytes = plain_file_size(path);
   return file.bytes == 0 || bytes == file.bytes
              ? ""
-             : fmt::format("has {} bytes, the published file of {} has {}", bytes, set.name, file.bytes);
+             : fmt::format("has {} bytes, the published file of {} has {}", bytes, set.name,
+                           file.bytes);
 }
 
 void give_name(const fs::path& part, const fs::path& folder, const std::string& name) {
   if (const int reason = disk::rename(part, folder / name))
-    fail(ErrorKind::write, "{}: cannot be renamed to {}: {}", part.string(), name, std::strerror(reason));
+    fail(ErrorKind::write, "{}: cannot be renamed to {}: {}", part.string(), name,
+         std::strerror(reason));
   if (const int reason = disk::flush_folder(folder))
-    fail(ErrorKind::write, "{}: cannot be flushed to the disk: {}", folder.string(), std::strerror(reason));
+    fail(ErrorKind::write, "{}: cannot be flushed to the disk: {}", folder.string(),
+         std::strerror(reason));
 }
 
-// A part of an older try that turns out wrong is thrown away once, and the file fetched from its start.
-void get_file(const DataSet& set, const PublishedFile& file, const fs::path& folder, const Download& download,
-              const std::function<void(const std::string&)>& note) {
+// A part of an older try that turns out wrong is thrown away once, and the file fetched from its
+// start.
+void get_file(const DataSet& set, const PublishedFile& file, const fs::path& folder,
+              const Download& download, const std::function<void(const std::string&)>& note) {
   const fs::path part = folder / (".tmp-" + file.name);
   const int64_t limit = file.bytes > 0 ? file.bytes : kMaxUnknown;
   std::string problem;
@@ -88,7 +95,8 @@ void get_file(const DataSet& set, const PublishedFile& file, const fs::path& fol
         note(fmt::format("{} {}", has_part ? "going on with" : "fetching", source));
         const DownloadResult result = download(source, part, limit);
         if (result.end == DownloadEnd::unwritable)
-          fail(ErrorKind::write, "{}: cannot be written: {}; free some space or choose another folder", part.string(),
+          fail(ErrorKind::write,
+               "{}: cannot be written: {}; free some space or choose another folder", part.string(),
                result.problem);
         problem = source + ": " + result.problem;
         if (result.end == DownloadEnd::failed) break;  // what came stays for the next try
@@ -108,21 +116,46 @@ void get_file(const DataSet& set, const PublishedFile& file, const fs::path& fol
 
 }  // namespace
 
-DownloadResult download_by_curl(const std::string& address, const fs::path& file, int64_t max_bytes) {
+DownloadResult download_by_curl(const std::string& address, const fs::path& file,
+                                int64_t max_bytes) {
   const bool shown = isatty(STDERR_FILENO) != 0;
-  std::vector<std::string> words{"curl", "--disable", "--proto", "=https", "--proto-redir", "=https", "--fail",
-                                 "--location", "--max-redirs", "5", "--connect-timeout", "20", "--speed-limit", "1",
-                                 "--speed-time", "60", "--max-filesize", std::to_string(max_bytes), "--continue-at",
-                                 "-", "--show-error", shown ? "--progress-bar" : "--silent", "--output",
-                                 fs::absolute(file).string(), "--url", address};
+  std::vector<std::string> words{"curl",
+                                 "--disable",
+                                 "--proto",
+                                 "=https",
+                                 "--proto-redir",
+                                 "=https",
+                                 "--fail",
+                                 "--location",
+                                 "--max-redirs",
+                                 "5",
+                                 "--connect-timeout",
+                                 "20",
+                                 "--speed-limit",
+                                 "1",
+                                 "--speed-time",
+                                 "60",
+                                 "--max-filesize",
+                                 std::to_string(max_bytes),
+                                 "--continue-at",
+                                 "-",
+                                 "--show-error",
+                                 shown ? "--progress-bar" : "--silent",
+                                 "--output",
+                                 fs::absolute(file).string(),
+                                 "--url",
+                                 address};
   const int status = run_program(std::move(words));
   if (status == 0) return {};
-  if (status == kNotFound) return {DownloadEnd::failed, "the program curl could not be started; install curl"};
+  if (status == kNotFound)
+    return {DownloadEnd::failed, "the program curl could not be started; install curl"};
   if (status == kCurlCannotWrite) return {DownloadEnd::unwritable, "curl could not write"};
   if (status == kCurlNoRange || status == kCurlBadResume)
     return {DownloadEnd::no_resume, "the server gives whole files only"};
-  if (status > 128) return {DownloadEnd::failed, fmt::format("curl was ended by signal {}", status - 128)};
-  return {DownloadEnd::failed, fmt::format("curl ended with error {} (its reason stands above)", status)};
+  if (status > 128)
+    return {DownloadEnd::failed, fmt::format("curl was ended by signal {}", status - 128)};
+  return {DownloadEnd::failed,
+          fmt::format("curl ended with error {} (its reason stands above)", status)};
 }
 
 void get_data_set(const DataSet& set, const fs::path& folder, const Download& download,

@@ -88,8 +88,7 @@ std::string read_file(const std::filesystem::path& path, int64_t max_bytes) {
   return bytes;
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(path), folder_(folder_of(path)) {
+AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), folder_(folder_of(path)) {
   std::error_code ignored;  // whatever prevents this look is reported by open()
   const std::filesystem::file_status status = std::filesystem::status(path_, ignored);
   if (!path_.has_filename() || std::filesystem::is_directory(status))
@@ -110,9 +109,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
   }
 }
 
-AtomicFile::~AtomicFile() {
-  discard();
-}
+AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::discard() noexcept {
   if (descriptor_ >= 0) close(descriptor_);
@@ -129,7 +126,8 @@ void AtomicFile::give_up(const char* action, int reason) {
 
 void AtomicFile::write(const void* bytes, size_t count) {
   require(descriptor_ >= 0, "{}: written to after its end or an error", path_.string());
-  if (const int reason = disk::write(descriptor_, temporary_, bytes, count)) give_up("cannot be written", reason);
+  if (const int reason = disk::write(descriptor_, temporary_, bytes, count))
+    give_up("cannot be written", reason);
   hasher_.update(bytes, count);
   bytes_ += static_cast<int64_t>(count);
 }
@@ -137,7 +135,8 @@ void AtomicFile::write(const void* bytes, size_t count) {
 WrittenFile AtomicFile::commit() {
   require(descriptor_ >= 0, "{}: ended twice or after an error", path_.string());
   // Some file systems tell of a full disk only here.
-  if (const int reason = disk::flush(descriptor_, temporary_)) give_up("cannot be flushed to the disk", reason);
+  if (const int reason = disk::flush(descriptor_, temporary_))
+    give_up("cannot be flushed to the disk", reason);
   const int descriptor = descriptor_;
   descriptor_ = -1;
   if (const int reason = disk::close(descriptor, temporary_)) give_up("cannot be closed", reason);
@@ -156,13 +155,17 @@ WrittenFile write_file_atomically(const std::filesystem::path& path, std::string
 }
 
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const auto check = [&](const std::filesystem::path& path, const std::string& problem, int reason) {
+  const auto check = [&](const std::filesystem::path& path, const std::string& problem,
+                         int reason) {
     if (reason != 0)
-      fail(ErrorKind::write, "{}: {}: {}; {}", path.string(), problem, std::strerror(reason), what_to_do(reason));
+      fail(ErrorKind::write, "{}: {}: {}; {}", path.string(), problem, std::strerror(reason),
+           what_to_do(reason));
   };
   check(from, "cannot be flushed to the disk", disk::flush_folder(from));
-  check(from, fmt::format("cannot be renamed to {}", to.string()), disk::rename_or_exchange(from, to));
-  check(to, "is there, but its folder cannot be flushed to the disk", disk::flush_folder(folder_of(to)));
+  check(from, fmt::format("cannot be renamed to {}", to.string()),
+        disk::rename_or_exchange(from, to));
+  check(to, "is there, but its folder cannot be flushed to the disk",
+        disk::flush_folder(folder_of(to)));
 }
 
 void make_folders(const std::filesystem::path& path) {

@@ -1,6 +1,6 @@
-// Whole files in and out. A file is read only after its size is known and allowed. Files and folders are
-// written so that a crash, a full disk or an error leaves either the old one or the whole new one under a
-// name.
+// Whole files in and out. A file is read only after its size is known and allowed. Files and
+// folders are written so that a crash, a full disk or an error leaves either the old one or the
+// whole new one under a name.
 #pragma once
 
 #include <cstddef>
@@ -53,12 +53,12 @@ class AtomicFile {
 
 WrittenFile write_file_atomically(const std::filesystem::path& path, std::string_view bytes);
 
-// Renames a finished folder so that it is on the disk under its new name. A folder that stood there has the old
-// name then. Error: ErrorKind::write.
+// Renames a finished folder so that it is on the disk under its new name. A folder that stood there
+// has the old name then. Error: ErrorKind::write.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Makes the folder and those above it that are missing, so that they are on the disk; an empty path is the
-// current folder. Error: ErrorKind::write.
+// Makes the folder and those above it that are missing, so that they are on the disk; an empty path
+// is the current folder. Error: ErrorKind::write.
 void make_folders(const std::filesystem::path& path);
 
 }  // namespace linea

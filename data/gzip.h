@@ -1,4 +1,5 @@
-// Files that may be compressed by gzip, read from front to back. A plain file is handed through unchanged.
+// Files that may be compressed by gzip, read from front to back. A plain file is handed through
+// unchanged.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ class GzipReader {
   int64_t file_bytes() const { return file_bytes_; }
   bool compressed();
 
-  // Up to `count` bytes (below 2^31); fewer only at a sound end of the data. Reading past the end compares the
-  // checksum. Error: ErrorKind::input where the data is cut or damaged.
+  // Up to `count` bytes (below 2^31); fewer only at a sound end of the data. Reading past the end
+  // compares the checksum. Error: ErrorKind::input where the data is cut or damaged.
   int64_t read(void* target, int64_t count);
 
  private:

@@ -31,7 +31,9 @@ Hasher::Hasher(HashKind kind) : state_(std::make_unique<State>()) {
 
 Hasher::~Hasher() = default;
 
-void Hasher::update(const void* bytes, size_t count) { EVP_DigestUpdate(state_->context, bytes, count); }
+void Hasher::update(const void* bytes, size_t count) {
+  EVP_DigestUpdate(state_->context, bytes, count);
+}
 
 std::string Hasher::hex() {
   unsigned char sum[EVP_MAX_MD_SIZE];
@@ -50,12 +52,16 @@ std::string hash_of(std::string_view bytes, HashKind kind) {
 
 std::string file_hash(const std::filesystem::path& path, HashKind kind) {
   plain_file_size(path);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) fail(ErrorKind::input, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
+                                                             std::fclose);
+  if (!file)
+    fail(ErrorKind::input, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
   Hasher hasher(kind);
   std::vector<char> piece(kPieceBytes);
-  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) hasher.update(piece.data(), count);
-  if (std::ferror(file.get()) != 0) fail(ErrorKind::input, "{}: cannot be read to its end", path.string());
+  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get()))
+    hasher.update(piece.data(), count);
+  if (std::ferror(file.get()) != 0)
+    fail(ErrorKind::input, "{}: cannot be read to its end", path.string());
   return hasher.hex();
 }
 

@@ -20,9 +20,11 @@ namespace {
 
 constexpr std::string_view kPngStart("\x89PNG\r\n\x1a\n", 8);
 constexpr std::string_view kJpegStart("\xff\xd8\xff", 3);
-constexpr size_t kChunkFrame = 12;  // a PNG chunk: length, kind, .. bytes, checksum; four bytes each
+constexpr size_t kChunkFrame =
+    12;  // a PNG chunk: length, kind, .. bytes, checksum; four bytes each
 
-// What stb decoded: rows of `width` pixels of 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha) bytes.
+// What stb decoded: rows of `width` pixels of 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha)
+// bytes.
 struct Decoded {
   std::unique_ptr<uint8_t, void (*)(void*)> bytes{nullptr, stbi_image_free};
   int64_t width = 0, height = 0, parts = 0;
@@ -35,7 +37,8 @@ struct Decoded {
 
 size_t big_endian(const std::string& bytes, size_t position) {
   size_t number = 0;
-  for (size_t i = position; i < position + 4; ++i) number = number << 8 | static_cast<unsigned char>(bytes[i]);
+  for (size_t i = position; i < position + 4; ++i)
+    number = number << 8 | static_cast<unsigned char>(bytes[i]);
   return number;
 }
 
@@ -50,7 +53,8 @@ void check_png(const std::string& bytes, const std::string& name) {
     const size_t length = big_endian(bytes, position);
     kind = bytes.substr(position + 4, 4);
     const auto* covered = reinterpret_cast<const Bytef*>(bytes.data() + position + 4);
-    if (crc32(0, covered, static_cast<uInt>(length + 4)) != big_endian(bytes, position + 8 + length))
+    if (crc32(0, covered, static_cast<uInt>(length + 4)) !=
+        big_endian(bytes, position + 8 + length))
       fail_damaged(name, fmt::format("wrong checksum of the chunk at byte {}", position));
     position += kChunkFrame + length;
   }
@@ -58,14 +62,20 @@ void check_png(const std::string& bytes, const std::string& name) {
 
 // Bits for the Huffman tables that are there: kind (0 of averages, 1 of the rest) * 4 + number.
 using HuffmanTables = uint32_t;
-HuffmanTables table_bit(size_t kind, size_t number) { return number < 4 && kind < 2 ? 1u << (kind * 4 + number) : 0; }
+HuffmanTables table_bit(size_t kind, size_t number) {
+  return number < 4 && kind < 2 ? 1u << (kind * 4 + number) : 0;
+}
 
-// The Huffman tables of the segment at `position`; stb writes past the end of its own where a table promises more
-// than 256 codes.
-HuffmanTables check_huffman_tables(const std::string& bytes, size_t position, const std::string& name) {
+// The Huffman tables of the segment at `position`; stb writes past the end of its own where a table
+// promises more than 256 codes.
+HuffmanTables check_huffman_tables(const std::string& bytes, size_t position,
+                                   const std::string& name) {
   constexpr size_t kCounts = 16, kMaxCodes = 256;  // codes of 1 to 16 bits
-  const auto at = [&bytes](size_t place) { return static_cast<size_t>(static_cast<unsigned char>(bytes[place])); };
-  const size_t end = std::min(bytes.size(), position + 2 + (at(position + 2) << 8 | at(position + 3)));
+  const auto at = [&bytes](size_t place) {
+    return static_cast<size_t>(static_cast<unsigned char>(bytes[place]));
+  };
+  const size_t end =
+      std::min(bytes.size(), position + 2 + (at(position + 2) << 8 | at(position + 3)));
   size_t table = position + 4;
   HuffmanTables found = 0;
   while (table < end) {
@@ -80,11 +90,13 @@ HuffmanTables check_huffman_tables(const std::string& bytes, size_t position, co
   return found;
 }
 
-// The scan at `position` decodes by tables that came before it. One of a progressive JPEG has averages alone, whose
-// later bits need no table, or all but these.
+// The scan at `position` decodes by tables that came before it. One of a progressive JPEG has
+// averages alone, whose later bits need no table, or all but these.
 void check_scan(const std::string& bytes, size_t position, bool progressive, HuffmanTables tables,
                 const std::string& name) {
-  const auto at = [&bytes](size_t place) { return static_cast<size_t>(static_cast<unsigned char>(bytes[place])); };
+  const auto at = [&bytes](size_t place) {
+    return static_cast<size_t>(static_cast<unsigned char>(bytes[place]));
+  };
   if (position + 4 >= bytes.size()) return;  // a JPEG without its end, which is refused for that
   const size_t colours = at(position + 4), rest = position + 5 + 2 * colours;
   if (rest + 2 >= bytes.size()) return;
@@ -99,19 +111,21 @@ void check_scan(const std::string& bytes, size_t position, bool progressive, Huf
   }
 }
 
-// stb takes the missing end of a JPEG for grey. Segments (0xFF, kind, length, ..) are passed over one by one, as
-// a small picture with an end of its own may lie in one; after each may stand coded data, where 0xFF is followed
-// by 0 or by the kind of a restart.
+// stb takes the missing end of a JPEG for grey. Segments (0xFF, kind, length, ..) are passed over
+// one by one, as a small picture with an end of its own may lie in one; after each may stand coded
+// data, where 0xFF is followed by 0 or by the kind of a restart.
 void check_jpeg(const std::string& bytes, const std::string& name) {
   const auto at = [&bytes](size_t position) { return static_cast<unsigned char>(bytes[position]); };
-  constexpr int kEnd = 0xD9, kTables = 0xC4, kScan = 0xDA, kProgressive = 0xC2, kRestart = 0xD0, kRestarts = 8;
+  constexpr int kEnd = 0xD9, kTables = 0xC4, kScan = 0xDA, kProgressive = 0xC2, kRestart = 0xD0,
+                kRestarts = 8;
   size_t position = 2;
   bool progressive = false;
   HuffmanTables tables = 0;
   while (position + 1 < bytes.size()) {
     const int kind = at(position) == 0xFF ? at(position + 1) : 0;
     if (kind == kEnd) return;
-    const bool is_segment = kind != 0 && kind != 0xFF && (kind < kRestart || kind >= kRestart + kRestarts);
+    const bool is_segment =
+        kind != 0 && kind != 0xFF && (kind < kRestart || kind >= kRestart + kRestarts);
     if (!is_segment) {
       ++position;
       continue;
@@ -127,10 +141,13 @@ void check_jpeg(const std::string& bytes, const std::string& name) {
 
 // Width and height by the header alone.
 std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::string& name) {
-  if (bytes.starts_with(kPngStart)) {  // stb does not say the size of a picture that it finds too large
+  if (bytes.starts_with(
+          kPngStart)) {  // stb does not say the size of a picture that it finds too large
     constexpr size_t kWidth = 16, kHeight = 20;
-    if (bytes.size() < kHeight + 4) fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
-    if (bytes.compare(kWidth - 4, 4, "IHDR") != 0) fail_damaged(name, "the PNG does not begin with its size");
+    if (bytes.size() < kHeight + 4)
+      fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
+    if (bytes.compare(kWidth - 4, 4, "IHDR") != 0)
+      fail_damaged(name, "the PNG does not begin with its size");
     return {big_endian(bytes, kWidth), big_endian(bytes, kHeight)};
   }
   int width = 0, height = 0, parts = 0;
@@ -141,18 +158,23 @@ std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::st
 }
 
 // So that memory is taken only for a picture that so many bytes can hold.
-void check_promise(const std::string& bytes, const std::string& name, int64_t width, int64_t height, bool is_png) {
-  constexpr int64_t kInflation = 1032;      // deflate cannot do better: 258 bytes from two bits
-  constexpr int64_t kMaxJpegPixels = 1024;  // a byte: 8 codes, each of 8 x 32 pixels, for two colours
+void check_promise(const std::string& bytes, const std::string& name, int64_t width, int64_t height,
+                   bool is_png) {
+  constexpr int64_t kInflation = 1032;  // deflate cannot do better: 258 bytes from two bits
+  constexpr int64_t kMaxJpegPixels =
+      1024;  // a byte: 8 codes, each of 8 x 32 pixels, for two colours
   constexpr size_t kDepth = 24, kColour = 25;
   int64_t least = width * height / kMaxJpegPixels;
   if (is_png && bytes.size() > kColour) {
-    const auto at = [&bytes](size_t place) { return int64_t{static_cast<unsigned char>(bytes[place])}; };
+    const auto at = [&bytes](size_t place) {
+      return int64_t{static_cast<unsigned char>(bytes[place])};
+    };
     const int64_t parts = at(kColour) == 2 ? 3 : at(kColour) == 4 ? 2 : at(kColour) == 6 ? 4 : 1;
     least = width * height * parts * at(kDepth) / 8 / kInflation;
   }
   if (least > static_cast<int64_t>(bytes.size()))
-    fail_damaged(name, fmt::format("{} x {} pixels do not fit into its {} bytes", width, height, bytes.size()));
+    fail_damaged(name, fmt::format("{} x {} pixels do not fit into its {} bytes", width, height,
+                                   bytes.size()));
 }
 
 Decoded decode(const std::string& bytes, const std::string& name) {
@@ -162,14 +184,16 @@ Decoded decode(const std::string& bytes, const std::string& name) {
   if (!is_png) check_jpeg(bytes, name);
   const auto [promised_width, promised_height] = picture_size(bytes, name);
   if (promised_width > kMaxImagePixels || promised_width * promised_height > kMaxImagePixels)
-    fail(ErrorKind::input, "{}: is a picture of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
+    fail(ErrorKind::input,
+         "{}: is a picture of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
          promised_width, promised_height, kMaxImagePixels);
   if (is_png) check_png(bytes, name);
   check_promise(bytes, name, promised_width, promised_height, is_png);
   int width = 0, height = 0, parts = 0;
   Decoded decoded;
   decoded.bytes.reset(stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(bytes.data()),
-                                            static_cast<int>(bytes.size()), &width, &height, &parts, 0));
+                                            static_cast<int>(bytes.size()), &width, &height, &parts,
+                                            0));
   if (!decoded.bytes) fail_damaged(name, stbi_failure_reason());
   decoded.width = width;
   decoded.height = height;
@@ -189,7 +213,8 @@ std::vector<uint8_t> crop(const Decoded& picture, int64_t edge, int64_t channels
   std::vector<uint8_t> pixels(static_cast<size_t>(edge * edge * channels));
   uint8_t* out = pixels.data();
   for (int64_t row = 0; row < edge; ++row) {
-    const uint8_t* pixel = picture.bytes.get() + ((top + row) * picture.width + left) * picture.parts;
+    const uint8_t* pixel =
+        picture.bytes.get() + ((top + row) * picture.width + left) * picture.parts;
     for (int64_t column = 0; column < edge; ++column, pixel += picture.parts, out += channels) {
       const int alpha = has_alpha ? pixel[picture.parts - 1] : 255;
       std::array<uint8_t, 3> rgb{};
@@ -203,8 +228,9 @@ std::vector<uint8_t> crop(const Decoded& picture, int64_t edge, int64_t channels
   return pixels;
 }
 
-// Lengths are counted in 1 / side of an old pixel, so that both grids fall on whole numbers: an old pixel is
-// `side` long, a new one `edge`. The old pixels [first, last] lie under new pixel `index`, `overlap` of each.
+// Lengths are counted in 1 / side of an old pixel, so that both grids fall on whole numbers: an old
+// pixel is `side` long, a new one `edge`. The old pixels [first, last] lie under new pixel `index`,
+// `overlap` of each.
 struct Cover {
   int64_t side, edge, index;
   int64_t first() const { return index * edge / side; }
@@ -215,10 +241,12 @@ struct Cover {
 };
 
 // new = sum over the old pixels below it of old * height of overlap * width of overlap / edge^2
-std::vector<uint8_t> resize(const std::vector<uint8_t>& old, int64_t edge, int64_t side, int64_t channels) {
+std::vector<uint8_t> resize(const std::vector<uint8_t>& old, int64_t edge, int64_t side,
+                            int64_t channels) {
   std::vector<uint8_t> pixels;
   pixels.reserve(static_cast<size_t>(side * side * channels));
-  std::vector<int64_t> sums(static_cast<size_t>(edge * channels));  // of columns, before they are narrowed
+  std::vector<int64_t> sums(
+      static_cast<size_t>(edge * channels));  // of columns, before they are narrowed
   for (int64_t row = 0; row < side; ++row) {
     const Cover rows{side, edge, row};
     std::fill(sums.begin(), sums.end(), 0);
@@ -243,8 +271,10 @@ std::vector<uint8_t> resize(const std::vector<uint8_t>& old, int64_t edge, int64
 
 std::vector<uint8_t> decode_image(const std::string& bytes, const std::string& name, int64_t side,
                                   int64_t channels) {
-  require(side >= 1 && side <= kMaxImageSide, "{}: a picture of side {}; choose 1 to {}", name, side, kMaxImageSide);
-  require(channels == 1 || channels == 3, "{}: a picture of {} channels; choose 1 (grey) or 3 (RGB)", name, channels);
+  require(side >= 1 && side <= kMaxImageSide, "{}: a picture of side {}; choose 1 to {}", name,
+          side, kMaxImageSide);
+  require(channels == 1 || channels == 3,
+          "{}: a picture of {} channels; choose 1 (grey) or 3 (RGB)", name, channels);
   const Decoded picture = decode(bytes, name);
   const int64_t edge = std::min(picture.width, picture.height);
   std::vector<uint8_t> square = crop(picture, edge, channels);

@@ -40,7 +40,8 @@ Listing list_images(const fs::path& folder) {
   Listing listing;
   std::error_code problem;
   if (!fs::is_directory(folder, problem))
-    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the pictures", folder.string());
+    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the pictures",
+         folder.string());
   fs::recursive_directory_iterator entry(folder, problem);
   for (; !problem && entry != fs::recursive_directory_iterator(); entry.increment(problem)) {
     const fs::path& path = entry->path();
@@ -55,8 +56,8 @@ Listing list_images(const fs::path& folder) {
     }
   }
   if (problem)
-    fail(ErrorKind::input, "{}: cannot be listed: {}; check the rights of the folders in it", folder.string(),
-         problem.message());
+    fail(ErrorKind::input, "{}: cannot be listed: {}; check the rights of the folders in it",
+         folder.string(), problem.message());
   std::sort(listing.files.begin(), listing.files.end(),
             [](const ImagePath& a, const ImagePath& b) { return a.relative < b.relative; });
   return listing;
@@ -74,7 +75,8 @@ std::vector<std::string> find_classes(const fs::path& folder, const std::vector<
   for (const ImagePath& file : files) {
     const std::string name = class_of(file);
     if (name.empty())
-      fail(ErrorKind::input, "{}: lies in no folder of a class; move it into one or leave --class-token out",
+      fail(ErrorKind::input,
+           "{}: lies in no folder of a class; move it into one or leave --class-token out",
            file.full.string());
     if (classes.empty() || classes.back() != name) classes.push_back(name);
   }
@@ -82,12 +84,12 @@ std::vector<std::string> find_classes(const fs::path& folder, const std::vector<
   std::sort(classes.begin(), classes.end());
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   if (static_cast<int64_t>(classes.size()) > kMaxImageClasses)
-    fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave --class-token out", folder.string(),
-         classes.size(), kMaxImageClasses);
+    fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave --class-token out",
+         folder.string(), classes.size(), kMaxImageClasses);
   for (const std::string& name : classes)
     if (!known.empty() && std::find(known.begin(), known.end(), name) == known.end())
-      fail(ErrorKind::input, "{}: its folder '{}' is none of the classes of the training: {}", folder.string(), name,
-           fmt::join(known, ", "));
+      fail(ErrorKind::input, "{}: its folder '{}' is none of the classes of the training: {}",
+           folder.string(), name, fmt::join(known, ", "));
   return known.empty() ? classes : known;
 }
 
@@ -112,11 +114,12 @@ Decoding decode_one(const fs::path& path, int64_t side, int64_t channels) {
   return decoding;
 }
 
-std::vector<Decoding> decode_all(const std::vector<ImagePath>& files, size_t first, size_t count, int64_t side,
-                                 int64_t channels) {
+std::vector<Decoding> decode_all(const std::vector<ImagePath>& files, size_t first, size_t count,
+                                 int64_t side, int64_t channels) {
   std::vector<Decoding> decodings(count);
 #pragma omp parallel for schedule(dynamic) num_threads(context().threads)
-  for (size_t i = 0; i < count; ++i) decodings[i] = decode_one(files[first + i].full, side, channels);
+  for (size_t i = 0; i < count; ++i)
+    decodings[i] = decode_one(files[first + i].full, side, channels);
   for (const Decoding& decoding : decodings)
     if (decoding.failure) std::rethrow_exception(decoding.failure);
   return decodings;
@@ -129,12 +132,14 @@ PictureSet& split_at(PictureSplits& splits, size_t position) {
 
 void check_amount(const fs::path& folder, size_t count, int64_t side, int64_t channels) {
   if (static_cast<int64_t>(count) < kCycle)
-    fail(ErrorKind::input, "{}: holds {} PNG and JPEG files; train, val and test need at least {}", folder.string(),
-         count, kCycle);
+    fail(ErrorKind::input, "{}: holds {} PNG and JPEG files; train, val and test need at least {}",
+         folder.string(), count, kCycle);
   const int64_t bytes = static_cast<int64_t>(count) * side * side * channels;
   if (bytes > kMaxImagesBytes)
-    fail(ErrorKind::input, "{}: {} pictures of {} x {} x {} take {} bytes, at most {} can be kept; lower --size or "
-         "take fewer", folder.string(), count, side, side, channels, bytes, kMaxImagesBytes);
+    fail(ErrorKind::input,
+         "{}: {} pictures of {} x {} x {} take {} bytes, at most {} can be kept; lower --size or "
+         "take fewer",
+         folder.string(), count, side, side, channels, bytes, kMaxImagesBytes);
 }
 
 }  // namespace
@@ -153,7 +158,8 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
     set->pixels.reserve(shares * share * static_cast<size_t>(set->picture_bytes()));
   }
   if (listing.links > 0)
-    result.notes.push_back(fmt::format("{}: {} links are not followed", folder.string(), listing.links));
+    result.notes.push_back(
+        fmt::format("{}: {} links are not followed", folder.string(), listing.links));
   size_t bad = 0;
   for (size_t first = 0; first < files.size(); first += kFilesAtOnce) {
     const size_t count = std::min<size_t>(kFilesAtOnce, files.size() - first);
@@ -162,19 +168,23 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
       if (!decodings[i].problem.empty()) {
         if (++bad <= kShownNotes) result.notes.push_back("left out: " + decodings[i].problem);
         if (bad * kBadShare > files.size())
-          fail(ErrorKind::input,
-               "{}: more than one in {} of its {} pictures cannot be read ({} so far); the last: {}",
-               folder.string(), kBadShare, files.size(), bad, decodings[i].problem);
+          fail(
+              ErrorKind::input,
+              "{}: more than one in {} of its {} pictures cannot be read ({} so far); the last: {}",
+              folder.string(), kBadShare, files.size(), bad, decodings[i].problem);
         continue;
       }
       PictureSet& set = split_at(result.splits, first + i);
       set.pixels.insert(set.pixels.end(), decodings[i].pixels.begin(), decodings[i].pixels.end());
-      const auto place = std::lower_bound(result.classes.begin(), result.classes.end(), class_of(files[first + i]));
-      set.labels.push_back(static_cast<uint8_t>(place == result.classes.end() ? 0 : place - result.classes.begin()));
+      const auto place = std::lower_bound(result.classes.begin(), result.classes.end(),
+                                          class_of(files[first + i]));
+      set.labels.push_back(
+          static_cast<uint8_t>(place == result.classes.end() ? 0 : place - result.classes.begin()));
     }
   }
   if (bad > 0)
-    result.notes.push_back(fmt::format("{}: {} of {} pictures are left out", folder.string(), bad, files.size()));
+    result.notes.push_back(
+        fmt::format("{}: {} of {} pictures are left out", folder.string(), bad, files.size()));
   return result;
 }
 

@@ -33,7 +33,9 @@ class ImagesTask : public Task {
     return pictures_->eval_batch(split, first_row, rows);
   }
   std::string fingerprint() const override { return pictures_->fingerprint(); }
-  std::string serialised_vocabulary() const override { return classes_.empty() ? "" : serialise_classes(classes_); }
+  std::string serialised_vocabulary() const override {
+    return classes_.empty() ? "" : serialise_classes(classes_);
+  }
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
@@ -62,7 +64,8 @@ std::vector<std::string> parse_classes(const std::string& vocabulary) {
   if (is_class_list(vocabulary) && document.contains("names") && document["names"].is_array())
     for (const json& name : document["names"])
       if (name.is_string()) names.push_back(name.get<std::string>());
-  const bool ascends = std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end();
+  const bool ascends =
+      std::adjacent_find(names.begin(), names.end(), std::greater_equal<>()) == names.end();
   if (names.empty() || static_cast<int64_t>(names.size()) > kMaxImageClasses || !ascends ||
       names.size() != document["names"].size())
     fail(ErrorKind::input, "the names of the classes are damaged; use another checkpoint");
@@ -72,27 +75,33 @@ std::vector<std::string> parse_classes(const std::string& vocabulary) {
 TaskShape images_shape(const TaskOptions& options) {
   const int64_t side = options.size == 0 ? kDefaultSide : options.size;
   require(side >= 1 && side <= kMaxSide, "images of size {}; choose 1 to {}", side, kMaxSide);
-  require(options.count == 0, "task images takes the pictures that are there; leave the count {} out", options.count);
+  require(options.count == 0,
+          "task images takes the pictures that are there; leave the count {} out", options.count);
   require(!options.class_token || !options.vocabulary.empty(),
           "the shape of task images with a class token needs the names of the classes");
-  const int64_t classes = options.class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
+  const int64_t classes =
+      options.class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
   TaskOptions rest = options;
   if (options.class_token) rest.vocabulary.clear();
   return picture_shape(rest, side, options.channels == 0 ? kColours : options.channels, classes);
 }
 
 std::unique_ptr<Task> make_images_task(const TaskOptions& options) {
-  require(!options.data.empty(), "task images reads files; name the folder that holds them with --data");
+  require(!options.data.empty(),
+          "task images reads files; name the folder that holds them with --data");
   TaskOptions checked = options;  // before the long work: a shape with any class
-  if (options.class_token && options.vocabulary.empty()) checked.vocabulary = serialise_classes({"class"});
+  if (options.class_token && options.vocabulary.empty())
+    checked.vocabulary = serialise_classes({"class"});
   const TaskShape draft = images_shape(checked);
   std::vector<std::string> known;
   if (options.class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
-  ImageFolder folder = read_image_folder(options.data, draft.side, draft.channels,
-                                         options.class_token ? Labels::folders : Labels::none, known);
+  ImageFolder folder =
+      read_image_folder(options.data, draft.side, draft.channels,
+                        options.class_token ? Labels::folders : Labels::none, known);
   for (const PictureSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
     if (set->count() == 0)
-      fail(ErrorKind::input, "{}: too few of its pictures can be read for train, val and test", options.data);
+      fail(ErrorKind::input, "{}: too few of its pictures can be read for train, val and test",
+           options.data);
   if (options.class_token) checked.vocabulary = serialise_classes(folder.classes);
   return std::make_unique<ImagesTask>(images_shape(checked), std::move(folder), options);
 }

@@ -1,4 +1,5 @@
-// The `images` task: the pictures of a folder (data/image_folder.h), at --size 32 unless said otherwise.
+// The `images` task: the pictures of a folder (data/image_folder.h), at --size 32 unless said
+// otherwise.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,8 @@
 
 namespace linea {
 
-// With a class token, a run's "vocabulary" is the names of the classes: label c is the c-th of them.
+// With a class token, a run's "vocabulary" is the names of the classes: label c is the c-th of
+// them.
 std::string serialise_classes(const std::vector<std::string>& names);
 bool is_class_list(const std::string& vocabulary);
 

@@ -16,7 +16,9 @@ std::string text_of(const Json& document, int indent, NoUtf8 no_utf8) {
 
 }  // namespace
 
-nlohmann::json parse_json(const std::string& text) { return nlohmann::json::parse(text, nullptr, false); }
+nlohmann::json parse_json(const std::string& text) {
+  return nlohmann::json::parse(text, nullptr, false);
+}
 
 std::string json_text(const nlohmann::json& document, int indent, NoUtf8 no_utf8) {
   return text_of(document, indent, no_utf8);

@@ -12,7 +12,8 @@ inline bool is_control(char byte) {
   return code < 0x20 || code == 0x7F;
 }
 
-// Short, and without control characters, which could break a message's line or be obeyed by a terminal.
+// Short, and without control characters, which could break a message's line or be obeyed by a
+// terminal.
 inline std::string one_line(std::string_view text) {
   constexpr size_t kMost = 200;
   std::string shown(text.substr(0, kMost));

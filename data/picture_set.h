@@ -6,8 +6,8 @@
 
 namespace linea {
 
-// `labels.size()` pictures of side x side x channels bytes, one after another; a pixel's channels (1: grey,
-// 3: red, green, blue) stand together.
+// `labels.size()` pictures of side x side x channels bytes, one after another; a pixel's channels
+// (1: grey, 3: red, green, blue) stand together.
 struct PictureSet {
   int64_t side = 0, channels = 1;
   std::vector<uint8_t> pixels, labels;

@@ -14,14 +14,18 @@ constexpr int64_t kDefaultLevels = 256;
 class PictureTask : public Task {
  public:
   PictureTask(const TaskShape& shape, PictureSplits splits, const TaskOptions& options)
-      : Task(shape), splits_(std::move(splits)), flip_(options.flip), made_up_(options.data.empty()) {}
+      : Task(shape),
+        splits_(std::move(splits)),
+        flip_(options.flip),
+        made_up_(options.data.empty()) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
       const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0};
       const bool mirrored = flip_ && random_below(stream, example_number(step, rows, row), 2) == 1;
-      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), mirrored, batch, row);
+      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), mirrored,
+          batch, row);
     }
     return batch;
   }
@@ -60,10 +64,12 @@ class PictureTask : public Task {
     }
   }
 
-  // Where the pixel stands that symbol t shows when left and right are exchanged; its colours keep their order.
+  // Where the pixel stands that symbol t shows when left and right are exchanged; its colours keep
+  // their order.
   int64_t mirror_of(int64_t t) const {
     const int64_t side = shape().side, channels = shape().channels;
-    const int64_t channel = t % channels, column = t / channels % side, row_start = t - channel - column * channels;
+    const int64_t channel = t % channels, column = t / channels % side,
+                  row_start = t - channel - column * channels;
     return row_start + (side - 1 - column) * channels + channel;
   }
 
@@ -73,15 +79,16 @@ class PictureTask : public Task {
 
 }  // namespace
 
-TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
+TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels,
+                        int64_t classes) {
   const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
   require(levels >= 2 && levels <= 256, "{} grey levels; choose 2 to 256", levels);
-  require(channels == 1 || channels == 3, "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)",
-          channels);
+  require(channels == 1 || channels == 3,
+          "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)", channels);
   const int64_t length = side * side * channels;
   require(options.length == 0 || options.length == length,
-          "length {} does not fit pictures of {} x {}, which have {} symbols; leave it out", options.length, side,
-          side, length);
+          "length {} does not fit pictures of {} x {}, which have {} symbols; leave it out",
+          options.length, side, side, length);
   require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
   TaskShape shape;
   shape.classes = options.class_token ? classes : 0;
@@ -95,7 +102,8 @@ TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channe
   return shape;
 }
 
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, const TaskOptions& options) {
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits,
+                                        const TaskOptions& options) {
   return std::make_unique<PictureTask>(shape, std::move(splits), options);
 }
 

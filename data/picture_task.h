@@ -1,7 +1,7 @@
-// Pictures as sequences: side * side * channels symbols in raster order, a pixel's red, green and blue one after
-// another, each one of `levels` greys. The model reads the start token (or the class token), then the symbols
-// before the one it predicts; every symbol is scored, the first too. A training picture may be flipped left to
-// right: whether it is, is drawn for each (seed, example).
+// Pictures as sequences: side * side * channels symbols in raster order, a pixel's red, green and
+// blue one after another, each one of `levels` greys. The model reads the start token (or the class
+// token), then the symbols before the one it predicts; every symbol is scored, the first too. A
+// training picture may be flipped left to right: whether it is, is drawn for each (seed, example).
 #pragma once
 
 #include <cstdint>
@@ -24,11 +24,14 @@ inline uint8_t symbol_to_grey(int32_t symbol, int64_t levels) {
   return static_cast<uint8_t>((2 * 255 * symbol + levels - 1) / (2 * (levels - 1)));
 }
 
-// The shape of sequences of side x side x channels pictures; checks the options that pictures share. `classes`:
-// how many labels there are, for options.class_token.
-TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
+// The shape of sequences of side x side x channels pictures; checks the options that pictures
+// share. `classes`: how many labels there are, for options.class_token.
+TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels,
+                        int64_t classes);
 
-// Of `options`, whether training pictures are flipped, and whether they were read (from options.data) or made up.
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits, const TaskOptions& options);
+// Of `options`, whether training pictures are flipped, and whether they were read (from
+// options.data) or made up.
+std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits,
+                                        const TaskOptions& options);
 
 }  // namespace linea

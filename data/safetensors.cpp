@@ -66,9 +66,7 @@ uint32_t float_bits_of_f16(uint16_t half) {
   return sign | (exponent + 127 - 15) << 23 | mantissa << 13;
 }
 
-uint32_t float_bits_of_bf16(uint16_t upper_half) {
-  return uint32_t{upper_half} << 16;
-}
+uint32_t float_bits_of_bf16(uint16_t upper_half) { return uint32_t{upper_half} << 16; }
 
 // The elements of `bytes`, of type From, as convert makes them, in a tensor of dtype `dtype`.
 template <typename From, typename Convert>
@@ -183,7 +181,8 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   return converted<uint8_t>(bytes, shape, DType::i32, to_i32);  // U8
 }
 
-WrittenFile write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata) {
   std::vector<SafetensorsEntry> entries;
   uint64_t end = 0;

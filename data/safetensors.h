@@ -55,7 +55,8 @@ struct NamedTensor {
 // Writes the tensors in the given order as F32, F64 and I32, the data at a multiple of 8 bytes; the
 // file appears whole or not at all. Errors: ErrorKind::usage for names or metadata that cannot be
 // written, ErrorKind::write for the disk.
-WrittenFile write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace linea

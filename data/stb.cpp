@@ -1,18 +1,17 @@
-// The one place where stb's headers become code. Of stb_image only the two formats that Linea reads are
-// compiled: the others have known holes.
+// The one place where stb's headers become code. Of stb_image only the two formats that Linea reads
+// are compiled: the others have known holes.
 #include <cstddef>
 #include <cstdlib>
 
 namespace {
 
-// A damaged PNG may unpack to much more than its header says. The largest picture that image_file.cpp lets
-// through needs 512 MiB in one piece.
+// A damaged PNG may unpack to much more than its header says. The largest picture that
+// image_file.cpp lets through needs 512 MiB in one piece.
 constexpr size_t kMaxPiece = size_t{1} << 30;
 
-// Zeros: stb goes by tables that a JPEG may never give, and what was in that memory before must not be seen.
-void* take(size_t bytes) {
-  return bytes <= kMaxPiece ? std::calloc(1, bytes) : nullptr;
-}
+// Zeros: stb goes by tables that a JPEG may never give, and what was in that memory before must not
+// be seen.
+void* take(size_t bytes) { return bytes <= kMaxPiece ? std::calloc(1, bytes) : nullptr; }
 
 void* take_again(void* piece, size_t bytes) {
   return bytes <= kMaxPiece ? std::realloc(piece, bytes) : nullptr;

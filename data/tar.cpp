@@ -63,7 +63,8 @@ void TarReader::skip(int64_t bytes) {
   while (bytes > 0) {
     const int64_t got = file_.read(piece.data(), std::min(bytes, kPieceBytes));
     if (got == 0)
-      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), one_line(entry_name_));
+      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(),
+           one_line(entry_name_));
     bytes -= got;
   }
 }
@@ -72,9 +73,11 @@ void TarReader::skip(int64_t bytes) {
 bool TarReader::read_header() {
   Header header{};
   const int64_t got = file_.read(header.data(), kBlock);
-  if (got == 0 || (got == kBlock && std::count(header.begin(), header.end(), '\0') == kBlock)) return false;
+  if (got == 0 || (got == kBlock && std::count(header.begin(), header.end(), '\0') == kBlock))
+    return false;
   if (got < kBlock || number_of(header, kChecksum) != checksum(header))
-    fail(ErrorKind::input, "{}: has no sound tar header at byte {}; is it a tar archive, whole and unchanged?",
+    fail(ErrorKind::input,
+         "{}: has no sound tar header at byte {}; is it a tar archive, whole and unchanged?",
          file_.name(), unpacked_);
   entry_name_ = text_of(header, kName);
   const bool is_ustar = text_of(header, kMagic).substr(0, kMagic.length) == "ustar";
@@ -87,8 +90,8 @@ bool TarReader::read_header() {
   const bool has_no_bytes = kind >= '1' && kind <= '6';  // links, devices, folders
   entry_bytes_ = has_no_bytes ? 0 : number_of(header, kSize);
   if (entry_bytes_ < 0 || entry_bytes_ > kMaxArchive - unpacked_)
-    fail(ErrorKind::input, "{}: {} has an impossible size of '{}' (octal; at most {} bytes in all)", file_.name(),
-         one_line(entry_name_), one_line(text_of(header, kSize)), kMaxArchive);
+    fail(ErrorKind::input, "{}: {} has an impossible size of '{}' (octal; at most {} bytes in all)",
+         file_.name(), one_line(entry_name_), one_line(text_of(header, kSize)), kMaxArchive);
   unread_ = (entry_bytes_ + kBlock - 1) / kBlock * kBlock;
   unpacked_ += kBlock + unread_;
   return true;
@@ -103,7 +106,8 @@ bool TarReader::next() {
       std::string piece(static_cast<size_t>(kPieceBytes), '\0');
       for (int64_t left = kMaxArchive; left > 0; left -= kPieceBytes)
         if (file_.read(piece.data(), kPieceBytes) < kPieceBytes) return false;
-      fail(ErrorKind::input, "{}: has more than {} bytes behind its end", file_.name(), kMaxArchive);
+      fail(ErrorKind::input, "{}: has more than {} bytes behind its end", file_.name(),
+           kMaxArchive);
     }
   } while (!is_plain_file_);
   return true;
@@ -112,15 +116,16 @@ bool TarReader::next() {
 std::string TarReader::read_entry(int64_t max_bytes) {
   require(unread_ >= entry_bytes_, "{}: {} is read twice", file_.name(), one_line(entry_name_));
   if (entry_bytes_ > max_bytes)
-    fail(ErrorKind::input, "{}: {} has {} bytes, at most {} can be read", file_.name(), one_line(entry_name_),
-         entry_bytes_, max_bytes);
+    fail(ErrorKind::input, "{}: {} has {} bytes, at most {} can be read", file_.name(),
+         one_line(entry_name_), entry_bytes_, max_bytes);
   std::string bytes;
   while (static_cast<int64_t>(bytes.size()) < entry_bytes_) {
     const size_t before = bytes.size();
     const int64_t piece = std::min(kPieceBytes, entry_bytes_ - static_cast<int64_t>(before));
     bytes.resize(before + static_cast<size_t>(piece));
     if (file_.read(bytes.data() + before, piece) < piece)
-      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(), one_line(entry_name_));
+      fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(),
+           one_line(entry_name_));
   }
   unread_ -= entry_bytes_;
   return bytes;

@@ -13,15 +13,16 @@ class TarReader {
  public:
   explicit TarReader(const std::filesystem::path& path);
 
-  // Moves to the next plain file of the archive; false at its end, after which its checksum has been compared.
-  // Folders, links and notes are passed over. Error: ErrorKind::input where a header is damaged.
+  // Moves to the next plain file of the archive; false at its end, after which its checksum has
+  // been compared. Folders, links and notes are passed over. Error: ErrorKind::input where a header
+  // is damaged.
   bool next();
 
   const std::string& entry_name() const { return entry_name_; }
   int64_t entry_bytes() const { return entry_bytes_; }
 
-  // The bytes of the entry, at most once. Memory is taken as they arrive, not as the header promises.
-  // Error: ErrorKind::input where there are more than `max_bytes`.
+  // The bytes of the entry, at most once. Memory is taken as they arrive, not as the header
+  // promises. Error: ErrorKind::input where there are more than `max_bytes`.
   std::string read_entry(int64_t max_bytes);
 
  private:

@@ -38,12 +38,13 @@ const TaskKind& find_kind(const TaskOptions& options) {
             "task {} has no associations and no repeated keys; leave them out or choose task "
             "retrieval",
             options.task);
-    require(kind.pictures != TaskKind::symbols || !options.flip, "task {} has no pictures to flip; leave --flip out",
-            options.task);
+    require(kind.pictures != TaskKind::symbols || !options.flip,
+            "task {} has no pictures to flip; leave --flip out", options.task);
     require(kind.pictures == TaskKind::colours || options.channels == 0 ||
                 (kind.pictures == TaskKind::grey && options.channels == 1),
             "task {} has no {} channels; leave --channels out", options.task, options.channels);
-    require(kind.make == make_text_task || !options.bytes, "task {} reads no text; leave --bytes out", options.task);
+    require(kind.make == make_text_task || !options.bytes,
+            "task {} reads no text; leave --bytes out", options.task);
     return kind;
   }
   fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", options.task, task_names());
@@ -55,9 +56,7 @@ std::unique_ptr<Task> make_task(const TaskOptions& options) {
   return find_kind(options).make(options);
 }
 
-TaskShape task_shape(const TaskOptions& options) {
-  return find_kind(options).shape(options);
-}
+TaskShape task_shape(const TaskOptions& options) { return find_kind(options).shape(options); }
 
 std::string task_names() {
   std::string names;

@@ -38,7 +38,8 @@ struct TaskOptions {
   bool repeat = false;       // keys are written again, the last value counts (retrieval)
   uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
   bool bytes = false;        // the symbols are the 256 bytes, whatever the file holds (text)
-  std::string vocabulary;    // what Task::serialised_vocabulary() gave, empty to build it from the data
+  std::string
+      vocabulary;  // what Task::serialised_vocabulary() gave, empty to build it from the data
 };
 
 // What a model and a sampler need to know of a task, without its data.
@@ -46,11 +47,11 @@ struct TaskShape {
   int64_t vocabulary = 0;        // symbols that can be predicted
   int64_t input_vocabulary = 0;  // the same, plus the start token or one token for each class
   int64_t length = 0;
-  int32_t start = 0;            // inputs[0] of a sequence; with classes: start + label
-  int64_t side = 0;             // pictures of side x side pixels, 0 for other tasks
-  int64_t channels = 0;         // symbols of a pixel: 1 grey, 3 red, green and blue; 0 for other tasks
-  int64_t levels = 0;           // of a symbol of a picture, 0 for other tasks
-  int64_t classes = 0;          // 0 without a class token
+  int32_t start = 0;     // inputs[0] of a sequence; with classes: start + label
+  int64_t side = 0;      // pictures of side x side pixels, 0 for other tasks
+  int64_t channels = 0;  // symbols of a pixel: 1 grey, 3 red, green and blue; 0 for other tasks
+  int64_t levels = 0;    // of a symbol of a picture, 0 for other tasks
+  int64_t classes = 0;   // 0 without a class token
   int64_t pair_vocabulary = 0;  // symbols of Batch::partners, 0 without a second stream
 };
 
@@ -65,7 +66,8 @@ class Task {
 
   virtual Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const = 0;
 
-  // Whether there is such a split: a text has no test. Asking more of one that is not there is an error.
+  // Whether there is such a split: a text has no test. Asking more of one that is not there is an
+  // error.
   virtual bool has(Split) const { return true; }
 
   // A split is rows(split) sequences that score each of its symbols exactly once.
@@ -75,8 +77,8 @@ class Task {
   // The SHA-256 of what training reads; "" for made-up data, which the settings say all of.
   virtual std::string fingerprint() const { return ""; }
 
-  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the symbols of a text,
-  // the names of the classes of pictures from a folder. Empty for other tasks.
+  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the symbols
+  // of a text, the names of the classes of pictures from a folder. Empty for other tasks.
   virtual std::string serialised_vocabulary() const { return ""; }
 
   // What the user should hear of the data, such as files that were left out.
@@ -92,7 +94,8 @@ class Task {
 // Reads or makes the data.
 std::unique_ptr<Task> make_task(const TaskOptions& options);
 
-// Needs no data; a text, and pictures from a folder with a class token, need TaskOptions::vocabulary.
+// Needs no data; a text, and pictures from a folder with a class token, need
+// TaskOptions::vocabulary.
 TaskShape task_shape(const TaskOptions& options);
 
 // "digits, mnist, cifar10, images, text, copy, retrieval"

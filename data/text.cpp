@@ -17,9 +17,7 @@ constexpr char32_t kNotUtf8 = kCodePoints;
 constexpr int64_t kMaxSymbols = 65536;
 constexpr int32_t kNoSymbol = -1;
 
-bool is_surrogate(char32_t code) {
-  return code >= 0xD800 && code < 0xE000;
-}
+bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
 
 char32_t byte_at(std::string_view text, size_t position) {
   return static_cast<unsigned char>(text[position]);
@@ -196,11 +194,14 @@ std::string Vocabulary::decode(const std::vector<int32_t>& symbols) const {
   return text;
 }
 
-// Both ascend: at the first place where they differ, the smaller symbol is the one that the other lacks.
+// Both ascend: at the first place where they differ, the smaller symbol is the one that the other
+// lacks.
 std::string Vocabulary::difference_from(const Vocabulary& other) const {
   if (kind_ != other.kind_)
-    return kind_ == Kind::bytes ? "its symbols are bytes, not characters" : "its symbols are characters, not bytes";
-  const auto [own, theirs] = std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
+    return kind_ == Kind::bytes ? "its symbols are bytes, not characters"
+                                : "its symbols are characters, not bytes";
+  const auto [own, theirs] =
+      std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
   if (own == codes_.end() && theirs == other.codes_.end()) return "";
   const bool added = theirs == other.codes_.end() || (own != codes_.end() && *own < *theirs);
   return describe(kind_, added ? *own : *theirs) + (added ? " is new" : " is missing");

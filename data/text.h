@@ -34,8 +34,8 @@ class Vocabulary {
   std::vector<int32_t> encode(std::string_view text, const std::string& what = "prompt") const;
   std::string decode(const std::vector<int32_t>& symbols) const;
 
-  // What tells it from another, for errors: "character 'x' (U+0078) is new", or "... is missing"; empty where
-  // both have the same symbols.
+  // What tells it from another, for errors: "character 'x' (U+0078) is new", or "... is missing";
+  // empty where both have the same symbols.
   std::string difference_from(const Vocabulary& other) const;
 
  private:

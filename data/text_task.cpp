@@ -55,7 +55,8 @@ class TextTask : public Task {
   }
 
   std::string fingerprint() const override {
-    return hash_of({reinterpret_cast<const char*>(text_.data()), static_cast<size_t>(train_end_) * sizeof(int32_t)});
+    return hash_of({reinterpret_cast<const char*>(text_.data()),
+                    static_cast<size_t>(train_end_) * sizeof(int32_t)});
   }
 
   std::string serialised_vocabulary() const override { return vocabulary_.serialise(); }
@@ -64,8 +65,9 @@ class TextTask : public Task {
   int64_t symbol_count() const { return static_cast<int64_t>(text_.size()); }
 
   std::pair<int64_t, int64_t> range(Split split) const {
-    require(has(split),
-            "a text has no test split: its first 90% are train, the rest is val; choose --split val");
+    require(
+        has(split),
+        "a text has no test split: its first 90% are train, the rest is val; choose --split val");
     if (split == Split::train) return {0, train_end_};
     return {train_end_, symbol_count()};
   }

@@ -1,5 +1,5 @@
-// Attention: mixes q, k, v; projections and heads live once, in the Transformer above. One class holds
-// all forms of one mechanism, so that a test can demand that they agree:
+// Attention: mixes q, k, v; projections and heads live once, in the Transformer above. One class
+// holds all forms of one mechanism, so that a test can demand that they agree:
 //   quadratic  the definition, N x N scores on the tape: the oracle
 //   forward    what trains: chunked for the linear family
 //   step       what samples: one position, a carried state
@@ -20,27 +20,27 @@ namespace linea {
 
 struct AttentionOptions {
   std::string attention = "linear";
-  std::string feature;                     // empty: the attention's own default (elu, positive)
-  std::string rule = "sum";                // of linear: sum, gated or delta
-  int64_t nu = 1;                          // of dpfp
-  int64_t features = 64;                   // of performer: rows of omega a head
-  std::string projection = "orthogonal";   // of performer
-  int64_t redraw = 0;                      // of performer: steps between draws of omega; 0: never
-  int64_t codes = 64;                      // of vq and soft-vq
-  double sigma = 1;                        // of soft-vq
-  double anneal = 1;                       // of soft-vq: the temperature at the end of training
-  double commitment = 0.01;                // of vq: beta
-  std::string codebook = "ema";            // of vq: how codes move, ema or gradient
+  std::string feature;                    // empty: the attention's own default (elu, positive)
+  std::string rule = "sum";               // of linear: sum, gated or delta
+  int64_t nu = 1;                         // of dpfp
+  int64_t features = 64;                  // of performer: rows of omega a head
+  std::string projection = "orthogonal";  // of performer
+  int64_t redraw = 0;                     // of performer: steps between draws of omega; 0: never
+  int64_t codes = 64;                     // of vq and soft-vq
+  double sigma = 1;                       // of soft-vq
+  double anneal = 1;                      // of soft-vq: the temperature at the end of training
+  double commitment = 0.01;               // of vq: beta
+  std::string codebook = "ema";           // of vq: how codes move, ema or gradient
   int64_t heads = 1, key_size = 1, value_size = 1;
-  int64_t segment = 0, chunk = 0;          // 0: chosen by the engine
+  int64_t segment = 0, chunk = 0;  // 0: chosen by the engine
   uint64_t seed = 1;
-  int64_t layer = 0;                       // tells the random numbers of one layer from another's
-  DType dtype = DType::f32;                // of its parameters and buffers
+  int64_t layer = 0;         // tells the random numbers of one layer from another's
+  DType dtype = DType::f32;  // of its parameters and buffers
 };
 
-// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule. Attentions that
-// say takes_packed() also take qkv [B,N,3 H D], as one product makes all three, in their place; y is [B,N,H D] then,
-// and no head is ever moved.
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
+// Attentions that say takes_packed() also take qkv [B,N,3 H D], as one product makes all three, in
+// their place; y is [B,N,H D] then, and no head is ever moved.
 struct AttentionInputs {
   Var q, k, v;
   Var gate;  // undefined where the attention has none
@@ -66,14 +66,16 @@ struct AttentionStep {
   Tensor qkv{};
 };
 
-// Rows x [B,dim] of one position, of which q, k and v are norm(x) W^T + b: W [3 H D,dim], the heads of q first.
+// Rows x [B,dim] of one position, of which q, k and v are norm(x) W^T + b: W [3 H D,dim], the heads
+// of q first.
 struct AttentionSource {
   Tensor x;
   ops::Norm norm;
   Tensor weight, bias;
 };
 
-// A tensor that belongs to a model but is not trained by gradients: random projections, running means.
+// A tensor that belongs to a model but is not trained by gradients: random projections, running
+// means.
 struct Buffer {
   std::string name;
   Tensor tensor;  // changed in place
@@ -85,27 +87,30 @@ void write_values(const std::vector<double>& values, const Tensor& into);
 class Attention {
  public:
   virtual ~Attention() = default;
-  // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, `causal` false where there is only the causal form.
+  // -> [B,H,N,M], or [B,N,H D] of qkv. Errors: shapes that do not go together, `causal` false where
+  // there is only the causal form.
   virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   // Causal only. -> [B,H,M]; dtype: that of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
-  // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no one launch for it, and nothing was
-  // done.
+  // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no one launch
+  // for it, and nothing was done.
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   // Whether a step asks the device for the same at every position, so that it may be recorded.
   virtual bool repeats_its_steps() const { return true; }
 
-  virtual bool takes_packed() const { return false; }      // AttentionInputs::qkv, AttentionStep::qkv
-  virtual bool gated() const { return false; }             // wants AttentionInputs::gate
-  virtual bool takes_bf16() const { return false; }        // q, k and v; others are given them as f32
-  virtual bool straight_through() const { return false; }  // dk is that of something that stands for k
+  virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
+  virtual bool gated() const { return false; }         // wants AttentionInputs::gate
+  virtual bool takes_bf16() const { return false; }    // q, k and v; others are given them as f32
+  virtual bool straight_through() const {
+    return false;
+  }  // dk is that of something that stands for k
   virtual bool causal_only() const { return false; }
   // What a gate starts from before training, of head h: the bias under its logistic function.
   virtual double initial_gate_bias(int64_t) const { return 0; }
-  // What q is scaled by when weights trained with softmax are loaded: 1 / sqrt(D) where the attention has no
-  // such scale itself.
+  // What q is scaled by when weights trained with softmax are loaded: 1 / sqrt(D) where the
+  // attention has no such scale itself.
   virtual double scale_from_softmax() const { return 1; }
 
   // Trained by gradients, and saved beside them. Names are without the layer's.
@@ -113,21 +118,24 @@ class Attention {
   virtual std::vector<Buffer> buffers() const { return {}; }
   virtual void buffers_changed() {}  // to be called after writing into them
 
-  // What training does besides: before a step (0-based, of `steps`); a term that is added to the loss, given
-  // the keys [B,H,N,D] (undefined: none); after the step; and numbers worth a record (name, value).
+  // What training does besides: before a step (0-based, of `steps`); a term that is added to the
+  // loss, given the keys [B,H,N,D] (undefined: none); after the step; and numbers worth a record
+  // (name, value).
   virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
   virtual Var auxiliary_loss(const Var& k) { return (void)k, Var(); }
   virtual void after_step() {}
-  // Whether the device's work for a step is the same each time, so that it may be recorded: forward and
-  // auxiliary_loss leave nothing to the host, and buffers stay where they are.
+  // Whether the device's work for a step is the same each time, so that it may be recorded: forward
+  // and auxiliary_loss leave nothing to the host, and buffers stay where they are.
   virtual bool repeats_its_work() const { return true; }
-  virtual void skip_step() {}  // instead of after_step, where the step's update is not made: forgets what it saw
+  virtual void skip_step() {
+  }  // instead of after_step, where the step's update is not made: forgets what it saw
   virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
 };
 
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;
 
-// One mechanism as `--attention` names it, and the settings of it that tests and `verify` go through.
+// One mechanism as `--attention` names it, and the settings of it that tests and `verify` go
+// through.
 struct AttentionEntry {
   std::string name;
   std::string feature;  // the default; empty: it has none to choose

@@ -1,4 +1,5 @@
-// The quadratic form of linear attention: every weight by itself, N x N of them. What the other forms are checked against.
+// The quadratic form of linear attention: every weight by itself, N x N of them. What the other
+// forms are checked against.
 #include "autograd/ops.h"
 #include "nn/engine.h"
 
@@ -7,7 +8,8 @@ namespace linea {
 Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const AttentionMask& mask) {
   check_heads("attention_matrix", in, mask.valid);
-  const FeatureVars q = apply_features(map, in.q, Side::query), k = apply_features(map, in.k, Side::key);
+  const FeatureVars q = apply_features(map, in.q, Side::query),
+                    k = apply_features(map, in.k, Side::key);
   const Var weight = in.gate.defined() ? pointwise(Pointwise::log_rest, in.gate) : k.weight;
   const Var log_decay = in.gate.defined() ? pointwise(Pointwise::log_gate, in.gate) : Var();
   std::vector<Var> inputs = {q.rows, k.rows};
@@ -22,7 +24,8 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
       shape.kind = kind;
       return shape;
     };
-    const auto input_of = [N, F](const Tensor& rows_q, const Tensor& rows_k, const Tensor& w, const Tensor& decay) {
+    const auto input_of = [N, F](const Tensor& rows_q, const Tensor& rows_k, const Tensor& w,
+                                 const Tensor& decay) {
       ChunkInput<T> input;
       input.q = head_rows<const T>(rows_q.data<T>(), N, F);
       input.k = head_rows<const T>(rows_k.data<T>(), N, F);
@@ -31,18 +34,21 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
       return input;
     };
     const auto value_of = [](const Var& x) { return x.defined() ? x.value() : Tensor(); };
-    const Tensor rows_q = q.rows.value(), rows_k = k.rows.value(), w = value_of(weight), decay = value_of(log_decay);
+    const Tensor rows_q = q.rows.value(), rows_k = k.rows.value(), w = value_of(weight),
+                 decay = value_of(log_decay);
     const Tensor matrix({B, H, N, N}, in.q.dtype());
     kernels<T>(context().device)
-        .attention_matrix(context(), shape_of(mask.valid), input_of(rows_q, rows_k, w, decay), mask.causal,
-                          matrix.data<T>());
+        .attention_matrix(context(), shape_of(mask.valid), input_of(rows_q, rows_k, w, decay),
+                          mask.causal, matrix.data<T>());
     return Var::made_by("attention_matrix", matrix, inputs, [=](const Tensor& dmatrix) {
-      const auto like = [](const Tensor& x) { return x.defined() ? Tensor(x.shape(), x.dtype()) : Tensor(); };
+      const auto like = [](const Tensor& x) {
+        return x.defined() ? Tensor(x.shape(), x.dtype()) : Tensor();
+      };
       const Tensor dq = like(rows_q), dk = like(rows_k), dw = like(w), ddecay = like(decay);
       kernels<T>(context().device)
-          .attention_matrix_backward(context(), shape_of(mask.valid), input_of(rows_q, rows_k, w, decay), mask.causal,
-                                     dmatrix.data<T>(), dq.data<T>(), dk.data<T>(), pointer<T>(dw),
-                                     pointer<T>(ddecay));
+          .attention_matrix_backward(
+              context(), shape_of(mask.valid), input_of(rows_q, rows_k, w, decay), mask.causal,
+              dmatrix.data<T>(), dq.data<T>(), dk.data<T>(), pointer<T>(dw), pointer<T>(ddecay));
       std::vector<Gradient> result = {dq, dk};
       if (dw.defined()) result.emplace_back(dw);
       if (ddecay.defined()) result.emplace_back(ddecay);

@@ -1,6 +1,6 @@
-// What every attention must hold, measured: its forms agree, its gradients are true, nothing leaks from the
-// future, from padding or from other sequences, and its memory is what it claims. The tests and `linea
-// verify` run these same checks over all that is registered.
+// What every attention must hold, measured: its forms agree, its gradients are true, nothing leaks
+// from the future, from padding or from other sequences, and its memory is what it claims. The
+// tests and `linea verify` run these same checks over all that is registered.
 #pragma once
 
 #include <string>
@@ -23,9 +23,10 @@ struct ConformanceOptions {
   std::string only;    // the checks whose names begin so; empty: all
 };
 
-// `variant` says which attention and its settings; sizes, segment and chunk are filled in here. Uses one and
-// two threads, and leaves the number as it was.
-std::vector<Check> check_attention(const AttentionOptions& variant, const ConformanceOptions& options);
+// `variant` says which attention and its settings; sizes, segment and chunk are filled in here.
+// Uses one and two threads, and leaves the number as it was.
+std::vector<Check> check_attention(const AttentionOptions& variant,
+                                   const ConformanceOptions& options);
 // The same for one that need not be registered.
 std::vector<Check> check_attention(const AttentionFactory& make, const AttentionOptions& variant,
                                    const ConformanceOptions& options);

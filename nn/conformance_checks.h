@@ -1,4 +1,5 @@
-// One attention under test, and the checks of it: each measures one number a claim of nn/conformance.cpp.
+// One attention under test, and the checks of it: each measures one number a claim of
+// nn/conformance.cpp.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,8 @@ struct Subject {
   AttentionOptions variant;
   ConformanceOptions options;
 
-  std::unique_ptr<Attention> made(const Sizes& sizes, DType dtype, int64_t segment = 0, int64_t chunk = 0) const {
+  std::unique_ptr<Attention> made(const Sizes& sizes, DType dtype, int64_t segment = 0,
+                                  int64_t chunk = 0) const {
     AttentionOptions filled = variant;
     filled.dtype = dtype;
     filled.heads = sizes.heads;
@@ -34,15 +36,21 @@ struct Subject {
   }
 
   std::vector<bool> directions() const {
-    return made({}, DType::f32)->causal_only() ? std::vector<bool>{true} : std::vector<bool>{true, false};
+    return made({}, DType::f32)->causal_only() ? std::vector<bool>{true}
+                                               : std::vector<bool>{true, false};
   }
 
   // The only kind whose state and blocks of scores grow with the sequence.
   bool keeps_keys() const { return variant.attention == "softmax"; }
   // Random features or codes a head: heads are not interchangeable.
-  bool has_heads_of_its_own() const { return variant.attention != "linear" && variant.attention != "softmax"; }
-  // Signed weights nearly cancel in some rows of N(0,1), which then rule every error; at 0.5 they do not.
-  bool signed_features() const { return variant.attention == "performer" && variant.feature == "trig"; }
+  bool has_heads_of_its_own() const {
+    return variant.attention != "linear" && variant.attention != "softmax";
+  }
+  // Signed weights nearly cancel in some rows of N(0,1), which then rule every error; at 0.5 they
+  // do not.
+  bool signed_features() const {
+    return variant.attention == "performer" && variant.feature == "trig";
+  }
   double deviation() const { return signed_features() ? 0.5 : 1.0; }
 };
 

@@ -1,5 +1,5 @@
-// Conformance: the quadratic, the chunked and the recurrent form agree, in float and with large inputs too; and
-// the state and the memory of training are of the size that they claim.
+// Conformance: the quadratic, the chunked and the recurrent form agree, in float and with large
+// inputs too; and the state and the memory of training are of the size that they claim.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -9,8 +9,8 @@
 namespace linea::conformance {
 namespace {
 
-// Signed weights cancel in some rows: those with |sum_j a_ij| < 1e-3 sum_j |a_ij| are counted instead. The
-// matrix of a_ij / sum_j a_ij is what the definition makes of v = 1.
+// Signed weights cancel in some rows: those with |sum_j a_ij| < 1e-3 sum_j |a_ij| are counted
+// instead. The matrix of a_ij / sum_j a_ij is what the definition makes of v = 1.
 std::pair<double, int64_t> error_of_sound_rows(const Attention& attention, const Inputs& x,
                                                const AttentionMask& mask, const Tensor& found,
                                                const Tensor& expected) {
@@ -43,24 +43,27 @@ std::pair<double, int64_t> error_of_sound_rows(const Attention& attention, const
 
 std::vector<Worst> forms(const Subject& subject) {
   Worst outputs, gradients;
-  const std::vector<int64_t> lengths =
-      subject.options.quick ? std::vector<int64_t>{1, 65, 257} : std::vector<int64_t>{1, 63, 64, 65, 257};
+  const std::vector<int64_t> lengths = subject.options.quick
+                                           ? std::vector<int64_t>{1, 65, 257}
+                                           : std::vector<int64_t>{1, 63, 64, 65, 257};
   for (const int64_t length : lengths) {
     for (const bool causal : subject.directions()) {
       Sizes sizes;
       sizes.length = length;
       const Inputs x = draw(sizes, DType::f64);
       const AttentionMask mask{causal, {}};
-      const Outcome expected = run(*subject.made(sizes, DType::f64), &Attention::quadratic, x, mask);
+      const Outcome expected =
+          run(*subject.made(sizes, DType::f64), &Attention::quadratic, x, mask);
       for (const int count : {1, 2}) {
         const Threads threads(count);
-        subject.with_cuts(sizes, DType::f64, [&](const Attention& attention, const std::string& cut) {
-          const Outcome found = run(attention, &Attention::forward, x, mask);
-          const std::string where = fmt::format("{} positions, {}, {}, {} threads", length,
-                                                causal ? "causal" : "not causal", cut, count);
-          outputs.take(relative_error(found.y, expected.y), where);
-          gradients.take(gradient_error(found, expected), where);
-        });
+        subject.with_cuts(
+            sizes, DType::f64, [&](const Attention& attention, const std::string& cut) {
+              const Outcome found = run(attention, &Attention::forward, x, mask);
+              const std::string where = fmt::format("{} positions, {}, {}, {} threads", length,
+                                                    causal ? "causal" : "not causal", cut, count);
+              outputs.take(relative_error(found.y, expected.y), where);
+              gradients.take(gradient_error(found, expected), where);
+            });
       }
     }
   }
@@ -118,7 +121,8 @@ std::vector<Worst> large_inputs(const Subject& subject) {
     const Outcome found = run(*attention, &Attention::forward, x, mask);
     if (subject.signed_features()) {
       const auto [error, exempt] = error_of_sound_rows(*precise, x, mask, found.y, expected.y);
-      outputs.take(error, fmt::format("{}, {} rows of {} cancel and are left out", where, exempt, 2 * 257));
+      outputs.take(
+          error, fmt::format("{}, {} rows of {} cancel and are left out", where, exempt, 2 * 257));
     } else {
       outputs.take(relative_error(found.y, expected.y), where);
     }
@@ -136,16 +140,15 @@ std::vector<Worst> state_growth(const Subject& subject) {
   const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32);
   const std::unique_ptr<AttentionState> state = attention->start(sizes.batch, DType::f32);
   const double before = static_cast<double>(state->bytes());
-  for (int64_t n = 0; n < sizes.length; ++n)
-    attention->step(*state, step_at(*attention, x, n));
+  for (int64_t n = 0; n < sizes.length; ++n) attention->step(*state, step_at(*attention, x, n));
   const double unit = static_cast<double>(x.k.bytes() + x.v.bytes());
   return {{(static_cast<double>(state->bytes()) - before) / unit,
            fmt::format("{} bytes, then {}", static_cast<size_t>(before), state->bytes())}};
 }
 
-// How much more a forward and backward hold for each further position of one head, in scalars, beyond
-// inputs, output and gradients. A row of features would be 16, a row of scores 4096; softmax works in
-// two blocks of 64 rows of scores.
+// How much more a forward and backward hold for each further position of one head, in scalars,
+// beyond inputs, output and gradients. A row of features would be 16, a row of scores 4096; softmax
+// works in two blocks of 64 rows of scores.
 std::vector<Worst> memory(const Subject& subject) {
   const Threads threads(1);
   const auto extra = [&](int64_t length) {
@@ -155,7 +158,8 @@ std::vector<Worst> memory(const Subject& subject) {
     reset_memory_peak();
     const double before = static_cast<double>(memory_use().held);
     const Outcome o = run(*attention, &Attention::forward, x, {});
-    const double results = static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
+    const double results =
+        static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
     return static_cast<double>(memory_use().peak) - before - results;
   };
   const double at_2048 = extra(2048), at_4096 = extra(4096);

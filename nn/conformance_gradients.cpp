@@ -1,4 +1,5 @@
-// Conformance: gradients are those of finite differences, and hold their precision over a long sequence.
+// Conformance: gradients are those of finite differences, and hold their precision over a long
+// sequence.
 #include "autograd/ops.h"
 #include "nn/conformance_checks.h"
 
@@ -6,7 +7,8 @@ namespace linea::conformance {
 namespace {
 
 // A parameter's gradient against the five-point difference of cotangent . y, element by element.
-double parameter_error(const Attention& attention, Var parameter, const Inputs& x, const AttentionMask& mask) {
+double parameter_error(const Attention& attention, Var parameter, const Inputs& x,
+                       const AttentionMask& mask) {
   const Tensor own = parameter.value();
   const auto gates = gates_for(attention, x.gate);
   const AttentionInputs in{Var(x.q), Var(x.k), Var(x.v), gates.defined() ? Var(gates) : Var()};
@@ -49,34 +51,39 @@ std::vector<Worst> differences(const Subject& subject) {
       std::vector<std::string> names = {"q", "v"};
       if (probes_k) inputs.push_back(x.k), names.push_back("k");
       if (attention->gated()) inputs.push_back(x.gate), names.push_back("gate");
-      const std::string where = fmt::format("{} positions, {}", length, causal ? "causal" : "not causal");
+      const std::string where =
+          fmt::format("{} positions, {}", length, causal ? "causal" : "not causal");
       const auto all = [&](const std::vector<Var>& in) {
         AttentionInputs taken{in[0], probes_k ? in[2] : Var(x.k), in[1], Var()};
-        if (attention->gated())
-          taken.gate = reshape(in.back(), {sizes.batch, sizes.heads, length});
+        if (attention->gated()) taken.gate = reshape(in.back(), {sizes.batch, sizes.heads, length});
         return attention->forward(taken, mask);
       };
       const GradcheckResult result = gradcheck(all, inputs);
       worst.take(result.error, "d" + names[static_cast<size_t>(result.worst_input)] + ", " + where);
       for (const Parameter& parameter : attention->parameters())
-        worst.take(parameter_error(*attention, parameter.var, x, mask), "d" + parameter.name + ", " + where);
+        worst.take(parameter_error(*attention, parameter.var, x, mask),
+                   "d" + parameter.name + ", " + where);
     }
   }
   return {worst};
 }
 
 std::vector<Worst> long_gradient(const Subject& subject) {
-  const Sizes sizes{1, 1, subject.keeps_keys() ? 4096 : 16384, 8, 8};  // a quarter, where time is N^2
+  const Sizes sizes{1, 1, subject.keeps_keys() ? 4096 : 16384, 8,
+                    8};  // a quarter, where time is N^2
   const Inputs x = draw(sizes, DType::f32, subject.deviation());
   const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32),
                                    precise = subject.made(sizes, DType::f64);
   const Outcome expected = run(*precise, &Attention::forward, in_dtype(x, DType::f64), {});
   Outcome found = run(*attention, &Attention::forward, x, {});
   const std::string where = fmt::format("{} positions", sizes.length);
-  const double all = gradient_error(found, expected);  // a gate's and a parameter's are sums over all positions
+  const double all =
+      gradient_error(found, expected);  // a gate's and a parameter's are sums over all positions
   found.dgate = Tensor();
   found.dparameters.clear();
-  return {{relative_error(found.y, expected.y), where}, {gradient_error(found, expected), where}, {all, where}};
+  return {{relative_error(found.y, expected.y), where},
+          {gradient_error(found, expected), where},
+          {all, where}};
 }
 
 }  // namespace linea::conformance

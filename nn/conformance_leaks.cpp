@@ -1,13 +1,13 @@
-// Conformance: nothing leaks from the future, from padding or from other sequences, and two runs give the same
-// bits.
+// Conformance: nothing leaks from the future, from padding or from other sequences, and two runs
+// give the same bits.
 #include <limits>
 
 #include "nn/conformance_checks.h"
 
 namespace linea::conformance {
 
-// Changes all that stands after t, then reads what stands up to t; and asks what stands after t for its
-// part in a loss that ends at t.
+// Changes all that stands after t, then reads what stands up to t; and asks what stands after t for
+// its part in a loss that ends at t.
 std::vector<Worst> causality(const Subject& subject) {
   Worst outputs, gradients;
   Sizes sizes;
@@ -27,11 +27,12 @@ std::vector<Worst> causality(const Subject& subject) {
       const auto earlier = [&](int64_t, int64_t n) { return n <= last; };
       const std::string where = fmt::format("position {}, {}", last, cut);
       const NoGrad no_grad;
-      const Tensor after = attention
-                               .forward({Var(blend(x.q, wild.q, later)), Var(blend(x.k, wild.k, later)),
-                                         Var(blend(x.v, wild_values, later)), other_gates(attention, later)},
-                                        mask)
-                               .value();
+      const Tensor after =
+          attention
+              .forward({Var(blend(x.q, wild.q, later)), Var(blend(x.k, wild.k, later)),
+                        Var(blend(x.v, wild_values, later)), other_gates(attention, later)},
+                       mask)
+              .value();
       outputs.take(different_bits(before, after, earlier), where);
     }
     for (const int64_t last : {0, 16, 39, 63, 255}) {
@@ -60,16 +61,19 @@ std::vector<Worst> padding(const Subject& subject) {
       const std::string where = (causal ? "causal, " : "not causal, ") + cut;
       const Outcome found = run(attention, &Attention::forward, x, mask);
       outputs.take(relative_error(found.y, expected.y), where);
-      // With one key y = v: gradients are 0, and what is left of them rounding over a_ij, maybe tiny.
+      // With one key y = v: gradients are 0, and what is left of them rounding over a_ij, maybe
+      // tiny.
       const auto several = [&](const Tensor& t) { return pick(t, {0, 1, 3, 4, 5}, {0, 1}, 97); };
-      outputs.take(gradient_error(part_of(found, several), part_of(expected, several)), where + ", gradients");
+      outputs.take(gradient_error(part_of(found, several), part_of(expected, several)),
+                   where + ", gradients");
       const Inputs read = x.with_dy(blend(x.dy, nothing, is_padding));
       const Outcome padded = run(attention, &Attention::forward, read, mask);
       for (int64_t b = 0; b < sizes.batch; ++b) {
         const int64_t length = counts[static_cast<size_t>(b)];
         const std::string which = fmt::format("{}, {} of 97 keys", where, length);
         if (length == 0) {
-          cut_off.take(largest(padded.y, [&](int64_t other, int64_t) { return other == b; }), which);
+          cut_off.take(largest(padded.y, [&](int64_t other, int64_t) { return other == b; }),
+                       which);
           continue;
         }
         const auto alone = [&](const Tensor& t) { return pick(t, {b}, {0, 1}, length); };
@@ -101,16 +105,18 @@ std::vector<Worst> padded_values(const Subject& subject) {
       const auto change = [&](const Tensor& keys, const Tensor& values, const Tensor& gates,
                               const std::string& what) {
         const std::string where = what + (causal ? ", causal, " : ", not causal, ") + cut;
-        const Inputs changed{x.q, blend(x.k, keys, is_padding), blend(x.v, values, is_padding), x.dy,
-                             blend(x.gate, gates, is_padding)};
+        const Inputs changed{x.q, blend(x.k, keys, is_padding), blend(x.v, values, is_padding),
+                             x.dy, blend(x.gate, gates, is_padding)};
         const Outcome after = run(attention, &Attention::forward, changed, mask);
         outputs.take(different_bits(before.y, after.y, anywhere), where);
         outputs.take(different_bits(before.dq, after.dq, anywhere), where + ", dq");
         gradients.take(largest(after.dk, is_padding), where + ", dk");
         gradients.take(largest(after.dv, is_padding), where + ", dv");
-        if (after.dgate.defined()) gradients.take(largest(after.dgate, is_padding), where + ", dgate");
+        if (after.dgate.defined())
+          gradients.take(largest(after.dgate, is_padding), where + ", dgate");
         for (const Tensor& slope : after.dparameters)
-          gradients.take(static_cast<double>(ops::count_nonfinite(slope)), where + ", parameters not finite");
+          gradients.take(static_cast<double>(ops::count_nonfinite(slope)),
+                         where + ", parameters not finite");
       };
       change(wild.k, wild.v, wild.gate, "wild");
       change(nan_keys, nan_values, nan_gates, "NaN");
@@ -156,7 +162,8 @@ std::vector<Worst> determinism(const Subject& subject) {
       worst.take(different_bits(one.dq, two.dq, anywhere), "dq, " + cut);
       worst.take(different_bits(one.dk, two.dk, anywhere), "dk, " + cut);
       worst.take(different_bits(one.dv, two.dv, anywhere), "dv, " + cut);
-      if (one.dgate.defined()) worst.take(different_bits(one.dgate, two.dgate, anywhere), "dgate, " + cut);
+      if (one.dgate.defined())
+        worst.take(different_bits(one.dgate, two.dgate, anywhere), "dgate, " + cut);
       for (size_t i = 0; i < one.dparameters.size(); ++i)
         worst.take(relative_error(one.dparameters[i], two.dparameters[i]), "parameters, " + cut);
     });

@@ -1,5 +1,5 @@
-// What the conformance checks are written with: inputs, runs with their gradients, rows picked and changed
-// through the host, and comparisons.
+// What the conformance checks are written with: inputs, runs with their gradients, rows picked and
+// changed through the host, and comparisons.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,8 @@ struct Inputs {
   Inputs with_dy(const Tensor& other) const { return {q, k, v, other, gate}; }
 };
 
-// dgate is undefined where there are no gates; the gradients of the attention's parameters stand last.
+// dgate is undefined where there are no gates; the gradients of the attention's parameters stand
+// last.
 struct Outcome {
   Tensor y, dq, dk, dv, dgate{};
   std::vector<Tensor> dparameters{};
@@ -97,13 +98,14 @@ Tensor blend(const Tensor& x, const Tensor& other, const Takes& takes) {
   const std::vector<double> others = other.to_doubles();
   const int64_t N = x.size(2), W = x.size(3), per_sequence = x.size(1) * N * W;
   for (int64_t i = 0; i < x.numel(); ++i)
-    if (takes(i / per_sequence, i / W % N)) values[static_cast<size_t>(i)] = others[static_cast<size_t>(i)];
+    if (takes(i / per_sequence, i / W % N))
+      values[static_cast<size_t>(i)] = others[static_cast<size_t>(i)];
   return in_dtype(Tensor::from(values, x.shape()), x.dtype());
 }
 
 // The first `length` positions of the listed sequences and heads of x [B,H,N,W], in that order.
-inline Tensor pick(const Tensor& x, const std::vector<int64_t>& batches, const std::vector<int64_t>& heads,
-                   int64_t length) {
+inline Tensor pick(const Tensor& x, const std::vector<int64_t>& batches,
+                   const std::vector<int64_t>& heads, int64_t length) {
   const std::vector<double> values = x.to_doubles();
   const int64_t H = x.size(1), N = x.size(2), W = x.size(3);
   std::vector<double> result;
@@ -113,7 +115,8 @@ inline Tensor pick(const Tensor& x, const std::vector<int64_t>& batches, const s
       result.insert(result.end(), first, first + length * W);
     }
   }
-  const Shape shape{static_cast<int64_t>(batches.size()), static_cast<int64_t>(heads.size()), length, W};
+  const Shape shape{static_cast<int64_t>(batches.size()), static_cast<int64_t>(heads.size()),
+                    length, W};
   return in_dtype(Tensor::from(result, shape), x.dtype());
 }
 
@@ -136,7 +139,8 @@ inline AttentionStep step_at(const Attention& attention, const Inputs& x, int64_
   return step;
 }
 
-// How many elements of a and b differ in their bits, and the largest |x|, in the rows where counts(b, n).
+// How many elements of a and b differ in their bits, and the largest |x|, in the rows where
+// counts(b, n).
 template <typename Counts>
 double different_bits(const Tensor& a, const Tensor& b, const Counts& counts) {
   std::vector<char> left(a.bytes()), right(b.bytes());
@@ -147,7 +151,8 @@ double different_bits(const Tensor& a, const Tensor& b, const Counts& counts) {
   double different = 0;
   for (int64_t i = 0; i < a.numel(); ++i) {
     const size_t at = static_cast<size_t>(i) * each;
-    if (counts(i / per_sequence, i / W % N) && std::memcmp(&left[at], &right[at], each) != 0) ++different;
+    if (counts(i / per_sequence, i / W % N) && std::memcmp(&left[at], &right[at], each) != 0)
+      ++different;
   }
   return different;
 }
@@ -158,7 +163,8 @@ double largest(const Tensor& x, const Counts& counts) {
   const int64_t N = x.size(2), W = x.size(3), per_sequence = x.size(1) * N * W;
   Worst worst;
   for (int64_t i = 0; i < x.numel(); ++i)
-    if (counts(i / per_sequence, i / W % N)) worst.take(std::abs(values[static_cast<size_t>(i)]), "");
+    if (counts(i / per_sequence, i / W % N))
+      worst.take(std::abs(values[static_cast<size_t>(i)]), "");
   return worst.value;
 }
 
@@ -169,7 +175,8 @@ inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
   return attention.gated() ? gate.reshape({gate.size(0), gate.size(1), gate.size(2)}) : Tensor();
 }
 
-inline Outcome run(const Attention& attention, Method method, const Inputs& x, const AttentionMask& mask) {
+inline Outcome run(const Attention& attention, Method method, const Inputs& x,
+                   const AttentionMask& mask) {
   const Var q(x.q, true), k(x.k, true), v(x.v, true);
   const Tensor gates = gates_for(attention, x.gate);
   const Var gate = gates.defined() ? Var(gates, true) : Var();
@@ -178,23 +185,27 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x, c
   backward(y, x.dy);
   Outcome outcome{y.value(), q.grad(), k.grad(), v.grad()};
   if (gate.defined()) outcome.dgate = gate.grad().reshape(x.gate.shape());
-  for (const Parameter& parameter : attention.parameters()) outcome.dparameters.push_back(parameter.var.grad());
+  for (const Parameter& parameter : attention.parameters())
+    outcome.dparameters.push_back(parameter.var.grad());
   return outcome;
 }
 
-// Of one position y = v: dq and dk are 0 but for rounding, so nothing is compared with less than 1e-3.
+// Of one position y = v: dq and dk are 0 but for rounding, so nothing is compared with less than
+// 1e-3.
 inline double gradient_error(const Outcome& a, const Outcome& b) {
   Worst worst;
   worst.take(relative_error(a.dq, b.dq, 1e-3), "");
   worst.take(relative_error(a.dk, b.dk, 1e-3), "");
   worst.take(relative_error(a.dv, b.dv, 1e-3), "");
-  if (a.dgate.defined() && b.dgate.defined()) worst.take(relative_error(a.dgate, b.dgate, 1e-3), "");
+  if (a.dgate.defined() && b.dgate.defined())
+    worst.take(relative_error(a.dgate, b.dgate, 1e-3), "");
   for (size_t i = 0; i < a.dparameters.size() && i < b.dparameters.size(); ++i)
     worst.take(relative_error(a.dparameters[i], b.dparameters[i], 1e-3), "");
   return worst.value;
 }
 
-// Keys that exist in each of six sequences of 97: all, none, one, and around a border of segments of 40.
+// Keys that exist in each of six sequences of 97: all, none, one, and around a border of segments
+// of 40.
 inline std::vector<int64_t> padded_counts() { return {97, 0, 1, 40, 41, 96}; }
 
 inline AttentionMask padded_mask(bool causal) {

@@ -9,8 +9,8 @@ namespace linea {
 namespace {
 
 // Checks what all forms are given, and returns the dtype that they share.
-DType checked(const char* op, const Var& q, const Var& k, const Var& v, const Var& beta, bool causal,
-              const Tensor& valid) {
+DType checked(const char* op, const Var& q, const Var& k, const Var& v, const Var& beta,
+              bool causal, const Tensor& valid) {
   const DType dtype = ops::common_dtype(op, {&q.value(), &k.value(), &v.value(), &beta.value()});
   require(q.shape().rank() == 4 && v.shape().rank() == 4, "{}: q {} and v {} are not [B,H,N,D]", op,
           q.shape(), v.shape());
@@ -22,14 +22,16 @@ DType checked(const char* op, const Var& q, const Var& k, const Var& v, const Va
   return dtype;
 }
 
-// x, a tile's rows or a whole sequence's [P,S,...], with zeros where the keys do not exist: what stands there may
-// be NaN, and must reach neither features nor the gradients of a map's parameters. x itself is left alone.
+// x, a tile's rows or a whole sequence's [P,S,...], with zeros where the keys do not exist: what
+// stands there may be NaN, and must reach neither features nor the gradients of a map's parameters.
+// x itself is left alone.
 template <typename T>
 Tensor without_padding(const Tensor& x, const ValidKeys& valid, int64_t first) {
   if (valid.count == nullptr || x.numel() == 0) return x;
   const Tensor result = x.clone();
   const int64_t P = x.size(0), S = x.size(1);
-  kernels<T>(context().device).clear_padding(context(), valid, result.data<T>(), P, S, x.numel() / (P * S), first);
+  kernels<T>(context().device)
+      .clear_padding(context(), valid, result.data<T>(), P, S, x.numel() / (P * S), first);
   return result;
 }
 
@@ -42,7 +44,8 @@ struct UnitFeatures {
   Tensor rows, sums;  // [P,S,F]; sums of values only
 };
 
-UnitFeatures unit_features(const FeatureMap& map, const Tensor& x, Side side, const PairRange& pairs) {
+UnitFeatures unit_features(const FeatureMap& map, const Tensor& x, Side side,
+                           const PairRange& pairs) {
   UnitFeatures result{x, side, pairs, map.forward(x, side, pairs), {}, {}};
   if (map.kind() == FeatureKind::logs)
     result.rows = ops::softmax(result.made.rows);
@@ -54,8 +57,9 @@ UnitFeatures unit_features(const FeatureMap& map, const Tensor& x, Side side, co
 Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& kept, const Tensor& drows,
                               const std::vector<Tensor>& gradients) {
   Features gradient;
-  gradient.rows = map.kind() == FeatureKind::logs ? ops::softmax_backward(kept.rows, drows)
-                                                  : ops::normalize_backward(kept.rows, kept.sums, drows);
+  gradient.rows = map.kind() == FeatureKind::logs
+                      ? ops::softmax_backward(kept.rows, drows)
+                      : ops::normalize_backward(kept.rows, kept.sums, drows);
   if (kept.made.weight.defined())  // it cancels in the division
     gradient.weight = Tensor::zeros(kept.made.weight.shape(), kept.made.weight.dtype());
   return map.backward(kept.x, kept.made, gradient, kept.side, kept.pairs, gradients);
@@ -83,10 +87,12 @@ class Engine {
 
   // Gradients of q, k, v, beta; those of the map's parameters are added to `parameters`.
   Inputs backward(const Tensor& dy, const std::vector<Tensor>& parameters) const {
-    const Inputs gradients{Tensor(in_.q.shape(), in_.q.dtype()), Tensor(in_.k.shape(), in_.k.dtype()),
-                           Tensor(in_.v.shape(), in_.v.dtype()), Tensor(in_.beta.shape(), in_.beta.dtype())};
+    const Inputs gradients{
+        Tensor(in_.q.shape(), in_.q.dtype()), Tensor(in_.k.shape(), in_.k.dtype()),
+        Tensor(in_.v.shape(), in_.v.dtype()), Tensor(in_.beta.shape(), in_.beta.dtype())};
     const std::vector<Segment> parts = plan_.segments();
-    size_t stride = 1;  // segments from one kept state to the next: the square root of their number, or above
+    size_t stride =
+        1;  // segments from one kept state to the next: the square root of their number, or above
     while (stride * stride < parts.size()) ++stride;
     for (const Tile& tile : plan_.tiles()) {
       const Tensor dstate = zero_state(tile);
@@ -97,7 +103,8 @@ class Engine {
         kept.push_back(state);
       }
       for (; !kept.empty(); kept.pop_back()) {
-        const size_t first = (kept.size() - 1) * stride, end = std::min(first + stride, parts.size());
+        const size_t first = (kept.size() - 1) * stride,
+                     end = std::min(first + stride, parts.size());
         std::vector<Tensor> states = {kept.back()};  // before segments first .. end - 1
         for (size_t s = first; s + 1 < end; ++s) {
           states.push_back(states.back().clone());
@@ -112,7 +119,8 @@ class Engine {
 
  private:
   Tensor zero_state(const Tile& tile) const {
-    return Tensor::zeros({tile.pairs, plan_.features, plan_.values}, DTypeOf<Accumulator<T>>::value);
+    return Tensor::zeros({tile.pairs, plan_.features, plan_.values},
+                         DTypeOf<Accumulator<T>>::value);
   }
 
   UnitFeatures queries(const Tile& tile, const Segment& part) const {
@@ -122,8 +130,9 @@ class Engine {
 
   UnitFeatures keys(const Tile& tile, const Segment& part) const {
     const Tensor x = plan_.template gather<T>(in_.k, tile, part);
-    return unit_features(map_, without_padding<T>(x, plan_.chunk_shape(tile, part).valid, part.first), Side::key,
-                         plan_.pairs_of(tile));
+    return unit_features(map_,
+                         without_padding<T>(x, plan_.chunk_shape(tile, part).valid, part.first),
+                         Side::key, plan_.pairs_of(tile));
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
@@ -135,26 +144,30 @@ class Engine {
       q = queries(tile, part).rows;
       out = plan_.template strided<T>(y, plan_.values, tile, part);
     }
-    table_.delta_forward(context(), plan_.chunk_shape(tile, part), pointer<T>(q), pointer<T>(k.rows),
+    table_.delta_forward(context(), plan_.chunk_shape(tile, part), pointer<T>(q),
+                         pointer<T>(k.rows),
                          plan_.template strided<const T>(in_.v, plan_.values, tile, part),
-                         plan_.template strided<const T>(in_.beta, 1, tile, part), state.data<Accumulator<T>>(),
-                         out);
+                         plan_.template strided<const T>(in_.beta, 1, tile, part),
+                         state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& tile, const Segment& part, const Tensor& state, const Tensor& dstate,
-                 const Tensor& dy, const Inputs& gradients, const std::vector<Tensor>& parameters) const {
+                 const Tensor& dy, const Inputs& gradients,
+                 const std::vector<Tensor>& parameters) const {
     const UnitFeatures q = queries(tile, part), k = keys(tile, part);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(context(), plan_.chunk_shape(tile, part), pointer<T>(q.rows), pointer<T>(k.rows),
-                          plan_.template strided<const T>(in_.v, M, tile, part),
+    table_.delta_backward(context(), plan_.chunk_shape(tile, part), pointer<T>(q.rows),
+                          pointer<T>(k.rows), plan_.template strided<const T>(in_.v, M, tile, part),
                           plan_.template strided<const T>(in_.beta, 1, tile, part),
-                          plan_.template strided<const T>(dy, M, tile, part), state.data<Accumulator<T>>(),
-                          dstate.data<Accumulator<T>>(), dq.data<T>(), dk.data<T>(),
-                          plan_.template strided<T>(gradients.v, M, tile, part),
+                          plan_.template strided<const T>(dy, M, tile, part),
+                          state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(),
+                          dk.data<T>(), plan_.template strided<T>(gradients.v, M, tile, part),
                           plan_.template strided<T>(gradients.beta, 1, tile, part));
-    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), tile, part, gradients.q);
-    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), tile, part, gradients.k);
+    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), tile, part,
+                              gradients.q);
+    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), tile, part,
+                              gradients.k);
   }
 
   const FeatureMap& map_;
@@ -170,7 +183,8 @@ Var clear_padding(const Var& x, const Tensor& valid) {
     return with_real(all.dtype(), "clear_padding", [&](auto zero) {
       const int64_t B = all.size(0), H = all.size(1), N = all.size(2);
       const int64_t width = all.shape().product(3, all.shape().rank());
-      return without_padding<decltype(zero)>(all.reshape({B * H, N, width}), {valid.data<int32_t>(), H}, 0)
+      return without_padding<decltype(zero)>(all.reshape({B * H, N, width}),
+                                             {valid.data<int32_t>(), H}, 0)
           .reshape(all.shape());
     });
   };
@@ -197,8 +211,8 @@ Tensor solve(const Tensor& l, const Tensor& e, bool transpose) {
     with_real(e.dtype(), "solve_unit_lower", [&](auto zero) {
       using T = decltype(zero);
       kernels<T>(context().device)
-          .solve_unit_lower(context(), l.data<T>(), e.data<T>(), x.data<T>(), transpose, e.numel() / (N * M), N,
-                            M);
+          .solve_unit_lower(context(), l.data<T>(), e.data<T>(), x.data<T>(), transpose,
+                            e.numel() / (N * M), N, M);
     });
   return x;
 }
@@ -234,8 +248,9 @@ Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const V
     return Var::made_by("delta_attention", y, inputs, [=](const Tensor& dy) {
       std::vector<Tensor> dparameters;
       for (const Var& parameter : parameters)
-        dparameters.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype())
-                                                        : Tensor());
+        dparameters.push_back(parameter.requires_grad()
+                                  ? Tensor::zeros(parameter.shape(), parameter.dtype())
+                                  : Tensor());
       const Inputs d = Engine<T>(*map, in, options).backward(dy, dparameters);
       std::vector<Gradient> gradients = {d.q, d.k, d.v, d.beta};
       gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
@@ -244,17 +259,19 @@ Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const V
   });
 }
 
-DeltaState start_delta(int64_t batch, int64_t heads, int64_t features, int64_t value_size, DType dtype) {
+DeltaState start_delta(int64_t batch, int64_t heads, int64_t features, int64_t value_size,
+                       DType dtype) {
   return {Tensor::zeros({batch, heads, features, value_size}, dtype)};
 }
 
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const Tensor& q, const Tensor& k, const Tensor& v,
-                  const Tensor& beta) {
+Tensor delta_step(const FeatureMap& map, DeltaState& state, const Tensor& q, const Tensor& k,
+                  const Tensor& v, const Tensor& beta) {
   const int64_t P = beta.numel(), H = beta.size(1), F = state.state.size(-2), M = v.size(-1);
   const auto features = [&](const Tensor& x, Side side) {
     return unit_features(map, x.reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
   };
-  const Tensor y(v.shape(), v.dtype()), phi_q = features(q, Side::query), phi_k = features(k, Side::key);
+  const Tensor y(v.shape(), v.dtype()), phi_q = features(q, Side::query),
+                                        phi_k = features(k, Side::key);
   with_real(v.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
@@ -264,8 +281,8 @@ Tensor delta_step(const FeatureMap& map, DeltaState& state, const Tensor& q, con
   return y;
 }
 
-Var delta_quadratic(const std::shared_ptr<const FeatureMap>& map, const Var& q, const Var& k, const Var& v,
-                    const Var& beta, const AttentionMask& mask) {
+Var delta_quadratic(const std::shared_ptr<const FeatureMap>& map, const Var& q, const Var& k,
+                    const Var& v, const Var& beta, const AttentionMask& mask) {
   checked("delta_quadratic", q, k, v, beta, mask.causal, mask.valid);
   const auto features = [&](const Var& x, Side side) {
     const Var rows = apply_features(map, x, side).rows;
@@ -273,7 +290,8 @@ Var delta_quadratic(const std::shared_ptr<const FeatureMap>& map, const Var& q, 
   };
   const Var Q = features(q, Side::query), K = features(clear_padding(k, mask.valid), Side::key);
   const Var V = clear_padding(v, mask.valid), b = clear_padding(beta, mask.valid);
-  const Var L = multiply(repeat(b, k.size(2)), matmul(K, K, false, true));  // read below its diagonal only
+  const Var L =
+      multiply(repeat(b, k.size(2)), matmul(K, K, false, true));  // read below its diagonal only
   const Var X = solve_unit_lower(L, multiply(repeat(b, v.size(-1)), V));
   return matmul(mask_causal(matmul(Q, K, false, true), 0.0), X);
 }

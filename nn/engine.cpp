@@ -54,20 +54,22 @@ class Engine {
     if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, sums_);
     for (const Tile& tile : plan_.tiles()) {
       const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
-      sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
-        Made q, k;
-        if (with_q) q = make(in_.q, Side::query, tile, part);
-        if (with_k) k = make(in_.k, Side::key, tile, part);
-        table().chunk_forward(context(), shape, input(q, k, tile, part), carried.view<A>(),
-                              plan_.template rows<T>(y, tile, part), rows_kept(kept, tile, part));
-      });
+      sweep(tile, false,
+            [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
+              Made q, k;
+              if (with_q) q = make(in_.q, Side::query, tile, part);
+              if (with_k) k = make(in_.k, Side::key, tile, part);
+              table().chunk_forward(context(), shape, input(q, k, tile, part), carried.view<A>(),
+                                    plan_.template rows<T>(y, tile, part),
+                                    rows_kept(kept, tile, part));
+            });
     }
   }
 
-  // dq, dk, dv into `slopes`; the gradient of the weights where there are gates, into dweight [B,H,N]; those of the
-  // map's parameters are added to `parameters`.
-  void backward(const Kept& kept, const HeadTensor& y, const HeadTensor& dy, const Heads& slopes, const Tensor& dweight,
-                const std::vector<Tensor>& parameters) const {
+  // dq, dk, dv into `slopes`; the gradient of the weights where there are gates, into dweight
+  // [B,H,N]; those of the map's parameters are added to `parameters`.
+  void backward(const Kept& kept, const HeadTensor& y, const HeadTensor& dy, const Heads& slopes,
+                const Tensor& dweight, const std::vector<Tensor>& parameters) const {
     const Tensor ddenominator(kept.denominator.shape(), sums_);
     for (const Tile& tile : plan_.tiles()) {
       sweep_queries(tile, kept, y, dy, ddenominator, slopes.q, parameters);
@@ -86,15 +88,15 @@ class Engine {
   bool in_kernel() const { return plan_.feature != KernelFeature::given; }
   const Kernels<T>& table() const { return kernels<T>(context().device); }
 
-  // Padding may hold anything: keys that do not exist become 0 before features are made of them. (The kernels do
-  // not read them.)
+  // Padding may hold anything: keys that do not exist become 0 before features are made of them.
+  // (The kernels do not read them.)
   Made make(const HeadTensor& all, Side side, const Tile& tile, const Segment& part) const {
     if (in_kernel()) return {true, {}, {}};
     Tensor x = plan_.template gather<T>(all, tile, part);
     if (side == Side::key && options_.valid.defined()) {
       x = x.clone();
-      table().clear_padding(context(), plan_.chunk_shape(tile, part).valid, x.template data<T>(), tile.pairs,
-                            part.length, plan_.key_size, part.first);
+      table().clear_padding(context(), plan_.chunk_shape(tile, part).valid, x.template data<T>(),
+                            tile.pairs, part.length, plan_.key_size, part.first);
     }
     return {true, x, map_.forward(x, side, plan_.pairs_of(tile))};
   }
@@ -112,7 +114,8 @@ class Engine {
     in.k = features_of(k, in_.k, tile, part);
     if (!k.there) return in;
     in.v = plan_.template rows<const T>(in_.v, tile, part);
-    if (k.features.weight.defined()) in.weight = {k.features.weight.template data<T>(), part.length};
+    if (k.features.weight.defined())
+      in.weight = {k.features.weight.template data<T>(), part.length};
     if (gates_.weight.defined()) {
       in.weight = plan_.template strided<const T>(gates_.weight, 1, tile, part);
       in.decay = plan_.template strided<const T>(gates_.decay, 1, tile, part);
@@ -126,17 +129,18 @@ class Engine {
     return rows;
   }
 
-  // Where the kernel writes the gradient of a segment's rows: into place, or into one of the features.
-  HeadRows<T> gradient_of(const Made& made, const HeadTensor& slope, const Tile& tile, const Segment& part,
-                          Features& gradient) const {
+  // Where the kernel writes the gradient of a segment's rows: into place, or into one of the
+  // features.
+  HeadRows<T> gradient_of(const Made& made, const HeadTensor& slope, const Tile& tile,
+                          const Segment& part, Features& gradient) const {
     if (!made.there) return {};
     if (in_kernel()) return plan_.template rows<T>(slope, tile, part);
     gradient.rows = Tensor(made.features.rows.shape(), dtype_);
     return head_rows(gradient.rows.template data<T>(), part.length, plan_.features);
   }
 
-  // visit(segment, with_q, with_k) over the segments, in reverse for a sweep backward. Not causal: first all
-  // that is absorbed (keys forward, queries backward), then all that is read.
+  // visit(segment, with_q, with_k) over the segments, in reverse for a sweep backward. Not causal:
+  // first all that is absorbed (keys forward, queries backward), then all that is read.
   template <typename Visit>
   void sweep(const Tile& tile, bool reverse, const Visit& visit) const {
     std::vector<Segment> parts = plan_.segments();
@@ -156,31 +160,34 @@ class Engine {
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& y, const HeadTensor& dy,
-                     const Tensor& ddenominator, const HeadTensor& slope, const std::vector<Tensor>& parameters) const {
+                     const Tensor& ddenominator, const HeadTensor& slope,
+                     const std::vector<Tensor>& parameters) const {
     const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       Made q, k;
       Features gradient;
       if (with_q) q = make(in_.q, Side::query, tile, part);
       if (with_k) k = make(in_.k, Side::key, tile, part);
-      table().chunk_backward_query(context(), shape, input(q, k, tile, part),
-                                   plan_.template rows<const T>(y, tile, part),
-                                   plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
-                                   carried.view<A>(), gradient_of(q, slope, tile, part, gradient),
-                                   plan_.template strided<A>(ddenominator, 1, tile, part));
+      table().chunk_backward_query(
+          context(), shape, input(q, k, tile, part), plan_.template rows<const T>(y, tile, part),
+          plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
+          carried.view<A>(), gradient_of(q, slope, tile, part, gradient),
+          plan_.template strided<A>(ddenominator, 1, tile, part));
       if (with_q && !in_kernel())
         plan_.template scatter<T>(
-            map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), parameters), tile, part,
-            slope);
+            map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), parameters),
+            tile, part, slope);
     });
   }
 
   // dk, dv and what the weights get, along the slopes of the states.
-  void sweep_keys(const Tile& tile, const Kept& kept, const HeadTensor& dy, const Tensor& ddenominator,
-                  const Heads& slopes, const Tensor& gate_slopes, const std::vector<Tensor>& parameters) const {
+  void sweep_keys(const Tile& tile, const Kept& kept, const HeadTensor& dy,
+                  const Tensor& ddenominator, const Heads& slopes, const Tensor& gate_slopes,
+                  const std::vector<Tensor>& parameters) const {
     const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     const bool codes = map_.straight_through();
-    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1), sums_, codes);
+    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1),
+                          sums_, codes);
     sweep(tile, true, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
       const HeadRows<const T> slope_y = plan_.template rows<const T>(dy, tile, part);
       const Strided<const A> slope_d = plan_.template strided<const A>(ddenominator, 1, tile, part);
@@ -194,18 +201,21 @@ class Engine {
           gradient.weight = Tensor(k.features.weight.shape(), dtype_);
           dweight = {gradient.weight.data<T>(), part.length};
         }
-        if (gates_.weight.defined()) dweight = plan_.template strided<T>(gate_slopes, 1, tile, part);
+        if (gates_.weight.defined())
+          dweight = plan_.template strided<T>(gate_slopes, 1, tile, part);
       }
       const ChunkInput<T> in = input(q, k, tile, part);
-      table().chunk_backward_key(context(), shape, in, slope_y, rows_kept(kept, tile, part), slope_d,
-                                 carried.view<A>(), gradient_of(k, slopes.k, tile, part, gradient), dweight,
+      table().chunk_backward_key(context(), shape, in, slope_y, rows_kept(kept, tile, part),
+                                 slope_d, carried.view<A>(),
+                                 gradient_of(k, slopes.k, tile, part, gradient), dweight,
                                  plan_.template rows<T>(slopes.v, tile, part));
       if (in_kernel()) return;
       Tensor dk;
       if (codes) {
         if (with_k) dk = Tensor(k.x.shape(), dtype_);
-        table().straight_through(context(), shape, in, pointer<const T>(q.x), pointer<const int32_t>(k.features.codes),
-                                 plan_.key_size, slope_y, rows_kept(kept, tile, part), slope_d, coded.view<A>(),
+        table().straight_through(context(), shape, in, pointer<const T>(q.x),
+                                 pointer<const int32_t>(k.features.codes), plan_.key_size, slope_y,
+                                 rows_kept(kept, tile, part), slope_d, coded.view<A>(),
                                  pointer<T>(dk));
       } else if (with_k) {
         dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.pairs_of(tile), parameters);
@@ -228,16 +238,17 @@ Gates logs_of(const Tensor& gate) {
   return {ops::pointwise(Pointwise::log_rest, gate), ops::pointwise(Pointwise::log_gate, gate)};
 }
 
-// d log g_t = -sum_{j >= t} dweight_j, for a decay at t divides the weight of every key from t on. What stands
-// in padding may be anything: its gradient is 0.
+// d log g_t = -sum_{j >= t} dweight_j, for a decay at t divides the weight of every key from t on.
+// What stands in padding may be anything: its gradient is 0.
 template <typename T>
 Tensor gate_slope(const Tensor& gate, const Tensor& dweight, const Tensor& valid) {
   const int64_t H = gate.size(1), N = gate.size(2), pairs = gate.size(0) * H;
   const Tensor sums(gate.shape(), gate.dtype());
   const Kernels<T>& table = kernels<T>(context().device);
   table.sum_from_end(context(), dweight.data<T>(), sums.data<T>(), pairs, N);
-  const Tensor dgate = ops::add(ops::pointwise_backward(Pointwise::log_rest, gate, dweight),
-                                ops::scale(ops::pointwise_backward(Pointwise::log_gate, gate, sums), -1.0));
+  const Tensor dgate =
+      ops::add(ops::pointwise_backward(Pointwise::log_rest, gate, dweight),
+               ops::scale(ops::pointwise_backward(Pointwise::log_gate, gate, sums), -1.0));
   if (valid.defined())
     table.clear_padding(context(), {valid.data<int32_t>(), H, 0}, dgate.data<T>(), pairs, N, 1, 0);
   return dgate;
@@ -247,7 +258,8 @@ Tensor gate_slope(const Tensor& gate, const Tensor& dweight, const Tensor& valid
 std::vector<Tensor> zero_slopes(const std::vector<Var>& parameters) {
   std::vector<Tensor> result;
   for (const Var& parameter : parameters)
-    result.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype()) : Tensor());
+    result.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype())
+                                               : Tensor());
   return result;
 }
 
@@ -256,7 +268,8 @@ std::vector<Tensor> zero_slopes(const std::vector<Var>& parameters) {
 Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const EngineOptions& options) {
   check_heads("linear_attention", in, options.valid);
-  require(options.causal || !in.gate.defined(), "linear_attention: a gate has an order of time: it is causal only");
+  require(options.causal || !in.gate.defined(),
+          "linear_attention: a gate has an order of time: it is causal only");
   std::vector<Var> inputs = inputs_of(in);
   if (in.gate.defined()) inputs.push_back(in.gate);
   const std::vector<Var> parameters = map->parameters();
@@ -269,18 +282,21 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     const Tensor y = given.new_output();
     typename Engine<T>::Kept kept;
     Engine<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
-    return Var::made_by(
-        "linear_attention", y, inputs, [map, given, gate, gates, kept, y, options, parameters](const Tensor& dy) {
-          const Heads slopes = given.new_gradients();
-          const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
-          const std::vector<Tensor> dparameters = zero_slopes(parameters);
-          Engine<T>(*map, given, gates, options)
-              .backward(kept, given.output_heads(y), given.output_heads(dy), slopes, dweight, dparameters);
-          std::vector<Gradient> result = gradients_of(slopes);
-          if (gate.defined()) result.emplace_back(gate_slope<T>(gate, dweight, options.valid));
-          for (const Tensor& slope : dparameters) result.emplace_back(slope);
-          return result;
-        });
+    return Var::made_by("linear_attention", y, inputs,
+                        [map, given, gate, gates, kept, y, options, parameters](const Tensor& dy) {
+                          const Heads slopes = given.new_gradients();
+                          const Tensor dweight =
+                              gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
+                          const std::vector<Tensor> dparameters = zero_slopes(parameters);
+                          Engine<T>(*map, given, gates, options)
+                              .backward(kept, given.output_heads(y), given.output_heads(dy), slopes,
+                                        dweight, dparameters);
+                          std::vector<Gradient> result = gradients_of(slopes);
+                          if (gate.defined())
+                            result.emplace_back(gate_slope<T>(gate, dweight, options.valid));
+                          for (const Tensor& slope : dparameters) result.emplace_back(slope);
+                          return result;
+                        });
   });
 }
 
@@ -304,13 +320,14 @@ LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool sc
 
 size_t LinearState::bytes() const {
   size_t total = 0;
-  for (const Tensor* part : {&state, &key_sum, &scale, &waiting_keys_, &waiting_values_, &count_, &high_, &low_})
+  for (const Tensor* part :
+       {&state, &key_sum, &scale, &waiting_keys_, &waiting_values_, &count_, &high_, &low_})
     total += part->defined() ? part->bytes() : 0;
   return total;
 }
 
-std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options, int64_t batch,
-                                          DType dtype, bool gated) {
+std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options,
+                                          int64_t batch, DType dtype, bool gated) {
   const Shape sums{batch, options.heads, map.features(options.key_size)};
   const bool scaled = gated || map.kind() == FeatureKind::logs || map.weighs_keys();
   return std::make_unique<LinearState>(sums, options.value_size, dtype, scaled);
@@ -318,7 +335,8 @@ std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const Attention
 
 // One position is a sequence of length 1.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
-  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2), P = B * H;
+  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2),
+                P = B * H;
   const int64_t M = state.values();
   const Heads given = Heads::of(in, B, H);
   const DType dtype = given.v.data.dtype();
@@ -353,7 +371,8 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
 
 Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in) {
   if (map.in_kernel() == KernelFeature::given) return {};
-  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2), M = state.values();
+  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2),
+                M = state.values();
   const Tensor y({B, H, M}, in.x.dtype());
   bool done = false;
   with_stored(in.x.dtype(), "linear_step_from", [&](auto zero) {
@@ -363,8 +382,8 @@ Tensor linear_step_from(const FeatureMap& map, LinearState& state, const Attenti
     shape.feature = map.in_kernel();
     done = step != nullptr && step(context(), {B, in.weight.size(0), in.x.size(1)}, in.x.data<T>(),
                                    {pointer<const T>(in.norm.gain), pointer<const T>(in.norm.bias)},
-                                   in.weight.data<T>(), pointer<const T>(in.bias), shape, state.sums<T>(),
-                                   state.waiting<T>(), y.data<T>());
+                                   in.weight.data<T>(), pointer<const T>(in.bias), shape,
+                                   state.sums<T>(), state.waiting<T>(), y.data<T>());
   });
   return done ? y : Tensor();
 }

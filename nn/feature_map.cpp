@@ -5,16 +5,18 @@
 namespace linea {
 namespace {
 
-// One number to one number: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021); formulas in
-// tensor/formulas.h.
+// One number to one number: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021); formulas
+// in tensor/formulas.h.
 class PointwiseFeatures final : public FeatureMap {
  public:
   PointwiseFeatures(Pointwise f, KernelFeature in_kernel) : f_(f), in_kernel_(in_kernel) {}
   KernelFeature in_kernel() const override { return in_kernel_; }
   int64_t features(int64_t key_size) const override { return key_size; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override { return {ops::pointwise(f_, x), {}}; }
-  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
-                  const std::vector<Tensor>&) const override {
+  Features forward(const Tensor& x, Side, const PairRange&) const override {
+    return {ops::pointwise(f_, x), {}};
+  }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                  const PairRange&, const std::vector<Tensor>&) const override {
     return ops::pointwise_backward(f_, x, gradient.rows);
   }
 
@@ -39,9 +41,11 @@ class ExpFeatures final : public FeatureMap {
 class SquareFeatures final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size * key_size; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override { return {ops::square_features(x), {}}; }
-  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
-                  const std::vector<Tensor>&) const override {
+  Features forward(const Tensor& x, Side, const PairRange&) const override {
+    return {ops::square_features(x), {}};
+  }
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                  const PairRange&, const std::vector<Tensor>&) const override {
     return ops::square_features_backward(x, gradient.rows);
   }
 };
@@ -51,15 +55,16 @@ class DpfpFeatures final : public FeatureMap {
  public:
   explicit DpfpFeatures(int64_t nu) : nu_(nu) {}
   int64_t features(int64_t key_size) const override {
-    require(nu_ >= 1 && nu_ < 2 * key_size, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu_,
-            2 * key_size - 1, key_size);
+    require(nu_ >= 1 && nu_ < 2 * key_size,
+            "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu_, 2 * key_size - 1,
+            key_size);
     return 2 * key_size * nu_;
   }
   Features forward(const Tensor& x, Side, const PairRange&) const override {
     return {ops::dpfp_features(x, nu_), {}};
   }
-  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
-                  const std::vector<Tensor>&) const override {
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                  const PairRange&, const std::vector<Tensor>&) const override {
     return ops::dpfp_features_backward(x, gradient.rows, nu_);
   }
 
@@ -69,8 +74,8 @@ class DpfpFeatures final : public FeatureMap {
 
 }  // namespace
 
-// Rows and weights are two results of one forward: each op computes its own, and the backward of one knows
-// nothing of the other.
+// Rows and weights are two results of one forward: each op computes its own, and the backward of
+// one knows nothing of the other.
 FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side) {
   const int64_t heads = x.size(1), pairs = x.size(0) * heads, N = x.size(2), D = x.size(3);
   const Tensor flat = x.value().reshape({pairs, N, D});
@@ -93,22 +98,26 @@ FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const V
     };
   };
   FeatureVars vars;
-  vars.rows = Var::made_by("features", made.rows.reshape(x.shape().with(-1, made.rows.size(2))), inputs, part(true));
+  vars.rows = Var::made_by("features", made.rows.reshape(x.shape().with(-1, made.rows.size(2))),
+                           inputs, part(true));
   if (made.weight.defined())
-    vars.weight = Var::made_by("features", made.weight.reshape({x.size(0), heads, N}), inputs, part(false));
+    vars.weight =
+        Var::made_by("features", made.weight.reshape({x.size(0), heads, N}), inputs, part(false));
   return vars;
 }
 
 std::vector<std::string> feature_map_names() { return {"elu", "relu", "exp", "square", "dpfp"}; }
 
 std::unique_ptr<FeatureMap> make_feature_map(const std::string& name, int64_t nu) {
-  if (name == "elu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_elu, KernelFeature::elu);
-  if (name == "relu") return std::make_unique<PointwiseFeatures>(Pointwise::feature_relu, KernelFeature::relu);
+  if (name == "elu")
+    return std::make_unique<PointwiseFeatures>(Pointwise::feature_elu, KernelFeature::elu);
+  if (name == "relu")
+    return std::make_unique<PointwiseFeatures>(Pointwise::feature_relu, KernelFeature::relu);
   if (name == "exp") return std::make_unique<ExpFeatures>();
   if (name == "square") return std::make_unique<SquareFeatures>();
   if (name == "dpfp") return std::make_unique<DpfpFeatures>(nu);
-  fail(ErrorKind::usage, "there is no feature map '{}' for linear attention; choose one of {}", name,
-       fmt::join(feature_map_names(), ", "));
+  fail(ErrorKind::usage, "there is no feature map '{}' for linear attention; choose one of {}",
+       name, fmt::join(feature_map_names(), ", "));
 }
 
 }  // namespace linea

@@ -18,11 +18,13 @@ constexpr int64_t kFewestInPart = 128;  // rows: with fewer a product leaves mos
 // Column `place` of `count` rows from `first` on.
 Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int64_t vocabulary) {
   std::vector<int32_t> symbols;
-  for (int64_t row = first; row < first + count; ++row) symbols.push_back(rows[static_cast<size_t>(row)][place]);
+  for (int64_t row = first; row < first + count; ++row)
+    symbols.push_back(rows[static_cast<size_t>(row)][place]);
   return symbols_tensor(symbols, {count}, vocabulary);
 }
 
-// Rows that are drawn on their own, beside others. What is drawn stays on the device until the host asks for it.
+// Rows that are drawn on their own, beside others. What is drawn stays on the device until the host
+// asks for it.
 struct Part {
   Part(int64_t first_row, int64_t row_count, const Tensor& history)
       : first(first_row), rows(row_count) {
@@ -36,7 +38,8 @@ struct Part {
   ops::Drawn drawn;  // its place is the state's
 };
 
-// Symbols one after another from one state; a position's work is recorded where the device does that.
+// Symbols one after another from one state; a position's work is recorded where the device does
+// that.
 class Window {
  public:
   // Draws what follows a part's outputs.
@@ -51,23 +54,28 @@ class Window {
     const int64_t parts = std::clamp<int64_t>(rows / kFewestInPart, 1, most);
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t first = part * rows / parts, own = (part + 1) * rows / parts - first;
-      parts_.emplace_back(first, own, history_.rows(capacity_ * first, capacity_ * own).reshape({capacity_, own}));
+      parts_.emplace_back(
+          first, own, history_.rows(capacity_ * first, capacity_ * own).reshape({capacity_, own}));
     }
   }
 
-  // Reads the symbols of `rows` from `first` on into fresh states, and draws what follows the last of them.
+  // Reads the symbols of `rows` from `first` on into fresh states, and draws what follows the last
+  // of them.
   void read(const Rows& rows, size_t first) {
     recorder_.reset();
     for (Part& part : parts_) part.state = {};  // its weights go before new ones are laid out
     for (Part& part : parts_) {
-      part.state = &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
+      part.state =
+          &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
       part.drawn.place = part.state.place;
     }
     if (model_.repeats_its_steps()) recorder_ = make_recorder();
     for (size_t place = first; place < rows[0].size(); ++place) {
       for (Part& part : parts_) {
-        const Tensor given = column(rows, part.first, part.rows, place, model_.config().input_vocabulary);
-        device_memory(given.device()).copy(context(), part.drawn.symbols.address(), given.address(), given.bytes());
+        const Tensor given =
+            column(rows, part.first, part.rows, place, model_.config().input_vocabulary);
+        device_memory(given.device())
+            .copy(context(), part.drawn.symbols.address(), given.address(), given.bytes());
         model_.begin_position(part.state);
       }
       do_position(place + 1 == rows[0].size());
@@ -106,7 +114,8 @@ class Window {
   }
 
  private:
-  // Of all parts: reads the symbols that each has, and, where it `draws`, puts those that follow in their place.
+  // Of all parts: reads the symbols that each has, and, where it `draws`, puts those that follow in
+  // their place.
   void do_position(bool draws) {
     const auto work = [&] {
       for (size_t i = 0; i < parts_.size(); ++i) {
@@ -145,17 +154,20 @@ bool looked_at(int64_t drawn) { return (drawn & (drawn - 1)) == 0; }
 std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<int32_t>>& prompt,
                                                   int64_t count, const Watcher& drawn,
                                                   std::string* not_recorded) const {
-  require(!prompt.empty() && !prompt[0].empty(), "sampling needs at least one symbol to start from");
+  require(!prompt.empty() && !prompt[0].empty(),
+          "sampling needs at least one symbol to start from");
   for (const auto& row : prompt)
-    require(row.size() == prompt[0].size(), "prompts of {} and {} symbols cannot be drawn side by side",
-            prompt[0].size(), row.size());
+    require(row.size() == prompt[0].size(),
+            "prompts of {} and {} symbols cannot be drawn side by side", prompt[0].size(),
+            row.size());
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;
-  Window window(model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Part& part) {
-    Drawing drawing = options_.drawing();
-    drawing.first_row += part.first;
-    model_.head().draw(outputs, drawing, {options_.seed, Purpose::sample, 0, 0}, part.drawn);
-  });
+  Window window(
+      model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Part& part) {
+        Drawing drawing = options_.drawing();
+        drawing.first_row += part.first;
+        model_.head().draw(outputs, drawing, {options_.seed, Purpose::sample, 0, 0}, part.drawn);
+      });
   Rows taken;  // and not handed on yet
   const auto hand_on = [&] {
     for (const std::vector<int32_t>& next : std::exchange(taken, {})) {

@@ -11,7 +11,9 @@ class CategoricalHead : public Head {
   explicit CategoricalHead(int64_t symbols) : symbols_(symbols) {}
 
   int64_t outputs() const override { return symbols_; }
-  Var loss(const Var& outputs, const Tensor& targets) const override { return cross_entropy(outputs, targets); }
+  Var loss(const Var& outputs, const Tensor& targets) const override {
+    return cross_entropy(outputs, targets);
+  }
   Tensor losses(const Tensor& outputs, const Tensor& targets) const override {
     return ops::cross_entropy(outputs, targets).losses;
   }
@@ -33,8 +35,8 @@ class LogisticsHead : public Head {
 
   int64_t outputs() const override { return 3 * kLogistics; }
 
-  // Means side by side over the whole range, each as wide as the way to its neighbours: every level is near one,
-  // and no two are alike.
+  // Means side by side over the whole range, each as wide as the way to its neighbours: every level
+  // is near one, and no two are alike.
   std::vector<double> initial_bias() const override {
     std::vector<double> bias(3 * kLogistics, 0.0);
     for (int64_t k = 0; k < kLogistics; ++k) {
@@ -50,7 +52,9 @@ class LogisticsHead : public Head {
   Tensor losses(const Tensor& outputs, const Tensor& targets) const override {
     return ops::logistics_loss(outputs, targets, levels_).losses;
   }
-  Tensor scores(const Tensor& outputs) const override { return ops::logistics_scores(outputs, levels_); }
+  Tensor scores(const Tensor& outputs) const override {
+    return ops::logistics_scores(outputs, levels_);
+  }
   void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
             const ops::Drawn& to) const override {
     ops::draw(OutputKind::logistics, outputs, levels_, drawing, stream, to);

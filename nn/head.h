@@ -1,5 +1,6 @@
-// What a model's last numbers mean: a head tells how many there are at a position, what they lose against the
-// symbols that came, and how likely they hold each symbol. Training, evaluation and sampling know no more of it.
+// What a model's last numbers mean: a head tells how many there are at a position, what they lose
+// against the symbols that came, and how likely they hold each symbol. Training, evaluation and
+// sampling know no more of it.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,12 @@ class Head {
   virtual ~Head() = default;
 
   virtual int64_t outputs() const = 0;  // numbers a position
-  // The bias that training starts from, one number an output; empty: 0, and only where linear layers have biases.
+  // The bias that training starts from, one number an output; empty: 0, and only where linear
+  // layers have biases.
   virtual std::vector<double> initial_bias() const { return {}; }
 
-  // The mean of -log P(target) over the targets >= 0, in nats; outputs [..., outputs()], targets i32 [...].
+  // The mean of -log P(target) over the targets >= 0, in nats; outputs [..., outputs()], targets
+  // i32 [...].
   virtual Var loss(const Var& outputs, const Tensor& targets) const = 0;
   // -log P(target) of each, 0 where it is not scored.
   virtual Tensor losses(const Tensor& outputs, const Tensor& targets) const = 0;
@@ -31,9 +34,9 @@ class Head {
                     const ops::Drawn& to) const = 0;
 };
 
-// categorical: a number a symbol, its logit. logistics: a mixture of kLogistics discretised logistic distributions
-// (tensor/formulas.h) on symbols that are levels of brightness, whatever their count.
-// Error: ErrorKind::usage, another name, or logistics with fewer than 2 symbols.
+// categorical: a number a symbol, its logit. logistics: a mixture of kLogistics discretised
+// logistic distributions (tensor/formulas.h) on symbols that are levels of brightness, whatever
+// their count. Error: ErrorKind::usage, another name, or logistics with fewer than 2 symbols.
 std::unique_ptr<Head> make_head(const std::string& name, int64_t symbols);
 
 }  // namespace linea

@@ -14,8 +14,8 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
     N = in.qkv.size(1);
   } else {
     ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
-    require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4, "{}: q {} and v {} are not [B,H,N,D]", op,
-            in.q.shape(), in.v.shape());
+    require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4,
+            "{}: q {} and v {} are not [B,H,N,D]", op, in.q.shape(), in.v.shape());
     ops::require_shape(op, "k", in.k.value(), in.q.shape());
     ops::require_shape(op, "v", in.v.value(), in.q.shape().with(-1, in.v.size(-1)));
     B = in.q.size(0);

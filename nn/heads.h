@@ -28,7 +28,12 @@ class HeadTensor {
 
   template <typename T>
   HeadRows<T> rows(int64_t first_pair = 0, int64_t first = 0) const {
-    return {data.data<std::remove_const_t<T>>() + first_ + first * row_, batch_, head_, row_, heads, first_pair};
+    return {data.data<std::remove_const_t<T>>() + first_ + first * row_,
+            batch_,
+            head_,
+            row_,
+            heads,
+            first_pair};
   }
   bool whole() const { return row_ == width; }  // each pair in one piece, and one after the other
 
@@ -53,7 +58,9 @@ struct Heads {
   }
   // One position as a sequence of length 1, of B sequences with H heads.
   static Heads of(const AttentionStep& in, int64_t B, int64_t H) {
-    const auto alone = [&](const Tensor& x) { return HeadTensor(x.reshape({B, H, 1, x.size(-1)})); };
+    const auto alone = [&](const Tensor& x) {
+      return HeadTensor(x.reshape({B, H, 1, x.size(-1)}));
+    };
     if (in.qkv.defined()) return of_parts(in.qkv.reshape({B, 1, in.qkv.size(-1)}), H);
     return {alone(in.q), alone(in.k), alone(in.v)};
   }
@@ -68,7 +75,9 @@ struct Heads {
     if (packed) return of_parts(like(q), q.heads);
     return {like(q), like(k), like(v)};
   }
-  HeadTensor output_heads(const Tensor& y) const { return packed ? HeadTensor(y, 0, 1, v.heads) : HeadTensor(y); }
+  HeadTensor output_heads(const Tensor& y) const {
+    return packed ? HeadTensor(y, 0, 1, v.heads) : HeadTensor(y);
+  }
 };
 
 // Errors: shapes or dtypes of q, k, v, gate and valid that do not go together.

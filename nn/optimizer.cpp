@@ -16,8 +16,8 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
   require(config.kind != "adam" || config.weight_decay == 0,
           "--weight-decay {} goes with adamw or radam, which decouple it; adam takes none",
           config.weight_decay);
-  require(config.clip >= 0 && config.weight_decay >= 0, "--clip {} and --weight-decay {} must be at least 0",
-          config.clip, config.weight_decay);
+  require(config.clip >= 0 && config.weight_decay >= 0,
+          "--clip {} and --weight-decay {} must be at least 0", config.clip, config.weight_decay);
   const MemoryScope scope(MemoryPart::optimiser);
   for (const Parameter& parameter : parameters_) {
     mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
@@ -118,7 +118,8 @@ void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
     const Moment* found = nullptr;
     for (const Moment& other : moments)
       if (other.name == own.name) found = &other;
-    if (found == nullptr) fail(ErrorKind::input, "the optimiser's state has no tensor {}", own.name);
+    if (found == nullptr)
+      fail(ErrorKind::input, "the optimiser's state has no tensor {}", own.name);
     if (found->tensor.shape() != own.tensor.shape() || found->tensor.dtype() != own.tensor.dtype())
       fail(ErrorKind::input, "the optimiser's tensor {} is {} {}, expected {} {}", own.name,
            name_of(found->tensor.dtype()), found->tensor.shape().str(), name_of(own.tensor.dtype()),
@@ -132,8 +133,8 @@ void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
 double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double least) {
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
   if (step >= steps) return least;
-  const double progress =
-      static_cast<double>(step - warmup) / static_cast<double>(std::max<int64_t>(1, steps - warmup));
+  const double progress = static_cast<double>(step - warmup) /
+                          static_cast<double>(std::max<int64_t>(1, steps - warmup));
   return least + 0.5 * (peak - least) * (1.0 + std::cos(3.141592653589793 * progress));
 }
 

@@ -26,13 +26,14 @@ class Optimizer {
   // Errors: an unknown kind, betas outside [0, 1), decay with adam, a negative clip or decay.
   Optimizer(const OptimizerConfig& config, const Parameters& parameters);
 
-  // One update at this learning rate from the gradients that the parameters hold, which are cleared. Where their norm
-  // or the step's loss, one number where it is given, is not finite or beyond its limit, nothing changes, the
-  // gradients stay and the result is false. Error: a parameter without a gradient, by name.
+  // One update at this learning rate from the gradients that the parameters hold, which are
+  // cleared. Where their norm or the step's loss, one number where it is given, is not finite or
+  // beyond its limit, nothing changes, the gradients stay and the result is false. Error: a
+  // parameter without a gradient, by name.
   bool step(double learning_rate, const UpdateLimits& limits = {}, const Tensor& loss = {});
 
-  // The same in three parts: what the host tells the device of this update; what the device does, always the same,
-  // so that it may be recorded; and what came of it, for which the host waits.
+  // The same in three parts: what the host tells the device of this update; what the device does,
+  // always the same, so that it may be recorded; and what came of it, for which the host waits.
   void begin(double learning_rate, const UpdateLimits& limits = {});
   void apply(const Tensor& loss = {});
   bool end();

@@ -4,8 +4,8 @@
 
 namespace linea {
 
-Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape, double deviation,
-                     uint64_t seed) {
+Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape,
+                     double deviation, uint64_t seed) {
   const RandomStream stream{seed, Purpose::init, static_cast<uint32_t>(list.size()), 0};
   const Tensor tensor(shape, DType::f32);  // before the host's copy: its error says what is held
   std::vector<float> values(static_cast<size_t>(shape.numel()));
@@ -16,7 +16,8 @@ Var normal_parameter(Parameters& list, const std::string& name, const Shape& sha
   return list.back().var;
 }
 
-Var constant_parameter(Parameters& list, const std::string& name, const Shape& shape, double value) {
+Var constant_parameter(Parameters& list, const std::string& name, const Shape& shape,
+                       double value) {
   list.push_back({name, Var(Tensor::full(shape, DType::f32, value), true)});
   return list.back().var;
 }

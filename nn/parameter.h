@@ -1,4 +1,5 @@
-// Parameters by name, in the order in which a model lists them: what optimisers and checkpoints see.
+// Parameters by name, in the order in which a model lists them: what optimisers and checkpoints
+// see.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,10 @@ struct Parameter {
 };
 using Parameters = std::vector<Parameter>;
 
-// A new parameter appended to `list`: N(0, deviation^2) by (seed, its place in the list), or a constant.
-Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape, double deviation,
-                     uint64_t seed);
+// A new parameter appended to `list`: N(0, deviation^2) by (seed, its place in the list), or a
+// constant.
+Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape,
+                     double deviation, uint64_t seed);
 Var constant_parameter(Parameters& list, const std::string& name, const Shape& shape, double value);
 
 int64_t count_elements(const Parameters& list);

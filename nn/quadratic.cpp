@@ -6,7 +6,8 @@
 namespace linea {
 namespace {
 
-// y = x where the key exists, `value` elsewhere; dx = dy there, 0 elsewhere. Through the host: an oracle.
+// y = x where the key exists, `value` elsewhere; dx = dy there, 0 elsewhere. Through the host: an
+// oracle.
 Tensor select_valid(const Tensor& x, const std::vector<int32_t>& valid, double value) {
   std::vector<double> values = x.to_doubles();
   const int64_t N = x.size(-1), per_sequence = x.numel() / x.size(0);

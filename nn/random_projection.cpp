@@ -21,12 +21,14 @@ std::vector<double> normal_matrix(int64_t rows, int64_t cols, const RandomStream
   return matrix;
 }
 
-double dot(const double* a, const double* b, int64_t n) { return std::inner_product(a, a + n, b, 0.0); }
+double dot(const double* a, const double* b, int64_t n) {
+  return std::inner_product(a, a + n, b, 0.0);
+}
 
-// Modified Gram-Schmidt, each row twice (Giraud et al. 2005: "twice is enough" for orthogonality to rounding).
-// Rows of a Gaussian matrix become G = L Q with L's diagonal positive, which makes Q uniform on the orthogonal
-// group, or its first rows where there are fewer than D (Mezzadri 2007, "How to generate random matrices from
-// the classical compact groups").
+// Modified Gram-Schmidt, each row twice (Giraud et al. 2005: "twice is enough" for orthogonality to
+// rounding). Rows of a Gaussian matrix become G = L Q with L's diagonal positive, which makes Q
+// uniform on the orthogonal group, or its first rows where there are fewer than D (Mezzadri 2007,
+// "How to generate random matrices from the classical compact groups").
 void orthogonalise(double* block, int64_t rows, int64_t D) {
   for (int64_t r = 0; r < rows; ++r) {
     double* row = block + r * D;
@@ -47,7 +49,8 @@ std::vector<double> drawn_lengths(int64_t rows, int64_t D, const RandomStream& s
   for (size_t r = 0; r < lengths.size(); ++r) {
     double squares = 0;
     for (int64_t d = 0; d < D; ++d) {
-      const double x = random_normal(stream, kLengths + r * static_cast<uint64_t>(D) + static_cast<uint64_t>(d));
+      const double x =
+          random_normal(stream, kLengths + r * static_cast<uint64_t>(D) + static_cast<uint64_t>(d));
       squares += x * x;
     }
     lengths[r] = std::sqrt(squares);
@@ -55,22 +58,25 @@ std::vector<double> drawn_lengths(int64_t rows, int64_t D, const RandomStream& s
   return lengths;
 }
 
-// The lengths with the probabilities i / (R + 1). Their order is that of lengths which were drawn: all orders
-// are equally likely, and each row has the length it would have had, moved to its stratum.
+// The lengths with the probabilities i / (R + 1). Their order is that of lengths which were drawn:
+// all orders are equally likely, and each row has the length it would have had, moved to its
+// stratum.
 std::vector<double> stratified_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
   const std::vector<double> drawn = drawn_lengths(rows, D, stream);
   std::vector<size_t> order(drawn.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return drawn[a] < drawn[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return drawn[a] < drawn[b]; });
   std::vector<double> lengths(drawn.size());
   for (size_t i = 0; i < order.size(); ++i)
-    lengths[order[i]] = length_quantile(D, static_cast<double>(i + 1) / static_cast<double>(rows + 1));
+    lengths[order[i]] =
+        length_quantile(D, static_cast<double>(i + 1) / static_cast<double>(rows + 1));
   return lengths;
 }
 
-// P(a, x) = the integral of t^(a-1) exp(-t) / Gamma(a) from 0 to x, the regularised incomplete gamma function:
-// below a + 1 by its series, DLMF 8.11.4, above by 1 - the continued fraction of Q, DLMF 8.9.2, evaluated by
-// Lentz's method.
+// P(a, x) = the integral of t^(a-1) exp(-t) / Gamma(a) from 0 to x, the regularised incomplete
+// gamma function: below a + 1 by its series, DLMF 8.11.4, above by 1 - the continued fraction of Q,
+// DLMF 8.9.2, evaluated by Lentz's method.
 double incomplete_gamma(double a, double x) {
   if (x <= 0) return 0;
   constexpr double kEnough = std::numeric_limits<double>::epsilon() / 4;
@@ -109,16 +115,17 @@ Projection projection_of(const std::string& name) {
   const std::vector<std::string>& names = projection_names();
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end())
-    fail(ErrorKind::usage, "there is no projection '{}'; choose one of {}", name, fmt::join(names, ", "));
+    fail(ErrorKind::usage, "there is no projection '{}'; choose one of {}", name,
+         fmt::join(names, ", "));
   return static_cast<Projection>(found - names.begin());
 }
 
-// P_D(r) = P(D/2, r^2/2), whose slope is r^(D-1) exp(-r^2/2) / (2^(D/2-1) Gamma(D/2)). Newton's steps, replaced
-// by halving where they would leave the interval that holds the answer.
+// P_D(r) = P(D/2, r^2/2), whose slope is r^(D-1) exp(-r^2/2) / (2^(D/2-1) Gamma(D/2)). Newton's
+// steps, replaced by halving where they would leave the interval that holds the answer.
 double length_quantile(int64_t key_size, double probability) {
   require(key_size >= 1, "the size of a key is {}; it must be at least 1", key_size);
-  require(probability > 0 && probability < 1, "a probability of {} has no quantile; it must be within 0 and 1",
-          probability);
+  require(probability > 0 && probability < 1,
+          "a probability of {} has no quantile; it must be within 0 and 1", probability);
   const double D = static_cast<double>(key_size), a = D / 2;
   // Mean at most sqrt(D) and deviation below 1: beyond sqrt(D) + 40 a double holds no probability.
   double low = 0, high = std::sqrt(D) + 40;
@@ -139,17 +146,22 @@ double length_quantile(int64_t key_size, double probability) {
 
 std::vector<double> draw_projection(Projection projection, int64_t rows, int64_t key_size,
                                     const RandomStream& stream) {
-  require(rows >= 1 && key_size >= 1, "a projection of {} rows of {} numbers; both must be at least 1", rows,
-          key_size);
+  require(rows >= 1 && key_size >= 1,
+          "a projection of {} rows of {} numbers; both must be at least 1", rows, key_size);
   std::vector<double> omega = normal_matrix(rows, key_size, stream);
   if (projection == Projection::iid) return omega;
   for (int64_t first = 0; first < rows; first += key_size)
     orthogonalise(omega.data() + first * key_size, std::min(key_size, rows - first), key_size);
   std::vector<double> lengths;
   switch (projection) {
-    case Projection::iid: break;
-    case Projection::orthogonal: lengths = drawn_lengths(rows, key_size, stream); break;
-    case Projection::stratified: lengths = stratified_lengths(rows, key_size, stream); break;
+    case Projection::iid:
+      break;
+    case Projection::orthogonal:
+      lengths = drawn_lengths(rows, key_size, stream);
+      break;
+    case Projection::stratified:
+      lengths = stratified_lengths(rows, key_size, stream);
+      break;
     case Projection::fixed_norm:
       lengths.assign(static_cast<size_t>(rows), std::sqrt(static_cast<double>(key_size)));
       break;

@@ -1,5 +1,5 @@
-// How the work of a linear attention is cut: tiles of (batch, head) pairs, segments of positions; and how
-// tensors are cut alike. Shared by the engines of the update rules.
+// How the work of a linear attention is cut: tiles of (batch, head) pairs, segments of positions;
+// and how tensors are cut alike. Shared by the engines of the update rules.
 #pragma once
 
 #include <algorithm>
@@ -27,11 +27,11 @@ struct Segment {
   int64_t first, length;
 };
 
-// Sizes of one call and how its work is cut. Where the kernels make the features themselves a segment is the
-// whole length: nothing of it but a chunk is ever made.
+// Sizes of one call and how its work is cut. Where the kernels make the features themselves a
+// segment is the whole length: nothing of it but a chunk is ever made.
 struct Plan {
-  Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v, const EngineOptions& options,
-       KernelFeature made = KernelFeature::given)
+  Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
+       const EngineOptions& options, KernelFeature made = KernelFeature::given)
       : heads(q.heads),
         pairs(q.batches * q.heads),
         length(q.length),
@@ -44,8 +44,10 @@ struct Plan {
     const bool in_kernel = made != KernelFeature::given;
     const WorkSizes& sizes = context().sizes;
     const int64_t usual = in_kernel ? length : sizes.segment;
-    segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1, std::max<int64_t>(length, 1));
-    chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64), segment_);
+    segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1,
+                                   std::max<int64_t>(length, 1));
+    chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64),
+                      segment_);
     const int64_t of_pair = in_kernel ? features * values : segment_ * features;
     const int64_t tiles_at_once = context().device.kind == DeviceKind::cpu ? context().threads : 1;
     tile_pairs_ = tiles_at_once * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
@@ -67,7 +69,14 @@ struct Plan {
 
   ChunkShape chunk_shape(const Tile& tile, const Segment& part) const {
     const int32_t* counts = options_.valid.defined() ? options_.valid.data<int32_t>() : nullptr;
-    return {tile.pairs, part.length, features, values, chunk_, part.first, {counts, heads, tile.first_pair}, kind,
+    return {tile.pairs,
+            part.length,
+            features,
+            values,
+            chunk_,
+            part.first,
+            {counts, heads, tile.first_pair},
+            kind,
             feature};
   }
 
@@ -90,16 +99,18 @@ struct Plan {
       return x.data.reshape({pairs, length, x.width}).rows(tile.first_pair, tile.pairs);
     Tensor result({tile.pairs, part.length, x.width}, x.data.dtype());
     kernels<T>(context().device)
-        .copy_rows(context(), rows<const T>(x, tile, part), head_rows(result.data<T>(), part.length, x.width),
-                   tile.pairs, part.length, x.width);
+        .copy_rows(context(), rows<const T>(x, tile, part),
+                   head_rows(result.data<T>(), part.length, x.width), tile.pairs, part.length,
+                   x.width);
     return result;
   }
 
   template <typename T>
-  void scatter(const Tensor& from, const Tile& tile, const Segment& part, const HeadTensor& to) const {
+  void scatter(const Tensor& from, const Tile& tile, const Segment& part,
+               const HeadTensor& to) const {
     kernels<T>(context().device)
-        .copy_rows(context(), head_rows<const T>(from.data<T>(), part.length, to.width), rows<T>(to, tile, part),
-                   tile.pairs, part.length, to.width);
+        .copy_rows(context(), head_rows<const T>(from.data<T>(), part.length, to.width),
+                   rows<T>(to, tile, part), tile.pairs, part.length, to.width);
   }
 
   PairRange pairs_of(const Tile& tile) const { return {tile.first_pair, heads}; }

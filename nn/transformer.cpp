@@ -11,7 +11,8 @@ namespace linea {
 namespace {
 
 constexpr double kDeviation = 0.02;
-constexpr float kReadOut = 10;  // of one attention: logits that can be sure, gradients that do not vanish
+constexpr float kReadOut =
+    10;  // of one attention: logits that can be sure, gradients that do not vanish
 
 // P[n, 2i] = sin(n / 10000^(2i/dim)), P[n, 2i+1] = cos(the same).   (Vaswani 2017, section 3.5)
 Tensor sinusoidal_positions(int64_t length, int64_t dim) {
@@ -30,7 +31,8 @@ Tensor sinusoidal_positions(int64_t length, int64_t dim) {
 // A matrix with `value` on its diagonal, and `rows` of which those past the columns are 0.
 Tensor diagonal(int64_t rows, int64_t columns, float value) {
   std::vector<float> values(static_cast<size_t>(rows * columns));
-  for (int64_t i = 0; i < std::min(rows, columns); ++i) values[static_cast<size_t>(i * columns + i)] = value;
+  for (int64_t i = 0; i < std::min(rows, columns); ++i)
+    values[static_cast<size_t>(i * columns + i)] = value;
   return Tensor::from(values, {rows, columns});
 }
 
@@ -39,8 +41,8 @@ uint32_t lane_of(size_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
 
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
-      {"layers", config.layers}, {"heads", config.heads},           {"dim", config.dim},
-      {"ffn", config.ffn},       {"length", config.length},         {"vocabulary", config.vocabulary},
+      {"layers", config.layers},  {"heads", config.heads},   {"dim", config.dim},
+      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocabulary},
       {"nu", config.attention.nu}};
   for (const auto& [name, value] : sizes)
     require(value >= 1, "--{} is {}; it must be at least 1", name, value);
@@ -54,11 +56,14 @@ void check(const ModelConfig& config) {
   require(!config.reversible || !config.recompute,
           "--reversible keeps nothing of a block already: leave --recompute out");
   require(!config.reversible || config.stored != DType::bf16,
-          "--reversible does not go with --dtype bf16: what is taken off again would lose its digits; leave one out");
+          "--reversible does not go with --dtype bf16: what is taken off again would lose its "
+          "digits; leave one out");
   require(!config.reversible || config.partner_vocabulary == 0,
-          "--reversible needs blocks of two branches, and a task of pairs has one attention: leave it out");
+          "--reversible needs blocks of two branches, and a task of pairs has one attention: leave "
+          "it out");
   require(!config.tie || config.head == "categorical",
-          "--tie does not go with --head {}: its outputs are no symbols; leave one of them out", config.head);
+          "--tie does not go with --head {}: its outputs are no symbols; leave one of them out",
+          config.head);
 }
 
 }  // namespace
@@ -109,7 +114,8 @@ Transformer::Linear Transformer::make_last_linear() {
   Linear linear = make_linear("head", config_.dim, head_->outputs(), kDeviation);
   const std::vector<double> start = head_->initial_bias();
   if (start.empty()) return linear;
-  if (!linear.bias.defined()) linear.bias = constant_parameter(parameters_, "head.bias", {head_->outputs()}, 0.0);
+  if (!linear.bias.defined())
+    linear.bias = constant_parameter(parameters_, "head.bias", {head_->outputs()}, 0.0);
   write_values(start, linear.bias.value());
   return linear;
 }
@@ -120,26 +126,30 @@ void Transformer::make_attention_of(Block& block, const std::string& name, int64
   block.attention = make_attention(options);
   if (block.attention->gated()) block.gate = make_gate(name + "gate", *block.attention);
   if ((config_.recompute || config_.reversible) && block.attention->straight_through())
-    fail(ErrorKind::usage, "--{} does not go with --attention {}: it counts its codes each time it runs",
+    fail(ErrorKind::usage,
+         "--{} does not go with --attention {}: it counts its codes each time it runs",
          config_.reversible ? "reversible" : "recompute", options.attention);
   for (const Parameter& parameter : block.attention->parameters())
     parameters_.push_back({name + "attention." + parameter.name, parameter.var});
 }
 
-// What a state can hold shows best where nothing else can help: no positions, no norms, no residual path, no
-// feed-forward layer. Keys and queries are learned, values are fixed one-hot vectors of their symbols, and y is
-// read off by a matrix that starts as a diagonal.
+// What a state can hold shows best where nothing else can help: no positions, no norms, no residual
+// path, no feed-forward layer. Keys and queries are learned, values are fixed one-hot vectors of
+// their symbols, and y is read off by a matrix that starts as a diagonal.
 //   [q, k] = W [e_symbol; e_partner]   v = one-hot(partner)   logits = head(y)
 // Source: Schlag 2021, section 6.1 (which has the squared error of y for its loss).
 void Transformer::make_one_attention() {
   require(config_.layers == 1 && config_.heads == 1,
-          "--layers is {} and --heads {}; a task of pairs is answered by one attention: --layers 1 --heads 1",
+          "--layers is {} and --heads {}; a task of pairs is answered by one attention: --layers 1 "
+          "--heads 1",
           config_.layers, config_.heads);
   const int64_t dim = config_.dim, values = config_.vocabulary;
   const double deviation = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   config_.attention.value_size = values;
-  symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, 1.0, config_.seed);
-  partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, 1.0, config_.seed);
+  symbols_ =
+      normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, 1.0, config_.seed);
+  partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, 1.0,
+                               config_.seed);
   one_hot_ = Var(diagonal(config_.partner_vocabulary, values, 1.0f));
   Block block;
   block.qkv = make_linear("blocks.0.qk", dim, 2 * dim, deviation);
@@ -156,14 +166,17 @@ Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const 
   const Var qk = split_heads(add(apply(block.qkv, symbol), apply(partner_qk_, partner)), 2, 1);
   const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
   Var gates;
-  if (block.gate.weight.defined()) gates = sigmoid_gates(apply(block.gate, add(symbol, partner)), config_.heads);
-  return apply(layers_.head, merge_heads(mix.heads(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
+  if (block.gate.weight.defined())
+    gates = sigmoid_gates(apply(block.gate, add(symbol, partner)), config_.heads);
+  return apply(layers_.head,
+               merge_heads(mix.heads(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
 
 Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in, int64_t out,
                                              double deviation) {
   Linear linear;
-  linear.weight = normal_parameter(parameters_, name + ".weight", {out, in}, deviation, config_.seed);
+  linear.weight =
+      normal_parameter(parameters_, name + ".weight", {out, in}, deviation, config_.seed);
   if (config_.bias) linear.bias = constant_parameter(parameters_, name + ".bias", {out}, 0.0);
   return linear;
 }
@@ -171,9 +184,11 @@ Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in
 // A gate a head; it has a bias in every model, for that is where its memory starts from.
 Transformer::Linear Transformer::make_gate(const std::string& name, const Attention& attention) {
   Linear linear;
-  linear.weight = normal_parameter(parameters_, name + ".weight", {config_.heads, config_.dim}, kDeviation, config_.seed);
+  linear.weight = normal_parameter(parameters_, name + ".weight", {config_.heads, config_.dim},
+                                   kDeviation, config_.seed);
   std::vector<double> start;
-  for (int64_t head = 0; head < config_.heads; ++head) start.push_back(attention.initial_gate_bias(head));
+  for (int64_t head = 0; head < config_.heads; ++head)
+    start.push_back(attention.initial_gate_bias(head));
   linear.bias = constant_parameter(parameters_, name + ".bias", {config_.heads}, 0.0);
   write_values(start, linear.bias.value());
   return linear;
@@ -205,15 +220,16 @@ Var Transformer::sigmoid_gates(const Var& x, int64_t heads) {
   return reshape(gates, {x.size(0), heads, x.size(1)});
 }
 
-Var Transformer::attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix,
-                        float rate) const {
+Var Transformer::attend(const Block& block, size_t layer, const Var& residual, const Var& x,
+                        const Mixer& mix, float rate) const {
   if (const Var mixed = mix.rows ? mix.rows(layer, x) : Var(); mixed.defined())
     return add_linear(residual, mixed, block.out, rate, lane_of(layer));
   AttentionInputs in;
   in.heads = config_.heads;
   in.qkv = norm_linear(x, block.norm1, block.qkv);
   if (block.gate.weight.defined())
-    in.gate = sigmoid_gates(cast(norm_linear(x, block.norm1, block.gate), sum_dtype(x.dtype())), in.heads);
+    in.gate = sigmoid_gates(cast(norm_linear(x, block.norm1, block.gate), sum_dtype(x.dtype())),
+                            in.heads);
   const bool packed = block.attention->takes_packed();
   if (!block.attention->takes_bf16()) in.qkv = cast(in.qkv, sum_dtype(x.dtype()));
   if (!packed) {
@@ -224,14 +240,17 @@ Var Transformer::attend(const Block& block, size_t layer, const Var& residual, c
   return add_linear(residual, packed ? mixed : merge_heads(mixed), block.out, rate, lane_of(layer));
 }
 
-Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float rate) const {
+Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix,
+                           float rate) const {
   const OpPlace place("blocks", static_cast<int64_t>(layer));
-  if (block.qkv.weight.dtype() != x.dtype()) return run_block(stored(block, x.dtype()), layer, x, mix, rate);
+  if (block.qkv.weight.dtype() != x.dtype())
+    return run_block(stored(block, x.dtype()), layer, x, mix, rate);
   const Var attended = attend(block, layer, x, x, mix, rate);
   return add_feed_forward(attended, block.norm2, block.up, block.down, rate, lane_of(layer) + 1);
 }
 
-ReversibleLayer Transformer::reversible_block(const Block& block, size_t layer, const Mixer& mix, float rate) const {
+ReversibleLayer Transformer::reversible_block(const Block& block, size_t layer, const Mixer& mix,
+                                              float rate) const {
   const auto number = static_cast<int64_t>(layer);
   return {[this, &block, layer, number, mix, rate](const Var& x) {
             const OpPlace place("blocks", number);
@@ -243,8 +262,8 @@ ReversibleLayer Transformer::reversible_block(const Block& block, size_t layer, 
           }};
 }
 
-Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float rate,
-                     bool recompute) const {
+Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix,
+                     float rate, bool recompute) const {
   Var x = dropout(config_.stored == DType::bf16 ? cast(embedded, DType::bf16) : embedded, rate, 0);
   std::vector<ReversibleLayer> undone;
   for (size_t layer = 0; layer < layers.blocks.size(); ++layer) {
@@ -253,9 +272,11 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
       undone.push_back(reversible_block(block, layer, mix, rate));
       continue;
     }
-    x = recompute ? recomputed([this, &block, layer, mix, rate](const Var& given) {
-                      return run_block(block, layer, given, mix, rate);
-                    }, x)
+    x = recompute ? recomputed(
+                        [this, &block, layer, mix, rate](const Var& given) {
+                          return run_block(block, layer, given, mix, rate);
+                        },
+                        x)
                   : run_block(block, layer, x, mix, rate);
   }
   if (config_.reversible) x = reversible(std::move(undone), x);
@@ -269,7 +290,8 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
 // The symbols that are predicted come first.
 LinearVars Transformer::tied_head() const { return {rows(symbols_, 0, config_.vocabulary), Var()}; }
 
-Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners, Var* auxiliary) const {
+Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners,
+                         Var* auxiliary) const {
   const bool recompute = training && config_.recompute;
   // A block that runs again adds nothing to `auxiliary` (and by then that may be gone).
   if (recompute || config_.reversible) auxiliary = nullptr;
@@ -283,7 +305,8 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
   }};
   if (partners.defined()) return one_attention(ids, partners, mix);
   const int64_t N = ids.size(1);
-  require(N <= config_.length, "{} positions do not fit the model's length of {}", N, config_.length);
+  require(N <= config_.length, "{} positions do not fit the model's length of {}", N,
+          config_.length);
   const Var positions = positions_.defined() ? rows(positions_, 0, N) : Var();
   return run(layers_, embed(ids, positions), mix, training ? config_.dropout : 0.0f, recompute);
 }
@@ -335,7 +358,8 @@ void Transformer::scale_queries_from_softmax() {
   for (const Block& block : layers_.blocks) {
     const double factor = block.attention->scale_from_softmax();
     if (factor == 1) continue;
-    for (const Var& part : {block.qkv.weight, block.qkv.bias, partner_qk_.weight, partner_qk_.bias}) {
+    for (const Var& part :
+         {block.qkv.weight, block.qkv.bias, partner_qk_.weight, partner_qk_.bias}) {
       if (!part.defined()) continue;
       const Tensor q = part.value().rows(0, config_.dim), scaled = ops::scale(q, factor);
       write_values(scaled.to_doubles(), q);
@@ -362,7 +386,8 @@ void Transformer::pack(TransformerLayers& layers) const {
 }
 
 void Transformer::store(std::vector<Var*> parts, DType dtype) {
-  std::erase_if(parts, [dtype](const Var* part) { return !part->defined() || part->dtype() == dtype; });
+  std::erase_if(parts,
+                [dtype](const Var* part) { return !part->defined() || part->dtype() == dtype; });
   std::vector<Var> all;
   for (const Var* part : parts) all.push_back(*part);
   const std::vector<Var> stored = cast_all(all, dtype);
@@ -371,7 +396,8 @@ void Transformer::store(std::vector<Var*> parts, DType dtype) {
 
 Transformer::Block Transformer::stored(Block block, DType dtype) {
   std::vector<Var*> parts;
-  for (Norm* norm : {&block.norm1, &block.norm2}) parts.insert(parts.end(), {&norm->gain, &norm->bias});
+  for (Norm* norm : {&block.norm1, &block.norm2})
+    parts.insert(parts.end(), {&norm->gain, &norm->bias});
   for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
     parts.insert(parts.end(), {&linear->weight, &linear->bias});
   store(parts, dtype);
@@ -380,7 +406,8 @@ Transformer::Block Transformer::stored(Block block, DType dtype) {
 
 int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim;
-  if (config_.partner_vocabulary > 0) return 4 * dim * dim + config_.vocabulary * config_.vocabulary;
+  if (config_.partner_vocabulary > 0)
+    return 4 * dim * dim + config_.vocabulary * config_.vocabulary;
   return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * head_->outputs();
 }
 

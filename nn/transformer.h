@@ -1,13 +1,13 @@
-// The pre-norm Transformer decoder: symbols in, scores of the next symbol out, in parallel over a whole
-// sequence (training) or one position at a time with a carried state (sampling). Both run the same
-// blocks; only the way q, k and v are mixed differs.
+// The pre-norm Transformer decoder: symbols in, scores of the next symbol out, in parallel over a
+// whole sequence (training) or one position at a time with a carried state (sampling). Both run the
+// same blocks; only the way q, k and v are mixed differs.
 //
 //   x = E[symbol] + P[position]
-//   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each layer
-//   outputs = head(norm(x))     what they mean, nn/head.h says
-// Reversible blocks have two streams, both x at first, of which each adds to the other (autograd/var.h): x2's attention
-// to x1, then x1's feed-forward layer to x2; the head reads x1 + x2.
-// Source: Vaswani 2017; pre-norm and initialisation as GPT-2 (Radford 2019).
+//   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each
+//   layer outputs = head(norm(x))     what they mean, nn/head.h says
+// Reversible blocks have two streams, both x at first, of which each adds to the other
+// (autograd/var.h): x2's attention to x1, then x1's feed-forward layer to x2; the head reads x1 +
+// x2. Source: Vaswani 2017; pre-norm and initialisation as GPT-2 (Radford 2019).
 #pragma once
 
 #include <functional>
@@ -24,20 +24,24 @@ namespace linea {
 struct ModelConfig {
   AttentionOptions attention;  // heads and sizes are filled from the fields below
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
-  int64_t length = 64;             // positions
-  int64_t vocabulary = 2;          // symbols that are predicted
-  int64_t input_vocabulary = 2;    // symbols that are read: those, and start tokens or classes after them
-  int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, by one bare attention:
-                                   // see Transformer::one_attention
+  int64_t length = 64;     // positions
+  int64_t vocabulary = 2;  // symbols that are predicted
+  int64_t input_vocabulary =
+      2;  // symbols that are read: those, and start tokens or classes after them
+  int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, by one bare
+                                   // attention: see Transformer::one_attention
   std::string positions = "learned";  // or sinusoidal
   std::string head = "categorical";   // or logistics
-  bool tie = false;                // the head is the transposed embedding
-  bool bias = true;                // of the linear layers and norms
+  bool tie = false;                   // the head is the transposed embedding
+  bool bias = true;                   // of the linear layers and norms
   float dropout = 0;
-  DType stored = DType::f32;       // of activations, and of weights where they are multiplied: f32 or bf16
-  DType panels = DType::f32;       // of weights as drawing on a CPU reads them: f32 or bf16
-  bool recompute = false;          // training keeps only what a block is given, and runs it again in the backward
-  bool reversible = false;         // blocks of two streams, which the backward undoes: training keeps none of them
+  DType stored =
+      DType::f32;  // of activations, and of weights where they are multiplied: f32 or bf16
+  DType panels = DType::f32;  // of weights as drawing on a CPU reads them: f32 or bf16
+  bool recompute =
+      false;  // training keeps only what a block is given, and runs it again in the backward
+  bool reversible =
+      false;  // blocks of two streams, which the backward undoes: training keeps none of them
   uint64_t seed = 1;
 };
 
@@ -54,11 +58,12 @@ struct TransformerLayers {
   LinearVars head;
 };
 
-// What sampling carries: one attention state a layer, the position, and the weights as it reads them.
+// What sampling carries: one attention state a layer, the position, and the weights as it reads
+// them.
 struct DecodeState {
   std::vector<std::unique_ptr<AttentionState>> layers;
   int64_t batch = 0, position = 0;  // the position that comes next
-  Tensor place;                     // i32 [batch]: the position that the device works on, the same of all rows
+  Tensor place;  // i32 [batch]: the position that the device works on, the same of all rows
   TransformerLayers packed;
 };
 
@@ -67,26 +72,28 @@ class Transformer {
   // Errors: dim not divisible by heads, sizes below 1, an unknown attention or kind of positions.
   explicit Transformer(const ModelConfig& config);
 
-  // ids i32 [B,N], N <= length -> the head's outputs [B,N,head().outputs()]. Dropout where `training`; partners: as
-  // in ModelConfig::partner_vocabulary.
-  Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(), Var* auxiliary = nullptr) const;
+  // ids i32 [B,N], N <= length -> the head's outputs [B,N,head().outputs()]. Dropout where
+  // `training`; partners: as in ModelConfig::partner_vocabulary.
+  Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(),
+              Var* auxiliary = nullptr) const;
 
-  // The recurrent form: ids i32 [B] of the next position -> outputs [B,head().outputs()], by the weights as they were
-  // at the start. Error: position past the length.
+  // The recurrent form: ids i32 [B] of the next position -> outputs [B,head().outputs()], by the
+  // weights as they were at the start. Error: position past the length.
   DecodeState start(int64_t batch) const;
-  DecodeState start(int64_t batch, const DecodeState& beside) const;  // by the weights of another, which it shares
+  DecodeState start(int64_t batch,
+                    const DecodeState& beside) const;  // by the weights of another, which it shares
   Tensor step(DecodeState& state, const Tensor& ids) const;
-  // The same in two: the position is counted, and its place told to the device; then the device works on it. Where the
-  // device itself counts the place on, the host counts alone. Where repeats_its_steps(), that work is the same at every
-  // position, so that it may be recorded.
+  // The same in two: the position is counted, and its place told to the device; then the device
+  // works on it. Where the device itself counts the place on, the host counts alone. Where
+  // repeats_its_steps(), that work is the same at every position, so that it may be recorded.
   void begin_position(DecodeState& state) const;
   void count_position(DecodeState& state) const;
   Tensor work(DecodeState& state, const Tensor& ids) const;
   bool repeats_its_steps() const;
 
-  // What attentions do besides, once a training step: before it (0-based, of `steps`), and after it; skip_step
-  // where its update was not made. Between them forward(…, true) adds to `auxiliary`, where given, what they want
-  // added to the loss.
+  // What attentions do besides, once a training step: before it (0-based, of `steps`), and after
+  // it; skip_step where its update was not made. Between them forward(…, true) adds to `auxiliary`,
+  // where given, what they want added to the loss.
   void before_step(int64_t step, int64_t steps);
   void after_step();
   void skip_step();
@@ -113,7 +120,8 @@ class Transformer {
   struct Mixer {
     // q, k, v [B,H,N,D] and the gates -> [B,H,N,D]
     std::function<Var(size_t layer, const AttentionInputs& in)> heads;
-    // Where defined, the same from rows [B,N,dim] before their norm -> [B,N,dim]; undefined: by `heads`.
+    // Where defined, the same from rows [B,N,dim] before their norm -> [B,N,dim]; undefined: by
+    // `heads`.
     std::function<Var(size_t layer, const Var& x)> rows{};
   };
 
@@ -121,15 +129,19 @@ class Transformer {
   Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
-  Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix, float dropout_rate,
-          bool recompute = false) const;
-  Var run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix, float dropout_rate) const;
-  ReversibleLayer reversible_block(const Block& block, size_t layer, const Mixer& mix, float dropout_rate) const;
+  Var run(const TransformerLayers& layers, const Var& embedded, const Mixer& mix,
+          float dropout_rate, bool recompute = false) const;
+  Var run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix,
+                float dropout_rate) const;
+  ReversibleLayer reversible_block(const Block& block, size_t layer, const Mixer& mix,
+                                   float dropout_rate) const;
   // The attention's branch of x, and `residual` where it is defined.
-  Var attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix, float rate) const;
+  Var attend(const Block& block, size_t layer, const Var& residual, const Var& x, const Mixer& mix,
+             float rate) const;
   Linear tied_head() const;
   void pack(TransformerLayers& layers) const;
-  // Weights cast to the type in which they are multiplied, by one launch, where they are of another.
+  // Weights cast to the type in which they are multiplied, by one launch, where they are of
+  // another.
   static void store(std::vector<Var*> parts, DType dtype);
   static Block stored(Block block, DType dtype);
   Var embed(const Tensor& ids, const Var& positions) const;

@@ -30,7 +30,8 @@ DecodeState Transformer::start(int64_t batch, const DecodeState& beside) const {
   state.packed = beside.packed;
   for (const Block& block : layers_.blocks) {
     const Attention& attention = *block.attention;
-    state.layers.push_back(attention.start(batch, attention.takes_bf16() ? config_.stored : DType::f32));
+    state.layers.push_back(
+        attention.start(batch, attention.takes_bf16() ? config_.stored : DType::f32));
   }
   return state;
 }
@@ -41,14 +42,16 @@ Tensor Transformer::step(DecodeState& state, const Tensor& ids) const {
 }
 
 void Transformer::begin_position(DecodeState& state) const {
-  const std::vector<int32_t> places(static_cast<size_t>(state.batch), static_cast<int32_t>(state.position));
+  const std::vector<int32_t> places(static_cast<size_t>(state.batch),
+                                    static_cast<int32_t>(state.position));
   count_position(state);
-  device_memory(state.place.device()).write(context(), state.place.address(), places.data(), state.place.bytes());
+  device_memory(state.place.device())
+      .write(context(), state.place.address(), places.data(), state.place.bytes());
 }
 
 void Transformer::count_position(DecodeState& state) const {
-  require(state.position < config_.length, "position {} does not fit the model's length of {}", state.position,
-          config_.length);
+  require(state.position < config_.length, "position {} does not fit the model's length of {}",
+          state.position, config_.length);
   ++state.position;
 }
 
@@ -88,9 +91,10 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
   };
   require(!partners_.defined(), "this model reads two symbols at a position and does not draw");
   const DType stored = config_.stored == DType::bf16 ? DType::bf16 : symbols_.dtype();
-  const Tensor embedded =
-      ops::embed_position(symbols_.value(), ids.reshape({state.batch}), positions_.value(), state.place, stored);
-  const Var outputs = run(state.packed, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);
+  const Tensor embedded = ops::embed_position(symbols_.value(), ids.reshape({state.batch}),
+                                              positions_.value(), state.place, stored);
+  const Var outputs =
+      run(state.packed, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);
   return outputs.value().reshape({state.batch, head_->outputs()});
 }
 

@@ -13,7 +13,8 @@ const Backend* cuda_backend = nullptr;
 const Backend& backend(const Device& device) {
   if (device.kind == DeviceKind::cpu) return cpu_backend();
   require(cuda_backend != nullptr,
-          "--device is '{}': this build has no CUDA backend; leave --device out, say cpu, or build the preset cuda",
+          "--device is '{}': this build has no CUDA backend; leave --device out, say cpu, or build "
+          "the preset cuda",
           device.str());
   return *cuda_backend;
 }

@@ -28,8 +28,9 @@ struct BFloat16 {
   }
 };
 
-// A float in two halves: a bf16 next to it (of two equally near the one farther from 0), for whom that is enough, and
-// its own lower 16 bits, which are no number, by which it is found again to the last one.
+// A float in two halves: a bf16 next to it (of two equally near the one farther from 0), for whom
+// that is enough, and its own lower 16 bits, which are no number, by which it is found again to the
+// last one.
 struct SplitFloat {
   BFloat16 high, low;
 
@@ -37,7 +38,8 @@ struct SplitFloat {
   LINEA_HOST_DEVICE explicit SplitFloat(float x) {
     uint32_t word = 0;
     memcpy(&word, &x, sizeof(word));
-    if (x != x) word = (word | 0x400000u) & 0xFFFF7FFFu;  // NaN, whose lower bits may not make it a number
+    if (x != x)
+      word = (word | 0x400000u) & 0xFFFF7FFFu;  // NaN, whose lower bits may not make it a number
     high.bits = static_cast<uint16_t>((word + 0x8000u) >> 16);
     low.bits = static_cast<uint16_t>(word);
   }

@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// The smallest size class that holds `bytes`: m * 2^e with m in 8..15. Exact in builds that look for
-// misuse, so that the address sanitizer sees the first byte past the end.
+// The smallest size class that holds `bytes`: m * 2^e with m in 8..15. Exact in builds that look
+// for misuse, so that the address sanitizer sees the first byte past the end.
 size_t size_class(size_t bytes) {
 #ifdef LINEA_NAN_FILL
   return std::max<size_t>(bytes, 1);
@@ -35,7 +35,8 @@ void* CachingAllocator::allocate(size_t bytes) {
     kept.pop_back();
     use_.cached -= size;
   } else {
-    if (use_.held + use_.cached + size > limit_.bytes) give_back_kept();  // free blocks are the program's still
+    if (use_.held + use_.cached + size > limit_.bytes)
+      give_back_kept();  // free blocks are the program's still
     block = source_.take(size);
     if (block == nullptr && use_.cached > 0) {
       give_back_kept();

@@ -1,5 +1,6 @@
-// An allocator that keeps released blocks in size classes (an eighth of a power of two apart), so that a training
-// step after the first asks the system for nothing; and an exact account of them. Each device has one.
+// An allocator that keeps released blocks in size classes (an eighth of a power of two apart), so
+// that a training step after the first asks the system for nothing; and an exact account of them.
+// Each device has one.
 #pragma once
 
 #include <mutex>

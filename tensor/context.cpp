@@ -14,8 +14,14 @@ namespace linea {
 Context& context() {
   // The CPU reads its StepParams from plain memory, one set a thread that drives a device.
   thread_local StepParams step;
-  thread_local Context instance{Device{}, &cpu_allocator(),      nullptr,             &step,
-                                &step,    omp_get_max_threads(), FloatProducts::exact, {}};
+  thread_local Context instance{Device{},
+                                &cpu_allocator(),
+                                nullptr,
+                                &step,
+                                &step,
+                                omp_get_max_threads(),
+                                FloatProducts::exact,
+                                {}};
   return instance;
 }
 
@@ -38,10 +44,11 @@ void set_threads(int threads) {
 
 void check_blas() {
   const BlasInfo info = blas_info();
-  require(openblas_get_parallel() == 2,
-          "the BLAS that was loaded is {} in its {} flavour; Linea needs OpenBLAS built for OpenMP: "
-          "install libopenblas0-openmp, and remove libopenblas from LD_LIBRARY_PATH and LD_PRELOAD",
-          info.version, info.flavour);
+  require(
+      openblas_get_parallel() == 2,
+      "the BLAS that was loaded is {} in its {} flavour; Linea needs OpenBLAS built for OpenMP: "
+      "install libopenblas0-openmp, and remove libopenblas from LD_LIBRARY_PATH and LD_PRELOAD",
+      info.version, info.flavour);
 }
 
 void take_blas_buffers() {
@@ -51,8 +58,8 @@ void take_blas_buffers() {
   const std::vector<float> a(kElements, 1.0f);
   std::vector<float> c(static_cast<size_t>(kElements * omp_get_max_threads()));
   const auto multiply = [&](float* to) {
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize, a.data(), kSize, 0,
-                to, kSize);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize,
+                a.data(), kSize, 0, to, kSize);
   };
   multiply(c.data());
 #pragma omp parallel

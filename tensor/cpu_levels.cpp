@@ -1,4 +1,5 @@
-// Which of the CPU kernels that this program holds are used: cmake/cpu_levels.cmake compiles tensor/cpu/ several times.
+// Which of the CPU kernels that this program holds are used: cmake/cpu_levels.cmake compiles
+// tensor/cpu/ several times.
 #include <fmt/ranges.h>
 
 #include <cstdlib>

@@ -29,8 +29,8 @@ struct DTypeOf<int32_t> {
   static constexpr DType value = DType::i32;
 };
 
-// The type that sums, statistics, normalisers, attention states and master weights have when tensors
-// store T: T itself for float and double, float for BFloat16.
+// The type that sums, statistics, normalisers, attention states and master weights have when
+// tensors store T: T itself for float and double, float for BFloat16.
 template <typename T>
 struct AccumulatorOf {
   using type = T;
@@ -42,23 +42,30 @@ struct AccumulatorOf<BFloat16> {
 template <typename T>
 using Accumulator = typename AccumulatorOf<T>::type;
 
-inline size_t size_of(DType dtype) { return dtype == DType::f64 ? 8 : dtype == DType::bf16 ? 2 : 4; }
+inline size_t size_of(DType dtype) {
+  return dtype == DType::f64 ? 8 : dtype == DType::bf16 ? 2 : 4;
+}
 
 // Of sums, statistics, normalisers and states of tensors of `dtype`.
 inline DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 inline const char* name_of(DType dtype) {
   switch (dtype) {
-    case DType::f32: return "f32";
-    case DType::f64: return "f64";
-    case DType::i32: return "i32";
-    case DType::bf16: return "bf16";
+    case DType::f32:
+      return "f32";
+    case DType::f64:
+      return "f64";
+    case DType::i32:
+      return "i32";
+    case DType::bf16:
+      return "bf16";
   }
   return "?";
 }
 
-// How factors of float are multiplied inside attentions on a GPU: exactly; by tensor cores, each in two parts of TF32,
-// of which three products are made (some 21 of 24 digits; Ootomo and Yokota 2022); or rounded to TF32, 11 digits.
+// How factors of float are multiplied inside attentions on a GPU: exactly; by tensor cores, each in
+// two parts of TF32, of which three products are made (some 21 of 24 digits; Ootomo and Yokota
+// 2022); or rounded to TF32, 11 digits.
 enum class FloatProducts : uint8_t { exact, split, rounded };
 
 }  // namespace linea

@@ -19,16 +19,17 @@ LINEA_HOST_DEVICE inline To same_bits(From from) {
   return to;
 }
 
-// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; exp(r) by its Taylor series to r^7, whose
-// relative error there is below 1e-8; ln 2 split in two so that r is exact. Relative error measured
-// over all floats: below 1.3e-7 where the result is normal; 0 below -104, infinite above 88.73, NaN
-// for NaN.
+// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; exp(r) by its Taylor series to r^7,
+// whose relative error there is below 1e-8; ln 2 split in two so that r is exact. Relative error
+// measured over all floats: below 1.3e-7 where the result is normal; 0 below -104, infinite
+// above 88.73, NaN for NaN.
 struct ExpParts {
   float series;  // e^r
   int32_t n;     // in its low bits
 };
 LINEA_HOST_DEVICE inline ExpParts exp_parts(float x) {
-  const float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in its low bits
+  const float kRound =
+      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in its low bits
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
@@ -44,7 +45,8 @@ LINEA_HOST_DEVICE inline float exp_of(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
   const ExpParts parts = exp_parts(x);
-  // 2^n in two factors, so that results below the normal range and above the largest float come out.
+  // 2^n in two factors, so that results below the normal range and above the largest float come
+  // out.
   const int32_t exponent = parts.n - 0x4B400000;
   const int32_t half = exponent >> 1;
   const float scale1 = same_bits<float>((half + 127) << 23);
@@ -53,8 +55,8 @@ LINEA_HOST_DEVICE inline float exp_of(float x) {
 }
 LINEA_HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
 
-// e^x of x <= 0, in two thirds of the operations: 0 where it is below the normal range, x < -87.33; nothing sensible
-// where x > 0.
+// e^x of x <= 0, in two thirds of the operations: 0 where it is below the normal range, x < -87.33;
+// nothing sensible where x > 0.
 LINEA_HOST_DEVICE inline float exp_below(float x) {
   const ExpParts parts = exp_parts(x);
   const auto scale = static_cast<uint32_t>(parts.n) * (1u << 23) + 0x3F800000u;  // the bits of 2^n
@@ -62,8 +64,8 @@ LINEA_HOST_DEVICE inline float exp_below(float x) {
 }
 LINEA_HOST_DEVICE inline double exp_below(double x) { return std::exp(x); }
 
-// log(1 + t), 0 <= t <= 1: 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to s^13, whose relative error is below
-// 2e-8. Nothing is lost where t is tiny.
+// log(1 + t), 0 <= t <= 1: 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to s^13, whose
+// relative error is below 2e-8. Nothing is lost where t is tiny.
 LINEA_HOST_DEVICE inline float log1p_of(float t) {
   const float s = t / (2.0f + t), s2 = s * s;
   float series = 2.0f / 13.0f;
@@ -83,13 +85,25 @@ LINEA_HOST_DEVICE inline T softplus(T x) {
 }
 
 // Functions of one number that tensors apply element by element, with their derivatives.
-enum class Pointwise : uint8_t { relu, gelu, sigmoid, log_gate, log_rest, feature_elu, feature_relu };
+enum class Pointwise : uint8_t {
+  relu,
+  gelu,
+  sigmoid,
+  log_gate,
+  log_rest,
+  feature_elu,
+  feature_relu
+};
 
 struct Relu {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return x > T(0) ? x : T(0); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return x > T(0) ? x : T(0);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return x > T(0) ? T(1) : T(0); }
+  LINEA_HOST_DEVICE static T slope(T x) {
+    return x > T(0) ? T(1) : T(0);
+  }
 };
 
 // gelu(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function: the tanh form of
@@ -100,7 +114,9 @@ struct Gelu {
     return T(1) / (T(1) + exp_of(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x)));
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return x * gate(x); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return x * gate(x);
+  }
   template <typename T>
   LINEA_HOST_DEVICE static T slope(T x) {
     return slope_at(x, gate(x));
@@ -113,7 +129,9 @@ struct Gelu {
 
 struct Sigmoid {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return T(1) / (T(1) + exp_of(-x)); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return T(1) / (T(1) + exp_of(-x));
+  }
   template <typename T>
   LINEA_HOST_DEVICE static T slope(T x) {
     const T s = value(x);
@@ -121,67 +139,91 @@ struct Sigmoid {
   }
 };
 
-// log g of a gate g in (0, 1), at least -100: a logistic function that has been rounded to 0 forgets all that is
-// before it, and is flat.
+// log g of a gate g in (0, 1), at least -100: a logistic function that has been rounded to 0
+// forgets all that is before it, and is flat.
 struct LogGate {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(-100) : std::log(x); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return x < T(3.7e-44) ? T(-100) : std::log(x);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return x < T(3.7e-44) ? T(0) : T(1) / x; }
+  LINEA_HOST_DEVICE static T slope(T x) {
+    return x < T(3.7e-44) ? T(0) : T(1) / x;
+  }
 };
 
-// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the slope 0: its logistic function is flat.
+// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the slope 0: its logistic function
+// is flat.
 struct LogRest {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return std::log1p(-x); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return std::log1p(-x);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return x == T(1) ? T(0) : T(-1) / (T(1) - x); }
+  LINEA_HOST_DEVICE static T slope(T x) {
+    return x == T(1) ? T(0) : T(-1) / (T(1) - x);
+  }
 };
 
-// phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, never as expm1(x) + 1, which loses every digit
-// of a small result (Katharopoulos 2020, eq. 7).
+// phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, never as expm1(x) + 1, which loses every
+// digit of a small result (Katharopoulos 2020, eq. 7).
 struct FeatureElu {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return x < T(0) ? exp_below(x) : x + T(1); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return x < T(0) ? exp_below(x) : x + T(1);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return x < T(0) ? exp_of(x) : T(1); }
+  LINEA_HOST_DEVICE static T slope(T x) {
+    return x < T(0) ? exp_of(x) : T(1);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope_at(T phi) { return phi < T(1) ? phi : T(1); }
+  LINEA_HOST_DEVICE static T slope_at(T phi) {
+    return phi < T(1) ? phi : T(1);
+  }
 };
 
 // phi(x) = max(x, 0) + 1e-3 (Choromanski 2021, generalised attention).
 struct FeatureRelu {
   template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) { return Relu::value(x) + T(1e-3); }
+  LINEA_HOST_DEVICE static T value(T x) {
+    return Relu::value(x) + T(1e-3);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) { return Relu::slope(x); }
+  LINEA_HOST_DEVICE static T slope(T x) {
+    return Relu::slope(x);
+  }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope_at(T phi) { return phi > T(1e-3) ? T(1) : T(0); }
+  LINEA_HOST_DEVICE static T slope_at(T phi) {
+    return phi > T(1e-3) ? T(1) : T(0);
+  }
 };
 
-inline constexpr int64_t kLogistics = 10;      // in the mixture of a symbol of a picture
-inline constexpr double kLeastLogScale = -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
+inline constexpr int64_t kLogistics = 10;  // in the mixture of a symbol of a picture
+inline constexpr double kLeastLogScale =
+    -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
 
-// A logistic distribution on the levels s = 0 .. last of a symbol: s lies at x_s = 2 s / last - 1, its bin reaches
-// h = 1 / last to each side, and those of the first and the last level to infinity. With its mean mu and its
-// scale c = exp(max(log_scale, kLeastLogScale)),
-//   P(s) = sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^-w)    a = (x_s - h - mu) / c, b = (x_s + h - mu) / c
-//   w = b - a = 2 h / c        a first level has no sigma(-a), a last one no sigma(b), both no (1 - e^-w)
+// A logistic distribution on the levels s = 0 .. last of a symbol: s lies at x_s = 2 s / last - 1,
+// its bin reaches h = 1 / last to each side, and those of the first and the last level to infinity.
+// With its mean mu and its scale c = exp(max(log_scale, kLeastLogScale)),
+//   P(s) = sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^-w)    a = (x_s - h - mu) / c, b = (x_s
+//   + h - mu) / c w = b - a = 2 h / c        a first level has no sigma(-a), a last one no
+//   sigma(b), both no (1 - e^-w)
 // In logs these are sums, in which nothing overflows, vanishes or cancels.
 // Source: Salimans 2017 (PixelCNN++), section 2.1.
 template <typename T>
 struct Logistic {
-  T mean, rate;             // mu, 1 / c
-  T width, log_inside;      // w, log(1 - e^-w)
-  T last;                   // level
-  bool at_least_scale;      // log_scale is below its bound, and has no slope
+  T mean, rate;         // mu, 1 / c
+  T width, log_inside;  // w, log(1 - e^-w)
+  T last;               // level
+  bool at_least_scale;  // log_scale is below its bound, and has no slope
 
   LINEA_HOST_DEVICE static Logistic of(T mean, T log_scale, T last) {
     const bool bound = log_scale < T(kLeastLogScale);
     const T log_c = bound ? T(kLeastLogScale) : log_scale;
     const T rate = std::exp(-log_c), width = T(2) / last * rate;
     // log w - w / 2 where w may have been rounded to 0
-    const T inside = width < T(1e-7) ? std::log(T(2) / last) - log_c - width / T(2) : std::log(-std::expm1(-width));
+    const T inside = width < T(1e-7) ? std::log(T(2) / last) - log_c - width / T(2)
+                                     : std::log(-std::expm1(-width));
     return {mean, rate, width, inside, last, bound};
   }
 
@@ -194,26 +236,32 @@ struct Logistic {
     return inside - below - above;
   }
 
-  // d log P / dmu = (sigma(a) - sigma(-b)) / c,  d log P / dlog_scale = a sigma(a) - b sigma(-b) - w / (e^w - 1)
+  // d log P / dmu = (sigma(a) - sigma(-b)) / c,  d log P / dlog_scale = a sigma(a) - b sigma(-b) -
+  // w / (e^w - 1)
   LINEA_HOST_DEVICE void slopes(T s, T& dmean, T& dlog_scale) const {
-    const T below = s > T(0) ? Sigmoid::value(a(s)) : T(0), above = s < last ? Sigmoid::value(-b(s)) : T(0);
-    const T inside = s > T(0) && s < last ? (width < T(1e-7) ? T(1) : width / std::expm1(width)) : T(0);
+    const T below = s > T(0) ? Sigmoid::value(a(s)) : T(0),
+            above = s < last ? Sigmoid::value(-b(s)) : T(0);
+    const T inside =
+        s > T(0) && s < last ? (width < T(1e-7) ? T(1) : width / std::expm1(width)) : T(0);
     dmean = (below - above) * rate;
     dlog_scale = at_least_scale ? T(0) : a(s) * below - b(s) * above - inside;
   }
 };
 
-// Features that the kernels of an attention make themselves, while a row of q or k is in cache. slope_at(phi(x))
-// is phi'(x): exp is not taken twice.
+// Features that the kernels of an attention make themselves, while a row of q or k is in cache.
+// slope_at(phi(x)) is phi'(x): exp is not taken twice.
 enum class KernelFeature : uint8_t { given, elu, relu };
 
 // Calls body(F{}) with the struct F above that `feature` names; not for features that are given.
 template <typename Body>
 void with_feature(KernelFeature feature, Body&& body) {
   switch (feature) {
-    case KernelFeature::given: return;
-    case KernelFeature::elu: return body(FeatureElu{});
-    case KernelFeature::relu: return body(FeatureRelu{});
+    case KernelFeature::given:
+      return;
+    case KernelFeature::elu:
+      return body(FeatureElu{});
+    case KernelFeature::relu:
+      return body(FeatureRelu{});
   }
 }
 
@@ -221,18 +269,27 @@ void with_feature(KernelFeature feature, Body&& body) {
 template <typename Body>
 void with_pointwise(Pointwise function, Body&& body) {
   switch (function) {
-    case Pointwise::relu: return body(Relu{});
-    case Pointwise::gelu: return body(Gelu{});
-    case Pointwise::sigmoid: return body(Sigmoid{});
-    case Pointwise::log_gate: return body(LogGate{});
-    case Pointwise::log_rest: return body(LogRest{});
-    case Pointwise::feature_elu: return body(FeatureElu{});
-    case Pointwise::feature_relu: return body(FeatureRelu{});
+    case Pointwise::relu:
+      return body(Relu{});
+    case Pointwise::gelu:
+      return body(Gelu{});
+    case Pointwise::sigmoid:
+      return body(Sigmoid{});
+    case Pointwise::log_gate:
+      return body(LogGate{});
+    case Pointwise::log_rest:
+      return body(LogRest{});
+    case Pointwise::feature_elu:
+      return body(FeatureElu{});
+    case Pointwise::feature_relu:
+      return body(FeatureRelu{});
   }
 }
 
 // Dropout keeps an element where its random number is at or above the rate.
-LINEA_HOST_DEVICE inline bool keeps(uint32_t word, float rate) { return word_to_uniform(word) >= rate; }
+LINEA_HOST_DEVICE inline bool keeps(uint32_t word, float rate) {
+  return word_to_uniform(word) >= rate;
+}
 
 // 1 / d, and 0 where d is exactly 0: a row without weight has the output 0 and no gradient.
 template <typename T>

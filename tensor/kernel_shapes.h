@@ -1,5 +1,5 @@
-// What kernels are told of their work besides numbers: sizes, where rows lie, what a mechanism carries. The letters are
-// those of tensor/kernels.h.
+// What kernels are told of their work besides numbers: sizes, where rows lie, what a mechanism
+// carries. The letters are those of tensor/kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,25 @@
 
 namespace linea {
 
-// C[b] = alpha op(A[b]) op(B[b]) + beta C[b] for b < batch; op(A) is [rows, inner], op(B) [inner, cols].
-// Strides lead from one b to the next; 0 repeats a matrix.
+// C[b] = alpha op(A[b]) op(B[b]) + beta C[b] for b < batch; op(A) is [rows, inner], op(B) [inner,
+// cols]. Strides lead from one b to the next; 0 repeats a matrix.
 struct GemmShape {
   bool transpose_a = false, transpose_b = false;
   int64_t rows = 0, cols = 0, inner = 0;
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   double alpha = 1, beta = 0;
-  int64_t first_b = 0, period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
-  int64_t lead_a = 0, lead_c = 0;     // where above 0, rows of A (not transposed) and of C lie so far apart
+  int64_t first_b = 0,
+          period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
+  int64_t lead_a = 0,
+          lead_c = 0;  // where above 0, rows of A (not transposed) and of C lie so far apart
 
-  // The same where each A is a single row, as in drawing: those that meet one B are the rows of one A.
+  // The same where each A is a single row, as in drawing: those that meet one B are the rows of one
+  // A.
   GemmShape with_rows_together() const {
     GemmShape all = *this;
-    if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0 || stride_a == 0) return all;
+    if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0 ||
+        stride_a == 0)
+      return all;
     all.rows = batch / period_b;
     all.batch = period_b;
     all.lead_a = period_b * stride_a;
@@ -38,7 +43,8 @@ struct LinearShape {
   bool gelu = false;
 };
 
-// Of a layer norm that comes before something else: gain and bias, which may be null; without a gain there is none.
+// Of a layer norm that comes before something else: gain and bias, which may be null; without a
+// gain there is none.
 template <typename T>
 struct NormWeights {
   const T *gain = nullptr, *bias = nullptr;
@@ -61,8 +67,8 @@ struct PermuteShape {
   int64_t inner;
 };
 
-// How many keys of each sequence exist; the others are padding and never seen. count is null where all
-// do; else pair p of a tile has count[(first_pair + p) / heads].
+// How many keys of each sequence exist; the others are padding and never seen. count is null where
+// all do; else pair p of a tile has count[(first_pair + p) / heads].
 struct ValidKeys {
   const int32_t* count = nullptr;
   int64_t heads = 1, first_pair = 0;
@@ -71,15 +77,17 @@ struct ValidKeys {
 // How the features of a tile are given: as values, or as logs, which neither overflow nor vanish.
 enum class FeatureKind : uint8_t { values, logs };
 
-// One segment, positions first .. first + length - 1, of the P sequences of a tile. Row i of the segment
-// is row i of q and k; `chunk` rows at a time are done as matrix products.
+// One segment, positions first .. first + length - 1, of the P sequences of a tile. Row i of the
+// segment is row i of q and k; `chunk` rows at a time are done as matrix products.
 struct ChunkShape {
   int64_t pairs, length, features, values, chunk;
   int64_t first = 0;
   ValidKeys valid{};
   FeatureKind kind = FeatureKind::values;
-  KernelFeature feature = KernelFeature::given;  // of values; a kernel's dq and dk are those of what it was given
-  bool starts = false, ends = false;  // the state that comes in holds nothing; what goes out is not needed
+  KernelFeature feature =
+      KernelFeature::given;  // of values; a kernel's dq and dk are those of what it was given
+  bool starts = false,
+       ends = false;  // the state that comes in holds nothing; what goes out is not needed
   FloatProducts products = FloatProducts::exact;
 };
 
@@ -88,11 +96,14 @@ template <typename T>
 struct Strided {
   T* data;
   int64_t stride;
-  LINEA_HOST_DEVICE T* pair(int64_t p) const { return data == nullptr ? nullptr : data + p * stride; }
+  LINEA_HOST_DEVICE T* pair(int64_t p) const {
+    return data == nullptr ? nullptr : data + p * stride;
+  }
 };
 
-// Rows of P pairs where they lie, in [B,H,S,width] or in a part of [B,S,parts x H x width]: row i of pair p, the
-// (batch, head) b, h that first_pair + p numbers, is at data + b batch + h head + i row.
+// Rows of P pairs where they lie, in [B,H,S,width] or in a part of [B,S,parts x H x width]: row i
+// of pair p, the (batch, head) b, h that first_pair + p numbers, is at data + b batch + h head + i
+// row.
 template <typename T>
 struct HeadRows {
   T* data = nullptr;
@@ -117,10 +128,10 @@ HeadRows<T> one_row(T* data, int64_t stride) {
   return {data, stride};
 }
 
-// What the sum rule folds and reads in one segment, for P pairs: queries and keys [P,S,F], which are features
-// unless the shape names a feature that is still to be made of them; logs of weights of whole keys and of the
-// decay at each position [P,S]; v [P,S,M]. Null: not there (without q a segment is only absorbed, without k
-// only read; without weight and decay these are 0).
+// What the sum rule folds and reads in one segment, for P pairs: queries and keys [P,S,F], which
+// are features unless the shape names a feature that is still to be made of them; logs of weights
+// of whole keys and of the decay at each position [P,S]; v [P,S,M]. Null: not there (without q a
+// segment is only absorbed, without k only read; without weight and decay these are 0).
 template <typename T>
 struct ChunkInput {
   HeadRows<const T> q{}, k{};
@@ -135,10 +146,11 @@ struct ChunkState {
   A *state, *key_sum, *scale;
 };
 
-// Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which pair p has count[p] <
-// capacity: what would fill it up is added to the state with all of them. capacity 0: none waits. Beside keys of bf16
-// that state [P,F,M] may lie in halves (SplitFloat) instead, of which a position that adds nothing to it reads the
-// upper alone: where M is a multiple of kWideRows.
+// Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which
+// pair p has count[p] < capacity: what would fill it up is added to the state with all of them.
+// capacity 0: none waits. Beside keys of bf16 that state [P,F,M] may lie in halves (SplitFloat)
+// instead, of which a position that adds nothing to it reads the upper alone: where M is a multiple
+// of kWideRows.
 inline constexpr int64_t kMostWaiting = 8, kWideRows = 4;
 template <typename T>
 struct Waiting {
@@ -148,15 +160,15 @@ struct Waiting {
   BFloat16 *high = nullptr, *low = nullptr;
 };
 
-// What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of logs,
-// by the row's own largest query feature); scale is null as it is in ChunkState.
+// What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of
+// logs, by the row's own largest query feature); scale is null as it is in ChunkState.
 template <typename A>
 struct ChunkRows {
   Strided<A> denominator, scale;
 };
 
-// Softmax attention of P pairs: q [P,queries,D], k [P,keys,D], v [P,keys,M]. When causal, query i sees
-// keys 0 .. i + (keys - queries). Scores are scaled by `scale`.
+// Softmax attention of P pairs: q [P,queries,D], k [P,keys,D], v [P,keys,M]. When causal, query i
+// sees keys 0 .. i + (keys - queries). Scores are scaled by `scale`.
 struct SoftmaxShape {
   int64_t pairs, queries, keys, key_size, value_size;
   ValidKeys valid;
@@ -165,12 +177,13 @@ struct SoftmaxShape {
   FloatProducts products = FloatProducts::exact;
 };
 
-// What a row of a model's outputs is, of V symbols: a logit each, or a mixture of logistics on V levels (formulas.h).
+// What a row of a model's outputs is, of V symbols: a logit each, or a mixture of logistics on V
+// levels (formulas.h).
 enum class OutputKind : uint8_t { logits, logistics };
 
-// How one symbol is drawn: scores are divided by the temperature; then only the top_k likeliest symbols stay (0:
-// all), and of those the fewest likeliest whose share reaches top_p (Holtzman 2020). Of equals the first is the
-// likelier.
+// How one symbol is drawn: scores are divided by the temperature; then only the top_k likeliest
+// symbols stay (0: all), and of those the fewest likeliest whose share reaches top_p (Holtzman
+// 2020). Of equals the first is the likelier.
 struct Drawing {
   double temperature = 1;
   int64_t top_k = 0;
@@ -179,9 +192,10 @@ struct Drawing {
   bool greedy = false;    // the likeliest symbol always
 };
 
-// What drawing hands from a position to the next without the host, of each row: the symbol that the next one reads, its
-// place in the model, how many positions were drawn, and the last of their symbols [capacity,rows], the one that came
-// after n others in line n % capacity. All but the symbols may be null.
+// What drawing hands from a position to the next without the host, of each row: the symbol that the
+// next one reads, its place in the model, how many positions were drawn, and the last of their
+// symbols [capacity,rows], the one that came after n others in line n % capacity. All but the
+// symbols may be null.
 struct DrawnSymbols {
   int32_t *symbols, *place, *count, *history;
   int64_t rows, capacity;

@@ -1,4 +1,5 @@
-// What the files of tensor/ops.h share: a tensor seen as rows, and the jump to the kernels of its dtype.
+// What the files of tensor/ops.h share: a tensor seen as rows, and the jump to the kernels of its
+// dtype.
 #pragma once
 
 #include "tensor/kernels.h"

@@ -10,14 +10,16 @@
 namespace linea {
 namespace {
 
-// Large blocks lie on huge pages where the system has them: a stream through the weights then crosses a page every
-// 2 MiB, not every 4 KiB.
+// Large blocks lie on huge pages where the system has them: a stream through the weights then
+// crosses a page every 2 MiB, not every 4 KiB.
 void* from_system(size_t bytes) {
   constexpr size_t kAlignment = 64, kHugePage = size_t{2} << 20;
   const bool large = bytes >= 2 * kHugePage;
   void* block = nullptr;
   if (posix_memalign(&block, large ? kHugePage : kAlignment, bytes) != 0) return nullptr;
-  if (large) madvise(block, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);  // advice: where refused, nothing is lost
+  if (large)
+    madvise(block, bytes / kHugePage * kHugePage,
+            MADV_HUGEPAGE);  // advice: where refused, nothing is lost
 #ifdef LINEA_NAN_FILL
   std::memset(block, 0xFF, bytes);  // a quiet NaN in every float: reading fresh memory shows
 #endif
@@ -26,10 +28,12 @@ void* from_system(size_t bytes) {
 
 void to_system(void* block) noexcept { std::free(block); }
 
-// Never destroyed: tensors with static lifetime may be released after main. A system that promises more memory than
-// it has would kill us, or crawl, when it is used: so what the machine has is the limit.
+// Never destroyed: tensors with static lifetime may be released after main. A system that promises
+// more memory than it has would kill us, or crawl, when it is used: so what the machine has is the
+// limit.
 CachingAllocator& allocator() {
-  static CachingAllocator* instance = new CachingAllocator({from_system, to_system, machine_memory});
+  static CachingAllocator* instance =
+      new CachingAllocator({from_system, to_system, machine_memory});
   return *instance;
 }
 

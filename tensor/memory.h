@@ -37,8 +37,8 @@ struct MemoryUse {
   size_t held = 0, peak = 0, cached = 0;
 };
 
-// The most that tensors may hold: `total`, whose number it is ("the machine has", "the container may have"), less
-// what the program needs besides.
+// The most that tensors may hold: `total`, whose number it is ("the machine has", "the container
+// may have"), less what the program needs besides.
 struct MemoryLimit {
   size_t bytes = 0, total = 0;
   const char* whose = "";
@@ -57,7 +57,8 @@ MemoryUse cpu_memory();
 void reset_cpu_peak();
 // Gives the blocks kept for reuse back to the system.
 void release_cpu_cache();
-// Refuses to hold more than this many bytes. At first, and with 0, all the memory that the machine has.
+// Refuses to hold more than this many bytes. At first, and with 0, all the memory that the machine
+// has.
 void set_cpu_memory_limit(size_t bytes);
 
 }  // namespace linea

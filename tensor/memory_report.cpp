@@ -33,7 +33,8 @@ size_t limit_in(const std::string& path) {
 size_t least_limit(const std::string& mount, std::string group, const std::string& name) {
   size_t least = SIZE_MAX;
   while (true) {
-    least = std::min(least, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
+    least =
+        std::min(least, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
     const size_t slash = group.find_last_of('/');
     if (group.empty() || slash == std::string::npos) return least;
     group.resize(slash);
@@ -72,7 +73,8 @@ MemoryScope::MemoryScope(MemoryPart part) : before_(part_at_work) { part_at_work
 MemoryScope::~MemoryScope() { part_at_work = before_; }
 MemoryPart memory_part_at_work() { return part_at_work; }
 
-MemoryCensus::MemoryCensus(std::function<MemoryParts()> count) : count_(std::move(count)), before_(census) {
+MemoryCensus::MemoryCensus(std::function<MemoryParts()> count)
+    : count_(std::move(count)), before_(census) {
   census = this;
 }
 MemoryCensus::~MemoryCensus() { census = before_; }
@@ -91,10 +93,12 @@ bool MemoryReport::weights_dominate() const {
 }
 
 std::string MemoryReport::text() const {
-  return fmt::format("out of memory: {} asked for {}; held: parameters {}, gradients {}, optimiser {}, activations "
-                     "and workspace {}; {}",
-                     size_text(asked), name_of(part), size_text(held.parameters), size_text(held.gradients),
-                     size_text(held.optimiser), size_text(held.activations), limit.text());
+  return fmt::format(
+      "out of memory: {} asked for {}; held: parameters {}, gradients {}, optimiser {}, "
+      "activations "
+      "and workspace {}; {}",
+      size_text(asked), name_of(part), size_text(held.parameters), size_text(held.gradients),
+      size_text(held.optimiser), size_text(held.activations), limit.text());
 }
 
 std::string MemoryLimit::text() const { return fmt::format("{} {}", whose, size_text(total)); }
@@ -108,8 +112,10 @@ OutOfMemory::OutOfMemory(const MemoryReport& report)
 size_t container_memory(const std::string& groups, const std::string& mount) {
   std::ifstream file(groups);
   size_t least = SIZE_MAX;
-  for (std::string line; std::getline(file, line);) {  // "0::/path" of version 2, "7:cpu,memory:/path" of version 1
-    const size_t first = line.find(':'), second = line.find(':', first == std::string::npos ? first : first + 1);
+  for (std::string line;
+       std::getline(file, line);) {  // "0::/path" of version 2, "7:cpu,memory:/path" of version 1
+    const size_t first = line.find(':'),
+                 second = line.find(':', first == std::string::npos ? first : first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
@@ -131,17 +137,21 @@ size_t mapped_memory() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-// Of what there is, an eighth, at most 128 MiB, stays for the program, its data and the buffers of BLAS: a container
-// that takes more than it may is killed without a word. Where what is mapped is limited, that is known: what is left.
+// Of what there is, an eighth, at most 128 MiB, stays for the program, its data and the buffers of
+// BLAS: a container that takes more than it may is killed without a word. Where what is mapped is
+// limited, that is known: what is left.
 MemoryLimit machine_memory() {
   constexpr size_t kMostBesides = size_t{128} << 20;
-  const size_t machine = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  const size_t machine =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
   const size_t container = container_memory("/proc/self/cgroup", "/sys/fs/cgroup");
   rlimit process{};
-  const size_t allowed =
-      getrlimit(RLIMIT_AS, &process) == 0 && process.rlim_cur != RLIM_INFINITY ? process.rlim_cur : SIZE_MAX;
+  const size_t allowed = getrlimit(RLIMIT_AS, &process) == 0 && process.rlim_cur != RLIM_INFINITY
+                             ? process.rlim_cur
+                             : SIZE_MAX;
   const size_t total = std::min({machine, container, allowed});
-  const size_t besides = total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMostBesides);
+  const size_t besides =
+      total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMostBesides);
   return {total - std::min(total, besides), total,
           total == machine     ? "the machine has"
           : total == container ? "the container may have"

@@ -6,8 +6,7 @@ namespace linea::ops {
 namespace {
 
 void require_same(const char* op, const Tensor& a, const Tensor& b) {
-  require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape(),
-          b.shape());
+  require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape(), b.shape());
 }
 
 // x [..., C...] of which `row` [C...] is the end
@@ -16,7 +15,6 @@ void require_ends(const char* op, const Shape& x, const Shape& row) {
   for (int axis = 1; ends && axis <= row.rank(); ++axis) ends = x[-axis] == row[-axis];
   require(ends, "{}: {} does not repeat over {}", op, row, x);
 }
-
 
 }  // namespace
 
@@ -31,8 +29,7 @@ DType common_dtype(const char* op, std::initializer_list<const Tensor*> tensors)
 }
 
 void require_shape(const char* op, const char* name, const Tensor& x, const Shape& shape) {
-  require(x.shape() == shape, "{}: {} has shape {}, expected {}", op, name, x.shape(),
-          shape);
+  require(x.shape() == shape, "{}: {} has shape {}, expected {}", op, name, x.shape(), shape);
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {
@@ -92,8 +89,8 @@ std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype) {
   std::vector<CastPiece<float, BFloat16>> narrowed;
   std::vector<CastPiece<BFloat16, float>> widened;
   for (const Tensor& x : xs) {
-    require(sum_dtype(dtype) == sum_dtype(x.dtype()) && dtype != x.dtype(), "cast: {} does not become {}",
-            name_of(x.dtype()), name_of(dtype));
+    require(sum_dtype(dtype) == sum_dtype(x.dtype()) && dtype != x.dtype(),
+            "cast: {} does not become {}", name_of(x.dtype()), name_of(dtype));
     const Tensor& y = ys.emplace_back(x.shape(), dtype);
     if (dtype == DType::bf16) {
       narrowed.push_back({x.data<float>(), y.data<BFloat16>(), x.numel()});
@@ -148,8 +145,7 @@ Tensor sum_rows(const Tensor& x, const Shape& row) {
 }
 
 Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) {
-  const int64_t count =
-      shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
+  const int64_t count = shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
   require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
           x.shape(), result);
   // Axes of one element move nothing: those of a single position, say.
@@ -215,8 +211,7 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias) {
     table.layer_norm(context(), x.data<T>(), gain.data<T>(),
                      bias.defined() ? bias.data<T>() : nullptr, result.y.template data<T>(),
                      result.mean.template data<Accumulator<T>>(),
-                     result.scale.template data<Accumulator<T>>(), rows_of(x),
-                     columns(x));
+                     result.scale.template data<Accumulator<T>>(), rows_of(x), columns(x));
   });
   return result;
 }
@@ -261,7 +256,8 @@ std::pair<Tensor, Tensor> normalize(const Tensor& x) {
   Tensor y(x.shape(), x.dtype()), sums({rows_of(x)}, sum_dtype(x.dtype()));
   launch(x.dtype(), "normalize", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<Accumulator<T>>(), rows_of(x), columns(x));
+    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<Accumulator<T>>(), rows_of(x),
+                    columns(x));
   });
   return {y, sums};
 }
@@ -271,8 +267,8 @@ Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy)
   Tensor dx(y.shape(), y.dtype());
   launch(y.dtype(), "normalize_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.normalize_backward(context(), y.data<T>(), sums.data<Accumulator<T>>(), dy.data<T>(), dx.data<T>(),
-                             rows_of(y), columns(y));
+    table.normalize_backward(context(), y.data<T>(), sums.data<Accumulator<T>>(), dy.data<T>(),
+                             dx.data<T>(), rows_of(y), columns(y));
   });
   return dx;
 }

@@ -46,10 +46,12 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
   return dx;
 }
 
-Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w, double alpha) {
+Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w,
+                   double alpha) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
-  require(x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
-          "head_matmul: {} and {} do not go together", x.shape(), w.shape());
+  require(
+      x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
+      "head_matmul: {} and {} do not go together", x.shape(), w.shape());
   GemmShape shape;
   shape.transpose_b = transpose_w;
   shape.rows = x.size(1);
@@ -91,14 +93,16 @@ Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_pair, dou
   return u;
 }
 
-Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega, int64_t first_pair, double scale) {
+Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega,
+                            int64_t first_pair, double scale) {
   const DType dtype = common_dtype("random_logs_backward", {&x, &du, &omega});
   const HeadShape shape = random_shape("random_logs_backward", x, omega, first_pair);
   require_shape("random_logs_backward", "du", du, {shape.pairs, shape.rows, shape.features});
   Tensor dx(x.shape(), dtype);
   launch(dtype, "random_logs_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(), scale, dx.data<T>());
+    table.random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(), scale,
+                               dx.data<T>());
   });
   return dx;
 }
@@ -113,11 +117,12 @@ Tensor square_norms(const Tensor& x, double factor) {
 }
 
 void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor) {
-  launch(common_dtype("square_norms", {&x, &dw, &dx}), "square_norms", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), factor, rows_of(x),
-                                columns(x));
-  });
+  launch(common_dtype("square_norms", {&x, &dw, &dx}), "square_norms",
+         [&](const auto& table, auto t) {
+           using T = decltype(t);
+           table.square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), factor,
+                                       rows_of(x), columns(x));
+         });
 }
 
 Tensor sine_cosine(const Tensor& u) {
@@ -134,24 +139,29 @@ Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy) {
   Tensor du(y.shape().with(-1, columns(y) / 2), y.dtype());
   launch(common_dtype("sine_cosine", {&y, &dy}), "sine_cosine", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), rows_of(du), columns(du));
+    table.sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), rows_of(du),
+                               columns(du));
   });
   return du;
 }
 
 Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_pair) {
   Tensor codes({x.size(0), x.size(1)}, DType::i32);
-  const HeadShape shape{x.size(0), x.size(1), codebook.size(1), x.size(2), first_pair, codebook.size(0)};
-  launch(common_dtype("nearest_code", {&x, &codebook}), "nearest_code", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.nearest_code(context(), shape, x.data<T>(), codebook.data<T>(), codes.data<int32_t>());
-  });
+  const HeadShape shape{x.size(0), x.size(1),  codebook.size(1),
+                        x.size(2), first_pair, codebook.size(0)};
+  launch(common_dtype("nearest_code", {&x, &codebook}), "nearest_code",
+         [&](const auto& table, auto t) {
+           using T = decltype(t);
+           table.nearest_code(context(), shape, x.data<T>(), codebook.data<T>(),
+                              codes.data<int32_t>());
+         });
   return codes;
 }
 
 Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_pair) {
   Tensor y({codes.size(0), codes.size(1), codebook.size(2)}, codebook.dtype());
-  const HeadShape shape{codes.size(0), codes.size(1), codebook.size(1), codebook.size(2), first_pair, codebook.size(0)};
+  const HeadShape shape{codes.size(0),    codes.size(1), codebook.size(1),
+                        codebook.size(2), first_pair,    codebook.size(0)};
   launch(codebook.dtype(), "gather_codes", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.gather_codes(context(), shape, codes.data<int32_t>(), codebook.data<T>(), y.data<T>());
@@ -160,11 +170,13 @@ Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_p
 }
 
 std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, const Shape& codebook) {
-  const Tensor counts = Tensor::zeros({codebook[0], codebook[1]}, x.dtype()), sums = Tensor::zeros(codebook, x.dtype());
+  const Tensor counts = Tensor::zeros({codebook[0], codebook[1]}, x.dtype()),
+               sums = Tensor::zeros(codebook, x.dtype());
   const HeadShape shape{x.size(0), x.size(1), codebook[1], codebook[2], 0, codebook[0]};
   launch(x.dtype(), "sum_by_code", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.sum_by_code(context(), shape, x.data<T>(), codes.data<int32_t>(), counts.data<T>(), sums.data<T>());
+    table.sum_by_code(context(), shape, x.data<T>(), codes.data<int32_t>(), counts.data<T>(),
+                      sums.data<T>());
   });
   return {counts, sums};
 }

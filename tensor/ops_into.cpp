@@ -36,7 +36,8 @@ void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, con
   });
 }
 
-void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, const Tensor& y, double beta) {
+void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
+                 const Tensor& y, double beta) {
   GemmShape shape;
   shape.transpose_a = transpose_a;
   shape.transpose_b = transpose_b;
@@ -44,9 +45,10 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   shape.inner = a.size(transpose_a ? 0 : 1);
   shape.cols = b.size(transpose_b ? 0 : 1);
   shape.beta = beta;
-  require(a.shape().rank() == 2 && b.shape().rank() == 2 && b.size(transpose_b ? 1 : 0) == shape.inner,
-          "matmul: the inner sizes of {}{} and {}{} differ", a.shape(), transpose_a ? " (transposed)" : "",
-          b.shape(), transpose_b ? " (transposed)" : "");
+  require(
+      a.shape().rank() == 2 && b.shape().rank() == 2 && b.size(transpose_b ? 1 : 0) == shape.inner,
+      "matmul: the inner sizes of {}{} and {}{} differ", a.shape(),
+      transpose_a ? " (transposed)" : "", b.shape(), transpose_b ? " (transposed)" : "");
   require_shape("matmul", "y", y, {shape.rows, shape.cols});
   launch(common_dtype("matmul", {&a, &b, &y}), "matmul", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -54,8 +56,8 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
   });
 }
 
-void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias, bool gelu,
-                 const Tensor& residual, const Tensor& y) {
+void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
+                 bool gelu, const Tensor& residual, const Tensor& y) {
   const LinearShape shape{rows_of(y), columns(y), columns(x), gelu};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
@@ -65,9 +67,11 @@ void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const 
   if (residual.defined()) require_shape("linear", "residual", residual, y.shape());
   launch(common_dtype("linear", {&x, &weight, &y}), "linear", [&](const auto& table, auto t) {
     using T = decltype(t);
-    const auto data = [](const Tensor& part) -> const T* { return part.defined() ? part.data<T>() : nullptr; };
-    table.linear(context(), shape, x.data<T>(), {data(norm.gain), data(norm.bias)}, weight.data<T>(), data(bias),
-                 data(residual), y.data<T>());
+    const auto data = [](const Tensor& part) -> const T* {
+      return part.defined() ? part.data<T>() : nullptr;
+    };
+    table.linear(context(), shape, x.data<T>(), {data(norm.gain), data(norm.bias)},
+                 weight.data<T>(), data(bias), data(residual), y.data<T>());
   });
 }
 
@@ -100,9 +104,11 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
     using T = decltype(t);
     const T* const added = bias.defined() ? bias.data<T>() : nullptr;
     if (panels.dtype() == DType::bf16) {
-      table.bf16_panel_gemm(context(), x.data<T>(), panels.data<BFloat16>(), added, y.data<T>(), rows_of(x), out, in);
+      table.bf16_panel_gemm(context(), x.data<T>(), panels.data<BFloat16>(), added, y.data<T>(),
+                            rows_of(x), out, in);
     } else {
-      table.panel_gemm(context(), x.data<T>(), panels.data<T>(), added, y.data<T>(), rows_of(x), out, in);
+      table.panel_gemm(context(), x.data<T>(), panels.data<T>(), added, y.data<T>(), rows_of(x),
+                       out, in);
     }
   });
 }

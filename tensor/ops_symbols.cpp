@@ -30,13 +30,13 @@ Tensor embedding(const Tensor& table, const Tensor& ids) {
   return y;
 }
 
-Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& positions, const Tensor& place,
-                      DType stored) {
+Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& positions,
+                      const Tensor& place, DType stored) {
   require_ids("embed_position", ids, 0, table.size(0));
   require_ids("embed_position", place, 0, positions.size(0));
   require(columns(positions) == columns(table) && place.numel() == ids.numel(),
-          "embed_position: symbols {}, positions {}, ids {} and places {} do not go together", table.shape(),
-          positions.shape(), ids.shape(), place.shape());
+          "embed_position: symbols {}, positions {}, ids {} and places {} do not go together",
+          table.shape(), positions.shape(), ids.shape(), place.shape());
   Tensor y({ids.numel(), columns(table)}, stored);
   launch(stored, "embed_position", [&](const auto& backend, auto t) {
     using T = decltype(t);
@@ -64,8 +64,8 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
           logits.shape(), targets.shape());
   const DType dtype = logits.dtype();
   const DType sums = sum_dtype(dtype);
-  CrossEntropy result{Tensor({1}, sums), Tensor({rows_of(logits)}, sums), Tensor({rows_of(logits)}, sums),
-                      Tensor({1}, sums)};
+  CrossEntropy result{Tensor({1}, sums), Tensor({rows_of(logits)}, sums),
+                      Tensor({rows_of(logits)}, sums), Tensor({1}, sums)};
   launch(dtype, "cross_entropy", [&](const auto& table, auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -83,10 +83,10 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const
   Tensor dlogits(logits.shape(), logits.dtype());
   launch(logits.dtype(), "cross_entropy_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.cross_entropy_backward(context(), logits.data<T>(), targets.data<int32_t>(),
-                                 kept.log_sums.template data<Accumulator<T>>(),
-                                 kept.scored.template data<Accumulator<T>>(), dmean.data<Accumulator<T>>(),
-                                 dlogits.data<T>(), rows_of(logits), columns(logits));
+    table.cross_entropy_backward(
+        context(), logits.data<T>(), targets.data<int32_t>(),
+        kept.log_sums.template data<Accumulator<T>>(), kept.scored.template data<Accumulator<T>>(),
+        dmean.data<Accumulator<T>>(), dlogits.data<T>(), rows_of(logits), columns(logits));
   });
   return dlogits;
 }
@@ -103,35 +103,45 @@ Tensor argmax(const Tensor& x) {
 namespace {
 
 void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
-  require(columns(mixtures) == 3 * kLogistics && levels >= 2, "{}: {} is no mixture of {} logistics on {} levels", op,
-          mixtures.shape(), kLogistics, levels);
+  require(columns(mixtures) == 3 * kLogistics && levels >= 2,
+          "{}: {} is no mixture of {} logistics on {} levels", op, mixtures.shape(), kLogistics,
+          levels);
 }
 
 }  // namespace
 
 void require_drawing(const Drawing& drawing) {
-  require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)", drawing.temperature);
-  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols", drawing.top_k);
-  require(drawing.top_p > 0 && drawing.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
+  require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)",
+          drawing.temperature);
+  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols",
+          drawing.top_k);
+  require(drawing.top_p > 0 && drawing.top_p <= 1,
+          "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
 }
 
-void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing, const RandomStream& stream,
-          const Drawn& to) {
+void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing,
+          const RandomStream& stream, const Drawn& to) {
   if (!drawing.greedy) require_drawing(drawing);
   const int64_t rows = rows_of(outputs);
   if (kind == OutputKind::logistics) {
     require_mixtures("draw", outputs, V);
   } else {
-    require(columns(outputs) == V, "draw: outputs {} are no logits of {} symbols", outputs.shape(), V);
+    require(columns(outputs) == V, "draw: outputs {} are no logits of {} symbols", outputs.shape(),
+            V);
   }
   for (const Tensor& part : {to.symbols, to.place, to.count})
-    require(!part.defined() || part.numel() == rows, "draw: outputs {} and {} of what is drawn do not go together",
-            outputs.shape(), part.shape());
+    require(!part.defined() || part.numel() == rows,
+            "draw: outputs {} and {} of what is drawn do not go together", outputs.shape(),
+            part.shape());
   require(!to.history.defined() || columns(to.history) == rows,
-          "draw: outputs {} and a history {} do not go together", outputs.shape(), to.history.shape());
-  const auto data = [](const Tensor& part) { return part.defined() ? part.data<int32_t>() : nullptr; };
-  const DrawnSymbols kept{to.symbols.data<int32_t>(), data(to.place), data(to.count), data(to.history), rows,
-                          to.history.defined() ? to.history.size(0) : 0};
+          "draw: outputs {} and a history {} do not go together", outputs.shape(),
+          to.history.shape());
+  const auto data = [](const Tensor& part) {
+    return part.defined() ? part.data<int32_t>() : nullptr;
+  };
+  const DrawnSymbols kept{
+      to.symbols.data<int32_t>(), data(to.place), data(to.count),
+      data(to.history),           rows,           to.history.defined() ? to.history.size(0) : 0};
   launch(outputs.dtype(), "draw", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.sample(context(), kind, outputs.data<T>(), V, drawing, stream, kept);
@@ -147,8 +157,8 @@ Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& 
 LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
   require_mixtures("logistics_loss", mixtures, levels);
   require_ids("logistics_loss", targets, INT32_MIN, levels);
-  require(targets.numel() == rows_of(mixtures), "logistics_loss: mixtures {} and targets {}", mixtures.shape(),
-          targets.shape());
+  require(targets.numel() == rows_of(mixtures), "logistics_loss: mixtures {} and targets {}",
+          mixtures.shape(), targets.shape());
   const DType dtype = mixtures.dtype();
   const DType sums = sum_dtype(dtype);
   LogisticsLoss result{Tensor({1}, sums), Tensor({rows_of(mixtures)}, sums), Tensor({1}, sums)};
@@ -156,7 +166,8 @@ LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int6
     using T = decltype(t);
     using A = Accumulator<T>;
     A* losses = result.losses.template data<A>();
-    table.logistics_loss(context(), mixtures.data<T>(), targets.data<int32_t>(), losses, rows_of(mixtures), levels);
+    table.logistics_loss(context(), mixtures.data<T>(), targets.data<int32_t>(), losses,
+                         rows_of(mixtures), levels);
     table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<A>(),
                       result.scored.template data<A>(), rows_of(mixtures));
   });
@@ -168,10 +179,10 @@ Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, in
   Tensor dmixtures(mixtures.shape(), mixtures.dtype());
   launch(mixtures.dtype(), "logistics_loss_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.logistics_loss_backward(context(), mixtures.data<T>(), targets.data<int32_t>(),
-                                  kept.losses.template data<Accumulator<T>>(),
-                                  kept.scored.template data<Accumulator<T>>(), dmean.data<Accumulator<T>>(),
-                                  dmixtures.data<T>(), rows_of(mixtures), levels);
+    table.logistics_loss_backward(
+        context(), mixtures.data<T>(), targets.data<int32_t>(),
+        kept.losses.template data<Accumulator<T>>(), kept.scored.template data<Accumulator<T>>(),
+        dmean.data<Accumulator<T>>(), dmixtures.data<T>(), rows_of(mixtures), levels);
   });
   return dmixtures;
 }
@@ -181,7 +192,8 @@ Tensor logistics_scores(const Tensor& mixtures, int64_t levels) {
   Tensor scores(mixtures.shape().with(-1, levels), mixtures.dtype());
   launch(mixtures.dtype(), "logistics_scores", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.logistics_scores(context(), mixtures.data<T>(), scores.data<T>(), rows_of(mixtures), levels);
+    table.logistics_scores(context(), mixtures.data<T>(), scores.data<T>(), rows_of(mixtures),
+                           levels);
   });
   return scores;
 }

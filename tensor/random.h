@@ -44,11 +44,12 @@ LINEA_HOST_DEVICE inline RandomWords philox(uint64_t key, RandomWords counter) {
   return counter;
 }
 
-// The four 32-bit words at `index` of a stream. The counter holds 64 bits of index, 40 of step, 16 of
-// lane and 8 of purpose.
+// The four 32-bit words at `index` of a stream. The counter holds 64 bits of index, 40 of step, 16
+// of lane and 8 of purpose.
 LINEA_HOST_DEVICE inline RandomWords random_words(const RandomStream& stream, uint64_t index) {
   const uint32_t low_step = static_cast<uint32_t>(stream.step);
-  const uint32_t tag = (static_cast<uint32_t>(stream.purpose) << 24) | ((stream.lane & 0xFFFFu) << 8) |
+  const uint32_t tag = (static_cast<uint32_t>(stream.purpose) << 24) |
+                       ((stream.lane & 0xFFFFu) << 8) |
                        static_cast<uint32_t>((stream.step >> 32) & 0xFFu);
   return philox(stream.seed, {{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
                                low_step, tag}});
@@ -83,8 +84,8 @@ LINEA_HOST_DEVICE inline uint32_t random_below(const RandomStream& stream, uint6
   return static_cast<uint32_t>((uint64_t{random_word(stream, index)} * count) >> 32);
 }
 
-// The image of `index` under a random permutation of [0, count): a balanced Feistel network over the
-// next even power of two, walked along its cycle until it lands inside. Nothing is stored.
+// The image of `index` under a random permutation of [0, count): a balanced Feistel network over
+// the next even power of two, walked along its cycle until it lands inside. Nothing is stored.
 LINEA_HOST_DEVICE inline uint64_t random_permutation(const RandomStream& stream, uint64_t count,
                                                      uint64_t index) {
   int half_bits = 1;

@@ -11,8 +11,8 @@ Shape::Shape(const std::vector<int64_t>& sizes) : rank_(static_cast<int>(sizes.s
     const int64_t size = sizes[static_cast<size_t>(axis)];
     require(size >= 0, "axis {} of a shape has the negative size {}", axis, size);
     size_[static_cast<size_t>(axis)] = size;
-    require(!__builtin_mul_overflow(numel_, size, &numel_), "a shape's product overflows at axis {}",
-            axis);
+    require(!__builtin_mul_overflow(numel_, size, &numel_),
+            "a shape's product overflows at axis {}", axis);
   }
 }
 

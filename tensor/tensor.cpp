@@ -25,7 +25,9 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype) {
 
 Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
   if (dtype == DType::i32)
-    return from(std::vector<int32_t>(static_cast<size_t>(shape.numel()), static_cast<int32_t>(value)), shape);
+    return from(
+        std::vector<int32_t>(static_cast<size_t>(shape.numel()), static_cast<int32_t>(value)),
+        shape);
   Tensor result(shape, dtype);
   with_stored(dtype, "full", [&](auto zero) {
     using T = decltype(zero);
@@ -45,8 +47,8 @@ void* Tensor::address() const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  require(shape.numel() == numel(), "cannot reshape {} ({} elements) to {} ({})", shape_,
-          numel(), shape, shape.numel());
+  require(shape.numel() == numel(), "cannot reshape {} ({} elements) to {} ({})", shape_, numel(),
+          shape, shape.numel());
   Tensor result = *this;
   result.shape_ = shape;
   return result;

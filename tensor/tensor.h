@@ -1,5 +1,6 @@
-// Tensor: values without gradients. Contiguous and row-major always; copying a Tensor copies a handle
-// to the same storage. A tensor may be a contiguous run inside a larger storage (reshape, rows).
+// Tensor: values without gradients. Contiguous and row-major always; copying a Tensor copies a
+// handle to the same storage. A tensor may be a contiguous run inside a larger storage (reshape,
+// rows).
 #pragma once
 
 #include <cstring>

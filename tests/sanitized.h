@@ -1,5 +1,5 @@
-// Under the sanitizers, where a program is 5 to 11 times slower, a share of what a test goes through must do; the
-// release build's tests go through all of it.
+// Under the sanitizers, where a program is 5 to 11 times slower, a share of what a test goes
+// through must do; the release build's tests go through all of it.
 #pragma once
 
 namespace linea {

@@ -1,5 +1,6 @@
-// How well random features estimate softmax attention (Choromanski et al. 2021, "Rethinking attention with
-// Performers", figure 4: errors against the number of features, for features and projections).
+// How well random features estimate softmax attention (Choromanski et al. 2021, "Rethinking
+// attention with Performers", figure 4: errors against the number of features, for features and
+// projections).
 //
 // q, k, v of N rows ~ N(0, deviation^2), x^ = x / D^(1/4). For both directions, so no mask:
 //
@@ -28,10 +29,9 @@ struct Options {
 
 // What F counts: R rows of omega make as many positive features, and two each of the other kinds.
 //
-//   u = omega x^, w = |x^|^2 / 2 = |x|^2 / (2 sqrt D); of each, the factor that cancels in B is left out:
-//   positive    phi = exp(u - w)
-//   hyperbolic  phi = exp(-w) [exp(u), exp(-u)]
-//   trig        phi = exp(+w) [sin u, cos u]
+//   u = omega x^, w = |x^|^2 / 2 = |x|^2 / (2 sqrt D); of each, the factor that cancels in B is
+//   left out: positive    phi = exp(u - w) hyperbolic  phi = exp(-w) [exp(u), exp(-u)] trig phi =
+//   exp(+w) [sin u, cos u]
 enum class Kind { positive, hyperbolic, trig };
 
 // Error: ErrorKind::usage for a name that is none of these.
@@ -59,6 +59,7 @@ void print_json(const std::vector<Estimate>& estimates);
 void print_table(const Options& options, const std::vector<Estimate>& estimates);
 std::string csv_text(const std::vector<Estimate>& estimates);
 // The medians of the outputs' errors and of the matrix's against F.
-void write_error_charts(const std::string& path, const Options& options, const std::vector<Estimate>& estimates);
+void write_error_charts(const std::string& path, const Options& options,
+                        const std::vector<Estimate>& estimates);
 
 }  // namespace linea::approx

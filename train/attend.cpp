@@ -20,16 +20,17 @@ Tensor recurrent(const Attention& attention, const Inputs& in) {
   const auto at = [&](const Tensor& x, int64_t n) {
     const int64_t width = x.numel() / (B * H * N);
     const Tensor row(x.shape().rank() == 3 ? Shape{B, H} : Shape{B, H, width}, x.dtype());
-    table.copy_rows(context(), one_row<const T>(x.data<T>() + n * width, N * width), one_row(row.data<T>(), width), B * H,
-                    1, width);
+    table.copy_rows(context(), one_row<const T>(x.data<T>() + n * width, N * width),
+                    one_row(row.data<T>(), width), B * H, 1, width);
     return row;
   };
   const Tensor y(in.v.shape(), in.v.dtype());
   const std::unique_ptr<AttentionState> state = attention.start(B, in.v.dtype());
   for (int64_t n = 0; n < N; ++n) {
-    const Tensor row = attention.step(
-        *state, {at(in.q, n), at(in.k, n), at(in.v, n), in.gate.defined() ? at(in.gate, n) : Tensor()});
-    table.copy_rows(context(), one_row<const T>(row.data<T>(), M), one_row(y.data<T>() + n * M, N * M), B * H, 1, M);
+    const Tensor row = attention.step(*state, {at(in.q, n), at(in.k, n), at(in.v, n),
+                                               in.gate.defined() ? at(in.gate, n) : Tensor()});
+    table.copy_rows(context(), one_row<const T>(row.data<T>(), M),
+                    one_row(y.data<T>() + n * M, N * M), B * H, 1, M);
   }
   return y;
 }
@@ -60,8 +61,8 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   return attention;
 }
 
-std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, const std::string& gate_name,
-                                 const Options& options) {
+std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in,
+                                 const std::string& gate_name, const Options& options) {
   const bool slopes = in.dy.defined();
   std::optional<NoGrad> without_slopes;
   if (!slopes) without_slopes.emplace();
@@ -77,7 +78,9 @@ std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, c
   std::vector<NamedTensor> result = {{"y", y.value()}};
   if (!slopes) return result;
   backward(y, in.dy);
-  const auto add = [&](const std::string& name, const Var& x) { result.push_back({"d" + name, x.grad()}); };
+  const auto add = [&](const std::string& name, const Var& x) {
+    result.push_back({"d" + name, x.grad()});
+  };
   add("q", q);
   add("k", k);
   add("v", v);

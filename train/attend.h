@@ -1,4 +1,5 @@
-// What linea attend is made of: the tensors of its file, each checked as it is read, and one attention on them.
+// What linea attend is made of: the tensors of its file, each checked as it is read, and one
+// attention on them.
 #pragma once
 
 #include <cmath>
@@ -54,7 +55,8 @@ struct Axis {
 };
 using Axes = std::vector<Axis>;
 
-// The tensors of --in, each checked as it is read. Every error is ErrorKind::input and names file and tensor.
+// The tensors of --in, each checked as it is read. Every error is ErrorKind::input and names file
+// and tensor.
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
@@ -67,7 +69,8 @@ class InputFile {
   template <typename Good>
   void refuse(const std::string& name, const Tensor& x, const Good& good, const char* rule) const {
     if (const auto bad = first_unlike(x, good))
-      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->place, rule);
+      fail(ErrorKind::input, "{}: {} is {:.9g} at {}; {}", path_, name, bad->value, bad->place,
+           rule);
   }
 
   void warn_of_unused(const std::string& label) const;
@@ -81,19 +84,21 @@ class InputFile {
   std::set<std::string> used_;
 };
 
-// What the file gave; undefined where it was not asked for, and an omega or sigma that was not there.
+// What the file gave; undefined where it was not asked for, and an omega or sigma that was not
+// there.
 struct Inputs {
   Tensor q, k, v, dy, gate, omega, codebook, sigma;
 };
 
 Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options);
 
-// The tensor that an attention reads under this name, a parameter or a buffer; undefined: it has none.
+// The tensor that an attention reads under this name, a parameter or a buffer; undefined: it has
+// none.
 Tensor slot_of(const Attention& attention, const std::string& name);
 // The attention at the file's sizes, holding the file's numbers.
 std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
 // y and, given dy, the gradients.
-std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, const std::string& gate_name,
-                                 const Options& options);
+std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in,
+                                 const std::string& gate_name, const Options& options);
 
 }  // namespace linea::attend

@@ -1,7 +1,8 @@
-// What must be said before the program's libraries start. OpenBLAS takes its buffers while it is loaded, and where it
-// gets none it asks for them again, for ever: under a limit on the process's memory (ulimit -v) that leaves no room for
-// them, main would never begin. Functions of .preinit_array run before those of any library (ELF gABI, "Initialization
-// and Termination Functions"); of the C library they may call what is no more than a system call.
+// What must be said before the program's libraries start. OpenBLAS takes its buffers while it is
+// loaded, and where it gets none it asks for them again, for ever: under a limit on the process's
+// memory (ulimit -v) that leaves no room for them, main would never begin. Functions of
+// .preinit_array run before those of any library (ELF gABI, "Initialization and Termination
+// Functions"); of the C library they may call what is no more than a system call.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,18 +13,21 @@
 
 namespace {
 
-constexpr size_t kBuffer = size_t{128} << 20;    // of a thread, the largest that OpenBLAS has on any x86
-constexpr size_t kProgram = size_t{64} << 20;    // what else is mapped before main
-constexpr int kOutOfMemory = 5;                  // linea::ErrorKind::memory
+constexpr size_t kBuffer = size_t{128}
+                           << 20;  // of a thread, the largest that OpenBLAS has on any x86
+constexpr size_t kProgram = size_t{64} << 20;  // what else is mapped before main
+constexpr int kOutOfMemory = 5;                // linea::ErrorKind::memory
 
 size_t threads_of(char** environment) {
   cpu_set_t cores;
-  size_t threads = sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<size_t>(CPU_COUNT(&cores)) : 1;
+  size_t threads =
+      sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<size_t>(CPU_COUNT(&cores)) : 1;
   constexpr const char* kName = "OMP_NUM_THREADS=";
   for (; *environment != nullptr; ++environment)
     if (std::strncmp(*environment, kName, std::strlen(kName)) == 0) {
       size_t asked = 0;
-      for (const char* digit = *environment + std::strlen(kName); *digit >= '0' && *digit <= '9' && asked < 4096; ++digit)
+      for (const char* digit = *environment + std::strlen(kName);
+           *digit >= '0' && *digit <= '9' && asked < 4096; ++digit)
         asked = 10 * asked + static_cast<size_t>(*digit - '0');
       if (asked > 0) threads = asked;
     }
@@ -34,13 +38,15 @@ void need_room_for_blas(int, char**, char** environment) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   const size_t bytes = (threads_of(environment) + 1) * kBuffer + kProgram;
-  void* const room = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const room =
+      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room != MAP_FAILED) {
     munmap(room, bytes);
     return;
   }
   constexpr char kText[] =
-      "linea: out of memory: the limit on this process's memory (ulimit -v) leaves no room for the buffers of BLAS, "
+      "linea: out of memory: the limit on this process's memory (ulimit -v) leaves no room for the "
+      "buffers of BLAS, "
       "128 MiB a thread and as much once more: raise it, or set OMP_NUM_THREADS=1\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText, sizeof kText - 1);
   _exit(kOutOfMemory);
@@ -49,6 +55,7 @@ void need_room_for_blas(int, char**, char** environment) {
 }  // namespace
 
 extern "C" {
-[[gnu::used, gnu::section(".preinit_array")]] void (*const linea_before_main)(int, char**, char**) =
-    need_room_for_blas;
+[[gnu::used,
+  gnu::section(".preinit_array")]] void (*const linea_before_main)(int, char**,
+                                                                   char**) = need_room_for_blas;
 }

@@ -26,22 +26,24 @@ struct ModelPreset {
 const ModelPreset kModels[] = {
     // Karpathy, nanoGPT: the recipe for a CPU in its README.
     {"nanogpt", 65, 65, 0,
-     "attention = 'softmax'\nlayers = 4\nheads = 4\ndim = 128\nffn = 512\nlength = 64\ntie = true\nbias = false\n"
+     "attention = 'softmax'\nlayers = 4\nheads = 4\ndim = 128\nffn = 512\nlength = 64\ntie = "
+     "true\nbias = false\n"
      "features = 256",
      "batch = 12\nlr = 1e-3\nbeta2 = 0.99\nweight_decay = 0.1\nclip = 1.0\ndropout = 0"},
     // Katharopoulos 2020, section 4.2.1: MNIST pixel by pixel.
     {"mnist-paper", 256, 257, 256,
-     "attention = 'linear'\nlayers = 8\nheads = 8\ndim = 256\nffn = 1024\nlength = 784\nfeatures = 256",
+     "attention = 'linear'\nlayers = 8\nheads = 8\ndim = 256\nffn = 1024\nlength = 784\nfeatures = "
+     "256",
      "batch = 10"},
 };
 
 const std::set<std::string> kModelSettings = {
-    "attention", "feature", "rule",     "nu",         "features", "projection", "redraw",  "codes",
-    "sigma",     "anneal",  "codebook", "commitment", "layers",   "heads",      "dim",     "ffn",
-    "positions", "head",    "tie",      "bias",       "length",   "seed",       "threads", "segment",
-    "chunk",     "device",  "dtype",    "reversible"};
-const std::set<std::string> kTrainingSettings = {"batch", "optimizer",    "lr",   "beta1",
-                                                 "beta2", "weight_decay", "clip", "dropout", "recompute"};
+    "attention", "feature", "rule",      "nu",       "features",   "projection", "redraw",
+    "codes",     "sigma",   "anneal",    "codebook", "commitment", "layers",     "heads",
+    "dim",       "ffn",     "positions", "head",     "tie",        "bias",       "length",
+    "seed",      "threads", "segment",   "chunk",    "device",     "dtype",      "reversible"};
+const std::set<std::string> kTrainingSettings = {
+    "batch", "optimizer", "lr", "beta1", "beta2", "weight_decay", "clip", "dropout", "recompute"};
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
@@ -52,7 +54,8 @@ std::vector<std::string> model_names() {
 const ModelPreset& preset_of(const std::string& name) {
   for (const ModelPreset& model : kModels)
     if (name == model.name) return model;
-  fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", name, fmt::join(model_names(), ", "));
+  fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", name,
+       fmt::join(model_names(), ", "));
 }
 
 }  // namespace
@@ -86,14 +89,16 @@ double peak_rss_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
     if (line.rfind("VmHWM:", 0) == 0) return 1024 * std::stod(line.substr(6));
-  fail(ErrorKind::input, "/proc/self/status has no VmHWM: this system does not tell the memory of a process");
+  fail(ErrorKind::input,
+       "/proc/self/status has no VmHWM: this system does not tell the memory of a process");
 }
 
 Machine measure_machine(double seconds, const std::string& dtype) {
   const Device device = context().device;
   const bool cpu = device.kind == DeviceKind::cpu;
   Machine machine{blas_info(), context().threads, 0, dtype, "cpu", 0};
-  machine.sgemm_gflops = product_rate(dtype == "bf16" && !cpu ? DType::bf16 : DType::f32, seconds) / 1e9;
+  machine.sgemm_gflops =
+      product_rate(dtype == "bf16" && !cpu ? DType::bf16 : DType::f32, seconds) / 1e9;
   if (cpu) return machine;
   machine.device = cuda_devices().at(static_cast<size_t>(device.index));
   machine.read_gb_per_s = read_rate(0) / 1e9;
@@ -102,10 +107,11 @@ Machine measure_machine(double seconds, const std::string& dtype) {
 
 std::string text_of(const Machine& machine) {
   if (machine.device != "cpu")
-    return fmt::format("{}\nproducts of {}: {:.0f} GFLOP/s; reads {:.0f} GB/s\n", machine.device, machine.dtype,
-                       machine.sgemm_gflops, machine.read_gb_per_s);
+    return fmt::format("{}\nproducts of {}: {:.0f} GFLOP/s; reads {:.0f} GB/s\n", machine.device,
+                       machine.dtype, machine.sgemm_gflops, machine.read_gb_per_s);
   return fmt::format("{}\nkernels {}, {}, {} threads: SGEMM {:.1f} GFLOP/s\n", machine.blas.version,
-                     machine.blas.kernel, machine.blas.flavour, machine.threads, machine.sgemm_gflops);
+                     machine.blas.kernel, machine.blas.flavour, machine.threads,
+                     machine.sgemm_gflops);
 }
 
 nlohmann::ordered_json json_of(const Machine& machine) {
@@ -115,7 +121,8 @@ nlohmann::ordered_json json_of(const Machine& machine) {
           {"threads", machine.threads},
           {"device", machine.device},
           {"dtype", machine.dtype},
-          {"read_gb_per_s", machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
+          {"read_gb_per_s",
+           machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
           {"sgemm_gflops", machine.sgemm_gflops}};
 }
 
@@ -131,20 +138,23 @@ std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options) {
     return RecurrentCount{4 * elements, 14 * elements};
   }
   if (options.rule != "delta") return std::nullopt;
-  const double elements = static_cast<double>(state->bytes()) / static_cast<double>(options.heads) / sizeof(float);
+  const double elements =
+      static_cast<double>(state->bytes()) / static_cast<double>(options.heads) / sizeof(float);
   return RecurrentCount{6 * elements, 22 * elements};
 }
 
 double flops_of_token(const Transformer& model) {
   const ModelConfig& config = model.config();
   const std::optional<RecurrentCount> count = recurrent_count(config.attention);
-  const double softmax = 3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
+  const double softmax =
+      3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
   return 6.0 * static_cast<double>(model.matrix_weights()) +
          static_cast<double>(config.layers * config.heads) * (count ? count->both : softmax);
 }
 
 void add_model(CLI::App& verb, ModelChoice& choice) {
-  add_option(verb, "--preset", choice.preset, fmt::format("the model: {}", fmt::join(model_names(), " or ")),
+  add_option(verb, "--preset", choice.preset,
+             fmt::format("the model: {}", fmt::join(model_names(), " or ")),
              OptionKind::shows_default);
   std::set<std::string> settings = kModelSettings;
   if (choice.trains) settings.insert(kTrainingSettings.begin(), kTrainingSettings.end());
@@ -170,8 +180,9 @@ ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
 }
 
 std::string text_of(const ModelConfig& config) {
-  return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} symbols", label_of(config.attention),
-                     config.layers, config.heads, config.dim, config.ffn, config.length, config.vocabulary);
+  return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} symbols",
+                     label_of(config.attention), config.layers, config.heads, config.dim,
+                     config.ffn, config.length, config.vocabulary);
 }
 
 }  // namespace linea::bench

@@ -1,5 +1,6 @@
-// What the benches share: how time and bytes are measured, the rate of this machine's BLAS that every speed stands
-// beside, the work that an attention is counted as, and the models that are measured.
+// What the benches share: how time and bytes are measured, the rate of this machine's BLAS that
+// every speed stands beside, the work that an attention is counted as, and the models that are
+// measured.
 #pragma once
 
 #include <functional>
@@ -29,7 +30,8 @@ double peak_rss_bytes();
 struct Machine {
   BlasInfo blas;
   int threads;
-  double sgemm_gflops;   // GFLOP/s of square products of the run's dtype (train/device_rates.h), on its device
+  double sgemm_gflops;   // GFLOP/s of square products of the run's dtype (train/device_rates.h), on
+                         // its device
   std::string dtype;     // fp32, tf32 or bf16
   std::string device;    // cpu, or what `linea info` calls it
   double read_gb_per_s;  // of a device that is no CPU, else 0
@@ -39,11 +41,13 @@ std::string text_of(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
 void print_line(const nlohmann::ordered_json& line);
 
-// FLOPs of a token and head where the state S [F,M] has a fixed size, counted by the recurrent form, whatever form
-// runs; features and what is linear in F or M are not counted:
-//   sum, gated  forward 4 F M: S += phi(k) v^T, S^T phi(q); backward 10 F M: S again, and the products for dq, dS,
+// FLOPs of a token and head where the state S [F,M] has a fixed size, counted by the recurrent
+// form, whatever form runs; features and what is linear in F or M are not counted:
+//   sum, gated  forward 4 F M: S += phi(k) v^T, S^T phi(q); backward 10 F M: S again, and the
+//   products for dq, dS,
 //               dk, dv
-//   delta       forward 6 F M: S^T phi(k) besides; backward 16 F M: S again (4), dq, dS (twice), dk (twice), dv
+//   delta       forward 6 F M: S^T phi(k) besides; backward 16 F M: S again (4), dq, dS (twice), dk
+//   (twice), dv
 struct RecurrentCount {
   double forward, both;
 };
@@ -52,7 +56,8 @@ std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options);
 
 // FLOPs of a token in training: 6 a weight of a matrix; and of the attentions, a layer and head,
 //   with a state  as recurrent_count
-//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2 D; backward 5
+//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2
+//   D; backward 5
 //                 products (scores again, dv, da, dq, dk), 2.5 times that
 double flops_of_token(const Transformer& model);
 

@@ -1,4 +1,5 @@
-// linea bench attention: one attention by length, forward, backward and step by step, and who is faster than whom.
+// linea bench attention: one attention by length, forward, backward and step by step, and who is
+// faster than whom.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,8 +25,8 @@ struct AttentionBench {
   bool json = false;
 };
 
-// Seconds and extra bytes of a sequence; GFLOP/s (bench.h, recurrent_count), NaN where nothing is counted; seconds
-// of a sampled token, the mean over as many positions.
+// Seconds and extra bytes of a sequence; GFLOP/s (bench.h, recurrent_count), NaN where nothing is
+// counted; seconds of a sampled token, the mean over as many positions.
 struct Measured {
   int64_t length;
   double forward_s, both_s, step_s, forward_bytes, both_bytes;
@@ -71,10 +72,13 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
 }
 
 // The recurrent form from position 0 on: for each length the mean seconds of a position up to it.
-void measure_steps(const AttentionOptions& chosen, const AttentionBench& options, std::vector<Measured>& rows) {
+void measure_steps(const AttentionOptions& chosen, const AttentionBench& options,
+                   std::vector<Measured>& rows) {
   const std::unique_ptr<Attention> attention = make_attention(chosen);
   const Shape shape{options.batch, options.heads, options.key_size};
-  const auto normal = [&](uint32_t lane) { return random_tensor(shape, lane, 1.0, 0.0, DType::f32); };
+  const auto normal = [&](uint32_t lane) {
+    return random_tensor(shape, lane, 1.0, 0.0, DType::f32);
+  };
   AttentionStep in{normal(1), normal(2), normal(3), Tensor()};
   if (attention->gated()) in.gate = Tensor::full({options.batch, options.heads}, DType::f32, 0.5);
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
@@ -101,7 +105,8 @@ using Table = std::vector<std::pair<std::string, std::vector<Measured>>>;
 void print_crossovers(const Table& table, bool json) {
   if (!json)
     fmt::print(
-        "\nfaster than                                          forward              fwd+bwd              a "
+        "\nfaster than                                          forward              fwd+bwd       "
+        "       a "
         "sampled token\n");
   for (const auto& [name, rows] : table)
     for (const auto& [other, others] : table) {
@@ -110,8 +115,11 @@ void print_crossovers(const Table& table, bool json) {
       const std::string both = crossover(rows, others, &Measured::both_s);
       const std::string step = crossover(rows, others, &Measured::step_s);
       if (json) {
-        const nlohmann::ordered_json line = {
-            {"faster", name}, {"than", other}, {"forward", forward}, {"forward_backward", both}, {"step", step}};
+        const nlohmann::ordered_json line = {{"faster", name},
+                                             {"than", other},
+                                             {"forward", forward},
+                                             {"forward_backward", both},
+                                             {"step", step}};
         print_line(line);
       } else {
         fmt::print("{:<52} {:<20} {:<20} {}\n", name + " than " + other, forward, both, step);
@@ -124,22 +132,28 @@ constexpr const char* kHead = "{:<42} {:>7} {:>11} {:>11} {:>9} {:>8} {:>9} {:>1
 void print_head(const Machine& machine, const AttentionBench& options) {
   if (options.json) {
     nlohmann::ordered_json line = json_of(machine);
-    line.update({{"batch", options.batch}, {"heads", options.heads}, {"key_size", options.key_size}});
+    line.update(
+        {{"batch", options.batch}, {"heads", options.heads}, {"key_size", options.key_size}});
     return print_line(line);
   }
   fmt::print(
-      "{}causal, {}, B {} H {} D = M = {}; extra bytes are beyond inputs and results; GFLOP/s of forward "
-      "and backward\nby the products of the recurrent form, 14 F M a token and head (delta: 22)\n\n",
+      "{}causal, {}, B {} H {} D = M = {}; extra bytes are beyond inputs and results; GFLOP/s of "
+      "forward "
+      "and backward\nby the products of the recurrent form, 14 F M a token and head (delta: "
+      "22)\n\n",
       text_of(machine), options.dtype, options.batch, options.heads, options.key_size);
-  fmt::print(kHead, "attention", "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM", "us/step",
-             "extra MiB fwd", "extra MiB f+b");
+  fmt::print(kHead, "attention", "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM",
+             "us/step", "extra MiB fwd", "extra MiB f+b");
 }
 
-void print_row(const Machine& machine, const AttentionBench& options, const std::string& name, const Measured& m) {
+void print_row(const Machine& machine, const AttentionBench& options, const std::string& name,
+               const Measured& m) {
   const bool counted = !std::isnan(m.gflops);
   const double share = m.gflops / machine.sgemm_gflops;
   if (options.json) {
-    const auto number = [&](double x) { return counted ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+    const auto number = [&](double x) {
+      return counted ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
+    };
     return print_line({{"attention", name},
                        {"length", m.length},
                        {"forward_s", m.forward_s},
@@ -154,8 +168,9 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
   const auto text = [](double x, int digits) { return fmt::format("{:.{}f}", x, digits); };
   fmt::print(kHead, name, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),
              text(1e6 * m.both_s / static_cast<double>(m.length * options.batch), 3),
-             counted ? text(m.gflops, 1) : "-", counted ? text(share, 2) : "-", text(1e6 * m.step_s, 2),
-             text(m.forward_bytes / 1048576.0, 2), text(m.both_bytes / 1048576.0, 2));
+             counted ? text(m.gflops, 1) : "-", counted ? text(share, 2) : "-",
+             text(1e6 * m.step_s, 2), text(m.forward_bytes / 1048576.0, 2),
+             text(m.both_bytes / 1048576.0, 2));
   std::fflush(stdout);
 }
 
@@ -195,25 +210,33 @@ void run(const AttentionBench& options) {
 void add_attention(CLI::App& bench, int& exit_code) {
   CLI::App& what = add_verb(bench, "attention", "one attention, forward and backward, by length");
   const auto options = std::make_shared<AttentionBench>();
-  add_option(what, "--attention", options->attentions, "comma-separated names", OptionKind::comma_separated);
-  add_option(what, "--lengths", options->lengths, "comma-separated numbers", OptionKind::comma_separated);
+  add_option(what, "--attention", options->attentions, "comma-separated names",
+             OptionKind::comma_separated);
+  add_option(what, "--lengths", options->lengths, "comma-separated numbers",
+             OptionKind::comma_separated);
   add_option(what, "--feature", options->attention.feature,
              "of linear or performer; of the others it has no meaning");
-  add_option(what, "--rule", options->attention.rule, "of linear: sum, gated or delta", OptionKind::shows_default);
+  add_option(what, "--rule", options->attention.rule, "of linear: sum, gated or delta",
+             OptionKind::shows_default);
   add_option(what, "--nu", options->attention.nu, "of dpfp", OptionKind::shows_default);
   add_option(what, "--features", options->attention.features, "of performer: rows of omega",
              OptionKind::shows_default);
-  add_option(what, "--codes", options->attention.codes, "of vq and soft-vq", OptionKind::shows_default);
+  add_option(what, "--codes", options->attention.codes, "of vq and soft-vq",
+             OptionKind::shows_default);
   add_option(what, "--batch", options->batch, "sequences", OptionKind::shows_default);
   add_option(what, "--heads", options->heads, "heads", OptionKind::shows_default);
   add_option(what, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(what, "--segment", options->attention.segment, "positions a tile; 0: chosen", OptionKind::shows_default);
+  add_option(what, "--segment", options->attention.segment, "positions a tile; 0: chosen",
+             OptionKind::shows_default);
   add_option(what, "--chunk", options->attention.chunk, "rows a matrix product; 0: chosen",
              OptionKind::shows_default);
-  add_option(what, "--seconds", options->seconds, "at least, a measurement", OptionKind::shows_default);
+  add_option(what, "--seconds", options->seconds, "at least, a measurement",
+             OptionKind::shows_default);
   add_option(what, "--threads", options->threads, "processor threads; 0: all cores");
-  add_option(what, "--device", options->device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
-  add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16", OptionKind::shows_default);
+  add_option(what, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
+             OptionKind::shows_default);
+  add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16",
+             OptionKind::shows_default);
   add_flag(what, "--json", options->json, "one JSON object a line");
   set_action(what, [options, &exit_code] {
     run(*options);

@@ -1,5 +1,6 @@
-// linea bench memory: what the gradient of causal linear attention costs by each way of train/memory_ledger.h:
-// bytes beyond inputs and results, time, and how far it is from that in float64.
+// linea bench memory: what the gradient of causal linear attention costs by each way of
+// train/memory_ledger.h: bytes beyond inputs and results, time, and how far it is from that in
+// float64.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -46,7 +47,8 @@ Tensor widened(const Tensor& x) { return Tensor::from(x.to_doubles(), x.shape())
 // The engine's, in float64 and of the same numbers.
 ledger::Results reference(AttentionOptions attention, const ledger::Inputs& in) {
   attention.dtype = DType::f64;
-  return compute(Way::recomputed, attention, {widened(in.q), widened(in.k), widened(in.v), widened(in.dy)});
+  return compute(Way::recomputed, attention,
+                 {widened(in.q), widened(in.k), widened(in.v), widened(in.dy)});
 }
 
 double bytes_of(const ledger::Results& results) {
@@ -56,8 +58,8 @@ double bytes_of(const ledger::Results& results) {
   return bytes;
 }
 
-Entry measure(Way way, const AttentionOptions& attention, const MemoryBench& options, const ledger::Inputs& in,
-              const ledger::Results& exact) {
+Entry measure(Way way, const AttentionOptions& attention, const MemoryBench& options,
+              const ledger::Inputs& in, const ledger::Results& exact) {
   Entry entry{label_of(attention), way, in.q.size(0)};
   if (state_bytes(way, attention, entry.length) > options.limit * 1073741824.0) return entry;
   const bool engine = way == Way::recomputed;
@@ -66,7 +68,8 @@ Entry measure(Way way, const AttentionOptions& attention, const MemoryBench& opt
   const Stopwatch watch;
   entry.bytes = extra_bytes([&] { found = compute(way, attention, given); }) - bytes_of(found);
   entry.seconds = watch.seconds();
-  if (entry.seconds < 3) entry.seconds = median_seconds(options.seconds, [&] { compute(way, attention, given); });
+  if (entry.seconds < 3)
+    entry.seconds = median_seconds(options.seconds, [&] { compute(way, attention, given); });
   release_memory_cache();
   if (!engine) found = found.heads_first();
   entry.dq = relative_error(widened(found.dq), exact.dq);
@@ -80,7 +83,9 @@ constexpr const char* kRow = "{:<42} {:>7}  {:<34} {:>10} {:>10} {:>9} {:>9} {:>
 void print(const MemoryBench& options, const Entry& entry) {
   const bool tried = entry.tried();
   if (options.json) {
-    const auto number = [&](double x) { return tried ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+    const auto number = [&](double x) {
+      return tried ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
+    };
     return print_line({{"attention", entry.attention},
                        {"way", name_of(entry.way)},
                        {"length", entry.length},
@@ -104,12 +109,14 @@ Chart chart_of(const std::string& attention, const std::vector<Entry>& entries) 
               {}};
   for (const Way way : ledger::ways()) {
     const std::string name = name_of(way);
-    Series series{name.substr(0, name.find(" (")), {}, {}, static_cast<int>(way), static_cast<int>(way)};
+    Series series{
+        name.substr(0, name.find(" (")), {}, {}, static_cast<int>(way), static_cast<int>(way)};
     for (const Entry& entry : entries) {
       if (entry.attention != attention || entry.way != way) continue;
       series.x.push_back(static_cast<double>(entry.length));
       series.y.push_back(entry.bytes);
-      if (std::find(chart.x.ticks.begin(), chart.x.ticks.end(), series.x.back()) == chart.x.ticks.end())
+      if (std::find(chart.x.ticks.begin(), chart.x.ticks.end(), series.x.back()) ==
+          chart.x.ticks.end())
         chart.x.ticks.push_back(series.x.back());
     }
     chart.series.push_back(series);
@@ -120,17 +127,21 @@ Chart chart_of(const std::string& attention, const std::vector<Entry>& entries) 
 void run(const MemoryBench& options) {
   for (const int64_t length : options.lengths)
     require(length >= 1, "--lengths has {}; each must be at least 1", length);
-  require(options.heads >= 1 && options.key_size >= 1, "--heads is {} and --key-size {}; both must be at least 1",
-          options.heads, options.key_size);
+  require(options.heads >= 1 && options.key_size >= 1,
+          "--heads is {} and --key-size {}; both must be at least 1", options.heads,
+          options.key_size);
   if (options.threads != 0) set_threads(static_cast<int>(options.threads));
-  if (!options.svg.empty()) AtomicFile probe(options.svg);  // a folder that takes no files is an error now
+  if (!options.svg.empty())
+    AtomicFile probe(options.svg);  // a folder that takes no files is an error now
   const Machine machine = measure_machine(options.seconds);
   if (options.json) {
     print_line(json_of(machine));
   } else {
     fmt::print(
-        "{}causal, float32, one sequence, H {} D = M = {}; extra MiB are beyond inputs and results; errors of "
-        "gradients\nagainst float64, relative to the largest; -: states of more than {:g} GiB, not tried\n\n",
+        "{}causal, float32, one sequence, H {} D = M = {}; extra MiB are beyond inputs and "
+        "results; errors of "
+        "gradients\nagainst float64, relative to the largest; -: states of more than {:g} GiB, not "
+        "tried\n\n",
         text_of(machine), options.heads, options.key_size, options.limit);
     fmt::print(kRow, "attention", "N", "way", "extra MiB", "ms", "dq", "dk", "dv");
   }
@@ -158,15 +169,19 @@ void run(const MemoryBench& options) {
 }  // namespace
 
 void add_memory(CLI::App& bench, int& exit_code) {
-  CLI::App& verb = add_verb(bench, "memory", "what the gradient of linear attention keeps, by four ways");
+  CLI::App& verb =
+      add_verb(bench, "memory", "what the gradient of linear attention keeps, by four ways");
   const auto options = std::make_shared<MemoryBench>();
-  add_option(verb, "--lengths", options->lengths, "comma-separated numbers", OptionKind::comma_separated);
+  add_option(verb, "--lengths", options->lengths, "comma-separated numbers",
+             OptionKind::comma_separated);
   add_option(verb, "--heads", options->heads, "heads", OptionKind::shows_default);
   add_option(verb, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(verb, "--features", options->features, "of performer: rows of omega", OptionKind::shows_default);
+  add_option(verb, "--features", options->features, "of performer: rows of omega",
+             OptionKind::shows_default);
   add_option(verb, "--limit", options->limit, "GiB of states that a way may keep to be tried",
              OptionKind::shows_default);
-  add_option(verb, "--seconds", options->seconds, "at least, a measurement", OptionKind::shows_default);
+  add_option(verb, "--seconds", options->seconds, "at least, a measurement",
+             OptionKind::shows_default);
   add_option(verb, "--svg", options->svg, "draw bytes over N to this file");
   add_option(verb, "--threads", options->threads, "processor threads; 0: all cores");
   add_flag(verb, "--json", options->json, "one JSON object a line");

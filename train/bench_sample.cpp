@@ -1,5 +1,6 @@
-// linea bench sample: how fast a preset model with random weights draws by the recurrent form, side by side in
-// batches; and one alone beside the rate at which its weights can be read, which no program can beat.
+// linea bench sample: how fast a preset model with random weights draws by the recurrent form, side
+// by side in batches; and one alone beside the rate at which its weights can be read, which no
+// program can beat.
 #include <algorithm>
 #include <memory>
 
@@ -28,13 +29,15 @@ struct Drawn {
   std::string not_recorded{};             // why a GPU was asked for each launch by itself
 };
 
-// Of the parameters that a token passes: of a table it reads one row, but for one that is the head too.
+// Of the parameters that a token passes: of a table it reads one row, but for one that is the head
+// too.
 double weight_bytes(const Transformer& model) {
   double bytes = 0;
   for (const auto& [name, var] : model.parameters()) {
     const bool one_row = name == "positions" || (name == "symbols" && !model.config().tie);
     const bool matrix = var.shape().rank() == 2 && !one_row;
-    bytes += static_cast<double>(var.value().numel()) / static_cast<double>(one_row ? var.size(0) : 1) *
+    bytes += static_cast<double>(var.value().numel()) /
+             static_cast<double>(one_row ? var.size(0) : 1) *
              static_cast<double>(size_of(matrix ? model.config().panels : var.dtype()));
   }
   return bytes;
@@ -72,7 +75,9 @@ Drawn measure(const Transformer& model, const SampleBench& options, int64_t batc
 void print(const SampleBench& options, const Drawn& drawn) {
   const bool alone = drawn.batch == 1;
   if (options.json) {
-    const auto number = [&](double x) { return alone ? nlohmann::ordered_json(x) : nlohmann::ordered_json(); };
+    const auto number = [&](double x) {
+      return alone ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
+    };
     nlohmann::ordered_json line = {{"batch", drawn.batch},
                                    {"positions", drawn.positions},
                                    {"tokens_per_s", drawn.tokens_per_s},
@@ -83,38 +88,44 @@ void print(const SampleBench& options, const Drawn& drawn) {
     if (!drawn.not_recorded.empty()) line["not_recorded"] = drawn.not_recorded;
     return print_line(line);
   }
-  fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", drawn.batch, drawn.positions, drawn.tokens_per_s,
-             drawn.pictures_per_s, alone ? fmt::format("{:.1f}", drawn.read_gb_per_s) : "-",
+  fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", drawn.batch, drawn.positions,
+             drawn.tokens_per_s, drawn.pictures_per_s,
+             alone ? fmt::format("{:.1f}", drawn.read_gb_per_s) : "-",
              alone ? fmt::format("{:.0f}%", 100 * drawn.of_read) : "-");
-  if (!drawn.not_recorded.empty()) fmt::print("        positions were not recorded: {}\n", drawn.not_recorded);
+  if (!drawn.not_recorded.empty())
+    fmt::print("        positions were not recorded: {}\n", drawn.not_recorded);
   std::fflush(stdout);
 }
 
 void run(CLI::App& verb, SampleBench& options) {
   const ModelConfig config = chosen_model(verb, options.model);
-  require(config.length > kWarmup, "--length is {}; it must be above the {} positions of the warm-up",
-          config.length, kWarmup);
+  require(config.length > kWarmup,
+          "--length is {}; it must be above the {} positions of the warm-up", config.length,
+          kWarmup);
   require(options.tokens >= 0, "--tokens is {}; it must be at least 0", options.tokens);
   for (const int64_t batch : options.batches)
     require(batch >= 1, "--batches has {}; each must be at least 1", batch);
   require(options.parts >= 0, "--parts is {}; it must be at least 0", options.parts);
   require(options.parts == 0 || context().device.kind != DeviceKind::cpu,
-          "--parts is {}: a CPU draws a batch as one; leave it out, or take --device cuda", options.parts);
+          "--parts is {}: a CPU draws a batch as one; leave it out, or take --device cuda",
+          options.parts);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
   if (options.parts > 0) context().sizes.parts = options.parts;
   const Transformer model(config);
   if (options.json) {
     print_line(json_of(machine));
   } else {
-    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights a token passes\n\n", text_of(machine),
-               options.model.preset, text_of(config), options.model.config.dtype, weight_bytes(model) / 1e6);
-    fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s", "pictures/s",
-               "weights GB/s", "of it");
+    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights a token passes\n\n",
+               text_of(machine), options.model.preset, text_of(config), options.model.config.dtype,
+               weight_bytes(model) / 1e6);
+    fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
+               "pictures/s", "weights GB/s", "of it");
   }
   for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
   if (!options.json)
     fmt::print(
-        "\nA picture is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: the share that "
+        "\nA picture is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: "
+        "the share that "
         "is reached.\n",
         config.length);
 }
@@ -126,10 +137,12 @@ void add_sample(CLI::App& bench, int& exit_code) {
   const auto options = std::make_shared<SampleBench>();
   options->model.preset = "mnist-paper";
   add_model(verb, options->model);
-  add_option(verb, "--batches,--batch", options->batches, "comma-separated: sequences drawn side by side",
-             OptionKind::comma_separated);
-  add_option(verb, "--tokens", options->tokens, "positions that are timed; 0: chosen", OptionKind::shows_default);
-  add_option(verb, "--parts", options->parts, "of a batch on a GPU, drawn at the same time, at most; 0: the device's",
+  add_option(verb, "--batches,--batch", options->batches,
+             "comma-separated: sequences drawn side by side", OptionKind::comma_separated);
+  add_option(verb, "--tokens", options->tokens, "positions that are timed; 0: chosen",
+             OptionKind::shows_default);
+  add_option(verb, "--parts", options->parts,
+             "of a batch on a GPU, drawn at the same time, at most; 0: the device's",
              OptionKind::shows_default);
   add_flag(verb, "--json", options->json, "one JSON object a line");
   set_action(verb, [&verb, options, &exit_code] {

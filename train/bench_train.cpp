@@ -1,5 +1,6 @@
-// linea bench train: the trainer's own step on a preset model and random symbols. How many tokens a second, how
-// much of the machine's arithmetic that is, where the time goes, and what memory is held for.
+// linea bench train: the trainer's own step on a preset model and random symbols. How many tokens a
+// second, how much of the machine's arithmetic that is, where the time goes, and what memory is
+// held for.
 #include <algorithm>
 #include <memory>
 
@@ -21,9 +22,10 @@ struct TrainBench {
   bool json = false;
 };
 
-// Bytes of tensors by what they are for: parameters and buffers; what is held at the end of the forward pass
-// beyond those of before it (activations), and of the backward pass (gradients). `workspace` is what the peak
-// holds beyond all the others, 0 where it holds less: activations go while gradients come.
+// Bytes of tensors by what they are for: parameters and buffers; what is held at the end of the
+// forward pass beyond those of before it (activations), and of the backward pass (gradients).
+// `workspace` is what the peak holds beyond all the others, 0 where it holds less: activations go
+// while gradients come.
 struct Bytes {
   double parameters = 0, gradients = 0, optimiser = 0, activations = 0, workspace = 0, peak = 0;
   double sum() const { return parameters + gradients + optimiser + activations + workspace; }
@@ -34,7 +36,8 @@ struct OpTimes {
   Profile::Times times;
 };
 
-// Times are seconds of all steps together, done plainly; but step_s, the median step as the trainer makes it.
+// Times are seconds of all steps together, done plainly; but step_s, the median step as the trainer
+// makes it.
 struct Trained {
   Bytes bytes;
   double rss = 0, step_s = 0, all_s = 0, optimiser_s = 0, data_s = 0, loss = 0;
@@ -103,7 +106,8 @@ class Step {
                  }});
     lap();
     model_.before_step(number, steps_);
-    result.loss = step_.run(number, learning_rate_at(number, steps_, 0, config_.lr, config_.min_lr)).loss;
+    result.loss =
+        step_.run(number, learning_rate_at(number, steps_, 0, config_.lr, config_.min_lr)).loss;
     result.optimiser_s += lap();
   }
 
@@ -117,10 +121,10 @@ class Step {
   TrainingStep step_;
 };
 
-// Seconds of steps that a device does by what it has recorded, as the trainer has it do them; `plainly` becomes the reason
-// where it could not.
-std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer, const TrainBench& options,
-                                   std::string& plainly) {
+// Seconds of steps that a device does by what it has recorded, as the trainer has it do them;
+// `plainly` becomes the reason where it could not.
+std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer,
+                                   const TrainBench& options, std::string& plainly) {
   release_memory_cache();  // that of the plain steps: what is recorded has memory of its own
   Step step(model, optimizer, options, true);
   Trained unused;
@@ -157,14 +161,16 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
     }
     for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
   }
-  if (context().device.kind != DeviceKind::cpu) times = recorded_times(model, optimizer, options, result.plainly);
+  if (context().device.kind != DeviceKind::cpu)
+    times = recorded_times(model, optimizer, options, result.plainly);
   result.step_s = median(times);
   Bytes& bytes = result.bytes;
   bytes.peak = static_cast<double>(memory_use().peak) - empty;
   bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
   result.rss = peak_rss_bytes() - rss;
   const auto all = [](const OpTimes& op) { return op.times.forward + op.times.backward; };
-  std::sort(result.ops.begin(), result.ops.end(), [&](const auto& a, const auto& b) { return all(a) > all(b); });
+  std::sort(result.ops.begin(), result.ops.end(),
+            [&](const auto& a, const auto& b) { return all(a) > all(b); });
   return result;
 }
 
@@ -180,7 +186,9 @@ std::vector<std::pair<const char*, double>> kinds(const Bytes& bytes) {
 
 void print_json(const ModelConfig& model, const TrainBench& options, const Machine& machine,
                 const Trained& trained, double tokens, double gflops) {
-  const auto of_step = [&](double seconds) { return 1e3 * seconds / static_cast<double>(options.steps); };
+  const auto of_step = [&](double seconds) {
+    return 1e3 * seconds / static_cast<double>(options.steps);
+  };
   nlohmann::ordered_json bytes, ops = nlohmann::ordered_json::array();
   for (const auto& [kind, value] : kinds(trained.bytes)) bytes[kind] = value;
   for (const auto& [op, times] : trained.ops)
@@ -209,16 +217,18 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
 void print_text(const ModelConfig& model, const TrainBench& options, const Machine& machine,
                 const Trained& trained, double tokens, double gflops) {
   fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", text_of(machine), options.model.preset,
-             text_of(model), count_text(static_cast<double>(trained.parameters)), options.model.config.batch,
-             options.model.config.dtype);
-  fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n", tokens,
-             1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
+             text_of(model), count_text(static_cast<double>(trained.parameters)),
+             options.model.config.batch, options.model.config.dtype);
+  fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n",
+             tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
   if (!trained.plainly.empty()) fmt::print("steps could not be recorded: {}\n", trained.plainly);
-  fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops, 100 * gflops / machine.sgemm_gflops,
+  fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops,
+             100 * gflops / machine.sgemm_gflops,
              machine.device == "cpu" ? "SGEMM" : "the products' rate");
   for (const auto& [kind, value] : kinds(trained.bytes))
     fmt::print("{:<16} {:>10.2f} MiB\n", kind, value / 1048576);
-  fmt::print("{:<16} {:>10.2f} MiB, the process beyond its start\n\n", "peak RSS", trained.rss / 1048576);
+  fmt::print("{:<16} {:>10.2f} MiB, the process beyond its start\n\n", "peak RSS",
+             trained.rss / 1048576);
   fmt::print("{:<20} {:>12} {:>12} {:>10}\n", "ms a step", "forward", "backward", "per cent");
   const auto row = [&](const std::string& name, double forward, double backward) {
     const double scale = 1e3 / static_cast<double>(options.steps);
@@ -238,11 +248,12 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
 
 // SGEMM comes last: its matrices are no memory of the training.
 void run(CLI::App& verb, TrainBench& options) {
-  require(options.steps >= 1 && options.warmup >= 0, "--steps is {} and --warmup {}; at least 1 and 0",
-          options.steps, options.warmup);
+  require(options.steps >= 1 && options.warmup >= 0,
+          "--steps is {} and --warmup {}; at least 1 and 0", options.steps, options.warmup);
   const ModelConfig model = chosen_model(verb, options.model);
   const Trained trained = train(model, options);
-  const double tokens = static_cast<double>(options.model.config.batch * model.length) / trained.step_s;
+  const double tokens =
+      static_cast<double>(options.model.config.batch * model.length) / trained.step_s;
   const double gflops = tokens * trained.flops / 1e9;
   const auto print = options.json ? print_json : print_text;
   print(model, options, measure_machine(0.5, options.model.config.dtype), trained, tokens, gflops);
@@ -251,7 +262,8 @@ void run(CLI::App& verb, TrainBench& options) {
 }  // namespace
 
 void add_train(CLI::App& bench, int& exit_code) {
-  CLI::App& verb = add_verb(bench, "train", "training steps on random symbols: speed, memory, where time goes");
+  CLI::App& verb =
+      add_verb(bench, "train", "training steps on random symbols: speed, memory, where time goes");
   const auto options = std::make_shared<TrainBench>();
   options->model.trains = true;
   add_model(verb, options->model);

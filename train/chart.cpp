@@ -28,18 +28,34 @@ const char* choose(const char* const (&from)[count], int index) {
   return from[static_cast<size_t>(index < 0 ? 0 : index) % count];
 }
 
-// Text between tags or in quotes. What XML 1.0 cannot hold at all, control characters, becomes a question mark.
+// Text between tags or in quotes. What XML 1.0 cannot hold at all, control characters, becomes a
+// question mark.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
     switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      case '\'': result += "&apos;"; break;
-      case '\t': case '\n': case '\r': result += ' '; break;
-      default: result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\'':
+        result += "&apos;";
+        break;
+      case '\t':
+      case '\n':
+      case '\r':
+        result += ' ';
+        break;
+      default:
+        result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
     }
   }
   return result;
@@ -82,25 +98,29 @@ class Scale {
  private:
   double at(double value) const { return log_ ? std::log10(value) : value; }
 
-  // On a logarithmic axis the powers of ten, with 2 and 5 between them where there are few, thinned where there
-  // are many; on a linear one, and within less than a power of ten, about six steps of 1, 2 or 5 times a power.
+  // On a logarithmic axis the powers of ten, with 2 and 5 between them where there are few, thinned
+  // where there are many; on a linear one, and within less than a power of ten, about six steps of
+  // 1, 2 or 5 times a power.
   std::vector<double> chosen_ticks() const {
     std::vector<double> ticks;
     const double span = high_ - low_;
     if (log_ && span >= 1) {
       const int every = static_cast<int>(std::ceil(span / 10));
-      for (int power = static_cast<int>(std::floor(low_)); power <= static_cast<int>(std::ceil(high_)); ++power) {
+      for (int power = static_cast<int>(std::floor(low_));
+           power <= static_cast<int>(std::ceil(high_)); ++power) {
         if (power % every != 0) continue;
         for (const double digit : {1.0, 2.0, 5.0})
           if (digit == 1.0 || span < 3) ticks.push_back(digit * std::pow(10.0, power));
       }
       return ticks;
     }
-    const double low = log_ ? std::pow(10.0, low_) : low_, high = log_ ? std::pow(10.0, high_) : high_;
+    const double low = log_ ? std::pow(10.0, low_) : low_,
+                 high = log_ ? std::pow(10.0, high_) : high_;
     const double raw = (high - low) / 6, power = std::pow(10.0, std::floor(std::log10(raw)));
     const double digit = raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10;
     const double step = digit * power;
-    for (double i = std::ceil(low / step); i * step <= high; ++i) ticks.push_back(i * step + 0.0);  // no -0
+    for (double i = std::ceil(low / step); i * step <= high; ++i)
+      ticks.push_back(i * step + 0.0);  // no -0
     return ticks;
   }
 
@@ -113,28 +133,33 @@ class Scale {
 std::string mark(double x, double y, const Series& series) {
   const char* colour = choose(kColours, series.colour);
   switch ((series.dash < 0 ? 0 : series.dash) % 4) {
-    case 0: return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.6\" fill=\"{}\"/>\n", x, y, colour);
-    case 1:
-      return fmt::format("<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"6.8\" height=\"6.8\" fill=\"{}\"/>\n", x - 3.4,
-                         y - 3.4, colour);
-    case 2:
-      return fmt::format("<path d=\"M{:.2f} {:.2f}l4.4 7.6h-8.8z\" fill=\"{}\"/>\n", x, y - 4.8, colour);
-    default:
-      return fmt::format("<path d=\"M{:.2f} {:.2f}l4.6 4.6l-4.6 4.6l-4.6 -4.6z\" fill=\"{}\"/>\n", x, y - 4.6,
+    case 0:
+      return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.6\" fill=\"{}\"/>\n", x, y,
                          colour);
+    case 1:
+      return fmt::format(
+          "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"6.8\" height=\"6.8\" fill=\"{}\"/>\n", x - 3.4,
+          y - 3.4, colour);
+    case 2:
+      return fmt::format("<path d=\"M{:.2f} {:.2f}l4.4 7.6h-8.8z\" fill=\"{}\"/>\n", x, y - 4.8,
+                         colour);
+    default:
+      return fmt::format("<path d=\"M{:.2f} {:.2f}l4.6 4.6l-4.6 4.6l-4.6 -4.6z\" fill=\"{}\"/>\n",
+                         x, y - 4.6, colour);
   }
 }
 
 std::string line_style(const Series& series) {
   const char* dashes = choose(kDashes, series.dash);
-  return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}", choose(kColours, series.colour),
+  return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}",
+                     choose(kColours, series.colour),
                      *dashes == '\0' ? "" : fmt::format(" stroke-dasharray=\"{}\"", dashes));
 }
 
 std::string text_at(double x, double y, const char* anchor, const std::string& text,
                     const std::string& more = "") {
-  return fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
-                     escaped(text));
+  return fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
+                     anchor, more, escaped(text));
 }
 
 std::string axes_svg(const Chart& chart, const Scale& across, const Scale& up) {
@@ -150,13 +175,15 @@ std::string axes_svg(const Chart& chart, const Scale& across, const Scale& up) {
     svg += fmt::format("<path d=\"M{:.2f} {:.2f}H{:.2f}\" stroke=\"#ddd\"/>\n", kLeft, y, right);
     svg += text_at(kLeft - 8, y + 4.5, "end", tick_text(tick));
   }
-  svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#444\"/>\n", kLeft,
-                     kTop, kFrameWidth, kFrameHeight);
-  svg +=
-      text_at(kLeft + kFrameWidth / 2, kTop - 20, "middle", chart.title, " font-size=\"17\" font-weight=\"bold\"");
+  svg += fmt::format(
+      "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#444\"/>\n", kLeft,
+      kTop, kFrameWidth, kFrameHeight);
+  svg += text_at(kLeft + kFrameWidth / 2, kTop - 20, "middle", chart.title,
+                 " font-size=\"17\" font-weight=\"bold\"");
   svg += text_at(kLeft + kFrameWidth / 2, bottom + 46, "middle", chart.x.label);
   const double middle = kTop + kFrameHeight / 2;
-  svg += text_at(24, middle, "middle", chart.y.label, fmt::format(" transform=\"rotate(-90 24 {:.2f})\"", middle));
+  svg += text_at(24, middle, "middle", chart.y.label,
+                 fmt::format(" transform=\"rotate(-90 24 {:.2f})\"", middle));
   return svg;
 }
 
@@ -180,8 +207,8 @@ std::string series_svg(const Series& series, const Scale& across, const Scale& u
 
 std::string chart_svg(const Chart& chart) {
   for (const Series& series : chart.series)
-    require(series.x.size() == series.y.size(), "the series '{}' of a chart has {} x and {} y", series.name,
-            series.x.size(), series.y.size());
+    require(series.x.size() == series.y.size(), "the series '{}' of a chart has {} x and {} y",
+            series.name, series.x.size(), series.y.size());
   const Scale across(chart.x, chart.series, &Series::x), up(chart.y, chart.series, &Series::y);
   std::string svg = axes_svg(chart, across, up);
   double y = kTop + 12;
@@ -206,12 +233,14 @@ std::string charts_svg(const std::vector<Chart>& charts) {
   double height = 0;
   std::string body;
   for (const Chart& chart : charts) {
-    body += fmt::format("<g transform=\"translate(0 {:.2f})\">\n{}</g>\n", height, chart_svg(chart));
+    body +=
+        fmt::format("<g transform=\"translate(0 {:.2f})\">\n{}</g>\n", height, chart_svg(chart));
     height += height_of(chart);
   }
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} "
+      "{1}\" "
       "font-family=\"sans-serif\" font-size=\"14\" fill=\"#222\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n{2}</svg>\n",
       kWidth, height, body);

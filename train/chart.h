@@ -13,13 +13,14 @@ struct Axis {
   std::vector<double> ticks = {};  // empty: chosen
 };
 
-// Points are joined in their order. A point that is not finite, or not above 0 on a logarithmic axis, is left
-// out and the line is broken there.
+// Points are joined in their order. A point that is not finite, or not above 0 on a logarithmic
+// axis, is left out and the line is broken there.
 struct Series {
   std::string name;
   std::vector<double> x, y;
-  int colour = 0;  // of the eight of Okabe & Ito 2008, which the colour-blind tell apart; and so on from the first
-  int dash = 0;    // whole, long dashes, dots, dashes and dots; each with its own mark at the points
+  int colour = 0;  // of the eight of Okabe & Ito 2008, which the colour-blind tell apart; and so on
+                   // from the first
+  int dash = 0;  // whole, long dashes, dots, dashes and dots; each with its own mark at the points
 };
 
 struct Chart {

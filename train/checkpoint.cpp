@@ -24,7 +24,8 @@ constexpr const char* kState = "state.json";
 // What a model has under a name, by parameters and buffers alike.
 std::vector<NamedTensor> tensors_of(const Transformer& model) {
   std::vector<NamedTensor> result;
-  for (const Parameter& parameter : model.parameters()) result.push_back({parameter.name, parameter.var.value()});
+  for (const Parameter& parameter : model.parameters())
+    result.push_back({parameter.name, parameter.var.value()});
   for (const Buffer& buffer : model.buffers()) result.push_back({buffer.name, buffer.tensor});
   return result;
 }
@@ -32,12 +33,14 @@ std::vector<NamedTensor> tensors_of(const Transformer& model) {
 // Copies the tensor `own.name` of a file into own.tensor.
 void load_tensor(const SafetensorsFile& file, const std::string& path, const NamedTensor& own) {
   if (!file.contains(own.name))
-    fail(ErrorKind::input, "{}: the tensor {} of this model is missing: the file is of another architecture", path,
+    fail(ErrorKind::input,
+         "{}: the tensor {} of this model is missing: the file is of another architecture", path,
          own.name);
   const Tensor tensor = file.read(own.name);
   if (tensor.shape() != own.tensor.shape() || tensor.dtype() != own.tensor.dtype())
     fail(ErrorKind::input, "{}: the tensor {} is {} {}, but this model needs {} {}", path, own.name,
-         name_of(tensor.dtype()), tensor.shape().str(), name_of(own.tensor.dtype()), own.tensor.shape().str());
+         name_of(tensor.dtype()), tensor.shape().str(), name_of(own.tensor.dtype()),
+         own.tensor.shape().str());
   std::vector<char> bytes(tensor.bytes());
   tensor.read(bytes.data());
   own.tensor.write(bytes.data());
@@ -47,7 +50,8 @@ void load_tensors(const SafetensorsFile& file, const std::string& path, Transfor
   const std::vector<NamedTensor> tensors = tensors_of(model);
   for (const NamedTensor& tensor : tensors) load_tensor(file, path, tensor);
   if (file.entries().size() != tensors.size())
-    fail(ErrorKind::input, "{}: {} tensors, but this model has {}: the file is of another architecture", path,
+    fail(ErrorKind::input,
+         "{}: {} tensors, but this model has {}: the file is of another architecture", path,
          file.entries().size(), tensors.size());
   model.buffers_changed();
 }
@@ -64,7 +68,8 @@ void check_size(const SafetensorsFile& file, const RunConfig& config, const Task
   // What one tensor of the file holds, or several do together.
   const auto fits = [&](const char* what, double count) {
     if (count > stored)
-      fail(ErrorKind::input, "{} have {} numbers at dim {}, but the file has {}: it is of another architecture", what,
+      fail(ErrorKind::input,
+           "{} have {} numbers at dim {}, but the file has {}: it is of another architecture", what,
            count, config.dim, stored);
   };
   fits("its symbols", static_cast<double>(shape.input_vocabulary) * dim);
@@ -74,11 +79,13 @@ void check_size(const SafetensorsFile& file, const RunConfig& config, const Task
   const double needed = static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ffn);
   if (needed > stored)
     fail(ErrorKind::input,
-         "{} layers of dim {} and ffn {} have {} weights, but the file has {}: it is of another architecture",
+         "{} layers of dim {} and ffn {} have {} weights, but the file has {}: it is of another "
+         "architecture",
          config.layers, config.dim, config.ffn, needed, stored);
 }
 
-std::string metadata_at(const SafetensorsFile& file, const std::string& path, const std::string& key) {
+std::string metadata_at(const SafetensorsFile& file, const std::string& path,
+                        const std::string& key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end())
     fail(ErrorKind::input, "{} is not a model of Linea: its metadata has no '{}'", path, key);
@@ -89,7 +96,8 @@ SafetensorsFile open_model(const std::string& path) {
   SafetensorsFile file = SafetensorsFile::open(path);
   const std::string format = metadata_at(file, path, "format");
   if (format != kFormat)
-    fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", path, format, kFormat);
+    fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", path, format,
+         kFormat);
   return file;
 }
 
@@ -104,19 +112,23 @@ std::string classes_text(const std::string& vocabulary) {
   return fmt::format("the classes {}", fmt::join(parse_classes(vocabulary), ", "));
 }
 
-// Symbol s of a text is its s-th character: weights mean nothing for a text of others, even of as many.
-void check_vocabulary(const SafetensorsFile& file, const std::string& path, const std::string& vocabulary,
-                      const std::string& advice) {
+// Symbol s of a text is its s-th character: weights mean nothing for a text of others, even of as
+// many.
+void check_vocabulary(const SafetensorsFile& file, const std::string& path,
+                      const std::string& vocabulary, const std::string& advice) {
   const std::string saved = vocabulary_of(file);
   if (saved == vocabulary) return;
   if (is_class_list(saved) || is_class_list(vocabulary))
-    fail(ErrorKind::input, "{} was trained with {}, this run has {}; take a folder of the same classes", path,
+    fail(ErrorKind::input,
+         "{} was trained with {}, this run has {}; take a folder of the same classes", path,
          classes_text(saved), classes_text(vocabulary));
-  if (saved.empty()) fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
-  if (vocabulary.empty()) fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
+  if (saved.empty())
+    fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
+  if (vocabulary.empty())
+    fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
   const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);
-  fail(ErrorKind::input, "{} was trained on a text of {} symbols, this text has {}: {}; {}", path, trained.size(),
-       read.size(), read.difference_from(trained), advice);
+  fail(ErrorKind::input, "{} was trained on a text of {} symbols, this text has {}: {}; {}", path,
+       trained.size(), read.size(), read.difference_from(trained), advice);
 }
 
 nlohmann::json json_object(const std::string& text, const std::string& path) {
@@ -143,7 +155,8 @@ fs::path model_file_of(const fs::path& path) {
   if (!fs::exists(path, error)) fail(ErrorKind::input, "{} does not exist", path.string());
   if (!fs::is_directory(path, error)) return path;
   if (fs::exists(path / kModelFile, error)) {
-    const std::string problem = fs::exists(path / kManifestFile, error) ? checkpoint_problem({-1, path}) : "";
+    const std::string problem =
+        fs::exists(path / kManifestFile, error) ? checkpoint_problem({-1, path}) : "";
     if (!problem.empty()) fail(ErrorKind::input, "{}", problem);
     return path / kModelFile;
   }
@@ -158,12 +171,9 @@ std::string program_hash() {
 // What the bits of a step depend on besides settings and data, by its name in state.json.
 std::vector<std::pair<std::string, std::string>> circumstances() {
   const BlasInfo blas = blas_info();
-  return {{"program", program_hash()},
-          {"blas", blas.version},
-          {"blas_kernel", blas.kernel},
-          {"vectors", cpu_vectors()},
-          {"device", context().device.str()},
-          {"threads", std::to_string(context().threads)}};
+  return {{"program", program_hash()},        {"blas", blas.version},
+          {"blas_kernel", blas.kernel},       {"vectors", cpu_vectors()},
+          {"device", context().device.str()}, {"threads", std::to_string(context().threads)}};
 }
 
 nlohmann::ordered_json state_json(const RunState& at, const Optimizer& optimizer) {
@@ -203,17 +213,20 @@ void note_circumstances(const nlohmann::json& made_by, const Note& note) {
   std::vector<std::string> changes;
   for (const auto& [name, value] : circumstances()) {
     const auto before = made_by.find(name);
-    const std::string was = before != made_by.end() && before->is_string() ? before->get<std::string>() : "unknown";
+    const std::string was =
+        before != made_by.end() && before->is_string() ? before->get<std::string>() : "unknown";
     if (was != value) changes.push_back(fmt::format("{} was {}, is {}", name, was, value));
   }
   if (!changes.empty())
-    note(fmt::format("goes on, but not to the same bits as without a stop: {}", fmt::join(changes, "; ")));
+    note(fmt::format("goes on, but not to the same bits as without a stop: {}",
+                     fmt::join(changes, "; ")));
 }
 
 // Those that change what is learned.
 void note_settings(const RunConfig& before, const RunConfig& now, const Note& note) {
-  const std::set<std::string> harmless = {"data",      "threads",    "eval_every", "save_every", "sample_every",
-                                          "keep_last", "keep_every", "max_time",   "tensorboard"};
+  const std::set<std::string> harmless = {"data",       "threads",      "eval_every",
+                                          "save_every", "sample_every", "keep_last",
+                                          "keep_every", "max_time",     "tensorboard"};
   std::map<std::string, std::string> was;
   visit_settings(before, [&](const char* key, const auto& value, const char*, const char*) {
     was[key] = fmt::format("{}", value);
@@ -221,27 +234,31 @@ void note_settings(const RunConfig& before, const RunConfig& now, const Note& no
   std::vector<std::string> changes;
   visit_settings(now, [&](const char* key, const auto& value, const char*, const char*) {
     const std::string is = fmt::format("{}", value);
-    if (is != was[key] && harmless.count(key) == 0) changes.push_back(fmt::format("{} was {}, is {}", key, was[key], is));
+    if (is != was[key] && harmless.count(key) == 0)
+      changes.push_back(fmt::format("{} was {}, is {}", key, was[key], is));
   });
-  if (!changes.empty()) note(fmt::format("goes on with other settings: {}", fmt::join(changes, "; ")));
+  if (!changes.empty())
+    note(fmt::format("goes on with other settings: {}", fmt::join(changes, "; ")));
 }
 
 }  // namespace
 
 void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& config,
-                     const std::string& vocabulary, const Transformer& model, const Optimizer& optimizer,
-                     const KeepRule& keep) {
+                     const std::string& vocabulary, const Transformer& model,
+                     const Optimizer& optimizer, const KeepRule& keep) {
   const std::string settings = to_toml(config);
   std::map<std::string, std::string> metadata = {
       {"format", kFormat}, {"config", settings}, {"step", std::to_string(at.step)}};
   if (!vocabulary.empty()) metadata["vocabulary"] = vocabulary;
   std::vector<NamedTensor> moments;
-  for (const Optimizer::Moment& moment : optimizer.moments()) moments.push_back({moment.name, moment.tensor});
+  for (const Optimizer::Moment& moment : optimizer.moments())
+    moments.push_back({moment.name, moment.tensor});
 
   CheckpointDraft draft(run, at.step);
   draft.add(kModelFile, write_safetensors(draft.path(kModelFile), tensors_of(model), metadata));
   draft.add(kOptimizer, write_safetensors(draft.path(kOptimizer), moments, {}));
-  draft.add(kState, write_file_atomically(draft.path(kState), json_text(state_json(at, optimizer), 1) + "\n"));
+  draft.add(kState, write_file_atomically(draft.path(kState),
+                                          json_text(state_json(at, optimizer), 1) + "\n"));
   draft.commit(settings);
   prune_checkpoints(run, at.step, keep);
 }
@@ -250,7 +267,8 @@ namespace {
 
 SavedModel read_model(const std::string& file_path, const std::string& dtype) {
   const SafetensorsFile file = open_model(file_path);
-  const std::string config = metadata_at(file, file_path, "config"), step = metadata_at(file, file_path, "step");
+  const std::string config = metadata_at(file, file_path, "config"),
+                    step = metadata_at(file, file_path, "step");
   SavedModel saved;
   const auto [rest, problem] = std::from_chars(step.data(), step.data() + step.size(), saved.step);
   if (problem != std::errc() || rest != step.data() + step.size())
@@ -269,7 +287,8 @@ SavedModel read_model(const std::string& file_path, const std::string& dtype) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;
     fail(ErrorKind::input, "{}: {}", file_path, error.what());
   }
-  require(!(reversible && halves), "{} is of reversible layers, which bf16 would take the digits of; say --dtype fp32",
+  require(!(reversible && halves),
+          "{} is of reversible layers, which bf16 would take the digits of; say --dtype fp32",
           file_path);
   load_tensors(file, file_path, *saved.model);
   return saved;
@@ -290,7 +309,8 @@ std::string saved_settings(const fs::path& run) {
 void load_initial_weights(const fs::path& run, Transformer& model, const std::string& vocabulary) {
   const std::string path = model_file_of(run).string();
   const SafetensorsFile file = open_model(path);
-  check_vocabulary(file, path, vocabulary, "train on a text of the same symbols, or leave out --init-from");
+  check_vocabulary(file, path, vocabulary,
+                   "train on a text of the same symbols, or leave out --init-from");
   const RunConfig config = config_from_toml(metadata_at(file, path, "config"), path);
   const AttentionOptions& attention = model.config().attention;
   const bool same = attention.attention == config.attention;
@@ -300,7 +320,8 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
   for (const Parameter& parameter : model.parameters()) {
     const NamedTensor own{parameter.name, parameter.var.value()};
     const bool of_gate = own.name.find(".gate.") != std::string::npos;
-    if (of_gate && attention.rule != config.rule) continue;  // what one rule forgets by, another writes by
+    if (of_gate && attention.rule != config.rule)
+      continue;  // what one rule forgets by, another writes by
     const bool of_attention = own.name.find(".attention.") != std::string::npos || of_gate;
     if (!of_attention || (same ? file.contains(own.name) : fits(own))) load_tensor(file, path, own);
   }
@@ -317,10 +338,12 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
 }
 
 RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer,
-                            const RunConfig& config, const std::string& vocabulary, const std::string& fingerprint,
+                            const RunConfig& config, const std::string& vocabulary,
+                            const std::string& fingerprint,
                             const std::function<void(const std::string&)>& note) {
   const fs::path folder = newest_checkpoint(run).path;
-  const std::string model_path = (folder / kModelFile).string(), state_path = (folder / kState).string();
+  const std::string model_path = (folder / kModelFile).string(),
+                    state_path = (folder / kState).string();
   const SafetensorsFile weights = open_model(model_path);
   check_vocabulary(weights, model_path, vocabulary, "go on with the text that the run began with");
   load_tensors(weights, model_path, model);
@@ -329,15 +352,18 @@ RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& 
   const RunState at = state_from(state, state_path);
   if (at.data != fingerprint)
     fail(ErrorKind::input,
-         "{}: the run began with other data (SHA-256 {} instead of {}); go on with those, or begin another run with "
+         "{}: the run began with other data (SHA-256 {} instead of {}); go on with those, or begin "
+         "another run with "
          "--init-from {}",
          state_path, at.data, fingerprint, run.string());
 
   const SafetensorsFile file = SafetensorsFile::open((folder / kOptimizer).string());
   std::vector<Optimizer::Moment> moments;
-  for (const SafetensorsEntry& entry : file.entries()) moments.push_back({entry.name, file.read(entry.name)});
+  for (const SafetensorsEntry& entry : file.entries())
+    moments.push_back({entry.name, file.read(entry.name)});
   optimizer.restore(moments, integer_at(state, "updates", state_path));
-  note_settings(config_from_toml(metadata_at(weights, model_path, "config"), model_path), config, note);
+  note_settings(config_from_toml(metadata_at(weights, model_path, "config"), model_path), config,
+                note);
   note_circumstances(state["made_by"], note);
   return at;
 }

@@ -28,10 +28,12 @@ int64_t step_of(const std::string& name) {
   return error == std::errc() && rest == end ? step : -1;
 }
 
-// Exactly these members and no others: what a damaged manifest calls them by another name is not overlooked.
+// Exactly these members and no others: what a damaged manifest calls them by another name is not
+// overlooked.
 bool has_only(const nlohmann::json& object, std::initializer_list<const char*> keys) {
   if (!object.is_object() || object.size() != keys.size()) return false;
-  return std::all_of(keys.begin(), keys.end(), [&](const char* key) { return object.contains(key); });
+  return std::all_of(keys.begin(), keys.end(),
+                     [&](const char* key) { return object.contains(key); });
 }
 
 bool is_plain_name(const nlohmann::json& name) {
@@ -55,22 +57,25 @@ void check_manifest(const CheckpointFolder& checkpoint) {
   const fs::path path = checkpoint.path / kManifestFile;
   const nlohmann::json manifest = parse_json(read_file(path, kMostManifestBytes));
   // Numbers before they are shown: lists inside each other would fill the stack.
-  if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) || !manifest["manifest"].is_number() ||
-      !manifest["step"].is_number() || !manifest["config_sha256"].is_string() || !manifest["files"].is_array() ||
+  if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) ||
+      !manifest["manifest"].is_number() || !manifest["step"].is_number() ||
+      !manifest["config_sha256"].is_string() || !manifest["files"].is_array() ||
       manifest["files"].empty())
     fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
   if (manifest["manifest"] != kManifestVersion)
     fail(ErrorKind::input, "{}: is of version {}; this program reads {}", path.string(),
          json_text(manifest["manifest"]), kManifestVersion);
   if (checkpoint.step >= 0 && manifest["step"] != checkpoint.step)
-    fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), json_text(manifest["step"]), checkpoint.step);
+    fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), json_text(manifest["step"]),
+         checkpoint.step);
   for (const nlohmann::json& entry : manifest["files"]) {
     if (!has_only(entry, {"name", "size", "sha256"}) || !is_plain_name(entry["name"]) ||
         !entry["size"].is_number_unsigned() || !entry["sha256"].is_string())
       fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
     check_file(checkpoint.path, entry);
   }
-  const std::map<std::string, std::string> metadata = SafetensorsFile::open(checkpoint.path / kModelFile).metadata();
+  const std::map<std::string, std::string> metadata =
+      SafetensorsFile::open(checkpoint.path / kModelFile).metadata();
   const auto config = metadata.find("config");
   if (config == metadata.end() || manifest["config_sha256"] != hash_of(config->second))
     fail(ErrorKind::input, "{}: its config's SHA-256 is not that of {}", path.string(), kModelFile);
@@ -91,7 +96,8 @@ std::vector<CheckpointFolder> checkpoints_of(const fs::path& run) {
     const int64_t step = step_of(entry.path().filename().string());
     if (step >= 0 && entry.is_directory(error)) found.push_back({step, entry.path()});
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
   return found;
 }
 
@@ -107,14 +113,16 @@ std::string checkpoint_problem(const CheckpointFolder& checkpoint) {
 CheckpointFolder newest_checkpoint(const fs::path& run) {
   const std::vector<CheckpointFolder> found = checkpoints_of(run);
   if (found.empty())
-    fail(ErrorKind::input, "{} holds no checkpoint: it is not a run of linea train, or stopped before its first save",
+    fail(ErrorKind::input,
+         "{} holds no checkpoint: it is not a run of linea train, or stopped before its first save",
          run.string());
   std::string first_problem;
   for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) {
     const std::string problem = checkpoint_problem(*checkpoint);
     if (problem.empty()) return *checkpoint;
     if (first_problem.empty()) first_problem = problem;
-    if (checkpoint + 1 != found.rend()) fmt::print(stderr, "linea: {}; taking the checkpoint before it\n", problem);
+    if (checkpoint + 1 != found.rend())
+      fmt::print(stderr, "linea: {}; taking the checkpoint before it\n", problem);
   }
   fail(ErrorKind::input, "{} holds no checkpoint that is whole: {}", run.string(), first_problem);
 }
@@ -131,7 +139,9 @@ CheckpointDraft::~CheckpointDraft() {
   if (!committed_) disk::remove(folder_);
 }
 
-void CheckpointDraft::add(const std::string& name, const WrittenFile& written) { files_.push_back({name, written}); }
+void CheckpointDraft::add(const std::string& name, const WrittenFile& written) {
+  files_.push_back({name, written});
+}
 
 void CheckpointDraft::commit(const std::string& settings) {
   nlohmann::ordered_json manifest = {
@@ -151,7 +161,8 @@ void prune_checkpoints(const fs::path& run, int64_t step, const KeepRule& rule) 
   while (!found.empty() && found.back().step > step) found.pop_back();
   const size_t newest = std::min(found.size(), static_cast<size_t>(rule.last));
   for (size_t i = 0; i + newest < found.size(); ++i) {
-    const bool kept = found[i].step == rule.best || (rule.every > 0 && found[i].step % rule.every == 0);
+    const bool kept =
+        found[i].step == rule.best || (rule.every > 0 && found[i].step % rule.every == 0);
     if (!kept) remove_folder(found[i].path);
   }
 }
@@ -159,7 +170,8 @@ void prune_checkpoints(const fs::path& run, int64_t step, const KeepRule& rule) 
 void set_bad_checkpoints_aside(const fs::path& run, int64_t step) {
   for (const CheckpointFolder& checkpoint : checkpoints_of(run)) {
     if (checkpoint.step <= step) continue;
-    const fs::path aside = checkpoint.path.parent_path() / ("bad-" + checkpoint.path.filename().string());
+    const fs::path aside =
+        checkpoint.path.parent_path() / ("bad-" + checkpoint.path.filename().string());
     disk::remove(aside);
     disk::rename(checkpoint.path, aside);
   }

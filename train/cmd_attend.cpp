@@ -1,9 +1,12 @@
-// linea attend: one attention on the tensors of a safetensors file, and its gradients where the file holds dy.
+// linea attend: one attention on the tensors of a safetensors file, and its gradients where the
+// file holds dy.
 //
-//   in    q, k [B,H,N,D], v [B,H,N,M], all f32 or all f64, which is also what is computed in; dy [B,H,N,M];
-//         what the attention needs: omega [H,R,D] (drawn where it is missing), codebook [H,F,D], sigma [1],
-//         gate or beta [B,H,N]
-//   out   y [B,H,N,M], the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where they exist
+//   in    q, k [B,H,N,D], v [B,H,N,M], all f32 or all f64, which is also what is computed in; dy
+//   [B,H,N,M];
+//         what the attention needs: omega [H,R,D] (drawn where it is missing), codebook [H,F,D],
+//         sigma [1], gate or beta [B,H,N]
+//   out   y [B,H,N,M], the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where
+//   they exist
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
 #include <cmath>
@@ -27,7 +30,8 @@ attend::Needs needs_of(const Attention& attention, const AttentionOptions& optio
 }
 
 void check_range(const char* flag, int64_t value, int64_t least, int64_t most) {
-  require(value >= least && value <= most, "{} is {}; it must be from {} to {}", flag, value, least, most);
+  require(value >= least && value <= most, "{} is {}; it must be from {} to {}", flag, value, least,
+          most);
 }
 
 void check_flags(const attend::Options& options) {
@@ -47,8 +51,8 @@ void check_flags(const attend::Options& options) {
           "--in and --out are both {}: the result would replace the input", options.in);
 }
 
-// Refuses combinations that do not exist before any file is read. Sizes come from the file: of each the
-// smallest here.
+// Refuses combinations that do not exist before any file is read. Sizes come from the file: of each
+// the smallest here.
 attend::Needs check_combination(const attend::Options& options) {
   AttentionOptions smallest = options.attention;
   smallest.nu = 1;
@@ -83,13 +87,15 @@ void run_attend(const attend::Options& options) {
   const std::unique_ptr<Attention> attention = attend::attention_for(in, options.attention);
   warn_of_unused_flags(options, needs);
   file.warn_of_unused(label_of(options.attention));
-  { AtomicFile probe(options.out); }  // a folder that takes no files is an error now, not after the work
+  {
+    AtomicFile probe(options.out);
+  }  // a folder that takes no files is an error now, not after the work
 
   std::vector<NamedTensor> out = attend::compute(*attention, in, needs.gate, options);
   for (const auto& [name, tensor] : out)
     if (const auto bad = attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
-      fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name, options.in,
-           bad->value, bad->place, name_of(tensor.dtype()));
+      fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
+           options.in, bad->value, bad->place, name_of(tensor.dtype()));
   if (needs.omega) out.insert(out.begin() + 1, {"omega", attend::slot_of(*attention, "omega")});
   write_safetensors(options.out, out);
   std::vector<std::string> written;
@@ -102,43 +108,52 @@ void run_attend(const attend::Options& options) {
 void add_attend(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<attend::Options>();
   AttentionOptions& attention = options->attention;
-  CLI::App& verb = add_verb(
-      program, "attend", "one attention, and its gradients, on tensors of your own",
-      "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the attention needs:\n"
-      "  performer     omega [H,R,D]; without it, it is drawn by --features, --projection and --seed\n"
-      "  vq            codebook [H,F,D]\n"
-      "  soft-vq       codebook [H,F,D]; sigma [1], or --sigma\n"
-      "  --rule gated  gate [B,H,N]      --rule delta  beta [B,H,N]      both between 0 and 1, --causal only\n"
-      "With dy [B,H,N,M] the gradients are computed too (not by --form recurrent).\n"
-      "--out holds y, the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where they exist.\n"
-      "vq's dk is that of the code that stands for the key, straight through.");
+  CLI::App& verb =
+      add_verb(program, "attend", "one attention, and its gradients, on tensors of your own",
+               "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
+               "attention needs:\n"
+               "  performer     omega [H,R,D]; without it, it is drawn by --features, --projection "
+               "and --seed\n"
+               "  vq            codebook [H,F,D]\n"
+               "  soft-vq       codebook [H,F,D]; sigma [1], or --sigma\n"
+               "  --rule gated  gate [B,H,N]      --rule delta  beta [B,H,N]      both between 0 "
+               "and 1, --causal only\n"
+               "With dy [B,H,N,M] the gradients are computed too (not by --form recurrent).\n"
+               "--out holds y, the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, "
+               "dbeta where they exist.\n"
+               "vq's dk is that of the code that stands for the key, straight through.");
   add_option(verb, "--in", options->in, "a safetensors file", OptionKind::required);
   add_option(verb, "--out", options->out, "the safetensors file to write", OptionKind::required);
   add_option(verb, "--attention", attention.attention, "linear, performer, soft-vq, softmax or vq",
              OptionKind::shows_default);
   add_option(verb, "--feature", attention.feature,
-             "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its default), "
+             "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its "
+             "default), "
              "hyperbolic, trig or relu");
-  add_option(verb, "--rule", attention.rule, "of linear: sum, gated or delta", OptionKind::shows_default);
-  add_option(verb, "--nu", attention.nu, "of dpfp: F = 2 D nu features", OptionKind::shows_default);
-  add_option(verb, "--features", attention.features, "of performer: rows of omega a head, where it is drawn",
+  add_option(verb, "--rule", attention.rule, "of linear: sum, gated or delta",
              OptionKind::shows_default);
+  add_option(verb, "--nu", attention.nu, "of dpfp: F = 2 D nu features", OptionKind::shows_default);
+  add_option(verb, "--features", attention.features,
+             "of performer: rows of omega a head, where it is drawn", OptionKind::shows_default);
   add_option(verb, "--projection", attention.projection,
              "of performer: iid, orthogonal, stratified or fixed-norm, where omega is drawn",
              OptionKind::shows_default);
-  add_option(verb, "--codes", attention.codes, "of vq and soft-vq: codes a head, as the codebook has them");
+  add_option(verb, "--codes", attention.codes,
+             "of vq and soft-vq: codes a head, as the codebook has them");
   add_option(verb, "--sigma", attention.sigma, "of soft-vq: the width, where the file has no sigma",
              OptionKind::shows_default);
   add_option(verb, "--seed", options->seed, "of an omega that is drawn", OptionKind::shows_default);
   add_flag(verb, "--causal", options->causal, "position i sees j <= i; without it, all");
-  add_option(verb, "--form", options->form, "quadratic (the definition), chunked or recurrent (--causal only)",
+  add_option(verb, "--form", options->form,
+             "quadratic (the definition), chunked or recurrent (--causal only)",
              OptionKind::shows_default);
-  add_option(verb, "--threads", options->threads, "processor threads; 0: all cores", OptionKind::shows_default);
+  add_option(verb, "--threads", options->threads, "processor threads; 0: all cores",
+             OptionKind::shows_default);
   add_option(verb, "--device", options->device, "cpu", OptionKind::shows_default);
-  add_option(verb, "--segment", attention.segment, "positions whose features exist at a time; 0: chosen",
-             OptionKind::shows_default);
-  add_option(verb, "--chunk", attention.chunk, "rows of a matrix product in linear attention; 0: chosen",
-             OptionKind::shows_default);
+  add_option(verb, "--segment", attention.segment,
+             "positions whose features exist at a time; 0: chosen", OptionKind::shows_default);
+  add_option(verb, "--chunk", attention.chunk,
+             "rows of a matrix product in linear attention; 0: chosen", OptionKind::shows_default);
   set_action(verb, [&verb, options, &exit_code] {
     options->given = given_names(verb);
     options->attention.seed = static_cast<uint64_t>(options->seed);

@@ -8,7 +8,8 @@ namespace linea {
 void add_bench(CLI::App& program, int& exit_code) {
   CLI::App& verb = add_verb(program, "bench", "measure speed and memory");
   require_verb(verb);
-  for (const auto add : {bench::add_attention, bench::add_train, bench::add_sample, bench::add_memory})
+  for (const auto add :
+       {bench::add_attention, bench::add_train, bench::add_sample, bench::add_memory})
     add(verb, exit_code);
 }
 

@@ -1,4 +1,5 @@
-// linea data: the published data sets: what there is, how to get one, whether files are the published ones.
+// linea data: the published data sets: what there is, how to get one, whether files are the
+// published ones.
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -26,8 +27,11 @@ void list_sets(bool json) {
     if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
     for (const PublishedFile& file : set.files) {
       if (json) {
-        print(json_text(nlohmann::ordered_json{{"set", set.name}, {"task", set.task}, {"file", file.name},
-                                               {"bytes", file.bytes}, {"sha256", file.sha256},
+        print(json_text(nlohmann::ordered_json{{"set", set.name},
+                                               {"task", set.task},
+                                               {"file", file.name},
+                                               {"bytes", file.bytes},
+                                               {"sha256", file.sha256},
                                                {"sources", file.sources}}));
         continue;
       }
@@ -42,7 +46,9 @@ void list_sets(bool json) {
 
 void print_report(const FileReport& report, bool json) {
   if (json) {
-    nlohmann::ordered_json line{{"set", report.set}, {"file", report.file}, {"state", state_name(report.state)},
+    nlohmann::ordered_json line{{"set", report.set},
+                                {"file", report.file},
+                                {"state", state_name(report.state)},
                                 {"by", report.by}};
     if (report.state == FileState::differs) {
       line["expected"] = report.expected;
@@ -51,7 +57,8 @@ void print_report(const FileReport& report, bool json) {
     print(json_text(line, -1, NoUtf8::replaced));
     return;
   }
-  std::string line = fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));
+  std::string line =
+      fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));
   if (!report.by.empty()) line += fmt::format(" ({})", report.by);
   if (report.state == FileState::differs)
     line += fmt::format(": found {}, published is {}", report.found, report.expected);
@@ -66,7 +73,8 @@ void verify(const DataOptions& options) {
     wrong += report.state == FileState::differs || report.state == FileState::missing;
   }
   if (wrong > 0)
-    fail(ErrorKind::input, "{}: {} of {} files are missing or not the published ones; fetch them again",
+    fail(ErrorKind::input,
+         "{}: {} of {} files are missing or not the published ones; fetch them again",
          options.folder, wrong, reports.size());
 }
 
@@ -74,9 +82,11 @@ void get(const DataOptions& options) {
   const DataSet& set = find_data_set(options.name);
   const std::string folder = options.folder.empty() ? "datasets/" + set.name : options.folder;
   Progress progress;
-  get_data_set(set, folder, download_by_curl, [&](const std::string& line) { progress.note(line); });
+  get_data_set(set, folder, download_by_curl,
+               [&](const std::string& line) { progress.note(line); });
   for (const PublishedFile& file : set.files)
-    for (const FileReport& report : check_file(set, file, folder)) print_report(report, options.json);
+    for (const FileReport& report : check_file(set, file, folder))
+      print_report(report, options.json);
   const bool one_text = set.task == "text";
   progress.note(fmt::format("train on it with: linea train --task {} --data {}{}", set.task, folder,
                             one_text ? "/" + set.files[0].name : ""));
@@ -88,13 +98,18 @@ void add_data(CLI::App& program, int& exit_code) {
   CLI::App& verb = add_verb(program, "data", "published data sets: list, get, verify");
   require_verb(verb);
   const auto options = std::make_shared<DataOptions>();
-  CLI::App& list_verb = add_verb(verb, "list", "what there is, with sizes, checksums and addresses");
+  CLI::App& list_verb =
+      add_verb(verb, "list", "what there is, with sizes, checksums and addresses");
   add_flag(list_verb, "--json", options->json, "one JSON object a file on stdout");
-  CLI::App& get_verb = add_verb(verb, "get", "fetch a data set with curl, and compare its checksums");
-  add_option(get_verb, "NAME", options->name, "the data set's name, from the list", OptionKind::required);
-  add_option(get_verb, "--out", options->folder, "the folder for its files; without it, datasets/NAME");
+  CLI::App& get_verb =
+      add_verb(verb, "get", "fetch a data set with curl, and compare its checksums");
+  add_option(get_verb, "NAME", options->name, "the data set's name, from the list",
+             OptionKind::required);
+  add_option(get_verb, "--out", options->folder,
+             "the folder for its files; without it, datasets/NAME");
   add_flag(get_verb, "--json", options->json, "one JSON object a file on stdout");
-  CLI::App& verify_verb = add_verb(verb, "verify", "compare the files of a folder with the published ones");
+  CLI::App& verify_verb =
+      add_verb(verb, "verify", "compare the files of a folder with the published ones");
   add_option(verify_verb, "DIR", options->folder, "the folder", OptionKind::required);
   add_flag(verify_verb, "--json", options->json, "one JSON object a file on stdout");
   const auto runs = [options, &exit_code](auto action) {

@@ -49,18 +49,19 @@ void run_eval(const EvalOptions& options) {
   });
   if (progress.terminal()) progress.note("");
   if (!std::isfinite(score.loss))
-    fail(ErrorKind::numeric, "{}: the loss over the {} split is {}: the model of step {} is spoilt", options.run,
-         options.split, std::abs(score.loss), saved.step);
+    fail(ErrorKind::numeric, "{}: the loss over the {} split is {}: the model of step {} is spoilt",
+         options.run, options.split, std::abs(score.loss), saved.step);
   if (options.json) {
-    const nlohmann::ordered_json result = {
-        {"loss", score.loss}, {"bits", score.bits}, {"accuracy", score.accuracy}, {"tokens", score.tokens}};
+    const nlohmann::ordered_json result = {{"loss", score.loss},
+                                           {"bits", score.bits},
+                                           {"accuracy", score.accuracy},
+                                           {"tokens", score.tokens}};
     std::printf("%s\n", json_text(result).c_str());
     return;
   }
   std::printf("step %lld, split %s: loss %.4f nats, %.4f %s, accuracy %.4f, %lld tokens\n",
               static_cast<long long>(saved.step), options.split.c_str(), score.loss, score.bits,
-              bits_name(saved.shape), score.accuracy,
-              static_cast<long long>(score.tokens));
+              bits_name(saved.shape), score.accuracy, static_cast<long long>(score.tokens));
 }
 
 }  // namespace
@@ -68,11 +69,13 @@ void run_eval(const EvalOptions& options) {
 void add_eval(CLI::App& program, int& exit_code) {
   CLI::App& verb = add_verb(program, "eval", "loss, bits and accuracy over a split of the data");
   const auto options = std::make_shared<EvalOptions>();
-  add_option(verb, "RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors", OptionKind::required);
+  add_option(verb, "RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors",
+             OptionKind::required);
   add_option(verb, "--data", options->data, "the data, where it is not at its place in training");
   add_option(verb, "--split", options->split, "val or test", OptionKind::shows_default);
   add_option(verb, "--threads", options->threads, "processor threads; 0: all cores");
-  add_option(verb, "--device", options->device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
+  add_option(verb, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
+             OptionKind::shows_default);
   add_flag(verb, "--json", options->json, "one JSON object on stdout");
   set_action(verb, [options, &exit_code] {
     run_eval(*options);

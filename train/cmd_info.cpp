@@ -21,10 +21,12 @@ void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
 void show_build() {
   const BlasInfo blas = blas_info();
   print(fmt::format("linea {}", LINEA_VERSION));
-  print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel, blas.flavour,
-                    blas.threads));
-  print(fmt::format("vectors     {} (of {}; LINEA_VECTORS chooses)", cpu_vectors(), fmt::join(all_cpu_vectors(), ", ")));
-  print(fmt::format("devices     cpu{}", built_with_cuda() ? "" : " (this build has no CUDA backend)"));
+  print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel,
+                    blas.flavour, blas.threads));
+  print(fmt::format("vectors     {} (of {}; LINEA_VECTORS chooses)", cpu_vectors(),
+                    fmt::join(all_cpu_vectors(), ", ")));
+  print(fmt::format("devices     cpu{}",
+                    built_with_cuda() ? "" : " (this build has no CUDA backend)"));
   const std::vector<std::string> devices = cuda_devices();
   for (const std::string& line : devices) print("            " + line);
   if (!devices.empty())
@@ -39,10 +41,12 @@ void show_build() {
 
 void show_tensors(const std::string& path) {
   const SafetensorsFile file = SafetensorsFile::open(path);
-  for (const std::string& warning : file.warnings()) std::fprintf(stderr, "linea: %s\n", warning.c_str());
+  for (const std::string& warning : file.warnings())
+    std::fprintf(stderr, "linea: %s\n", warning.c_str());
   for (const SafetensorsEntry& entry : file.entries())
     print(fmt::format("{:<5} [{}] {}", entry.dtype, fmt::join(entry.shape, ","), entry.name));
-  for (const auto& [key, value] : file.metadata()) print(fmt::format("metadata {}: {}", key, value));
+  for (const auto& [key, value] : file.metadata())
+    print(fmt::format("metadata {}: {}", key, value));
   print(fmt::format("{} tensors", file.entries().size()));
 }
 
@@ -61,7 +65,8 @@ void show_run(const std::string& path) {
 }  // namespace
 
 void add_info(CLI::App& program, int& exit_code) {
-  CLI::App& verb = add_verb(program, "info", "this build and machine, a run, or a safetensors file");
+  CLI::App& verb =
+      add_verb(program, "info", "this build and machine, a run, or a safetensors file");
   const auto path = std::make_shared<std::string>();
   add_option(verb, "PATH", *path, "a run, a checkpoint's folder, or a .safetensors file");
   set_action(verb, [path, &exit_code] {

@@ -1,4 +1,5 @@
-// linea sample: pictures as a grid in a PNG, completions of pictures, their bits, or text on stdout as it is drawn.
+// linea sample: pictures as a grid in a PNG, completions of pictures, their bits, or text on stdout
+// as it is drawn.
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -35,9 +36,9 @@ void show_drawing(const SampleOptions& options, const std::string& what, int64_t
   const Stopwatch watch;
   const std::string preview = draw([&](int64_t done, int64_t all) {
     if (progress.due(done == all))
-      progress.show(fmt::format(
-          "{} of {} symbols, {} left", done, all,
-          duration_text(watch.seconds() / static_cast<double>(done) * static_cast<double>(all - done))));
+      progress.show(fmt::format("{} of {} symbols, {} left", done, all,
+                                duration_text(watch.seconds() / static_cast<double>(done) *
+                                              static_cast<double>(all - done))));
   });
   progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} pictures/s", count, what, watch.seconds(),
                             static_cast<double>(count) / watch.seconds()));
@@ -47,19 +48,22 @@ void show_drawing(const SampleOptions& options, const std::string& what, int64_t
 
 void sample_pictures(const SavedModel& saved, const SampleOptions& options) {
   const int64_t count = options.count.value_or(kPictures);
-  show_drawing(options, fmt::format("pictures of step {}", saved.step), count, [&](const DrawingProgress& progress) {
-    return draw_pictures(*saved.model, saved.shape, options.sampling, {count, options.class_label}, options.out,
-                         colour_terminal_width(), progress);
-  });
+  show_drawing(options, fmt::format("pictures of step {}", saved.step), count,
+               [&](const DrawingProgress& progress) {
+                 return draw_pictures(*saved.model, saved.shape, options.sampling,
+                                      {count, options.class_label}, options.out,
+                                      colour_terminal_width(), progress);
+               });
 }
 
 void complete_pictures(const SavedModel& saved, const SampleOptions& options) {
-  const std::vector<GivenPicture> pictures = given_pictures(options.complete, saved, options.class_label);
+  const std::vector<GivenPicture> pictures =
+      given_pictures(options.complete, saved, options.class_label);
   const int64_t count = options.count.value_or(kCompletions);
   const int64_t keep_rows = options.keep_rows.value_or(std::max<int64_t>(1, saved.shape.side / 2));
   const auto draw = [&](const DrawingProgress& progress) {
-    return draw_completions(*saved.model, saved.shape, options.sampling, pictures, keep_rows, count, options.out,
-                            colour_terminal_width(), progress);
+    return draw_completions(*saved.model, saved.shape, options.sampling, pictures, keep_rows, count,
+                            options.out, colour_terminal_width(), progress);
   };
   show_drawing(options, fmt::format("completions by step {}", saved.step),
                count * static_cast<int64_t>(pictures.size()), draw);
@@ -67,15 +71,19 @@ void complete_pictures(const SavedModel& saved, const SampleOptions& options) {
 
 // A line for each picture, and their mean.
 void show_surprise(const SavedModel& saved, const SampleOptions& options) {
-  if (options.count) require(*options.count >= 1, "--count is {}; it must be at least 1", *options.count);
+  if (options.count)
+    require(*options.count >= 1, "--count is {}; it must be at least 1", *options.count);
   const std::vector<GivenPicture> pictures =
-      options.complete.empty() ? first_test_pictures(options.count, kSurprises, saved, options.class_label)
-                               : given_pictures(options.complete, saved, options.class_label);
+      options.complete.empty()
+          ? first_test_pictures(options.count, kSurprises, saved, options.class_label)
+          : given_pictures(options.complete, saved, options.class_label);
   const std::vector<std::vector<float>> bits = bits_of_symbols(*saved.model, pictures);
-  const std::string preview = draw_surprise(saved.shape, pictures, bits, options.out, colour_terminal_width());
+  const std::string preview =
+      draw_surprise(saved.shape, pictures, bits, options.out, colour_terminal_width());
   double all = 0;
   for (size_t i = 0; i < pictures.size(); ++i) {
-    const double mean = std::accumulate(bits[i].begin(), bits[i].end(), 0.0) / static_cast<double>(bits[i].size());
+    const double mean =
+        std::accumulate(bits[i].begin(), bits[i].end(), 0.0) / static_cast<double>(bits[i].size());
     fmt::print("{}: {:.4f} bits/dim\n", pictures[i].name, mean);
     all += mean / static_cast<double>(pictures.size());
   }
@@ -83,59 +91,75 @@ void show_surprise(const SavedModel& saved, const SampleOptions& options) {
 }
 
 void sample_text(const SavedModel& saved, const SampleOptions& options) {
-  const std::string prompt = options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
-  draw_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens, [](const std::string& piece) {
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
-  });
+  const std::string prompt =
+      options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
+  draw_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
+            [](const std::string& piece) {
+              std::fwrite(piece.data(), 1, piece.size(), stdout);
+              std::fflush(stdout);
+            });
   std::fputc('\n', stdout);
 }
 
-void refuse_flags(const CLI::App& verb, const std::string& where, const std::vector<std::string>& flags) {
+void refuse_flags(const CLI::App& verb, const std::string& where,
+                  const std::vector<std::string>& flags) {
   for (const std::string& flag : flags)
     require(!was_given(verb, flag), "{} has no meaning {}; leave it out", flag, where);
 }
 
 void add_flags(CLI::App& verb, SampleOptions& options) {
-  add_option(verb, "RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors", OptionKind::required);
-  add_option(verb, "--count", options.count,
-             fmt::format("pictures to draw ({}); completions of each picture ({}); pictures of --surprise ({})",
-                         kPictures, kCompletions, kSurprises));
+  add_option(verb, "RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors",
+             OptionKind::required);
+  add_option(
+      verb, "--count", options.count,
+      fmt::format(
+          "pictures to draw ({}); completions of each picture ({}); pictures of --surprise ({})",
+          kPictures, kCompletions, kSurprises));
   add_option(verb, "--out", options.out, "the PNG of the pictures", OptionKind::shows_default);
-  add_option(verb, "--class", options.class_label, "only this class; without it, each in turn, or a picture's own");
-  add_option(verb, "--complete", options.complete,
-             "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
-             "picture of the run's data");
-  add_option(verb, "--keep-rows", options.keep_rows, "of --complete: rows that are kept; without it, half of them");
+  add_option(verb, "--class", options.class_label,
+             "only this class; without it, each in turn, or a picture's own");
+  add_option(
+      verb, "--complete", options.complete,
+      "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
+      "picture of the run's data");
+  add_option(verb, "--keep-rows", options.keep_rows,
+             "of --complete: rows that are kept; without it, half of them");
   add_flag(verb, "--surprise", options.surprise,
-           "bits of each pixel of the pictures of --complete, or of the first of the test split, as a heat map");
-  add_option(verb, "--data", options.data, "the run's data, where it is not at its place in training");
+           "bits of each pixel of the pictures of --complete, or of the first of the test split, "
+           "as a heat map");
+  add_option(verb, "--data", options.data,
+             "the run's data, where it is not at its place in training");
   add_option(verb, "--prompt", options.prompt, "text to go on from");
   add_option(verb, "--prompt-file", options.prompt_file, "a file of text to go on from");
   exclude_each_other(verb, "--prompt", "--prompt-file");
-  add_option(verb, "--tokens", options.tokens, "symbols of text to draw", OptionKind::shows_default);
-  add_option(verb, "--temperature", options.sampling.temperature, "below 1: likelier symbols; above: wilder",
+  add_option(verb, "--tokens", options.tokens, "symbols of text to draw",
              OptionKind::shows_default);
-  add_option(verb, "--top-k", options.sampling.top_k, "draw from so many of the likeliest symbols; 0: all",
-             OptionKind::shows_default);
+  add_option(verb, "--temperature", options.sampling.temperature,
+             "below 1: likelier symbols; above: wilder", OptionKind::shows_default);
+  add_option(verb, "--top-k", options.sampling.top_k,
+             "draw from so many of the likeliest symbols; 0: all", OptionKind::shows_default);
   add_option(verb, "--top-p", options.sampling.top_p,
-             "draw from the fewest likeliest symbols that together have this probability", OptionKind::shows_default);
+             "draw from the fewest likeliest symbols that together have this probability",
+             OptionKind::shows_default);
   add_flag(verb, "--greedy", options.sampling.greedy, "the likeliest symbol always");
   add_option(verb, "--seed", options.seed, "of what is drawn", OptionKind::shows_default);
   add_option(verb, "--threads", options.threads, "processor threads; 0: all cores");
-  add_option(verb, "--device", options.device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
+  add_option(verb, "--device", options.device, "cpu, cuda, or one of several as cuda:1",
+             OptionKind::shows_default);
   add_option(verb, "--dtype", options.dtype,
-             "fp32, bf16 (on a CPU: of the weights), or on a CUDA device tf32; without it fp32 or bf16 as in training");
+             "fp32, bf16 (on a CPU: of the weights), or on a CUDA device tf32; without it fp32 or "
+             "bf16 as in training");
 }
 
 // Flags that this model, or this kind of picture, makes nothing of.
 void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOptions& options) {
   require(saved.shape.pair_vocabulary == 0,
-          "{} answers questions of the task {}; there is nothing to sample: see linea eval", options.run,
-          saved.config.task);
+          "{} answers questions of the task {}; there is nothing to sample: see linea eval",
+          options.run, saved.config.task);
   if (saved.shape.side == 0)
-    return refuse_flags(verb, "for a model of text",
-                        {"--count", "--out", "--class", "--complete", "--keep-rows", "--surprise", "--data"});
+    return refuse_flags(
+        verb, "for a model of text",
+        {"--count", "--out", "--class", "--complete", "--keep-rows", "--surprise", "--data"});
   refuse_flags(verb, "for a model of pictures", {"--prompt", "--prompt-file", "--tokens"});
   if (options.surprise)
     refuse_flags(verb, "with --surprise, which draws nothing at random",
@@ -168,7 +192,8 @@ void run_sample(const CLI::App& verb, SampleOptions& options) {
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
-  CLI::App& verb = add_verb(program, "sample", "draw pictures or text from a trained model, complete pictures");
+  CLI::App& verb =
+      add_verb(program, "sample", "draw pictures or text from a trained model, complete pictures");
   const auto options = std::make_shared<SampleOptions>();
   add_flags(verb, *options);
   set_action(verb, [&verb, options, &exit_code] {

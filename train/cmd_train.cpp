@@ -22,16 +22,19 @@ struct TrainOptions {
 };
 
 // Settings that mean something to one attention only.
-const std::set<std::string> kOfOneAttention = {"feature", "rule",  "nu",     "features", "projection", "redraw",
-                                               "codes",   "sigma", "anneal", "codebook", "commitment"};
+const std::set<std::string> kOfOneAttention = {"feature",    "rule",     "nu",        "features",
+                                               "projection", "redraw",   "codes",     "sigma",
+                                               "anneal",     "codebook", "commitment"};
 
 // The attention that flags, file and preset ask for; where they ask for none, that of `source`.
 std::string attention_asked_for(const TrainOptions& options, const std::set<std::string>& flags,
                                 const RunConfig& source) {
   if (flags.count("attention") != 0) return options.config.attention;
   RunConfig asked = source;
-  if (!options.preset.empty()) apply_toml(asked, preset_text(options.preset), "preset " + options.preset);
-  if (!options.config_file.empty()) apply_toml(asked, read_file(options.config_file), options.config_file);
+  if (!options.preset.empty())
+    apply_toml(asked, preset_text(options.preset), "preset " + options.preset);
+  if (!options.config_file.empty())
+    apply_toml(asked, read_file(options.config_file), options.config_file);
   return asked.attention;
 }
 
@@ -39,7 +42,8 @@ std::string attention_asked_for(const TrainOptions& options, const std::set<std:
 void gather_settings(CLI::App& verb, TrainOptions& options) {
   std::set<std::string> fixed = given_settings(verb);
   if (!options.initial.empty()) {
-    require(options.resume.empty(), "--init-from starts a new run from weights, --resume goes on with one: choose");
+    require(options.resume.empty(),
+            "--init-from starts a new run from weights, --resume goes on with one: choose");
     const std::string text = saved_settings(options.initial);
     const RunConfig source = config_from_toml(text, options.initial);
     std::set<std::string> skipped = fixed;
@@ -49,7 +53,8 @@ void gather_settings(CLI::App& verb, TrainOptions& options) {
   }
   if (!options.resume.empty()) {
     require(options.preset.empty() && options.config_file.empty() && options.out.empty(),
-            "--resume goes on with the settings and folder of {}: leave out --preset, --config and --out",
+            "--resume goes on with the settings and folder of {}: leave out --preset, --config and "
+            "--out",
             options.resume);
     const std::string path = options.resume + "/config.toml";
     apply_toml(verb, read_file(path), path, fixed);
@@ -69,7 +74,8 @@ int run(const TrainOptions& options) {
     return 0;
   }
   require(resume || !options.out.empty(), "say where the run goes: --out FOLDER");
-  Trainer trainer(options.config, resume ? options.resume : options.out, resume, options.json, options.initial);
+  Trainer trainer(options.config, resume ? options.resume : options.out, resume, options.json,
+                  options.initial);
   return trainer.run();
 }
 
@@ -82,10 +88,13 @@ void add_train(CLI::App& program, int& exit_code) {
   add_option(verb, "--resume", options->resume, "go on with this run from its newest checkpoint");
   add_option(verb, "--init-from", options->initial,
              "start from the weights and settings of this run; the attention may be another");
-  add_option(verb, "--preset", options->preset, fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
-  add_option(verb, "--config", options->config_file, "settings from a TOML file, such as RUN/config.toml");
+  add_option(verb, "--preset", options->preset,
+             fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
+  add_option(verb, "--config", options->config_file,
+             "settings from a TOML file, such as RUN/config.toml");
   add_flag(verb, "--json", options->json, "metrics as JSON lines on stdout");
-  add_flag(verb, "--dry-run", options->dry_run, "say what the run would be, its memory and its time; write nothing");
+  add_flag(verb, "--dry-run", options->dry_run,
+           "say what the run would be, its memory and its time; write nothing");
   add_settings(verb, options->config);
   set_action(verb, [&verb, options, &exit_code] {
     gather_settings(verb, *options);

@@ -1,4 +1,5 @@
-// linea verify: every attention's forms, gradients, causality, padding and memory, measured on this machine.
+// linea verify: every attention's forms, gradients, causality, padding and memory, measured on this
+// machine.
 #include <nlohmann/json.hpp>
 
 #include <cmath>
@@ -50,8 +51,8 @@ void print_json(const std::string& attention, const Check& check) {
 }
 
 void print_row(const std::string& attention, const Check& check) {
-  fmt::print("{:<28} {:<30} {:>9.2g} {:>9.2g}  {}\n", attention, check.name, check.measured, check.bound,
-             check.passed ? "ok" : "FAILED");
+  fmt::print("{:<28} {:<30} {:>9.2g} {:>9.2g}  {}\n", attention, check.name, check.measured,
+             check.bound, check.passed ? "ok" : "FAILED");
   if (!check.passed && !check.detail.empty()) fmt::print("{:<28}   at {}\n", "", check.detail);
 }
 
@@ -60,7 +61,8 @@ int run_verify(const VerifyOptions& options) {
   use_machine(0, options.device, "fp32");
   int done = 0, failed = 0;
   const std::vector<AttentionOptions> variants = asked_variants(options.attention);
-  if (!options.json) fmt::print("{:<28} {:<30} {:>9} {:>9}\n", "attention", "check", "measured", "bound");
+  if (!options.json)
+    fmt::print("{:<28} {:<30} {:>9} {:>9}\n", "attention", "check", "measured", "bound");
   for (const AttentionOptions& variant : variants) {
     const std::string label = label_of(variant);
     for (const Check& check : check_attention(variant, {})) {
@@ -79,9 +81,11 @@ int run_verify(const VerifyOptions& options) {
 void add_verify(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<VerifyOptions>();
   CLI::App& command = add_verb(
-      program, "verify", "check every attention: forms agree, gradients, causality, padding, determinism, memory");
+      program, "verify",
+      "check every attention: forms agree, gradients, causality, padding, determinism, memory");
   add_option(command, "--attention", options->attention, "only this one (default: all)");
-  add_option(command, "--device", options->device, "cpu, cuda, or one of several as cuda:1", OptionKind::shows_default);
+  add_option(command, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
+             OptionKind::shows_default);
   add_flag(command, "--json", options->json, "one JSON object a check");
   set_action(command, [options, &exit_code] { exit_code = run_verify(*options); });
 }

@@ -11,12 +11,14 @@ constexpr uint8_t kNotKept = 40;  // grey; that of the lines between pictures is
 
 }  // namespace
 
-std::string draw_completions(const Transformer& model, const TaskShape& shape, const SamplingOptions& options,
-                             const std::vector<GivenPicture>& pictures, int64_t keep_rows, int64_t count,
-                             const std::filesystem::path& png, int64_t preview_width,
+std::string draw_completions(const Transformer& model, const TaskShape& shape,
+                             const SamplingOptions& options,
+                             const std::vector<GivenPicture>& pictures, int64_t keep_rows,
+                             int64_t count, const std::filesystem::path& png, int64_t preview_width,
                              const DrawingProgress& progress) {
-  require(keep_rows >= 1 && keep_rows < shape.side, "--keep-rows is {}; it must be 1 to {} of the {} rows", keep_rows,
-          shape.side - 1, shape.side);
+  require(keep_rows >= 1 && keep_rows < shape.side,
+          "--keep-rows is {}; it must be 1 to {} of the {} rows", keep_rows, shape.side - 1,
+          shape.side);
   require(count >= 1, "--count is {}; it must be at least 1", count);
   { const AtomicFile writable(png); }  // an error now rather than after the drawing
   const auto kept = static_cast<std::ptrdiff_t>(keep_rows * shape.side * shape.channels);
@@ -30,7 +32,8 @@ std::string draw_completions(const Transformer& model, const TaskShape& shape, c
 
   std::vector<uint8_t> greys;
   const auto show = [&](auto first, auto last) {
-    for (auto symbol = first; symbol != last; ++symbol) greys.push_back(symbol_to_grey(*symbol, shape.levels));
+    for (auto symbol = first; symbol != last; ++symbol)
+      greys.push_back(symbol_to_grey(*symbol, shape.levels));
   };
   for (size_t i = 0; i < pictures.size(); ++i) {
     const std::vector<int32_t>& symbols = pictures[i].symbols;
@@ -38,12 +41,14 @@ std::string draw_completions(const Transformer& model, const TaskShape& shape, c
     show(symbols.begin(), symbols.end());
     show(symbols.begin(), middle);
     greys.insert(greys.end(), static_cast<size_t>(symbols.end() - middle), kNotKept);
-    for (size_t row = i * static_cast<size_t>(count); row < (i + 1) * static_cast<size_t>(count); ++row) {
+    for (size_t row = i * static_cast<size_t>(count); row < (i + 1) * static_cast<size_t>(count);
+         ++row) {
       show(symbols.begin(), middle);
       show(drawn[row].begin(), drawn[row].end());
     }
   }
-  const PictureGrid grid = grid_of(shape, static_cast<int64_t>(pictures.size()) * (2 + count), 2 + count);
+  const PictureGrid grid =
+      grid_of(shape, static_cast<int64_t>(pictures.size()) * (2 + count), 2 + count);
   write_png_grid(png, greys, grid);
   return preview_width > 0 ? terminal_preview(greys, grid, preview_width) : "";
 }

@@ -21,7 +21,8 @@ std::string flag_of(std::string key) {
   return key;
 }
 
-// Between the quotes from which CLI11's reader gives the text back (it ends a value at a # whatever the quotes).
+// Between the quotes from which CLI11's reader gives the text back (it ends a value at a # whatever
+// the quotes).
 std::string toml_string(const char* key, const std::string& text) {
   for (const char quote : {'"', '\''}) {
     if (text.find(quote) != std::string::npos) continue;
@@ -31,18 +32,23 @@ std::string toml_string(const char* key, const std::string& text) {
     const std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(line);
     if (items.size() == 1 && items[0].inputs == std::vector<std::string>{text}) return quoted;
   }
-  fail(ErrorKind::usage, "--{} {}: config.toml cannot hold this text; choose a name without #, quotes and line breaks",
-       flag_of(key), text);
+  fail(
+      ErrorKind::usage,
+      "--{} {}: config.toml cannot hold this text; choose a name without #, quotes and line breaks",
+      flag_of(key), text);
 }
 
 // CLI11 reads an empty text as 0.
-std::string refuse_empty(const std::string& text) { return text.empty() ? "a number is missing" : ""; }
+std::string refuse_empty(const std::string& text) {
+  return text.empty() ? "a number is missing" : "";
+}
 
 std::string refuse_other_than_bool(const std::string& text) {
   return text == "true" || text == "false" ? "" : text + " is neither true nor false";
 }
 
-// CLI11 keeps every section with all those around it, so that a short line of dots would take all memory.
+// CLI11 keeps every section with all those around it, so that a short line of dots would take all
+// memory.
 void refuse_deep_sections(const std::string& text, const std::string& source) {
   constexpr std::ptrdiff_t kMostDots = 16;
   std::istringstream lines(text);
@@ -79,7 +85,8 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::vector<std::string> setting_keys() {
   std::vector<std::string> keys;
   RunConfig config;
-  visit_settings(config, [&](const char* key, auto&, const char*, const char*) { keys.push_back(key); });
+  visit_settings(config,
+                 [&](const char* key, auto&, const char*, const char*) { keys.push_back(key); });
   return keys;
 }
 
@@ -95,8 +102,10 @@ void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>&
           ->default_str(member ? "true" : "false")
           ->check(refuse_other_than_bool);
     } else {
-      CLI::Option* option = app.add_option("--" + flag, member, help)->group(group)->capture_default_str();
-      if constexpr (!std::is_same_v<std::decay_t<decltype(member)>, std::string>) option->check(refuse_empty);
+      CLI::Option* option =
+          app.add_option("--" + flag, member, help)->group(group)->capture_default_str();
+      if constexpr (!std::is_same_v<std::decay_t<decltype(member)>, std::string>)
+        option->check(refuse_empty);
     }
   });
 }
@@ -119,11 +128,12 @@ void apply_toml(CLI::App& app, const std::string& text, const std::string& sourc
            one_line(fmt::format("{}", fmt::join(item.parents, "."))));
     const std::vector<std::string> known = setting_keys();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, one_line(key), nearest_hint(key, known));
+      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, one_line(key),
+           nearest_hint(key, known));
     for (const std::string& value : item.inputs)
       if (std::any_of(value.begin(), value.end(), is_control))
-        fail(ErrorKind::usage, "{}: the value '{}' of '{}' holds a control character; leave it out", source,
-             one_line(value), key);
+        fail(ErrorKind::usage, "{}: the value '{}' of '{}' holds a control character; leave it out",
+             source, one_line(value), key);
     CLI::Option* option = app.get_option("--" + flag_of(key));
     try {
       option->clear();
@@ -218,7 +228,8 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   require(config.head != "logistics" || shape.levels > 0,
-          "--head logistics draws levels of brightness, which the task {} does not have: leave it out, or choose a "
+          "--head logistics draws levels of brightness, which the task {} does not have: leave it "
+          "out, or choose a "
           "task of pictures",
           config.task);
   ModelConfig model;
@@ -294,10 +305,11 @@ void check_settings(const RunConfig& config, Work work) {
   at_least("threads", config.threads, 0);
   at_least("segment", config.segment, 0);
   at_least("chunk", config.chunk, 0);
-  require(config.lr > 0 && config.min_lr >= 0 && std::isfinite(config.lr) && std::isfinite(config.min_lr),
+  require(config.lr > 0 && config.min_lr >= 0 && std::isfinite(config.lr) &&
+              std::isfinite(config.min_lr),
           "--lr {} must be above 0, --min-lr {} at least 0, both finite", config.lr, config.min_lr);
-  require(config.spike_guard == 0 || config.spike_guard > 1, "--spike-guard is {}; it must be above 1, or 0 for none",
-          config.spike_guard);
+  require(config.spike_guard == 0 || config.spike_guard > 1,
+          "--spike-guard is {}; it must be above 1, or 0 for none", config.spike_guard);
   parse_duration(config.max_time);
   check_machine(config.device, config.dtype, work);
 }

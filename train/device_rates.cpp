@@ -14,7 +14,8 @@
 namespace linea {
 namespace {
 
-constexpr double kEnough = 2e-3;  // seconds of one piece of work, beside which a launch and a wait are short
+constexpr double kEnough =
+    2e-3;  // seconds of one piece of work, beside which a launch and a wait are short
 constexpr int64_t kWidest = 8192, kMostBytes = int64_t{1} << 30;
 
 bool on_cpu() { return context().device.kind == DeviceKind::cpu; }
@@ -41,7 +42,8 @@ float sum_of(const float* data, int64_t count) {
   V sums[kSums] = {};
   for (int64_t i = 0; i + kSums * kWidth <= count; i += kSums * kWidth)
 #pragma GCC unroll 8
-    for (int64_t j = 0; j < kSums; ++j) sums[j] += *reinterpret_cast<const V*>(data + i + j * kWidth);
+    for (int64_t j = 0; j < kSums; ++j)
+      sums[j] += *reinterpret_cast<const V*>(data + i + j * kWidth);
   float total = 0;
 #pragma GCC unroll 8
   for (int64_t j = 0; j < kSums; ++j)
@@ -70,8 +72,10 @@ double read_rate_of_cpu(double bytes) {
 
 double read_rate_of_device() {
   for (int64_t bytes = int64_t{1} << 20;; bytes *= 4) {
-    const Tensor memory = Tensor::full({bytes / 4}, DType::f32, 1), total = Tensor::zeros({1}, DType::f64);
-    const TrainedParameter<float> read{memory.data<float>(), nullptr, nullptr, nullptr, memory.numel(), 0};
+    const Tensor memory = Tensor::full({bytes / 4}, DType::f32, 1),
+                 total = Tensor::zeros({1}, DType::f64);
+    const TrainedParameter<float> read{memory.data<float>(), nullptr, nullptr, nullptr,
+                                       memory.numel(),       0};
     const auto seconds = [&](int passes) {
       return seconds_of([&] {
         for (int i = 0; i < passes; ++i)
@@ -100,14 +104,18 @@ double launch_seconds() {
   const Tensor number = Tensor::zeros({1}, DType::f32);
   const std::unique_ptr<Recorder> recorder = make_recorder();
   const auto work = [&] {
-    for (int i = 0; i < kLaunches; ++i) kernels<float>(context().device).fill(context(), number.data<float>(), i, 1);
+    for (int i = 0; i < kLaunches; ++i)
+      kernels<float>(context().device).fill(context(), number.data<float>(), i, 1);
   };
   return seconds_of([&] {
            if (recorder == nullptr || !recorder->run(0, work)) work();
-         }) / kLaunches;
+         }) /
+         kLaunches;
 }
 
-double read_rate(double bytes) { return on_cpu() ? read_rate_of_cpu(bytes) : read_rate_of_device(); }
+double read_rate(double bytes) {
+  return on_cpu() ? read_rate_of_cpu(bytes) : read_rate_of_device();
+}
 
 std::vector<std::string> rates_of_cuda() {
   use_device({DeviceKind::cuda, 0});
@@ -116,8 +124,10 @@ std::vector<std::string> rates_of_cuda() {
     return product_rate(dtype, 0.1) / 1e12;
   };
   const double rounded = teraflops(DType::f32, FloatProducts::rounded);
-  const double strict = teraflops(DType::f32, FloatProducts::exact), halves = teraflops(DType::bf16, FloatProducts::exact);
-  return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded, halves),
+  const double strict = teraflops(DType::f32, FloatProducts::exact),
+               halves = teraflops(DType::bf16, FloatProducts::exact);
+  return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded,
+                      halves),
           fmt::format("reads {:.3g} GB/s; a recorded launch takes {:.2g} us", read_rate(0) / 1e9,
                       launch_seconds() * 1e6)};
 }

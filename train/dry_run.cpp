@@ -16,8 +16,9 @@ namespace linea {
 namespace {
 
 constexpr int64_t kTimedSteps = 3;
-constexpr int64_t kEnoughRows = 16, kEnoughTokens = 32768;  // of a step that stands for a larger one
-constexpr double kMostSeconds = 30;  // that steps of the full batch may take
+constexpr int64_t kEnoughRows = 16,
+                  kEnoughTokens = 32768;  // of a step that stands for a larger one
+constexpr double kMostSeconds = 30;       // that steps of the full batch may take
 
 // Parameters whose names differ in the number of their block only.
 struct ParameterGroup {
@@ -85,8 +86,8 @@ size_t weights_of(const ModelConfig& config) {
   return memory_use().held - before;
 }
 
-// Weights grow by the same bytes with each block: known from models of one and two, before memory is filled with
-// those of all. Each has a gradient and two moments.
+// Weights grow by the same bytes with each block: known from models of one and two, before memory
+// is filled with those of all. Each has a gradient and two moments.
 void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   const auto layers = static_cast<double>(model.layers);
   if (layers <= 2) return;
@@ -98,11 +99,12 @@ void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   release_memory_cache();
   if (all > static_cast<double>(limit.bytes))
     fail(ErrorKind::memory,
-         "out of memory: parameters, gradients and optimiser of this run would hold {}; {}; {}", bytes_text(all),
-         limit.text(), memory_advice(config, true));
+         "out of memory: parameters, gradients and optimiser of this run would hold {}; {}; {}",
+         bytes_text(all), limit.text(), memory_advice(config, true));
 }
 
-Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed, const std::string& initial) {
+Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed,
+                 const std::string& initial) {
   Prepared run;
   run.config = settings;
   RunConfig& config = run.config;
@@ -120,8 +122,9 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   run.model = std::make_unique<Transformer>(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
   if (!resumed.empty()) {
-    const RunState at = restore_checkpoint(resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
-                                           [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+    const RunState at = restore_checkpoint(
+        resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
+        [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
     run.step = at.step;
   }
   if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary);
@@ -149,13 +152,15 @@ Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
 // The parts that a step of `rows` rows has at its peak, from that peak.
 MemoryParts parts_at(const Prepared& run, double peak) {
   MemoryParts parts = training_memory(run.model.get(), run.optimizer.get());
-  for (const Parameter& parameter : run.model->parameters()) parts.gradients += parameter.var.value().bytes();
-  parts.activations = static_cast<size_t>(std::max(0.0, peak - static_cast<double>(parts.gradients)));
+  for (const Parameter& parameter : run.model->parameters())
+    parts.gradients += parameter.var.value().bytes();
+  parts.activations =
+      static_cast<size_t>(std::max(0.0, peak - static_cast<double>(parts.gradients)));
   return parts;
 }
 
-// Steps of some rows tell what a row adds (of few they would say too much: ops work in blocks of rows, whose workspace
-// is then not full); where the whole batch then fits and takes no long time,
+// Steps of some rows tell what a row adds (of few they would say too much: ops work in blocks of
+// rows, whose workspace is then not full); where the whole batch then fits and takes no long time,
 // steps of it are measured instead.
 void measure(Prepared& run, Report& report) {
   const int64_t batch = run.config.batch, batches = std::min<int64_t>(run.config.accumulate, 2);
@@ -163,7 +168,8 @@ void measure(Prepared& run, Report& report) {
   Measured half = measure_step(run, 1, batches), some = half;
   int64_t rows = 1;
   const auto enough = [&] {
-    return 2 * rows > batch || (rows >= kEnoughRows && rows * run.task->length() >= kEnoughTokens) ||
+    return 2 * rows > batch ||
+           (rows >= kEnoughRows && rows * run.task->length() >= kEnoughTokens) ||
            some.peak > report.limit.bytes / 3 || some.seconds > kMostSeconds / 20;
   };
   for (; !enough(); rows *= 2) {
@@ -172,9 +178,10 @@ void measure(Prepared& run, Report& report) {
   }
   const auto peak = static_cast<double>(some.peak);
   double of_row = static_cast<double>(parts_at(run, peak).activations);
-  if (rows > 1) of_row = std::max(0.0, 2 * (peak - static_cast<double>(half.peak)) / static_cast<double>(rows));
-  const std::string how =
-      rows == 1 ? "from a step of 1 row" : fmt::format("from steps of {} and {} rows", rows / 2, rows);
+  if (rows > 1)
+    of_row = std::max(0.0, 2 * (peak - static_cast<double>(half.peak)) / static_cast<double>(rows));
+  const std::string how = rows == 1 ? "from a step of 1 row"
+                                    : fmt::format("from steps of {} and {} rows", rows / 2, rows);
   const auto all_rows = static_cast<double>(batch * run.config.accumulate);
   report.memory = {parts_at(run, peak + static_cast<double>(batch - rows) * of_row), how};
   report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, how};
@@ -187,8 +194,10 @@ void measure(Prepared& run, Report& report) {
     whole.peak = std::max(whole.peak, again.peak);
     times.push_back(again.seconds);
   }
-  report.memory = {parts_at(run, static_cast<double>(whole.peak)), "measured, steps of the whole batch"};
-  report.time = {bench::median(times), fmt::format("the median of {} steps of the whole batch", kTimedSteps)};
+  report.memory = {parts_at(run, static_cast<double>(whole.peak)),
+                   "measured, steps of the whole batch"};
+  report.time = {bench::median(times),
+                 fmt::format("the median of {} steps of the whole batch", kTimedSteps)};
 }
 
 Report report_of(Prepared& run) {
@@ -254,33 +263,40 @@ void print_parameters(const Prepared& run, const Report& report) {
 
 void print_text(const Prepared& run, const Report& report) {
   const auto number = [](double x) { return count_text(x); };
-  fmt::print("{} on {}: what the run would be; nothing is written\n\n", label_of(run.model->config().attention),
-             run.config.task);
+  fmt::print("{} on {}: what the run would be; nothing is written\n\n",
+             label_of(run.model->config().attention), run.config.task);
   print_parameters(run, report);
-  fmt::print("\ndata           {} symbols, length {}; rows:", run.task->vocabulary(), run.task->length());
+  fmt::print("\ndata           {} symbols, length {}; rows:", run.task->vocabulary(),
+             run.task->length());
   for (const Split split : kSplits)
     if (run.task->has(split)) fmt::print(" {} {}", split_name(split), run.task->rows(split));
-  fmt::print("\nstep           {} tokens ({} rows of {}, {} times)\n", report.tokens, run.config.batch,
-             run.task->length(), run.config.accumulate);
+  fmt::print("\nstep           {} tokens ({} rows of {}, {} times)\n", report.tokens,
+             run.config.batch, run.task->length(), run.config.accumulate);
   fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops),
              report.flops * static_cast<double>(report.tokens));
   const MemoryParts& parts = report.memory.parts;
   const auto bytes = [](size_t x) { return bytes_text(static_cast<double>(x)); };
-  fmt::print("memory         parameters {}, gradients {}, optimiser {}, activations and workspace {}\n",
-             bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimiser), bytes(parts.activations));
-  fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()), report.memory.how,
-             report.limit.text());
+  fmt::print(
+      "memory         parameters {}, gradients {}, optimiser {}, activations and workspace {}\n",
+      bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimiser),
+      bytes(parts.activations));
+  fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()),
+             report.memory.how, report.limit.text());
   fmt::print("checkpoint     {} each\n", bytes(static_cast<size_t>(report.checkpoint_bytes)));
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
-  fmt::print("time           {} for {} steps{}: {:.4g} s a step ({}), without validation, samples and saving\n",
-             duration_text(report.time.seconds * static_cast<double>(remaining)), remaining,
-             run.step > 0 ? fmt::format(" after step {}", run.step) : "", report.time.seconds, report.time.how);
+  fmt::print(
+      "time           {} for {} steps{}: {:.4g} s a step ({}), without validation, samples and "
+      "saving\n",
+      duration_text(report.time.seconds * static_cast<double>(remaining)), remaining,
+      run.step > 0 ? fmt::format(" after step {}", run.step) : "", report.time.seconds,
+      report.time.how);
   std::fflush(stdout);
 }
 
 }  // namespace
 
-void dry_run(const RunConfig& config, const std::filesystem::path& resumed, const std::string& initial, bool json) {
+void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
+             const std::string& initial, bool json) {
   Prepared run = prepare(config, resumed, initial);
   const MemoryCensus census([&] { return training_memory(run.model.get(), run.optimizer.get()); });
   const Report report = report_of(run);
@@ -290,9 +306,11 @@ void dry_run(const RunConfig& config, const std::filesystem::path& resumed, cons
     print_text(run, report);
   }
   if (report.fits()) return;
-  MemoryReport wanted{report.memory.parts.activations, MemoryPart::activations, report.memory.parts, report.limit};
+  MemoryReport wanted{report.memory.parts.activations, MemoryPart::activations, report.memory.parts,
+                      report.limit};
   wanted.held.activations = 0;  // what is asked for, of what the run would hold
-  fail(ErrorKind::memory, "{}; {}", wanted.text(), memory_advice(run.config, wanted.weights_dominate()));
+  fail(ErrorKind::memory, "{}; {}", wanted.text(),
+       memory_advice(run.config, wanted.weights_dominate()));
 }
 
 }  // namespace linea

@@ -23,8 +23,8 @@ std::vector<int32_t> likeliest_symbols(const Head& head, const Tensor& outputs) 
   return all;
 }
 
-// Those number `first` to `first` + `count` of the `looked_at` rows of a split that evaluate() takes: number i is row
-// floor(i * all / looked_at).
+// Those number `first` to `first` + `count` of the `looked_at` rows of a split that evaluate()
+// takes: number i is row floor(i * all / looked_at).
 Batch rows_of_look(const Task& task, Split split, int64_t first, int64_t count, int64_t looked_at) {
   const int64_t all = task.rows(split);
   if (looked_at == all) return task.eval_batch(split, first, count);
@@ -53,18 +53,19 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch) {
 
 double bits_of(double nats) { return nats / std::log(2.0); }
 
-// Without a tape a block holds its input, what its norm makes of it, q, k, v and what is mixed of them, or the hidden
-// layer instead of these; the head its outputs, and scores of a sequence at a time. Twice that: blocks of memory are
-// rounded up, and ops have workspace.
+// Without a tape a block holds its input, what its norm makes of it, q, k, v and what is mixed of
+// them, or the hidden layer instead of these; the head its outputs, and scores of a sequence at a
+// time. Twice that: blocks of memory are rounded up, and ops have workspace.
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch) {
   const ModelConfig& config = model.config();
-  const int64_t of_token = 2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.head().outputs();
+  const int64_t of_token =
+      2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.head().outputs();
   const int64_t fitting = count_elements(model.parameters()) / (2 * of_token * task.length());
   return std::max<int64_t>(1, std::min(std::max(batch, fitting), kTokensAtOnce / task.length()));
 }
 
-Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch_rows, int64_t max_rows,
-               const std::function<void(int64_t, int64_t)>& progress) {
+Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch_rows,
+               int64_t max_rows, const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
   const int64_t all = task.rows(split), rows = max_rows > 0 ? std::min(max_rows, all) : all;
   const int64_t at_once = evaluation_rows(model, task, batch_rows);
@@ -75,7 +76,8 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
     const Batch batch = rows_of_look(task, split, first, std::min(at_once, rows - first), rows);
     const BatchTensors tensors = batch_tensors(task, batch);
     const Tensor outputs = model.forward(tensors.inputs, false, tensors.partners).value();
-    const std::vector<float> losses = model.head().losses(outputs, tensors.targets).to_vector<float>();
+    const std::vector<float> losses =
+        model.head().losses(outputs, tensors.targets).to_vector<float>();
     const std::vector<int32_t> likeliest = likeliest_symbols(model.head(), outputs);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;
@@ -85,7 +87,8 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
     }
     if (progress) progress(std::min(first + at_once, rows), rows);
   }
-  if (score.tokens == 0) fail(ErrorKind::input, "the {} split has no scored symbol", split_name(split));
+  if (score.tokens == 0)
+    fail(ErrorKind::input, "the {} split has no scored symbol", split_name(split));
   score.loss = loss / static_cast<double>(score.tokens);
   score.bits = bits_of(score.loss);
   score.accuracy = static_cast<double>(right) / static_cast<double>(score.tokens);

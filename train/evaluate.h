@@ -20,21 +20,23 @@ inline const char* bits_name(const TaskShape& shape) {
   return shape.pair_vocabulary > 0 ? "bits" : "bits/char";
 }
 
-// A batch where the device reads it, i32 [rows,length] each; partners is undefined where the task has none.
+// A batch where the device reads it, i32 [rows,length] each; partners is undefined where the task
+// has none.
 struct BatchTensors {
   Tensor inputs, targets, partners;
 };
 // Error: ErrorKind::usage where a symbol is none of the task's.
 BatchTensors batch_tensors(const Task& task, const Batch& batch);
 
-// How many rows evaluate() takes at once, so that it holds no more than training with batches of `batch` rows: as
-// many, or as many as fit where the gradients would be, whichever is more, up to 16384 symbols; at least 1.
+// How many rows evaluate() takes at once, so that it holds no more than training with batches of
+// `batch` rows: as many, or as many as fit where the gradients would be, whichever is more, up to
+// 16384 symbols; at least 1.
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch);
 
-// Over `max_rows` rows of a split, the same each time and evenly spread, for pictures may lie class by class (0, or
-// more than there are: all), by the parallel form, without dropout. `batch`: the rows of a
-// training batch. `progress`, where given, hears how many rows of how many are done.
-Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch, int64_t max_rows = 0,
-               const std::function<void(int64_t, int64_t)>& progress = {});
+// Over `max_rows` rows of a split, the same each time and evenly spread, for pictures may lie class
+// by class (0, or more than there are: all), by the parallel form, without dropout. `batch`: the
+// rows of a training batch. `progress`, where given, hears how many rows of how many are done.
+Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch,
+               int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {});
 
 }  // namespace linea

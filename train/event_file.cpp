@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kPrefix = "events.out.tfevents.";
 
-// Field numbers of the messages that are written, from TensorFlow's event.proto, summary.proto and tensor.proto.
+// Field numbers of the messages that are written, from TensorFlow's event.proto, summary.proto and
+// tensor.proto.
 namespace event {
 constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
@@ -111,10 +112,12 @@ int64_t time_of(const std::string& name) {
   return error == std::errc() ? time : 0;
 }
 
-// Now, in seconds; later than any file of `folder` says, for TensorBoard reads files in the order of their names.
+// Now, in seconds; later than any file of `folder` says, for TensorBoard reads files in the order
+// of their names.
 int64_t next_time(const fs::path& folder) {
   int64_t time = std::chrono::duration_cast<std::chrono::seconds>(
-                     std::chrono::system_clock::now().time_since_epoch()).count();
+                     std::chrono::system_clock::now().time_since_epoch())
+                     .count();
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
     time = std::max(time, time_of(entry.path().filename().string()) + 1);
@@ -123,7 +126,8 @@ int64_t next_time(const fs::path& folder) {
 
 }  // namespace
 
-EventFile::EventFile(const fs::path& folder, int64_t resumed_step, std::function<void(const std::string&)> warn)
+EventFile::EventFile(const fs::path& folder, int64_t resumed_step,
+                     std::function<void(const std::string&)> warn)
     : warn_(std::move(warn)) {
   open_in(folder);
   record(event_at(0).bytes(event::kFileVersion, "brain.Event:2").str());
@@ -141,7 +145,8 @@ void EventFile::open_in(const fs::path& folder) {
   make_folders(folder);
   path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid());
   if (const int reason = disk::create(path_, descriptor_))
-    fail(ErrorKind::write, "cannot write {}: {}; change the rights of the folder, or leave out --tensorboard",
+    fail(ErrorKind::write,
+         "cannot write {}: {}; change the rights of the folder, or leave out --tensorboard",
          path_.string(), std::strerror(reason));
 }
 
@@ -155,9 +160,11 @@ void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, d
   record(event_at(step).message(event::kSummary, all).str());
 }
 
-// A PNG begins with 8 bytes of its own, the length and name of IHDR, then width, height, bits and kind of colour.
+// A PNG begins with 8 bytes of its own, the length and name of IHDR, then width, height, bits and
+// kind of colour.
 void EventFile::picture(int64_t step, const std::string& tag, std::string_view png) {
-  require(png.size() > 25 && png.substr(1, 3) == "PNG", "a picture for TensorBoard is no PNG: {} bytes", png.size());
+  require(png.size() > 25 && png.substr(1, 3) == "PNG",
+          "a picture for TensorBoard is no PNG: {} bytes", png.size());
   const bool grey = png[25] == 0;
   Message picture, value, all;
   picture.integer(image::kHeight, big_endian32(png, 20))
@@ -178,7 +185,9 @@ void EventFile::text(int64_t step, const std::string& tag, const std::string& te
   scalar_of_strings.integer(tensor::kDtype, tensor::kString)
       .message(tensor::kShape, Message())
       .bytes(tensor::kStringVal, shown);
-  value.bytes(summary::kTag, tag).message(summary::kMetadata, about).message(summary::kTensor, scalar_of_strings);
+  value.bytes(summary::kTag, tag)
+      .message(summary::kMetadata, about)
+      .message(summary::kTensor, scalar_of_strings);
   all.message(summary::kValue, value);
   record(event_at(step).message(event::kSummary, all).str());
 }
@@ -190,7 +199,8 @@ void EventFile::record(const std::string& event) {
   append_little_endian(bytes, masked_crc32c(bytes), 4);
   bytes += event;
   append_little_endian(bytes, masked_crc32c(event), 4);
-  if (const int reason = disk::write(descriptor_, path_, bytes.data(), bytes.size())) return give_up(reason);
+  if (const int reason = disk::write(descriptor_, path_, bytes.data(), bytes.size()))
+    return give_up(reason);
   end_ += static_cast<int64_t>(bytes.size());
 }
 
@@ -199,8 +209,8 @@ void EventFile::give_up(int reason) {
   const bool cut = disk::cut(descriptor_, path_, end_) == 0;
   disk::close(descriptor_, path_);
   descriptor_ = -1;
-  warn_(fmt::format("warning: {} cannot be written: {}; {}training goes on without TensorBoard", path_.string(),
-                    std::strerror(reason), cut ? "" : "its last record is cut; "));
+  warn_(fmt::format("warning: {} cannot be written: {}; {}training goes on without TensorBoard",
+                    path_.string(), std::strerror(reason), cut ? "" : "its last record is cut; "));
 }
 
 }  // namespace linea

@@ -1,5 +1,6 @@
-// The verbs of the command line and their flags, as each verb adds its own. CLI11 takes seconds to compile in every
-// file that includes it: of the verbs none does. What a flag gets wrong is an error of CLI11, which main.cpp reports.
+// The verbs of the command line and their flags, as each verb adds its own. CLI11 takes seconds to
+// compile in every file that includes it: of the verbs none does. What a flag gets wrong is an
+// error of CLI11, which main.cpp reports.
 #pragma once
 
 #include <functional>
@@ -27,8 +28,9 @@ enum class OptionKind {
   comma_separated  // a list, in one word or more; shows its default too
 };
 
-// `names` as "--batch" or "--batches,--batch"; without dashes, a word that stands by itself. `value` lives as long as
-// the verb. T is int64_t, double or std::string, an optional int64_t, or a vector of int64_t or std::string.
+// `names` as "--batch" or "--batches,--batch"; without dashes, a word that stands by itself.
+// `value` lives as long as the verb. T is int64_t, double or std::string, an optional int64_t, or a
+// vector of int64_t or std::string.
 template <typename T>
 void add_option(CLI::App& verb, const std::string& names, T& value, const std::string& help,
                 OptionKind kind = OptionKind::plain);

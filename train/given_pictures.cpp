@@ -25,15 +25,16 @@ bool split_and_number(const std::string& name, Split& split, int64_t& number) {
 }
 
 GivenPicture from_data(const std::string& name, const Task& task, Split split, int64_t number) {
-  require(number >= 0 && number < task.rows(split), "{}: the {} split has the pictures 0 to {}", name,
-          split_name(split), task.rows(split) - 1);
+  require(number >= 0 && number < task.rows(split), "{}: the {} split has the pictures 0 to {}",
+          name, split_name(split), task.rows(split) - 1);
   const Batch batch = task.eval_batch(split, number, 1);
   return {name, batch.inputs[0], batch.targets};
 }
 
 GivenPicture from_file(const std::string& name, const TaskShape& shape, int64_t class_label) {
   require(shape.classes == 0 || class_label >= 0,
-          "{}: this model draws pictures of a class, 0 to {}; say which with --class", name, shape.classes - 1);
+          "{}: this model draws pictures of a class, 0 to {}; say which with --class", name,
+          shape.classes - 1);
   GivenPicture picture{name, shape.start, {}};
   for (const uint8_t grey : read_image(name, shape.side, shape.channels))
     picture.symbols.push_back(grey_to_symbol(grey, shape.levels));
@@ -44,16 +45,18 @@ GivenPicture from_file(const std::string& name, const TaskShape& shape, int64_t 
 
 void require_class(const TaskShape& shape, int64_t class_label) {
   if (class_label == -1) return;
-  require(shape.classes > 0, "--class {}: this model was not trained with --class-token", class_label);
-  require(class_label >= 0 && class_label < shape.classes, "--class is {}; there are 0 to {}", class_label,
-          shape.classes - 1);
+  require(shape.classes > 0, "--class {}: this model was not trained with --class-token",
+          class_label);
+  require(class_label >= 0 && class_label < shape.classes, "--class is {}; there are 0 to {}",
+          class_label, shape.classes - 1);
 }
 
 namespace {
 
 // `task` is made where it is needed first.
-std::vector<GivenPicture> read_pictures(const std::vector<std::string>& names, const SavedModel& saved,
-                                        int64_t class_label, std::unique_ptr<Task> task) {
+std::vector<GivenPicture> read_pictures(const std::vector<std::string>& names,
+                                        const SavedModel& saved, int64_t class_label,
+                                        std::unique_ptr<Task> task) {
   std::vector<GivenPicture> pictures;
   for (const std::string& name : names) {
     Split split = Split::test;
@@ -64,21 +67,22 @@ std::vector<GivenPicture> read_pictures(const std::vector<std::string>& names, c
     } else {
       pictures.push_back(from_file(name, saved.shape, class_label));
     }
-    if (class_label >= 0) pictures.back().start = saved.shape.start + static_cast<int32_t>(class_label);
+    if (class_label >= 0)
+      pictures.back().start = saved.shape.start + static_cast<int32_t>(class_label);
   }
   return pictures;
 }
 
 }  // namespace
 
-std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names, const SavedModel& saved,
-                                         int64_t class_label) {
+std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names,
+                                         const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
   return read_pictures(names, saved, class_label, nullptr);
 }
 
-std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual, const SavedModel& saved,
-                                              int64_t class_label) {
+std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual,
+                                              const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
   std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   const int64_t pictures = count.value_or(std::min(usual, task->rows(Split::test)));

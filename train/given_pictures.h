@@ -15,14 +15,16 @@ struct GivenPicture {
   std::vector<int32_t> symbols;  // side x side x channels levels
 };
 
-// Each name is that of a PNG or JPEG file, or "test:7": number 7, from 0 on, of the test split (or val, train).
-// `class_label` stands before each picture; -1: a picture of the data has its own, a file needs one where the model
-// has classes. Errors: a class that the model does not have, a picture that is not there, a file that is none.
-std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names, const SavedModel& saved,
-                                         int64_t class_label);
-// The first `count` pictures of the test split; where no count is given the first `usual`, or all if there are fewer.
-std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual, const SavedModel& saved,
-                                              int64_t class_label);
+// Each name is that of a PNG or JPEG file, or "test:7": number 7, from 0 on, of the test split (or
+// val, train). `class_label` stands before each picture; -1: a picture of the data has its own, a
+// file needs one where the model has classes. Errors: a class that the model does not have, a
+// picture that is not there, a file that is none.
+std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names,
+                                         const SavedModel& saved, int64_t class_label);
+// The first `count` pictures of the test split; where no count is given the first `usual`, or all
+// if there are fewer.
+std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual,
+                                              const SavedModel& saved, int64_t class_label);
 
 // Error: --class with a class that the model does not have; -1 passes.
 void require_class(const TaskShape& shape, int64_t class_label);

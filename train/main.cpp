@@ -1,8 +1,8 @@
 // The program: the table of verbs, and how errors become one line and an exit code.
+#include <unistd.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -55,22 +55,25 @@ std::string explain_unknown(CLI::App& program) {
   return "see --help";
 }
 
-// GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others use too
-// the thread waited for is then not running, and a step takes ten times as long; three thousand rounds cost
-// nothing on idle cores (docs/performance.md). The library reads this before main: start again once.
+// GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others
+// use too the thread waited for is then not running, and a step takes ten times as long; three
+// thousand rounds cost nothing on idle cores (docs/performance.md). The library reads this before
+// main: start again once.
 void start_with_short_spins(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "3000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
-void complain(const std::string& message) { std::fprintf(stderr, "linea: %s\n", linea::printable(message).c_str()); }
+void complain(const std::string& message) {
+  std::fprintf(stderr, "linea: %s\n", linea::printable(message).c_str());
+}
 
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   int exit_code = 0;
-  for (const auto add : {linea::add_train, linea::add_sample, linea::add_eval, linea::add_attend,
-                         linea::add_verify, linea::add_bench, linea::add_approx, linea::add_data,
-                         linea::add_info})
+  for (const auto add :
+       {linea::add_train, linea::add_sample, linea::add_eval, linea::add_attend, linea::add_verify,
+        linea::add_bench, linea::add_approx, linea::add_data, linea::add_info})
     add(program, exit_code);
   program.require_subcommand(1);
   for (CLI::App* verb : program.get_subcommands([](CLI::App*) { return true; }))
@@ -96,7 +99,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   start_with_short_spins(argv);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file too large for its limit is an error of the write, not a kill
+  std::signal(SIGXFSZ,
+              SIG_IGN);  // a file too large for its limit is an error of the write, not a kill
   try {
     linea::check_blas();
     static_cast<void>(linea::cpu_vectors());  // refuses a LINEA_VECTORS that there is not
@@ -106,9 +110,10 @@ int main(int argc, char** argv) {
     complain(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    complain(fmt::format("out of memory outside of tensors (data, files, what is written): {}; use smaller data, or "
-                         "lower --batch, --length or --size",
-                         linea::machine_memory().text()));
+    complain(fmt::format(
+        "out of memory outside of tensors (data, files, what is written): {}; use smaller data, or "
+        "lower --batch, --length or --size",
+        linea::machine_memory().text()));
     return static_cast<int>(linea::ErrorKind::memory);
   } catch (const std::exception& error) {
     complain(error.what());

@@ -14,21 +14,27 @@ MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer
     for (const Buffer& buffer : model->buffers()) parts.parameters += buffer.tensor.bytes();
   }
   if (optimizer != nullptr)
-    for (const Optimizer::Moment& moment : optimizer->moments()) parts.optimiser += moment.tensor.bytes();
+    for (const Optimizer::Moment& moment : optimizer->moments())
+      parts.optimiser += moment.tensor.bytes();
   return parts;
 }
 
 std::string memory_advice(const RunConfig& config, bool weights_dominate) {
   if (weights_dominate)
-    return fmt::format("lower --dim ({}), --ffn ({}) or --layers ({})", config.dim, config.ffn, config.layers);
+    return fmt::format("lower --dim ({}), --ffn ({}) or --layers ({})", config.dim, config.ffn,
+                       config.layers);
   std::string advice = "lower ";
-  if (config.batch > 1) advice += fmt::format("--batch ({}; --accumulate makes up for it), ", config.batch);
-  const bool sequence = config.task == "text" || config.task == "copy" || config.task == "retrieval";
+  if (config.batch > 1)
+    advice += fmt::format("--batch ({}; --accumulate makes up for it), ", config.batch);
+  const bool sequence =
+      config.task == "text" || config.task == "copy" || config.task == "retrieval";
   const int64_t extent = sequence ? config.length : config.size;
   advice += sequence ? "--length" : "--size";
   if (extent > 0) advice += fmt::format(" ({})", extent);
-  advice += fmt::format(", --layers ({}), --dim ({}) or --ffn ({})", config.layers, config.dim, config.ffn);
-  const bool can_recompute = !config.recompute && !config.reversible && config.attention != "vq" && config.task != "retrieval";
+  advice += fmt::format(", --layers ({}), --dim ({}) or --ffn ({})", config.layers, config.dim,
+                        config.ffn);
+  const bool can_recompute = !config.recompute && !config.reversible && config.attention != "vq" &&
+                             config.task != "retrieval";
   return can_recompute ? advice + ", or say --recompute" : advice;
 }
 

@@ -23,13 +23,14 @@ auto with_memory_advice(const RunConfig& config, const Work& work) {
     return work();
   } catch (const OutOfMemory& error) {
     const MemoryReport& report = error.report();
-    fail(ErrorKind::memory, "{}; {}", report.text(), memory_advice(config, report.weights_dominate()));
+    fail(ErrorKind::memory, "{}; {}", report.text(),
+         memory_advice(config, report.weights_dominate()));
   }
 }
 
-// Calls `work`, which evaluates or draws by a model alone (null: that is read just now); where memory runs out in it,
-// the error says what the model holds, and ends with `advice`. Within a training, whose own errors say more: just
-// calls it.
+// Calls `work`, which evaluates or draws by a model alone (null: that is read just now); where
+// memory runs out in it, the error says what the model holds, and ends with `advice`. Within a
+// training, whose own errors say more: just calls it.
 template <typename Work>
 auto with_model_memory(const Transformer* model, const std::string& advice, const Work& work) {
   if (MemoryCensus::present()) return work();

@@ -19,11 +19,13 @@ Var exponential(const Var& x) {
     const T* from = x.value().data<T>();
     std::transform(from, from + y.numel(), y.data<T>(), [](T value) { return std::exp(value); });
   });
-  return Var::made_by("exponential", y, {x},
-                      [y](const Tensor& dy) -> std::vector<Gradient> { return {ops::multiply(y, dy)}; });
+  return Var::made_by("exponential", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
+    return {ops::multiply(y, dy)};
+  });
 }
 
-// y_m = x_m / x_M, m < M, of rows of M + 1 numbers;  dx_m = dy_m / x_M, dx_M = -sum_m dy_m y_m / x_M
+// y_m = x_m / x_M, m < M, of rows of M + 1 numbers;  dx_m = dy_m / x_M, dx_M = -sum_m dy_m y_m /
+// x_M
 Var divided(const Var& x) {
   const int64_t M = x.size(-1) - 1, rows = x.value().numel() / (M + 1);
   const Tensor y(x.shape().with(-1, M), x.dtype());
@@ -31,21 +33,24 @@ Var divided(const Var& x) {
     using T = decltype(zero);
     for (int64_t row = 0; row < rows; ++row) {
       const T* from = x.value().data<T>() + row * (M + 1);
-      std::transform(from, from + M, y.data<T>() + row * M, [&](T value) { return value / from[M]; });
+      std::transform(from, from + M, y.data<T>() + row * M,
+                     [&](T value) { return value / from[M]; });
     }
-    return Var::made_by("divided", y, {x}, [x = x.value(), y, M, rows](const Tensor& dy) -> std::vector<Gradient> {
-      const Tensor dx(x.shape(), x.dtype());
-      for (int64_t row = 0; row < rows; ++row) {
-        const T *slope = dy.data<T>() + row * M, *result = y.data<T>() + row * M;
-        T *to = dx.data<T>() + row * (M + 1), denominator = x.data<T>()[row * (M + 1) + M], sum = 0;
-        for (int64_t m = 0; m < M; ++m) {
-          to[m] = slope[m] / denominator;
-          sum += slope[m] * result[m];
-        }
-        to[M] = -sum / denominator;
-      }
-      return {dx};
-    });
+    return Var::made_by(
+        "divided", y, {x}, [x = x.value(), y, M, rows](const Tensor& dy) -> std::vector<Gradient> {
+          const Tensor dx(x.shape(), x.dtype());
+          for (int64_t row = 0; row < rows; ++row) {
+            const T *slope = dy.data<T>() + row * M, *result = y.data<T>() + row * M;
+            T *to = dx.data<T>() + row * (M + 1), denominator = x.data<T>()[row * (M + 1) + M],
+              sum = 0;
+            for (int64_t m = 0; m < M; ++m) {
+              to[m] = slope[m] / denominator;
+              sum += slope[m] * result[m];
+            }
+            to[M] = -sum / denominator;
+          }
+          return {dx};
+        });
   });
 }
 
@@ -80,7 +85,8 @@ Var positions_first(const Var& x) {
 // [v, 1]: the denominator is one more value.
 Var with_ones(const Var& v) {
   const int64_t M = v.size(-1);
-  std::vector<double> places(static_cast<size_t>(M * (M + 1)), 0.0), last(static_cast<size_t>(M + 1), 0.0);
+  std::vector<double> places(static_cast<size_t>(M * (M + 1)), 0.0),
+      last(static_cast<size_t>(M + 1), 0.0);
   for (int64_t m = 0; m < M; ++m) places[static_cast<size_t>(m * (M + 2))] = 1;
   last.back() = 1;
   const Tensor into({M, M + 1}, v.dtype()), one({M + 1}, v.dtype());
@@ -96,8 +102,8 @@ class Phi {
     if (options.attention == "performer") omega_ = Var(attention_->buffers().front().tensor);
   }
 
-  // elu(x) + 1; or exp(omega.x^ - |x^|^2 / 2), x^ = x / D^(1/4), without the last term for a query, where it
-  // cancels.
+  // elu(x) + 1; or exp(omega.x^ - |x^|^2 / 2), x^ = x / D^(1/4), without the last term for a query,
+  // where it cancels.
   Var operator()(const Var& x, bool key) const {
     if (!omega_.defined()) return pointwise(Pointwise::feature_elu, x);
     const auto D = static_cast<double>(x.size(2));
@@ -121,7 +127,8 @@ Var position_by_position(const Phi& phi, const Var& q, const Var& k, const Var& 
   Var S;
   std::vector<Var> rows_of_y;
   for (int64_t t = 0; t < N; ++t) {
-    const Var written = matmul(reshape(select(phi_k, t), {H, F, 1}), reshape(select(values, t), {H, 1, W}));
+    const Var written =
+        matmul(reshape(select(phi_k, t), {H, F, 1}), reshape(select(values, t), {H, 1, W}));
     S = S.defined() ? add(S, written) : written;
     rows_of_y.push_back(reshape(matmul(reshape(select(phi_q, t), {H, 1, F}), S), {1, H, W}));
   }
@@ -129,7 +136,8 @@ Var position_by_position(const Phi& phi, const Var& q, const Var& k, const Var& 
 }
 
 // Of a chunk's rows Q, K, V, with S the state before it, undefined where it is 0:
-//   [Y d, d] = lower(phi(Q) phi(K)^T) [V, 1] + phi(Q) S        S + phi(K)^T [V, 1] is the state after
+//   [Y d, d] = lower(phi(Q) phi(K)^T) [V, 1] + phi(Q) S        S + phi(K)^T [V, 1] is the state
+//   after
 Var chunk_by_chunk(const Phi& phi, const Var& q, const Var& k, const Var& v, Var& S) {
   std::vector<Var> rows_of_y;
   for (int64_t first = 0; first < q.size(0); first += kChunk) {
@@ -150,15 +158,17 @@ Var inner_product(const Var& a, const Tensor& b) {
   return matmul(reshape(a, {1, b.numel()}), Var(b.reshape({b.numel(), 1})));
 }
 
-// Forward: y, and the states between segments. Backward, from the last segment on: its forward pass again, on a
-// tape of its own, from the state before it; dS, the gradient of the state after it, is what the later segments
-// gave.
+// Forward: y, and the states between segments. Backward, from the last segment on: its forward pass
+// again, on a tape of its own, from the state before it; dS, the gradient of the state after it, is
+// what the later segments gave.
 //   d(q, k, v, S before) of  y.dy + (S after).dS
 Results by_segments(const Phi& phi, const Inputs& in) {
   const int64_t N = in.q.size(0);
   const auto new_like = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
   const Results out{new_like(in.dy), new_like(in.q), new_like(in.k), new_like(in.v)};
-  const auto part = [&](const Tensor& x, int64_t first) { return x.rows(first, std::min(kSegment, N - first)); };
+  const auto part = [&](const Tensor& x, int64_t first) {
+    return x.rows(first, std::min(kSegment, N - first));
+  };
   std::vector<Tensor> before;
   {
     const NoGrad no_grad;
@@ -166,7 +176,8 @@ Results by_segments(const Phi& phi, const Inputs& in) {
     for (int64_t first = 0; first < N; first += kSegment) {
       before.push_back(S.defined() ? S.value() : Tensor());
       const auto of = [&](const Tensor& x) { return Var(part(x, first)); };
-      ops::copy_into(chunk_by_chunk(phi, of(in.q), of(in.k), of(in.v), S).value(), part(out.y, first));
+      ops::copy_into(chunk_by_chunk(phi, of(in.q), of(in.k), of(in.v), S).value(),
+                     part(out.y, first));
     }
   }
   Tensor dS;
@@ -193,21 +204,28 @@ Results on_one_tape(const Inputs& in, const Forward& forward) {
   return {y.value(), q.grad(), k.grad(), v.grad()};
 }
 
-Tensor moved(const Tensor& x) { return heads_first(Var(x)).value().reshape({1, x.size(1), x.size(0), x.size(2)}); }
+Tensor moved(const Tensor& x) {
+  return heads_first(Var(x)).value().reshape({1, x.size(1), x.size(0), x.size(2)});
+}
 
 }  // namespace
 
 const std::vector<Way>& ways() {
-  static const std::vector<Way> all = {Way::all_states, Way::chunk_states, Way::segments, Way::recomputed};
+  static const std::vector<Way> all = {Way::all_states, Way::chunk_states, Way::segments,
+                                       Way::recomputed};
   return all;
 }
 
 std::string name_of(Way way) {
   switch (way) {
-    case Way::all_states: return "naive autograd (every state kept)";
-    case Way::chunk_states: return "chunk states kept";
-    case Way::segments: return "segment by segment";
-    case Way::recomputed: return "recomputed (the engine)";
+    case Way::all_states:
+      return "naive autograd (every state kept)";
+    case Way::chunk_states:
+      return "chunk states kept";
+    case Way::segments:
+      return "segment by segment";
+    case Way::recomputed:
+      return "recomputed (the engine)";
   }
   return "";
 }
@@ -226,7 +244,8 @@ Results compute(Way way, const AttentionOptions& options, const Inputs& in) {
   if (way == Way::segments) return by_segments(phi, in);
   return on_one_tape(in, [&](const Var& q, const Var& k, const Var& v) {
     Var S;
-    return way == Way::all_states ? position_by_position(phi, q, k, v) : chunk_by_chunk(phi, q, k, v, S);
+    return way == Way::all_states ? position_by_position(phi, q, k, v)
+                                  : chunk_by_chunk(phi, q, k, v, S);
   });
 }
 
@@ -234,7 +253,8 @@ Results compute(Way way, const AttentionOptions& options, const Inputs& in) {
 double state_bytes(Way way, const AttentionOptions& options, int64_t N) {
   const int64_t F = options.attention == "performer" ? options.features : options.key_size;
   const int64_t state = options.heads * F * (options.value_size + 1);
-  const int64_t counts[] = {2 * N, 2 * ((N + kChunk - 1) / kChunk), (N + kSegment - 1) / kSegment, 1};
+  const int64_t counts[] = {2 * N, 2 * ((N + kChunk - 1) / kChunk), (N + kSegment - 1) / kSegment,
+                            1};
   return static_cast<double>(state * counts[static_cast<size_t>(way)]) *
          static_cast<double>(size_of(options.dtype));
 }

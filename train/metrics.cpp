@@ -29,7 +29,8 @@ double number_in(const nlohmann::json& record, const char* name) {
 
 }  // namespace
 
-Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo) : path_(path), echo_(echo) {
+Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo)
+    : path_(path), echo_(echo) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
     std::istringstream lines(read_file(path));
@@ -39,7 +40,8 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
       const nlohmann::json record = parse_json(line);
       if (!record.is_object() || count_in(record, "step") > last_step) continue;
       if (record.contains("val_loss"))
-        looks_[count_in(record, "step")] = {number_in(record, "val_loss"), count_in(record, "val_tokens")};
+        looks_[count_in(record, "step")] = {number_in(record, "val_loss"),
+                                            count_in(record, "val_tokens")};
       kept += line + "\n";
     }
     write_file_atomically(path, kept);
@@ -81,8 +83,10 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
 void Metrics::record_sample(int64_t step, const std::string& base) {
   if (!events_) return;
   std::error_code error;
-  if (std::filesystem::exists(base + ".png", error)) events_->picture(step, "samples", read_file(base + ".png"));
-  if (std::filesystem::exists(base + ".txt", error)) events_->text(step, "samples", read_file(base + ".txt"));
+  if (std::filesystem::exists(base + ".png", error))
+    events_->picture(step, "samples", read_file(base + ".png"));
+  if (std::filesystem::exists(base + ".txt", error))
+    events_->text(step, "samples", read_file(base + ".txt"));
 }
 
 void Metrics::write_waiting() {
@@ -103,7 +107,8 @@ void Metrics::flush() {
 }
 
 void Metrics::note_problem(int reason) {
-  problem_ = reason == 0 ? "" : fmt::format("cannot write {}: {}", path_.string(), std::strerror(reason));
+  problem_ =
+      reason == 0 ? "" : fmt::format("cannot write {}: {}", path_.string(), std::strerror(reason));
 }
 
 }  // namespace linea

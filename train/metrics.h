@@ -1,5 +1,5 @@
-// RUN/metrics.jsonl: one JSON object a line, each line one write; and the same numbers for TensorBoard, where
-// asked.
+// RUN/metrics.jsonl: one JSON object a line, each line one write; and the same numbers for
+// TensorBoard, where asked.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +15,16 @@ namespace linea {
 
 class Metrics {
  public:
-  // Appends to the file; lines of steps after `last_step` are cut first (a run that goes on from an older
-  // checkpoint). With `echo`, lines go to stdout too. Error: ErrorKind::write.
+  // Appends to the file; lines of steps after `last_step` are cut first (a run that goes on from an
+  // older checkpoint). With `echo`, lines go to stdout too. Error: ErrorKind::write.
   Metrics(const std::filesystem::path& path, int64_t last_step, bool echo);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Numbers that are not finite are written as strings; `remarks` are strings themselves. What a full disk does
-  // not take is kept, and written by a later call; a file that someone removed is made anew.
+  // Numbers that are not finite are written as strings; `remarks` are strings themselves. What a
+  // full disk does not take is kept, and written by a later call; a file that someone removed is
+  // made anew.
   void record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
               const std::vector<std::pair<std::string, std::string>>& remarks = {});
   // Why lines wait to be written; "" where none do.
@@ -33,7 +34,8 @@ class Metrics {
 
   // From now on, `events` gets what is recorded.
   void add_events(std::unique_ptr<EventFile> events) { events_ = std::move(events); }
-  // The sample in the file `base`.png or `base`.txt, for TensorBoard alone. Error: ErrorKind::input, unreadable.
+  // The sample in the file `base`.png or `base`.txt, for TensorBoard alone. Error:
+  // ErrorKind::input, unreadable.
   void record_sample(int64_t step, const std::string& base);
   // The looks at the validation split that the record tells of, by step.
   struct Look {

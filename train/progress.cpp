@@ -72,7 +72,9 @@ std::string printable(std::string text) {
 
 // Blanks over the open line, no more than fit now: the terminal may have become narrower.
 void Progress::wipe() {
-  if (open_ > 0) std::fprintf(stderr, "\r%*s\r", static_cast<int>(std::min(open_, width_of(STDERR_FILENO) - 1)), "");
+  if (open_ > 0)
+    std::fprintf(stderr, "\r%*s\r", static_cast<int>(std::min(open_, width_of(STDERR_FILENO) - 1)),
+                 "");
   open_ = 0;
 }
 

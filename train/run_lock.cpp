@@ -11,13 +11,15 @@
 
 namespace linea {
 
-// The system lets go of the lock when the program ends, however it ends. A file system without locks has none.
+// The system lets go of the lock when the program ends, however it ends. A file system without
+// locks has none.
 RunLock::RunLock(const std::filesystem::path& folder) {
   make_folders(folder);
   descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(descriptor_);
-    fail(ErrorKind::usage, "another program is training into {}: wait for its end, or stop it", folder.string());
+    fail(ErrorKind::usage, "another program is training into {}: wait for its end, or stop it",
+         folder.string());
   }
 }
 

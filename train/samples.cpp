@@ -15,7 +15,8 @@ constexpr int64_t kFewestAtOnce = 256, kMostAtOnce = 4096;
 
 std::string drawing_advice(int64_t at_once) {
   if (at_once == 1) return machine_advice();
-  return fmt::format("lower --count until fewer than {} pictures are drawn at once, or {}", at_once, machine_advice());
+  return fmt::format("lower --count until fewer than {} pictures are drawn at once, or {}", at_once,
+                     machine_advice());
 }
 
 }  // namespace
@@ -39,31 +40,35 @@ PictureGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns) {
   return grid;
 }
 
-std::vector<std::vector<int32_t>> draw_rows(const Transformer& model, const SamplingOptions& options,
-                                            const std::vector<std::vector<int32_t>>& prompts, int64_t symbols,
-                                            const DrawingProgress& progress) {
+std::vector<std::vector<int32_t>> draw_rows(const Transformer& model,
+                                            const SamplingOptions& options,
+                                            const std::vector<std::vector<int32_t>>& prompts,
+                                            int64_t symbols, const DrawingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
   const int64_t at_once = std::min(all, rows_at_once(model));
   for (int64_t first = 0; first < all; first += at_once) {
     const int64_t count = std::min(at_once, all - first);
-    const std::vector<std::vector<int32_t>> group(prompts.begin() + first, prompts.begin() + first + count);
+    const std::vector<std::vector<int32_t>> group(prompts.begin() + first,
+                                                  prompts.begin() + first + count);
     SamplingOptions own = options;
     own.first_row += first;
     int64_t drawn = 0;
     const auto watch = [&](const std::vector<int32_t>&) {
       if (progress) progress(first * symbols + ++drawn * count, all * symbols);
     };
-    const auto rows = with_model_memory(&model, drawing_advice(at_once),
-                                        [&] { return Generator(model, own).draw(group, symbols, watch); });
+    const auto rows = with_model_memory(&model, drawing_advice(at_once), [&] {
+      return Generator(model, own).draw(group, symbols, watch);
+    });
     result.insert(result.end(), rows.begin(), rows.end());
   }
   return result;
 }
 
-std::string draw_pictures(const Transformer& model, const TaskShape& shape, const SamplingOptions& options,
-                          const PictureRequest& request, const std::filesystem::path& png,
-                          int64_t preview_width, const DrawingProgress& progress) {
+std::string draw_pictures(const Transformer& model, const TaskShape& shape,
+                          const SamplingOptions& options, const PictureRequest& request,
+                          const std::filesystem::path& png, int64_t preview_width,
+                          const DrawingProgress& progress) {
   require(shape.side > 0, "this model draws no pictures; ask it for text with --tokens");
   require(request.count >= 1, "--count is {}; it must be at least 1", request.count);
   require_class(shape, request.class_label);
@@ -83,8 +88,8 @@ std::string draw_pictures(const Transformer& model, const TaskShape& shape, cons
   return preview_width > 0 ? terminal_preview(greys, grid, preview_width) : "";
 }
 
-void draw_text(const Transformer& model, const std::string& vocabulary, const SamplingOptions& options,
-               const std::string& prompt, int64_t tokens,
+void draw_text(const Transformer& model, const std::string& vocabulary,
+               const SamplingOptions& options, const std::string& prompt, int64_t tokens,
                const std::function<void(const std::string&)>& print) {
   require(!vocabulary.empty(), "this model writes no text");
   require(tokens >= 1, "--tokens is {}; it must be at least 1", tokens);
@@ -93,7 +98,8 @@ void draw_text(const Transformer& model, const std::string& vocabulary, const Sa
   print(prompt);
   if (start.empty()) start = {symbols.start_symbol()};
   const auto watch = [&](const std::vector<int32_t>& drawn) { print(symbols.decode(drawn)); };
-  with_model_memory(&model, drawing_advice(1), [&] { Generator(model, options).draw({start}, tokens, watch); });
+  with_model_memory(&model, drawing_advice(1),
+                    [&] { Generator(model, options).draw({start}, tokens, watch); });
 }
 
 }  // namespace linea

@@ -1,8 +1,8 @@
 #include "train/signals.h"
 
+#include <unistd.h>
 #include <charconv>
 #include <csignal>
-#include <unistd.h>
 
 #include "tensor/error.h"
 
@@ -70,7 +70,8 @@ double parse_duration(const std::string& text) {
     next = rest == end ? end : rest + 1;
   }
   if (!understood || seconds == 0)
-    fail(ErrorKind::usage, "--max-time is '{}'; write it as 3h50m, 2d, 90s or a number of seconds", text);
+    fail(ErrorKind::usage, "--max-time is '{}'; write it as 3h50m, 2d, 90s or a number of seconds",
+         text);
   return seconds;
 }
 

@@ -5,10 +5,11 @@
 
 namespace linea {
 
-inline constexpr int kExitStopped = 75;  // of a run that was stopped and saved (EX_TEMPFAIL: start it again)
+inline constexpr int kExitStopped =
+    75;  // of a run that was stopped and saved (EX_TEMPFAIL: start it again)
 
-// From here on SIGINT, SIGTERM and SIGUSR1 ask for a stop instead of ending the program; a second SIGINT ends it
-// at once. A reader of stdout or stderr that goes away does not end it.
+// From here on SIGINT, SIGTERM and SIGUSR1 ask for a stop instead of ending the program; a second
+// SIGINT ends it at once. A reader of stdout or stderr that goes away does not end it.
 void watch_signals();
 // The name of the signal that asked for a stop; "" where none did.
 std::string stop_signal();

@@ -16,18 +16,20 @@ using Colour = std::array<uint8_t, 3>;
 
 // Lighter all the way; `heat` in [0, 1].
 Colour heat_colour(double heat) {
-  constexpr double kStops[][3] = {{0, 0, 0}, {80, 15, 110}, {200, 45, 60}, {250, 160, 30}, {255, 255, 230}};
+  constexpr double kStops[][3] = {
+      {0, 0, 0}, {80, 15, 110}, {200, 45, 60}, {250, 160, 30}, {255, 255, 230}};
   constexpr int kSteps = static_cast<int>(std::size(kStops)) - 1;
   const double place = std::clamp(heat, 0.0, 1.0) * kSteps;
   const int below = std::min(static_cast<int>(place), kSteps - 1);
   Colour colour;
   for (size_t i = 0; i < 3; ++i)
-    colour[i] = static_cast<uint8_t>(
-        std::lround(kStops[below][i] + (place - below) * (kStops[below + 1][i] - kStops[below][i])));
+    colour[i] = static_cast<uint8_t>(std::lround(
+        kStops[below][i] + (place - below) * (kStops[below + 1][i] - kStops[below][i])));
   return colour;
 }
 
-void append_picture(const GivenPicture& picture, const TaskShape& shape, std::vector<uint8_t>& colours) {
+void append_picture(const GivenPicture& picture, const TaskShape& shape,
+                    std::vector<uint8_t>& colours) {
   for (size_t i = 0; i < picture.symbols.size(); ++i) {
     const uint8_t grey = symbol_to_grey(picture.symbols[i], shape.levels);
     colours.insert(colours.end(), shape.channels == 1 ? 3 : 1, grey);
@@ -37,7 +39,8 @@ void append_picture(const GivenPicture& picture, const TaskShape& shape, std::ve
 void append_heat(const std::vector<float>& bits, const TaskShape& shape, int64_t channel,
                  std::vector<uint8_t>& colours) {
   const double most = std::log2(static_cast<double>(shape.levels));
-  for (auto i = static_cast<size_t>(channel); i < bits.size(); i += static_cast<size_t>(shape.channels)) {
+  for (auto i = static_cast<size_t>(channel); i < bits.size();
+       i += static_cast<size_t>(shape.channels)) {
     const Colour colour = heat_colour(bits[i] / most);
     colours.insert(colours.end(), colour.begin(), colour.end());
   }
@@ -45,7 +48,8 @@ void append_heat(const std::vector<float>& bits, const TaskShape& shape, int64_t
 
 }  // namespace
 
-std::vector<std::vector<float>> bits_of_symbols(const Transformer& model, const std::vector<GivenPicture>& pictures) {
+std::vector<std::vector<float>> bits_of_symbols(const Transformer& model,
+                                                const std::vector<GivenPicture>& pictures) {
   const NoGrad no_grad;
   const int64_t length = model.config().length;
   std::vector<std::vector<float>> bits;
@@ -55,7 +59,9 @@ std::vector<std::vector<float>> bits_of_symbols(const Transformer& model, const 
     bits.push_back(with_model_memory(&model, machine_advice(), [&] {
       const Tensor ids = symbols_tensor(inputs, {1, length}, model.config().input_vocabulary);
       const Tensor outputs = model.forward(ids, false).value();
-      return model.head().losses(outputs, Tensor::from(picture.symbols, {1, length})).to_vector<float>();
+      return model.head()
+          .losses(outputs, Tensor::from(picture.symbols, {1, length}))
+          .to_vector<float>();
     }));
     for (float& value : bits.back()) value = static_cast<float>(bits_of(value));
   }
@@ -63,8 +69,8 @@ std::vector<std::vector<float>> bits_of_symbols(const Transformer& model, const 
 }
 
 std::string draw_surprise(const TaskShape& shape, const std::vector<GivenPicture>& pictures,
-                          const std::vector<std::vector<float>>& bits, const std::filesystem::path& png,
-                          int64_t preview_width) {
+                          const std::vector<std::vector<float>>& bits,
+                          const std::filesystem::path& png, int64_t preview_width) {
   std::vector<uint8_t> colours;
   for (size_t i = 0; i < pictures.size(); ++i) {
     append_picture(pictures[i], shape, colours);

@@ -8,13 +8,16 @@
 
 namespace linea {
 
-// -log2 P of every symbol of every picture, given those before it, by the parallel form: what evaluate() adds up.
-std::vector<std::vector<float>> bits_of_symbols(const Transformer& model, const std::vector<GivenPicture>& pictures);
+// -log2 P of every symbol of every picture, given those before it, by the parallel form: what
+// evaluate() adds up.
+std::vector<std::vector<float>> bits_of_symbols(const Transformer& model,
+                                                const std::vector<GivenPicture>& pictures);
 
-// Writes a PNG: each picture, and beside it its bits, a map for each channel, from black (0 bits) over red to white
-// (log2(levels) bits, what a level costs where all are alike, and more). Returns a preview.
+// Writes a PNG: each picture, and beside it its bits, a map for each channel, from black (0 bits)
+// over red to white (log2(levels) bits, what a level costs where all are alike, and more). Returns
+// a preview.
 std::string draw_surprise(const TaskShape& shape, const std::vector<GivenPicture>& pictures,
-                          const std::vector<std::vector<float>>& bits, const std::filesystem::path& png,
-                          int64_t preview_width);
+                          const std::vector<std::vector<float>>& bits,
+                          const std::filesystem::path& png, int64_t preview_width);
 
 }  // namespace linea

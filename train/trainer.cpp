@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kRecordEvery = 10;
 constexpr double kSaveSeconds = 600;  // between saves where --save-every is 0
-constexpr int64_t kValidationTokens = 131072;  // looked at while training; the end takes the whole split
+constexpr int64_t kValidationTokens =
+    131072;  // looked at while training; the end takes the whole split
 constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left to `linea eval`
 
 }  // namespace
@@ -24,7 +25,8 @@ constexpr int64_t kLongValidation = 2000000;  // tokens of a split that are left
 void refuse_held_run(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder / "config.toml", error))
-    fail(ErrorKind::usage, "{} holds a run already: go on with --resume {}, or choose another --out", folder.string(),
+    fail(ErrorKind::usage,
+         "{} holds a run already: go on with --resume {}, or choose another --out", folder.string(),
          folder.string());
 }
 
@@ -50,10 +52,12 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
   fingerprint_ = task_->fingerprint();
   const bool saved_before = resume && !checkpoints_of(folder_).empty();
-  if (resume && !saved_before) progress_.note(folder_.string() + " was not saved before it ended: it begins anew");
+  if (resume && !saved_before)
+    progress_.note(folder_.string() + " was not saved before it ended: it begins anew");
   if (saved_before) {
-    const RunState at = restore_checkpoint(folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
-                                           [&](const std::string& line) { progress_.note(line); });
+    const RunState at =
+        restore_checkpoint(folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
+                           [&](const std::string& line) { progress_.note(line); });
     step_ = saved_ = at.step;
     losses_ = at.losses;
     loss_sum_ = at.loss_sum;
@@ -64,7 +68,9 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   first_step_ = step_;
 
   const std::string settings = to_toml(config_);
-  if (!resume) lock_ = std::make_unique<RunLock>(folder_);  // no folder before all that can be refused was looked at
+  if (!resume)
+    lock_ = std::make_unique<RunLock>(
+        folder_);  // no folder before all that can be refused was looked at
   if (!resume) refuse_held_run(folder_);
   remove_drafts(folder_);
   make_folders(folder_ / "checkpoints");
@@ -72,12 +78,15 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   write_file_atomically(folder_ / "config.toml", settings);
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
   if (config_.tensorboard)
-    metrics_->add_events(std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
-                                                     [this](const std::string& line) { progress_.note(line); }));
-  progress_.note(fmt::format(
-      "{} on {}: {} parameters, {} symbols, length {}, {} threads; run in {}{}", label_of(model_->config().attention),
-      config_.task, count_text(static_cast<double>(count_elements(model_->parameters()))), task_->vocabulary(),
-      task_->length(), config_.threads, folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
+    metrics_->add_events(
+        std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
+                                    [this](const std::string& line) { progress_.note(line); }));
+  progress_.note(
+      fmt::format("{} on {}: {} parameters, {} symbols, length {}, {} threads; run in {}{}",
+                  label_of(model_->config().attention), config_.task,
+                  count_text(static_cast<double>(count_elements(model_->parameters()))),
+                  task_->vocabulary(), task_->length(), config_.threads, folder_.string(),
+                  resume ? fmt::format(", from step {}", step_) : ""));
 }
 
 // Of a run that goes on, data that cannot be read may have moved.
@@ -94,19 +103,22 @@ int Trainer::run() {
   try {
     if (looks_first_) look_at_validation(true);
     if (step_ > 0) {
-      prune_checkpoints(folder_, step_, keep_rule());  // the end of the program may have come before it
+      prune_checkpoints(folder_, step_,
+                        keep_rule());  // the end of the program may have come before it
       make_up_for_a_stop();
     }
     while (step_ < config_.steps) {
       if (!stop_reason().empty()) return stop();
-      const double rate = learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
+      const double rate =
+          learning_rate_at(step_, config_.steps, config_.warmup, config_.lr, config_.min_lr);
       const StepResult result = update(rate);
       ++step_;
       record_step(rate, result, due(config_.save_every));
       // At once: what else is due after this step is done by the run that goes on.
       if (step_ < config_.steps && !stop_reason().empty()) return stop();
       if (due(config_.save_every) || time_to_save()) try_to_save();
-      if (due(config_.eval_every) && look_at_validation(step_ == config_.steps) && saved_ != step_) try_to_save();
+      if (due(config_.eval_every) && look_at_validation(step_ == config_.steps) && saved_ != step_)
+        try_to_save();
       if (due(config_.sample_every)) draw_samples();
     }
   } catch (const Interrupted&) {
@@ -123,7 +135,8 @@ int Trainer::run() {
 std::string Trainer::stop_reason() const {
   const std::string signal = stop_signal();
   if (!signal.empty()) return signal;
-  return max_seconds_ > 0 && watch_.seconds() >= max_seconds_ ? "--max-time " + config_.max_time : "";
+  return max_seconds_ > 0 && watch_.seconds() >= max_seconds_ ? "--max-time " + config_.max_time
+                                                              : "";
 }
 
 void Trainer::check_for_stop() const {
@@ -136,8 +149,9 @@ bool Trainer::time_to_save() const {
 
 int Trainer::stop() {
   if (saved_ != step_) save();
-  progress_.note(fmt::format("stopped after step {} and saved ({}); go on with: linea train --resume {}", step_,
-                             stop_reason(), folder_.string()));
+  progress_.note(
+      fmt::format("stopped after step {} and saved ({}); go on with: linea train --resume {}",
+                  step_, stop_reason(), folder_.string()));
   return kExitStopped;
 }
 
@@ -152,12 +166,14 @@ StepResult Trainer::update(double learning_rate) {
       training_step_->run(step_, learning_rate, {guard_.loss_limit(), guard_.norm_limit()},
                           [&](const StepResult& skipped) { report_skip(skipped); });
   if (recorded && !training_step_->records())
-    progress_.note(fmt::format("steps are done launch by launch, which is slower: {}", training_step_->plainly_because()));
+    progress_.note(fmt::format("steps are done launch by launch, which is slower: {}",
+                               training_step_->plainly_because()));
   if (result.made) guard_.made(result.loss, result.gradient_norm);
   return result;
 }
 
-// The batch is passed over, the optimiser stays where it is; the record gets a line of what happened.
+// The batch is passed over, the optimiser stays where it is; the record gets a line of what
+// happened.
 void Trainer::report_skip(const StepResult& result) {
   const auto shown = [](double x) { return std::isnan(x) ? std::abs(x) : x; };  // nan, not -nan
   const bool finite = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
@@ -167,24 +183,25 @@ void Trainer::report_skip(const StepResult& result) {
   if (result.gradient_norm != 0) values.emplace_back("grad_norm", result.gradient_norm);
   values.emplace_back("seed", static_cast<double>(config_.seed));
   values.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
-  metrics_->record(step_ + 1, values, {{"incident", finite ? "spike" : "not finite"}, {"first", first}});
-  const std::string what =
-      std::isfinite(result.loss) && result.gradient_norm != 0
-          ? fmt::format("the loss is {} and the gradient's norm {}", result.loss, shown(result.gradient_norm))
-          : fmt::format("the loss is {}", shown(result.loss));
+  metrics_->record(step_ + 1, values,
+                   {{"incident", finite ? "spike" : "not finite"}, {"first", first}});
+  const std::string what = std::isfinite(result.loss) && result.gradient_norm != 0
+                               ? fmt::format("the loss is {} and the gradient's norm {}",
+                                             result.loss, shown(result.gradient_norm))
+                               : fmt::format("the loss is {}", shown(result.loss));
   if (too_many)
-    fail(ErrorKind::numeric,
-         "step {}: {}: {}; {} updates in a row could not be made; {}", step_ + 1, what, first, kMostBadInARow,
-         advice());
-  progress_.note(fmt::format("step {}: {}: {}; the update is skipped ({} so far)", step_ + 1, what, first,
-                             guard_.state().skipped));
+    fail(ErrorKind::numeric, "step {}: {}: {}; {} updates in a row could not be made; {}",
+         step_ + 1, what, first, kMostBadInARow, advice());
+  progress_.note(fmt::format("step {}: {}: {}; the update is skipped ({} so far)", step_ + 1, what,
+                             first, guard_.state().skipped));
 }
 
 // After numbers that are none.
 std::string Trainer::advice() const {
-  return fmt::format("{}: lower --lr ({}) or --clip ({})",
-                     saved_ < 0 ? "nothing was saved yet" : fmt::format("step {} is saved and good", saved_), config_.lr,
-                     config_.clip);
+  return fmt::format(
+      "{}: lower --lr ({}) or --clip ({})",
+      saved_ < 0 ? "nothing was saved yet" : fmt::format("step {} is saved and good", saved_),
+      config_.lr, config_.clip);
 }
 
 // What went bad first: a parameter, else the first op of a repeated forward pass, else a gradient.
@@ -196,7 +213,8 @@ std::string Trainer::first_nonfinite(const StepResult& result) const {
     try {
       const NoGrad no_grad;
       const DetectNonfinite detect;
-      for (int64_t micro = 0; micro < config_.accumulate; ++micro) forward_loss(step_ * config_.accumulate + micro);
+      for (int64_t micro = 0; micro < config_.accumulate; ++micro)
+        forward_loss(step_ * config_.accumulate + micro);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::numeric) return error.what();
       if (error.kind() != ErrorKind::memory) throw;
@@ -209,7 +227,8 @@ std::string Trainer::first_nonfinite(const StepResult& result) const {
     if (const int64_t bad = ops::count_nonfinite(parameter.var.grad()))
       return fmt::format("{} values of the gradient of {} are not finite", bad, parameter.name);
   }
-  return looked ? "the sum of the gradient's squares overflows" : "not known: there are no gradients to look at";
+  return looked ? "the sum of the gradient's squares overflows"
+                : "not known: there are no gradients to look at";
 }
 
 void Trainer::record_step(double learning_rate, const StepResult& result, bool last) {
@@ -226,21 +245,24 @@ void Trainer::record_step(double learning_rate, const StepResult& result, bool l
   const double peak = static_cast<double>(memory_use().peak);
   if (progress_.due(last)) {
     const double left = elapsed / steps * static_cast<double>(config_.steps - step_);
-    progress_.show(fmt::format(
-        "step {}/{}  loss {:.4f}  {:.4f} {}  lr {:.2e}  |g| {:.2f}  {} tokens/s  {}  {} elapsed, {} left", step_,
-        config_.steps, loss, bits_of(loss), bits_name(task_->shape()), learning_rate,
-        result.gradient_norm, count_text(tokens_per_s), bytes_text(peak), duration_text(elapsed),
-        duration_text(left)));
+    progress_.show(
+        fmt::format("step {}/{}  loss {:.4f}  {:.4f} {}  lr {:.2e}  |g| {:.2f}  {} tokens/s  {}  "
+                    "{} elapsed, {} left",
+                    step_, config_.steps, loss, bits_of(loss), bits_name(task_->shape()),
+                    learning_rate, result.gradient_norm, count_text(tokens_per_s), bytes_text(peak),
+                    duration_text(elapsed), duration_text(left)));
   }
   if (!last && step_ % kRecordEvery != 0) return;
-  std::vector<std::pair<std::string, double>> record = {{"loss", loss},
-                                                        {"bits", bits_of(loss)},
-                                                        {"lr", learning_rate},
-                                                        {"grad_norm", result.made ? result.gradient_norm : std::nan("")},
-                                                        {"tokens_per_s", tokens_per_s},
-                                                        {"elapsed_s", elapsed},
-                                                        {"peak_bytes", peak}};
-  if (guard_.state().skipped > 0) record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
+  std::vector<std::pair<std::string, double>> record = {
+      {"loss", loss},
+      {"bits", bits_of(loss)},
+      {"lr", learning_rate},
+      {"grad_norm", result.made ? result.gradient_norm : std::nan("")},
+      {"tokens_per_s", tokens_per_s},
+      {"elapsed_s", elapsed},
+      {"peak_bytes", peak}};
+  if (guard_.state().skipped > 0)
+    record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
   if (result.made)
     for (const auto& [name, value] : model_->statistics()) record.emplace_back(name, value);
   metrics_->record(step_, record);
@@ -254,21 +276,22 @@ bool Trainer::look_at_validation(bool last) {
   const int64_t all = task_->rows(Split::val) * task_->length();
   const bool whole = last && all <= kLongValidation;
   const int64_t rows = whole ? 0 : std::max<int64_t>(1, kValidationTokens / task_->length());
-  const Score score =
-      evaluate(*model_, *task_, Split::val, config_.batch, rows, [&](int64_t, int64_t) { check_for_stop(); });
+  const Score score = evaluate(*model_, *task_, Split::val, config_.batch, rows,
+                               [&](int64_t, int64_t) { check_for_stop(); });
   metrics_->record(step_, {{"val_loss", score.loss},
                            {"val_bits", score.bits},
                            {"val_accuracy", score.accuracy},
                            {"val_tokens", static_cast<double>(score.tokens)},
                            {"elapsed_s", watch_.seconds()}});
-  progress_.note(fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
-                             step_, score.loss, score.bits, score.accuracy, score.tokens,
-                             whole ? "" : " (a part; linea eval takes all)"));
+  progress_.note(
+      fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
+                  step_, score.loss, score.bits, score.accuracy, score.tokens,
+                  whole ? "" : " (a part; linea eval takes all)"));
   return best_step([](int64_t) { return true; }) == step_;
 }
 
-// The step of the lowest validation loss, the last of equal ones, of those that `counts`; -1 where there is none. A
-// look over the whole split does not compete with those over a part.
+// The step of the lowest validation loss, the last of equal ones, of those that `counts`; -1 where
+// there is none. A look over the whole split does not compete with those over a part.
 int64_t Trainer::best_step(const std::function<bool(int64_t)>& counts) const {
   int64_t tokens = INT64_MAX, best = -1;
   for (const auto& [step, look] : metrics_->looks()) tokens = std::min(tokens, look.tokens);
@@ -289,13 +312,12 @@ void Trainer::save() {
     const NoGrad no_grad;
     const double loss = forward_loss(step_ * config_.accumulate).value().item();
     if (!std::isfinite(loss))
-      fail(ErrorKind::numeric,
-           "after step {} the loss is {}: {}; it is not saved, {}", step_, std::abs(loss),
-           first_nonfinite({loss, 0, false}), advice());
+      fail(ErrorKind::numeric, "after step {} the loss is {}: {}; it is not saved, {}", step_,
+           std::abs(loss), first_nonfinite({loss, 0, false}), advice());
   }
   metrics_->flush();
-  save_checkpoint(folder_, {step_, losses_, loss_sum_, guard_.state(), fingerprint_}, config_, vocabulary_, *model_,
-                  *optimizer_, keep_rule());
+  save_checkpoint(folder_, {step_, losses_, loss_sum_, guard_.state(), fingerprint_}, config_,
+                  vocabulary_, *model_, *optimizer_, keep_rule());
   saved_ = step_;
 }
 
@@ -304,15 +326,16 @@ KeepRule Trainer::keep_rule() const {
   std::set<int64_t> there;
   for (const CheckpointFolder& checkpoint : checkpoints_of(folder_))
     if (checkpoint.step < step_) there.insert(checkpoint.step);
-  return {config_.keep_last, config_.keep_every, best_step([&](int64_t step) { return there.count(step) != 0; })};
+  return {config_.keep_last, config_.keep_every,
+          best_step([&](int64_t step) { return there.count(step) != 0; })};
 }
 
-// A disk that takes nothing does not end the run, nor do weights that are spoilt before the updates show it: the
-// next save tries again, and what is due at the end must succeed.
-void Trainer::try_to_save() try {
-  save();
-} catch (const Error& error) {
-  if (error.kind() != ErrorKind::write && (error.kind() != ErrorKind::numeric || step_ == config_.steps)) throw;
+// A disk that takes nothing does not end the run, nor do weights that are spoilt before the updates
+// show it: the next save tries again, and what is due at the end must succeed.
+void Trainer::try_to_save() try { save(); } catch (const Error& error) {
+  if (error.kind() != ErrorKind::write &&
+      (error.kind() != ErrorKind::numeric || step_ == config_.steps))
+    throw;
   progress_.note(fmt::format("step {} is not saved, training goes on: {}", step_, error.what()));
 }
 
@@ -320,7 +343,8 @@ void Trainer::try_to_save() try {
 void Trainer::check_metrics() {
   const bool wait = !metrics_->problem().empty();
   if (wait && !metrics_wait_)
-    progress_.note(metrics_->problem() + "; training goes on, and its lines are kept until there is room");
+    progress_.note(metrics_->problem() +
+                   "; training goes on, and its lines are kept until there is room");
   metrics_wait_ = wait;
 }
 
@@ -333,10 +357,12 @@ void Trainer::draw_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
   if (task_->shape().side > 0) {
-    draw_pictures(*model_, task_->shape(), options, {16, -1}, base + ".png", 0, [&](int64_t done, int64_t all) {
-      check_for_stop();
-      if (progress_.due(done == all)) progress_.show(fmt::format("samples: {} of {} symbols", done, all));
-    });
+    draw_pictures(*model_, task_->shape(), options, {16, -1}, base + ".png", 0,
+                  [&](int64_t done, int64_t all) {
+                    check_for_stop();
+                    if (progress_.due(done == all))
+                      progress_.show(fmt::format("samples: {} of {} symbols", done, all));
+                  });
   } else if (!vocabulary_.empty()) {
     std::string text;
     draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) {
@@ -351,10 +377,11 @@ void Trainer::draw_samples() try {
   progress_.note(fmt::format("no sample of step {}: {}; training goes on", step_, error.what()));
 }
 
-// What was due after the step that this run goes on from, but for its checkpoint: the end of the program may
-// have come before it.
+// What was due after the step that this run goes on from, but for its checkpoint: the end of the
+// program may have come before it.
 void Trainer::make_up_for_a_stop() {
-  if (due(config_.eval_every) && metrics_->looks().count(step_) == 0) look_at_validation(step_ == config_.steps);
+  if (due(config_.eval_every) && metrics_->looks().count(step_) == 0)
+    look_at_validation(step_ == config_.steps);
   std::error_code error;
   if (due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
       !fs::exists(sample_base() + ".txt", error))

@@ -1,5 +1,5 @@
-// A training run: batches, updates, looks at the validation split, checkpoints, samples, and a record of
-// it all in the run's folder.
+// A training run: batches, updates, looks at the validation split, checkpoints, samples, and a
+// record of it all in the run's folder.
 #pragma once
 
 #include <filesystem>
@@ -27,15 +27,15 @@ void refuse_held_run(const std::filesystem::path& folder);
 
 class Trainer {
  public:
-  // Starts a run in `folder`, with the weights of the run `initial` where that is not empty, or goes on with
-  // the one that is there. Errors: a folder that holds another run or cannot be written, settings or data that
-  // cannot work, weights of other sizes.
+  // Starts a run in `folder`, with the weights of the run `initial` where that is not empty, or
+  // goes on with the one that is there. Errors: a folder that holds another run or cannot be
+  // written, settings or data that cannot work, weights of other sizes.
   Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json,
           const std::string& initial = "");
 
-  // The exit code: 0, or 75 when a signal or its time ended it with the run saved. Errors: ErrorKind::numeric when
-  // several updates in a row could not be made, with what went bad first; ErrorKind::write when its end could not
-  // be saved.
+  // The exit code: 0, or 75 when a signal or its time ended it with the run saved. Errors:
+  // ErrorKind::numeric when several updates in a row could not be made, with what went bad first;
+  // ErrorKind::write when its end could not be saved.
   int run();
 
  private:
@@ -61,7 +61,9 @@ class Trainer {
   std::string sample_base() const;
   void make_up_for_a_stop();
   void check_metrics();
-  bool due(int64_t every) const { return step_ == config_.steps || (every > 0 && step_ % every == 0); }
+  bool due(int64_t every) const {
+    return step_ == config_.steps || (every > 0 && step_ % every == 0);
+  }
 
   RunConfig config_;
   std::filesystem::path folder_;

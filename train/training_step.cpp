@@ -17,14 +17,16 @@ void set_number(const RunConfig& config, int64_t micro_step) {
 }
 
 Batch train_batch(const Task& task, const RunConfig& config, int64_t micro_step) {
-  return task.train_batch(static_cast<uint64_t>(config.seed), static_cast<uint64_t>(micro_step), config.batch);
+  return task.train_batch(static_cast<uint64_t>(config.seed), static_cast<uint64_t>(micro_step),
+                          config.batch);
 }
 
 Var share_of_step(const Var& loss, const RunConfig& config) {
   return config.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config.accumulate));
 }
 
-Var loss_of(const Transformer& model, const RunConfig& config, const BatchTensors& batch, Var* auxiliary) {
+Var loss_of(const Transformer& model, const RunConfig& config, const BatchTensors& batch,
+            Var* auxiliary) {
   const Var outputs = model.forward(batch.inputs, true, batch.partners, auxiliary);
   const Var loss = model.head().loss(outputs, batch.targets);
   if (auxiliary != nullptr && auxiliary->defined()) *auxiliary = share_of_step(*auxiliary, config);
@@ -42,14 +44,15 @@ void place(const Tensor& x, Tensor& kept) {
 
 }  // namespace
 
-Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config, int64_t micro_step,
-                     Var* auxiliary) {
+Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config,
+                     int64_t micro_step, Var* auxiliary) {
   set_number(config, micro_step);
-  return loss_of(model, config, batch_tensors(task, train_batch(task, config, micro_step)), auxiliary);
+  return loss_of(model, config, batch_tensors(task, train_batch(task, config, micro_step)),
+                 auxiliary);
 }
 
-TrainingStep::TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
-                           bool recorded)
+TrainingStep::TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task,
+                           const RunConfig& config, bool recorded)
     : model_(model), optimizer_(optimizer), task_(task), config_(config) {
   if (recorded && model.repeats_its_work()) recorder_ = make_recorder();
 }
@@ -79,8 +82,8 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
   return result;
 }
 
-// Those of recorded work are not the parameters'. A plain step's memory beside that of what is recorded may be more
-// than the device has: then there are none.
+// Those of recorded work are not the parameters'. A plain step's memory beside that of what is
+// recorded may be more than the device has: then there are none.
 void TrainingStep::make_gradients_again(int64_t step) {
   optimizer_.clear_gradients();
   try {
@@ -133,7 +136,8 @@ size_t TrainingStep::launches() const {
 }
 
 Tensor TrainingStep::add_gradients(int64_t step) {
-  for (int64_t i = 0; i < config_.accumulate; ++i) add_batch(take_batch(step * config_.accumulate + i));
+  for (int64_t i = 0; i < config_.accumulate; ++i)
+    add_batch(take_batch(step * config_.accumulate + i));
   return std::exchange(loss_, {});
 }
 

@@ -1,5 +1,6 @@
-// What a step of training is, whoever makes it: the trainer, a dry run and `linea bench train` take their losses,
-// gradients, updates and batches from here, so that what is foretold and measured is what trains.
+// What a step of training is, whoever makes it: the trainer, a dry run and `linea bench train` take
+// their losses, gradients, updates and batches from here, so that what is foretold and measured is
+// what trains.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +15,38 @@
 
 namespace linea {
 
-// The loss of training batch number `micro_step` of the task, config.batch rows of it, divided by the batches of a
-// step. `auxiliary`, where given: what the attentions add to the loss, divided likewise; undefined: nothing.
-Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config, int64_t micro_step,
-                     Var* auxiliary = nullptr);
+// The loss of training batch number `micro_step` of the task, config.batch rows of it, divided by
+// the batches of a step. `auxiliary`, where given: what the attentions add to the loss, divided
+// likewise; undefined: nothing.
+Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config,
+                     int64_t micro_step, Var* auxiliary = nullptr);
 
 struct StepResult {
-  double loss = 0;           // without what the attentions add
-  double gradient_norm = 0;  // before clipping; 0 where the loss was reason enough to skip the update
-  bool made = false;         // the update was
+  double loss = 0;  // without what the attentions add
+  double gradient_norm =
+      0;              // before clipping; 0 where the loss was reason enough to skip the update
+  bool made = false;  // the update was
 };
 
 class TrainingStep {
  public:
-  // Called where set, for each batch of a step that is done plainly: when its symbols are there; its loss, with all that
-  // the backward pass needs; and its gradients.
+  // Called where set, for each batch of a step that is done plainly: when its symbols are there;
+  // its loss, with all that the backward pass needs; and its gradients.
   struct Watcher {
     std::function<void()> drawn, forwarded, gone_back;
   };
 
-  // Keeps references. `recorded`: where the device can, steps are recorded and done again by few launches.
+  // Keeps references. `recorded`: where the device can, steps are recorded and done again by few
+  // launches.
   TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
                bool recorded = true);
   ~TrainingStep();
 
-  // The losses and gradients of the config.accumulate batches of this step, and the update by them, where the loss
-  // and the gradients' norm are finite and within the limits; else it is skipped: weights, moments and what
-  // attentions keep stay as they were, and the gradients go. `skipping`, where given, is called before the gradients
-  // go; where steps are recorded these are made once more for it, if there is the memory, else there are none. The
-  // host waits for the device once.
+  // The losses and gradients of the config.accumulate batches of this step, and the update by them,
+  // where the loss and the gradients' norm are finite and within the limits; else it is skipped:
+  // weights, moments and what attentions keep stay as they were, and the gradients go. `skipping`,
+  // where given, is called before the gradients go; where steps are recorded these are made once
+  // more for it, if there is the memory, else there are none. The host waits for the device once.
   StepResult run(int64_t step, double learning_rate, const UpdateLimits& limits = {},
                  const std::function<void(const StepResult&)>& skipping = {});
 

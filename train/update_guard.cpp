@@ -5,8 +5,8 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kLearnsFrom = 50;   // updates before anything counts as a spike
-constexpr int64_t kMemory = 50;       // updates that the running means look back on
+constexpr int64_t kLearnsFrom = 50;  // updates before anything counts as a spike
+constexpr int64_t kMemory = 50;      // updates that the running means look back on
 constexpr int64_t kSpikesInARow = 5;
 
 }  // namespace

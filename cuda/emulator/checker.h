@@ -1,5 +1,5 @@
-// What a checker of kernels is told. Programs that are linked with cuda/emulator/checker/ have one; in the others
-// there is none and nothing is told.
+// What a checker of kernels is told. Programs that are linked with cuda/emulator/checker/ have one;
+// in the others there is none and nothing is told.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// A kernel with its arguments, put on a stream; and what a block's dynamic shared memory is cut from.
+// A kernel with its arguments, put on a stream; and what a block's dynamic shared memory is cut
+// from.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +11,8 @@
 
 namespace linea::emulator {
 
-// A kernel on its grid. `run` calls it once, for the CUDA thread that is running, with what lies in `arguments`.
+// A kernel on its grid. `run` calls it once, for the CUDA thread that is running, with what lies in
+// `arguments`.
 struct Launch {
   const void* kernel = nullptr;
   dim3 grid, block;
@@ -20,12 +22,13 @@ struct Launch {
   size_t argument_bytes = 0;
 };
 
-// As of a real launch: an error is returned for what no device could start; nothing has run yet when it returns.
+// As of a real launch: an error is returned for what no device could start; nothing has run yet
+// when it returns.
 cudaError_t enqueue(Launch launch, cudaStream_t stream);
 
 template <typename... Params>
-cudaError_t launch_kernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                          std::type_identity_t<Params>... values) {
+cudaError_t launch_kernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
+                          cudaStream_t stream, std::type_identity_t<Params>... values) {
   struct Call {
     void (*kernel)(Params...);
     std::tuple<std::decay_t<Params>...> values;
@@ -44,8 +47,8 @@ cudaError_t launch_kernel(void (*kernel)(Params...), dim3 grid, dim3 block, size
   return enqueue(std::move(launch), stream);
 }
 
-// The next piece of the running block's dynamic shared memory: the same for all its threads, each of which takes the
-// same pieces in the same order.
+// The next piece of the running block's dynamic shared memory: the same for all its threads, each
+// of which takes the same pieces in the same order.
 void* take_shared(size_t bytes, std::source_location place);
 
 }  // namespace linea::emulator

@@ -29,8 +29,9 @@ void print(const std::string& line) {
 [[maybe_unused]] void on_signal(int number, siginfo_t* info, void*) {
   std::signal(number, SIG_DFL);
   if (number == SIGSEGV && !in_kernel && arena().holds(info->si_addr))
-    print(fmt::format("CUDA emulator: the host touched device memory at {} outside of any copy or kernel",
-                      info->si_addr));
+    print(fmt::format(
+        "CUDA emulator: the host touched device memory at {} outside of any copy or kernel",
+        info->si_addr));
   print(fmt::format("CUDA emulator: signal {} ({})", number, strsignal(number)));
   print_running_thread();
   std::raise(number);
@@ -40,8 +41,8 @@ void print(const std::string& line) {
 
 std::string running_thread() {
   if (!block.running()) return "";
-  return fmt::format("block ({},{},{}) thread ({},{},{}) of {}", blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x,
-                     threadIdx.y, threadIdx.z, symbol_name(block.launch().kernel));
+  return fmt::format("block ({},{},{}) thread ({},{},{}) of {}", blockIdx.x, blockIdx.y, blockIdx.z,
+                     threadIdx.x, threadIdx.y, threadIdx.z, symbol_name(block.launch().kernel));
 }
 
 void stop_with(const std::string& message) {
@@ -63,7 +64,7 @@ void watch_signals() {
     place.ss_sp = stack;
     place.ss_size = sizeof(stack);
     sigaltstack(&place, nullptr);
-    struct sigaction action{};
+    struct sigaction action {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_ONSTACK | SA_SIGINFO;
     for (const int number : {SIGSEGV, SIGBUS, SIGFPE}) sigaction(number, &action, nullptr);

@@ -1,5 +1,5 @@
-// How the emulator says what is wrong with a kernel, and with which thread of it: then the process aborts, for what a
-// GPU does from there on is undefined.
+// How the emulator says what is wrong with a kernel, and with which thread of it: then the process
+// aborts, for what a GPU does from there on is undefined.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,8 @@ template <typename... Args>
 // "block (1,0,0) thread (3,0,0) of scale(float*)"; empty where no kernel runs.
 std::string running_thread();
 
-// Lets what kills the process (a bad address, the address sanitizer) name the running thread. Once is enough.
+// Lets what kills the process (a bad address, the address sanitizer) name the running thread. Once
+// is enough.
 void watch_signals();
 
 }  // namespace linea::emulator

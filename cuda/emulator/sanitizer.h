@@ -1,4 +1,5 @@
-// What the emulator tells the address sanitizer, where the build has one: which memory is in nobody's use.
+// What the emulator tells the address sanitizer, where the build has one: which memory is in
+// nobody's use.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,8 @@ namespace linea::emulator {
 namespace {
 
 template <typename Value>
-void choose(const char* name, Value& value, std::initializer_list<std::pair<const char*, Value>> choices) {
+void choose(const char* name, Value& value,
+            std::initializer_list<std::pair<const char*, Value>> choices) {
   const char* text = std::getenv(name);
   if (text == nullptr) return;
   std::string known;
@@ -37,9 +38,13 @@ void read_number(const char* name, Value& value) {
 Settings from_environment() {
   Settings result;
   choose("LINEA_EMULATOR_ORDER", result.threads,
-         {{"forward", ThreadOrder::forward}, {"reverse", ThreadOrder::reverse}, {"priority", ThreadOrder::priority}});
+         {{"forward", ThreadOrder::forward},
+          {"reverse", ThreadOrder::reverse},
+          {"priority", ThreadOrder::priority}});
   choose("LINEA_EMULATOR_STREAMS", result.streams,
-         {{"late", StreamOrder::late}, {"eager", StreamOrder::eager}, {"random", StreamOrder::random}});
+         {{"late", StreamOrder::late},
+          {"eager", StreamOrder::eager},
+          {"random", StreamOrder::random}});
   choose("LINEA_EMULATOR_DEVICES", result.devices, {{"0", 0}, {"1", 1}});
   choose("LINEA_EMULATOR_GUARD", result.guard, {{"0", false}, {"1", true}});
   read_number("LINEA_EMULATOR_SEED", result.seed);

@@ -1,11 +1,13 @@
-// How the emulator runs what it is given. From the environment at first; tests change them between launches.
+// How the emulator runs what it is given. From the environment at first; tests change them between
+// launches.
 //
 //   LINEA_EMULATOR_ORDER=forward|reverse|priority   which thread of a block goes on
 //   LINEA_EMULATOR_STREAMS=late|eager|random        when what lies on a stream is run
 //   LINEA_EMULATOR_SEED=N                           of what is random in both
 //   LINEA_EMULATOR_MEMORY=BYTES                     of the device
 //   LINEA_EMULATOR_DEVICES=0|1                      0: a machine without a GPU
-//   LINEA_EMULATOR_GUARD=0|1                        1: the host dies when it touches device memory itself
+//   LINEA_EMULATOR_GUARD=0|1                        1: the host dies when it touches device memory
+//   itself
 #pragma once
 
 #include <cstddef>
@@ -13,8 +15,9 @@
 
 namespace linea::emulator {
 
-// priority: warps and lanes have random priorities, and always the first that can run does, so that some run as far
-// ahead of others as barriers permit. That shows a missing barrier before a write as well as one after.
+// priority: warps and lanes have random priorities, and always the first that can run does, so that
+// some run as far ahead of others as barriers permit. That shows a missing barrier before a write
+// as well as one after.
 enum class ThreadOrder : uint8_t { forward, reverse, priority };
 enum class StreamOrder : uint8_t { late, eager, random };
 

@@ -39,8 +39,9 @@ std::vector<Symbol> read_symbols() {
       const int type = ELF64_ST_TYPE(symbols[k].st_info);
       if ((type != STT_FUNC && type != STT_TLS) || symbols[k].st_shndx == SHN_UNDEF) continue;
       const bool local = type == STT_TLS;
-      result.push_back({names + symbols[k].st_name, symbols[k].st_value + (local || !moved ? 0 : base),
-                        symbols[k].st_size, local});
+      result.push_back({names + symbols[k].st_name,
+                        symbols[k].st_value + (local || !moved ? 0 : base), symbols[k].st_size,
+                        local});
     }
   }
   return result;

@@ -8,8 +8,9 @@
 namespace linea::emulator {
 
 struct Symbol {
-  std::string name;   // as the linker knows it
-  uintptr_t address;  // of a thread-local variable: from the start of a thread's block of such variables
+  std::string name;  // as the linker knows it
+  uintptr_t
+      address;  // of a thread-local variable: from the start of a thread's block of such variables
   uintptr_t bytes;
   bool thread_local_data;
 };

@@ -1,8 +1,8 @@
-// Linear attention: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), and its other update rules,
-// by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta (nn/delta.h).
-// Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers are RNNs", eq. 4-5, 18-20; Peng et al.
-// 2021, "Random feature attention", section 3.4; Schlag, Irie, Schmidhuber 2021, "Linear Transformers are
-// secretly fast weight programmers", section 4.
+// Linear attention: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), and its other
+// update rules, by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta
+// (nn/delta.h). Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers are RNNs", eq.
+// 4-5, 18-20; Peng et al. 2021, "Random feature attention", section 3.4; Schlag, Irie, Schmidhuber
+// 2021, "Linear Transformers are secretly fast weight programmers", section 4.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +16,9 @@ namespace {
 class SumRule final : public MappedAttention {
  public:
   SumRule(const AttentionOptions& options, bool gated)
-      : MappedAttention(options), gated_(gated), map_(make_feature_map(feature_of(options), options.nu)) {
+      : MappedAttention(options),
+        gated_(gated),
+        map_(make_feature_map(feature_of(options), options.nu)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
   }
 
@@ -56,11 +58,12 @@ class DeltaRule final : public Attention {
     return delta_quadratic(map_, in.q, in.k, in.v, in.gate, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<DeltaAttentionState>(
-        start_delta(batch, options_.heads, map_->features(options_.key_size), options_.value_size, dtype));
+    return std::make_unique<DeltaAttentionState>(start_delta(
+        batch, options_.heads, map_->features(options_.key_size), options_.value_size, dtype));
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return delta_step(*map_, dynamic_cast<DeltaAttentionState&>(state).delta, in.q, in.k, in.v, in.gate);
+    return delta_step(*map_, dynamic_cast<DeltaAttentionState&>(state).delta, in.q, in.k, in.v,
+                      in.gate);
   }
 
   bool gated() const override { return true; }
@@ -77,7 +80,9 @@ std::unique_ptr<Attention> make(const AttentionOptions& options) {
   if (options.rule != "gated" && options.rule != "delta")
     fail(ErrorKind::usage, "--rule is '{}'; choose sum, gated or delta", options.rule);
   if (feature == "square")
-    fail(ErrorKind::usage, "--rule {} does not go with --feature square; choose elu, relu, exp or dpfp", options.rule);
+    fail(ErrorKind::usage,
+         "--rule {} does not go with --feature square; choose elu, relu, exp or dpfp",
+         options.rule);
   if (options.rule == "gated") return std::make_unique<SumRule>(options, true);
   return std::make_unique<DeltaRule>(options);
 }

@@ -1,5 +1,6 @@
-// An attention that is a feature map under the sum or the gated rule: its forms follow from the map alone. What
-// derives from it makes the map, and says what else there is: parameters, buffers, what training moves.
+// An attention that is a feature map under the sum or the gated rule: its forms follow from the map
+// alone. What derives from it makes the map, and says what else there is: parameters, buffers, what
+// training moves.
 #pragma once
 
 #include <memory>
@@ -13,7 +14,9 @@ class MappedAttention : public Attention {
   // Codes stand for keys that the loss asks for too: those are wanted by themselves.
   bool takes_packed() const override { return !straight_through(); }
   // Logs and weights of keys need a float's digits.
-  bool takes_bf16() const override { return !gated() && map()->in_kernel() != KernelFeature::given; }
+  bool takes_bf16() const override {
+    return !gated() && map()->in_kernel() != KernelFeature::given;
+  }
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     return linear_attention(map(), in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }

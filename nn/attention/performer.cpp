@@ -1,14 +1,16 @@
-// The Performer (FAVOR+): linear attention with random features of x^ = x / D^{1/4} that estimate softmax,
-// E phi(q^).phi(k^) = exp(q.k / sqrt(D)), with omega drawn by nn/random_projection.h, one a head:
+// The Performer (FAVOR+): linear attention with random features of x^ = x / D^{1/4} that estimate
+// softmax, E phi(q^).phi(k^) = exp(q.k / sqrt(D)), with omega drawn by nn/random_projection.h, one
+// a head:
 //
 //   positive     phi_f = exp(omega_f.x^ - |x^|^2 / 2) / sqrt(R)                  (lemma 1)
 //   hyperbolic   the same with the rows omega and -omega, F = 2R
 //   trig         phi = exp(|x^|^2 / 2) [sin(omega.x^), cos(omega.x^)] / sqrt(R), F = 2R
-//   relu         phi = relu(omega.x^) + 1e-3                                     (generalised attention)
+//   relu         phi = relu(omega.x^) + 1e-3                                     (generalised
+//   attention)
 //
-// What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out. The first
-// two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight.
-// Source: Choromanski et al. 2021, "Rethinking attention with Performers".
+// What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
+// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. Source:
+// Choromanski et al. 2021, "Rethinking attention with Performers".
 #include <cmath>
 
 #include "nn/attention/mapped_attention.h"
@@ -25,7 +27,8 @@ RandomFeature random_feature_of(const std::string& name) {
   if (name == "trig") return RandomFeature::trig;
   if (name == "relu") return RandomFeature::relu;
   fail(ErrorKind::usage,
-       "there is no feature '{}' of the performer; choose one of positive, hyperbolic, trig, relu", name);
+       "there is no feature '{}' of the performer; choose one of positive, hyperbolic, trig, relu",
+       name);
 }
 
 class RandomFeatures final : public FeatureMap {
@@ -54,7 +57,8 @@ class RandomFeatures final : public FeatureMap {
       case RandomFeature::relu:
         return {ops::pointwise(Pointwise::feature_relu, u), {}, {}};
       case RandomFeature::trig:
-        return {ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
+        return {
+            ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
       default:
         break;
     }
@@ -94,8 +98,10 @@ class RandomFeatures final : public FeatureMap {
         const Kernels<T>& table = kernels<T>(context().device);
         const int64_t run = R * D;
         T* both = mirrored_.data<T>();
-        table.copy_rows(context(), one_row<const T>(omega_.data<T>(), run), one_row(both, 2 * run), H, 1, run);
-        table.copy_rows(context(), one_row<const T>(negative.data<T>(), run), one_row(both + run, 2 * run), H, 1, run);
+        table.copy_rows(context(), one_row<const T>(omega_.data<T>(), run), one_row(both, 2 * run),
+                        H, 1, run);
+        table.copy_rows(context(), one_row<const T>(negative.data<T>(), run),
+                        one_row(both + run, 2 * run), H, 1, run);
       });
     }
     return mirrored_;
@@ -112,8 +118,8 @@ class Performer final : public MappedAttention {
   explicit Performer(const AttentionOptions& options)
       : MappedAttention(options), projection_(projection_of(options.projection)) {
     const RandomFeature feature = random_feature_of(feature_of(options));
-    require(options.features >= 1 && options.features <= 65536, "--features is {}; it must be in 1..65536",
-            options.features);
+    require(options.features >= 1 && options.features <= 65536,
+            "--features is {}; it must be in 1..65536", options.features);
     require(options.redraw >= 0, "--redraw is {}; it must be at least 0", options.redraw);
     omega_ = Tensor({options.heads, options.features, options.key_size}, options.dtype);
     map_ = std::make_shared<RandomFeatures>(feature, omega_);
@@ -161,7 +167,8 @@ std::vector<AttentionOptions> variants() {
   return result;
 }
 
-const Registration kRegistration({"performer", "positive", variants(), [](const AttentionOptions& options) {
+const Registration kRegistration({"performer", "positive", variants(),
+                                  [](const AttentionOptions& options) {
                                     return std::make_unique<Performer>(options);
                                   }});
 

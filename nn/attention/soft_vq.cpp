@@ -1,10 +1,11 @@
-// Soft vector quantisation, the Gaussian mixture form of Transformer-VQ (Su 2023, kexue.fm/archives/9844):
+// Soft vector quantisation, the Gaussian mixture form of Transformer-VQ (Su 2023,
+// kexue.fm/archives/9844):
 //
 //   a_ij = sum_f exp(q_i.c_f) p(f | k_j),   p(f | k) = softmax_f(-|k - c_f|^2 / (2 sigma^2))
 //
 // codes c [H,F,D] and sigma [1] trained by gradients. As logs: of a query q.c_f, of a key
-// log softmax_f((k.c_f - |c_f|^2 / 2) / t), t = sigma^2 times a temperature that training can move from 1
-// towards 0 (`anneal`), where a soft code becomes a hard one. No 1 / sqrt(D).
+// log softmax_f((k.c_f - |c_f|^2 / 2) / t), t = sigma^2 times a temperature that training can move
+// from 1 towards 0 (`anneal`), where a soft code becomes a hard one. No 1 / sqrt(D).
 #include <cmath>
 
 #include "nn/attention/mapped_attention.h"
@@ -16,7 +17,9 @@ namespace {
 class MixtureFeatures final : public FeatureMap {
  public:
   MixtureFeatures(Var codebook, Var sigma, Tensor temperature)
-      : codebook_(std::move(codebook)), sigma_(std::move(sigma)), temperature_(std::move(temperature)) {}
+      : codebook_(std::move(codebook)),
+        sigma_(std::move(sigma)),
+        temperature_(std::move(temperature)) {}
 
   int64_t features(int64_t) const override { return codebook_.size(1); }
   FeatureKind kind() const override { return FeatureKind::logs; }
@@ -35,8 +38,8 @@ class MixtureFeatures final : public FeatureMap {
     return {u, {}, {}};
   }
 
-  // du of a key overwrites what its logs get; then both sides alike: dx = du c, dc = du^T x (of keys, less
-  // c sum du, from -|c|^2 / 2).
+  // du of a key overwrites what its logs get; then both sides alike: dx = du c, dc = du^T x (of
+  // keys, less c sum du, from -|c|^2 / 2).
   Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
                   const PairRange& pairs, const std::vector<Tensor>& gradients) const override {
     const Tensor& codes = codebook_.value();
@@ -47,17 +50,19 @@ class MixtureFeatures final : public FeatureMap {
       const Kernels<T>& table = kernels<T>(context().device);
       if (key) {
         const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype()), t = width();
-        table.mixture_logs_backward(context(), shape_of(x, pairs), t.data<T>(), made.rows.data<T>(), du.data<T>(),
-                                    dt.data<T>());
+        table.mixture_logs_backward(context(), shape_of(x, pairs), t.data<T>(), made.rows.data<T>(),
+                                    du.data<T>(), dt.data<T>());
         if (gradients[1].defined()) {
-          const Tensor slope = ops::scale(ops::multiply(temperature_, sigma_.value()), 2);  // t = temperature sigma^2
-          ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope), gradients[1]);
+          const Tensor slope = ops::scale(ops::multiply(temperature_, sigma_.value()),
+                                          2);  // t = temperature sigma^2
+          ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope),
+                          gradients[1]);
         }
       }
       if (!gradients[0].defined()) return;
       const Tensor part = ops::matmul(du, x, true, false);
-      table.add_to_heads(context(), shape_of(x, pairs), part.data<T>(), key ? du.data<T>() : nullptr,
-                         codes.data<T>(), gradients[0].data<T>());
+      table.add_to_heads(context(), shape_of(x, pairs), part.data<T>(),
+                         key ? du.data<T>() : nullptr, codes.data<T>(), gradients[0].data<T>());
     });
     return ops::head_matmul(du, codes, pairs.first, false);
   }
@@ -66,7 +71,9 @@ class MixtureFeatures final : public FeatureMap {
   HeadShape shape_of(const Tensor& x, const PairRange& pairs) const {
     return {x.size(0), x.size(1), codebook_.size(1), x.size(2), pairs.first, pairs.heads};
   }
-  Tensor width() const { return ops::multiply(ops::multiply(sigma_.value(), sigma_.value()), temperature_); }
+  Tensor width() const {
+    return ops::multiply(ops::multiply(sigma_.value(), sigma_.value()), temperature_);
+  }
 
   Var codebook_, sigma_;
   Tensor temperature_;
@@ -75,10 +82,12 @@ class MixtureFeatures final : public FeatureMap {
 class SoftVq final : public MappedAttention {
  public:
   explicit SoftVq(const AttentionOptions& options) : MappedAttention(options) {
-    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
-    require(options.sigma > 0 && std::isfinite(options.sigma), "--sigma is {}; it must be above 0", options.sigma);
-    require(options.anneal > 0 && std::isfinite(options.anneal), "--anneal is {}; it must be above 0",
-            options.anneal);
+    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536",
+            options.codes);
+    require(options.sigma > 0 && std::isfinite(options.sigma), "--sigma is {}; it must be above 0",
+            options.sigma);
+    require(options.anneal > 0 && std::isfinite(options.anneal),
+            "--anneal is {}; it must be above 0", options.anneal);
     const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head) {
       const RandomStream stream{options.seed, Purpose::features,
@@ -92,12 +101,15 @@ class SoftVq final : public MappedAttention {
     map_ = std::make_shared<MixtureFeatures>(codebook_, sigma_, temperature_);
   }
 
-  double scale_from_softmax() const override { return 1 / std::sqrt(static_cast<double>(options_.key_size)); }
+  double scale_from_softmax() const override {
+    return 1 / std::sqrt(static_cast<double>(options_.key_size));
+  }
   Parameters parameters() const override { return {{"codebook", codebook_}, {"sigma", sigma_}}; }
   std::vector<Buffer> buffers() const override { return {{"temperature", temperature_}}; }
 
   void before_step(int64_t step, int64_t steps) override {
-    const double share = static_cast<double>(step) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
+    const double share =
+        static_cast<double>(step) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
     write_values({std::pow(options_.anneal, share)}, temperature_);
   }
 

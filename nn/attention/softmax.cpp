@@ -1,6 +1,6 @@
-// Softmax attention, the baseline: y_i = sum_j exp(q_i.k_j / sqrt(D)) v_j / sum_j exp(q_i.k_j / sqrt(D)).
-// Source: Vaswani 2017, "Attention is all you need", eq. 1. Time O(N^2); memory O(N), for the kernel goes
-// block by block. Its recurrent form keeps every key and value.
+// Softmax attention, the baseline: y_i = sum_j exp(q_i.k_j / sqrt(D)) v_j / sum_j exp(q_i.k_j /
+// sqrt(D)). Source: Vaswani 2017, "Attention is all you need", eq. 1. Time O(N^2); memory O(N), for
+// the kernel goes block by block. Its recurrent form keeps every key and value.
 #include <cmath>
 #include <limits>
 
@@ -16,14 +16,13 @@ namespace {
 class Cache final : public AttentionState {
  public:
   Cache(int64_t batch, int64_t H) : B(batch), heads(H) {}
-  size_t bytes() const override {
-    return capacity == 0 ? 0 : keys.bytes() + values.bytes();
-  }
+  size_t bytes() const override { return capacity == 0 ? 0 : keys.bytes() + values.bytes(); }
   int64_t B, heads, capacity = 0, length = 0;
   Tensor keys, values;
 };
 
-SoftmaxShape shape_of(const HeadTensor& q, const HeadTensor& k, const HeadTensor& v, const AttentionMask& mask) {
+SoftmaxShape shape_of(const HeadTensor& q, const HeadTensor& k, const HeadTensor& v,
+                      const AttentionMask& mask) {
   SoftmaxShape shape{};
   shape.pairs = q.batches * q.heads;
   shape.queries = q.length;
@@ -43,17 +42,19 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   const SoftmaxShape shape = shape_of(given.q, given.k, given.v, mask);
   const Tensor y = given.new_output(), log_sums({shape.pairs, shape.queries}, sum_dtype(y.dtype()));
   kernels<T>(context().device)
-      .softmax_attention(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(), given.v.rows<const T>(),
-                         given.output_heads(y).template rows<T>(), log_sums.data<Accumulator<T>>());
+      .softmax_attention(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
+                         given.v.rows<const T>(), given.output_heads(y).template rows<T>(),
+                         log_sums.data<Accumulator<T>>());
   return Var::made_by(
-      "softmax_attention", y, inputs_of(in), [given, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
+      "softmax_attention", y, inputs_of(in),
+      [given, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
         const Heads slopes = given.new_gradients();
         kernels<T>(context().device)
-            .softmax_attention_backward(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
-                                        given.v.rows<const T>(), given.output_heads(y).template rows<const T>(),
-                                        log_sums.data<Accumulator<T>>(),
-                                        given.output_heads(dy).template rows<const T>(), slopes.q.rows<T>(),
-                                        slopes.k.rows<T>(), slopes.v.rows<T>());
+            .softmax_attention_backward(
+                context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
+                given.v.rows<const T>(), given.output_heads(y).template rows<const T>(),
+                log_sums.data<Accumulator<T>>(), given.output_heads(dy).template rows<const T>(),
+                slopes.q.rows<T>(), slopes.k.rows<T>(), slopes.v.rows<T>());
         return gradients_of(slopes);
       });
 }
@@ -62,7 +63,8 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
 template <typename T>
 void keep(const HeadTensor& x, int64_t at, const Tensor& kept) {
   kernels<T>(context().device)
-      .copy_rows(context(), x.rows<const T>(), HeadTensor(kept).rows<T>(0, at), x.batches * x.heads, x.length, x.width);
+      .copy_rows(context(), x.rows<const T>(), HeadTensor(kept).rows<T>(0, at), x.batches * x.heads,
+                 x.length, x.width);
 }
 
 template <typename T>
@@ -94,13 +96,14 @@ class SoftmaxAttention final : public Attention {
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     check_heads("softmax_attention", in, mask.valid);
     return with_stored(inputs_of(in)[0].dtype(), "softmax_attention",
-                     [&](auto zero) { return softmax_attention<decltype(zero)>(in, mask); });
+                       [&](auto zero) { return softmax_attention<decltype(zero)>(in, mask); });
   }
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
     const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), in.v);
+    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())),
+                  in.v);
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType) const override {
@@ -120,9 +123,10 @@ class SoftmaxAttention final : public Attention {
       shape.keys = cache.length;
       const Tensor log_sums({shape.pairs}, sum_dtype(y.dtype()));
       kernels<T>(context().device)
-          .softmax_attention(context(), shape, now.q.rows<const T>(), HeadTensor(cache.keys).rows<const T>(),
-                             HeadTensor(cache.values).rows<const T>(), one_row(y.data<T>(), now.v.width),
-                             log_sums.data<Accumulator<T>>());
+          .softmax_attention(context(), shape, now.q.rows<const T>(),
+                             HeadTensor(cache.keys).rows<const T>(),
+                             HeadTensor(cache.values).rows<const T>(),
+                             one_row(y.data<T>(), now.v.width), log_sums.data<Accumulator<T>>());
     });
     return y;
   }

@@ -1,9 +1,11 @@
-// Transformer-VQ (Lingle 2023): a_ij = exp(q_i.k^_j), k^_j = c_{z_j}, z_j = argmin_f |k_j - c_f|^2; a sum over
-// keys is one over codes, so the sum rule holds it with a one-hot feature of each key. No 1 / sqrt(D).
+// Transformer-VQ (Lingle 2023): a_ij = exp(q_i.k^_j), k^_j = c_{z_j}, z_j = argmin_f |k_j - c_f|^2;
+// a sum over keys is one over codes, so the sum rule holds it with a one-hot feature of each key.
+// No 1 / sqrt(D).
 //
-// dk is the gradient of k^, straight through. The codes move by exponential means of the keys that chose them
-// (van den Oord 2017, appendix A.1), or by the gradient of |sg(k) - c_z|^2; beta |k - sg(c_z)|^2 draws the keys
-// to them. A code that few keys choose is put where a key of the batch is.
+// dk is the gradient of k^, straight through. The codes move by exponential means of the keys that
+// chose them (van den Oord 2017, appendix A.1), or by the gradient of |sg(k) - c_z|^2; beta |k -
+// sg(c_z)|^2 draws the keys to them. A code that few keys choose is put where a key of the batch
+// is.
 #include <cmath>
 
 #include "autograd/ops.h"
@@ -30,9 +32,10 @@ class CodeFeatures final : public FeatureMap {
     const Tensor codes = ops::nearest_code(x, codebook_, pairs.first);
     return {ops::one_hot_logs(codes, codebook_.size(1), x.dtype()), {}, codes};
   }
-  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side side, const PairRange& pairs,
-                  const std::vector<Tensor>&) const override {
-    require(side == Side::query, "vq: a key's gradient passes straight through, not through its code");
+  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side side,
+                  const PairRange& pairs, const std::vector<Tensor>&) const override {
+    require(side == Side::query,
+            "vq: a key's gradient passes straight through, not through its code");
     return ops::head_matmul(gradient.rows, codebook_, pairs.first, false);
   }
 
@@ -43,15 +46,17 @@ class CodeFeatures final : public FeatureMap {
 class Vq final : public MappedAttention {
  public:
   explicit Vq(const AttentionOptions& options) : MappedAttention(options) {
-    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536", options.codes);
+    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536",
+            options.codes);
     require(options.commitment >= 0 && std::isfinite(options.commitment),
             "--commitment is {}; it must be at least 0", options.commitment);
     require(options.codebook == "ema" || options.codebook == "gradient",
             "--codebook is '{}'; choose ema or gradient", options.codebook);
     const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head)
-      write_values(draw_projection(Projection::iid, options.codes, options.key_size, stream_of(head, 0)),
-                   codes.select(head));
+      write_values(
+          draw_projection(Projection::iid, options.codes, options.key_size, stream_of(head, 0)),
+          codes.select(head));
     codebook_ = Var(codes, options.codebook == "gradient");
     counts_ = Tensor::zeros({options.heads, options.codes}, options.dtype);
     sums_ = Tensor::zeros(codes.shape(), options.dtype);
@@ -62,15 +67,19 @@ class Vq final : public MappedAttention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const Shape shape = in.k.shape();
     const Tensor keys = flat(in.k.value());
-    const Tensor codes = ops::gather_codes(ops::nearest_code(keys, codebook_.value(), 0), codebook_.value(), 0);
+    const Tensor codes =
+        ops::gather_codes(ops::nearest_code(keys, codebook_.value(), 0), codebook_.value(), 0);
     const Var coded = Var::made_by("straight_through", codes.reshape(shape), {in.k},
                                    [](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
     const Var scores = matmul(in.q, coded, false, true);
-    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())), in.v);
+    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())),
+                  in.v);
   }
 
   bool straight_through() const override { return true; }
-  double scale_from_softmax() const override { return 1 / std::sqrt(static_cast<double>(options_.key_size)); }
+  double scale_from_softmax() const override {
+    return 1 / std::sqrt(static_cast<double>(options_.key_size));
+  }
   Parameters parameters() const override {
     if (options_.codebook == "gradient") return {{"codebook", codebook_}};
     return {};
@@ -84,41 +93,48 @@ class Vq final : public MappedAttention {
     return result;
   }
 
-  // A codebook that was learned by gradients comes with counts but no sums: those that it stands for.
+  // A codebook that was learned by gradients comes with counts but no sums: those that it stands
+  // for.
   void buffers_changed() override {
     std::vector<double> sums = sums_.to_doubles();
     if (std::any_of(sums.begin(), sums.end(), [](double x) { return x != 0; })) return;
     const std::vector<double> counts = counts_.to_doubles(), codes = codebook_.value().to_doubles();
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] = counts[i / static_cast<size_t>(options_.key_size)] * codes[i];
+    for (size_t i = 0; i < sums.size(); ++i)
+      sums[i] = counts[i / static_cast<size_t>(options_.key_size)] * codes[i];
     write_values(sums, sums_);
   }
   void before_step(int64_t step, int64_t) override { step_ = step; }
   bool repeats_its_work() const override { return false; }  // the host counts its codes
 
-  // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts the keys of
-  // each code on the way.
+  // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts
+  // the keys of each code on the way.
   Var auxiliary_loss(const Var& k) override {
     const Tensor keys = flat(k.value()), codebook = codebook_.value();
     const Tensor codes = ops::nearest_code(keys, codebook, 0);
-    const Tensor away = ops::add(keys, ops::scale(ops::gather_codes(codes, codebook, 0), -1.0));  // k - c_z
+    const Tensor away =
+        ops::add(keys, ops::scale(ops::gather_codes(codes, codebook, 0), -1.0));  // k - c_z
     const auto [counts, sums] = ops::sum_by_code(keys, codes, codebook.shape());
     batch_counts_.push_back(counts);
     batch_sums_.push_back(sums);
     keep_candidates(keys);
 
-    const double inverse = 1.0 / static_cast<double>(keys.size(0) * keys.size(1)), beta = options_.commitment;
+    const double inverse = 1.0 / static_cast<double>(keys.size(0) * keys.size(1)),
+                 beta = options_.commitment;
     const bool learns = codebook_.requires_grad();
     const Tensor all = ops::sum_rows(ops::multiply(away, away).reshape({away.numel(), 1}), {1});
     return Var::made_by(
         "commitment", ops::scale(all, inverse * (beta + (learns ? 1.0 : 0.0))), {k, codebook_},
-        [=, counted = counts, summed = sums, shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {
+        [=, counted = counts, summed = sums,
+         shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {
           const double slope = 2 * inverse * dy.item();
           std::vector<Gradient> result = {ops::scale(away.reshape(shape), beta * slope), Tensor()};
           if (learns) {  // sum over the keys of a code of c - k
-            const Tensor unit = Tensor::full({counted.numel(), codebook.size(2)}, codebook.dtype(), 1.0);
+            const Tensor unit =
+                Tensor::full({counted.numel(), codebook.size(2)}, codebook.dtype(), 1.0);
             const Tensor repeated = ops::multiply(unit, spread(counted, codebook.size(2)));
             const Tensor pull =
-                ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook), ops::scale(summed, -1.0));
+                ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook),
+                         ops::scale(summed, -1.0));
             result[1] = ops::scale(pull, slope);
           }
           return result;
@@ -132,7 +148,8 @@ class Vq final : public MappedAttention {
 
   void after_step() override {
     if (batch_counts_.empty()) return;
-    const size_t codes = static_cast<size_t>(counts_.numel()), D = static_cast<size_t>(options_.key_size);
+    const size_t codes = static_cast<size_t>(counts_.numel()),
+                 D = static_cast<size_t>(options_.key_size);
     std::vector<double> counts(codes), sums(codes * D);
     for (size_t part = 0; part < batch_counts_.size(); ++part) {
       add_to(counts, batch_counts_[part].to_doubles());
@@ -160,17 +177,22 @@ class Vq final : public MappedAttention {
   }
 
   std::vector<std::pair<std::string, double>> statistics() const override {
-    return {{"vq_usage", usage_}, {"vq_entropy", entropy_}, {"vq_revived", static_cast<double>(revived_)}};
+    return {{"vq_usage", usage_},
+            {"vq_entropy", entropy_},
+            {"vq_revived", static_cast<double>(revived_)}};
   }
 
  private:
   std::shared_ptr<const FeatureMap> map() const override { return map_; }
 
   RandomStream stream_of(int64_t head, int64_t step) const {
-    return {options_.seed, Purpose::features, static_cast<uint32_t>(options_.layer * options_.heads + head),
+    return {options_.seed, Purpose::features,
+            static_cast<uint32_t>(options_.layer * options_.heads + head),
             static_cast<uint64_t>(step)};
   }
-  static Tensor flat(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}); }
+  static Tensor flat(const Tensor& x) {
+    return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
+  }
 
   // counts [H,F] as columns [H F, D]
   static Tensor spread(const Tensor& counts, int64_t D) {
@@ -190,7 +212,8 @@ class Vq final : public MappedAttention {
         const auto index = static_cast<uint64_t>(2 * f);
         const int64_t pair = random_below(stream, index, sequences) * H + head;
         const int64_t row = random_below(stream, index + 1, static_cast<uint32_t>(S));
-        std::copy_n(all.begin() + (pair * S + row) * D, D, candidates_.begin() + (head * F + f) * D);
+        std::copy_n(all.begin() + (pair * S + row) * D, D,
+                    candidates_.begin() + (head * F + f) * D);
       }
     }
   }
@@ -212,7 +235,8 @@ class Vq final : public MappedAttention {
     return result;
   }
 
-  // The share of codes that some key chose, and the entropy of the choice in nats, the mean over heads.
+  // The share of codes that some key chose, and the entropy of the choice in nats, the mean over
+  // heads.
   void usage_of(const std::vector<double>& counts) {
     const size_t H = static_cast<size_t>(options_.heads), F = static_cast<size_t>(options_.codes);
     usage_ = entropy_ = 0;

@@ -1,5 +1,5 @@
-// The definition of the sum rule: every weight by itself, in double, one row after the other. Slow; what the
-// other forms are measured against, and what shows an attention matrix.
+// The definition of the sum rule: every weight by itself, in double, one row after the other. Slow;
+// what the other forms are measured against, and what shows an attention matrix.
 //
 //   values   a_ij = (q_i . k_j) exp(w_j - L_j)              L_j = the sum of the log decays up to j
 //   logs     a_ij = sum_f exp(q_if + k_jf + w_j - L_j)      A_ij = a_ij / sum_j a_ij
@@ -12,13 +12,15 @@
 namespace linea::cpu {
 namespace {
 
-// One pair: log weights of its keys, and rows of its matrix with what their gradients need. `memory`: size() doubles.
+// One pair: log weights of its keys, and rows of its matrix with what their gradients need.
+// `memory`: size() doubles.
 template <typename T>
 class Definition {
  public:
   static int64_t size(const ChunkShape& shape) { return 5 * shape.length; }
 
-  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, bool causal, double* memory)
+  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, bool causal,
+             double* memory)
       : N_(shape.length),
         F_(shape.features),
         logs_(shape.kind == FeatureKind::logs),
@@ -34,14 +36,15 @@ class Definition {
     double past = 0;
     for (int64_t j = 0; j < keys_; ++j) {
       if (in.decay.data != nullptr) past += static_cast<double>(in.decay.pair(pair)[j]);
-      log_weight_[j] = (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.pair(pair)[j])) - past;
+      log_weight_[j] =
+          (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.pair(pair)[j])) - past;
     }
   }
 
   int64_t seen(int64_t i) const { return causal_ ? std::min(i + 1, keys_) : keys_; }
 
-  // Fills row i of A; score is log a_ij of logs, q_i . k_j of values; of logs, meeting is log a_ij without the
-  // weight of the key, which may be 0.
+  // Fills row i of A; score is log a_ij of logs, q_i . k_j of values; of logs, meeting is log a_ij
+  // without the weight of the key, which may be 0.
   const double* row(int64_t i) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen(i); ++j) {
@@ -74,7 +77,8 @@ class Definition {
   // The share of feature f in a_ij, of logs, after row(i).
   double share(int64_t i, int64_t j, int64_t f) const {
     const double log = meeting_[j];
-    return log == -INFINITY ? 0.0 : std::exp(static_cast<double>(q_[i * F_ + f]) + k_[j * F_ + f] - log);
+    return log == -INFINITY ? 0.0
+                            : std::exp(static_cast<double>(q_[i * F_ + f]) + k_[j * F_ + f] - log);
   }
 
  private:
@@ -107,7 +111,8 @@ class Definition {
 }  // namespace
 
 template <typename T>
-void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal, T* matrix) {
+void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
+                      T* matrix) {
   const int64_t N = shape.length;
   const int64_t each = Definition<T>::size(shape);
   const Workspace<double> workspace(ctx, ctx.threads * each);
@@ -123,31 +128,34 @@ void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
 }
 
 template <typename T>
-void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
-                               const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
+void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                               bool causal, const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
   const int64_t N = shape.length, F = shape.features;
   const bool logs = shape.kind == FeatureKind::logs;
   const int64_t sums = 2 * N * F + N, each = sums + Definition<T>::size(shape);
   const Workspace<double> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    double *q_sums = workspace.data() + thread * each, *k_sums = q_sums + N * F, *weight_sums = k_sums + N * F;
+    double *q_sums = workspace.data() + thread * each, *k_sums = q_sums + N * F,
+           *weight_sums = k_sums + N * F;
     std::fill_n(q_sums, sums, 0.0);
     Definition<T> definition(shape, in, pair, causal, q_sums + sums);
     const T *q = in.q.at(pair, 0), *k = in.k.at(pair, 0);
     for (int64_t i = 0; i < N; ++i) {
       definition.row(i);
-      definition.gradient(i, dmatrix + (pair * N + i) * N, [&](int64_t j, double dlog, double dproduct) {
-        weight_sums[j] += dlog;
-        for (int64_t f = 0; f < F; ++f) {
-          const int64_t of_q = i * F + f, of_k = j * F + f;
-          const double part = logs ? dlog * definition.share(i, j, f) : 0.0;
-          q_sums[of_q] += logs ? part : dproduct * static_cast<double>(k[j * F + f]);
-          k_sums[of_k] += logs ? part : dproduct * static_cast<double>(q[i * F + f]);
-        }
-      });
+      definition.gradient(
+          i, dmatrix + (pair * N + i) * N, [&](int64_t j, double dlog, double dproduct) {
+            weight_sums[j] += dlog;
+            for (int64_t f = 0; f < F; ++f) {
+              const int64_t of_q = i * F + f, of_k = j * F + f;
+              const double part = logs ? dlog * definition.share(i, j, f) : 0.0;
+              q_sums[of_q] += logs ? part : dproduct * static_cast<double>(k[j * F + f]);
+              k_sums[of_k] += logs ? part : dproduct * static_cast<double>(q[i * F + f]);
+            }
+          });
     }
     const auto write = [&](const double* from, T* to, int64_t count) {
-      for (int64_t i = 0; to != nullptr && i < count; ++i) to[pair * count + i] = static_cast<T>(from[i]);
+      for (int64_t i = 0; to != nullptr && i < count; ++i)
+        to[pair * count + i] = static_cast<T>(from[i]);
     };
     write(q_sums, dq, N * F);
     write(k_sums, dk, N * F);
@@ -158,10 +166,10 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                     \
-  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);                   \
-  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, const T*, T*, \
-                                          T*, T*, T*);
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);     \
+  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, \
+                                          const T*, T*, T*, T*, T*);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

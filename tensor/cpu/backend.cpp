@@ -15,7 +15,9 @@ namespace {
 
 void clear_bytes(Context&, void* to, size_t bytes) { std::memset(to, 0, bytes); }
 void wait(Context&) {}
-void copy_bytes(Context&, void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
+void copy_bytes(Context&, void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+}
 
 constexpr DeviceMemory kCpuMemory = {.allocator = cpu_allocator,
                                      .use = cpu_memory,

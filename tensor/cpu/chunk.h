@@ -1,24 +1,27 @@
-// What the kernels of the sum rule share: chunks, the features of their rows, and the carried state. Row
-// vectors throughout; for one pair, with S the state [F,M] and z the key sum [F]:
+// What the kernels of the sum rule share: chunks, the features of their rows, and the carried
+// state. Row vectors throughout; for one pair, with S the state [F,M] and z the key sum [F]:
 //
-//   S_i = S_{i-1} + w_i k_i^T v_i     z_i = z_{i-1} + w_i k_i     d_i = q_i z_i^T     y_i = q_i S_i / d_i
+//   S_i = S_{i-1} + w_i k_i^T v_i     z_i = z_{i-1} + w_i k_i     d_i = q_i z_i^T     y_i = q_i S_i
+//   / d_i
 //
-// Plain values with no weights w are summed as they are. Everything else carries logs beside its numbers, so
-// that none overflows or vanishes, and no row's numbers depend on a later key:
+// Plain values with no weights w are summed as they are. Everything else carries logs beside its
+// numbers, so that none overflows or vanishes, and no row's numbers depend on a later key:
 //   a row of log features   is exp(log - top), top its largest log: between 0 and 1
-//   a key j                 weighs exp(o_j), o_j = top_j + log w_j - L_j, L_j the sum of the log decays of its
+//   a key j                 weighs exp(o_j), o_j = top_j + log w_j - L_j, L_j the sum of the log
+//   decays of its
 //                           chunk up to j (a decay of rows and state alike cancels in y)
 //   a feature f of S and z  is to be multiplied by exp(scale_f), the largest log that went into it
 //   a row i of the sums     is to be multiplied by exp(m_i), the largest of what it has seen
-// The same class carries the states of the sweep forward (keys with values) and those of the sweep backward
-// (queries with gradients).
+// The same class carries the states of the sweep forward (keys with values) and those of the sweep
+// backward (queries with gradients).
 #pragma once
 
 #include "tensor/cpu/chunk_bands.h"
 
 namespace linea::cpu {
 
-// Logs that lie within this of each other may meet in one product: what is lost is exp(-87 + 40) in float.
+// Logs that lie within this of each other may meet in one product: what is lost is exp(-87 + 40) in
+// float.
 inline constexpr double kNarrow = 40;
 // A denominator below this may have lost terms that count; its row is summed again by logs.
 template <typename T>
@@ -27,9 +30,11 @@ inline constexpr T kTrusted = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
 // A carried state as the rows of a chunk read it: row i gets features[i] state exp(scale[i]).
 template <typename T>
 struct Reading {
-  const T *features = nullptr, *state = nullptr, *key_sum = nullptr;  // state null: there is nothing in it
-  const T* scale = nullptr;  // [count]; null: all 0
-  bool own_features = false;  // features differ from those of the rows: the state's logs are in them
+  const T *features = nullptr, *state = nullptr,
+          *key_sum = nullptr;  // state null: there is nothing in it
+  const T* scale = nullptr;    // [count]; null: all 0
+  bool own_features =
+      false;  // features differ from those of the rows: the state's logs are in them
 };
 
 // The state of one pair. What is taken from an arena is said at each method.
@@ -43,8 +48,8 @@ class Carried {
         key_sum_(all.key_sum + pair * F),
         scale_(all.scale == nullptr ? nullptr : all.scale + pair * F) {}
 
-  // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; every weight is 1 where it is null.
-  // Arena: C (F + M) + F M + 2 F.
+  // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; every weight is 1 where it is
+  // null. Arena: C (F + M) + F M + 2 F.
   void absorb(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     if (rows.count == 0 || F_ == 0) return;
     if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
@@ -107,9 +112,10 @@ class Carried {
   }
 
  private:
-  // The chunk is summed first: small terms added to a large z one by one are all rounded the same way, an
-  // error that grows with the length.
-  void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state, T* key_sum) const {
+  // The chunk is summed first: small terms added to a large z one by one are all rounded the same
+  // way, an error that grows with the length.
+  void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state,
+              T* key_sum) const {
     small_gemm(F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
     constexpr int64_t kBlock = 64;
     for (int64_t begin = 0; begin < F_; begin += kBlock) {
@@ -130,8 +136,8 @@ class Carried {
   }
 
   // x and weight times exp(offset - reference), in pieces of the arena.
-  std::pair<ValueRows<T>, T*> weighed(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, T reference,
-                                      Arena<T>& arena) const {
+  std::pair<ValueRows<T>, T*> weighed(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
+                                      T reference, Arena<T>& arena) const {
     T *scaled = arena.take(rows.count * M_), *weights = arena.take(rows.count);
     for (int64_t i = 0; i < rows.count; ++i) {
       const T by = factor(rows.offset[i], reference);
@@ -193,13 +199,15 @@ class Carried {
   T *state_, *key_sum_, *scale_;
 };
 
-// Workspace of one thread, enough for any of the kernels: the arenas above, the chunk's own matrices.
+// Workspace of one thread, enough for any of the kernels: the arenas above, the chunk's own
+// matrices.
 inline int64_t chunk_workspace(const ChunkShape& shape) {
   const int64_t C = shape.chunk, F = shape.features, M = shape.values;
   return 10 * C * F + 3 * C * C + 5 * C * M + 3 * F * M + 6 * F + 12 * C;
 }
 
-// visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0; rows that `leave_out` says are all 0.
+// visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0; rows that `leave_out` says are all
+// 0.
 template <typename T, typename LeaveOut>
 void weigh_visible(const T* offset, const T* row_scale, const Chunk& chunk, T* visible,
                    const LeaveOut& leave_out) {

@@ -1,12 +1,15 @@
-// The backward pass of the sum rule over a segment. With w_ij = (q_i . k_j) exp(o_j - m_i) the weights that
-// the forward pass summed, d_i = sum_j w_ij and y_i = sum_j w_ij v_j / d_i (tensor/cpu/chunk.h):
+// The backward pass of the sum rule over a segment. With w_ij = (q_i . k_j) exp(o_j - m_i) the
+// weights that the forward pass summed, d_i = sum_j w_ij and y_i = sum_j w_ij v_j / d_i
+// (tensor/cpu/chunk.h):
 //
 //   n_i = dy_i / d_i    e_i = -(dy_i . y_i) / d_i    dw_ij = n_i . v_j + e_i
-//   dq_i = sum_j dw_ij exp(o_j - m_i) k_j     dk_j = sum_i dw_ij exp(o_j - m_i) q_i     dv_j = sum_i w_ij n_i
+//   dq_i = sum_j dw_ij exp(o_j - m_i) k_j     dk_j = sum_i dw_ij exp(o_j - m_i) q_i     dv_j =
+//   sum_i w_ij n_i
 //
-// The sweep forward finds dq and e from the states S, z; the sweep backward dk and dv from the states
-// R = sum q^T n and r = sum e q of the rows after. Of logs a gradient is that of the log: q o dq, k o dk.
-// The scales are constants here: they cancel. A key's weight as a whole gets sum_i w_ij dw_ij = k_j . dk_j.
+// The sweep forward finds dq and e from the states S, z; the sweep backward dk and dv from the
+// states R = sum q^T n and r = sum e q of the rows after. Of logs a gradient is that of the log: q
+// o dq, k o dk. The scales are constants here: they cancel. A key's weight as a whole gets sum_i
+// w_ij dw_ij = k_j . dk_j.
 #pragma once
 
 #include "tensor/cpu/chunk_parts.h"
@@ -16,16 +19,18 @@ namespace linea::cpu {
 // What both sweeps know of the queries of a chunk.
 template <typename T>
 struct QueryRows {
-  Rows<T> rows;             // with offset -m_i
-  const T* denominator;     // d
-  const T* row_scale;       // m; null where nothing is scaled
-  const T* numerator;       // n
-  const bool* by_logs;      // rows whose part inside the chunk the forward pass summed by logs; null: none
+  Rows<T> rows;          // with offset -m_i
+  const T* denominator;  // d
+  const T* row_scale;    // m; null where nothing is scaled
+  const T* numerator;    // n
+  const bool*
+      by_logs;  // rows whose part inside the chunk the forward pass summed by logs; null: none
 };
 
 // n = dy / d
 template <typename T>
-T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, const T* denominator, Arena<T>& arena) {
+T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, const T* denominator,
+                      Arena<T>& arena) {
   T* numerator = arena.take(chunk.rows * M);
   for (int64_t i = 0; i < chunk.rows; ++i) {
     const T inverse = reciprocal_or_zero(denominator[i]);
@@ -36,19 +41,21 @@ T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, con
 }
 
 template <typename T>
-QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, const Chunk& chunk,
-                        const Rows<T>& k, const HeadRows<const T>& dy, const ChunkRows<T>& kept, Arena<T>& arena,
-                        bool* by_logs) {
+QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair,
+                        const Chunk& chunk, const Rows<T>& k, const HeadRows<const T>& dy,
+                        const ChunkRows<T>& kept, Arena<T>& arena, bool* by_logs) {
   QueryRows<T> q{expand(shape, in.q, pair, chunk.first, chunk.rows, arena),
                  kept.denominator.pair(pair) + chunk.first, nullptr, nullptr, nullptr};
-  q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, pair, chunk.first), q.denominator, arena);
+  q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, pair, chunk.first),
+                                   q.denominator, arena);
   if (kept.scale.data == nullptr) return q;
   q.row_scale = kept.scale.pair(pair) + chunk.first;
   T *offset = arena.take(chunk.rows), most = kNothing<T>;
   for (int64_t i = 0; i < chunk.rows; ++i) {
     offset[i] = -q.row_scale[i];
     if (i < k.count) most = std::max(most, k.offset[i]);
-    by_logs[i] = q.rows.logs != nullptr && q.row_scale[i] < most;  // else m_i is at least the largest
+    by_logs[i] =
+        q.rows.logs != nullptr && q.row_scale[i] < most;  // else m_i is at least the largest
   }
   q.rows.offset = offset;
   q.by_logs = by_logs;
@@ -69,12 +76,13 @@ void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
   if (visible == nullptr) return keep_past(scores, chunk);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
     for (int64_t i = first * chunk.keys; i < (first + rows) * chunk.keys; i += chunk.keys)
-      for (int64_t j = i; j < i + seen; ++j) scores[j] = visible[j] == T(0) ? T(0) : scores[j] * visible[j];
+      for (int64_t j = i; j < i + seen; ++j)
+        scores[j] = visible[j] == T(0) ? T(0) : scores[j] * visible[j];
   });
 }
 
-// dw_ij = n_i . v_j + e_i of products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i); where nothing is scaled, that may be
-// the same matrix.
+// dw_ij = n_i . v_j + e_i of products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i); where nothing is
+// scaled, that may be the same matrix.
 template <typename T>
 void add_denominator_slopes(const T* e, const T* visible, const Chunk& chunk, T* slopes, T* seen) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t keys) {
@@ -113,8 +121,8 @@ void multiply_rows(const T* x, T* y, int64_t count) {
 
 // y = x S^T of rows of M and a state [F,M]. Arena: F M.
 template <typename T>
-void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state, T* y, bool add,
-                         Arena<T> arena) {
+void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state,
+                         T* y, bool add, Arena<T> arena) {
   T* columns = arena.take(F * M);
   transpose(F, M, state, M, columns, F);
   small_gemm(rows, F, M, plain(x.data, x.stride), columns, F, y, F, add);

@@ -6,10 +6,11 @@
 namespace linea::cpu {
 namespace {
 
-// What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the states.
+// What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
+// states.
 template <typename T>
-void read_slopes(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk, T* dv,
-                 int64_t lddv, Arena<T> arena) {
+void read_slopes(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk,
+                 T* dv, int64_t lddv, Arena<T> arena) {
   const int64_t F = k.F;
   multiply_transposed(k.count, F, M, v, later.state, dk, false, arena);
   small_gemm(k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
@@ -25,9 +26,9 @@ void read_slopes(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& late
 
 // dk, dv and, where asked, the gradient of the keys' weights, of one chunk.
 template <typename T>
-void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q, const Rows<T>& k,
-                  const ValueRows<T>& v, const T* e, const Reading<T>& later, T* dk, T* dv, int64_t lddv, T* dweight,
-                  Arena<T> arena) {
+void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q,
+                  const Rows<T>& k, const ValueRows<T>& v, const T* e, const Reading<T>& later,
+                  T* dk, T* dv, int64_t lddv, T* dweight, Arena<T> arena) {
   const int64_t F = shape.features, M = shape.values, K = chunk.keys;
   std::fill(dk + K * F, dk + chunk.rows * F, T(0));
   for (int64_t j = K; j < chunk.rows; ++j) std::fill_n(dv + j * lddv, M, T(0));
@@ -75,7 +76,8 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
   if (dweight == nullptr) return;
   for (int64_t j = 0; j < K; ++j) {
     T total = 0;
-    if (k.logs == nullptr) total = dot(k.features + j * F, dk + j * F, F);
+    if (k.logs == nullptr)
+      total = dot(k.features + j * F, dk + j * F, F);
     else
       for (int64_t f = 0; f < F; ++f) total += dk[j * F + f];
     dweight[j] = total;
@@ -85,17 +87,20 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
 }  // namespace
 
 template <typename T>
-void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> dy,
-                        const ChunkRows<T>& kept, Strided<const T> ddenominator, const ChunkState<T>& slopes,
-                        HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv) {
+void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                        HeadRows<const T> dy, const ChunkRows<T>& kept,
+                        Strided<const T> ddenominator, const ChunkState<T>& slopes, HeadRows<T> dk,
+                        Strided<T> dweight, HeadRows<T> dv) {
   const int64_t F = shape.features, M = shape.values;
   const bool scaled = slopes.scale != nullptr;
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   const Sides sides{in.q.data != nullptr, in.k.data != nullptr};
-  const auto query_rows = [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k, Arena<T>& arena) {
-    return queries_of(shape, in, pair, chunk, k, dy, kept, arena, flags.data() + thread * shape.chunk);
+  const auto query_rows = [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k,
+                              Arena<T>& arena) {
+    return queries_of(shape, in, pair, chunk, k, dy, kept, arena,
+                      flags.data() + thread * shape.chunk);
   };
   const auto join = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
     Arena<T> arena(workspace.data() + thread * each);
@@ -116,23 +121,26 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
     if (sides.read) {
       carried.decay(keys.decay);
       Arena<T> mine = arena;
-      const Reading<T> later = carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
+      const Reading<T> later =
+          carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
       T* gradient = mine.take(chunk.rows * F);
-      key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later, gradient,
-                   dv.at(pair, chunk.first), dv.row,
+      key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later,
+                   gradient, dv.at(pair, chunk.first), dv.row,
                    dweight.data == nullptr ? nullptr : dweight.pair(pair) + chunk.first, mine);
       write_gradient(shape, keys.rows.features, gradient, dk, pair, chunk.first, chunk.keys);
-      for (int64_t j = chunk.keys; j < chunk.rows; ++j) std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
+      for (int64_t j = chunk.keys; j < chunk.rows; ++j)
+        std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
     }
-    if (sides.join && !(shape.ends && index == 0)) carried.absorb(q.rows, {q.numerator, M}, e, arena);
+    if (sides.join && !(shape.ends && index == 0))
+      carried.absorb(q.rows, {q.numerator, M}, e, arena);
   };
   sweep_chunks(ctx, shape, slopes, true, sides, join, visit);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                  \
-  template void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,      \
-                                   const ChunkRows<T>&, Strided<const T>, const ChunkState<T>&, HeadRows<T>,  \
-                                   Strided<T>, HeadRows<T>);
+#define LINEA_INSTANTIATE(T)                                                                 \
+  template void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&,        \
+                                   HeadRows<const T>, const ChunkRows<T>&, Strided<const T>, \
+                                   const ChunkState<T>&, HeadRows<T>, Strided<T>, HeadRows<T>);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

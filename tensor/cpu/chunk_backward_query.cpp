@@ -8,17 +8,19 @@ namespace {
 
 // e_i = -(dy_i . y_i) / d_i
 template <typename T>
-void denominator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& y, const ValueRows<T>& dy,
-                          const T* denominator, T* e) {
+void denominator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& y,
+                          const ValueRows<T>& dy, const T* denominator, T* e) {
   for (int64_t i = 0; i < chunk.rows; ++i)
-    e[i] = -dot(dy.data + i * dy.stride, y.data + i * y.stride, M) * reciprocal_or_zero(denominator[i]);
+    e[i] = -dot(dy.data + i * dy.stride, y.data + i * y.stride, M) *
+           reciprocal_or_zero(denominator[i]);
 }
 
-// dq of one chunk. What comes from the state is kept apart from what comes from the chunk's keys only where the state
-// has features of its own to be read with.
+// dq of one chunk. What comes from the state is kept apart from what comes from the chunk's keys
+// only where the state has features of its own to be read with.
 template <typename T>
-void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q, const Rows<T>& k,
-                    const ValueRows<T>& v, const Reading<T>& past, const T* e, T* dq, Arena<T> arena) {
+void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q,
+                    const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& past, const T* e,
+                    T* dq, Arena<T> arena) {
   const int64_t F = shape.features, M = shape.values, C = chunk.rows;
   const bool logs = q.rows.logs != nullptr;
   // n exp(s - m), and with it the state's part
@@ -36,7 +38,8 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
   } else {
     multiply_transposed(C, F, M, {scaled, M}, past.state, dq, false, arena);
     for (int64_t i = 0; i < C; ++i)
-      add_row(past.key_sum, dq + i * F, F, past.scale == nullptr ? e[i] : e[i] * factor(past.scale[i], q.row_scale[i]));
+      add_row(past.key_sum, dq + i * F, F,
+              past.scale == nullptr ? e[i] : e[i] * factor(past.scale[i], q.row_scale[i]));
   }
   T* inside = dq;
   if (past.own_features) {
@@ -56,20 +59,21 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
   if (logs) multiply_rows(q.rows.features, inside, C * F);
   for (int64_t i = 0; q.by_logs != nullptr && i < C; ++i)
     for (int64_t j = 0; q.by_logs[i] && j < std::min(i + 1, k.count); ++j)
-      each_weight(q, k, i, j, [&](int64_t f, T w) { inside[i * F + f] += w * slopes[i * k.count + j]; });
+      each_weight(q, k, i, j,
+                  [&](int64_t f, T w) { inside[i * F + f] += w * slopes[i * k.count + j]; });
   if (past.own_features) add_row(inside, dq, C * F, T(1));
 }
 
 }  // namespace
 
 template <typename T>
-void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, HeadRows<const T> y,
-                          HeadRows<const T> dy, const ChunkRows<T>& kept, const ChunkState<T>& states,
-                          HeadRows<T> dq, Strided<T> ddenominator) {
+void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                          HeadRows<const T> y, HeadRows<const T> dy, const ChunkRows<T>& kept,
+                          const ChunkState<T>& states, HeadRows<T> dq, Strided<T> ddenominator) {
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
-                [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k, const Carried<T>& carried,
-                    bool empty, Arena<T> arena) {
+                [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k,
+                    const Carried<T>& carried, bool empty, Arena<T> arena) {
                   const QueryRows<T> q = queries_of(shape, in, pair, chunk, k, dy, kept, arena,
                                                     flags.data() + thread * shape.chunk);
                   const Reading<T> past = carried.read(q.rows, empty, arena);
@@ -77,15 +81,17 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
                   denominator_gradient(chunk, shape.values, value_rows(y, pair, chunk.first),
                                        value_rows(dy, pair, chunk.first), q.denominator, e);
                   T* gradient = arena.take(chunk.rows * shape.features);
-                  query_gradient(shape, chunk, q, k, value_rows(in.v, pair, chunk.first), past, e, gradient, arena);
-                  write_gradient(shape, q.rows.features, gradient, dq, pair, chunk.first, chunk.rows);
+                  query_gradient(shape, chunk, q, k, value_rows(in.v, pair, chunk.first), past, e,
+                                 gradient, arena);
+                  write_gradient(shape, q.rows.features, gradient, dq, pair, chunk.first,
+                                 chunk.rows);
                 });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                  \
-  template void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>,    \
-                                     HeadRows<const T>, const ChunkRows<T>&, const ChunkState<T>&,            \
-                                     HeadRows<T>, Strided<T>);
+#define LINEA_INSTANTIATE(T)                                                                    \
+  template void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&,         \
+                                     HeadRows<const T>, HeadRows<const T>, const ChunkRows<T>&, \
+                                     const ChunkState<T>&, HeadRows<T>, Strided<T>);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

@@ -1,5 +1,5 @@
-// The products of rows and keys of a chunk, [rows, keys], are made in bands: of what lies above the diagonal
-// only the corners of its blocks is computed, and no product reads more.
+// The products of rows and keys of a chunk, [rows, keys], are made in bands: of what lies above the
+// diagonal only the corners of its blocks is computed, and no product reads more.
 #pragma once
 
 #include "tensor/cpu/chunk_rows.h"
@@ -20,33 +20,37 @@ void each_band(const Chunk& chunk, const Body& body) {
 
 // scores = x z^T, both with rows of `inner`; arena: keys x inner.
 template <typename T>
-void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z, T* scores,
-                   Arena<T> arena) {
+void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z,
+                   T* scores, Arena<T> arena) {
   const int64_t K = chunk.keys;
   T* columns = arena.take(inner * K);
   transpose(K, inner, z.data, z.stride, columns, K);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
     constexpr int64_t kWidest = 16;  // a part of a vector takes as long as all of it
     const int64_t keys = std::min((seen + kWidest - 1) / kWidest * kWidest, K);
-    small_gemm(rows, keys, inner, plain(x.data + first * x.stride, x.stride), columns, K, scores + first * K, K, false);
+    small_gemm(rows, keys, inner, plain(x.data + first * x.stride, x.stride), columns, K,
+               scores + first * K, K, false);
   });
 }
 
 // y_i += sum_{j <= i} scores_ij x_j, rows of `width`
 template <typename T>
-void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y, int64_t ldy) {
+void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
+              int64_t ldy) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    small_gemm(rows, width, seen, plain(scores + first * chunk.keys, chunk.keys), x.data, x.stride, y + first * ldy,
-               ldy, true);
+    small_gemm(rows, width, seen, plain(scores + first * chunk.keys, chunk.keys), x.data, x.stride,
+               y + first * ldy, ldy, true);
   });
 }
 
 // y_j += sum_{i >= j} scores_ij x_i
 template <typename T>
-void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y, int64_t ldy) {
+void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
+                int64_t ldy) {
   for (int64_t first = 0; first < chunk.keys; first += kBand) {
     const int64_t keys = std::min(kBand, chunk.keys - first);
-    small_gemm(keys, width, chunk.rows - first, transposed(scores + first * chunk.keys + first, chunk.keys),
+    small_gemm(keys, width, chunk.rows - first,
+               transposed(scores + first * chunk.keys + first, chunk.keys),
                x.data + first * x.stride, x.stride, y + first * ldy, ldy, true);
   }
 }

@@ -1,5 +1,5 @@
-// The forward pass of the sum rule over a segment: chunks as matrix products, a state carried between them.
-// Formulas in tensor/cpu/chunk.h.
+// The forward pass of the sum rule over a segment: chunks as matrix products, a state carried
+// between them. Formulas in tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk_parts.h"
 #include "tensor/cpu/cpu_kernels.h"
 
@@ -8,7 +8,8 @@ namespace {
 
 // y = features S
 template <typename T>
-void read_state(const T* features, const T* state, int64_t rows, int64_t F, int64_t M, T* y, int64_t ldy) {
+void read_state(const T* features, const T* state, int64_t rows, int64_t F, int64_t M, T* y,
+                int64_t ldy) {
   if (state == nullptr) {
     for (int64_t i = 0; i < rows; ++i) std::fill_n(y + i * ldy, M, T(0));
   } else {
@@ -19,8 +20,8 @@ void read_state(const T* features, const T* state, int64_t rows, int64_t F, int6
 // y = q S / (q z), the part inside the chunk by the masked product q k^T; no scales anywhere.
 template <typename T>
 void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k,
-                const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator, T* scores,
-                const Arena<T>& arena) {
+                const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator,
+                T* scores, const Arena<T>& arena) {
   const int64_t F = shape.features, M = shape.values;
   read_state(q.features, past.state, chunk.rows, F, M, y, ldy);
   for (int64_t i = 0; i < chunk.rows; ++i)
@@ -54,8 +55,8 @@ T log_score(const Rows<T>& q, const Rows<T>& k, int64_t i, int64_t j) {
 
 template <typename T>
 void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k,
-                 const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator, T* row_scale,
-                 T* scores, const Arena<T>& arena) {
+                 const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator,
+                 T* row_scale, T* scores, const Arena<T>& arena) {
   const int64_t F = shape.features, M = shape.values;
   read_state(past.features, past.state, chunk.rows, F, M, y, ldy);
   if (k.count > 0) band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
@@ -90,16 +91,17 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
 }  // namespace
 
 template <typename T>
-void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
-                   HeadRows<T> y, const ChunkRows<T>& kept) {
+void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                   const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& kept) {
   sweep_forward(ctx, shape, in, states,
-                [&](int64_t pair, int, const Chunk& chunk, const Rows<T>& k, const Carried<T>& carried, bool empty,
-                    Arena<T> arena) {
+                [&](int64_t pair, int, const Chunk& chunk, const Rows<T>& k,
+                    const Carried<T>& carried, bool empty, Arena<T> arena) {
                   const Rows<T> q = expand(shape, in.q, pair, chunk.first, chunk.rows, arena);
                   const Reading<T> past = carried.read(q, empty, arena);
                   const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
                   T* scores = arena.take(chunk.rows * chunk.rows);
-                  T *chunk_y = y.at(pair, chunk.first), *d = kept.denominator.pair(pair) + chunk.first;
+                  T *chunk_y = y.at(pair, chunk.first),
+                    *d = kept.denominator.pair(pair) + chunk.first;
                   if (states.scale != nullptr) {
                     T* m = kept.scale.pair(pair) + chunk.first;
                     read_scaled(shape, chunk, q, k, v, past, chunk_y, y.row, d, m, scores, arena);
@@ -111,9 +113,9 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
                 });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                  \
-  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,        \
-                              HeadRows<T>, const ChunkRows<T>&);
+#define LINEA_INSTANTIATE(T)                                                     \
+  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, \
+                              const ChunkState<T>&, HeadRows<T>, const ChunkRows<T>&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

@@ -1,11 +1,12 @@
-// Where there are fewer pairs than threads, the chunks of a pair are dealt out to several parts, in the order in which
-// they are swept:
+// Where there are fewer pairs than threads, the chunks of a pair are dealt out to several parts, in
+// the order in which they are swept:
 //
 //   each part sums its own rows, from nothing
 //   these sums are added up in order: what stands before a part is where it starts
 //   the parts are swept side by side
 //
-// It costs one more summing of the rows and a state a part. Parts depend on the number of threads, so bits do too.
+// It costs one more summing of the rows and a state a part. Parts depend on the number of threads,
+// so bits do too.
 #pragma once
 
 #include "tensor/cpu/chunk.h"
@@ -61,14 +62,17 @@ struct Sides {
   bool join, read;
 };
 
-// visit(pair, thread, index, carried) for every chunk of every pair, from the first or from the last, each after those
-// before it have joined `carried`; join(the same) lets a chunk join and returns the log decay of the state on its way.
+// visit(pair, thread, index, carried) for every chunk of every pair, from the first or from the
+// last, each after those before it have joined `carried`; join(the same) lets a chunk join and
+// returns the log decay of the state on its way.
 template <typename T, typename Join, typename Visit>
-void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& states, bool from_last, const Sides& sides,
-                  const Join& join, const Visit& visit) {
-  const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape), parts = parts_of(ctx, shape);
+void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& states,
+                  bool from_last, const Sides& sides, const Join& join, const Visit& visit) {
+  const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape),
+                parts = parts_of(ctx, shape);
   const auto each_chunk = [&](int64_t part, const auto& body) {
-    for (int64_t n = chunks * part / parts; n < chunks * (part + 1) / parts; ++n) body(from_last ? chunks - 1 - n : n);
+    for (int64_t n = chunks * part / parts; n < chunks * (part + 1) / parts; ++n)
+      body(from_last ? chunks - 1 - n : n);
   };
   if (parts == 1 || !sides.join)
     return parallel_items(ctx, shape.pairs * parts, [&](int64_t item, int thread) {
@@ -82,13 +86,15 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
     own.clear(slot);
     Carried<T> sums(own.view(), slot, F, M);
     T decay = 0;
-    each_chunk(slot % summed, [&](int64_t index) { decay += join(slot / summed, thread, index, sums); });
+    each_chunk(slot % summed,
+               [&](int64_t index) { decay += join(slot / summed, thread, index, sums); });
     own.decay(slot) = decay;
   });
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
     for (int64_t slot = pair * summed; slot < (pair + 1) * summed; ++slot) {
       const bool first = slot == pair * summed;
-      const Carried<T> before = first ? Carried<T>(states, pair, F, M) : Carried<T>(own.view(), slot - 1, F, M);
+      const Carried<T> before =
+          first ? Carried<T>(states, pair, F, M) : Carried<T>(own.view(), slot - 1, F, M);
       Carried<T>(own.view(), slot, F, M).add(before, own.decay(slot));
     }
   });
@@ -99,23 +105,27 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
                                      : Carried<T>(own.view(), pair * summed + part - 1, F, M);
       each_chunk(part, [&](int64_t index) { visit(pair, thread, index, carried); });
     });
-  for (int64_t pair = 0; pair < shape.pairs; ++pair) own.copy_to((pair + 1) * summed - 1, states, pair);
+  for (int64_t pair = 0; pair < shape.pairs; ++pair)
+    own.copy_to((pair + 1) * summed - 1, states, pair);
 }
 
-// A sweep forward: for each pair and chunk read(pair, thread, chunk, keys, carried, empty, arena) where there are
-// queries, `empty` where the state holds nothing yet; then the chunk's keys and values join the state.
+// A sweep forward: for each pair and chunk read(pair, thread, chunk, keys, carried, empty, arena)
+// where there are queries, `empty` where the state holds nothing yet; then the chunk's keys and
+// values join the state.
 template <typename T, typename Read>
-void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
-                   const Read& read) {
+void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                   const ChunkState<T>& states, const Read& read) {
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Sides sides{in.k.data != nullptr, in.q.data != nullptr};
-  const auto visit_chunk = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried, const Sides& asked) {
+  const auto visit_chunk = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried,
+                               const Sides& asked) {
     Arena<T> arena(workspace.data() + thread * each);
     const Chunk chunk = chunk_at(shape, pair, index);
     Keys<T> keys;
     if (sides.join) keys = keys_of(shape, in, pair, chunk, states.scale != nullptr, arena);
-    if (asked.read) read(pair, thread, chunk, keys.rows, carried, shape.starts && index == 0, arena);
+    if (asked.read)
+      read(pair, thread, chunk, keys.rows, carried, shape.starts && index == 0, arena);
     if (!asked.join) return T(0);
     carried.absorb(keys.rows, value_rows(in.v, pair, chunk.first), nullptr, arena);
     carried.decay(keys.decay);
@@ -127,7 +137,8 @@ void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
         return visit_chunk(pair, thread, index, carried, {true, false});
       },
       [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
-        const bool needed = !(shape.ends && index + 1 == chunk_count(shape));  // does anything read what it leaves?
+        const bool needed =
+            !(shape.ends && index + 1 == chunk_count(shape));  // does anything read what it leaves?
         visit_chunk(pair, thread, index, carried, {sides.join && needed, sides.read});
       });
 }

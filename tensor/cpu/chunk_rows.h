@@ -1,4 +1,5 @@
-// The queries, keys and values of one chunk as its products read them. Letters and scales: tensor/cpu/chunk.h.
+// The queries, keys and values of one chunk as its products read them. Letters and scales:
+// tensor/cpu/chunk.h.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,9 @@ inline Chunk chunk_at(const ChunkShape& shape, int64_t pair, int64_t index) {
   return {first, rows, std::clamp<int64_t>(valid - first, 0, rows)};
 }
 
-inline int64_t chunk_count(const ChunkShape& shape) { return (shape.length + shape.chunk - 1) / shape.chunk; }
+inline int64_t chunk_count(const ChunkShape& shape) {
+  return (shape.length + shape.chunk - 1) / shape.chunk;
+}
 
 // Pieces of one thread's workspace, given back together.
 template <typename T>
@@ -76,8 +79,8 @@ T largest(const T* x, int64_t count) {
   return most > std::numeric_limits<T>::lowest() ? most : kNothing<T>;
 }
 
-// The queries or the keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). (Of queries the
-// offset is known only once the row's denominator is; until then it is 0.)
+// The queries or the keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). (Of
+// queries the offset is known only once the row's denominator is; until then it is 0.)
 template <typename T>
 struct Rows {
   int64_t count = 0, F = 0;
@@ -95,11 +98,11 @@ void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int
     for (int64_t f = 0; f < width; ++f) y[i * ldy + f] = x[i * ldx + f];
 }
 
-// Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the shape names.
-// Arena: count F.
+// Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the
+// shape names. Arena: count F.
 template <typename T>
-const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first,
-                       int64_t count, Arena<T>& arena) {
+const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair,
+                       int64_t first, int64_t count, Arena<T>& arena) {
   const int64_t F = shape.features;
   if (given.row == F && shape.feature == KernelFeature::given) return given.at(pair, first);
   T* made = arena.take(count * F);
@@ -113,10 +116,11 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
   return made;
 }
 
-// The same as Rows; of logs the exponentials, relative to each row's largest. Arena: 2 count F + count.
+// The same as Rows; of logs the exponentials, relative to each row's largest. Arena: 2 count F +
+// count.
 template <typename T>
-Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first, int64_t count,
-               Arena<T>& arena) {
+Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first,
+               int64_t count, Arena<T>& arena) {
   const int64_t F = shape.features;
   Rows<T> rows{count, F, expand_values(shape, given, pair, first, count, arena)};
   if (shape.kind == FeatureKind::values) return rows;
@@ -138,15 +142,16 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
 
 // The gradient of rows of features, as that of what they were made of, into place.
 template <typename T>
-void write_gradient(const ChunkShape& shape, const T* features, const T* gradient, const HeadRows<T>& to, int64_t pair,
-                    int64_t first, int64_t count) {
+void write_gradient(const ChunkShape& shape, const T* features, const T* gradient,
+                    const HeadRows<T>& to, int64_t pair, int64_t first, int64_t count) {
   const int64_t F = shape.features;
   T* dx = to.at(pair, first);
   if (shape.feature == KernelFeature::given) copy_rows_of(gradient, F, dx, to.row, count, F);
   with_feature(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
-      for (int64_t f = 0; f < F; ++f) dx[i * to.row + f] = gradient[i * F + f] * phi.slope_at(features[i * F + f]);
+      for (int64_t f = 0; f < F; ++f)
+        dx[i * to.row + f] = gradient[i * F + f] * phi.slope_at(features[i * F + f]);
   });
 }
 
@@ -189,8 +194,9 @@ Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, 
   double past = 0;  // L
   for (int64_t j = 0; j < chunk.keys; ++j) {
     if (decay != nullptr) past += static_cast<double>(decay[j]);
-    offset[j] = static_cast<T>((keys.rows.top == nullptr ? 0.0 : static_cast<double>(keys.rows.top[j])) +
-                               (weight == nullptr ? 0.0 : static_cast<double>(weight[j])) - past);
+    offset[j] =
+        static_cast<T>((keys.rows.top == nullptr ? 0.0 : static_cast<double>(keys.rows.top[j])) +
+                       (weight == nullptr ? 0.0 : static_cast<double>(weight[j])) - past);
   }
   keys.rows.offset = offset;
   keys.decay = static_cast<T>(past);

@@ -5,9 +5,7 @@
 #include "tensor/cpu/cpu_kernels.h"
 
 namespace linea::cpu {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 // u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
 template <typename T>
@@ -221,15 +219,15 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                     \
-  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                \
-  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);   \
-  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);      \
-  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);          \
-  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);          \
-  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);       \
-  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);                    \
-  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,    \
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                 \
+  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);    \
+  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);       \
+  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);           \
+  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);           \
+  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);        \
+  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);                     \
+  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,     \
                                  const int32_t*, int64_t, HeadRows<const T>, const ChunkRows<T>&, \
                                  Strided<const T>, const ChunkState<T>&, T*);
 LINEA_INSTANTIATE(float)

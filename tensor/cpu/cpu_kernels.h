@@ -53,8 +53,8 @@ void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value)
 template <typename T>
 void gemm(Context&, const GemmShape&, const T* a, const T* b, T* c);
 template <typename T>
-void linear(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
-            const T* residual, T* y);
+void linear(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w,
+            const T* bias, const T* residual, T* y);
 
 // normalization.cpp
 template <typename T>
@@ -77,8 +77,8 @@ void normalize_backward(Context&, const T* y, const T* sums, const T* dy, T* dx,
 template <typename T>
 void embedding(Context&, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C);
 template <typename T>
-void embed_position(Context&, const T* table, const int32_t* ids, const T* positions, const int32_t* place, T* y,
-                    int64_t R, int64_t C);
+void embed_position(Context&, const T* table, const int32_t* ids, const T* positions,
+                    const int32_t* place, T* y, int64_t R, int64_t C);
 template <typename T>
 void embedding_backward(Context&, const int32_t* ids, const T* dy, T* dtable, int64_t R,
                         int64_t symbols, int64_t C);
@@ -98,10 +98,11 @@ void sample(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&, R
 
 // logistics.cpp
 template <typename T>
-void logistics_loss(Context&, const T* mixtures, const int32_t* targets, T* losses, int64_t R, int64_t V);
+void logistics_loss(Context&, const T* mixtures, const int32_t* targets, T* losses, int64_t R,
+                    int64_t V);
 template <typename T>
-void logistics_loss_backward(Context&, const T* mixtures, const int32_t* targets, const T* losses, const T* scored,
-                             const T* dmean, T* dmixtures, int64_t R, int64_t V);
+void logistics_loss_backward(Context&, const T* mixtures, const int32_t* targets, const T* losses,
+                             const T* scored, const T* dmean, T* dmixtures, int64_t R, int64_t V);
 template <typename T>
 void logistics_scores(Context&, const T* mixtures, T* scores, int64_t R, int64_t V);
 
@@ -120,7 +121,8 @@ void dpfp_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R,
 template <typename T>
 void random_logs(Context&, const HeadShape&, const T* x, const T* omega, double scale, T* u);
 template <typename T>
-void random_logs_backward(Context&, const HeadShape&, const T* x, const T* du, const T* omega, double scale, T* dx);
+void random_logs_backward(Context&, const HeadShape&, const T* x, const T* du, const T* omega,
+                          double scale, T* dx);
 template <typename T>
 void square_norms(Context&, const T* x, T* w, double factor, int64_t R, int64_t D);
 template <typename T>
@@ -160,8 +162,8 @@ void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, const Chun
 // chunk_backward_query.cpp
 template <typename T>
 void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> y,
-                          HeadRows<const T> dy, const ChunkRows<T>&, const ChunkState<T>&, HeadRows<T> dq,
-                          Strided<T> ddenominator);
+                          HeadRows<const T> dy, const ChunkRows<T>&, const ChunkState<T>&,
+                          HeadRows<T> dq, Strided<T> ddenominator);
 
 // chunk_backward_key.cpp
 template <typename T>
@@ -172,7 +174,8 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 
 // recurrent.cpp
 template <typename T>
-void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&, const Waiting<T>&, T* y);
+void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,
+                    const Waiting<T>&, T* y);
 
 // attention_matrix.cpp
 template <typename T>
@@ -200,17 +203,20 @@ void solve_unit_lower(Context&, const T* l, const T* e, T* x, bool transpose, in
 template <typename T, typename W>
 void pack_panels(Context&, const T* w, W* panels, int64_t out, int64_t in);
 template <typename T, typename W>
-void panel_gemm(Context&, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in);
+void panel_gemm(Context&, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out,
+                int64_t in);
 
 // softmax_attention.cpp
 template <typename T>
-void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>& q, const HeadRows<const T>& k,
-                       const HeadRows<const T>& v, const HeadRows<T>& y, T* log_sums);
+void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>& q,
+                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
+                       T* log_sums);
 template <typename T>
-void softmax_attention_backward(Context&, const SoftmaxShape&, const HeadRows<const T>& q, const HeadRows<const T>& k,
-                                const HeadRows<const T>& v, const HeadRows<const T>& y, const T* log_sums,
-                                const HeadRows<const T>& dy, const HeadRows<T>& dq, const HeadRows<T>& dk,
-                                const HeadRows<T>& dv);
+void softmax_attention_backward(Context&, const SoftmaxShape&, const HeadRows<const T>& q,
+                                const HeadRows<const T>& k, const HeadRows<const T>& v,
+                                const HeadRows<const T>& y, const T* log_sums,
+                                const HeadRows<const T>& dy, const HeadRows<T>& dq,
+                                const HeadRows<T>& dk, const HeadRows<T>& dv);
 
 // optimizer.cpp
 template <typename T>

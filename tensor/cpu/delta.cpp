@@ -1,18 +1,19 @@
-// The delta rule, one segment at a time (Schlag 2021, section 4.2): chunks as matrix products by the WY/UT
-// representation (Yang 2024, "Parallelizing linear transformers with the delta rule over sequence length"). Row
-// vectors throughout; one position, with S the state [F,M] of one pair:
+// The delta rule, one segment at a time (Schlag 2021, section 4.2): chunks as matrix products by
+// the WY/UT representation (Yang 2024, "Parallelizing linear transformers with the delta rule over
+// sequence length"). Row vectors throughout; one position, with S the state [F,M] of one pair:
 //
 //   S_i = S_{i-1} + k_i^T beta_i (v_i - k_i S_{i-1})     y_i = q_i S_i
 //
-// A chunk of C positions as matrices, S the state before it, B = diag(beta), lower() with the diagonal:
+// A chunk of C positions as matrices, S the state before it, B = diag(beta), lower() with the
+// diagonal:
 //
-//   W = K K^T    L = I + strictly_lower(B W)    U = V - K S    L X = B U     (row i of X is what i writes)
-//   Y = Q S + lower(Q K^T) X                    S' = S + K^T X
+//   W = K K^T    L = I + strictly_lower(B W)    U = V - K S    L X = B U     (row i of X is what i
+//   writes) Y = Q S + lower(Q K^T) X                    S' = S + K^T X
 //
 // Backward, from dY and dS', P = lower(dY X^T):
 //
-//   dX = lower(Q K^T)^T dY + K dS'     dE = L^-T dX     G = -strictly_lower(dE X^T), the gradient of L
-//   dQ = dY S^T + P K                  dV = B dE        dbeta_i = dE_i . U_i + sum_j G_ij W_ij
+//   dX = lower(Q K^T)^T dY + K dS'     dE = L^-T dX     G = -strictly_lower(dE X^T), the gradient
+//   of L dQ = dY S^T + P K                  dV = B dE        dbeta_i = dE_i . U_i + sum_j G_ij W_ij
 //   dK = P^T Q + X dS'^T + (B G + (B G)^T) K - dV S^T   dS = dS' + Q^T dY - K^T dV
 //
 // Only keys that exist are rows of K, V and B: what lies behind them is never read.
@@ -24,17 +25,18 @@
 namespace linea::cpu {
 namespace {
 
-// X = L^-1 X or L^-T X; L [N,N] has ones on its diagonal, and neither they nor what is above them is read.
+// X = L^-1 X or L^-T X; L [N,N] has ones on its diagonal, and neither they nor what is above them
+// is read.
 void blas_solve(bool transpose, int64_t N, int64_t M, const float* lower, float* x) {
-  cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans, CblasUnit,
-              static_cast<blasint>(N), static_cast<blasint>(M), 1.0f, lower, static_cast<blasint>(N), x,
-              static_cast<blasint>(M));
+  cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans,
+              CblasUnit, static_cast<blasint>(N), static_cast<blasint>(M), 1.0f, lower,
+              static_cast<blasint>(N), x, static_cast<blasint>(M));
 }
 
 void blas_solve(bool transpose, int64_t N, int64_t M, const double* lower, double* x) {
-  cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans, CblasUnit,
-              static_cast<blasint>(N), static_cast<blasint>(M), 1.0, lower, static_cast<blasint>(N), x,
-              static_cast<blasint>(M));
+  cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans,
+              CblasUnit, static_cast<blasint>(N), static_cast<blasint>(M), 1.0, lower,
+              static_cast<blasint>(N), x, static_cast<blasint>(M));
 }
 
 // What one chunk is given.
@@ -61,13 +63,17 @@ class Delta {
   }
 
   // What `write`, `read` and `backward` take of the arena that they are given.
-  int64_t scratch_size() const { return C_ * C_ + C_ * M_ + std::max(F_ * M_, C_ * std::max(F_, M_)); }
+  int64_t scratch_size() const {
+    return C_ * C_ + C_ * M_ + std::max(F_ * M_, C_ * std::max(F_, M_));
+  }
 
-  void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out, Arena<T> arena) const {
+  void write(int64_t keys, const Given<T>& in, const T* state, const Written<T>& out,
+             Arena<T> arena) const {
     if (keys == 0) return;
     band_products({0, keys, keys}, F_, {in.k, F_}, {in.k, F_}, out.products, arena);
     for (int64_t i = 0; i < keys; ++i)
-      for (int64_t j = 0; j < i; ++j) out.lower[i * keys + j] = in.beta[i] * out.products[i * keys + j];
+      for (int64_t j = 0; j < i; ++j)
+        out.lower[i * keys + j] = in.beta[i] * out.products[i * keys + j];
     small_gemm(keys, M_, F_, plain(in.k, F_), state, M_, out.missed, M_, false);
     for (int64_t i = 0; i < keys * M_; ++i) out.missed[i] = in.v[i] - out.missed[i];
     scale_rows(keys, in.beta, out.missed, out.rows);
@@ -84,11 +90,12 @@ class Delta {
     if (chunk.keys == 0) return;
     T* scores = arena.take(C_ * C_);
     band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
-    // Rows of X grow with what was written before them: one that has overflowed must not even meet a 0. So whole
-    // products only before a band's own keys, and of these what a row sees.
+    // Rows of X grow with what was written before them: one that has overflowed must not even meet
+    // a 0. So whole products only before a band's own keys, and of these what a row sees.
     each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
       const T* band = scores + first * chunk.keys;
-      small_gemm(rows, M_, std::min(first, seen), plain(band, chunk.keys), written.rows, M_, y + first * M_, M_, true);
+      small_gemm(rows, M_, std::min(first, seen), plain(band, chunk.keys), written.rows, M_,
+                 y + first * M_, M_, true);
       for (int64_t i = first; i < first + rows; ++i)
         for (int64_t j = first; j < std::min(i + 1, seen); ++j)
           add_row(written.rows + j * M_, y + i * M_, M_, scores[i * chunk.keys + j]);
@@ -96,8 +103,8 @@ class Delta {
   }
 
   // dstate is dS' before and dS after.
-  void backward(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written, const T* dy,
-                T* dstate, T* dq, T* dk, T* dv, T* dbeta, Arena<T> arena) const {
+  void backward(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written,
+                const T* dy, T* dstate, T* dq, T* dk, T* dv, T* dbeta, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
     T *scores = arena.take(C_ * C_), *dE = arena.take(C_ * M_);
     multiply_transposed(rows, F_, M_, {dy, M_}, state, dq, false, arena);
@@ -123,7 +130,8 @@ class Delta {
       keep_past(G, square);
       for (int64_t i = 0; i < keys; ++i) {
         T* row = G + i * keys;
-        dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) - dot(row, written.products + i * keys, i);
+        dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) -
+                   dot(row, written.products + i * keys, i);
         for (int64_t j = 0; j < i; ++j) row[j] *= -in.beta[i];
         row[i] = 0;
       }
@@ -152,8 +160,8 @@ class Delta {
 
 // Without q the segment is only absorbed.
 template <typename T>
-void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
-                   Strided<const T> beta, T* state, Strided<T> y) {
+void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k,
+                   Strided<const T> v, Strided<const T> beta, T* state, Strided<T> y) {
   const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0) return;
   const Delta<T> delta(shape);
@@ -166,20 +174,22 @@ void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k
     for (int64_t index = 0; index < chunk_count(shape); ++index) {
       const Chunk chunk = chunk_at(shape, pair, index);
       const int64_t row = pair * shape.length + chunk.first;
-      const Given<T> in{q == nullptr ? nullptr : q + row * F, k + row * F, v.pair(pair) + chunk.first * M,
-                        beta.pair(pair) + chunk.first};
+      const Given<T> in{q == nullptr ? nullptr : q + row * F, k + row * F,
+                        v.pair(pair) + chunk.first * M, beta.pair(pair) + chunk.first};
       delta.write(chunk.keys, in, pair_state, written, arena);
-      if (q != nullptr) delta.read(chunk, in, pair_state, written, y.pair(pair) + chunk.first * M, arena);
+      if (q != nullptr)
+        delta.read(chunk, in, pair_state, written, y.pair(pair) + chunk.first * M, arena);
       delta.absorb(chunk.keys, in.k, written, pair_state);
     }
   });
 }
 
-// The segment's states are made again, one before each chunk, then the chunks are gone through backwards.
+// The segment's states are made again, one before each chunk, then the chunks are gone through
+// backwards.
 template <typename T>
-void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k, Strided<const T> v,
-                    Strided<const T> beta, Strided<const T> dy, const T* state, T* dstate, T* dq, T* dk,
-                    Strided<T> dv, Strided<T> dbeta) {
+void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k,
+                    Strided<const T> v, Strided<const T> beta, Strided<const T> dy, const T* state,
+                    T* dstate, T* dq, T* dk, Strided<T> dv, Strided<T> dbeta) {
   const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape);
   if (F == 0 || M == 0) return;
   const Delta<T> delta(shape);
@@ -195,30 +205,33 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
       Arena<T> arena(chunk_memory + index * kept);
       T* before = arena.take(F * M);
       body(chunk, row,
-           Given<T>{q + row * F, k + row * F, v.pair(pair) + chunk.first * M, beta.pair(pair) + chunk.first},
+           Given<T>{q + row * F, k + row * F, v.pair(pair) + chunk.first * M,
+                    beta.pair(pair) + chunk.first},
            before, delta.take_written(arena));
     };
     std::copy_n(state + pair * F * M, F * M, chunk_memory);
     for (int64_t index = 0; index < chunks; ++index)
-      visit(index, [&](const Chunk& chunk, int64_t, const Given<T>& in, T* before, const Written<T>& written) {
+      visit(index, [&](const Chunk& chunk, int64_t, const Given<T>& in, T* before,
+                       const Written<T>& written) {
         delta.write(chunk.keys, in, before, written, scratch);
         if (index + 1 == chunks) return;
         std::copy_n(before, F * M, before + kept);
         delta.absorb(chunk.keys, in.k, written, before + kept);
       });
     for (int64_t index = chunks - 1; index >= 0; --index)
-      visit(index, [&](const Chunk& chunk, int64_t row, const Given<T>& in, T* before, const Written<T>& written) {
+      visit(index, [&](const Chunk& chunk, int64_t row, const Given<T>& in, T* before,
+                       const Written<T>& written) {
         delta.backward(chunk, in, before, written, dy.pair(pair) + chunk.first * M,
-                       dstate + pair * F * M, dq + row * F, dk + row * F, dv.pair(pair) + chunk.first * M,
-                       dbeta.pair(pair) + chunk.first, scratch);
+                       dstate + pair * F * M, dq + row * F, dk + row * F,
+                       dv.pair(pair) + chunk.first * M, dbeta.pair(pair) + chunk.first, scratch);
       });
   });
 }
 
 // S += k^T beta (v - k S), y = q S.
 template <typename T>
-void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, T* state, T* y, int64_t P,
-                int64_t F, int64_t M) {
+void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, T* state, T* y,
+                int64_t P, int64_t F, int64_t M) {
   const Workspace<T> workspace(ctx, P * M);
   parallel_ranges(ctx, P, 8 * F * M, [&](int64_t first, int64_t last) {
     for (int64_t pair = first; pair < last; ++pair) {
@@ -236,20 +249,24 @@ void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta,
 }
 
 template <typename T>
-void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P, int64_t N,
-                      int64_t M) {
+void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P,
+                      int64_t N, int64_t M) {
   std::copy_n(e, P * N * M, x);
   if (N == 0 || M == 0) return;
-  const auto one = [&](int64_t pair, int) { blas_solve(transpose, N, M, l + pair * N * N, x + pair * N * M); };
+  const auto one = [&](int64_t pair, int) {
+    blas_solve(transpose, N, M, l + pair * N * N, x + pair * N * M);
+  };
   parallel_items(ctx, P, one);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                      \
-  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                  \
-                              Strided<const T>, T*, Strided<T>);                                                  \
-  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,                 \
-                               Strided<const T>, Strided<const T>, const T*, T*, T*, T*, Strided<T>, Strided<T>); \
-  template void delta_step(Context&, const T*, const T*, const T*, const T*, T*, T*, int64_t, int64_t, int64_t);  \
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,  \
+                              Strided<const T>, T*, Strided<T>);                                  \
+  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>, \
+                               Strided<const T>, Strided<const T>, const T*, T*, T*, T*,          \
+                               Strided<T>, Strided<T>);                                           \
+  template void delta_step(Context&, const T*, const T*, const T*, const T*, T*, T*, int64_t,     \
+                           int64_t, int64_t);                                                     \
   template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

@@ -43,9 +43,8 @@ void accumulate(Context& ctx, const T* x, T* y, int64_t n) {
 
 template <typename T>
 void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
-  with_pointwise(f, [&](auto formula) {
-    map(ctx, y, n, 8, [=](int64_t i) { return formula.value(x[i]); });
-  });
+  with_pointwise(
+      f, [&](auto formula) { map(ctx, y, n, 8, [=](int64_t i) { return formula.value(x[i]); }); });
 }
 
 template <typename T>
@@ -101,18 +100,18 @@ void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
   *count = found;
 }
 
-#define LINEA_INSTANTIATE(T)                                                                     \
-  template void fill(Context&, T*, double, int64_t);                                             \
-  template void add(Context&, const T*, const T*, T*, int64_t);                                  \
-  template void multiply(Context&, const T*, const T*, T*, int64_t);                             \
-  template void scale(Context&, const T*, double, T*, int64_t);                                  \
-  template void accumulate(Context&, const T*, T*, int64_t);                                     \
-  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                           \
-  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t);        \
-  template void widen(Context&, const CastPiece<T, T>*, size_t);                                 \
-  template void narrow(Context&, const CastPiece<T, T>*, size_t);                                \
-  template void gelu_again(Context&, const T*, T*, T*, int64_t);                                 \
-  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);              \
+#define LINEA_INSTANTIATE(T)                                                              \
+  template void fill(Context&, T*, double, int64_t);                                      \
+  template void add(Context&, const T*, const T*, T*, int64_t);                           \
+  template void multiply(Context&, const T*, const T*, T*, int64_t);                      \
+  template void scale(Context&, const T*, double, T*, int64_t);                           \
+  template void accumulate(Context&, const T*, T*, int64_t);                              \
+  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                    \
+  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t); \
+  template void widen(Context&, const CastPiece<T, T>*, size_t);                          \
+  template void narrow(Context&, const CastPiece<T, T>*, size_t);                         \
+  template void gelu_again(Context&, const T*, T*, T*, int64_t);                          \
+  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);       \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

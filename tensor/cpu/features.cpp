@@ -34,7 +34,8 @@ void square_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int6
   });
 }
 
-// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.   (Schlag 2021, eq. 37)
+// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.   (Schlag 2021,
+// eq. 37)
 template <typename T>
 void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t nu) {
   parallel_ranges(ctx, R, 2 * D * nu, [&](int64_t first, int64_t last) {
@@ -48,7 +49,8 @@ void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t
   });
 }
 
-// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};  dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a < 0]
+// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};  dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a <
+// 0]
 template <typename T>
 void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                             int64_t nu) {
@@ -63,20 +65,22 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
         T total = 0;
         for (int64_t b = 1; b <= nu; ++b) {
           const int64_t before = ((a - b) % W + W) % W;
-          total += dphi[(b - 1) * W + a] * half(r, (a + b) % W) + dphi[(b - 1) * W + before] * half(r, before);
+          total += dphi[(b - 1) * W + a] * half(r, (a + b) % W) +
+                   dphi[(b - 1) * W + before] * half(r, before);
         }
         return total;
       };
       for (int64_t a = 0; a < D; ++a)
-        dx[r * D + a] = Relu::slope(x[r * D + a]) * slope(a) - Relu::slope(-x[r * D + a]) * slope(a + D);
+        dx[r * D + a] =
+            Relu::slope(x[r * D + a]) * slope(a) - Relu::slope(-x[r * D + a]) * slope(a + D);
     }
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                     \
-  template void square_features(Context&, const T*, T*, int64_t, int64_t);                       \
-  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t);    \
-  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                \
+#define LINEA_INSTANTIATE(T)                                                                  \
+  template void square_features(Context&, const T*, T*, int64_t, int64_t);                    \
+  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
+  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);             \
   template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

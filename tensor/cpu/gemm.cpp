@@ -1,6 +1,7 @@
-// Matrix products: many small ones run a product a thread; one of middling size is cut into a strip of C a thread, each
-// a BLAS product of its own; a large one uses every thread inside BLAS. There threads meet after each block that they
-// pack for one another: dear where blocks are few, and cheaper than packing all of B twice where they are many.
+// Matrix products: many small ones run a product a thread; one of middling size is cut into a strip
+// of C a thread, each a BLAS product of its own; a large one uses every thread inside BLAS. There
+// threads meet after each block that they pack for one another: dear where blocks are few, and
+// cheaper than packing all of B twice where they are many.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/cpu_kernels.h"
 #include "tensor/cpu/parallel.h"
@@ -8,20 +9,23 @@
 namespace linea::cpu {
 namespace {
 
-constexpr int64_t kAlign = 16;         // strips begin at whole vectors
-constexpr int64_t kThinnest = 32;      // of a strip; thinner ones are left to BLAS
-constexpr int64_t kLeastWork = 65536, kMostWork = 100000000;  // multiplications of a product in strips
+constexpr int64_t kAlign = 16;     // strips begin at whole vectors
+constexpr int64_t kThinnest = 32;  // of a strip; thinner ones are left to BLAS
+constexpr int64_t kLeastWork = 65536,
+                  kMostWork = 100000000;  // multiplications of a product in strips
 
 // Rows [row, row + rows) and columns [col, col + cols) of one C.
 template <typename T>
-void strip(const GemmShape& shape, const T* a, const T* b, T* c, int64_t row, int64_t rows, int64_t col,
-           int64_t cols) {
+void strip(const GemmShape& shape, const T* a, const T* b, T* c, int64_t row, int64_t rows,
+           int64_t col, int64_t cols) {
   const int64_t dense_a = std::max<int64_t>(shape.transpose_a ? shape.rows : shape.inner, 1);
-  const int64_t lda = shape.lead_a > 0 ? shape.lead_a : dense_a, ldc = shape.lead_c > 0 ? shape.lead_c : shape.cols;
+  const int64_t lda = shape.lead_a > 0 ? shape.lead_a : dense_a,
+                ldc = shape.lead_c > 0 ? shape.lead_c : shape.cols;
   const int64_t ldb = std::max<int64_t>(shape.transpose_b ? shape.inner : shape.cols, 1);
-  blas_gemm(shape.transpose_a, shape.transpose_b, rows, cols, shape.inner, static_cast<T>(shape.alpha),
-            a + row * (shape.transpose_a ? 1 : lda), lda, b + col * (shape.transpose_b ? ldb : 1), ldb,
-            static_cast<T>(shape.beta), c + row * ldc + col, ldc);
+  blas_gemm(shape.transpose_a, shape.transpose_b, rows, cols, shape.inner,
+            static_cast<T>(shape.alpha), a + row * (shape.transpose_a ? 1 : lda), lda,
+            b + col * (shape.transpose_b ? ldb : 1), ldb, static_cast<T>(shape.beta),
+            c + row * ldc + col, ldc);
 }
 
 // The longer side of C is cut.
@@ -54,23 +58,26 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
   };
   if (shape.batch >= ctx.threads && shape.batch > 1) {
     const auto one = [&](int64_t index, int) {
-      strip(shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c, 0, shape.rows, 0,
-            shape.cols);
+      strip(shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c, 0,
+            shape.rows, 0, shape.cols);
     };
     parallel_items(ctx, shape.batch, one, shape.rows * shape.cols * shape.inner / 4);
     return;
   }
   for (int64_t index = 0; index < shape.batch; ++index)
-    in_strips(ctx, shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c);
+    in_strips(ctx, shape, a + index * shape.stride_a, matrix_of_b(index),
+              c + index * shape.stride_c);
 }
 
 // One after the other, each as if it were alone.
 template <typename T>
-void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm, const T* w, const T* bias,
-            const T* residual, T* y) {
+void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
+            const T* w, const T* bias, const T* residual, T* y) {
   if (norm.gain != nullptr) {
-    const Workspace<T> normed(ctx, shape.rows * shape.in), mean(ctx, shape.rows), scale(ctx, shape.rows);
-    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows, shape.in);
+    const Workspace<T> normed(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
+        scale(ctx, shape.rows);
+    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows,
+               shape.in);
     return linear(ctx, shape, normed.data(), NormWeights<T>{}, w, bias, residual, y);
   }
   GemmShape product;
@@ -87,9 +94,9 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
 
 template void gemm(Context&, const GemmShape&, const float*, const float*, float*);
 template void gemm(Context&, const GemmShape&, const double*, const double*, double*);
-template void linear(Context&, const LinearShape&, const float*, const NormWeights<float>&, const float*, const float*,
-                     const float*, float*);
-template void linear(Context&, const LinearShape&, const double*, const NormWeights<double>&, const double*,
-                     const double*, const double*, double*);
+template void linear(Context&, const LinearShape&, const float*, const NormWeights<float>&,
+                     const float*, const float*, const float*, float*);
+template void linear(Context&, const LinearShape&, const double*, const NormWeights<double>&,
+                     const double*, const double*, const double*, double*);
 
 }  // namespace linea::cpu

@@ -1,5 +1,5 @@
-// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is K logits, K means
-// and K log scales.
+// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is
+// K logits, K means and K log scales.
 #include <algorithm>
 #include <cmath>
 
@@ -42,7 +42,8 @@ struct Mixture {
 
 // loss = -log sum_k share_k P_k(target)
 template <typename T>
-void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, T* losses, int64_t R, int64_t V) {
+void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, T* losses, int64_t R,
+                    int64_t V) {
   parallel_ranges(ctx, R, 64 * K, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       losses[r] = 0;
@@ -55,10 +56,12 @@ void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, T* 
 }
 
 // With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
-//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each times dmean / scored
+//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each
+//   times dmean / scored
 template <typename T>
-void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets, const T* losses,
-                             const T* scored, const T* dmean, T* dmixtures, int64_t R, int64_t V) {
+void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets,
+                             const T* losses, const T* scored, const T* dmean, T* dmixtures,
+                             int64_t R, int64_t V) {
   const T weight = *dmean * reciprocal_or_zero(*scored);
   parallel_ranges(ctx, R, 96 * K, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
@@ -112,10 +115,10 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                     \
-  template void logistics_loss(Context&, const T*, const int32_t*, T*, int64_t, int64_t);                        \
-  template void logistics_loss_backward(Context&, const T*, const int32_t*, const T*, const T*, const T*, T*,    \
-                                        int64_t, int64_t);                                                       \
+#define LINEA_INSTANTIATE(T)                                                                    \
+  template void logistics_loss(Context&, const T*, const int32_t*, T*, int64_t, int64_t);       \
+  template void logistics_loss_backward(Context&, const T*, const int32_t*, const T*, const T*, \
+                                        const T*, T*, int64_t, int64_t);                        \
   template void logistics_scores(Context&, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

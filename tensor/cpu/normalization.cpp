@@ -39,7 +39,8 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, T*
       T variance = 0;
 #pragma omp simd reduction(+ : variance)
       for (int64_t c = 0; c < C; ++c) variance += (from[c] - center) * (from[c] - center);
-      const T s = T(1) / std::sqrt(variance / static_cast<T>(C) + static_cast<T>(kLayerNormEpsilon));
+      const T s =
+          T(1) / std::sqrt(variance / static_cast<T>(C) + static_cast<T>(kLayerNormEpsilon));
       mean[r] = center;
       scale[r] = s;
 #pragma omp simd
@@ -53,8 +54,8 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, T*
 }
 
 // With n = (x - mean) scale and g = gain dy:  dx = scale (g - avg(g) - n avg(g n)),
-// dgain = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups, then
-// the groups in order: the same bits at any thread count.
+// dgain = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups,
+// then the groups in order: the same bits at any thread count.
 template <typename T>
 void layer_norm_backward(Context& ctx, const T* x, const T* gain, const T* mean, const T* scale,
                          const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C) {

@@ -18,15 +18,17 @@ int64_t blocks_of(const TrainedParameter<T>* parameters, size_t count) {
   return blocks;
 }
 
-// body(parameter, its first element, the one after its last, block) for the blocks `first` to `last` of all
-// parameters, one's after another's.
+// body(parameter, its first element, the one after its last, block) for the blocks `first` to
+// `last` of all parameters, one's after another's.
 template <typename T, typename Body>
-void each_block(const TrainedParameter<T>* parameters, size_t count, int64_t first, int64_t last, const Body& body) {
+void each_block(const TrainedParameter<T>* parameters, size_t count, int64_t first, int64_t last,
+                const Body& body) {
   int64_t before = 0;
   for (size_t p = 0; p < count && before < last; ++p) {
     const int64_t n = parameters[p].n, own = blocks_of(n);
     for (int64_t block = std::max(first, before); block < std::min(last, before + own); ++block)
-      body(parameters[p], (block - before) * kBlock, std::min(n, (block - before + 1) * kBlock), block);
+      body(parameters[p], (block - before) * kBlock, std::min(n, (block - before + 1) * kBlock),
+           block);
     before += own;
   }
 }
@@ -54,7 +56,9 @@ void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t cou
 template <typename T>
 void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
   StepParams& step = *ctx.step;
-  const auto within = [](double x, double limit) { return std::isfinite(x) && (limit == 0 || x <= limit); };
+  const auto within = [](double x, double limit) {
+    return std::isfinite(x) && (limit == 0 || x <= limit);
+  };
   const double norm = std::sqrt(*total);
   step.gradient_norm = norm;
   step.loss = loss == nullptr ? 0.0 : static_cast<double>(*loss);
@@ -67,7 +71,8 @@ void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, d
 // Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
 // RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
 template <typename T>
-void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters, size_t count) {
+void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters,
+          size_t count) {
   const StepParams& step = *ctx.step;
   if (std::isnan(step.clip_scale)) return;
   const T rate = static_cast<T>(step.learning_rate), clip = static_cast<T>(step.clip_scale);
@@ -94,8 +99,8 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                          \
-  template void sum_squares(Context&, const TrainedParameter<T>*, size_t, double*);   \
+#define LINEA_INSTANTIATE(T)                                                           \
+  template void sum_squares(Context&, const TrainedParameter<T>*, size_t, double*);    \
   template void clip_scale<T>(Context&, const double*, const Accumulator<T>*, double); \
   template void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t);
 LINEA_INSTANTIATE(float)

@@ -1,5 +1,6 @@
-// Weights laid out for sampling: panels of 32 columns of W^T, one after the other, so that a product reads them as one
-// stream and nothing is packed at a step. As bf16 they are half as many bytes; the products are those of T.
+// Weights laid out for sampling: panels of 32 columns of W^T, one after the other, so that a
+// product reads them as one stream and nothing is packed at a step. As bf16 they are half as many
+// bytes; the products are those of T.
 #include <type_traits>
 
 #include "tensor/cpu/cpu_kernels.h"
@@ -11,12 +12,13 @@ namespace {
 
 constexpr int64_t kRows = 64;  // of x, for one task
 
-// Rows of a panel that are multiplied at once: in a core's cache, those of bf16 beside the same as numbers of T.
+// Rows of a panel that are multiplied at once: in a core's cache, those of bf16 beside the same as
+// numbers of T.
 template <typename T, typename W>
 constexpr int64_t kInner = std::is_same_v<T, W> ? 256 : 64;
 
-// c = x panel, or c += x panel where `add`: one row x. Sums of every fourth product: an addition takes longer than what
-// comes from memory meanwhile.
+// c = x panel, or c += x panel where `add`: one row x. Sums of every fourth product: an addition
+// takes longer than what comes from memory meanwhile.
 template <typename T, typename W>
 void multiply_row(int64_t cols, int64_t inner, const T* x, const W* panel, T* c, bool add) {
   constexpr int kSums = 4;
@@ -35,10 +37,11 @@ void multiply_row(int64_t cols, int64_t inner, const T* x, const W* panel, T* c,
   }
 }
 
-// c = a b, or c += a b where `add`: `inner` rows of a panel b. Few rows of a make numbers of T of each bf16 as they
-// meet it; for more it is done once, in `space`.
+// c = a b, or c += a b where `add`: `inner` rows of a panel b. Few rows of a make numbers of T of
+// each bf16 as they meet it; for more it is done once, in `space`.
 template <typename T, typename W>
-void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, T* space, T* c, int64_t ldc, bool add) {
+void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, T* space, T* c,
+              int64_t ldc, bool add) {
   if (rows == 1) {
     multiply_row(cols, inner, a.data, b, c, add);
   } else if constexpr (std::is_same_v<T, W>) {
@@ -60,17 +63,20 @@ void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   parallel_ranges(ctx, count, 4 * kPanel * in, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p)
       for (int64_t k = 0; k < in; k += kInner<T, W>) {
-        const int64_t rows = std::min(kInner<T, W>, in - k), columns = std::min(kPanel, out - p * kPanel);
+        const int64_t rows = std::min(kInner<T, W>, in - k),
+                      columns = std::min(kPanel, out - p * kPanel);
         T block[kInner<T, W> * kPanel];
         if (columns < kPanel) std::fill_n(block, rows * kPanel, T(0));
         transpose(columns, rows, w + p * kPanel * in + k, in, block, kPanel);
-        std::transform(block, block + rows * kPanel, panels + (p * in + k) * kPanel, [](T x) { return W(x); });
+        std::transform(block, block + rows * kPanel, panels + (p * in + k) * kPanel,
+                       [](T x) { return W(x); });
       }
   });
 }
 
 template <typename T, typename W>
-void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out, int64_t in) {
+void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R,
+                int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel, blocks = (R + kRows - 1) / kRows;
   const auto some = [&](int64_t first, int64_t last) {
     for (int64_t item = first; item < last; ++item) {
@@ -80,18 +86,19 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
       T space[std::is_same_v<T, W> ? 1 : kInner<T, W> * kPanel];
       for (int64_t r = 0; bias != nullptr && r < rows; ++r)
         std::copy_n(bias + p * kPanel, columns, to + r * out);
-      for (int64_t k = 0; k == 0 || k < in; k += kInner<T, W>) {  // once where there is nothing to add up: y is 0 then
+      for (int64_t k = 0; k == 0 || k < in;
+           k += kInner<T, W>) {  // once where there is nothing to add up: y is 0 then
         const int64_t inner = std::min(kInner<T, W>, in - k);
-        multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel, space, to, out,
-                 bias != nullptr || k > 0);
+        multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
+                 space, to, out, bias != nullptr || k > 0);
       }
     }
   };
   parallel_ranges(ctx, count * blocks, std::min(R, kRows) * kPanel * in / 4, some);
 }
 
-#define LINEA_INSTANTIATE(T, W)                                          \
-  template void pack_panels(Context&, const T*, W*, int64_t, int64_t);   \
+#define LINEA_INSTANTIATE(T, W)                                        \
+  template void pack_panels(Context&, const T*, W*, int64_t, int64_t); \
   template void panel_gemm(Context&, const T*, const W*, const T*, T*, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float, float)
 LINEA_INSTANTIATE(float, BFloat16)

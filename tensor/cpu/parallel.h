@@ -24,7 +24,7 @@ void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body
     body(int64_t{0}, count);
     return;
   }
-#pragma omp parallel num_threads(static_cast<int>(threads))
+#pragma omp parallel num_threads(static_cast <int>(threads))
   {
     const int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
     const int64_t first = count * part / parts, last = count * (part + 1) / parts;
@@ -32,8 +32,8 @@ void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body
   }
 }
 
-// body(item, thread) over [0, count), handed out one by one; for items that are large and alike, of `cost`
-// simple operations each.
+// body(item, thread) over [0, count), handed out one by one; for items that are large and alike, of
+// `cost` simple operations each.
 template <typename Body>
 void parallel_items(const Context& ctx, int64_t count, const Body& body, int64_t cost = kGrain) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);

@@ -1,4 +1,5 @@
-// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x beside rows of F.
+// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x
+// beside rows of F.
 #include <cmath>
 
 #include "tensor/cpu/cpu_kernels.h"
@@ -36,7 +37,8 @@ GemmShape products(const HeadShape& shape, bool transposed, double scale) {
 }  // namespace
 
 template <typename T>
-void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale, T* u) {
+void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale,
+                 T* u) {
   const int64_t F = shape.features, D = shape.key_size;
   gemm(ctx, products(shape, false, scale), x, omega, u);
   parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
@@ -50,8 +52,8 @@ void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omeg
 }
 
 template <typename T>
-void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* omega, double scale,
-                          T* dx) {
+void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du,
+                          const T* omega, double scale, T* dx) {
   const int64_t F = shape.features, D = shape.key_size;
   gemm(ctx, products(shape, true, scale), du, omega, dx);
   parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
@@ -69,12 +71,14 @@ void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, cons
 template <typename T>
 void square_norms(Context& ctx, const T* x, T* w, double factor, int64_t R, int64_t D) {
   parallel_ranges(ctx, R, D, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) w[r] = static_cast<T>(factor) * square_norm(x + r * D, D);
+    for (int64_t r = first; r < last; ++r)
+      w[r] = static_cast<T>(factor) * square_norm(x + r * D, D);
   });
 }
 
 template <typename T>
-void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R, int64_t D) {
+void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R,
+                           int64_t D) {
   parallel_ranges(ctx, R, D, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const T slope = static_cast<T>(2 * factor) * dw[r];
@@ -99,18 +103,20 @@ template <typename T>
 void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t R, int64_t n) {
   parallel_ranges(ctx, R, 4 * n, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const T *sine = y + 2 * r * n, *cosine = sine + n, *dsine = dy + 2 * r * n, *dcosine = dsine + n;
+      const T *sine = y + 2 * r * n, *cosine = sine + n, *dsine = dy + 2 * r * n,
+              *dcosine = dsine + n;
       for (int64_t i = 0; i < n; ++i) du[r * n + i] = cosine[i] * dsine[i] - sine[i] * dcosine[i];
     }
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                \
-  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);                    \
-  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*, double, T*); \
-  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                             \
-  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t);          \
-  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                                      \
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);           \
+  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*,     \
+                                     double, T*);                                                  \
+  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                    \
+  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t); \
+  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                             \
   template void sine_cosine_backward(Context&, const T*, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

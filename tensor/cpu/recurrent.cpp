@@ -1,4 +1,5 @@
-// One position of the sum rule, each element of the state touched once. Formulas in tensor/cpu/chunk.h.
+// One position of the sum rule, each element of the state touched once. Formulas in
+// tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/cpu_kernels.h"
 
@@ -7,8 +8,8 @@ namespace {
 
 // S = keep S + k^T v, z = keep z + k, y = q S / (q z); null keep: 1.
 template <typename T>
-void update_and_read(const T* q, const T* k, const T* keep, const T* v, T* state, T* key_sum, T* y, int64_t F,
-                     int64_t M) {
+void update_and_read(const T* q, const T* k, const T* keep, const T* v, T* state, T* key_sum, T* y,
+                     int64_t F, int64_t M) {
   std::fill_n(y, M, T(0));
   for (int64_t f = 0; f < F; ++f) {
     T* row = state + f * M;
@@ -26,8 +27,8 @@ void update_and_read(const T* q, const T* k, const T* keep, const T* v, T* state
 
 // The key's and the query's features and what the state keeps, all relative to the new scales.
 template <typename T>
-void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* scale, T* scaled_q, T* scaled_k,
-             T* keep, int64_t F) {
+void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* scale, T* scaled_q,
+             T* scaled_k, T* keep, int64_t F) {
   const bool logs = kind == FeatureKind::logs;
 #pragma omp simd
   for (int64_t f = 0; f < F; ++f) {
@@ -47,8 +48,8 @@ void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* sca
 
 // Nothing waits: a state is in the cache when it is written.
 template <typename T>
-void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, const ChunkState<T>& states,
-                    const Waiting<T>&, T* y) {
+void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                    const ChunkState<T>& states, const Waiting<T>&, T* y) {
   const int64_t F = shape.features, M = shape.values;
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
@@ -67,15 +68,16 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
       }
       const T weight = in.weight.data == nullptr ? T(0) : *in.weight.pair(pair);
       const T decay = in.decay.data == nullptr ? T(0) : *in.decay.pair(pair);
-      rescale(shape.kind, q, k, weight, decay, states.scale + pair * F, scaled_q, scaled_k, keep, F);
+      rescale(shape.kind, q, k, weight, decay, states.scale + pair * F, scaled_q, scaled_k, keep,
+              F);
       update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + pair * M, F, M);
     }
   });
 }
 
-template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<float>&, const ChunkState<float>&,
-                             const Waiting<float>&, float*);
-template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<double>&, const ChunkState<double>&,
-                             const Waiting<double>&, double*);
+template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<float>&,
+                             const ChunkState<float>&, const Waiting<float>&, float*);
+template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<double>&,
+                             const ChunkState<double>&, const Waiting<double>&, double*);
 
 }  // namespace linea::cpu

@@ -62,7 +62,8 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 }
 
 template <typename T>
-void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S, int64_t width) {
+void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S,
+               int64_t width) {
   const bool whole = x.row == width && y.row == width;  // of a pair in one piece
   parallel_ranges(ctx, P, S * width, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
@@ -109,13 +110,13 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                        \
-  template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);       \
-  template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                 \
-  template void permute(Context&, const PermuteShape&, const T*, T*);               \
-  template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t); \
+#define LINEA_INSTANTIATE(T)                                                                       \
+  template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);                      \
+  template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                                \
+  template void permute(Context&, const PermuteShape&, const T*, T*);                              \
+  template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t);    \
   template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
-  template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);             \
+  template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);                            \
   template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

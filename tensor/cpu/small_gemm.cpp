@@ -11,7 +11,9 @@ namespace linea::cpu {
 namespace {
 
 constexpr int kBytes = kVectorBytes;
-constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;  // of a tile: its sums, two vectors each, are half of the registers
+constexpr int kRows = kVectorRegisters == 32
+                          ? 8
+                          : 4;  // of a tile: its sums, two vectors each, are half of the registers
 
 // A vector of what lies at b, as numbers of T: bf16 are the upper halves of floats.
 template <typename T, typename V, typename W>
@@ -32,7 +34,8 @@ void load(const W* b, V& to) {
 
 // C [Rows, Vectors] of vectors of `Bytes`.
 template <typename T, int Bytes, int Rows, int Vectors, typename W>
-void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int64_t ldc,
+          bool add) {
   using V = typename VectorOf<T, Bytes>::type;
   constexpr int kWidth = Bytes / static_cast<int>(sizeof(T));
   V sums[Rows][Vectors];
@@ -60,7 +63,8 @@ void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int
 
 // All rows of one panel of columns.
 template <typename T, int Bytes, int Vectors, typename W>
-void panel(int64_t rows, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+void panel(int64_t rows, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T* c, int64_t ldc,
+           bool add) {
   const auto some = [&](auto count) {
     constexpr int kCount = decltype(count)::value;
     tile<T, Bytes, kCount, Vectors>(inner, a, b, ldb, c, ldc, add);
@@ -77,21 +81,22 @@ void panel(int64_t rows, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T
 }  // namespace
 
 template <typename T>
-void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb, T* c, int64_t ldc,
-                bool add) {
+void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T* b, int64_t ldb,
+                T* c, int64_t ldc, bool add) {
 #if defined(__x86_64__) && !defined(__FMA__)
   if (rows == 0 || cols == 0) return;
   const bool transpose = a.column != 1 || a.row < inner;
   const int64_t lda = std::max<int64_t>(transpose ? a.column : a.row, 1);
-  blas_gemm(transpose, false, rows, cols, inner, T(1), a.data, lda, b, ldb, add ? T(1) : T(0), c, ldc);
+  blas_gemm(transpose, false, rows, cols, inner, T(1), a.data, lda, b, ldb, add ? T(1) : T(0), c,
+            ldc);
 #else
   tile_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
 #endif
 }
 
 template <typename T, typename W>
-void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, int64_t ldb, T* c, int64_t ldc,
-               bool add) {
+void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, int64_t ldb,
+               T* c, int64_t ldc, bool add) {
   const auto panels = [&](auto bytes, auto vectors) {
     constexpr int kVector = decltype(bytes)::value, kVectors = decltype(vectors)::value;
     constexpr int64_t kWidth = kVectors * kVector / static_cast<int64_t>(sizeof(T));
@@ -106,14 +111,17 @@ void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W*
   panels(std::integral_constant<int, kBytes>{}, std::integral_constant<int, 1>{});
   panels(std::integral_constant<int, kHalf>{}, std::integral_constant<int, 1>{});
   panels(std::integral_constant<int, 16>{}, std::integral_constant<int, 1>{});
-  panels(std::integral_constant<int, static_cast<int>(sizeof(T))>{}, std::integral_constant<int, 1>{});
+  panels(std::integral_constant<int, static_cast<int>(sizeof(T))>{},
+         std::integral_constant<int, 1>{});
 }
 
 // Four rows of four at a time: pairs of rows are interleaved, then pairs of pairs.
 template <typename T>
 void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_t ldy) {
   using V = typename VectorOf<T, 4 * static_cast<int>(sizeof(T))>::type;
-  const auto from = [&](int64_t i, int64_t j) { return reinterpret_cast<const V*>(x + i * ldx + j); };
+  const auto from = [&](int64_t i, int64_t j) {
+    return reinterpret_cast<const V*>(x + i * ldx + j);
+  };
   const auto to = [&](int64_t j, int64_t i) { return reinterpret_cast<V*>(y + j * ldy + i); };
   const int64_t whole_rows = rows / 4 * 4, whole_cols = cols / 4 * 4;
   for (int64_t i = 0; i < whole_rows; i += 4) {
@@ -133,10 +141,13 @@ void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_
     for (int64_t j = 0; j < cols; ++j) y[j * ldy + i] = x[i * ldx + j];
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                       \
-  template void small_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);           \
-  template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);            \
-  template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const BFloat16*, int64_t, T*, int64_t, bool);     \
+#define LINEA_INSTANTIATE(T)                                                                      \
+  template void small_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, \
+                           bool);                                                                 \
+  template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t,  \
+                          bool);                                                                  \
+  template void tile_gemm(int64_t, int64_t, int64_t, Operand<T>, const BFloat16*, int64_t, T*,    \
+                          int64_t, bool);                                                         \
   template void transpose(int64_t, int64_t, const T*, int64_t, T*, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

@@ -1,12 +1,13 @@
-// Softmax attention in blocks of queries and keys. For one pair, with a_ij = exp(s q_i.k_j - l_i) and
-// l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
+// Softmax attention in blocks of queries and keys. For one pair, with a_ij = exp(s q_i.k_j - l_i)
+// and l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
 //
 //   y_i = sum_j a_ij v_j
 //   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
 //   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
 //
-// The forward pass carries a running maximum m_i, sum and y_i from one block of keys to the next (Milakov &
-// Gimelshein 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a again block by block.
+// The forward pass carries a running maximum m_i, sum and y_i from one block of keys to the next
+// (Milakov & Gimelshein 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a
+// again block by block.
 #include <cmath>
 
 #include "tensor/cpu/chunk.h"
@@ -31,7 +32,9 @@ class Block {
 
   // Keys of the block that row i sees, the first so many; the first row that sees key j.
   int64_t seen(int64_t i) const { return std::clamp<int64_t>(seen_from_start(i) - key, 0, keys); }
-  int64_t first_row(int64_t j) const { return std::clamp<int64_t>(key + j - offset_ - query, 0, rows); }
+  int64_t first_row(int64_t j) const {
+    return std::clamp<int64_t>(key + j - offset_ - query, 0, rows);
+  }
 
   int64_t query, key, rows, keys = 0;
 
@@ -43,24 +46,26 @@ class Block {
 
 // scores = x z^T of rows of `inner` where seen; arena: keys x inner.
 template <typename T>
-void products(const Block& block, int64_t inner, const T* x, const ValueRows<T>& z, T* scores, Arena<T> arena) {
+void products(const Block& block, int64_t inner, const T* x, const ValueRows<T>& z, T* scores,
+              Arena<T> arena) {
   T* columns = arena.take(inner * block.keys);
   transpose(block.keys, inner, z.data, z.stride, columns, block.keys);
   for (int64_t first = 0; first < block.rows; first += kBand) {
     const int64_t rows = std::min(kBand, block.rows - first);
-    small_gemm(rows, block.seen(first + rows - 1), inner, plain(x + first * inner, inner), columns, block.keys,
-               scores + first * block.keys, block.keys, false);
+    small_gemm(rows, block.seen(first + rows - 1), inner, plain(x + first * inner, inner), columns,
+               block.keys, scores + first * block.keys, block.keys, false);
   }
 }
 
-// y_i += sum_j scores_ij x_j of the keys j, and of the rows i, y_j += sum_i scores_ij x_i. What a row of a band does
-// not see is 0.
+// y_i += sum_j scores_ij x_j of the keys j, and of the rows i, y_j += sum_i scores_ij x_i. What a
+// row of a band does not see is 0.
 template <typename T>
 void add_by_row(const Block& block, int64_t width, const T* scores, const ValueRows<T>& x, T* y) {
   for (int64_t first = 0; first < block.rows; first += kBand) {
     const int64_t rows = std::min(kBand, block.rows - first);
-    small_gemm(rows, width, block.seen(first + rows - 1), plain(scores + first * block.keys, block.keys), x.data,
-               x.stride, y + first * width, width, true);
+    small_gemm(rows, width, block.seen(first + rows - 1),
+               plain(scores + first * block.keys, block.keys), x.data, x.stride, y + first * width,
+               width, true);
   }
 }
 template <typename T>
@@ -68,8 +73,9 @@ void add_by_key(const Block& block, int64_t width, const T* scores, const T* x, 
   for (int64_t first = 0; first < block.keys; first += kBand) {
     const int64_t keys = std::min(kBand, block.keys - first);
     const int64_t row = block.first_row(first) / kBand * kBand;  // bands are whole
-    small_gemm(keys, width, block.rows - row, transposed(scores + row * block.keys + first, block.keys),
-               x + row * width, width, y + first * ldy, ldy, true);
+    small_gemm(keys, width, block.rows - row,
+               transposed(scores + row * block.keys + first, block.keys), x + row * width, width,
+               y + first * ldy, ldy, true);
   }
 }
 
@@ -82,8 +88,8 @@ void hide(const Block& block, int64_t i, T* row) {
 
 // Rows in one piece, times `factor`.
 template <typename T>
-T* gather(const HeadRows<const T>& x, int64_t pair, int64_t first, int64_t rows, int64_t width, T factor,
-          Arena<T>& arena) {
+T* gather(const HeadRows<const T>& x, int64_t pair, int64_t first, int64_t rows, int64_t width,
+          T factor, Arena<T>& arena) {
   T* copy = arena.take(rows * width);
   for (int64_t i = 0; i < rows; ++i) {
     const T* from = x.at(pair, first + i);
@@ -93,8 +99,8 @@ T* gather(const HeadRows<const T>& x, int64_t pair, int64_t first, int64_t rows,
 }
 
 template <typename T>
-void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const HeadRows<T>& y, int64_t pair,
-             int64_t first) {
+void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const HeadRows<T>& y,
+             int64_t pair, int64_t first) {
   for (int64_t i = 0; i < rows; ++i) {
     T* to = y.at(pair, first + i);
     for (int64_t d = 0; d < width; ++d) to[d] = factor[i] * x[i * width + d];
@@ -109,7 +115,8 @@ struct Running {
 
 // Adds a block of keys; scores become weights.
 template <typename T>
-void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v, const Running<T>& running) {
+void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
+            const Running<T>& running) {
   for (int64_t i = 0; i < block.rows; ++i) {
     T* row = scores + i * block.keys;
     const int64_t seen = block.seen(i);
@@ -131,8 +138,10 @@ void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v, con
 
 template <typename T>
 void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
-                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y, T* log_sums) {
-  const int64_t D = shape.key_size, M = shape.value_size, blocks = (shape.queries + kQueries - 1) / kQueries;
+                       const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
+                       T* log_sums) {
+  const int64_t D = shape.key_size, M = shape.value_size,
+                blocks = (shape.queries + kQueries - 1) / kQueries;
   const int64_t each = kQueries * (kKeys + D + M + 2) + kKeys * D;
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const auto one = [&](int64_t item, int thread) {
@@ -153,18 +162,21 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     }
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];
-      log_sums[pair * shape.queries + query + i] = total == T(0) ? T(0) : running.most[i] + std::log(total);
+      log_sums[pair * shape.queries + query + i] =
+          total == T(0) ? T(0) : running.most[i] + std::log(total);
       total = reciprocal_or_zero(total);
     }
     scatter(running.y, rows, M, running.total, y, pair, query);
   };
-  parallel_items(ctx, shape.pairs * blocks, one, std::min(kQueries, shape.queries) * shape.keys * (D + M));
+  parallel_items(ctx, shape.pairs * blocks, one,
+                 std::min(kQueries, shape.queries) * shape.keys * (D + M));
 }
 
 template <typename T>
 void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const HeadRows<const T>& q,
-                                const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<const T>& y,
-                                const T* log_sums, const HeadRows<const T>& dy, const HeadRows<T>& dq,
+                                const HeadRows<const T>& k, const HeadRows<const T>& v,
+                                const HeadRows<const T>& y, const T* log_sums,
+                                const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
@@ -211,13 +223,14 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                                      \
-  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&,                        \
-                                  const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<T>&, T*);    \
-  template void softmax_attention_backward(                                                                       \
-      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&, const HeadRows<const T>&, \
-      const HeadRows<const T>&, const T*, const HeadRows<const T>&, const HeadRows<T>&, const HeadRows<T>&,       \
-      const HeadRows<T>&);
+#define LINEA_INSTANTIATE(T)                                                                  \
+  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&,    \
+                                  const HeadRows<const T>&, const HeadRows<const T>&,         \
+                                  const HeadRows<T>&, T*);                                    \
+  template void softmax_attention_backward(                                                   \
+      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&,      \
+      const HeadRows<const T>&, const HeadRows<const T>&, const T*, const HeadRows<const T>&, \
+      const HeadRows<T>&, const HeadRows<T>&, const HeadRows<T>&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

@@ -17,8 +17,8 @@ void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R
 }
 
 template <typename T>
-void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* positions, const int32_t* place, T* y,
-                    int64_t R, int64_t C) {
+void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* positions,
+                    const int32_t* place, T* y, int64_t R, int64_t C) {
   parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const T* position = positions + place[r] * C;
@@ -27,8 +27,8 @@ void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* p
   });
 }
 
-// dtable[s] = sum of dy[r] where ids[r] = s. Each thread owns a range of columns and walks the rows in
-// order: no atomics, the same bits at any thread count.
+// dtable[s] = sum of dy[r] where ids[r] = s. Each thread owns a range of columns and walks the rows
+// in order: no atomics, the same bits at any thread count.
 template <typename T>
 void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
                         int64_t symbols, int64_t C) {
@@ -112,14 +112,17 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
   double total = 0, sum = 0;
   for (int64_t i = 0; i < kept_most; ++i) total += weights[order[i]];
   int64_t kept = 0;
-  while (kept < kept_most && (kept == 0 || sum < drawing.top_p * total)) sum += weights[order[kept++]];
+  while (kept < kept_most && (kept == 0 || sum < drawing.top_p * total))
+    sum += weights[order[kept++]];
   for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
 }
 
-// The first symbol at which the running sum of the weights exp((x - max) / temperature) that are left reaches u
-// times the whole: the inverse of the distribution function. `weights` and `order` are memory of V.
+// The first symbol at which the running sum of the weights exp((x - max) / temperature) that are
+// left reaches u times the whole: the inverse of the distribution function. `weights` and `order`
+// are memory of V.
 template <typename T>
-int64_t draw_symbol(const T* x, int64_t V, const Drawing& drawing, double u, double* weights, int32_t* order) {
+int64_t draw_symbol(const T* x, int64_t V, const Drawing& drawing, double u, double* weights,
+                    int32_t* order) {
   const int64_t likeliest = std::max_element(x, x + V) - x;
   if (drawing.greedy) return likeliest;
   const double largest = x[likeliest];
@@ -135,8 +138,8 @@ int64_t draw_symbol(const T* x, int64_t V, const Drawing& drawing, double u, dou
 }
 
 template <typename T>
-void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing, RandomStream stream,
-            const DrawnSymbols& to) {
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
+            RandomStream stream, const DrawnSymbols& to) {
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<T> levels(ctx, mixtures ? to.rows * V : 1);
   if (mixtures) logistics_scores(ctx, outputs, levels.data(), to.rows, V);
@@ -155,18 +158,19 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);              \
-  template void embed_position(Context&, const T*, const int32_t*, const T*, const int32_t*, T*,  \
-                               int64_t, int64_t);                                                 \
-  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t,      \
-                                   int64_t);                                                      \
-  template void cross_entropy(Context&, const T*, const int32_t*, T*, T*, int64_t, int64_t);      \
-  template void mean_scored(Context&, const T*, const int32_t*, T*, T*, int64_t);                 \
-  template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,    \
-                                       const T*, T*, int64_t, int64_t);                           \
-  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
-  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream, const DrawnSymbols&);
+#define LINEA_INSTANTIATE(T)                                                                     \
+  template void embedding(Context&, const T*, const int32_t*, T*, int64_t, int64_t);             \
+  template void embed_position(Context&, const T*, const int32_t*, const T*, const int32_t*, T*, \
+                               int64_t, int64_t);                                                \
+  template void embedding_backward(Context&, const int32_t*, const T*, T*, int64_t, int64_t,     \
+                                   int64_t);                                                     \
+  template void cross_entropy(Context&, const T*, const int32_t*, T*, T*, int64_t, int64_t);     \
+  template void mean_scored(Context&, const T*, const int32_t*, T*, T*, int64_t);                \
+  template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,   \
+                                       const T*, T*, int64_t, int64_t);                          \
+  template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                          \
+  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream,    \
+                       const DrawnSymbols&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

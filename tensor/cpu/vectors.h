@@ -1,4 +1,5 @@
-// The widest vectors of the processor that this file is compiled for, as the compiler's own vector types.
+// The widest vectors of the processor that this file is compiled for, as the compiler's own vector
+// types.
 #pragma once
 
 #include <algorithm>
@@ -35,8 +36,8 @@ struct VectorOf<T, sizeof(T)> {
 
 }  // namespace linea::cpu
 
-// The vector of the elements i, j, k and l of a and b, those of b counted on from those of a. A macro, for a
-// function that returns a vector has no fixed calling convention.
+// The vector of the elements i, j, k and l of a and b, those of b counted on from those of a. A
+// macro, for a function that returns a vector has no fixed calling convention.
 #if __has_builtin(__builtin_shufflevector)
 #define LINEA_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #else  // g++ 11

@@ -1,5 +1,5 @@
-// Every op's gradient against finite differences in double, with random cotangents, to 1e-7; and wrong
-// gradients that the check must see.
+// Every op's gradient against finite differences in double, with random cotangents, to 1e-7; and
+// wrong gradients that the check must see.
 #include <gtest/gtest.h>
 
 #include "autograd/gradcheck.h"
@@ -33,13 +33,15 @@ TEST(Gradients, Arithmetic) {
 }
 
 TEST(Gradients, Pointwise) {
-  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu, Pointwise::feature_relu,
-                            Pointwise::sigmoid})
+  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu,
+                            Pointwise::feature_relu, Pointwise::sigmoid})
     expect_true("pointwise", [f](const Vars& in) { return pointwise(f, in[0]); }, {draw({6, 11})});
-  const Tensor between = ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)
+  const Tensor between =
+      ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)
   for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_rest})
     expect_true("logs", [f](const Vars& in) { return pointwise(f, in[0]); }, {between});
-  expect_true("square_features", [](const Vars& in) { return square_features(in[0]); }, {draw({4, 3})});
+  expect_true("square_features", [](const Vars& in) { return square_features(in[0]); },
+              {draw({4, 3})});
   for (const int64_t nu : {1, 2, 5})
     expect_true("dpfp", [nu](const Vars& in) { return dpfp_features(in[0], nu); }, {draw({4, 3})});
 }
@@ -53,12 +55,16 @@ TEST(Gradients, DropoutDrawsTheSameNumbersTwice) {
 TEST(Gradients, MatmulInEveryArrangement) {
   for (const bool transpose_a : {false, true}) {
     for (const bool transpose_b : {false, true}) {
-      const Function f = [=](const Vars& in) { return matmul(in[0], in[1], transpose_a, transpose_b); };
+      const Function f = [=](const Vars& in) {
+        return matmul(in[0], in[1], transpose_a, transpose_b);
+      };
       const auto pair = [&](std::vector<int64_t> outer) {
         std::vector<int64_t> a = outer, b = outer;
-        for (const int64_t size : transpose_a ? std::vector<int64_t>{4, 3} : std::vector<int64_t>{3, 4})
+        for (const int64_t size :
+             transpose_a ? std::vector<int64_t>{4, 3} : std::vector<int64_t>{3, 4})
           a.push_back(size);
-        for (const int64_t size : transpose_b ? std::vector<int64_t>{5, 4} : std::vector<int64_t>{4, 5})
+        for (const int64_t size :
+             transpose_b ? std::vector<int64_t>{5, 4} : std::vector<int64_t>{4, 5})
           b.push_back(size);
         return std::vector<Tensor>{draw(Shape(a), 1), draw(Shape(b), 2)};
       };
@@ -76,25 +82,33 @@ TEST(Gradients, MatmulInEveryArrangement) {
 // Only one of the two factors may need a gradient.
 TEST(Gradients, MatmulOfAConstant) {
   const Var constant(draw({4, 5}, 9));
-  expect_true("constant b", [&](const Vars& in) { return matmul(in[0], constant); }, {draw({3, 4})});
-  expect_true("constant a", [&](const Vars& in) { return matmul(constant, in[0]); }, {draw({5, 3})});
+  expect_true("constant b", [&](const Vars& in) { return matmul(in[0], constant); },
+              {draw({3, 4})});
+  expect_true("constant a", [&](const Vars& in) { return matmul(constant, in[0]); },
+              {draw({5, 3})});
 }
 
 TEST(Gradients, ShapesAndParts) {
   expect_true("reshape", [](const Vars& in) { return reshape(in[0], {6, 2}); }, {draw({3, 4})});
   expect_true("rows", [](const Vars& in) { return rows(in[0], 1, 2); }, {draw({4, 3})});
   expect_true("select", [](const Vars& in) { return select(in[0], 2); }, {draw({3, 2, 2})});
-  expect_true("split_heads", [](const Vars& in) { return split_heads(in[0], 3, 2); }, {draw({2, 3, 12})});
-  expect_true("split_heads, a part", [](const Vars& in) { return select(split_heads(in[0], 3, 2), 1); },
+  expect_true("split_heads", [](const Vars& in) { return split_heads(in[0], 3, 2); },
               {draw({2, 3, 12})});
-  expect_true("merge_heads", [](const Vars& in) { return merge_heads(in[0]); }, {draw({2, 3, 4, 5})});
+  expect_true("split_heads, a part",
+              [](const Vars& in) { return select(split_heads(in[0], 3, 2), 1); },
+              {draw({2, 3, 12})});
+  expect_true("merge_heads", [](const Vars& in) { return merge_heads(in[0]); },
+              {draw({2, 3, 4, 5})});
   expect_true("overlapping rows",
-              [](const Vars& in) { return multiply(rows(in[0], 0, 3), rows(in[0], 2, 3)); }, {draw({5, 2})});
-  expect_true("rows of rows", [](const Vars& in) { return rows(rows(in[0], 1, 3), 2, 1); }, {draw({5, 2})});
+              [](const Vars& in) { return multiply(rows(in[0], 0, 3), rows(in[0], 2, 3)); },
+              {draw({5, 2})});
+  expect_true("rows of rows", [](const Vars& in) { return rows(rows(in[0], 1, 3), 2, 1); },
+              {draw({5, 2})});
   expect_true("q, k and v of one projection",
               [](const Vars& in) {
                 const Var parts = split_heads(in[0], 3, 1);
-                return matmul(matmul(select(parts, 0), select(parts, 1), false, true), select(parts, 2));
+                return matmul(matmul(select(parts, 0), select(parts, 1), false, true),
+                              select(parts, 2));
               },
               {draw({1, 3, 6})});
 }
@@ -104,20 +118,24 @@ TEST(Gradients, MergingUndoesSplitting) {
   const Var back = merge_heads(select(split_heads(Var(x), 1, 3), 0));
   EXPECT_EQ(back.value().to_doubles(), x.to_doubles());
   // y[p,b,h,n,:] = x[b,n,p,h,:]
-  const std::vector<double> from = x.to_doubles(), to = split_heads(Var(x), 2, 3).value().to_doubles();
+  const std::vector<double> from = x.to_doubles(),
+                            to = split_heads(Var(x), 2, 3).value().to_doubles();
   const size_t p = 1, b = 1, h = 2, n = 3, d = 1;
-  EXPECT_EQ(to[(((p * 2 + b) * 3 + h) * 5 + n) * 2 + d], from[(b * 5 + n) * 12 + (p * 3 + h) * 2 + d]);
+  EXPECT_EQ(to[(((p * 2 + b) * 3 + h) * 5 + n) * 2 + d],
+            from[(b * 5 + n) * 12 + (p * 3 + h) * 2 + d]);
 }
 
 TEST(Gradients, Normalization) {
   expect_true("layer_norm", [](const Vars& in) { return layer_norm(in[0], in[1], in[2]); },
               {draw({6, 5}), draw({5}, 2), draw({5}, 3)});
-  expect_true("layer_norm without bias", [](const Vars& in) { return layer_norm(in[0], in[1], Var()); },
+  expect_true("layer_norm without bias",
+              [](const Vars& in) { return layer_norm(in[0], in[1], Var()); },
               {draw({70, 5}), draw({5}, 2)});
   expect_true("softmax", [](const Vars& in) { return softmax(in[0]); }, {draw({5, 7})});
   const Tensor positive = ops::pointwise(Pointwise::feature_elu, draw({5, 7}));
   expect_true("normalize", [](const Vars& in) { return normalize(in[0]); }, {positive});
-  expect_true("mask_causal", [](const Vars& in) { return mask_causal(in[0], -3); }, {draw({2, 4, 4})});
+  expect_true("mask_causal", [](const Vars& in) { return mask_causal(in[0], -3); },
+              {draw({2, 4, 4})});
   expect_true("masked softmax", [](const Vars& in) { return softmax(mask_causal(in[0], -1e300)); },
               {draw({2, 4, 4})});
 }
@@ -141,7 +159,8 @@ TEST(Gradients, Logistics) {
     const auto last = static_cast<int32_t>(levels - 1);
     const Tensor targets = Tensor::from(std::vector<int32_t>{0, last / 2, -1, last}, {2, 2});
     for (const double deviation : {0.5, 1.5})
-      expect_true("logistics_loss", [&](const Vars& in) { return logistics_loss(in[0], targets, levels); },
+      expect_true("logistics_loss",
+                  [&](const Vars& in) { return logistics_loss(in[0], targets, levels); },
                   {random_tensor({2, 2, 3 * kLogistics}, 5, deviation)});
   }
 }
@@ -161,7 +180,8 @@ TEST(Gradcheck, SeesLogisticsOfOtherLevels) {
 TEST(Gradients, OneLeafUsedOften) {
   expect_true("x + x", [](const Vars& in) { return add(in[0], in[0]); }, {draw({4})});
   expect_true("x x", [](const Vars& in) { return multiply(in[0], in[0]); }, {draw({4})});
-  expect_true("x x^T", [](const Vars& in) { return matmul(in[0], in[0], false, true); }, {draw({3, 4})});
+  expect_true("x x^T", [](const Vars& in) { return matmul(in[0], in[0], false, true); },
+              {draw({3, 4})});
   expect_true("x + x + gelu(x)", [](const Vars& in) { return add(add(in[0], in[0]), gelu(in[0])); },
               {draw({4})});
 }
@@ -192,8 +212,9 @@ TEST(Gradcheck, SeesATransposedProduct) {
 
 TEST(Gradcheck, SeesOnePartInAMillion) {
   const Function wrong = [](const Vars& in) {
-    return Var::made_by("scale", ops::scale(in[0].value(), 2), {in[0]},
-                        [](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, 2 + 2e-6)}; });
+    return Var::made_by(
+        "scale", ops::scale(in[0].value(), 2), {in[0]},
+        [](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, 2 + 2e-6)}; });
   };
   EXPECT_GT(gradcheck(wrong, {draw({5})}).error, kBound);
 }
@@ -201,7 +222,9 @@ TEST(Gradcheck, SeesOnePartInAMillion) {
 TEST(Gradcheck, SeesAGradientThatIsNotThere) {
   const Function cut = [](const Vars& in) { return Var(ops::scale(in[0].value(), 2)); };
   EXPECT_THROW(gradcheck(cut, {draw({5})}), Error);
-  const Function half = [](const Vars& in) { return add(in[0], Var(ops::scale(in[1].value(), 2))); };
+  const Function half = [](const Vars& in) {
+    return add(in[0], Var(ops::scale(in[1].value(), 2)));
+  };
   EXPECT_GT(gradcheck(half, {draw({5}), draw({5}, 2)}).error, 0.5);
 }
 

@@ -1,5 +1,6 @@
-// The branches of a Transformer's block as single ops: their gradients against finite differences, and the same
-// numbers as the chain of small ops that each stands for, also where a branch is done in several blocks of rows.
+// The branches of a Transformer's block as single ops: their gradients against finite differences,
+// and the same numbers as the chain of small ops that each stands for, also where a branch is done
+// in several blocks of rows.
 #include <gtest/gtest.h>
 
 #include "autograd/gradcheck.h"
@@ -40,7 +41,8 @@ struct Branch {
 };
 
 // Every branch for R rows of `in` numbers, `out` or `wide` of them made.
-std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, bool bias, float rate) {
+std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, bool bias,
+                             float rate) {
   uint32_t lane = 1;
   const auto draw = [&lane](const Shape& shape) { return random_tensor(shape, lane++); };
   std::vector<Tensor> norm = {draw({in})}, linear = {draw({out, in})}, up = {draw({wide, in})},
@@ -52,7 +54,8 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
     down.push_back(draw({in}));
   }
   const auto joined = [](std::vector<Tensor> start, const std::vector<std::vector<Tensor>>& rest) {
-    for (const std::vector<Tensor>& part : rest) start.insert(start.end(), part.begin(), part.end());
+    for (const std::vector<Tensor>& part : rest)
+      start.insert(start.end(), part.begin(), part.end());
     return start;
   };
   const Tensor x = draw({1, R, in}), residual = draw({1, R, out});
@@ -69,14 +72,20 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
            },
            joined({x}, {norm, linear})},
           {"add_linear",
-           [=](const Vars& v) { return add_linear(v[0], v[1], Taken(v, 2, bias).take<LinearVars>(), rate, 3); },
+           [=](const Vars& v) {
+             return add_linear(v[0], v[1], Taken(v, 2, bias).take<LinearVars>(), rate, 3);
+           },
            [=](const Vars& v) {
              return add(v[0], dropout(apply(Taken(v, 2, bias).take<LinearVars>(), v[1]), rate, 3));
            },
            joined({residual, x}, {linear})},
           {"add_linear without a residual",
-           [=](const Vars& v) { return add_linear(Var(), v[0], Taken(v, 1, bias).take<LinearVars>(), rate, 3); },
-           [=](const Vars& v) { return dropout(apply(Taken(v, 1, bias).take<LinearVars>(), v[0]), rate, 3); },
+           [=](const Vars& v) {
+             return add_linear(Var(), v[0], Taken(v, 1, bias).take<LinearVars>(), rate, 3);
+           },
+           [=](const Vars& v) {
+             return dropout(apply(Taken(v, 1, bias).take<LinearVars>(), v[0]), rate, 3);
+           },
            joined({x}, {linear})},
           {"feed_forward",
            [=](const Vars& v) {
@@ -139,14 +148,15 @@ TEST(Layers, AreTheirChainsOfOps) {
     for (const Branch& branch : branches(67, 24, 40, 56, true, rate)) expect_same(branch);
 }
 
-// Matrices so wide that 64 rows fill a block: rows 0 .. 63, 64 .. 127 and two more. An odd width puts a border
-// of blocks inside four numbers of a dropout.
+// Matrices so wide that 64 rows fill a block: rows 0 .. 63, 64 .. 127 and two more. An odd width
+// puts a border of blocks inside four numbers of a dropout.
 TEST(Layers, AreTheSameInSeveralBlocks) {
   for (const Branch& branch : branches(130, 5, 9001, 9001, true, 0.4f)) expect_same(branch);
 }
 
 TEST(Layers, RefuseWhatDoesNotGoTogether) {
-  const Var x(random_tensor({2, 3, 4}, 1)), residual(random_tensor({2, 3, 5}, 2)), weight(random_tensor({6, 4}, 3));
+  const Var x(random_tensor({2, 3, 4}, 1)), residual(random_tensor({2, 3, 5}, 2)),
+      weight(random_tensor({6, 4}, 3));
   EXPECT_THROW(add_linear(residual, x, {weight, Var()}, 0, 0), Error);
   EXPECT_THROW(norm_linear(residual, {Var(random_tensor({5}, 4)), Var()}, {weight, Var()}), Error);
 }

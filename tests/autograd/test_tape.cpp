@@ -27,7 +27,8 @@ std::string message_of(const Body& body) {
 
 // An op whose backward answers with what it is given.
 Var answering(const Var& x, const std::vector<Gradient>& answer) {
-  return Var::made_by("odd_op", ops::scale(x.value(), 1), {x}, [answer](const Tensor&) { return answer; });
+  return Var::made_by("odd_op", ops::scale(x.value(), 1), {x},
+                      [answer](const Tensor&) { return answer; });
 }
 
 TEST(Tape, AccumulatesOverBackwards) {
@@ -119,7 +120,8 @@ TEST(Tape, NothingIsRememberedWithoutNeed) {
     EXPECT_FALSE(add(x, x).requires_grad());
   }
   EXPECT_TRUE(add(x, x).requires_grad());
-  EXPECT_EQ(message_of([&] { backward(constant); }), "backward() from a value that needs no gradient");
+  EXPECT_EQ(message_of([&] { backward(constant); }),
+            "backward() from a value that needs no gradient");
   backward(add(constant, x), Tensor::full({2}, DType::f64, 1.0));
   EXPECT_FALSE(constant.grad().defined());
 }
@@ -136,7 +138,8 @@ TEST(TapeErrors, NameTheOp) {
   const auto with = [&](const std::vector<Gradient>& answer) {
     return message_of([&] { backward(answering(x, answer), seed); });
   };
-  EXPECT_EQ(with({Tensor()}), "the backward of odd_op gave no gradient for its input 0, which needs one");
+  EXPECT_EQ(with({Tensor()}),
+            "the backward of odd_op gave no gradient for its input 0, which needs one");
   EXPECT_EQ(with({Tensor::zeros({3}, DType::f64)}),
             "the backward of odd_op gave input 0 a gradient of shape [3], not [2]");
   EXPECT_EQ(with({Tensor::zeros({2}, DType::f32)}),
@@ -161,14 +164,17 @@ TEST(TapeErrors, WalkingTwice) {
 
 TEST(TapeErrors, LeavesAndValues) {
   Var x = leaf({1, 2});
-  EXPECT_NE(message_of([&] { x.set_value(Tensor::zeros({3}, DType::f64)); }).find("[3]"), std::string::npos);
-  EXPECT_NE(message_of([&] { x.set_value(Tensor::zeros({2}, DType::f32)); }).find("f32"), std::string::npos);
+  EXPECT_NE(message_of([&] { x.set_value(Tensor::zeros({3}, DType::f64)); }).find("[3]"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { x.set_value(Tensor::zeros({2}, DType::f32)); }).find("f32"),
+            std::string::npos);
   Var y = add(x, x);
   EXPECT_EQ(message_of([&] { y.set_value(Tensor::zeros({2}, DType::f64)); }),
             "only a leaf's value can be replaced");
   EXPECT_EQ(message_of([] { Var().value(); }), "an undefined Var has no value");
   EXPECT_EQ(message_of([] { Var(Tensor(), true); }), "a Var needs a defined tensor");
-  EXPECT_EQ(message_of([] { Var(Tensor::zeros({1}, DType::i32), true); }), "an i32 tensor has no gradient");
+  EXPECT_EQ(message_of([] { Var(Tensor::zeros({1}, DType::i32), true); }),
+            "an i32 tensor has no gradient");
 }
 
 TEST(DetectNonfinite, NamesTheOp) {
@@ -181,13 +187,18 @@ TEST(DetectNonfinite, NamesTheOp) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::numeric);
-    EXPECT_STREQ(error.what(), "1 of the 2 values that the op pointwise made are not finite (shape [2])");
+    EXPECT_STREQ(error.what(),
+                 "1 of the 2 values that the op pointwise made are not finite (shape [2])");
   }
   {
     const OpPlace outer("blocks", 0);
-    { const OpPlace inner("head"); EXPECT_EQ(OpPlace::text(), " in head"); }
-    EXPECT_EQ(message_of([&] { pointwise(Pointwise::log_rest, x); }),
-              "1 of the 2 values that the op pointwise made in blocks.0 are not finite (shape [2])");
+    {
+      const OpPlace inner("head");
+      EXPECT_EQ(OpPlace::text(), " in head");
+    }
+    EXPECT_EQ(
+        message_of([&] { pointwise(Pointwise::log_rest, x); }),
+        "1 of the 2 values that the op pointwise made in blocks.0 are not finite (shape [2])");
   }
   EXPECT_EQ(OpPlace::text(), "");
   { const DetectNonfinite inner; }
@@ -199,8 +210,8 @@ Var chain(Var x, int64_t ops) {
   return x;
 }
 
-// A chain of 100 ops over 64 KiB: walking it backward needs a few tensors more than the chain holds, and
-// gives the chain's own back as it goes.
+// A chain of 100 ops over 64 KiB: walking it backward needs a few tensors more than the chain
+// holds, and gives the chain's own back as it goes.
 TEST(TapeMemory, IsFreedOnTheWay) {
   const int64_t bytes = 65536;
   const Var x(Tensor::full({bytes / 4}, DType::f32, 0.5), true);

@@ -1,5 +1,5 @@
-// Tests whose every access to memory is told to the checker, which takes long: each ninth of what a test goes through,
-// unless LINEA_TEST_SHARE says another share.
+// Tests whose every access to memory is told to the checker, which takes long: each ninth of what a
+// test goes through, unless LINEA_TEST_SHARE says another share.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -9,11 +9,11 @@
 
 namespace linea::cuda_tests {
 
-// Features as they are given: values at or above 0 (of any sign where a kernel makes features of them), or logs of
-// which the share `lost` is -infinity.
+// Features as they are given: values at or above 0 (of any sign where a kernel makes features of
+// them), or logs of which the share `lost` is -infinity.
 template <typename T>
-Tensor features(const Shape& shape, uint32_t lane, FeatureKind kind, KernelFeature feature, double deviation,
-                double lost) {
+Tensor features(const Shape& shape, uint32_t lane, FeatureKind kind, KernelFeature feature,
+                double deviation, double lost) {
   const Tensor x = input<T>(shape, lane, deviation), coin = input<T>(shape, lane + 1000);
   std::vector<double> values = x.to_doubles(), toss = coin.to_doubles();
   std::vector<T> result;
@@ -64,8 +64,8 @@ struct ChunkSetting {
   int64_t N = 65, F = 5, M = 3, segment = 1000;
   double deviation = 1.0, lost = 0;  // of logs; the share of those that are -infinity
   double weight_deviation = 1.0;
-  bool hints = true;  // the kernels are told which segment starts and which ends
-  bool by_head = true;  // rows lie in [B,N,H,width], else in [B,H,N,width]
+  bool hints = true;              // the kernels are told which segment starts and which ends
+  bool by_head = true;            // rows lie in [B,N,H,width], else in [B,H,N,width]
   int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
 };
 
@@ -100,7 +100,8 @@ class ChunkProblem {
         dy_(input<T>({kPairs, s.N, s.M}, 4)),
         weight_(input<T>({kPairs, s.N}, 5, s.weight_deviation)),
         decay_(negative<T>({kPairs, s.N}, 6, s.weight_deviation)),
-        valid_(Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)},
+        valid_(Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3),
+                                                 static_cast<int32_t>(s.N / 9)},
                             {kBatch})),
         denominator_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
         scale_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
@@ -128,7 +129,8 @@ class ChunkProblem {
     const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
     const Tensor dq = like(q_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
-      table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k), rows<const T>(y_, shape, true),
+      table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k),
+                                      rows<const T>(y_, shape, true),
                                       rows<const T>(dy_, shape, true), kept(shape), carried.view(),
                                       rows<T>(dq, shape, with_q), strided<A>(slope_, shape));
     });
@@ -140,32 +142,35 @@ class ChunkProblem {
     const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
     const Tensor dk = like(k_), dv = like(v_), dweight = like(weight_);
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
-      table<T>().chunk_backward_key(context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true),
-                                    kept(shape), strided<const A>(slope_, shape), carried.view(),
-                                    rows<T>(dk, shape, with_k),
-                                    scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
-                                    rows<T>(dv, shape, with_k));
+      table<T>().chunk_backward_key(
+          context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true), kept(shape),
+          strided<const A>(slope_, shape), carried.view(), rows<T>(dk, shape, with_k),
+          scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
+          rows<T>(dv, shape, with_k));
     });
     return {dk, dv, dweight};
   }
 
-  // After backward_query(), where logs of keys are those of hard codes: dk, straight through, of `queries` [P,N,D].
+  // After backward_query(), where logs of keys are those of hard codes: dk, straight through, of
+  // `queries` [P,N,D].
   std::vector<Tensor> straight_through(const Tensor& codes, int64_t D) {
     const Carried<T> carried(kPairs, s_.F, D * (s_.M + 1), true);
     const Tensor dk = Tensor::zeros({kPairs, s_.N, D}, v_.dtype());
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       // queries, codes and dk of a segment lie in one piece
-      const Tensor queries = input<T>({kPairs, shape.length, D}, 50 + static_cast<uint32_t>(shape.first));
+      const Tensor queries =
+          input<T>({kPairs, shape.length, D}, 50 + static_cast<uint32_t>(shape.first));
       const Tensor slope = Tensor::zeros(queries.shape(), v_.dtype());
       const std::vector<int32_t> all = codes.to_vector<int32_t>();
       std::vector<int32_t> own;
       for (int64_t pair = 0; pair < kPairs; ++pair)
-        for (int64_t i = 0; i < shape.length; ++i) own.push_back(all[pair * s_.N + shape.first + i]);
+        for (int64_t i = 0; i < shape.length; ++i)
+          own.push_back(all[pair * s_.N + shape.first + i]);
       const Tensor code = Tensor::from(own, {kPairs, shape.length});
-      table<T>().straight_through(context(), shape, in(shape, with_q, with_k), with_q ? queries.data<T>() : nullptr,
-                                  with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true),
-                                  kept(shape), strided<const A>(slope_, shape), carried.view(),
-                                  with_k ? slope.data<T>() : nullptr);
+      table<T>().straight_through(
+          context(), shape, in(shape, with_q, with_k), with_q ? queries.data<T>() : nullptr,
+          with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true), kept(shape),
+          strided<const A>(slope_, shape), carried.view(), with_k ? slope.data<T>() : nullptr);
       if (!with_k) return;
       std::vector<T> into = dk.to_vector<T>(), from = slope.to_vector<T>();
       for (int64_t pair = 0; pair < kPairs; ++pair)
@@ -188,7 +193,9 @@ class ChunkProblem {
   // Changes all keys and values from position `first` on.
   void change_from(int64_t first, double by) {
     for (const Tensor& x : {k_, v_, weight_})
-      change(x, [&](int64_t, int64_t i, T value) { return i < first ? value : T(static_cast<float>(value) * by); });
+      change(x, [&](int64_t, int64_t i, T value) {
+        return i < first ? value : T(static_cast<float>(value) * by);
+      });
   }
 
  private:
@@ -209,7 +216,8 @@ class ChunkProblem {
   void spoil_padding() {
     const std::vector<int32_t> count = valid_.to_vector<int32_t>();
     for (const Tensor& x : {k_, v_, weight_, decay_})
-      change(x, [&](int64_t batch, int64_t i, T value) { return i < count[batch] ? value : T(NAN); });
+      change(x,
+             [&](int64_t batch, int64_t i, T value) { return i < count[batch] ? value : T(NAN); });
   }
 
   static Tensor like(const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); }
@@ -218,8 +226,14 @@ class ChunkProblem {
   HeadRows<U> rows(const Tensor& x, const ChunkShape& shape, bool there) const {
     if (!there) return {};
     const int64_t width = x.size(2);
-    const int64_t row = s_.by_head ? kHeads * width : width, head = s_.by_head ? width : s_.N * width;
-    return {x.data<std::remove_const_t<U>>() + shape.first * row, s_.N * kHeads * width, head, row, kHeads, 0};
+    const int64_t row = s_.by_head ? kHeads * width : width,
+                  head = s_.by_head ? width : s_.N * width;
+    return {x.data<std::remove_const_t<U>>() + shape.first * row,
+            s_.N * kHeads * width,
+            head,
+            row,
+            kHeads,
+            0};
   }
   template <typename U>
   Strided<U> strided(const Tensor& x, const ChunkShape& shape) const {
@@ -276,7 +290,8 @@ class ChunkProblem {
     return Tensor::from(values, {static_cast<int64_t>(values.size())});
   }
 
-  // log d + m: one number whatever the scale, where chunks are as long (decays are counted from their start)
+  // log d + m: one number whatever the scale, where chunks are as long (decays are counted from
+  // their start)
   Tensor logs_of_denominators() const {
     std::vector<double> d = denominator_.to_doubles(), m = scale_.to_doubles();
     for (size_t i = 0; i < d.size(); ++i) d[i] = std::log(d[i]) + m[i];

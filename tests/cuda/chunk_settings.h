@@ -7,24 +7,28 @@ namespace linea::cuda_tests {
 
 inline std::string describe(const ChunkSetting& s) {
   return std::string(s.kind == FeatureKind::logs ? "logs" : "values") + " feature " +
-         std::to_string(static_cast<int>(s.feature)) + (s.weights ? " weights" : "") + (s.decays ? " decays" : "") +
-         (s.causal ? " causal" : "") + (s.padded ? " padded" : "") + (s.hints ? " hints" : "") +
-         (s.by_head ? " by head" : "") + " N " + std::to_string(s.N) + " F " + std::to_string(s.F) + " M " +
-         std::to_string(s.M) + " segment " + std::to_string(s.segment) + " deviation " + std::to_string(s.deviation) +
-         " lost " + std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation) + " tiles " +
+         std::to_string(static_cast<int>(s.feature)) + (s.weights ? " weights" : "") +
+         (s.decays ? " decays" : "") + (s.causal ? " causal" : "") + (s.padded ? " padded" : "") +
+         (s.hints ? " hints" : "") + (s.by_head ? " by head" : "") + " N " + std::to_string(s.N) +
+         " F " + std::to_string(s.F) + " M " + std::to_string(s.M) + " segment " +
+         std::to_string(s.segment) + " deviation " + std::to_string(s.deviation) + " lost " +
+         std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation) + " tiles " +
          std::to_string(s.tiles) + " blocks " + std::to_string(s.blocks);
 }
 
 // Kinds of features, weights, decays, padding, causal or not, in one segment and in several.
 inline std::vector<ChunkSetting> every_kind() {
   std::vector<ChunkSetting> all;
-  for (const KernelFeature feature : {KernelFeature::given, KernelFeature::elu, KernelFeature::relu})
+  for (const KernelFeature feature :
+       {KernelFeature::given, KernelFeature::elu, KernelFeature::relu})
     for (const FeatureKind kind : {FeatureKind::values, FeatureKind::logs})
       for (const bool weights : {false, true})
         for (const bool decays : {false, true})
           for (const bool causal : {false, true})
             for (const bool padded : {false, true}) {
-              if (feature != KernelFeature::given && (kind == FeatureKind::logs || (weights && padded))) continue;
+              if (feature != KernelFeature::given &&
+                  (kind == FeatureKind::logs || (weights && padded)))
+                continue;
               if (decays && !causal) continue;
               ChunkSetting s{kind, feature, weights, decays, causal, padded};
               s.N = 150;

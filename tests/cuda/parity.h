@@ -32,13 +32,15 @@ class On {
 
 inline constexpr Device kCuda{DeviceKind::cuda, 0};
 
-// Normal numbers times `deviation`, each one that bfloat16 holds exactly: the same inputs for every type.
+// Normal numbers times `deviation`, each one that bfloat16 holds exactly: the same inputs for every
+// type.
 template <typename T>
 Tensor input(const Shape& shape, uint32_t lane, double deviation = 1.0) {
   const RandomStream numbers{7, Purpose::test, lane, 0};
   std::vector<T> values;
   for (int64_t i = 0; i < shape.numel(); ++i)
-    values.push_back(static_cast<T>(static_cast<float>(BFloat16(deviation * random_normal(numbers, i)))));
+    values.push_back(
+        static_cast<T>(static_cast<float>(BFloat16(deviation * random_normal(numbers, i)))));
   return Tensor::from(values, shape);
 }
 
@@ -53,8 +55,8 @@ const Kernels<T>& table() {
   return kernels<T>(context().device);
 }
 
-// The largest difference of two tensors over the largest number of `expected`; NaN where either has one alone, or
-// where infinities differ.
+// The largest difference of two tensors over the largest number of `expected`; NaN where either has
+// one alone, or where infinities differ.
 inline double distance(const std::vector<double>& got, const std::vector<double>& expected) {
   double largest = 0, apart = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -77,8 +79,9 @@ struct Bounds {
   double f32 = 1e-5, f64 = 1e-12, bf16 = 1e-2;
 };
 
-// body(T{}) returns the tensors that it made on the context's device. Reference is the type of the CPU's run. Nothing is
-// done in double where the build has no such kernels (LINEA_CUDA_WITHOUT_DOUBLE).
+// body(T{}) returns the tensors that it made on the context's device. Reference is the type of the
+// CPU's run. Nothing is done in double where the build has no such kernels
+// (LINEA_CUDA_WITHOUT_DOUBLE).
 template <typename T, typename Reference, typename Body>
 void expect_close(const Body& body, double bound) {
   if (std::is_same_v<T, double> && kernels<double>(kCuda).fill == nullptr) return;
@@ -89,16 +92,18 @@ void expect_close(const Body& body, double bound) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     const double apart = distance(numbers(got[i]), expected[i]);
-    EXPECT_TRUE(apart <= bound) << "tensor " << i << " of " << name_of(DTypeOf<T>::value) << ": " << apart << " > "
-                                << bound;
+    EXPECT_TRUE(apart <= bound) << "tensor " << i << " of " << name_of(DTypeOf<T>::value) << ": "
+                                << apart << " > " << bound;
   }
 }
 
-// LINEA_TEST_SHARE=n in the environment, for where the checker is told of every access to memory: of what a test goes
-// through, each n-th will do. Under the sanitizers each third; an odd number meets both sides of a switch.
+// LINEA_TEST_SHARE=n in the environment, for where the checker is told of every access to memory:
+// of what a test goes through, each n-th will do. Under the sanitizers each third; an odd number
+// meets both sides of a switch.
 inline int64_t asked_share() {
   static const char* const text = std::getenv("LINEA_TEST_SHARE");
-  static const int64_t share = text == nullptr ? (kSanitized ? 3 : 1) : std::max<int64_t>(std::atoll(text), 1);
+  static const int64_t share =
+      text == nullptr ? (kSanitized ? 3 : 1) : std::max<int64_t>(std::atoll(text), 1);
   return share;
 }
 inline bool a_share() { return kSanitized || asked_share() > 1; }
@@ -113,8 +118,8 @@ inline bool left_out() {
   return calls % asked_share() != 0;
 }
 
-// In every type that the device has; bfloat16 against the CPU's float. double has float's code, so a share goes
-// without.
+// In every type that the device has; bfloat16 against the CPU's float. double has float's code, so
+// a share goes without.
 template <typename Body>
 void expect_parity(const Body& body, const Bounds& bounds = {}) {
   if (left_out()) return;

@@ -15,7 +15,8 @@ std::vector<Tensor> matrix_and_slopes(const Setting& s) {
   const int64_t P = 4, heads = 2;
   const Tensor q = features<T>({P, s.N, s.F}, 1, s.kind, KernelFeature::given, s.deviation, 0);
   const Tensor k = features<T>({P, s.N, s.F}, 2, s.kind, KernelFeature::given, s.deviation, s.lost);
-  const Tensor weight = input<T>({P, s.N}, 3, s.deviation), decay = negative<T>({P, s.N}, 4, s.deviation);
+  const Tensor weight = input<T>({P, s.N}, 3, s.deviation),
+               decay = negative<T>({P, s.N}, 4, s.deviation);
   const Tensor valid = Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N / 2), 0}, {2});
   ChunkShape shape{P, s.N, s.F, 0, s.N};
   shape.kind = s.kind;
@@ -27,12 +28,12 @@ std::vector<Tensor> matrix_and_slopes(const Setting& s) {
   if (s.decays) in.decay = {decay.data<T>(), s.N};
   const Shape square{P, s.N, s.N};
   const Tensor matrix(square, q.dtype()), dmatrix = input<T>(square, 5);
-  const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()), dweight(weight.shape(), q.dtype()),
-      ddecay(decay.shape(), q.dtype());
+  const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()),
+      dweight(weight.shape(), q.dtype()), ddecay(decay.shape(), q.dtype());
   table<T>().attention_matrix(context(), shape, in, s.causal, matrix.template data<T>());
   table<T>().attention_matrix_backward(context(), shape, in, s.causal, dmatrix.template data<T>(),
-                                       dq.template data<T>(), dk.template data<T>(), dweight.template data<T>(),
-                                       ddecay.template data<T>());
+                                       dq.template data<T>(), dk.template data<T>(),
+                                       dweight.template data<T>(), ddecay.template data<T>());
   return {matrix, dq, dk, dweight, ddecay};
 }
 
@@ -52,7 +53,8 @@ TEST(CudaAttentionMatrix, EverySetting) {
 TEST(CudaAttentionMatrix, FarLogsAndLostOnes) {
   for (const double lost : {0.0, 0.5, 1.0})
     expect_parity([&](auto t) {
-      return matrix_and_slopes<decltype(t)>({FeatureKind::logs, true, true, true, false, 300.0, lost});
+      return matrix_and_slopes<decltype(t)>(
+          {FeatureKind::logs, true, true, true, false, 300.0, lost});
     });
 }
 
@@ -67,7 +69,8 @@ TEST(CudaAttentionMatrix, MoreKeysAndFeaturesThanThreads) {
 
 TEST(CudaAttentionMatrix, OneRow) {
   expect_parity([&](auto t) {
-    return matrix_and_slopes<decltype(t)>({FeatureKind::logs, true, true, true, false, 1.0, 0, 1, 1});
+    return matrix_and_slopes<decltype(t)>(
+        {FeatureKind::logs, true, true, true, false, 1.0, 0, 1, 1});
   });
 }
 

@@ -14,7 +14,8 @@ TEST(CudaCast, ManyAtOnce) {
     const int64_t n = i == 0 ? 0 : i % 13 == 0 ? 9000 + i : i;
     given.push_back(ops::add(input<float>({n}, i), ops::scale(input<float>({n}, i + 1000), 1e-3)));
   }
-  const std::vector<Tensor> narrow = ops::cast_all(given, DType::bf16), wide = ops::cast_all(narrow, DType::f32);
+  const std::vector<Tensor> narrow = ops::cast_all(given, DType::bf16),
+                            wide = ops::cast_all(narrow, DType::f32);
   for (size_t i = 0; i < given.size(); ++i) {
     std::vector<double> expected;
     for (const double x : given[i].to_doubles()) expected.push_back(BFloat16(x));
@@ -25,11 +26,14 @@ TEST(CudaCast, ManyAtOnce) {
   EXPECT_TRUE(ops::cast_all({}, DType::bf16).empty());
 }
 
-// w enters once, by two casts, and by a cast and as it is: slopes of bf16 are added as floats. 1 + 2^-10 is no bf16.
+// w enters once, by two casts, and by a cast and as it is: slopes of bf16 are added as floats. 1 +
+// 2^-10 is no bf16.
 TEST(CudaCast, GradientsOfParametersAreFloats) {
   const On device(kCuda);
-  const Tensor ones = Tensor::full({7}, DType::bf16, 1.0), small = Tensor::full({7}, DType::bf16, 0x1p-10);
-  const Var w(Tensor::full({7}, DType::f32, 3.0), true), v(Tensor::full({7}, DType::f32, 3.0), true);
+  const Tensor ones = Tensor::full({7}, DType::bf16, 1.0),
+               small = Tensor::full({7}, DType::bf16, 0x1p-10);
+  const Var w(Tensor::full({7}, DType::f32, 3.0), true),
+      v(Tensor::full({7}, DType::f32, 3.0), true);
   const auto go_back = [](const Var& y, const Tensor& by) { backward(y, by); };
   const auto grads = [&] {
     EXPECT_EQ(w.grad().dtype(), DType::f32);

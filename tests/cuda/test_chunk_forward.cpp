@@ -16,8 +16,10 @@ TEST(CudaChunkForward, TheSameBitsEachTime) {
   if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   for (const ChunkSetting& s : far_logs()) {
-    const std::vector<Tensor> once = ChunkProblem<float>(s).all(), again = ChunkProblem<float>(s).all();
-    for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(numbers(once[i]), numbers(again[i])) << describe(s) << i;
+    const std::vector<Tensor> once = ChunkProblem<float>(s).all(),
+                              again = ChunkProblem<float>(s).all();
+    for (size_t i = 0; i < once.size(); ++i)
+      EXPECT_EQ(numbers(once[i]), numbers(again[i])) << describe(s) << i;
   }
 }
 

@@ -98,7 +98,8 @@ TEST(CudaChunkTiles, TheSameBitsEachTime) {
   ChunkSetting s;
   s.N = kLength;
   s.tiles = 3;
-  const std::vector<Tensor> once = ChunkProblem<BFloat16>(s).all(), again = ChunkProblem<BFloat16>(s).all();
+  const std::vector<Tensor> once = ChunkProblem<BFloat16>(s).all(),
+                            again = ChunkProblem<BFloat16>(s).all();
   for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(numbers(once[i]), numbers(again[i])) << i;
 }
 

@@ -4,7 +4,7 @@ namespace linea::cuda_tests {
 namespace {
 
 // Tiles that start within the heads, more and fewer pairs than heads, one row, and none.
-const HeadShape kShapes[] = {{1, 1, 1, 1, 0, 1},   {5, 37, 19, 7, 4, 3},    {2, 130, 70, 33, 2, 3},
+const HeadShape kShapes[] = {{1, 1, 1, 1, 0, 1},    {5, 37, 19, 7, 4, 3},  {2, 130, 70, 33, 2, 3},
                              {7, 3, 200, 16, 1, 2}, {1, 700, 5, 40, 0, 2}, {2, 0, 6, 5, 0, 2}};
 
 Shape rows_of(const HeadShape& s, int64_t width) { return {s.pairs, s.rows, width}; }
@@ -19,7 +19,8 @@ TEST(CudaCodebook, LogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {
       using T = decltype(t);
-      const Tensor codes = input<T>(codes_of(shape), 1, 0.5), u = input<T>(rows_of(shape, shape.features), 2);
+      const Tensor codes = input<T>(codes_of(shape), 1, 0.5),
+                   u = input<T>(rows_of(shape, shape.features), 2);
       const Tensor by = temperature<T>();
       table<T>().mixture_logs(context(), shape, codes.template data<T>(), by.template data<T>(),
                               u.template data<T>());
@@ -27,14 +28,16 @@ TEST(CudaCodebook, LogsOfMixtures) {
     });
 }
 
-// Logs of -infinity have no slope and add nothing to that of the temperature. bfloat16: dt is a sum of both signs.
+// Logs of -infinity have no slope and add nothing to that of the temperature. bfloat16: dt is a sum
+// of both signs.
 TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {
       using T = decltype(t);
       const Shape wide = rows_of(shape, shape.features);
       std::vector<T> values;
-      for (const double x : numbers(input<float>(wide, 1))) values.push_back(T(static_cast<float>(BFloat16(x - 4))));
+      for (const double x : numbers(input<float>(wide, 1)))
+        values.push_back(T(static_cast<float>(BFloat16(x - 4))));
       const Tensor by = temperature<T>(), dt = input<T>({shape.pairs}, 4);
       std::vector<T> slopes = input<T>(wide, 2).template to_vector<T>();
       if (shape.features > 1)
@@ -43,8 +46,9 @@ TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
           slopes[i] = T(0.0f);
         }
       const Tensor logs = Tensor::from(values, wide), dlogs = Tensor::from(slopes, wide);
-      table<T>().mixture_logs_backward(context(), shape, by.template data<T>(), logs.template data<T>(),
-                                       dlogs.template data<T>(), dt.template data<T>());
+      table<T>().mixture_logs_backward(context(), shape, by.template data<T>(),
+                                       logs.template data<T>(), dlogs.template data<T>(),
+                                       dt.template data<T>());
       return std::vector<Tensor>{dlogs, dt};
     });
 }
@@ -55,11 +59,12 @@ TEST(CudaCodebook, GradientsOfPairsAreAddedToHeads) {
       expect_parity([&](auto t) {
         using T = decltype(t);
         const Tensor part = input<T>({shape.pairs, shape.features, shape.key_size}, 1);
-        const Tensor du = input<T>(rows_of(shape, shape.features), 2), codes = input<T>(codes_of(shape), 3);
+        const Tensor du = input<T>(rows_of(shape, shape.features), 2),
+                     codes = input<T>(codes_of(shape), 3);
         const Tensor dcodes = input<T>(codes_of(shape), 4);
         table<T>().add_to_heads(context(), shape, part.template data<T>(),
-                                with_rows ? du.template data<T>() : nullptr, codes.template data<T>(),
-                                dcodes.template data<T>());
+                                with_rows ? du.template data<T>() : nullptr,
+                                codes.template data<T>(), dcodes.template data<T>());
         return std::vector<Tensor>{dcodes};
       });
 }
@@ -74,49 +79,59 @@ Tensor whole_numbers(const Shape& shape, uint32_t lane) {
 
 TEST(CudaCodebook, TheFirstOfTheNearestCodes) {
   for (const HeadShape& shape : kShapes)
-    expect_parity([&](auto t) {
-      using T = decltype(t);
-      const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1);
-      const Tensor codes = whole_numbers<T>(codes_of(shape), 2);
-      const Tensor code = unset<int32_t>({shape.pairs, shape.rows});
-      table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
-                              code.template data<int32_t>());
-      return std::vector<Tensor>{code};
-    }, {0, 0, 0});
+    expect_parity(
+        [&](auto t) {
+          using T = decltype(t);
+          const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1);
+          const Tensor codes = whole_numbers<T>(codes_of(shape), 2);
+          const Tensor code = unset<int32_t>({shape.pairs, shape.rows});
+          table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
+                                  code.template data<int32_t>());
+          return std::vector<Tensor>{code};
+        },
+        {0, 0, 0});
 }
 
 TEST(CudaCodebook, MorePairsThanOneGridHolds) {
-  expect_close<float, float>([](auto) {
-    const HeadShape shape{(1 << 10) + 3, 1, 3, 2, 0, 1};
-    std::vector<float> values;
-    for (int64_t i = 0; i < 2 * shape.pairs; ++i) values.push_back(static_cast<float>(i % 7 - 3));
-    const Tensor x = Tensor::from(values, {shape.pairs, 2});
-    const Tensor codes = Tensor::from(std::vector<float>{3, 0, -2, 1, 0, -1}, {1, 3, 2});
-    const Tensor code = unset<int32_t>({shape.pairs});
-    table<float>().nearest_code(context(), shape, x.data<float>(), codes.data<float>(), code.data<int32_t>());
-    return std::vector<Tensor>{code};
-  }, 0);
+  expect_close<float, float>(
+      [](auto) {
+        const HeadShape shape{(1 << 10) + 3, 1, 3, 2, 0, 1};
+        std::vector<float> values;
+        for (int64_t i = 0; i < 2 * shape.pairs; ++i)
+          values.push_back(static_cast<float>(i % 7 - 3));
+        const Tensor x = Tensor::from(values, {shape.pairs, 2});
+        const Tensor codes = Tensor::from(std::vector<float>{3, 0, -2, 1, 0, -1}, {1, 3, 2});
+        const Tensor code = unset<int32_t>({shape.pairs});
+        table<float>().nearest_code(context(), shape, x.data<float>(), codes.data<float>(),
+                                    code.data<int32_t>());
+        return std::vector<Tensor>{code};
+      },
+      0);
 }
 
 // All codes alike: the first; no distance a number: the first.
 TEST(CudaCodebook, WhereNoCodeIsNearer) {
   for (const double value : {0.5, HUGE_VAL, std::nan("")})
-    expect_parity([value](auto t) {
-      using T = decltype(t);
-      const HeadShape shape{1, 70, 130, 5, 0, 1};
-      const Tensor x = input<T>({1, 70, 5}, 1), codes = Tensor::full({1, 130, 5}, DTypeOf<T>::value, value);
-      const Tensor code = unset<int32_t>({1, 70});
-      table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
-                              code.template data<int32_t>());
-      return std::vector<Tensor>{code};
-    }, {0, 0, 0});
+    expect_parity(
+        [value](auto t) {
+          using T = decltype(t);
+          const HeadShape shape{1, 70, 130, 5, 0, 1};
+          const Tensor x = input<T>({1, 70, 5}, 1),
+                       codes = Tensor::full({1, 130, 5}, DTypeOf<T>::value, value);
+          const Tensor code = unset<int32_t>({1, 70});
+          table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
+                                  code.template data<int32_t>());
+          return std::vector<Tensor>{code};
+        },
+        {0, 0, 0});
 }
 
 Tensor codes_below(const HeadShape& shape) {
   const RandomStream numbers{7, Purpose::test, 99, 0};
   std::vector<int32_t> codes;
   for (int64_t i = 0; i < shape.pairs * shape.rows; ++i)
-    codes.push_back(static_cast<int32_t>(random_below(numbers, i, static_cast<uint32_t>(shape.features))));
+    codes.push_back(
+        static_cast<int32_t>(random_below(numbers, i, static_cast<uint32_t>(shape.features))));
   return Tensor::from(codes, {shape.pairs, shape.rows});
 }
 
@@ -125,14 +140,18 @@ TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
     expect_parity([&](auto t) {
       using T = decltype(t);
       const Tensor code = codes_below(shape), x = input<T>(rows_of(shape, shape.key_size), 1);
-      const Tensor codes = input<T>(codes_of(shape), 2), y = unset<T>(rows_of(shape, shape.key_size));
-      const Tensor counts = input<T>({shape.heads, shape.features}, 3), sums = input<T>(codes_of(shape), 4);
+      const Tensor codes = input<T>(codes_of(shape), 2),
+                   y = unset<T>(rows_of(shape, shape.key_size));
+      const Tensor counts = input<T>({shape.heads, shape.features}, 3),
+                   sums = input<T>(codes_of(shape), 4);
       const Tensor logs = unset<T>(rows_of(shape, shape.features));
       const int32_t* of_row = code.data<int32_t>();
-      table<T>().gather_codes(context(), shape, of_row, codes.template data<T>(), y.template data<T>());
-      table<T>().sum_by_code(context(), shape, x.template data<T>(), of_row, counts.template data<T>(),
-                             sums.template data<T>());
-      table<T>().one_hot_logs(context(), of_row, logs.template data<T>(), shape.pairs * shape.rows, shape.features);
+      table<T>().gather_codes(context(), shape, of_row, codes.template data<T>(),
+                              y.template data<T>());
+      table<T>().sum_by_code(context(), shape, x.template data<T>(), of_row,
+                             counts.template data<T>(), sums.template data<T>());
+      table<T>().one_hot_logs(context(), of_row, logs.template data<T>(), shape.pairs * shape.rows,
+                              shape.features);
       return std::vector<Tensor>{y, counts, sums, logs};
     });
 }
@@ -142,9 +161,10 @@ TEST(CudaCodebook, SumsByCodeAreTheSameBitsEachTime) {
   const HeadShape shape{6, 900, 3, 5, 1, 2};
   const Tensor code = codes_below(shape), x = input<float>(rows_of(shape, 5), 1);
   const auto sum = [&] {
-    const Tensor counts = Tensor::zeros({2, 3}, DType::f32), sums = Tensor::zeros({2, 3, 5}, DType::f32);
-    table<float>().sum_by_code(context(), shape, x.data<float>(), code.data<int32_t>(), counts.data<float>(),
-                               sums.data<float>());
+    const Tensor counts = Tensor::zeros({2, 3}, DType::f32),
+                 sums = Tensor::zeros({2, 3, 5}, DType::f32);
+    table<float>().sum_by_code(context(), shape, x.data<float>(), code.data<int32_t>(),
+                               counts.data<float>(), sums.data<float>());
     return numbers(sums);
   };
   EXPECT_EQ(sum(), sum());

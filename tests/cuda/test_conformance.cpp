@@ -11,7 +11,8 @@
 namespace linea::cuda_tests {
 namespace {
 
-// One of each mechanism and of each path through its kernels; all of them with LINEA_LONG_TESTS in the environment.
+// One of each mechanism and of each path through its kernels; all of them with LINEA_LONG_TESTS in
+// the environment.
 std::vector<AttentionOptions> tried_variants() {
   const bool all = std::getenv("LINEA_LONG_TESTS") != nullptr;
   std::vector<AttentionOptions> result;
@@ -19,8 +20,9 @@ std::vector<AttentionOptions> tried_variants() {
     for (const AttentionOptions& variant : entry.variants) {
       const std::string& feature = variant.feature;
       const bool family = entry.name == "linear" || entry.name == "performer";
-      const bool chosen = !family || feature == "elu" || (feature == "exp" && variant.rule == "sum") ||
-                          feature == "trig" || feature == "positive";
+      const bool chosen = !family || feature == "elu" ||
+                          (feature == "exp" && variant.rule == "sum") || feature == "trig" ||
+                          feature == "positive";
       if (all || chosen) result.push_back(variant);
     }
   return result;
@@ -28,7 +30,8 @@ std::vector<AttentionOptions> tried_variants() {
 
 std::string letters_of(const testing::TestParamInfo<AttentionOptions>& info) {
   std::string name = label_of(info.param);
-  std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
   return name;
 }
 
@@ -39,17 +42,18 @@ TEST_P(CudaConformance, ChecksPass) {
   if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const On device(kCuda);
   int count = 0;
-  for (const char* name :
-       {"outputs = quadratic", "gradients = differences", "step = outputs", "causality", "two runs", "padding: bits"})
+  for (const char* name : {"outputs = quadratic", "gradients = differences", "step = outputs",
+                           "causality", "two runs", "padding: bits"})
     for (const Check& check : check_attention(GetParam(), {.quick = true, .only = name})) {
       ++count;
-      EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound << " at "
-                                << check.detail;
+      EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound
+                                << " at " << check.detail;
     }
   EXPECT_GE(count, 7);
 }
 
-INSTANTIATE_TEST_SUITE_P(Attentions, CudaConformance, testing::ValuesIn(tried_variants()), letters_of);
+INSTANTIATE_TEST_SUITE_P(Attentions, CudaConformance, testing::ValuesIn(tried_variants()),
+                         letters_of);
 
 }  // namespace
 }  // namespace linea::cuda_tests

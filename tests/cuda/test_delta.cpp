@@ -9,7 +9,8 @@ struct Setting {
   double deviation = 1.0;
 };
 
-// Rows divided by their sums, as the delta rule takes them; in a sum's rounding they differ from type to type.
+// Rows divided by their sums, as the delta rule takes them; in a sum's rounding they differ from
+// type to type.
 template <typename T>
 Tensor shares(const Shape& shape, uint32_t lane) {
   const std::vector<double> x = input<double>(shape, lane).to_doubles();
@@ -37,8 +38,9 @@ std::vector<Tensor> sweep(const Setting& s) {
   const int64_t heads = 2, P = 4;
   const Tensor v = input<T>({P, s.N, s.M}, 3, s.deviation), dy = input<T>({P, s.N, s.M}, 4),
                beta = gates<T>({P, s.N}, 5);
-  const Tensor valid =
-      Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)}, {2});
+  const Tensor valid = Tensor::from(
+      std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)},
+      {2});
   const Tensor state = input<A>({P, s.F, s.M}, 6), dstate = input<A>({P, s.F, s.M}, 7);
   const Tensor y(v.shape(), v.dtype()), dv(v.shape(), v.dtype()), dbeta(beta.shape(), v.dtype());
   std::vector<Tensor> result, states, slopes;
@@ -57,12 +59,13 @@ std::vector<Tensor> sweep(const Setting& s) {
                  k = shares<T>({P, shape.length, s.F}, 200 + first);
     states.push_back(state.clone());
     table<T>().delta_forward(context(), shape, q.template data<T>(), k.template data<T>(),
-                             read(strided(v, s.M, first)), read(strided(beta, 1, first)), state.template data<A>(),
-                             strided(y, s.M, first));
+                             read(strided(v, s.M, first)), read(strided(beta, 1, first)),
+                             state.template data<A>(), strided(y, s.M, first));
     // without queries the same is absorbed
     const Tensor alone = states.back().clone();
-    table<T>().delta_forward(context(), shape, nullptr, k.template data<T>(), read(strided(v, s.M, first)),
-                             read(strided(beta, 1, first)), alone.template data<A>(), {});
+    table<T>().delta_forward(context(), shape, nullptr, k.template data<T>(),
+                             read(strided(v, s.M, first)), read(strided(beta, 1, first)),
+                             alone.template data<A>(), {});
     result.push_back(alone);
   }
   for (int64_t first = (s.N - 1) / s.segment * s.segment; first >= 0; first -= s.segment) {
@@ -70,11 +73,12 @@ std::vector<Tensor> sweep(const Setting& s) {
     const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first),
                  k = shares<T>({P, shape.length, s.F}, 200 + first);
     const Tensor dq(q.shape(), v.dtype()), dk(q.shape(), v.dtype());
-    table<T>().delta_backward(context(), shape, q.template data<T>(), k.template data<T>(),
-                              read(strided(v, s.M, first)), read(strided(beta, 1, first)),
-                              read(strided(dy, s.M, first)), states[first / s.segment].template data<A>(),
-                              dstate.template data<A>(), dq.template data<T>(), dk.template data<T>(),
-                              strided(dv, s.M, first), strided(dbeta, 1, first));
+    table<T>().delta_backward(
+        context(), shape, q.template data<T>(), k.template data<T>(), read(strided(v, s.M, first)),
+        read(strided(beta, 1, first)), read(strided(dy, s.M, first)),
+        states[first / s.segment].template data<A>(), dstate.template data<A>(),
+        dq.template data<T>(), dk.template data<T>(), strided(dv, s.M, first),
+        strided(dbeta, 1, first));
     result.push_back(dq);
     result.push_back(dk);
   }
@@ -84,14 +88,19 @@ std::vector<Tensor> sweep(const Setting& s) {
 
 TEST(CudaDelta, SizesAndPadding) {
   for (const bool padded : {false, true})
-    for (const Setting& s :
-         {Setting{1, 5, 3, 10}, {63, 37, 70, 63}, {65, 64, 64, 65}, {150, 130, 9, 90}, {257, 12, 64, 128}}) {
+    for (const Setting& s : {Setting{1, 5, 3, 10},
+                             {63, 37, 70, 63},
+                             {65, 64, 64, 65},
+                             {150, 130, 9, 90},
+                             {257, 12, 64, 128}}) {
       if (a_share() && !padded) continue;
-      expect_parity([&](auto t) {
-        Setting mine = s;
-        mine.padded = padded;
-        return sweep<decltype(t)>(mine);
-      }, {2e-5, 1e-11, 2e-2});
+      expect_parity(
+          [&](auto t) {
+            Setting mine = s;
+            mine.padded = padded;
+            return sweep<decltype(t)>(mine);
+          },
+          {2e-5, 1e-11, 2e-2});
     }
 }
 
@@ -101,11 +110,14 @@ TEST(CudaDelta, WhatOverflowsStaysAfterItsPosition) {
   const int64_t N = 64, F = 8, M = 4, at = 30;
   std::vector<float> values(N * M, 0.5f);
   for (int64_t m = 0; m < M; ++m) values[at * M + m] = INFINITY;
-  const Tensor q = shares<float>({1, N, F}, 1), k = shares<float>({1, N, F}, 2), v = Tensor::from(values, {1, N, M});
-  const Tensor beta = gates<float>({1, N}, 3), y({1, N, M}, DType::f32), state = Tensor::zeros({1, F, M}, DType::f32);
+  const Tensor q = shares<float>({1, N, F}, 1), k = shares<float>({1, N, F}, 2),
+               v = Tensor::from(values, {1, N, M});
+  const Tensor beta = gates<float>({1, N}, 3), y({1, N, M}, DType::f32),
+               state = Tensor::zeros({1, F, M}, DType::f32);
   ChunkShape shape{1, N, F, M, 64};
-  table<float>().delta_forward(context(), shape, q.data<float>(), k.data<float>(), {v.data<float>(), N * M},
-                               {beta.data<float>(), N}, state.data<float>(), {y.data<float>(), N * M});
+  table<float>().delta_forward(context(), shape, q.data<float>(), k.data<float>(),
+                               {v.data<float>(), N * M}, {beta.data<float>(), N},
+                               state.data<float>(), {y.data<float>(), N * M});
   const std::vector<float> got = y.to_vector<float>();
   for (int64_t i = 0; i < N * M; ++i) EXPECT_EQ(std::isfinite(got[i]), i < at * M) << i;
 }
@@ -123,8 +135,9 @@ TEST(CudaDelta, Steps) {
           const Tensor q = shares<T>({P, F}, 10 + step), k = shares<T>({P, F}, 20 + step),
                        v = input<T>({P, M}, 30 + step);
           const Tensor beta = gates<T>({P}, 40 + step), y({P, M}, q.dtype());
-          table<T>().delta_step(context(), q.template data<T>(), k.template data<T>(), v.template data<T>(),
-                                beta.template data<T>(), state.template data<A>(), y.template data<T>(), P, F, M);
+          table<T>().delta_step(context(), q.template data<T>(), k.template data<T>(),
+                                v.template data<T>(), beta.template data<T>(),
+                                state.template data<A>(), y.template data<T>(), P, F, M);
           result.push_back(y);
         }
         return result;
@@ -142,9 +155,10 @@ TEST(CudaDelta, SolvesUnitLowerSystems) {
           std::vector<T> l = input<T>({P, N, N}, 1, 0.0625).template to_vector<T>();
           for (int64_t i = 0; i < P * N * N; ++i)
             if (i % N >= i / N % N) l[i] = T(NAN);
-          const Tensor lower = Tensor::from(l, {P, N, N}), e = input<T>({P, N, M}, 2), x(e.shape(), e.dtype());
-          table<T>().solve_unit_lower(context(), lower.template data<T>(), e.template data<T>(), x.template data<T>(),
-                                      transpose, P, N, M);
+          const Tensor lower = Tensor::from(l, {P, N, N}), e = input<T>({P, N, M}, 2),
+                       x(e.shape(), e.dtype());
+          table<T>().solve_unit_lower(context(), lower.template data<T>(), e.template data<T>(),
+                                      x.template data<T>(), transpose, P, N, M);
           return std::vector<Tensor>{x};
         });
 }

@@ -34,8 +34,8 @@ TEST(CudaDevice, TensorsLieWhereTheContextIs) {
   EXPECT_EQ(Tensor::zeros({2}, DType::f64).to_vector<double>(), (std::vector<double>{0, 0}));
 }
 
-// More writes than there are slots on the way, one that is larger than all of them, and nothing: what was given, though
-// the host's memory changes at once.
+// More writes than there are slots on the way, one that is larger than all of them, and nothing:
+// what was given, though the host's memory changes at once.
 TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
   const On device(kCuda);
   constexpr int kWrites = 20;
@@ -53,7 +53,8 @@ TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
   device_memory(kCuda).write(context(), nothing.data<int32_t>(), large.data(), 0);
   std::fill(large.begin(), large.end(), 0);
   const std::vector<int32_t> found = x.to_vector<int32_t>();
-  for (size_t i = 0; i < found.size(); ++i) ASSERT_EQ(found[i], static_cast<int32_t>(i / 1000)) << i;
+  for (size_t i = 0; i < found.size(); ++i)
+    ASSERT_EQ(found[i], static_cast<int32_t>(i / 1000)) << i;
   EXPECT_EQ(y.to_vector<int32_t>(), given);
 }
 

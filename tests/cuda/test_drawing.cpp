@@ -46,16 +46,20 @@ size_t launches(ModelConfig config, int64_t layers) {
   return recorder->launches(0);
 }
 
-// A launch costs some microseconds, as much as what it does for a small batch: there may be fewer of them, not more.
+// A launch costs some microseconds, as much as what it does for a small batch: there may be fewer
+// of them, not more.
 TEST_F(CudaDrawing, APositionIsFewLaunches) {
   struct Most {
     ModelConfig config;
     DType stored;
     size_t layer, outside;
   };
-  const Most cases[] = {{small("linear"), DType::f32, 8, 4},           {small("linear"), DType::bf16, 4, 3},
-                        {small("linear", "gated"), DType::f32, 13, 4}, {small("linear", "delta"), DType::f32, 16, 4},
-                        {small("performer"), DType::f32, 12, 4},       {small("soft-vq"), DType::f32, 16, 4},
+  const Most cases[] = {{small("linear"), DType::f32, 8, 4},
+                        {small("linear"), DType::bf16, 4, 3},
+                        {small("linear", "gated"), DType::f32, 13, 4},
+                        {small("linear", "delta"), DType::f32, 16, 4},
+                        {small("performer"), DType::f32, 12, 4},
+                        {small("soft-vq"), DType::f32, 16, 4},
                         {small("vq"), DType::f32, 12, 4}};
   for (Most most : cases) {
     most.config.stored = most.stored;
@@ -80,14 +84,18 @@ TEST_F(CudaDrawing, PositionsInBf16AreThoseOfTheParallelForm) {
   std::vector<int32_t> symbols;
   for (int64_t i = 0; i < B * N; ++i) symbols.push_back(static_cast<int32_t>(i * i % V));
   const NoGrad no_grad;
-  const std::vector<double> all = model.forward(symbols_tensor(symbols, {B, N}, V), false).value().to_doubles();
+  const std::vector<double> all =
+      model.forward(symbols_tensor(symbols, {B, N}, V), false).value().to_doubles();
   DecodeState state = model.start(B);
   for (int64_t n = 0; n < N; ++n) {
-    const std::vector<int32_t> now = {symbols[static_cast<size_t>(n)], symbols[static_cast<size_t>(N + n)]};
+    const std::vector<int32_t> now = {symbols[static_cast<size_t>(n)],
+                                      symbols[static_cast<size_t>(N + n)]};
     std::vector<double> expected;
     for (int64_t b = 0; b < B; ++b)
-      expected.insert(expected.end(), all.begin() + (b * N + n) * V, all.begin() + (b * N + n + 1) * V);
-    EXPECT_LE(distance(numbers(model.step(state, symbols_tensor(now, {B}, V))), expected), 0.03) << "position " << n;
+      expected.insert(expected.end(), all.begin() + (b * N + n) * V,
+                      all.begin() + (b * N + n + 1) * V);
+    EXPECT_LE(distance(numbers(model.step(state, symbols_tensor(now, {B}, V))), expected), 0.03)
+        << "position " << n;
   }
 }
 
@@ -101,11 +109,12 @@ class Counted final : public sabotage::Saboteur {
   }
 };
 
-// The attention is asked at a position that is done plainly and at one that is recorded; from then on the device does
-// without. Likewise of positions that are only read.
+// The attention is asked at a position that is done plainly and at one that is recorded; from then
+// on the device does without. Likewise of positions that are only read.
 TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
-  const Registration registration(
-      {"counted", "elu", {}, [](const AttentionOptions& options) { return std::make_unique<Counted>(options); }});
+  const Registration registration({"counted", "elu", {}, [](const AttentionOptions& options) {
+                                     return std::make_unique<Counted>(options);
+                                   }});
   const auto draw = [](const std::vector<int32_t>& first) {
     Counted::steps = 0;
     const Transformer model(small("counted"));
@@ -118,7 +127,8 @@ TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
     }
     return Generator(model, sampling).draw(prompts, 12);
   };
-  for (const std::vector<int32_t>& first : {std::vector<int32_t>{}, {3}, {3, 1, 4, 1, 5, 8, 2, 6}}) {
+  for (const std::vector<int32_t>& first :
+       {std::vector<int32_t>{}, {3}, {3, 1, 4, 1, 5, 8, 2, 6}}) {
     const auto got = draw(first);
     EXPECT_EQ(Counted::steps, 2 * (2 + static_cast<int>(std::min<size_t>(first.size(), 2))));
     use_device(Device{});
@@ -145,8 +155,8 @@ TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   EXPECT_LE(different, 4u);  // a sum in another order may turn a draw
 }
 
-// In bf16, in parts that are recorded, past positions at which states are written: the symbols of one position after
-// the other.
+// In bf16, in parts that are recorded, past positions at which states are written: the symbols of
+// one position after the other.
 TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
@@ -158,10 +168,12 @@ TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   const auto got = Generator(model, {}).draw(prompts, positions, {}, &not_recorded);
   EXPECT_EQ(not_recorded, "");
   DecodeState state = model.start(rows);
-  const std::vector<int32_t> none(static_cast<size_t>(rows), 0), first(static_cast<size_t>(rows), 1);
+  const std::vector<int32_t> none(static_cast<size_t>(rows), 0),
+      first(static_cast<size_t>(rows), 1);
   const ops::Drawn drawn{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
   for (int64_t n = 0; n < positions; ++n) {
-    model.head().draw(model.step(state, drawn.symbols), {}, {SamplingOptions{}.seed, Purpose::sample, 0, 0}, drawn);
+    model.head().draw(model.step(state, drawn.symbols), {},
+                      {SamplingOptions{}.seed, Purpose::sample, 0, 0}, drawn);
     const std::vector<int32_t> expected = drawn.symbols.to_vector<int32_t>();
     size_t different = 0;
     for (size_t row = 0; row < got.size(); ++row)
@@ -173,7 +185,8 @@ TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
 TEST_F(CudaDrawing, AsManyRowsAsTheMemoryHolds) {
   ModelConfig config = small("linear");
   EXPECT_EQ(rows_at_once(Transformer(config)), 4096);
-  config.dim = 256;  // with what waits 145 KiB a layer; half of the emulated device's 8 GiB hold 724 rows of 40
+  config.dim = 256;  // with what waits 145 KiB a layer; half of the emulated device's 8 GiB hold
+                     // 724 rows of 40
   config.layers = 40;
   const int64_t rows = rows_at_once(Transformer(config));
   EXPECT_EQ(rows, real_gpu ? rows : 512);
@@ -188,11 +201,11 @@ TEST_F(CudaDrawing, AsManyRowsAsTheMemoryHolds) {
 TEST_F(CudaDrawing, EachPositionIsToldOnce) {
   const Transformer model(small("linear"));
   context().sizes.history = 16;
-  for (const int64_t count : {int64_t{1}, int64_t{3}, 2 * context().sizes.history + 7, int64_t{70}}) {  // past the length
+  for (const int64_t count :
+       {int64_t{1}, int64_t{3}, 2 * context().sizes.history + 7, int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
-    const auto drawn = Generator(model, {}).draw({{1}, {2}}, count, [&](const std::vector<int32_t>& symbols) {
-      told.push_back(symbols);
-    });
+    const auto drawn = Generator(model, {}).draw(
+        {{1}, {2}}, count, [&](const std::vector<int32_t>& symbols) { told.push_back(symbols); });
     ASSERT_EQ(told.size(), static_cast<size_t>(count));
     for (size_t row = 0; row < 2; ++row) {
       ASSERT_EQ(drawn[row].size(), static_cast<size_t>(count));

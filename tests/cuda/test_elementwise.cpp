@@ -23,14 +23,17 @@ template <typename T>
 std::vector<Tensor> value_and_slope(Pointwise f, const Tensor& x) {
   const Tensor dy = input<T>(x.shape(), 2), y(x.shape(), x.dtype()), dx(x.shape(), x.dtype());
   table<T>().pointwise(context(), f, x.data<T>(), y.template data<T>(), x.numel());
-  table<T>().pointwise_backward(context(), f, x.data<T>(), dy.data<T>(), dx.template data<T>(), x.numel());
+  table<T>().pointwise_backward(context(), f, x.data<T>(), dy.data<T>(), dx.template data<T>(),
+                                x.numel());
   return {y, dx};
 }
 
 TEST(CudaElementwise, EveryPointwiseFunctionAndItsSlope) {
-  for (const Pointwise f :
-       {Pointwise::relu, Pointwise::gelu, Pointwise::sigmoid, Pointwise::feature_elu, Pointwise::feature_relu})
-    expect_parity([&](auto t) { return value_and_slope<decltype(t)>(f, input<decltype(t)>({kCount}, 1, 4.0)); });
+  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::sigmoid,
+                            Pointwise::feature_elu, Pointwise::feature_relu})
+    expect_parity([&](auto t) {
+      return value_and_slope<decltype(t)>(f, input<decltype(t)>({kCount}, 1, 4.0));
+    });
 }
 
 // Gates lie in (0, 1); bfloat16 would round many of them to 1.
@@ -39,7 +42,8 @@ TEST(CudaElementwise, LogsOfGates) {
     const auto body = [&](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({kCount}, 1, 4.0);
-      table<T>().pointwise(context(), Pointwise::sigmoid, x.template data<T>(), x.template data<T>(), kCount);
+      table<T>().pointwise(context(), Pointwise::sigmoid, x.template data<T>(),
+                           x.template data<T>(), kCount);
       return value_and_slope<T>(f, x);
     };
     expect_close<float, float>(body, 1e-5);

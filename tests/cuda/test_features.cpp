@@ -8,10 +8,12 @@ TEST(CudaFeatures, SquaresAndTheirBackward) {
     for (const int64_t D : {1, 5, 40})
       expect_parity([&](auto t) {
         using T = decltype(t);
-        const Tensor x = input<T>({R, D}, 1), dy = input<T>({R, D * D}, 2), y = unset<T>({R, D * D});
+        const Tensor x = input<T>({R, D}, 1), dy = input<T>({R, D * D}, 2),
+                     y = unset<T>({R, D * D});
         const Tensor dx = unset<T>({R, D});
         table<T>().square_features(context(), x.data<T>(), y.data<T>(), R, D);
-        table<T>().square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, D);
+        table<T>().square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R,
+                                            D);
         return std::vector<Tensor>{y, dx};
       });
 }
@@ -28,7 +30,8 @@ TEST(CudaFeatures, DpfpAndItsBackward) {
           for (size_t i = 0; i < values.size(); i += 7) values[i] = T(0.0f);
           const Tensor x = Tensor::from(values, {R, D}), dx = unset<T>({R, D});
           table<T>().dpfp_features(context(), x.data<T>(), y.data<T>(), R, D, nu);
-          table<T>().dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, D, nu);
+          table<T>().dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R,
+                                            D, nu);
           return std::vector<Tensor>{y, dx};
         });
 }

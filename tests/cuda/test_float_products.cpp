@@ -1,4 +1,5 @@
-// How factors of float are multiplied inside attentions: exactly, in parts of TF32, or rounded to it.
+// How factors of float are multiplied inside attentions: exactly, in parts of TF32, or rounded to
+// it.
 #include <algorithm>
 
 #include "nn/conformance_tools.h"
@@ -32,7 +33,8 @@ std::vector<std::vector<double>> results(AttentionOptions options, FloatProducts
   return all;
 }
 
-double apart(const std::vector<std::vector<double>>& got, const std::vector<std::vector<double>>& expected) {
+double apart(const std::vector<std::vector<double>>& got,
+             const std::vector<std::vector<double>>& expected) {
   double most = 0;
   for (size_t i = 0; i < got.size(); ++i) most = std::max(most, distance(got[i], expected[i]));
   return most;
@@ -44,10 +46,14 @@ struct Named {
 
 // Parts keep a float's digits; what is rounded does not, which also shows that both are asked for.
 TEST(CudaFloatProducts, PartsKeepTheDigits) {
-  for (const auto& [attention, feature, rule] :
-       {Named{"linear", "elu", "sum"}, {"performer", "positive", "sum"}, {"linear", "elu", "gated"},
-        {"linear", "elu", "delta"}, {"linear", "exp", "sum"}, {"soft-vq", "", "sum"}, {"vq", "", "sum"},
-        {"softmax", "", "sum"}}) {
+  for (const auto& [attention, feature, rule] : {Named{"linear", "elu", "sum"},
+                                                 {"performer", "positive", "sum"},
+                                                 {"linear", "elu", "gated"},
+                                                 {"linear", "elu", "delta"},
+                                                 {"linear", "exp", "sum"},
+                                                 {"soft-vq", "", "sum"},
+                                                 {"vq", "", "sum"},
+                                                 {"softmax", "", "sum"}}) {
     if (left_out()) continue;
     AttentionOptions options;
     options.attention = attention;
@@ -58,7 +64,8 @@ TEST(CudaFloatProducts, PartsKeepTheDigits) {
     const On device(kCuda);
     const auto parts = results(options, FloatProducts::split);
     EXPECT_NE(parts, results(options, FloatProducts::exact));
-    const double split = apart(parts, expected), rounded = apart(results(options, FloatProducts::rounded), expected);
+    const double split = apart(parts, expected),
+                 rounded = apart(results(options, FloatProducts::rounded), expected);
     EXPECT_LE(split, 1e-5);
     EXPECT_LE(rounded, 1e-2);
     EXPECT_GT(rounded, 1e-4);

@@ -8,9 +8,11 @@ namespace {
 struct Size {
   int64_t rows, out, in;
 };
-const Size kSizes[] = {{1, 1, 1}, {5, 70, 33}, {64, 48, 16}, {131, 31, 100}, {0, 5, 5}, {3, 0, 2}, {3, 5, 0}};
+const Size kSizes[] = {{1, 1, 1}, {5, 70, 33}, {64, 48, 16}, {131, 31, 100},
+                       {0, 5, 5}, {3, 0, 2},   {3, 5, 0}};
 
-// Parts that are not there among those that are; rows from the second on, which lie at no round address.
+// Parts that are not there among those that are; rows from the second on, which lie at no round
+// address.
 TEST(CudaLinear, ProductsWithWhatFollowsThem) {
   for (const auto [R, out, in] : kSizes)
     for (const bool gelu : {false, true})
@@ -18,22 +20,26 @@ TEST(CudaLinear, ProductsWithWhatFollowsThem) {
         for (const bool with_residual : {false, true})
           expect_parity([&, R = R, out = out, in = in](auto t) {
             using T = decltype(t);
-            const Tensor x = input<T>({R + 1, in}, 1), w = input<T>({out, in}, 2, 0.3), bias = input<T>({out}, 3);
-            const Tensor residual = input<T>({R + 1, out}, 4), y = Tensor::zeros({R + 1, out}, DTypeOf<T>::value);
+            const Tensor x = input<T>({R + 1, in}, 1), w = input<T>({out, in}, 2, 0.3),
+                         bias = input<T>({out}, 3);
+            const Tensor residual = input<T>({R + 1, out}, 4),
+                         y = Tensor::zeros({R + 1, out}, DTypeOf<T>::value);
             table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + in, {}, w.data<T>(),
-                              with_bias ? bias.data<T>() : nullptr, with_residual ? residual.data<T>() + out : nullptr,
+                              with_bias ? bias.data<T>() : nullptr,
+                              with_residual ? residual.data<T>() + out : nullptr,
                               y.data<T>() + out);
             return std::vector<Tensor>{y};
           });
 }
 
-// Rows of every kind of end: of a block's, of a panel's terms, of its columns; and those that are normed first, since
-// there are many, they are long, or they lie at no round address.
+// Rows of every kind of end: of a block's, of a panel's terms, of its columns; and those that are
+// normed first, since there are many, they are long, or they lie at no round address.
 struct NormedSize {
   int64_t rows, out, in, first = 0;
 };
-const NormedSize kNormedSizes[] = {{1, 1, 8},   {3, 9, 16},   {64, 64, 64},      {70, 130, 136},    {5, 48, 1024},
-                                   {5, 3, 1032}, {9, 10, 12}, {9, 10, 16, 1}, {2049, 2, 8}, {0, 4, 8}};
+const NormedSize kNormedSizes[] = {{1, 1, 8},     {3, 9, 16},   {64, 64, 64}, {70, 130, 136},
+                                   {5, 48, 1024}, {5, 3, 1032}, {9, 10, 12},  {9, 10, 16, 1},
+                                   {2049, 2, 8},  {0, 4, 8}};
 
 TEST(CudaLinear, OfNormedRows) {
   for (const auto [R, out, in, first] : kNormedSizes)
@@ -41,14 +47,15 @@ TEST(CudaLinear, OfNormedRows) {
       for (const bool with_bias : {false, true})
         expect_parity([&, R = R, out = out, in = in, first = first](auto t) {
           using T = decltype(t);
-          const Tensor x = input<T>({R * in + first}, 1), w = input<T>({out, in}, 2, 0.3), bias = input<T>({out}, 3);
+          const Tensor x = input<T>({R * in + first}, 1), w = input<T>({out, in}, 2, 0.3),
+                       bias = input<T>({out}, 3);
           const Tensor gain = input<T>({in}, 4), shift = input<T>({in}, 5), y = unset<T>({R, out});
           const Tensor residual = input<T>({R, out}, 6);
           const T* const none = nullptr;
           table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + first,
                             {gain.data<T>(), with_bias ? shift.data<T>() : none}, w.data<T>(),
-                            with_bias ? bias.data<T>() : none, gelu && !with_bias ? residual.data<T>() : none,
-                            y.data<T>());
+                            with_bias ? bias.data<T>() : none,
+                            gelu && !with_bias ? residual.data<T>() : none, y.data<T>());
           return std::vector<Tensor>{y};
         });
 }
@@ -58,25 +65,29 @@ TEST(CudaLinear, NormedOnTheWayAsBefore) {
   const On device(kCuda);
   using T = BFloat16;
   const int64_t R = 37, out = 70, in = 72;
-  const Tensor x = input<T>({R, in}, 1, 2.0), w = input<T>({out, in}, 2, 0.3), gain = input<T>({in}, 4);
+  const Tensor x = input<T>({R, in}, 1, 2.0), w = input<T>({out, in}, 2, 0.3),
+               gain = input<T>({in}, 4);
   const Tensor y = unset<T>({R, out});
-  ASSERT_TRUE(cuda::normed_linear(context(), {R, out, in}, x.data<T>(), {gain.data<T>()}, w.data<T>(), nullptr,
-                                  y.data<T>()));
+  ASSERT_TRUE(cuda::normed_linear(context(), {R, out, in}, x.data<T>(), {gain.data<T>()},
+                                  w.data<T>(), nullptr, y.data<T>()));
   const Tensor expected = ops::matmul(ops::layer_norm(x, gain, Tensor()).y, w, false, true);
-  EXPECT_LE(distance(numbers(y), numbers(expected)), 0.004);  // a sum in another order may be rounded the other way
+  EXPECT_LE(distance(numbers(y), numbers(expected)),
+            0.004);  // a sum in another order may be rounded the other way
   size_t other = 0;
-  for (size_t i = 0; i < numbers(y).size(); ++i) other += numbers(y)[i] != numbers(expected)[i] ? 1 : 0;
+  for (size_t i = 0; i < numbers(y).size(); ++i)
+    other += numbers(y)[i] != numbers(expected)[i] ? 1 : 0;
   EXPECT_LE(other, static_cast<size_t>(R * out / 50));
 }
 
 TEST(CudaLinear, TheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 40, out = 24, in = 56;
-  const Tensor x = input<float>({R, in}, 1), w = input<float>({out, in}, 2), bias = input<float>({out}, 3);
+  const Tensor x = input<float>({R, in}, 1), w = input<float>({out, in}, 2),
+               bias = input<float>({out}, 3);
   const auto product = [&] {
     const Tensor y = unset<float>({R, out});
-    table<float>().linear(context(), {R, out, in, true}, x.data<float>(), {}, w.data<float>(), bias.data<float>(),
-                          nullptr, y.data<float>());
+    table<float>().linear(context(), {R, out, in, true}, x.data<float>(), {}, w.data<float>(),
+                          bias.data<float>(), nullptr, y.data<float>());
     return numbers(y);
   };
   EXPECT_EQ(product(), product());

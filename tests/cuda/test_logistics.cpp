@@ -4,8 +4,8 @@
 namespace linea::cuda_tests {
 namespace {
 
-// Rows of means near [-1, 1] and of log scales around -2; row 1 has log scales below their bound and a mean far off,
-// row 2 ones that make a level's width vanish.
+// Rows of means near [-1, 1] and of log scales around -2; row 1 has log scales below their bound
+// and a mean far off, row 2 ones that make a level's width vanish.
 template <typename T>
 Tensor mixtures(int64_t R) {
   std::vector<T> values = input<T>({R, 3 * kLogistics}, 1).template to_vector<T>();
@@ -22,7 +22,10 @@ Tensor mixtures(int64_t R) {
 Tensor levels(int64_t R, int64_t V) {
   std::vector<int32_t> targets;
   for (int64_t r = 0; r < R; ++r)
-    targets.push_back(static_cast<int32_t>(r % 5 == 3 ? -1 : r % 7 == 0 ? 0 : r % 7 == 6 ? V - 1 : r * 37 % V));
+    targets.push_back(static_cast<int32_t>(r % 5 == 3   ? -1
+                                           : r % 7 == 0 ? 0
+                                           : r % 7 == 6 ? V - 1
+                                                        : r * 37 % V));
   return Tensor::from(targets, {R});
 }
 
@@ -32,14 +35,16 @@ TEST(CudaLogistics, LossSlopesAndScores) {
       expect_parity([&](auto t) {
         using T = decltype(t);
         using A = Accumulator<T>;
-        const Tensor x = mixtures<T>(R), targets = levels(R, V), losses = unset<A>({R}), dx = unset<T>(x.shape());
+        const Tensor x = mixtures<T>(R), targets = levels(R, V), losses = unset<A>({R}),
+                     dx = unset<T>(x.shape());
         const Tensor mean = unset<A>({1}), scored = unset<A>({1}), scores = unset<T>({R, V});
         const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
         const int32_t* aims = targets.data<int32_t>();
         table<T>().logistics_loss(context(), x.data<T>(), aims, losses.data<A>(), R, V);
-        table<T>().mean_scored(context(), losses.data<A>(), aims, mean.data<A>(), scored.data<A>(), R);
-        table<T>().logistics_loss_backward(context(), x.data<T>(), aims, losses.data<A>(), scored.data<A>(),
-                                           dmean.data<A>(), dx.data<T>(), R, V);
+        table<T>().mean_scored(context(), losses.data<A>(), aims, mean.data<A>(), scored.data<A>(),
+                               R);
+        table<T>().logistics_loss_backward(context(), x.data<T>(), aims, losses.data<A>(),
+                                           scored.data<A>(), dmean.data<A>(), dx.data<T>(), R, V);
         table<T>().logistics_scores(context(), x.data<T>(), scores.data<T>(), R, V);
         return std::vector<Tensor>{losses, mean, dx, scores};
       });
@@ -51,12 +56,15 @@ TEST(CudaLogistics, DrawsTheSameLevels) {
   greedy.greedy = true;
   for (const Drawing& drawing : {Drawing{}, Drawing{0.7, 5, 0.9}, greedy})
     for (const int64_t V : {2, 16, 300})
-      expect_parity([&](auto t) {
-        const int64_t R = 60;
-        const Tensor drawn = unset<int32_t>({R});
-        ops::draw(OutputKind::logistics, mixtures<decltype(t)>(R), V, drawing, {5, Purpose::sample, 0, 17}, {drawn});
-        return std::vector<Tensor>{drawn};
-      }, {0, 0, 0});
+      expect_parity(
+          [&](auto t) {
+            const int64_t R = 60;
+            const Tensor drawn = unset<int32_t>({R});
+            ops::draw(OutputKind::logistics, mixtures<decltype(t)>(R), V, drawing,
+                      {5, Purpose::sample, 0, 17}, {drawn});
+            return std::vector<Tensor>{drawn};
+          },
+          {0, 0, 0});
 }
 
 }  // namespace

@@ -12,20 +12,25 @@ const Size kSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}}
 TEST(CudaNormalization, LayerNormAndItsBackward) {
   for (const auto [R, C] : kSizes)
     for (const bool with_bias : {false, true})
-      expect_parity([&, R = R, C = C](auto t) {
-        using T = decltype(t);
-        using A = Accumulator<T>;
-        const Tensor x = input<T>({R, C}, 1, 2.0), gain = input<T>({C}, 2), bias = input<T>({C}, 3);
-        const Tensor dy = input<T>({R, C}, 4), y = unset<T>({R, C}), dx = unset<T>({R, C});
-        const Tensor dgain = unset<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
-        const Tensor mean = unset<A>({R}), scale = unset<A>({R});
-        table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(), with_bias ? bias.data<T>() : nullptr,
-                              y.data<T>(), mean.data<A>(), scale.data<A>(), R, C);
-        table<T>().layer_norm_backward(context(), x.data<T>(), gain.data<T>(), mean.data<A>(), scale.data<A>(),
-                                       dy.data<T>(), dx.data<T>(), dgain.data<T>(),
-                                       with_bias ? dbias.data<T>() : nullptr, R, C);
-        return std::vector<Tensor>{y, mean, scale, dx, dgain, dbias};
-      }, {1e-4, 1e-12, 1e-2});  // a mean of both signs is small beside what was summed
+      expect_parity(
+          [&, R = R, C = C](auto t) {
+            using T = decltype(t);
+            using A = Accumulator<T>;
+            const Tensor x = input<T>({R, C}, 1, 2.0), gain = input<T>({C}, 2),
+                         bias = input<T>({C}, 3);
+            const Tensor dy = input<T>({R, C}, 4), y = unset<T>({R, C}), dx = unset<T>({R, C});
+            const Tensor dgain = unset<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
+            const Tensor mean = unset<A>({R}), scale = unset<A>({R});
+            table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(),
+                                  with_bias ? bias.data<T>() : nullptr, y.data<T>(), mean.data<A>(),
+                                  scale.data<A>(), R, C);
+            table<T>().layer_norm_backward(context(), x.data<T>(), gain.data<T>(), mean.data<A>(),
+                                           scale.data<A>(), dy.data<T>(), dx.data<T>(),
+                                           dgain.data<T>(), with_bias ? dbias.data<T>() : nullptr,
+                                           R, C);
+            return std::vector<Tensor>{y, mean, scale, dx, dgain, dbias};
+          },
+          {1e-4, 1e-12, 1e-2});  // a mean of both signs is small beside what was summed
 }
 
 // Far from 0 the variance is not what is left of two large squares.
@@ -37,8 +42,9 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
     for (int64_t i = 0; i < R * C; ++i) values.push_back(T(4096.0f + static_cast<float>(i % 7)));
     const Tensor x = Tensor::from(values, {R, C}), gain = input<T>({C}, 2), y = unset<T>({R, C});
     const Tensor mean = unset<T>({R}), scale = unset<T>({R});
-    table<T>().layer_norm(context(), x.template data<T>(), gain.template data<T>(), nullptr, y.template data<T>(),
-                          mean.template data<T>(), scale.template data<T>(), R, C);
+    table<T>().layer_norm(context(), x.template data<T>(), gain.template data<T>(), nullptr,
+                          y.template data<T>(), mean.template data<T>(), scale.template data<T>(),
+                          R, C);
     return std::vector<Tensor>{y, scale};
   };
   expect_close<float, float>(body, 1e-4);  // the mean's own rounding
@@ -48,13 +54,14 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
 TEST(CudaNormalization, SlopesOfGainsAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 5000, C = 7;
-  const Tensor x = input<float>({R, C}, 1), gain = input<float>({C}, 2), dy = input<float>({R, C}, 3);
+  const Tensor x = input<float>({R, C}, 1), gain = input<float>({C}, 2),
+               dy = input<float>({R, C}, 3);
   const Tensor mean = input<float>({R}, 4), scale = input<float>({R}, 5), dx = unset<float>({R, C});
   const auto slopes = [&] {
     const Tensor dgain = unset<float>({C}), dbias = unset<float>({C});
-    table<float>().layer_norm_backward(context(), x.data<float>(), gain.data<float>(), mean.data<float>(),
-                                       scale.data<float>(), dy.data<float>(), dx.data<float>(), dgain.data<float>(),
-                                       dbias.data<float>(), R, C);
+    table<float>().layer_norm_backward(
+        context(), x.data<float>(), gain.data<float>(), mean.data<float>(), scale.data<float>(),
+        dy.data<float>(), dx.data<float>(), dgain.data<float>(), dbias.data<float>(), R, C);
     std::vector<double> both = numbers(dgain), of_bias = numbers(dbias);
     both.insert(both.end(), of_bias.begin(), of_bias.end());
     return both;
@@ -78,29 +85,35 @@ Tensor odd_rows(int64_t R, int64_t C) {
 
 TEST(CudaNormalization, SoftmaxAndItsBackward) {
   for (const auto [R, C] : kSizes)
-    expect_parity([R = R, C = C](auto t) {
-      using T = decltype(t);
-      const Tensor x = odd_rows<T>(R, C), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
-      table<T>().softmax(context(), x.data<T>(), x.data<T>(), R, C);
-      table<T>().softmax_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, C);
-      return std::vector<Tensor>{x, dx};
-    }, {1e-5, 1e-12, 2e-2});  // the backward's y has been rounded too
+    expect_parity(
+        [R = R, C = C](auto t) {
+          using T = decltype(t);
+          const Tensor x = odd_rows<T>(R, C), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
+          table<T>().softmax(context(), x.data<T>(), x.data<T>(), R, C);
+          table<T>().softmax_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R, C);
+          return std::vector<Tensor>{x, dx};
+        },
+        {1e-5, 1e-12, 2e-2});  // the backward's y has been rounded too
 }
 
 // A row of zeros has the sum 0, and no gradient.
 TEST(CudaNormalization, NormalizeAndItsBackward) {
   for (const auto [R, C] : kSizes)
-    expect_parity([R = R, C = C](auto t) {
-      using T = decltype(t);
-      using A = Accumulator<T>;
-      const Tensor x = input<T>({R, C}, 1), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
-      table<T>().pointwise(context(), Pointwise::relu, x.data<T>(), x.data<T>(), R * C);
-      if (R > 4) device_memory(context().device).clear(context(), x.data<T>() + 4 * C, C * sizeof(T));
-      const Tensor y = unset<T>({R, C}), sums = unset<A>({R});
-      table<T>().normalize(context(), x.data<T>(), y.data<T>(), sums.data<A>(), R, C);
-      table<T>().normalize_backward(context(), y.data<T>(), sums.data<A>(), dy.data<T>(), dx.data<T>(), R, C);
-      return std::vector<Tensor>{y, sums, dx};
-    }, {1e-5, 1e-12, 2e-2});
+    expect_parity(
+        [R = R, C = C](auto t) {
+          using T = decltype(t);
+          using A = Accumulator<T>;
+          const Tensor x = input<T>({R, C}, 1), dy = input<T>({R, C}, 2), dx = unset<T>({R, C});
+          table<T>().pointwise(context(), Pointwise::relu, x.data<T>(), x.data<T>(), R * C);
+          if (R > 4)
+            device_memory(context().device).clear(context(), x.data<T>() + 4 * C, C * sizeof(T));
+          const Tensor y = unset<T>({R, C}), sums = unset<A>({R});
+          table<T>().normalize(context(), x.data<T>(), y.data<T>(), sums.data<A>(), R, C);
+          table<T>().normalize_backward(context(), y.data<T>(), sums.data<A>(), dy.data<T>(),
+                                        dx.data<T>(), R, C);
+          return std::vector<Tensor>{y, sums, dx};
+        },
+        {1e-5, 1e-12, 2e-2});
 }
 
 }  // namespace

@@ -9,7 +9,8 @@ namespace {
 struct Size {
   int64_t rows, key, features;
 };
-const Size kSizes[] = {{1, 1, 1}, {37, 5, 70}, {300, 64, 33}, {3, 40, 1100}, {2, 1100, 8}, {0, 4, 4}};
+const Size kSizes[] = {{1, 1, 1},     {37, 5, 70},  {300, 64, 33},
+                       {3, 40, 1100}, {2, 1100, 8}, {0, 4, 4}};
 
 // Pairs of three heads, from the third on.
 TEST(CudaRandomFeatures, Logs) {
@@ -17,22 +18,26 @@ TEST(CudaRandomFeatures, Logs) {
     expect_parity([R = R, D = D, F = F](auto t) {
       using T = decltype(t);
       const HeadShape shape{4, R, F, D, 2, 3};
-      const Tensor x = input<T>({4, R, D}, 1), omega = input<T>({3, F, D}, 2), du = input<T>({4, R, F}, 3);
+      const Tensor x = input<T>({4, R, D}, 1), omega = input<T>({3, F, D}, 2),
+                   du = input<T>({4, R, F}, 3);
       const Tensor u = unset<T>({4, R, F}), dx = unset<T>({4, R, D});
       table<T>().random_logs(context(), shape, x.data<T>(), omega.data<T>(), 0.7, u.data<T>());
-      table<T>().random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(), 0.7,
-                                      dx.data<T>());
+      table<T>().random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(),
+                                      0.7, dx.data<T>());
       return std::vector<Tensor>{u, dx};
     });
 }
 
-// Of whole sequences, of parts of them, and of one position, where rows of a head are multiplied together.
+// Of whole sequences, of parts of them, and of one position, where rows of a head are multiplied
+// together.
 TEST(CudaRandomFeatures, ProductsWithTheMatrixOfAHead) {
-  for (const auto& [pairs, rows, first] : {std::tuple<int64_t, int64_t, int64_t>{12, 1, 0}, {6, 5, 0}, {7, 2, 1}, {12, 1, 2}})
+  for (const auto& [pairs, rows, first] :
+       {std::tuple<int64_t, int64_t, int64_t>{12, 1, 0}, {6, 5, 0}, {7, 2, 1}, {12, 1, 2}})
     for (const bool transpose : {false, true})
       expect_parity([&, pairs = pairs, rows = rows, first = first](auto t) {
         using T = decltype(t);
-        const Tensor x = input<T>({pairs, rows, 9}, 1), w = input<T>(transpose ? Shape{3, 20, 9} : Shape{3, 9, 20}, 2);
+        const Tensor x = input<T>({pairs, rows, 9}, 1),
+                     w = input<T>(transpose ? Shape{3, 20, 9} : Shape{3, 9, 20}, 2);
         return std::vector<Tensor>{ops::head_matmul(x, w, first, transpose, 0.5)};
       });
 }
@@ -41,9 +46,11 @@ TEST(CudaRandomFeatures, NormsAreWeights) {
   for (const auto [R, D, F] : kSizes)
     expect_parity([R = R, D = D](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, D}, 1), w = unset<T>({R}), dw = input<T>({R}, 3), dx = input<T>({R, D}, 4);
+      const Tensor x = input<T>({R, D}, 1), w = unset<T>({R}), dw = input<T>({R}, 3),
+                   dx = input<T>({R, D}, 4);
       table<T>().square_norms(context(), x.data<T>(), w.data<T>(), -0.5, R, D);
-      table<T>().square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), -0.5, R, D);
+      table<T>().square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), -0.5, R,
+                                       D);
       return std::vector<Tensor>{w, dx};
     });
 }
@@ -52,7 +59,8 @@ TEST(CudaRandomFeatures, SinesAndCosines) {
   for (const auto [R, n, F] : kSizes)
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
-      const Tensor u = input<T>({R, n}, 1, 3.0), y = unset<T>({R, 2 * n}), dy = input<T>({R, 2 * n}, 2);
+      const Tensor u = input<T>({R, n}, 1, 3.0), y = unset<T>({R, 2 * n}),
+                   dy = input<T>({R, 2 * n}, 2);
       const Tensor du = unset<T>({R, n});
       table<T>().sine_cosine(context(), u.data<T>(), y.data<T>(), R, n);
       table<T>().sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), R, n);

@@ -1,4 +1,5 @@
-// Work that is recorded once and done again: the same bits as done plainly, on memory that no one else gets.
+// Work that is recorded once and done again: the same bits as done plainly, on memory that no one
+// else gets.
 #include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"
@@ -17,7 +18,8 @@ class CudaRecorder : public testing::Test {
 TEST_F(CudaRecorder, DoesTheSameOnNewNumbers) {
   const std::unique_ptr<Recorder> recorder = make_recorder();
   ASSERT_NE(recorder, nullptr);
-  const Tensor x({6, 5}, DType::f32), w = input<float>({5, 4}, 2), total = Tensor::zeros({6, 4}, DType::f32);
+  const Tensor x({6, 5}, DType::f32), w = input<float>({5, 4}, 2),
+                                      total = Tensor::zeros({6, 4}, DType::f32);
   int calls = 0;
   const auto work = [&] {
     ++calls;
@@ -53,7 +55,8 @@ TEST_F(CudaRecorder, TakesNoMemoryOnceItHasRecorded) {
 // Their temporary memory is their own: the emulator has the parts take turns.
 TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
   const std::unique_ptr<Recorder> recorder = make_recorder();
-  const Tensor x = input<float>({40, 30}, 1), w = input<float>({30, 30}, 2), scaled = Tensor::zeros({40, 30}, DType::f32);
+  const Tensor x = input<float>({40, 30}, 1), w = input<float>({30, 30}, 2),
+               scaled = Tensor::zeros({40, 30}, DType::f32);
   std::vector<Tensor> y;
   for (int part = 0; part < 3; ++part) y.push_back(Tensor::zeros({40, 30}, DType::f32));
   Tensor total = Tensor::zeros({40, 30}, DType::f32);
@@ -73,7 +76,8 @@ TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
     EXPECT_EQ(recorder->refusal(), "");
     for (size_t part = 0; part < y.size(); ++part) {
       const Tensor expected = some(ops::scale(x, round), part);
-      EXPECT_LE(distance(numbers(y[part]), numbers(expected)), 1e-5) << "part " << part << " of round " << round;
+      EXPECT_LE(distance(numbers(y[part]), numbers(expected)), 1e-5)
+          << "part " << part << " of round " << round;
       const std::vector<double> more = numbers(y[part]);
       for (size_t i = 0; i < all.size(); ++i) all[i] += more[i];
     }
@@ -95,7 +99,8 @@ TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
         ops::copy_into(shared, y[part]);
       });
   };
-  for (int round = 0; round < 2; ++round) EXPECT_TRUE(recorder->run(0, work));  // plainly, then recorded
+  for (int round = 0; round < 2; ++round)
+    EXPECT_TRUE(recorder->run(0, work));  // plainly, then recorded
   EXPECT_EQ(numbers(y[0])[0], 4);
   EXPECT_EQ(numbers(y[1])[0], 4);
 }
@@ -121,7 +126,9 @@ TEST_F(CudaRecorder, PartsMayBeRefused) {
 TEST_F(CudaRecorder, GoesOnPlainlyWhereTheHostTakesPart) {
   const std::unique_ptr<Recorder> recorder = make_recorder();
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
-  const auto work = [&] { ops::copy_into(ops::add(x, Tensor::from(std::vector<float>(8, 1.0f), {8})), y); };
+  const auto work = [&] {
+    ops::copy_into(ops::add(x, Tensor::from(std::vector<float>(8, 1.0f), {8})), y);
+  };
   const std::vector<float> expected = [&] {
     work();
     return y.to_vector<float>();
@@ -149,7 +156,8 @@ TEST_F(CudaRecorder, GoesOnPlainlyWhereMoreMemoryIsAskedFor) {
   };
   EXPECT_TRUE(recorder->run(0, work));
   EXPECT_FALSE(recorder->run(0, work));
-  EXPECT_NE(recorder->refusal().find("memory cannot be taken while work is recorded"), std::string::npos)
+  EXPECT_NE(recorder->refusal().find("memory cannot be taken while work is recorded"),
+            std::string::npos)
       << recorder->refusal();
   ops::copy_into(Tensor::full({4}, DType::f32, 7), y);
   EXPECT_TRUE(recorder->run(0, work));

@@ -16,7 +16,8 @@ struct WaitingKeys {
         low(Tensor::zeros({P, F, M}, DType::bf16)) {}
   Waiting<T> view() const {
     if (context().device.kind == DeviceKind::cpu) return {};
-    Waiting<T> all{keys.template data<T>(), values.template data<T>(), count.data<int32_t>(), kCapacity};
+    Waiting<T> all{keys.template data<T>(), values.template data<T>(), count.data<int32_t>(),
+                   kCapacity};
     if (!halves()) return all;
     all.high = high.data<BFloat16>();
     all.low = low.data<BFloat16>();
@@ -24,18 +25,21 @@ struct WaitingKeys {
   }
   bool halves() const { return std::is_same_v<T, BFloat16> && high.size(2) % kWideRows == 0; }
   Tensor state() const {
-    const std::vector<BFloat16> upper = high.to_vector<BFloat16>(), lower = low.to_vector<BFloat16>();
+    const std::vector<BFloat16> upper = high.to_vector<BFloat16>(),
+                                lower = low.to_vector<BFloat16>();
     std::vector<float> whole;
-    for (size_t i = 0; i < upper.size(); ++i) whole.push_back(SplitFloat(upper[i], lower[i]).whole());
+    for (size_t i = 0; i < upper.size(); ++i)
+      whole.push_back(SplitFloat(upper[i], lower[i]).whole());
     return Tensor::from(whole, high.shape());
   }
   Tensor keys, values, count, high, low;
 };
 
-// Steps one after the other, the state carried; outputs of each, then the state, when no key waits any more.
+// Steps one after the other, the state carried; outputs of each, then the state, when no key waits
+// any more.
 template <typename T>
-std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights, bool decays, int64_t F, int64_t M,
-                          double deviation, double lost) {
+std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights, bool decays,
+                          int64_t F, int64_t M, double deviation, double lost) {
   const bool scaled = kind == FeatureKind::logs || weights || decays;
   const int64_t P = 5;
   Carried<T> carried(P, F, M, scaled);
@@ -45,7 +49,8 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
     const Tensor q = features<T>({P, F}, 10 * step, kind, feature, deviation, 0);
     const Tensor k = features<T>({P, F}, 10 * step + 1, kind, feature, deviation, lost);
     const Tensor v = input<T>({P, M}, 10 * step + 2);
-    const Tensor weight = input<T>({P}, 10 * step + 3, deviation), decay = negative<T>({P}, 10 * step + 4, deviation);
+    const Tensor weight = input<T>({P}, 10 * step + 3, deviation),
+                 decay = negative<T>({P}, 10 * step + 4, deviation);
     ChunkShape shape{P, 1, F, M, 1};
     shape.kind = kind;
     shape.feature = feature;
@@ -56,17 +61,19 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
     if (weights) in.weight = {weight.data<T>(), 1};
     if (decays) in.decay = {decay.data<T>(), 1};
     const Tensor y({P, M}, q.dtype());
-    table<T>().recurrent_step(context(), shape, in, carried.view(), scaled ? Waiting<T>{} : waiting.view(),
-                              y.template data<T>());
+    table<T>().recurrent_step(context(), shape, in, carried.view(),
+                              scaled ? Waiting<T>{} : waiting.view(), y.template data<T>());
     result.push_back(y);
   }
-  if (!scaled && waiting.halves() && context().device.kind == DeviceKind::cuda) carried.state = waiting.state();
+  if (!scaled && waiting.halves() && context().device.kind == DeviceKind::cuda)
+    carried.state = waiting.state();
   for (const Tensor& x : carried.sums()) result.push_back(x);
   return result;
 }
 
 TEST(CudaRecurrent, Values) {
-  for (const KernelFeature feature : {KernelFeature::given, KernelFeature::elu, KernelFeature::relu})
+  for (const KernelFeature feature :
+       {KernelFeature::given, KernelFeature::elu, KernelFeature::relu})
     for (const int64_t F : {5, 32, 300})
       for (const int64_t M : {3, 32, 70})
         expect_parity([&](auto t) {
@@ -81,7 +88,8 @@ TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
   const int64_t F = 4, M = 4;
   constexpr double kTerm = 129.0 / 16384;  // eight digits, of which sums soon have more
   const auto ones = [](int64_t n) { return Tensor::full({1, n}, DType::bf16, 1.0); };
-  const Tensor q = ones(F), k = Tensor::full({1, F}, DType::bf16, kTerm), v = ones(M), y({1, M}, DType::bf16);
+  const Tensor q = ones(F), k = Tensor::full({1, F}, DType::bf16, kTerm), v = ones(M),
+               y({1, M}, DType::bf16);
   const Carried<T> carried(1, F, M, false);
   const WaitingKeys<T> waiting(1, F, M);
   const ChunkShape shape{1, 1, F, M, 1};
@@ -96,7 +104,8 @@ TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
   for (const double x : numbers(y)) EXPECT_NEAR(x, 1, 0.01);
 }
 
-// Steps from the rows that q, k and v are made of, in one launch, or as its parts: outputs, then what is carried.
+// Steps from the rows that q, k and v are made of, in one launch, or as its parts: outputs, then
+// what is carried.
 struct FromRows {
   int64_t rows, heads, width, dim;
   bool biases = true;
@@ -106,23 +115,27 @@ struct FromRows {
 std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
   using T = BFloat16;
   const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
-  const Tensor w = input<T>({out, s.dim}, 1, 0.3), bias = input<T>({out}, 2), gain = input<T>({s.dim}, 3);
+  const Tensor w = input<T>({out, s.dim}, 1, 0.3), bias = input<T>({out}, 2),
+               gain = input<T>({s.dim}, 3);
   const Tensor shift = input<T>({s.dim}, 4);
   const Carried<T> carried(P, D, D, false);
   const WaitingKeys<T> waiting(P, D, D);
   ChunkShape shape{P, 1, D, D, 1};
   shape.feature = s.feature;
   const LinearShape linear{s.rows, out, s.dim};
-  const T *const b = s.biases ? bias.data<T>() : nullptr, *const n = s.biases ? shift.data<T>() : nullptr;
+  const T *const b = s.biases ? bias.data<T>() : nullptr, *const n =
+                                                              s.biases ? shift.data<T>() : nullptr;
   std::vector<Tensor> result;
   for (uint32_t step = 0; step < 2 * WaitingKeys<T>::kCapacity; ++step) {
     const Tensor x = input<T>({s.rows, s.dim}, 10 + step), y = unset<T>({P, D});
     if (in_one) {
-      EXPECT_TRUE(table<T>().normed_step(context(), linear, x.data<T>(), {gain.data<T>(), n}, w.data<T>(), b, shape,
-                                         carried.view(), waiting.view(), y.data<T>()));
+      EXPECT_TRUE(table<T>().normed_step(context(), linear, x.data<T>(), {gain.data<T>(), n},
+                                         w.data<T>(), b, shape, carried.view(), waiting.view(),
+                                         y.data<T>()));
     } else {
       const Tensor qkv = unset<T>({s.rows, out});
-      table<T>().linear(context(), linear, x.data<T>(), {gain.data<T>(), n}, w.data<T>(), b, nullptr, qkv.data<T>());
+      table<T>().linear(context(), linear, x.data<T>(), {gain.data<T>(), n}, w.data<T>(), b,
+                        nullptr, qkv.data<T>());
       const auto part = [&](int64_t i) {
         return HeadRows<const T>{qkv.data<T>() + i * s.heads * D, out, D, out, s.heads, 0};
       };
@@ -136,18 +149,20 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
   return result;
 }
 
-// Heads of each width, of a warp and of a block; rows that fill no block; dimensions that fill no panel, and many.
+// Heads of each width, of a warp and of a block; rows that fill no block; dimensions that fill no
+// panel, and many.
 TEST(CudaRecurrent, FromRowsInOneLaunchIsItsParts) {
   const On device(kCuda);
-  const FromRows settings[] = {{3, 2, 8, 16},         {35, 3, 32, 96, false, KernelFeature::relu},
-                               {2, 2, 40, 136},       {33, 1, 64, 64},
-                               {2, 1, 128, 1024},     {3, 1, 104, 520, false},
-                               {33, 2, 64, 1000},     {35, 2, 24, 328}};
+  const FromRows settings[] = {{3, 2, 8, 16},     {35, 3, 32, 96, false, KernelFeature::relu},
+                               {2, 2, 40, 136},   {33, 1, 64, 64},
+                               {2, 1, 128, 1024}, {3, 1, 104, 520, false},
+                               {33, 2, 64, 1000}, {35, 2, 24, 328}};
   for (const FromRows& s : settings) {
     if (left_out()) continue;
     const std::vector<Tensor> got = steps_from_rows(s, true), expected = steps_from_rows(s, false);
     for (size_t i = 0; i < got.size(); ++i)
-      EXPECT_LE(distance(numbers(got[i]), numbers(expected[i])), 0.01) << "heads of " << s.width << ", tensor " << i;
+      EXPECT_LE(distance(numbers(got[i]), numbers(expected[i])), 0.01)
+          << "heads of " << s.width << ", tensor " << i;
   }
 }
 
@@ -156,20 +171,23 @@ TEST(CudaRecurrent, FromRowsNotOfEverySize) {
   using T = BFloat16;
   const auto done = [](const FromRows& s, bool waits) {
     const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
-    const Tensor x = input<T>({s.rows, s.dim}, 1), w = input<T>({out, s.dim}, 1), gain = input<T>({s.dim}, 3);
+    const Tensor x = input<T>({s.rows, s.dim}, 1), w = input<T>({out, s.dim}, 1),
+                 gain = input<T>({s.dim}, 3);
     const Carried<T> carried(P, D, D, false);
     const WaitingKeys<T> waiting(P, D, D);
-    return table<T>().normed_step(context(), {s.rows, out, s.dim}, x.data<T>(), {gain.data<T>()}, w.data<T>(), nullptr,
-                                  {P, 1, D, D, 1}, carried.view(), waits ? waiting.view() : Waiting<T>{},
+    return table<T>().normed_step(context(), {s.rows, out, s.dim}, x.data<T>(), {gain.data<T>()},
+                                  w.data<T>(), nullptr, {P, 1, D, D, 1}, carried.view(),
+                                  waits ? waiting.view() : Waiting<T>{},
                                   unset<T>({P, D}).data<T>());
   };
   EXPECT_TRUE(done({2, 1, 8, 8}, true));
-  EXPECT_FALSE(done({2, 1, 8, 8}, false));      // its state lies in no halves
-  EXPECT_FALSE(done({2, 1, 12, 16}, true));     // heads that are no eights
-  EXPECT_FALSE(done({2, 1, 8, 12}, true));      // rows likewise
-  EXPECT_FALSE(done({2, 1, 8, 1032}, true));    // too long
-  EXPECT_FALSE(done({2, 1, 136, 136}, true));   // too wide
-  EXPECT_TRUE(done({2, 1, 128, 1024}, true));   // neither: what takes most of a block's shared memory
+  EXPECT_FALSE(done({2, 1, 8, 8}, false));     // its state lies in no halves
+  EXPECT_FALSE(done({2, 1, 12, 16}, true));    // heads that are no eights
+  EXPECT_FALSE(done({2, 1, 8, 12}, true));     // rows likewise
+  EXPECT_FALSE(done({2, 1, 8, 1032}, true));   // too long
+  EXPECT_FALSE(done({2, 1, 136, 136}, true));  // too wide
+  EXPECT_TRUE(
+      done({2, 1, 128, 1024}, true));  // neither: what takes most of a block's shared memory
   EXPECT_EQ(table<float>().normed_step, nullptr);
   size_t& shared_bytes = static_cast<cuda::Queue*>(context().queue)->shared_bytes;
   const size_t before = shared_bytes;
@@ -179,8 +197,8 @@ TEST(CudaRecurrent, FromRowsNotOfEverySize) {
   shared_bytes = before;
 }
 
-// States of a block whose columns are read one by one, of a warp and of a block in vectors; columns and features take
-// several turns.
+// States of a block whose columns are read one by one, of a warp and of a block in vectors; columns
+// and features take several turns.
 struct Size {
   int64_t features, values;
 };
@@ -191,7 +209,8 @@ TEST(CudaRecurrent, WeightsAndDecays) {
     for (const bool weights : {false, true})
       for (const bool decays : {false, true})
         expect_parity([&, F = F, M = M](auto t) {
-          return steps<decltype(t)>(FeatureKind::values, KernelFeature::given, weights, decays, F, M, 3.0, 0);
+          return steps<decltype(t)>(FeatureKind::values, KernelFeature::given, weights, decays, F,
+                                    M, 3.0, 0);
         });
 }
 
@@ -205,8 +224,8 @@ TEST(CudaRecurrent, Logs) {
             if (!all && (lost != 0.3 || !weights || !decays)) continue;
             expect_parity(
                 [&, F = F, M = M](auto t) {
-                  return steps<decltype(t)>(FeatureKind::logs, KernelFeature::given, weights, decays, F, M, deviation,
-                                            lost);
+                  return steps<decltype(t)>(FeatureKind::logs, KernelFeature::given, weights,
+                                            decays, F, M, deviation, lost);
                 },
                 {2e-5, 1e-12, 1e-2});
           }

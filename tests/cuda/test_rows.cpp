@@ -13,7 +13,8 @@ TEST(CudaRows, RowsAddedAndSummed) {
   for (const auto [R, C] : kSizes)
     expect_parity([R = R, C = C](auto t) {
       using T = decltype(t);
-      const Tensor x = input<T>({R, C}, 1), row = input<T>({C}, 2), y = unset<T>({R, C}), sum = unset<T>({C});
+      const Tensor x = input<T>({R, C}, 1), row = input<T>({C}, 2), y = unset<T>({R, C}),
+                   sum = unset<T>({C});
       table<T>().add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), R, C);
       table<T>().sum_rows(context(), x.data<T>(), sum.data<T>(), R, C);
       return std::vector<Tensor>{y, sum};
@@ -34,14 +35,16 @@ TEST(CudaRows, SumsOfManyRowsAreTheSameBitsEachTime) {
 }
 
 TEST(CudaRows, MoreColumnsThanOneGridHolds) {
-  expect_close<float, float>([](auto) {
-    const int64_t C = (1 << 15) + 37;
-    std::vector<float> values;
-    for (int64_t i = 0; i < 2 * C; ++i) values.push_back(static_cast<float>(i % 251));
-    const Tensor x = Tensor::from(values, {2, C}), y = unset<float>({C});
-    table<float>().sum_rows(context(), x.data<float>(), y.data<float>(), 2, C);
-    return std::vector<Tensor>{y};
-  }, 0);
+  expect_close<float, float>(
+      [](auto) {
+        const int64_t C = (1 << 15) + 37;
+        std::vector<float> values;
+        for (int64_t i = 0; i < 2 * C; ++i) values.push_back(static_cast<float>(i % 251));
+        const Tensor x = Tensor::from(values, {2, C}), y = unset<float>({C});
+        table<float>().sum_rows(context(), x.data<float>(), y.data<float>(), 2, C);
+        return std::vector<Tensor>{y};
+      },
+      0);
 }
 
 TEST(CudaRows, EveryOrderOfAxes) {
@@ -66,23 +69,28 @@ TEST(CudaRows, RowsBetweenLayouts) {
       const int64_t B = 2, S = 7, H = 3, width = 5, P = B * H - first_pair, row = 3 * H * width;
       const Tensor x = input<T>({B, S, row}, 1), y = unset<T>({P, S, width});
       const auto part = [&](int64_t index) {
-        return HeadRows<T>{x.template data<T>() + index * H * width, S * row, width, row, H, first_pair};
+        return HeadRows<T>{
+            x.template data<T>() + index * H * width, S * row, width, row, H, first_pair};
       };
       const HeadRows<T> middle = part(1);
-      const HeadRows<const T> from{middle.data, middle.batch, middle.head, middle.row, H, first_pair};
+      const HeadRows<const T> from{middle.data, middle.batch, middle.head, middle.row,
+                                   H,           first_pair};
       table<T>().copy_rows(context(), from, head_rows(y.template data<T>(), S, width), P, S, width);
-      table<T>().copy_rows(context(), head_rows<const T>(y.template data<T>(), S, width), part(2), P, S, width);
+      table<T>().copy_rows(context(), head_rows<const T>(y.template data<T>(), S, width), part(2),
+                           P, S, width);
       return std::vector<Tensor>{x, y};
     });
 }
 
-// Sequences of 5, 0, 9 and more keys than there are; two heads; a tile that starts at the second pair.
+// Sequences of 5, 0, 9 and more keys than there are; two heads; a tile that starts at the second
+// pair.
 TEST(CudaRows, RowsOfPaddingAreCleared) {
   for (const int64_t first : {0, 4, 6})
     expect_parity([&](auto t) {
       using T = decltype(t);
       const int64_t P = 7, S = 4, C = 37;
-      const Tensor count = Tensor::from(std::vector<int32_t>{5, 0, 9, 100}, {4}), x = input<T>({P, S, C}, 1);
+      const Tensor count = Tensor::from(std::vector<int32_t>{5, 0, 9, 100}, {4}),
+                   x = input<T>({P, S, C}, 1);
       const Tensor all = input<T>({P, S, C}, 2);
       const ValidKeys valid{count.template data<int32_t>(), 2, 1};
       table<T>().clear_padding(context(), valid, x.template data<T>(), P, S, C, first);
@@ -96,13 +104,15 @@ TEST(CudaRows, WhatIsNotSeenIsMasked) {
     expect_parity([&](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({3, 37, 37}, 1);
-      table<T>().mask_causal(context(), x.template data<T>(), x.template data<T>(), 3 * 37, 37, value);
+      table<T>().mask_causal(context(), x.template data<T>(), x.template data<T>(), 3 * 37, 37,
+                             value);
       return std::vector<Tensor>{x};
     });
 }
 
 TEST(CudaRows, SumsFromTheEnd) {
-  for (const auto [R, n] : {Size{1, 1}, Size{5, 31}, Size{5, 32}, Size{3, 33}, Size{2, 1000}, Size{0, 3}, Size{3, 0}})
+  for (const auto [R, n] :
+       {Size{1, 1}, Size{5, 31}, Size{5, 32}, Size{3, 33}, Size{2, 1000}, Size{0, 3}, Size{3, 0}})
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({R, n}, 1), y = unset<T>({R, n});

@@ -12,8 +12,12 @@ struct Setting {
 template <typename U>
 HeadRows<U> rows(const Tensor& x, int64_t heads, bool by_head) {
   const int64_t N = x.size(1), width = x.size(2);
-  return {x.data<std::remove_const_t<U>>(), N * heads * width, by_head ? width : N * width,
-          by_head ? heads * width : width, heads, 0};
+  return {x.data<std::remove_const_t<U>>(),
+          N * heads * width,
+          by_head ? width : N * width,
+          by_head ? heads * width : width,
+          heads,
+          0};
 }
 
 // y, log sums, dq, dk, dv; what stands behind the keys that exist is NaN.
@@ -21,9 +25,11 @@ template <typename T>
 std::vector<Tensor> run(const Setting& s) {
   using A = Accumulator<T>;
   const int64_t heads = 2, P = 4;
-  const Tensor q = input<T>({P, s.queries, s.D}, 1, s.deviation), dy = input<T>({P, s.queries, s.M}, 4);
+  const Tensor q = input<T>({P, s.queries, s.D}, 1, s.deviation),
+               dy = input<T>({P, s.queries, s.M}, 4);
   Tensor k = input<T>({P, s.keys, s.D}, 2, s.deviation), v = input<T>({P, s.keys, s.M}, 3);
-  const std::vector<int32_t> counts{static_cast<int32_t>(s.keys - s.keys / 3), static_cast<int32_t>(s.keys / 9)};
+  const std::vector<int32_t> counts{static_cast<int32_t>(s.keys - s.keys / 3),
+                                    static_cast<int32_t>(s.keys / 9)};
   if (s.padded)
     for (Tensor* x : {&k, &v}) {
       std::vector<T> values = x->template to_vector<T>();
@@ -32,8 +38,8 @@ std::vector<Tensor> run(const Setting& s) {
         for (int64_t head = 0; head < heads; ++head)
           for (int64_t j = counts[batch]; j < s.keys; ++j)
             for (int64_t d = 0; d < width; ++d) {
-              const int64_t place =
-                  s.by_head ? (batch * s.keys + j) * heads + head : (batch * heads + head) * s.keys + j;
+              const int64_t place = s.by_head ? (batch * s.keys + j) * heads + head
+                                              : (batch * heads + head) * s.keys + j;
               values[place * width + d] = T(NAN);
             }
       *x = Tensor::from(values, x->shape());
@@ -45,15 +51,18 @@ std::vector<Tensor> run(const Setting& s) {
   const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()), dv(v.shape(), q.dtype());
   const auto given = [&](const Tensor& x) { return rows<const T>(x, heads, s.by_head); };
   const auto made = [&](const Tensor& x) { return rows<T>(x, heads, s.by_head); };
-  table<T>().softmax_attention(context(), shape, given(q), given(k), given(v), made(y), sums.template data<A>());
+  table<T>().softmax_attention(context(), shape, given(q), given(k), given(v), made(y),
+                               sums.template data<A>());
   table<T>().softmax_attention_backward(context(), shape, given(q), given(k), given(v), given(y),
-                                        sums.template data<A>(), given(dy), made(dq), made(dk), made(dv));
+                                        sums.template data<A>(), given(dy), made(dq), made(dk),
+                                        made(dv));
   return {y, sums, dq, dk, dv};
 }
 
 void expect_alike(const Setting& s, const Bounds& bounds = {}) {
-  SCOPED_TRACE(std::to_string(s.queries) + " queries " + std::to_string(s.keys) + " keys D " + std::to_string(s.D) +
-               " M " + std::to_string(s.M) + (s.causal ? " causal" : "") + (s.padded ? " padded" : ""));
+  SCOPED_TRACE(std::to_string(s.queries) + " queries " + std::to_string(s.keys) + " keys D " +
+               std::to_string(s.D) + " M " + std::to_string(s.M) + (s.causal ? " causal" : "") +
+               (s.padded ? " padded" : ""));
   expect_parity([&](auto t) { return run<decltype(t)>(s); }, bounds);
 }
 

@@ -30,13 +30,16 @@ struct Size {
 };
 
 TEST(CudaSymbols, EmbeddingAndItsBackward) {
-  for (const auto [R, V, C] : {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{2000, 3, 40}, Size{0, 4, 5}})
+  for (const auto [R, V, C] :
+       {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{2000, 3, 40}, Size{0, 4, 5}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
-      const Tensor ids = symbols_below(R, V), weights = input<T>({V, C}, 1), dy = input<T>({R, C}, 2);
+      const Tensor ids = symbols_below(R, V), weights = input<T>({V, C}, 1),
+                   dy = input<T>({R, C}, 2);
       const Tensor y = unset<T>({R, C}), dweights = unset<T>({V, C});
       table<T>().embedding(context(), weights.data<T>(), ids.data<int32_t>(), y.data<T>(), R, C);
-      table<T>().embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dweights.data<T>(), R, V, C);
+      table<T>().embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(),
+                                    dweights.data<T>(), R, V, C);
       return std::vector<Tensor>{y, dweights};
     });
 }
@@ -46,10 +49,11 @@ TEST(CudaSymbols, EmbeddingAtAPositionOfEachRow) {
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;
-      const Tensor ids = symbols_below(R, V), symbols = input<A>({V, C}, 1), positions = input<A>({4, C}, 2);
+      const Tensor ids = symbols_below(R, V), symbols = input<A>({V, C}, 1),
+                   positions = input<A>({4, C}, 2);
       const Tensor place = symbols_below(R, 4), y = unset<T>({R, C});
-      table<T>().embed_position(context(), symbols.data<A>(), ids.data<int32_t>(), positions.data<A>(),
-                                place.data<int32_t>(), y.data<T>(), R, C);
+      table<T>().embed_position(context(), symbols.data<A>(), ids.data<int32_t>(),
+                                positions.data<A>(), place.data<int32_t>(), y.data<T>(), R, C);
       return std::vector<Tensor>{y};
     });
 }
@@ -59,9 +63,11 @@ TEST(CudaSymbols, WhatIsDrawnIsKept) {
   for (const int64_t R : {1, 700})
     for (const Device& device : {Device{}, kCuda}) {
       const On on(device);
-      const auto filled = [R](int32_t n) { return std::vector<int32_t>(static_cast<size_t>(R), n); };
-      const ops::Drawn to{unset<int32_t>({R}), Tensor::from(filled(40), {R}), Tensor::from(filled(5), {R}),
-                          Tensor::zeros({3, R}, DType::i32)};
+      const auto filled = [R](int32_t n) {
+        return std::vector<int32_t>(static_cast<size_t>(R), n);
+      };
+      const ops::Drawn to{unset<int32_t>({R}), Tensor::from(filled(40), {R}),
+                          Tensor::from(filled(5), {R}), Tensor::zeros({3, R}, DType::i32)};
       Drawing greedy;
       greedy.greedy = true;
       std::vector<std::vector<int32_t>> drawn;
@@ -86,22 +92,25 @@ TEST(CudaSymbols, SlopesOfAnEmbeddingAreTheSameBitsEachTime) {
   const Tensor ids = symbols_below(R, V), dy = input<float>({R, C}, 2);
   const auto slopes = [&] {
     const Tensor dweights = unset<float>({V, C});
-    table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(), dweights.data<float>(), R, V,
-                                      C);
+    table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(),
+                                      dweights.data<float>(), R, V, C);
     return numbers(dweights);
   };
   EXPECT_EQ(slopes(), slopes());
 }
 
 TEST(CudaSymbols, MoreSymbolsThanOneGridHolds) {
-  expect_close<float, float>([](auto) {
-    const int64_t R = 3, V = (1 << 10) + 5, C = 2;
-    const Tensor ids = Tensor::from(std::vector<int32_t>{(1 << 10) + 4, 1, 0}, {R}), dy = input<float>({R, C}, 1);
-    const Tensor dweights = unset<float>({V, C});
-    table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(), dweights.data<float>(), R, V,
-                                      C);
-    return std::vector<Tensor>{dweights};
-  }, 0);
+  expect_close<float, float>(
+      [](auto) {
+        const int64_t R = 3, V = (1 << 10) + 5, C = 2;
+        const Tensor ids = Tensor::from(std::vector<int32_t>{(1 << 10) + 4, 1, 0}, {R}),
+                     dy = input<float>({R, C}, 1);
+        const Tensor dweights = unset<float>({V, C});
+        table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(),
+                                          dweights.data<float>(), R, V, C);
+        return std::vector<Tensor>{dweights};
+      },
+      0);
 }
 
 // Row 1 holds -infinity, row 2 a number that exp does not hold.
@@ -119,13 +128,16 @@ TEST(CudaSymbols, CrossEntropyAndItsBackward) {
       using T = decltype(t);
       using A = Accumulator<T>;
       const Tensor x = logits<T>(R, V), targets = targets_below(R, V), losses = unset<A>({R});
-      const Tensor log_sums = unset<A>({R}), mean = unset<A>({1}), scored = unset<A>({1}), dx = unset<T>({R, V});
+      const Tensor log_sums = unset<A>({R}), mean = unset<A>({1}), scored = unset<A>({1}),
+                   dx = unset<T>({R, V});
       const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
       const int32_t* aims = targets.data<int32_t>();
-      table<T>().cross_entropy(context(), x.data<T>(), aims, losses.data<A>(), log_sums.data<A>(), R, V);
-      table<T>().mean_scored(context(), losses.data<A>(), aims, mean.data<A>(), scored.data<A>(), R);
-      table<T>().cross_entropy_backward(context(), x.data<T>(), aims, log_sums.data<A>(), scored.data<A>(),
-                                        dmean.data<A>(), dx.data<T>(), R, V);
+      table<T>().cross_entropy(context(), x.data<T>(), aims, losses.data<A>(), log_sums.data<A>(),
+                               R, V);
+      table<T>().mean_scored(context(), losses.data<A>(), aims, mean.data<A>(), scored.data<A>(),
+                             R);
+      table<T>().cross_entropy_backward(context(), x.data<T>(), aims, log_sums.data<A>(),
+                                        scored.data<A>(), dmean.data<A>(), dx.data<T>(), R, V);
       return std::vector<Tensor>{losses, log_sums, mean, scored, dx};
     });
 }
@@ -135,10 +147,11 @@ TEST(CudaSymbols, WhereNothingIsScoredTheMeanIsZero) {
   expect_parity([](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    const Tensor losses = Tensor::full({700}, DTypeOf<A>::value, NAN), mean = unset<A>({1}), scored = unset<A>({1});
+    const Tensor losses = Tensor::full({700}, DTypeOf<A>::value, NAN), mean = unset<A>({1}),
+                 scored = unset<A>({1});
     const Tensor targets = Tensor::from(std::vector<int32_t>(700, -1), {700});
-    table<T>().mean_scored(context(), losses.data<A>(), targets.data<int32_t>(), mean.data<A>(), scored.data<A>(),
-                           700);
+    table<T>().mean_scored(context(), losses.data<A>(), targets.data<int32_t>(), mean.data<A>(),
+                           scored.data<A>(), 700);
     return std::vector<Tensor>{mean, scored};
   });
 }
@@ -150,7 +163,8 @@ TEST(CudaSymbols, TheFirstOfTheLargest) {
       using T = decltype(t);
       const int64_t R = 9;
       std::vector<T> values;
-      for (int64_t i = 0; i < R * C; ++i) values.push_back(T(static_cast<float>((i * 7 + i / C) % 5)));
+      for (int64_t i = 0; i < R * C; ++i)
+        values.push_back(T(static_cast<float>((i * 7 + i / C) % 5)));
       for (int64_t c = 0; c < C; ++c) {
         values[c] = T(-INFINITY);
         values[C + c] = T(NAN);
@@ -165,44 +179,52 @@ TEST(CudaSymbols, TheFirstOfTheLargest) {
     });
 }
 
-// Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits are multiples of
-// a quarter: there are ties, which the first symbols win.
+// Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits
+// are multiples of a quarter: there are ties, which the first symbols win.
 TEST(CudaSymbols, DrawsTheSameSymbols) {
-  const Drawing drawings[] = {{1, 0, 1},      {0.7, 0, 1},  {1, 1, 1},    {1, 5, 1},        {1, 0, 0.5},    {2, 7, 0.8},
-                              {1, 0, 0.0}, {1, 1000, 0.9}, {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
+  const Drawing drawings[] = {{1, 0, 1},    {0.7, 0, 1},  {1, 1, 1},           {1, 5, 1},
+                              {1, 0, 0.5},  {2, 7, 0.8},  {1, 0, 0.0},         {1, 1000, 0.9},
+                              {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
   for (const Drawing& drawing : drawings)
     for (const auto [R, V] : {Rows{1, 1}, Rows{140, 29}, Rows{3, 256}, Rows{1, 700}, Rows{0, 5}})
-      expect_parity([&, R = R, V = V](auto t) {
-        using T = decltype(t);
-        if (context().device.kind == DeviceKind::cuda) context().sizes.block = 16 * V * 99;  // a hundred rows at a time
-        std::vector<T> values;
-        for (const double x : numbers(input<float>({R, V}, 3, 1.5))) values.push_back(T(std::round(4 * x) / 4));
-        const Tensor x = Tensor::from(values, {R, V});
-        const Tensor index = unset<int32_t>({R}), count = symbols_below(R, 7);
-        table<T>().sample(context(), OutputKind::logits, x.data<T>(), V, drawing, {5, Purpose::sample, 0, 17},
-                          {index.data<int32_t>(), nullptr, count.data<int32_t>(), nullptr, R, 0});
-        return std::vector<Tensor>{index, count};
-      }, {0, 0, 0});
+      expect_parity(
+          [&, R = R, V = V](auto t) {
+            using T = decltype(t);
+            if (context().device.kind == DeviceKind::cuda)
+              context().sizes.block = 16 * V * 99;  // a hundred rows at a time
+            std::vector<T> values;
+            for (const double x : numbers(input<float>({R, V}, 3, 1.5)))
+              values.push_back(T(std::round(4 * x) / 4));
+            const Tensor x = Tensor::from(values, {R, V});
+            const Tensor index = unset<int32_t>({R}), count = symbols_below(R, 7);
+            table<T>().sample(
+                context(), OutputKind::logits, x.data<T>(), V, drawing, {5, Purpose::sample, 0, 17},
+                {index.data<int32_t>(), nullptr, count.data<int32_t>(), nullptr, R, 0});
+            return std::vector<Tensor>{index, count};
+          },
+          {0, 0, 0});
 }
 
 // Rows without a likeliest symbol give the first, and leave their neighbours alone.
 TEST(CudaSymbols, RowsThatHoldNoDistribution) {
   for (const double top_p : {1.0, 0.5})
-    expect_parity([top_p](auto t) {
-      using T = decltype(t);
-      const int64_t V = 12;
-      std::vector<T> values(4 * V, T(1.0f));
-      for (int64_t v = 0; v < V; ++v) {
-        values[v] = T(-INFINITY);
-        values[V + v] = T(NAN);
-        values[2 * V + v] = T(v == 9 ? 1.0f : -INFINITY);
-      }
-      const Tensor x = Tensor::from(values, {4, V}), index = unset<int32_t>({4});
-      table<T>().sample(context(), OutputKind::logits, x.template data<T>(), V, {1, 0, top_p},
-                        {5, Purpose::sample, 0, 17},
-                        {index.template data<int32_t>(), nullptr, nullptr, nullptr, 4, 0});
-      return std::vector<Tensor>{index};
-    }, {0, 0, 0});
+    expect_parity(
+        [top_p](auto t) {
+          using T = decltype(t);
+          const int64_t V = 12;
+          std::vector<T> values(4 * V, T(1.0f));
+          for (int64_t v = 0; v < V; ++v) {
+            values[v] = T(-INFINITY);
+            values[V + v] = T(NAN);
+            values[2 * V + v] = T(v == 9 ? 1.0f : -INFINITY);
+          }
+          const Tensor x = Tensor::from(values, {4, V}), index = unset<int32_t>({4});
+          table<T>().sample(context(), OutputKind::logits, x.template data<T>(), V, {1, 0, top_p},
+                            {5, Purpose::sample, 0, 17},
+                            {index.template data<int32_t>(), nullptr, nullptr, nullptr, 4, 0});
+          return std::vector<Tensor>{index};
+        },
+        {0, 0, 0});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Whole models: steps of training and drawn symbols on the device are those of the CPU, in float to rounding and in
-// bf16 within a band; two runs give the same bits.
+// Whole models: steps of training and drawn symbols on the device are those of the CPU, in float to
+// rounding and in bf16 within a band; two runs give the same bits.
 #include <algorithm>
 #include <cstdlib>
 
@@ -57,7 +57,8 @@ Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
     result.norms.push_back(made.gradient_norm);
   }
   result.recorded = training.records();
-  for (const Parameter& parameter : model.parameters()) result.weights.push_back(parameter.var.value().to_doubles());
+  for (const Parameter& parameter : model.parameters())
+    result.weights.push_back(parameter.var.value().to_doubles());
   SamplingOptions sampling;
   sampling.greedy = true;
   result.drawn = Generator(model, sampling).draw({{8}, {8}, {8}}, 20);
@@ -88,11 +89,14 @@ TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
   const On device(kCuda);
   const Trained got = train(config(), steps);
   for (size_t step = 0; step < expected.losses.size(); ++step)
-    EXPECT_NEAR(got.losses[step], expected.losses[step], 2e-5 * static_cast<double>(step + 1)) << "step " << step;
+    EXPECT_NEAR(got.losses[step], expected.losses[step], 2e-5 * static_cast<double>(step + 1))
+        << "step " << step;
   size_t alike = 0;
-  for (size_t row = 0; row < expected.drawn.size(); ++row) alike += got.drawn[row] == expected.drawn[row] ? 1 : 0;
+  for (size_t row = 0; row < expected.drawn.size(); ++row)
+    alike += got.drawn[row] == expected.drawn[row] ? 1 : 0;
   EXPECT_GE(alike + (real_gpu ? 1 : 0), expected.drawn.size());
-  // Adam divides by the root of a gradient's square: elements whose gradients are rounding alone may step either way.
+  // Adam divides by the root of a gradient's square: elements whose gradients are rounding alone
+  // may step either way.
   for (size_t i = 0; i < expected.weights.size(); ++i) {
     size_t apart = 0;
     for (size_t j = 0; j < expected.weights[i].size(); ++j)
@@ -108,7 +112,8 @@ void expect_same_bits(const Trained& first, const Trained& second) {
   EXPECT_EQ(first.weights, second.weights);
 }
 
-// The first step is done plainly, the second while it is recorded, the others by what was. So are two runs the same.
+// The first step is done plainly, the second while it is recorded, the others by what was. So are
+// two runs the same.
 TEST_P(CudaTraining, RecordedStepsAreThoseDonePlainly) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
@@ -157,7 +162,8 @@ TEST(CudaSteps, BadWeightsNameTheirLayerInBf16) {
   EXPECT_EQ(first_bad(""), "");
 }
 
-// What is run again in the backward does what it did at first: also where a pass without gradients has a shorter way.
+// What is run again in the backward does what it did at first: also where a pass without gradients
+// has a shorter way.
 TEST(CudaRecompute, GivesTheSameBitsInBf16) {
   const On device(kCuda);
   RunConfig settings = small("linear");
@@ -186,20 +192,23 @@ TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Variants, CudaTraining,
-                         testing::Values(Variant{"linear", "", "sum"}, Variant{"linear", "dpfp", "sum"},
-                                         Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
-                                         Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
-                                         Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"},
-                                         Variant{"linear", "", "sum", true}),
-                         [](const testing::TestParamInfo<Variant>& variant) {
-                           const Variant& v = variant.param;
-                           std::string name = std::string(v.attention) + v.feature + v.rule + (v.reversible ? "reversible" : "");
-                           name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Variants, CudaTraining,
+    testing::Values(Variant{"linear", "", "sum"}, Variant{"linear", "dpfp", "sum"},
+                    Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
+                    Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
+                    Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"},
+                    Variant{"linear", "", "sum", true}),
+    [](const testing::TestParamInfo<Variant>& variant) {
+      const Variant& v = variant.param;
+      std::string name =
+          std::string(v.attention) + v.feature + v.rule + (v.reversible ? "reversible" : "");
+      name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
+      return name;
+    });
 
-// Past the model's length, where it begins again, and with random numbers; the CPU does each position plainly.
+// Past the model's length, where it begins again, and with random numbers; the CPU does each
+// position plainly.
 TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
   ModelConfig sizes = model_config(config(), digits().shape());
   sizes.length = 24;
@@ -245,8 +254,8 @@ TEST(CudaSteps, AStepIsFewLaunches) {
   }
 }
 
-// The bits of the plain steps, of updates that are skipped too; who is told of one finds the gradients, which are not
-// those of recorded memory.
+// The bits of the plain steps, of updates that are skipped too; who is told of one finds the
+// gradients, which are not those of recorded memory.
 TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
@@ -257,17 +266,21 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
     TrainingStep training(model, optimizer, digits(), config, recorded);
     std::vector<std::vector<double>> seen;
     for (int64_t step = 0; step < 6; ++step) {
-      const bool skips = step == 0 || step == 1 || step == 4;  // done plainly, while it is recorded, and afterwards
-      const double limit = skips ? 1e-3 : 0;                   // of the norm
-      const StepResult result = training.run(step, config.lr, {0, limit}, [&](const StepResult& skipped) {
-        seen.push_back({skipped.loss, skipped.gradient_norm});
-        for (const Parameter& parameter : model.parameters()) seen.push_back(parameter.var.grad().to_doubles());
-      });
+      const bool skips = step == 0 || step == 1 ||
+                         step == 4;           // done plainly, while it is recorded, and afterwards
+      const double limit = skips ? 1e-3 : 0;  // of the norm
+      const StepResult result =
+          training.run(step, config.lr, {0, limit}, [&](const StepResult& skipped) {
+            seen.push_back({skipped.loss, skipped.gradient_norm});
+            for (const Parameter& parameter : model.parameters())
+              seen.push_back(parameter.var.grad().to_doubles());
+          });
       EXPECT_EQ(result.made, !skips) << step;
       EXPECT_FALSE(model.parameters()[0].var.grad().defined());
     }
     EXPECT_EQ(optimizer.updates(), 3);
-    for (const Parameter& parameter : model.parameters()) seen.push_back(parameter.var.value().to_doubles());
+    for (const Parameter& parameter : model.parameters())
+      seen.push_back(parameter.var.value().to_doubles());
     return seen;
   };
   const auto plain = run(false);
@@ -275,7 +288,8 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
   EXPECT_EQ(run(true), plain);
 }
 
-// Its gradients are made once more for who is told; where there is no memory for that, training goes on all the same.
+// Its gradients are made once more for who is told; where there is no memory for that, training
+// goes on all the same.
 TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
@@ -286,16 +300,21 @@ TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
   TrainingStep training(model, optimizer, digits(), config);
   int batches = 0, told = 0;
   training.watch({[&] {
-    if (++batches == 4) fail(ErrorKind::memory, "there is no more");  // the second, made again
-  }, {}, {}});
+                    if (++batches == 4)
+                      fail(ErrorKind::memory, "there is no more");  // the second, made again
+                  },
+                  {},
+                  {}});
   for (int64_t step = 0; step < 4; ++step) {
     batches = 0;
     const bool skips = step == 2;
-    const StepResult result = training.run(step, config.lr, {0, skips ? 1e-3 : 0}, [&](const StepResult&) {
-      EXPECT_EQ(batches, 4);
-      for (const Parameter& parameter : model.parameters()) EXPECT_FALSE(parameter.var.grad().defined());
-      ++told;
-    });
+    const StepResult result =
+        training.run(step, config.lr, {0, skips ? 1e-3 : 0}, [&](const StepResult&) {
+          EXPECT_EQ(batches, 4);
+          for (const Parameter& parameter : model.parameters())
+            EXPECT_FALSE(parameter.var.grad().defined());
+          ++told;
+        });
     EXPECT_EQ(result.made, !skips) << step;
   }
   EXPECT_EQ(told, 1);
@@ -306,9 +325,9 @@ TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
 // The band: the mean loss of each ten steps within 3% of float's.
 TEST(CudaHalves, LossesTrackThoseOfFloat) {
   if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
-  const std::vector<std::string> attentions = long_tests()
-                                                  ? std::vector<std::string>{"linear", "performer", "softmax"}
-                                                  : std::vector<std::string>{"linear", "softmax"};
+  const std::vector<std::string> attentions =
+      long_tests() ? std::vector<std::string>{"linear", "performer", "softmax"}
+                   : std::vector<std::string>{"linear", "softmax"};
   for (const std::string& attention : attentions) {
     const On device(kCuda);
     RunConfig config = small(attention);

@@ -27,7 +27,8 @@ class DataTest : public testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
   std::string put(const std::string& name, std::string_view bytes) const {
-    std::ofstream file(folder_ / name, std::ios::binary);  // without a flush to the disk, which takes long
+    std::ofstream file(folder_ / name,
+                       std::ios::binary);  // without a flush to the disk, which takes long
     file << bytes;
     EXPECT_TRUE(file.flush()) << name;
     return path(name);

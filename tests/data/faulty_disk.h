@@ -35,8 +35,9 @@ class FailingCall : public disk::Watcher {
 
 struct PowerCut {};
 
-// From call number `at` on nothing reaches the disk: that call throws PowerCut, later ones fail. What would be
-// there after the power is back is what had been flushed: a file's bytes by its own flush, a name by its folder's.
+// From call number `at` on nothing reaches the disk: that call throws PowerCut, later ones fail.
+// What would be there after the power is back is what had been flushed: a file's bytes by its own
+// flush, a name by its folder's.
 class FailingPower : public disk::Watcher {
  public:
   // `root` with all that is in it is on the disk.
@@ -54,15 +55,16 @@ class FailingPower : public disk::Watcher {
     throw PowerCut();
   }
   void after(disk::Call call, const std::filesystem::path& path) override {
-    if (call == disk::Call::create || call == disk::Call::make_folder) nodes_[inode(path)] = next_++;
+    if (call == disk::Call::create || call == disk::Call::make_folder)
+      nodes_[inode(path)] = next_++;
     if (call == disk::Call::flush) files_[node(path)] = read_file(path);
     if (call == disk::Call::flush_folder) flush_names(path);
   }
   bool cut() const { return cut_; }
   const std::string& what() const { return what_; }
 
-  // What is there when the power is back. `names_got_through`: the system had put names on the disk of its own
-  // accord, bytes not.
+  // What is there when the power is back. `names_got_through`: the system had put names on the disk
+  // of its own accord, bytes not.
   void restore(const std::filesystem::path& to, bool names_got_through) {
     if (names_got_through)
       for (const auto& entry : std::filesystem::recursive_directory_iterator(root_))

@@ -32,8 +32,6 @@ inline std::string deflated(const std::string& bytes, int window) {
   return packed;
 }
 
-inline std::string gzip(const std::string& bytes) {
-  return deflated(bytes, 15 + 16);
-}
+inline std::string gzip(const std::string& bytes) { return deflated(bytes, 15 + 16); }
 
 }  // namespace linea

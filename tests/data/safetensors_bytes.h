@@ -41,9 +41,7 @@ inline std::string tensor(const std::string& dtype, const std::string& shape,
                      offsets, more);
 }
 
-inline std::string only(const std::string& text) {
-  return R"({"a":)" + text + "}";
-}
+inline std::string only(const std::string& text) { return R"({"a":)" + text + "}"; }
 
 inline Tensor read_only(const std::string& dtype, const std::string& shape,
                         const std::string& data) {

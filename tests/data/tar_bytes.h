@@ -10,11 +10,12 @@
 namespace linea {
 
 // A header and the bytes, filled up to whole blocks. `size`: what the header says.
-inline std::string tar_entry(const std::string& name, const std::string& bytes, char kind, int64_t size,
-                             const std::string& prefix = "") {
+inline std::string tar_entry(const std::string& name, const std::string& bytes, char kind,
+                             int64_t size, const std::string& prefix = "") {
   std::string header(512, '\0');
   const auto put = [&](size_t position, const std::string& text) {
-    std::copy(text.begin(), text.end(), header.begin() + static_cast<std::string::difference_type>(position));
+    std::copy(text.begin(), text.end(),
+              header.begin() + static_cast<std::string::difference_type>(position));
   };
   put(0, name);
   put(100, "0000644");

@@ -22,15 +22,31 @@ class CatalogueTest : public DataTest {
   // One file of each kind; the archives are the published ones.
   std::vector<DataSet> sets_{
       {"plain", "a text", "text", {{"plain.txt", 3, hash_of("abc"), {"https://there/plain.txt"}}}},
-      {"packed", "a packed text", "text",
-       {{"packed-idx1.gz", 0, hash_of(gzip(kText)), {}, {{"packed-idx1", 650, hash_of(kText, HashKind::md5)}}}}},
-      {"zipped", "a text without a sha256", "text",
+      {"packed",
+       "a packed text",
+       "text",
+       {{"packed-idx1.gz",
+         0,
+         hash_of(gzip(kText)),
+         {},
+         {{"packed-idx1", 650, hash_of(kText, HashKind::md5)}}}}},
+      {"zipped",
+       "a text without a sha256",
+       "text",
        {{"zipped.zip", 0, "", {}, {{"zipped", 650, hash_of(kText, HashKind::md5)}}}}},
-      {"batches", "two files", "cifar10",
-       {{"batches.tar.gz", 0, hash_of("archive"), {}, {{"inner/one.bin", 5}, {"inner/two.bin", 6}}}}},
+      {"batches",
+       "two files",
+       "cifar10",
+       {{"batches.tar.gz",
+         0,
+         hash_of("archive"),
+         {},
+         {{"inner/one.bin", 5}, {"inner/two.bin", 6}}}}},
   };
 
-  std::vector<FileReport> check(size_t set) const { return check_file(sets_[set], sets_[set].files[0], path("")); }
+  std::vector<FileReport> check(size_t set) const {
+    return check_file(sets_[set], sets_[set].files[0], path(""));
+  }
   void expect_one(size_t set, FileState state, const std::string& by) const {
     const std::vector<FileReport> reports = check(set);
     ASSERT_EQ(reports.size(), 1u);
@@ -98,7 +114,8 @@ TEST_F(CatalogueTest, AFolderIsVerifiedForTheSetsItHolds) {
   ASSERT_EQ(reports.size(), 3u);
   EXPECT_EQ(reports[2].set, "batches");
   EXPECT_EQ(reports[2].state, FileState::missing);
-  expect_error(ErrorKind::input, {path("absent"), "not a folder"}, [&] { verify_folder(path("absent"), sets_); });
+  expect_error(ErrorKind::input, {path("absent"), "not a folder"},
+               [&] { verify_folder(path("absent"), sets_); });
 }
 
 TEST_F(CatalogueTest, PublishedSetsAreWellFormed) {
@@ -109,15 +126,20 @@ TEST_F(CatalogueTest, PublishedSetsAreWellFormed) {
     for (const PublishedFile& file : set.files) {
       EXPECT_GT(file.bytes, 0) << file.name;
       EXPECT_EQ(std::filesystem::path(file.name).filename().string(), file.name);
-      for (const std::string& source : file.sources) EXPECT_TRUE(source.starts_with("https://")) << source;
+      for (const std::string& source : file.sources)
+        EXPECT_TRUE(source.starts_with("https://")) << source;
       EXPECT_FALSE(file.sources.empty());
       const auto is_hash = [](const std::string& hash, size_t digits) {
-        return hash.size() == digits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
+        return hash.size() == digits &&
+               hash.find_first_not_of("0123456789abcdef") == std::string::npos;
       };
-      EXPECT_TRUE(file.sha256.empty() || (is_hash(file.sha256, 64) && hashes.insert(file.sha256).second)) << file.name;
+      EXPECT_TRUE(file.sha256.empty() ||
+                  (is_hash(file.sha256, 64) && hashes.insert(file.sha256).second))
+          << file.name;
       for (const UnpackedFile& content : file.unpacked) {
         EXPECT_GT(content.bytes, 0);
-        EXPECT_TRUE(content.md5.empty() || (is_hash(content.md5, 32) && hashes.insert(content.md5).second));
+        EXPECT_TRUE(content.md5.empty() ||
+                    (is_hash(content.md5, 32) && hashes.insert(content.md5).second));
       }
     }
   }

@@ -72,7 +72,8 @@ TEST_F(Cifar10Test, ReadsTheArchiveWhateverItsOrder) {
     EXPECT_EQ(splits.test.labels, expected.test.labels);
   }
   const std::string twice = archive + tar_file("x/test_batch.bin", batch_bytes(0, 1)) + kTarEnd;
-  expect_error(ErrorKind::input, {"x/test_batch.bin", "twice"}, [&] { read(put("twice.tar", twice)); });
+  expect_error(ErrorKind::input, {"x/test_batch.bin", "twice"},
+               [&] { read(put("twice.tar", twice)); });
 }
 
 TEST_F(Cifar10Test, FindsTheFolderInside) {
@@ -87,8 +88,8 @@ TEST_F(Cifar10Test, ShrinksAndTurnsGrey) {
   ASSERT_EQ(small.train.pixels.size(), 21u * 8 * 8 * 3);
   const uint8_t* picture = small.train.pixels.data() + 5 * 8 * 8 * 3;
   EXPECT_EQ(picture[0], 5);
-  EXPECT_EQ(picture[1], 12);        // green p / 4 is 8 row: rows 0 to 3
-  EXPECT_EQ(picture[2], 50);        // blue: 32 row + column mod 256, mean of 32 * 1.5 and 1.5, halves up
+  EXPECT_EQ(picture[1], 12);  // green p / 4 is 8 row: rows 0 to 3
+  EXPECT_EQ(picture[2], 50);  // blue: 32 row + column mod 256, mean of 32 * 1.5 and 1.5, halves up
   EXPECT_EQ(picture[3 * 8], 5);
   EXPECT_EQ(picture[3 * 8 + 1], 44);  // rows 4 to 7
   const PictureSplits grey = read_cifar10(path(""), 32, 1);
@@ -127,13 +128,15 @@ TEST_F(Cifar10Test, MakesATask) {
 TEST_F(Cifar10Test, RefusesDamagedBatches) {
   const std::string good = batch_bytes(0, 3);
   put("data_batch_2.bin", good.substr(0, good.size() - 1));
-  expect_error(ErrorKind::input, {path("data_batch_2.bin"), "9218 bytes", "3073"}, [&] { read(""); });
+  expect_error(ErrorKind::input, {path("data_batch_2.bin"), "9218 bytes", "3073"},
+               [&] { read(""); });
   put("data_batch_2.bin", "");
   expect_error(ErrorKind::input, {path("data_batch_2.bin"), "0 bytes"}, [&] { read(""); });
   std::string mislabelled = good;
   mislabelled[3073] = 10;
   put("data_batch_2.bin", mislabelled);
-  expect_error(ErrorKind::input, {path("data_batch_2.bin"), "label 10 of record 1"}, [&] { read(""); });
+  expect_error(ErrorKind::input, {path("data_batch_2.bin"), "label 10 of record 1"},
+               [&] { read(""); });
 }
 
 TEST_F(Cifar10Test, NamesWhatIsMissing) {
@@ -161,7 +164,8 @@ TEST_F(Cifar10Test, RefusesImpossibleOptions) {
   refused([](TaskOptions& o) { o.task = "copy", o.flip = true; }, "no pictures to flip");
 }
 
-// A mirrored picture is the picture with its columns in the opposite order, its colours in the same.
+// A mirrored picture is the picture with its columns in the opposite order, its colours in the
+// same.
 TEST_F(Cifar10Test, FlipsTrainingPicturesAtRandom) {
   TaskOptions chosen = options(path(""));
   const auto plain = make_task(chosen);
@@ -173,7 +177,8 @@ TEST_F(Cifar10Test, FlipsTrainingPicturesAtRandom) {
     const Batch batch = plain->train_batch(3, step, 2), other = flipping->train_batch(3, step, 2);
     for (int64_t row = 0; row < 2; ++row) {
       std::vector<int32_t> mirror;
-      const auto begin = batch.targets.begin() + row * 3072, flipped = other.targets.begin() + row * 3072;
+      const auto begin = batch.targets.begin() + row * 3072,
+                 flipped = other.targets.begin() + row * 3072;
       for (int64_t y = 0; y < 32; ++y)
         for (int64_t x = 31; x >= 0; --x)
           mirror.insert(mirror.end(), begin + (y * 32 + x) * 3, begin + (y * 32 + x) * 3 + 3);
@@ -187,8 +192,10 @@ TEST_F(Cifar10Test, FlipsTrainingPicturesAtRandom) {
   EXPECT_NEAR(seen[true], 42, 20);  // 4 standard deviations
   EXPECT_GT(variants.size(), 21u);  // a picture is mirrored in some epochs and not in others
   EXPECT_EQ(flipping->train_batch(3, 5, 2).targets, flipping->train_batch(3, 5, 2).targets);
-  EXPECT_EQ(flipping->eval_batch(Split::train, 0, 21).targets, plain->eval_batch(Split::train, 0, 21).targets);
-  EXPECT_EQ(flipping->eval_batch(Split::val, 0, 2).targets, plain->eval_batch(Split::val, 0, 2).targets);
+  EXPECT_EQ(flipping->eval_batch(Split::train, 0, 21).targets,
+            plain->eval_batch(Split::train, 0, 21).targets);
+  EXPECT_EQ(flipping->eval_batch(Split::val, 0, 2).targets,
+            plain->eval_batch(Split::val, 0, 2).targets);
 }
 
 }  // namespace

@@ -14,8 +14,12 @@ const std::string kBytes = "the published bytes";
 
 class DownloadTest : public DataTest {
  protected:
-  DataSet set_{"words", "a text", "text",
-               {{"words.txt", static_cast<int64_t>(kBytes.size()), hash_of(kBytes),
+  DataSet set_{"words",
+               "a text",
+               "text",
+               {{"words.txt",
+                 static_cast<int64_t>(kBytes.size()),
+                 hash_of(kBytes),
                  {"https://first/words.txt", "https://second/words.txt"}}}};
   std::vector<std::string> asked_, notes_;
 
@@ -52,7 +56,9 @@ TEST_F(DownloadTest, FetchesComparesAndRenames) {
   EXPECT_EQ(read_file(target()), kBytes);
   EXPECT_FALSE(fs::exists(part()));
   EXPECT_EQ(asked_, (std::vector<std::string>{"https://first/words.txt"}));
-  get([](const std::string&, const fs::path&) { return kFailed; });  // it is there: nothing is asked for
+  get([](const std::string&, const fs::path&) {
+    return kFailed;
+  });  // it is there: nothing is asked for
   EXPECT_EQ(asked_.size(), 1u);
 }
 
@@ -62,8 +68,10 @@ TEST_F(DownloadTest, GoesOnFromAPart) {
     serve(file, kBytes, 7);
     return cut ? kFailed : DownloadResult{};
   };
-  expect_error(ErrorKind::input, {"no network", "https://first/words.txt or https://second/words.txt", hash_of(kBytes),
-                                  path("new")}, [&] { get(slow); });
+  expect_error(ErrorKind::input,
+               {"no network", "https://first/words.txt or https://second/words.txt",
+                hash_of(kBytes), path("new")},
+               [&] { get(slow); });
   EXPECT_EQ(read_file(part()), kBytes.substr(0, 14));  // seven from each source
   EXPECT_FALSE(fs::exists(target()));
   cut = false;
@@ -85,7 +93,8 @@ TEST_F(DownloadTest, AServerWithoutRangesGivesTheWholeFile) {
   fs::create_directories(path("new"));
   put("new/.tmp-words.txt", kBytes.substr(0, 4));
   get([](const std::string&, const fs::path& file) {
-    return fs::exists(file) ? DownloadResult{DownloadEnd::no_resume, "whole only"} : serve(file, kBytes);
+    return fs::exists(file) ? DownloadResult{DownloadEnd::no_resume, "whole only"}
+                            : serve(file, kBytes);
   });
   EXPECT_EQ(read_file(target()), kBytes);
 }
@@ -93,9 +102,11 @@ TEST_F(DownloadTest, AServerWithoutRangesGivesTheWholeFile) {
 TEST_F(DownloadTest, OtherBytesNeverGetTheName) {
   std::string other = kBytes;
   other[3] = 'X';
-  expect_error(ErrorKind::input, {hash_of(other), hash_of(kBytes), "by hand"},
-               [&] { get([&](const std::string&, const fs::path& file) { return serve(file, other); }); });
-  EXPECT_EQ(asked_, (std::vector<std::string>{"https://first/words.txt", "https://second/words.txt"}));
+  expect_error(ErrorKind::input, {hash_of(other), hash_of(kBytes), "by hand"}, [&] {
+    get([&](const std::string&, const fs::path& file) { return serve(file, other); });
+  });
+  EXPECT_EQ(asked_,
+            (std::vector<std::string>{"https://first/words.txt", "https://second/words.txt"}));
   EXPECT_FALSE(fs::exists(target()));
   EXPECT_FALSE(fs::exists(part()));
   get([&](const std::string& address, const fs::path& file) {
@@ -114,12 +125,13 @@ TEST_F(DownloadTest, WhatWasFetchedByHandIsVerified) {
 
 TEST_F(DownloadTest, AFullDiskIsAWriteError) {
   expect_error(ErrorKind::write, {part(), "no room"}, [&] {
-    get([](const std::string&, const fs::path&) { return DownloadResult{DownloadEnd::unwritable, "no room"}; });
+    get([](const std::string&, const fs::path&) {
+      return DownloadResult{DownloadEnd::unwritable, "no room"};
+    });
   });
   put("file", "");
-  expect_error(ErrorKind::write, {path("file")}, [&] {
-    get_data_set(set_, path("file"), {}, [](const std::string&) {});
-  });
+  expect_error(ErrorKind::write, {path("file")},
+               [&] { get_data_set(set_, path("file"), {}, [](const std::string&) {}); });
 }
 
 // A stand-in for curl, first in PATH.
@@ -137,13 +149,14 @@ class CurlTest : public DownloadTest {
 };
 
 TEST_F(CurlTest, IsGivenWordsWithoutAShell) {
-  stand_in("for word; do echo \"$word\"; done > " + path("words") + "\ncat > " + path("input") + "\n");
+  stand_in("for word; do echo \"$word\"; done > " + path("words") + "\ncat > " + path("input") +
+           "\n");
   const std::string address = "https://there/$(touch hacked);a b";
   EXPECT_EQ(download_by_curl(address, path("a b"), 77).end, DownloadEnd::done);
   const std::string words = read_file(path("words"));
   EXPECT_TRUE(words.starts_with("--disable\n")) << words;
-  for (const std::string needed : {"--proto\n=https\n", "--proto-redir\n=https\n", "--fail\n", "--location\n",
-                                   "--max-filesize\n77\n", "--continue-at\n-\n"})
+  for (const std::string needed : {"--proto\n=https\n", "--proto-redir\n=https\n", "--fail\n",
+                                   "--location\n", "--max-filesize\n77\n", "--continue-at\n-\n"})
     EXPECT_NE(words.find("\n" + needed), std::string::npos) << needed << " is not in " << words;
   EXPECT_TRUE(words.ends_with("--output\n" + path("a b") + "\n--url\n" + address + "\n")) << words;
   EXPECT_EQ(read_file(path("input")), "");

@@ -25,7 +25,8 @@ TEST_F(HashTest, PiecesMakeTheSameSum) {
 TEST_F(HashTest, AFileHasTheSumOfItsBytes) {
   const std::string text(2500000, 'y');
   EXPECT_EQ(file_hash(put("file", text)), hash_of(text));
-  expect_error(ErrorKind::input, {path("missing"), "no such file"}, [&] { file_hash(path("missing")); });
+  expect_error(ErrorKind::input, {path("missing"), "no such file"},
+               [&] { file_hash(path("missing")); });
 }
 
 }  // namespace

@@ -9,9 +9,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-std::string text(const Bytes& bytes) {
-  return {bytes.begin(), bytes.end()};
-}
+std::string text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
 class ImageFileTest : public DataTest {
  protected:
@@ -23,12 +21,14 @@ class ImageFileTest : public DataTest {
 TEST_F(ImageFileTest, CropsTheMiddleOfWideAndHighPictures) {
   const std::string wide = png_bytes(5, 2, 8, 0, {text({1, 2, 3, 4, 5}), text({6, 7, 8, 9, 10})});
   EXPECT_EQ(decode(wide, 2, 1), (Bytes{2, 3, 7, 8}));
-  const std::string high = png_bytes(2, 4, 8, 0, {text({1, 2}), text({3, 4}), text({5, 6}), text({7, 8})});
+  const std::string high =
+      png_bytes(2, 4, 8, 0, {text({1, 2}), text({3, 4}), text({5, 6}), text({7, 8})});
   EXPECT_EQ(decode(high, 2, 1), (Bytes{3, 4, 5, 6}));
 }
 
 TEST_F(ImageFileTest, KeepsColoursInOrder) {
-  const std::string colours = png_bytes(2, 2, 8, 2, {text({255, 0, 0, 0, 255, 0}), text({0, 0, 255, 1, 2, 3})});
+  const std::string colours =
+      png_bytes(2, 2, 8, 2, {text({255, 0, 0, 0, 255, 0}), text({0, 0, 255, 1, 2, 3})});
   EXPECT_EQ(decode(colours, 2, 3), (Bytes{255, 0, 0, 0, 255, 0, 0, 0, 255, 1, 2, 3}));
   EXPECT_EQ(decode(colours, 2, 1), (Bytes{76, 150, 29, 2}));  // 0.299, 0.587, 0.114
 }
@@ -40,28 +40,32 @@ TEST_F(ImageFileTest, GreyHasThreeEqualColours) {
 
 TEST_F(ImageFileTest, ShrinksByTheMeanOfWhatAPixelCovers) {
   // 3 x 3 to 2 x 2: a new pixel covers 1.5 x 1.5 old ones.
-  const std::string three = png_bytes(3, 3, 8, 0, {text({90, 0, 9}), text({0, 180, 0}), text({0, 0, 0})});
+  const std::string three =
+      png_bytes(3, 3, 8, 0, {text({90, 0, 9}), text({0, 180, 0}), text({0, 0, 0})});
   // (90 + 180 / 4) / 2.25 = 60; (9 + 180 / 4) / 2.25 = 24; 180 / 4 / 2.25 = 20
   EXPECT_EQ(decode(three, 2, 1), (Bytes{60, 24, 20, 20}));
-  const std::string colours = png_bytes(2, 2, 8, 2, {text({4, 0, 0, 0, 8, 0}), text({0, 0, 12, 0, 0, 0})});
+  const std::string colours =
+      png_bytes(2, 2, 8, 2, {text({4, 0, 0, 0, 8, 0}), text({0, 0, 12, 0, 0, 0})});
   EXPECT_EQ(decode(colours, 1, 3), (Bytes{1, 2, 3}));
 }
 
 TEST_F(ImageFileTest, EnlargesByTheSameRule) {
   const std::string two = png_bytes(2, 2, 8, 0, {text({0, 90}), text({180, 30})});
-  EXPECT_EQ(decode(two, 4, 1), (Bytes{0, 0, 90, 90, 0, 0, 90, 90, 180, 180, 30, 30, 180, 180, 30, 30}));
+  EXPECT_EQ(decode(two, 4, 1),
+            (Bytes{0, 0, 90, 90, 0, 0, 90, 90, 180, 180, 30, 30, 180, 180, 30, 30}));
   EXPECT_EQ(decode(two, 3, 1), (Bytes{0, 45, 90, 90, 75, 60, 180, 105, 30}));
 }
 
 TEST_F(ImageFileTest, PutsTransparencyOnWhite) {
-  const std::string rgba = png_bytes(2, 2, 8, 6, {text({10, 20, 30, 255, 10, 20, 30, 0}),
-                                                  text({100, 0, 0, 51, 0, 0, 0, 255})});
+  const std::string rgba = png_bytes(
+      2, 2, 8, 6, {text({10, 20, 30, 255, 10, 20, 30, 0}), text({100, 0, 0, 51, 0, 0, 0, 255})});
   EXPECT_EQ(decode(rgba, 2, 3), (Bytes{10, 20, 30, 255, 255, 255, 224, 204, 204, 0, 0, 0}));
   EXPECT_EQ(decode(png_bytes(1, 1, 8, 4, {text({0, 102})}), 1, 1), (Bytes{153}));
 }
 
 TEST_F(ImageFileTest, ReadsPalettesAndSixteenBits) {
-  const std::string palette = png_chunk("PLTE", text({1, 2, 3, 40, 50, 60})) + png_chunk("tRNS", text({255, 0}));
+  const std::string palette =
+      png_chunk("PLTE", text({1, 2, 3, 40, 50, 60})) + png_chunk("tRNS", text({255, 0}));
   const std::string indexed = png_bytes(2, 2, 1, 3, {"\x40", std::string(1, '\0')}, palette);
   EXPECT_EQ(decode(indexed, 2, 3), (Bytes{1, 2, 3, 255, 255, 255, 1, 2, 3, 1, 2, 3}));
   const std::string deep = png_bytes(1, 1, 16, 2, {text({0x12, 0x34, 0x56, 0x78, 0x9A, 0xBC})});
@@ -83,12 +87,14 @@ TEST_F(ImageFileTest, ReadsWhatTheGridWriterWrites) {
 }
 
 TEST_F(ImageFileTest, RefusesWhatIsCutAnywhere) {
-  const std::string png = png_bytes(3, 3, 8, 2, {std::string(9, 'a'), std::string(9, 'b'), std::string(9, 'c')});
+  const std::string png =
+      png_bytes(3, 3, 8, 2, {std::string(9, 'a'), std::string(9, 'b'), std::string(9, 'c')});
   const std::string jpeg = jpeg_bytes(24, 24, 1, Bytes(24 * 24, 77));
   for (const std::string& whole : {png, jpeg}) {
     EXPECT_NO_THROW(decode(whole, 3, 3));
     for (size_t size = 0; size < whole.size(); ++size)
-      expect_error(ErrorKind::input, {"picture: is "}, [&] { decode(whole.substr(0, size), 3, 3); });
+      expect_error(ErrorKind::input, {"picture: is "},
+                   [&] { decode(whole.substr(0, size), 3, 3); });
   }
 }
 
@@ -104,7 +110,8 @@ TEST_F(ImageFileTest, SeesAChangedByteOfAPng) {
 // stb would decode by what is in memory.
 TEST_F(ImageFileTest, AJpegWhoseScanHasNoTableIsRefused) {
   for (const int64_t channels : {1, 3}) {
-    const std::string jpeg = jpeg_bytes(8, 8, channels, Bytes(static_cast<size_t>(64 * channels), 9));
+    const std::string jpeg =
+        jpeg_bytes(8, 8, channels, Bytes(static_cast<size_t>(64 * channels), 9));
     const size_t scan = jpeg.find("\xFF\xDA");
     ASSERT_NE(scan, std::string::npos);
     for (const char tables : {'\x20', '\x02', '\x33'}) {
@@ -146,11 +153,14 @@ TEST_F(ImageFileTest, AnEndInsideASegmentIsNoEnd) {
 
 TEST_F(ImageFileTest, RefusesHugePicturesByTheirHeader) {
   const std::string bomb = png_bytes(60000, 60000, 8, 0, {std::string(1000, '\0')});
-  expect_error(ErrorKind::input, {"60000 x 60000", fmt::format("{}", kMaxImagePixels)}, [&] { decode(bomb, 8, 1); });
+  expect_error(ErrorKind::input, {"60000 x 60000", fmt::format("{}", kMaxImagePixels)},
+               [&] { decode(bomb, 8, 1); });
   expect_error(ErrorKind::input, {"1 x 4294967295 pixels"},
                [&] { decode(png_bytes(1, 0xFFFFFFFF, 8, 0, {"a"}), 8, 1); });
   const std::string row(70000, 'a');
-  expect_error(ErrorKind::input, {"too large"}, [&] { decode(png_bytes(70000, 2, 8, 0, {row, row}), 8, 1); });
+  expect_error(ErrorKind::input, {"too large"}, [&] {
+    decode(png_bytes(70000, 2, 8, 0, {row, row}), 8, 1);
+  });
 }
 
 TEST_F(ImageFileTest, TakesNoMemoryForMoreThanTheBytesCanHold) {
@@ -170,8 +180,9 @@ TEST_F(ImageFileTest, RefusesTablesOfAJpegThatAreLongerThanTheirRoom) {
   ASSERT_NE(tables, std::string::npos);
   std::string too_many = jpeg, cut = jpeg;
   too_many[tables + 5] = too_many[tables + 6] = '\xFF';  // codes of one and of two bits
-  ++cut[tables + 3];                                      // of the segment's length
-  expect_error(ErrorKind::input, {"table of codes", "does not fit"}, [&] { decode(too_many, 8, 1); });
+  ++cut[tables + 3];                                     // of the segment's length
+  expect_error(ErrorKind::input, {"table of codes", "does not fit"},
+               [&] { decode(too_many, 8, 1); });
   expect_error(ErrorKind::input, {"table of codes", "does not fit"}, [&] { decode(cut, 8, 1); });
 }
 
@@ -185,7 +196,8 @@ TEST_F(ImageFileTest, RefusesFilesThatAreTooLongUnread) {
 TEST_F(ImageFileTest, NamesWhatIsNoPicture) {
   const std::string gif = put("a.png", "GIF89a...........................");
   expect_error(ErrorKind::input, {gif, "neither a PNG nor a JPEG"}, [&] { read_image(gif, 8, 1); });
-  expect_error(ErrorKind::input, {"absent.png", "no such file"}, [&] { read_image(path("absent.png"), 8, 1); });
+  expect_error(ErrorKind::input, {"absent.png", "no such file"},
+               [&] { read_image(path("absent.png"), 8, 1); });
   const std::string pixel = png_bytes(1, 1, 8, 0, {"a"});
   expect_error(ErrorKind::usage, {"side 0"}, [&] { decode(pixel, 0, 1); });
   expect_error(ErrorKind::usage, {"2 channels"}, [&] { decode(pixel, 1, 2); });

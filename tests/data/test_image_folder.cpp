@@ -24,7 +24,9 @@ class ImageFolderTest : public DataTest {
     for (int i = first; i < first + count; ++i) put_grey(fmt::format("{}/{:03}.png", name, i), i);
   }
 
-  ImageFolder read(Labels labels = Labels::none) const { return read_image_folder(path(""), 1, 1, labels); }
+  ImageFolder read(Labels labels = Labels::none) const {
+    return read_image_folder(path(""), 1, 1, labels);
+  }
 
   static std::vector<uint8_t> all_pixels(const ImageFolder& folder) {
     std::vector<uint8_t> pixels;
@@ -75,7 +77,8 @@ TEST_F(ImageFolderTest, FoldersDirectlyInsideAreClasses) {
       EXPECT_EQ(set->labels[i], set->pixels[i] >= 10 ? 0 : set->pixels[i] < 5 ? 1 : 2);
   put_grey("outside.png", 3);
   EXPECT_EQ(all_pixels(read()).size(), 21u);
-  expect_error(ErrorKind::input, {path("outside.png"), "--class-token"}, [&] { read(Labels::folders); });
+  expect_error(ErrorKind::input, {path("outside.png"), "--class-token"},
+               [&] { read(Labels::folders); });
 }
 
 TEST_F(ImageFolderTest, TakesPicturesOnlyAndNoHiddenNames) {
@@ -99,7 +102,8 @@ TEST_F(ImageFolderTest, FollowsNoLink) {
   EXPECT_EQ(all_pixels(folder), (std::vector<uint8_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   ASSERT_EQ(folder.notes.size(), 1u);
   EXPECT_NE(folder.notes[0].find("3 links"), std::string::npos) << folder.notes[0];
-  fs::create_directory_symlink(path("inner"), path("door"));  // what the user names may be a link itself
+  fs::create_directory_symlink(path("inner"),
+                               path("door"));  // what the user names may be a link itself
   EXPECT_EQ(all_pixels(read_image_folder(path("door"), 1, 1)).size(), 10u);
 }
 
@@ -110,7 +114,8 @@ TEST_F(ImageFolderTest, LeavesBadFilesOutUpToOnePercent) {
   const ImageFolder folder = read();
   EXPECT_EQ(all_pixels(folder).size(), 198u);
   ASSERT_EQ(folder.notes.size(), 3u);
-  EXPECT_NE(folder.notes[2].find("2 of 200 pictures are left out"), std::string::npos) << folder.notes[2];
+  EXPECT_NE(folder.notes[2].find("2 of 200 pictures are left out"), std::string::npos)
+      << folder.notes[2];
   EXPECT_NE(folder.notes[0].find(path("a/100.png")), std::string::npos);
   EXPECT_NE(folder.notes[0].find("neither a PNG nor a JPEG"), std::string::npos);
   // The others stay in their splits.
@@ -121,7 +126,8 @@ TEST_F(ImageFolderTest, LeavesBadFilesOutUpToOnePercent) {
   EXPECT_EQ(folder.splits.val.pixels, repaired.splits.val.pixels);
   EXPECT_EQ(folder.splits.test.pixels, repaired.splits.test.pixels);
   for (const char* name : {"a/001.png", "a/002.png"}) put(name, "bad");
-  expect_error(ErrorKind::input, {path(""), "more than one in 100 of its 199", path("a/002.png")}, [&] { read(); });
+  expect_error(ErrorKind::input, {path(""), "more than one in 100 of its 199", path("a/002.png")},
+               [&] { read(); });
 }
 
 TEST_F(ImageFolderTest, ShowsTheFirstNotesAndCountsTheRest) {
@@ -137,9 +143,11 @@ TEST_F(ImageFolderTest, RefusesTooFewAndTooMuch) {
   put_class("a", 0, 9);
   expect_error(ErrorKind::input, {path(""), "9 PNG", "at least 10"}, [&] { read(); });
   put_class("a", 9, 90);
-  expect_error(ErrorKind::input, {"99 pictures of 4096 x 4096 x 3", fmt::format("{}", kMaxImagesBytes)},
+  expect_error(ErrorKind::input,
+               {"99 pictures of 4096 x 4096 x 3", fmt::format("{}", kMaxImagesBytes)},
                [&] { read_image_folder(path(""), 4096, 3); });
-  expect_error(ErrorKind::input, {path("absent"), "not a folder"}, [&] { read_image_folder(path("absent"), 1, 1); });
+  expect_error(ErrorKind::input, {path("absent"), "not a folder"},
+               [&] { read_image_folder(path("absent"), 1, 1); });
 }
 
 TEST_F(ImageFolderTest, MakesATask) {
@@ -158,7 +166,8 @@ TEST_F(ImageFolderTest, MakesATask) {
   const auto task = make_task(chosen);
   EXPECT_EQ(task->length(), 4);
   EXPECT_EQ(task->input_vocabulary(), 18);
-  EXPECT_EQ(task->eval_batch(Split::test, 0, 2).inputs, (std::vector<int32_t>{16, 0, 0, 0, 17, 6, 6, 6}));
+  EXPECT_EQ(task->eval_batch(Split::test, 0, 2).inputs,
+            (std::vector<int32_t>{16, 0, 0, 0, 17, 6, 6, 6}));
   // The names alone give the shape, and hold for other data.
   TaskOptions later = chosen;
   later.vocabulary = task->serialised_vocabulary();
@@ -174,9 +183,10 @@ TEST_F(ImageFolderTest, MakesATask) {
 }
 
 TEST_F(ImageFolderTest, RefusesDamagedClassesAndImpossibleOptions) {
-  for (const std::string damaged : {"", "x", "{}", R"({"kind":"classes"})", R"({"kind":"classes","names":[]})",
-                                    R"({"kind":"classes","names":["b","a"]})", R"({"kind":"classes","names":["a",1]})",
-                                    R"({"kind":"bytes","symbols":[1]})"})
+  for (const std::string damaged :
+       {"", "x", "{}", R"({"kind":"classes"})", R"({"kind":"classes","names":[]})",
+        R"({"kind":"classes","names":["b","a"]})", R"({"kind":"classes","names":["a",1]})",
+        R"({"kind":"bytes","symbols":[1]})"})
     expect_error(ErrorKind::input, {"damaged"}, [&] { parse_classes(damaged); });
   TaskOptions chosen = options();
   chosen.size = 2000;

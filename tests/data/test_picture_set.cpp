@@ -20,7 +20,9 @@ TEST(PictureSets, SplitOffTakesTheLast) {
   EXPECT_EQ(all.pixels.back(), 9);
   EXPECT_EQ(all.count(), 3);
   expect_error(ErrorKind::usage, {"4 of 3"}, [&] { split_off(all, 4); });
-  expect_error(ErrorKind::usage, {"1 x 1 x 1", "1 x 1 x 3"}, [&] { append(all, {1, 1, {7}, {0}}); });
+  expect_error(ErrorKind::usage, {"1 x 1 x 1", "1 x 1 x 3"}, [&] {
+    append(all, {1, 1, {7}, {0}});
+  });
 }
 
 TEST(PictureSets, ShrinkAveragesEachColourAlone) {

@@ -21,7 +21,8 @@ class TarTest : public DataTest {
   }
 };
 
-const std::string kTwo = tar_file("folder/a", "hello") + tar_file("b", std::string(1000, 'x')) + kTarEnd;
+const std::string kTwo =
+    tar_file("folder/a", "hello") + tar_file("b", std::string(1000, 'x')) + kTarEnd;
 
 TEST_F(TarTest, ReadsPlainAndCompressedArchives) {
   const std::vector<std::string> expected{"folder/a=hello", "b=" + std::string(1000, 'x')};
@@ -31,8 +32,9 @@ TEST_F(TarTest, ReadsPlainAndCompressedArchives) {
 
 TEST_F(TarTest, PassesOverWhatIsNoFileOrNotAskedFor) {
   const std::string archive = tar_entry("folder", "", '5', 0) + tar_entry("link", "", '1', 700) +
-                              tar_entry("note", "12 size=99\n", 'x', 11) + tar_file("a", std::string(600, 'a')) +
-                              tar_file("empty", "") + tar_entry("c", "deep", '0', 4, "very/long") + kTarEnd;
+                              tar_entry("note", "12 size=99\n", 'x', 11) +
+                              tar_file("a", std::string(600, 'a')) + tar_file("empty", "") +
+                              tar_entry("c", "deep", '0', 4, "very/long") + kTarEnd;
   TarReader reader(put("a.tar", archive));
   std::vector<std::string> names;
   while (reader.next()) names.push_back(reader.entry_name());
@@ -43,17 +45,21 @@ TEST_F(TarTest, ComparesTheChecksumOfEveryHeader) {
   for (const size_t position : {size_t{0}, size_t{130}, size_t{150}, size_t{300}, size_t{1024}}) {
     std::string damaged = kTwo;
     damaged[position] = static_cast<char>(damaged[position] ^ 1);
-    expect_error(ErrorKind::input, {path("a.tar"), "no sound tar header"}, [&] { entries(damaged); });
+    expect_error(ErrorKind::input, {path("a.tar"), "no sound tar header"},
+                 [&] { entries(damaged); });
   }
-  expect_error(ErrorKind::input, {"no sound tar header at byte 0"}, [&] { entries("this is no archive"); });
+  expect_error(ErrorKind::input, {"no sound tar header at byte 0"},
+               [&] { entries("this is no archive"); });
 }
 
 TEST_F(TarTest, SeesCutAndDamagedArchives) {
-  expect_error(ErrorKind::input, {"ends inside b"}, [&] { entries(kTwo.substr(0, 1024 + 512 + 100)); });
+  expect_error(ErrorKind::input, {"ends inside b"},
+               [&] { entries(kTwo.substr(0, 1024 + 512 + 100)); });
   const std::string packed = gzip(kTwo);
   expect_error(ErrorKind::input, {"is cut"}, [&] { entries(packed.substr(0, packed.size() - 4)); });
   std::string damaged = packed;
-  damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // of gzip's checksum
+  damaged[damaged.size() - 6] =
+      static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // of gzip's checksum
   expect_error(ErrorKind::input, {"is damaged"}, [&] { entries(damaged); });
 }
 
@@ -64,7 +70,8 @@ TEST_F(TarTest, RefusesImpossibleSizes) {
                [&] { entries(tar_entry("a", "", '0', int64_t{1} << 30)); });
   TarReader reader(put("a.tar", kTwo));
   ASSERT_TRUE(reader.next());
-  expect_error(ErrorKind::input, {"folder/a has 5 bytes", "at most 4"}, [&] { reader.read_entry(4); });
+  expect_error(ErrorKind::input, {"folder/a has 5 bytes", "at most 4"},
+               [&] { reader.read_entry(4); });
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ TEST_F(TextTaskTest, EvalScoresEverySymbolOnceAfterTheOneBefore) {
 
 TEST_F(TextTaskTest, HasNoTestSplit) {
   const auto task = make_task(options(sample_text(), 16));
-  expect_error(ErrorKind::usage, {"no test split", "--split val"}, [&] { task->rows(Split::test); });
+  expect_error(ErrorKind::usage, {"no test split", "--split val"},
+               [&] { task->rows(Split::test); });
   expect_error(ErrorKind::usage, {"no test split"}, [&] { task->eval_batch(Split::test, 0, 1); });
 }
 
@@ -155,7 +156,8 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
     EXPECT_EQ(saved.kind(), Vocabulary::Kind::bytes);
     EXPECT_EQ(saved.decode(saved.encode(file)), file);
   }
-  EXPECT_EQ(make_task(options("h\xC3\xA9llo, h\xC3\xA9llo", 4))->vocabulary(), 6);  // without it: characters
+  EXPECT_EQ(make_task(options("h\xC3\xA9llo, h\xC3\xA9llo", 4))->vocabulary(),
+            6);  // without it: characters
 }
 
 }  // namespace

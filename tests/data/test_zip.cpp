@@ -28,7 +28,8 @@ TEST_F(ZipTest, ReadsStoredAndDeflatedFiles) {
   ASSERT_GT(text.size(), size_t{1} << 20);
   EXPECT_EQ(read(zip_bytes({zip_entry("text8", text)})), text);
   EXPECT_EQ(read(zip_bytes({zip_entry("text8", text, false)})), text);
-  EXPECT_EQ(read(zip_bytes({zip_entry("folder/", "", false), zip_entry("folder/a", "hello")}, "PK\5\6 a comment")),
+  EXPECT_EQ(read(zip_bytes({zip_entry("folder/", "", false), zip_entry("folder/a", "hello")},
+                           "PK\5\6 a comment")),
             "hello");
   EXPECT_EQ(read(zip_bytes({zip_entry("empty", "")})), "");
   ZipEntry streamed = zip_entry("a", "hello");
@@ -44,13 +45,16 @@ TEST_F(ZipTest, WantsExactlyOneFile) {
 
 TEST_F(ZipTest, RefusesWhatIsCutAnywhere) {
   const std::string whole = zip_bytes({zip_entry("name", "some text, some text")});
-  for (size_t size = 0; size < whole.size(); ++size) refused(whole.substr(0, size), {"no sound zip archive"});
-  for (size_t first = 1; first < whole.size(); ++first) refused(whole.substr(first), {"no sound zip archive"});
+  for (size_t size = 0; size < whole.size(); ++size)
+    refused(whole.substr(0, size), {"no sound zip archive"});
+  for (size_t first = 1; first < whole.size(); ++first)
+    refused(whole.substr(first), {"no sound zip archive"});
   refused(whole + "x", {"record at its end"});
 }
 
 TEST_F(ZipTest, SurvivesAnyChangedByte) {
-  const std::string text = "some text, some text, and more", whole = zip_bytes({zip_entry("name", text)});
+  const std::string text = "some text, some text, and more",
+                    whole = zip_bytes({zip_entry("name", text)});
   int refusals = 0;
   for (size_t i = 0; i < whole.size(); ++i)
     for (const int change : {0x01, 0x80, 0xFF}) {
@@ -113,7 +117,8 @@ TEST_F(ZipTest, TextsAreReadFromArchives) {
   EXPECT_EQ(packed->serialised_vocabulary(), plain->serialised_vocabulary());
   EXPECT_EQ(packed->train_batch(1, 2, 3).inputs, plain->train_batch(1, 2, 3).inputs);
   options.data = put("no.zip", "the quick brown fox");
-  expect_error(ErrorKind::input, {path("no.zip"), "no sound zip archive"}, [&] { make_task(options); });
+  expect_error(ErrorKind::input, {path("no.zip"), "no sound zip archive"},
+               [&] { make_task(options); });
 }
 
 }  // namespace

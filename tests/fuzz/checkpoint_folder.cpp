@@ -25,7 +25,8 @@ void CheckpointFolder::restore_with(const std::string& name, const std::string& 
            fmt::format(R"({{"manifest":1,"step":1,"config_sha256":"{}",)"
                        R"("files":[{{"name":"{}","size":{},"sha256":"{}"}}]}})",
                        hash_of(to_toml(config_)), name, bytes.size(), hash_of(bytes)));
-  expect(checkpoint_problem(checkpoints_of(run_.path()).front()).empty(), "the manifest does not verify");
+  expect(checkpoint_problem(checkpoints_of(run_.path()).front()).empty(),
+         "the manifest does not verify");
   restore_checkpoint(run_.path(), *model_, *optimizer_, config_, "", "data", expect_one_line);
 }
 

@@ -1,4 +1,5 @@
-// A run with one checkpoint of a tiny model, whose files can be given other bytes: the manifest always verifies.
+// A run with one checkpoint of a tiny model, whose files can be given other bytes: the manifest
+// always verifies.
 #pragma once
 
 #include <memory>
@@ -15,7 +16,8 @@ class CheckpointFolder {
  public:
   CheckpointFolder();
 
-  // Restores the model and the optimiser after `name`, a file of the checkpoint, was given these bytes.
+  // Restores the model and the optimiser after `name`, a file of the checkpoint, was given these
+  // bytes.
   void restore_with(const std::string& name, const std::string& bytes);
 
  private:

@@ -1,4 +1,5 @@
-// The archive of CIFAR-10, plain or gzip, with the checksums of its headers as they are and right ones.
+// The archive of CIFAR-10, plain or gzip, with the checksums of its headers as they are and right
+// ones.
 #include "data/cifar10.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/repaired.h"
@@ -12,8 +13,8 @@ int fuzz_cifar10(const uint8_t* data, size_t size) {
   const std::string bytes = text_of(data, size);
   for (const std::string& form : {bytes, with_tar_checksums(bytes)}) {
     const std::filesystem::path path = file.holding(form);
-    expect_value_or_error(
-        size, [&] { read_cifar10(path, 8, size % 2 == 0 ? 3 : 1); }, {size_t{16} << 20, 8 * kInflation});
+    expect_value_or_error(size, [&] { read_cifar10(path, 8, size % 2 == 0 ? 3 : 1); },
+                          {size_t{16} << 20, 8 * kInflation});
   }
   return 0;
 }

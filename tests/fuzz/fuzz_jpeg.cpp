@@ -7,9 +7,10 @@ namespace linea::fuzz {
 
 int fuzz_jpeg(const uint8_t* data, size_t size) {
   const std::string bytes = text_of(data, size);
-  constexpr size_t kPixels = 1024;  // of a byte of coded data, at most; decoded, converted and cropped
-  expect_value_or_error(
-      size, [&] { decode_image(bytes, "a picture", 5, size % 2 == 0 ? 3 : 1); }, {size_t{16} << 20, 24 * kPixels});
+  constexpr size_t kPixels =
+      1024;  // of a byte of coded data, at most; decoded, converted and cropped
+  expect_value_or_error(size, [&] { decode_image(bytes, "a picture", 5, size % 2 == 0 ? 3 : 1); },
+                        {size_t{16} << 20, 24 * kPixels});
   return 0;
 }
 

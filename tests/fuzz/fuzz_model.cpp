@@ -9,7 +9,8 @@ namespace linea::fuzz {
 int fuzz_model(const uint8_t* data, size_t size) {
   static const MemoryFile file;
   const std::filesystem::path path = file.holding(text_of(data, size));
-  constexpr size_t kMostBytes = size_t{64} << 20;  // sizes in the settings must not take more than the file has
+  constexpr size_t kMostBytes =
+      size_t{64} << 20;  // sizes in the settings must not take more than the file has
   set_cpu_memory_limit(cpu_memory().held + kMostBytes);
   expect_value_or_error(size, [&] { load_model(path); });
   set_cpu_memory_limit(0);

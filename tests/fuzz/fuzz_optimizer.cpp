@@ -6,7 +6,8 @@ namespace linea::fuzz {
 
 int fuzz_optimizer(const uint8_t* data, size_t size) {
   static CheckpointFolder folder;
-  expect_value_or_error(size, [&] { folder.restore_with("optimizer.safetensors", text_of(data, size)); });
+  expect_value_or_error(size,
+                        [&] { folder.restore_with("optimizer.safetensors", text_of(data, size)); });
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// A tar archive, plain or gzip: every entry of it, with the checksums that it has and with right ones.
+// A tar archive, plain or gzip: every entry of it, with the checksums that it has and with right
+// ones.
 #include "data/tar.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/repaired.h"

@@ -14,7 +14,8 @@ int fuzz_text(const uint8_t* data, size_t size) {
            "the vocabulary changes when it is written and read");
   });
   // Symbols that this vocabulary may not have.
-  expect_value_or_error(size, [&] { Vocabulary::from_text("a\xC3\xA9\n", "another text").encode(text); });
+  expect_value_or_error(size,
+                        [&] { Vocabulary::from_text("a\xC3\xA9\n", "another text").encode(text); });
   return 0;
 }
 

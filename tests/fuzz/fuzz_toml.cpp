@@ -1,4 +1,5 @@
-// A file of settings, checked as a run checks them; what can be written is the same when it is read again.
+// A file of settings, checked as a run checks them; what can be written is the same when it is read
+// again.
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 #include "train/config.h"
@@ -19,7 +20,8 @@ int fuzz_toml(const uint8_t* data, size_t size) {
   std::string written;
   expect_value_or_error(size, [&] { written = to_toml(config); });
   if (!written.empty())  // else a name holds what no file of settings can
-    expect(to_toml(config_from_toml(written, "its own")) == written, "it changes when it is written and read");
+    expect(to_toml(config_from_toml(written, "its own")) == written,
+           "it changes when it is written and read");
   return 0;
 }
 

@@ -40,11 +40,13 @@ void expect_one_line(const std::string& message) {
   for (const char byte : message) {
     const auto code = static_cast<unsigned char>(byte);
     if (code < 0x20 || code == 0x7F)
-      throw Broken(fmt::format("the message holds the control character {:#04x}: {}", code, message));
+      throw Broken(
+          fmt::format("the message holds the control character {:#04x}: {}", code, message));
   }
 }
 
-void expect_value_or_error(size_t input_bytes, const std::function<void()>& read, const Budget& budget) {
+void expect_value_or_error(size_t input_bytes, const std::function<void()>& read,
+                           const Budget& budget) {
   start_counting();
   const size_t before = taken_bytes;
   try {
@@ -56,7 +58,8 @@ void expect_value_or_error(size_t input_bytes, const std::function<void()>& read
   }
   const size_t taken = taken_bytes - before, limit = budget.fixed + budget.each * input_bytes;
   if (taken > limit)
-    throw Broken(fmt::format("{} bytes of memory for {} bytes, at most {} were expected", taken, input_bytes, limit));
+    throw Broken(fmt::format("{} bytes of memory for {} bytes, at most {} were expected", taken,
+                             input_bytes, limit));
 }
 
 MemoryFile::MemoryFile() : descriptor_(memfd_create("linea-fuzz", 0)) {
@@ -66,8 +69,9 @@ MemoryFile::MemoryFile() : descriptor_(memfd_create("linea-fuzz", 0)) {
 MemoryFile::~MemoryFile() { close(descriptor_); }
 
 std::filesystem::path MemoryFile::holding(const std::string& bytes) const {
-  const bool done = ftruncate(descriptor_, 0) == 0 &&
-                    pwrite(descriptor_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+  const bool done =
+      ftruncate(descriptor_, 0) == 0 &&
+      pwrite(descriptor_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
   expect(done, "a file in memory cannot be written");
   return fmt::format("/proc/self/fd/{}", descriptor_);
 }
@@ -76,8 +80,11 @@ ScratchFolder::ScratchFolder() {
   // In memory where there is such a folder: what is read was written just before.
   std::error_code ignored;
   const std::filesystem::path memory = "/dev/shm";
-  const bool has_memory = std::filesystem::is_directory(memory, ignored) && access(memory.c_str(), W_OK) == 0;
-  std::string name = ((has_memory ? memory : std::filesystem::temp_directory_path()) / "linea-fuzz-XXXXXX").string();
+  const bool has_memory =
+      std::filesystem::is_directory(memory, ignored) && access(memory.c_str(), W_OK) == 0;
+  std::string name =
+      ((has_memory ? memory : std::filesystem::temp_directory_path()) / "linea-fuzz-XXXXXX")
+          .string();
   expect(mkdtemp(name.data()) != nullptr, "no folder for temporary files can be made");
   path_ = name;
 }

@@ -1,6 +1,6 @@
-// What every reader promises for any bytes: a value, or an Error of kind input or usage whose message is one line,
-// and memory that what was read can pay for. A fuzz target reads bytes and throws Broken where that does not hold;
-// whatever else leaves it is a broken promise too.
+// What every reader promises for any bytes: a value, or an Error of kind input or usage whose
+// message is one line, and memory that what was read can pay for. A fuzz target reads bytes and
+// throws Broken where that does not hold; whatever else leaves it is a broken promise too.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ struct Broken : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-// All that one read may take together, freed or not: bytes, and bytes for each byte that is read. It is measured
-// where a sanitizer counts allocations.
+// All that one read may take together, freed or not: bytes, and bytes for each byte that is read.
+// It is measured where a sanitizer counts allocations.
 struct Budget {
   size_t fixed = size_t{16} << 20, each = 64;
 };
 
-void expect_value_or_error(size_t input_bytes, const std::function<void()>& read, const Budget& budget = {});
+void expect_value_or_error(size_t input_bytes, const std::function<void()>& read,
+                           const Budget& budget = {});
 
 // Whether this build measures memory.
 bool counts_memory();
@@ -32,7 +33,9 @@ void expect_one_line(const std::string& message);
 // Throws Broken with `problem` unless it holds.
 void expect(bool holds, const std::string& problem);
 
-inline std::string text_of(const uint8_t* data, size_t size) { return {reinterpret_cast<const char*>(data), size}; }
+inline std::string text_of(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
 
 // A file without a disk, whose bytes change from read to read.
 class MemoryFile {

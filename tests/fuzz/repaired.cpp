@@ -10,7 +10,8 @@ namespace {
 
 size_t big_endian(const std::string& bytes, size_t position) {
   size_t number = 0;
-  for (size_t i = position; i < position + 4; ++i) number = number << 8 | static_cast<unsigned char>(bytes[i]);
+  for (size_t i = position; i < position + 4; ++i)
+    number = number << 8 | static_cast<unsigned char>(bytes[i]);
   return number;
 }
 
@@ -35,7 +36,8 @@ std::string with_png_checksums(std::string bytes) {
     if (length > bytes.size() - position - kFrame) break;
     const auto* covered = reinterpret_cast<const Bytef*>(bytes.data() + position + 4);
     const uLong checksum = crc32(0, covered, static_cast<uInt>(length + 4));
-    for (size_t i = 0; i < 4; ++i) bytes[position + 8 + length + i] = static_cast<char>(checksum >> (24 - 8 * i));
+    for (size_t i = 0; i < 4; ++i)
+      bytes[position + 8 + length + i] = static_cast<char>(checksum >> (24 - 8 * i));
     position += kFrame + length;
   }
   return bytes;

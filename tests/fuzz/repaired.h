@@ -1,4 +1,5 @@
-// Bytes whose checksums fit again after a change: behind the checksum the reader has to be right, too.
+// Bytes whose checksums fit again after a change: behind the checksum the reader has to be right,
+// too.
 #pragma once
 
 #include <string>

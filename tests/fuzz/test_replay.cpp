@@ -1,5 +1,5 @@
-// The fuzz targets under any compiler: the seeds of tests/fuzz/corpus/, each cut at every length, and each changed
-// at random, in the same way every time.
+// The fuzz targets under any compiler: the seeds of tests/fuzz/corpus/, each cut at every length,
+// and each changed at random, in the same way every time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,17 +25,19 @@ class Replay : public testing::TestWithParam<NamedTarget> {
   // Of the target, sorted by name.
   static std::vector<Seed> seeds() {
     std::vector<Seed> found;
-    for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(LINEA_FUZZ_CORPUS) /
-                                                                 GetParam().name)) {
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::filesystem::path(LINEA_FUZZ_CORPUS) / GetParam().name)) {
       std::ifstream file(entry.path(), std::ios::binary);
-      found.push_back({entry.path().filename().string(), {std::istreambuf_iterator<char>(file), {}}});
+      found.push_back(
+          {entry.path().filename().string(), {std::istreambuf_iterator<char>(file), {}}});
     }
-    std::sort(found.begin(), found.end(), [](const Seed& a, const Seed& b) { return a.name < b.name; });
+    std::sort(found.begin(), found.end(),
+              [](const Seed& a, const Seed& b) { return a.name < b.name; });
     return found;
   }
 
-  // False, with a failure that says what broke, where the promise does not hold. The copy has exactly the bytes, so
-  // that a sanitizer sees the first one past them.
+  // False, with a failure that says what broke, where the promise does not hold. The copy has
+  // exactly the bytes, so that a sanitizer sees the first one past them.
   static bool holds(const std::string& bytes, const std::string& what) {
     const std::vector<uint8_t> exact(bytes.begin(), bytes.end());
     try {
@@ -50,9 +52,12 @@ class Replay : public testing::TestWithParam<NamedTarget> {
 
 // Bits, bytes, numbers and ranges as a damaged disk or an attacker would change them.
 std::string mutated(std::string bytes, std::mt19937_64& random) {
-  const auto below = [&](size_t bound) { return static_cast<size_t>(random() % std::max<size_t>(bound, 1)); };
+  const auto below = [&](size_t bound) {
+    return static_cast<size_t>(random() % std::max<size_t>(bound, 1));
+  };
   for (size_t changes = 1 + below(4); changes > 0; --changes) {
-    const size_t position = below(bytes.size()), length = std::min(1 + below(16), bytes.size() - position);
+    const size_t position = below(bytes.size()),
+                 length = std::min(1 + below(16), bytes.size() - position);
     switch (below(6)) {
       case 0:
         if (!bytes.empty()) bytes[position] = static_cast<char>(bytes[position] ^ 1 << below(8));
@@ -86,7 +91,9 @@ TEST_P(Replay, SeedsGiveAValueOrAnError) {
 TEST_P(Replay, CutsGiveAValueOrAnError) {
   for (const Seed& seed : seeds())
     for (size_t length = 0; length < seed.bytes.size(); length += kSanitized ? 5 : 1)
-      if (!holds(seed.bytes.substr(0, length), fmt::format("{} cut to {} bytes", seed.name, length))) return;
+      if (!holds(seed.bytes.substr(0, length),
+                 fmt::format("{} cut to {} bytes", seed.name, length)))
+        return;
 }
 
 TEST_P(Replay, ChangesGiveAValueOrAnError) {
@@ -94,7 +101,8 @@ TEST_P(Replay, ChangesGiveAValueOrAnError) {
   std::mt19937_64 random(20261121);
   for (const Seed& seed : seeds())
     for (int i = 0; i < kChanges; ++i)
-      if (!holds(mutated(seed.bytes, random), fmt::format("{} after change {}", seed.name, i))) return;
+      if (!holds(mutated(seed.bytes, random), fmt::format("{} after change {}", seed.name, i)))
+        return;
 }
 
 INSTANTIATE_TEST_SUITE_P(Readers, Replay, testing::ValuesIn(kTargets),
@@ -106,20 +114,22 @@ TEST(Depth, IsNoDanger) {
   const std::string lists = std::string(kDepth, '[') + std::string(kDepth, ']');
   std::string objects, dots = "a";
   for (size_t i = 0; i < kDepth; ++i) objects += "{\"a\":", dots += ".a";
-  const std::string texts[] = {lists,
-                               objects,
-                               "[" + dots + "]",
-                               dots + " = 1",
-                               "task = " + lists,
-                               R"({"manifest":)" + lists + R"(,"step":7,"config_sha256":"","files":[1]})",
-                               R"({"manifest":1,"step":)" + lists + R"(,"config_sha256":"","files":[1]})",
-                               R"({"kind":)" + lists + R"(,"symbols":[1]})",
-                               R"({"step":1,"loss":)" + lists + "}",
-                               R"({"step":1,"updates":1,"made_by":)" + lists + "}"};
+  const std::string texts[] = {
+      lists,
+      objects,
+      "[" + dots + "]",
+      dots + " = 1",
+      "task = " + lists,
+      R"({"manifest":)" + lists + R"(,"step":7,"config_sha256":"","files":[1]})",
+      R"({"manifest":1,"step":)" + lists + R"(,"config_sha256":"","files":[1]})",
+      R"({"kind":)" + lists + R"(,"symbols":[1]})",
+      R"({"step":1,"loss":)" + lists + "}",
+      R"({"step":1,"updates":1,"made_by":)" + lists + "}"};
   for (const NamedTarget& target : kTargets)
     for (const std::string& text : texts) {
       const std::vector<uint8_t> bytes(text.begin(), text.end());
-      EXPECT_NO_THROW(target.run(bytes.data(), bytes.size())) << target.name << ": " << text.substr(0, 40);
+      EXPECT_NO_THROW(target.run(bytes.data(), bytes.size()))
+          << target.name << ": " << text.substr(0, 40);
     }
 }
 
@@ -132,16 +142,17 @@ TEST(Promise, HoldsForValuesAndErrorsOfInputAndUsage) {
 TEST(Promise, IsBrokenByEverythingElse) {
   EXPECT_THROW(expect_value_or_error(0, [] { fail(ErrorKind::memory, "too large"); }), Broken);
   EXPECT_THROW(expect_value_or_error(0, [] { fail(ErrorKind::input, "two\nlines"); }), Broken);
-  EXPECT_THROW(expect_value_or_error(0, [] { fail(ErrorKind::input, "a terminal's \x1b[2J"); }), Broken);
-  EXPECT_THROW(expect_value_or_error(0, [] { throw std::out_of_range("map::at"); }), std::out_of_range);
+  EXPECT_THROW(expect_value_or_error(0, [] { fail(ErrorKind::input, "a terminal's \x1b[2J"); }),
+               Broken);
+  EXPECT_THROW(expect_value_or_error(0, [] { throw std::out_of_range("map::at"); }),
+               std::out_of_range);
 }
 
 TEST(Promise, IsBrokenByMemoryThatTheBytesCannotPayFor) {
-  const auto takes = [](size_t bytes) {
-    return [bytes] { std::vector<char>(bytes).front() = 1; };
-  };
+  const auto takes = [](size_t bytes) { return [bytes] { std::vector<char>(bytes).front() = 1; }; };
   const Budget budget{1000, 2};
-  expect_value_or_error(100, [] {}, budget);
+  expect_value_or_error(
+      100, [] {}, budget);
   if (counts_memory()) {
     expect_value_or_error(100, takes(1200), budget);
     EXPECT_THROW(expect_value_or_error(100, takes(1201), budget), Broken);

@@ -1,5 +1,5 @@
-// The delta rule written from its formula in loops over positions, the problems it is asked, and runs of the
-// chunked and the quadratic form with all their gradients.
+// The delta rule written from its formula in loops over positions, the problems it is asked, and
+// runs of the chunked and the quadratic form with all their gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ class CutOff final : public FeatureMap {
   Features forward(const Tensor& x, Side, const PairRange&) const override {
     return {ops::pointwise(Pointwise::relu, x), {}};
   }
-  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
-                  const std::vector<Tensor>&) const override {
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                  const PairRange&, const std::vector<Tensor>&) const override {
     return ops::pointwise_backward(Pointwise::relu, x, gradient.rows);
   }
 };
@@ -44,13 +44,14 @@ class TrainedLogs final : public FeatureMap {
   Features forward(const Tensor& x, Side side, const PairRange&) const override {
     return {ops::matmul(x, width_.value(), false, false, factor(side)), {}};
   }
-  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side side, const PairRange&,
-                  const std::vector<Tensor>& gradients) const override {
+  Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side side,
+                  const PairRange&, const std::vector<Tensor>& gradients) const override {
     const int64_t rows = x.numel() / x.size(-1);
     if (gradients.at(0).defined())
-      ops::accumulate(ops::matmul(x.reshape({rows, x.size(-1)}), gradient.rows.reshape({rows, width_.size(1)}),
-                                  true, false, factor(side)),
-                      gradients[0]);
+      ops::accumulate(
+          ops::matmul(x.reshape({rows, x.size(-1)}), gradient.rows.reshape({rows, width_.size(1)}),
+                      true, false, factor(side)),
+          gradients[0]);
     return ops::matmul(gradient.rows, width_.value(), false, true, factor(side));
   }
 
@@ -71,7 +72,8 @@ inline Tensor fractions(const Shape& shape, uint32_t lane, DType dtype) {
   return conformance::in_dtype(Tensor::from(values, shape), dtype);
 }
 
-inline Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M, DType dtype = DType::f64) {
+inline Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M,
+                       DType dtype = DType::f64) {
   const auto normal = [&](int64_t width, uint32_t lane) {
     return random_tensor({B, H, N, width}, lane, 1.0, 1e-2, dtype);
   };
@@ -84,7 +86,8 @@ inline double& at(std::vector<double>& x, int64_t i) { return x[static_cast<size
 // phi of all rows divided by their sums.
 inline std::vector<double> unit_rows(const FeatureMap& map, const Tensor& x, Side side) {
   const int64_t P = x.size(0) * x.size(1), N = x.size(2), D = x.size(3), F = map.features(D);
-  std::vector<double> phi = map.forward(x.reshape({P, N, D}), side, {0, x.size(1)}).rows.to_doubles();
+  std::vector<double> phi =
+      map.forward(x.reshape({P, N, D}), side, {0, x.size(1)}).rows.to_doubles();
   for (int64_t row = 0; row < P * N; ++row) {
     double sum = 0;
     for (int64_t f = 0; f < F; ++f) {
@@ -92,13 +95,16 @@ inline std::vector<double> unit_rows(const FeatureMap& map, const Tensor& x, Sid
       if (map.kind() == FeatureKind::logs) value = std::exp(value);
       sum += value;
     }
-    for (int64_t f = 0; f < F; ++f) at(phi, row * F + f) = sum == 0 ? 0.0 : at(phi, row * F + f) / sum;
+    for (int64_t f = 0; f < F; ++f)
+      at(phi, row * F + f) = sum == 0 ? 0.0 : at(phi, row * F + f) / sum;
   }
   return phi;
 }
 
-// S += k^T beta (v - k S), y = q S, one position after the other; keys from `valid` on write nothing.
-inline Tensor by_loops(const FeatureMap& map, const Problem& p, const std::vector<int32_t>& valid = {}) {
+// S += k^T beta (v - k S), y = q S, one position after the other; keys from `valid` on write
+// nothing.
+inline Tensor by_loops(const FeatureMap& map, const Problem& p,
+                       const std::vector<int32_t>& valid = {}) {
   std::vector<double> q = unit_rows(map, p.q, Side::query), k = unit_rows(map, p.k, Side::key);
   std::vector<double> v = p.v.to_doubles(), beta = p.beta.to_doubles(), y(v.size(), 0.0);
   const int64_t F = map.features(p.D), M = p.M;
@@ -111,7 +117,8 @@ inline Tensor by_loops(const FeatureMap& map, const Problem& p, const std::vecto
         double bound = 0;
         for (int64_t f = 0; f < F; ++f) bound += at(S, f * M + m) * at(k, row * F + f);
         const double written = at(beta, row) * (at(v, row * M + m) - bound);
-        for (int64_t f = 0; f < F && t < keys; ++f) at(S, f * M + m) += at(k, row * F + f) * written;
+        for (int64_t f = 0; f < F && t < keys; ++f)
+          at(S, f * M + m) += at(k, row * F + f) * written;
         for (int64_t f = 0; f < F; ++f) at(y, row * M + m) += at(S, f * M + m) * at(q, row * F + f);
       }
     }
@@ -139,8 +146,8 @@ inline Result quadratic(const Map& map, const Problem& p, const Tensor& valid = 
   return run([&](const auto&... in) { return delta_quadratic(map, in..., {true, valid}); }, p);
 }
 
-inline void expect_close(const Result& found, const Result& expected, double error, double gradient_error,
-                  const std::string& where) {
+inline void expect_close(const Result& found, const Result& expected, double error,
+                         double gradient_error, const std::string& where) {
   EXPECT_LE(relative_error(found.y, expected.y), error) << where;
   EXPECT_LE(relative_error(found.dq, expected.dq), gradient_error) << where;
   EXPECT_LE(relative_error(found.dk, expected.dk), gradient_error) << where;

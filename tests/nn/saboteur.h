@@ -1,5 +1,5 @@
-// Attentions that are wrong on purpose: each must fail the conformance check that is there for its defect, one
-// that is known from other implementations wherever there is such.
+// Attentions that are wrong on purpose: each must fail the conformance check that is there for its
+// defect, one that is known from other implementations wherever there is such.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,8 +52,10 @@ Check check_of(const std::string& name, const AttentionOptions& variant = {}, bo
 
 // Expects that `Right` passes and `Wrong` fails the check `name`.
 template <typename Wrong, typename Right = Saboteur>
-void expect_caught(const std::string& name, const AttentionOptions& variant = {}, bool quick = true) {
-  const Check right = check_of<Right>(name, variant, quick), wrong = check_of<Wrong>(name, variant, quick);
+void expect_caught(const std::string& name, const AttentionOptions& variant = {},
+                   bool quick = true) {
+  const Check right = check_of<Right>(name, variant, quick),
+              wrong = check_of<Wrong>(name, variant, quick);
   EXPECT_TRUE(right.passed) << name << ": " << right.measured << " at " << right.detail;
   EXPECT_FALSE(wrong.passed) << name << ": " << wrong.measured;
 }

@@ -28,7 +28,8 @@ std::vector<Tensor> gradients(const std::string& feature, double gate_at, bool q
 
 TEST(AttentionMatrix, AGateOfOneHasTheGradientsOfOneNearIt) {
   for (const std::string feature : {"exp", "elu"}) {
-    const std::vector<Tensor> at_one = gradients(feature, 1.0, true), near = gradients(feature, 1 - 1e-12, true),
+    const std::vector<Tensor> at_one = gradients(feature, 1.0, true),
+                              near = gradients(feature, 1 - 1e-12, true),
                               engine = gradients(feature, 1.0, false);
     for (size_t i = 0; i < at_one.size(); ++i) {
       SCOPED_TRACE(feature + ", gradient " + std::to_string(i));

@@ -1,5 +1,5 @@
-// Every registered attention passes the conformance checks. That each check catches the defect it is for stands
-// in test_sabotage_*.cpp.
+// Every registered attention passes the conformance checks. That each check catches the defect it
+// is for stands in test_sabotage_*.cpp.
 #include "nn/conformance.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ TEST_P(Conformance, EveryCheckPasses) {
   const std::vector<Check> checks = check_attention(GetParam(), {});
   EXPECT_EQ(checks.size(), 22u);
   for (const Check& check : checks)
-    EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound << " at "
-                              << check.detail;
+    EXPECT_TRUE(check.passed) << check.name << ": " << check.measured << " > " << check.bound
+                              << " at " << check.detail;
 }
 
 INSTANTIATE_TEST_SUITE_P(Attentions, Conformance, testing::ValuesIn(all_variants()), letters_of);
@@ -40,11 +40,12 @@ TEST(Registry, HoldsWhatTheProgramOffers) {
   std::vector<std::string> labels;
   for (const AttentionOptions& variant : all_variants()) labels.push_back(label_of(variant));
   for (const char* label :
-       {"linear --feature elu", "linear --feature relu", "linear --feature exp", "linear --feature square",
-        "linear --feature dpfp --nu 2", "linear --feature elu --rule gated", "linear --feature elu --rule delta",
-        "performer --feature positive --features 16", "performer --feature hyperbolic --features 16",
-        "performer --feature trig --features 16", "performer --feature relu --features 16", "soft-vq --codes 16",
-        "vq --codes 16", "softmax"})
+       {"linear --feature elu", "linear --feature relu", "linear --feature exp",
+        "linear --feature square", "linear --feature dpfp --nu 2",
+        "linear --feature elu --rule gated", "linear --feature elu --rule delta",
+        "performer --feature positive --features 16",
+        "performer --feature hyperbolic --features 16", "performer --feature trig --features 16",
+        "performer --feature relu --features 16", "soft-vq --codes 16", "vq --codes 16", "softmax"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
 }
 
@@ -57,7 +58,8 @@ TEST(Registry, AnUnknownNameIsAnErrorThatListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
     EXPECT_NE(std::string(error.what()).find("nonesuch"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("linear, performer, soft-vq, softmax, vq"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("linear, performer, soft-vq, softmax, vq"),
+              std::string::npos)
         << error.what();
   }
 }

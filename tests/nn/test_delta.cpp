@@ -1,4 +1,5 @@
-// The delta rule in all its forms is the formula: outputs, gradients and steps, however the work is cut.
+// The delta rule in all its forms is the formula: outputs, gradients and steps, however the work is
+// cut.
 #include "tensor/context.h"
 #include "tests/nn/delta_problem.h"
 
@@ -8,13 +9,15 @@ namespace {
 TEST(Delta, IsTheFormulaAtEveryLength) {
   for (const char* name : {"elu", "dpfp"}) {
     const Map map = named(name);
-    for (const int64_t N : {1, 2, 15, 16, 17, 32, 33, 39, 40, 41, 79, 80, 81, 123, 255, 256, 257, 300}) {
+    for (const int64_t N :
+         {1, 2, 15, 16, 17, 32, 33, 39, 40, 41, 79, 80, 81, 123, 255, 256, 257, 300}) {
       const Problem p = problem(1, 2, N, 4, 3);
       const Result exact = quadratic(map, p);
       const Tensor expected = by_loops(*map, p);
       EXPECT_LE(relative_error(exact.y, expected), 1e-13) << name << " quadratic " << N;
       for (const EngineOptions& options : {EngineOptions{true, {}, 40, 16}, EngineOptions{}}) {
-        const std::string where = name + (" " + std::to_string(N)) + " / " + std::to_string(options.segment);
+        const std::string where =
+            name + (" " + std::to_string(N)) + " / " + std::to_string(options.segment);
         const Result found = chunked(map, p, options);
         EXPECT_LE(relative_error(found.y, expected), 1e-13) << where;
         expect_close(found, exact, 1e-13, 1e-11, where);
@@ -68,9 +71,11 @@ TEST(Delta, GradientsAreTrue) {
     }
     // a map that gives logs and has a parameter
     const auto trained = [&](const std::vector<Var>& x) {
-      return delta_attention(std::make_shared<TrainedLogs>(x[4]), x[0], x[1], x[2], x[3], {true, present, 4, 3});
+      return delta_attention(std::make_shared<TrainedLogs>(x[4]), x[0], x[1], x[2], x[3],
+                             {true, present, 4, 3});
     };
-    const GradcheckResult result = gradcheck(trained, {p.q, p.k, p.v, p.beta, random_tensor({D, F}, 36)});
+    const GradcheckResult result =
+        gradcheck(trained, {p.q, p.k, p.v, p.beta, random_tensor({D, F}, 36)});
     EXPECT_LE(result.error, 1e-7) << "input " << result.worst_input;
   }
 }
@@ -93,11 +98,14 @@ TEST(Delta, StepIsForward) {
       std::vector<double> values = x.to_doubles(), found;
       const int64_t width = x.shape().product(3, x.shape().rank());
       for (int64_t pair = 0; pair < p.B * p.H; ++pair)
-        for (int64_t c = 0; c < width; ++c) found.push_back(at(values, (pair * p.N + n) * width + c));
-      return x.shape().rank() == 3 ? Tensor::from(found, {p.B, p.H}) : Tensor::from(found, {p.B, p.H, width});
+        for (int64_t c = 0; c < width; ++c)
+          found.push_back(at(values, (pair * p.N + n) * width + c));
+      return x.shape().rank() == 3 ? Tensor::from(found, {p.B, p.H})
+                                   : Tensor::from(found, {p.B, p.H, width});
     };
     for (int64_t n = 0; n < p.N; ++n) {
-      const Tensor found = delta_step(*map, state, row(p.q, n), row(p.k, n), row(p.v, n), row(p.beta, n));
+      const Tensor found =
+          delta_step(*map, state, row(p.q, n), row(p.k, n), row(p.v, n), row(p.beta, n));
       ASSERT_LE(relative_error(found, row(expected, n)), 1e-12) << name << " " << n;
     }
   }
@@ -109,7 +117,8 @@ TEST(Delta, ANewValueReplacesTheOldOne) {
   const Tensor k = Tensor::from(std::vector<double>{1, 0, 0, 1, 1, 0, 0, 0}, {1, 1, 4, 2});
   const Tensor q = Tensor::from(std::vector<double>{1, 0, 1, 0, 1, 0, 0, 1}, {1, 1, 4, 2});
   const Tensor v = Tensor::from(std::vector<double>{3, 4, 5, 6}, {1, 1, 4, 1});
-  const Var y = delta_attention(map, Var(q), Var(k), Var(v), Var(Tensor::full({1, 1, 4}, DType::f64, 1.0)), {});
+  const Var y = delta_attention(map, Var(q), Var(k), Var(v),
+                                Var(Tensor::full({1, 1, 4}, DType::f64, 1.0)), {});
   EXPECT_EQ(y.value().to_doubles(), (std::vector<double>{3, 3, 5, 4}));
 }
 
@@ -117,7 +126,8 @@ TEST(Delta, FloatAtLength4096) {
   const Map map = named("elu");
   const Problem p = problem(1, 2, 4096, 16, 16, DType::f32);
   const auto wide = [](const Tensor& x) { return Tensor::from(x.to_doubles(), x.shape()); };
-  const Problem exact{p.B, p.H, p.N, p.D, p.M, wide(p.q), wide(p.k), wide(p.v), wide(p.beta), wide(p.dy)};
+  const Problem exact{p.B,       p.H,       p.N,       p.D,          p.M,
+                      wide(p.q), wide(p.k), wide(p.v), wide(p.beta), wide(p.dy)};
   EXPECT_LE(relative_error(chunked(map, exact).y, by_loops(*map, exact)), 1e-12);
   expect_close(chunked(map, p), chunked(map, exact), 1e-4, 1e-3, "float");
 }

@@ -1,4 +1,5 @@
-// What the delta rule must not be touched by: the run before, the future, padding, rows without features.
+// What the delta rule must not be touched by: the run before, the future, padding, rows without
+// features.
 #include <limits>
 
 #include "tests/nn/delta_problem.h"
@@ -35,7 +36,8 @@ std::vector<double> tail(const Tensor& x, int64_t b, int64_t first) {
   const int64_t H = x.size(1), N = x.size(2), width = x.shape().product(3, x.shape().rank());
   std::vector<double> found;
   for (int64_t i = 0; i < x.numel(); ++i)
-    if (i / width % N >= first && i / (width * N * H) == b) found.push_back(values[static_cast<size_t>(i)]);
+    if (i / width % N >= first && i / (width * N * H) == b)
+      found.push_back(values[static_cast<size_t>(i)]);
   return found;
 }
 
@@ -46,8 +48,8 @@ TEST(Delta, TwoRunsGiveTheSameBits) {
   expect_same_bits(second, first);
 }
 
-// At every cut, also inside a chunk, whatever finite values stand behind it. (A NaN may pass inside BLAS's
-// triangular solve: some processors' kernels multiply whole blocks.)
+// At every cut, also inside a chunk, whatever finite values stand behind it. (A NaN may pass inside
+// BLAS's triangular solve: some processors' kernels multiply whole blocks.)
 TEST(Delta, TheFutureNeverChangesThePast) {
   const Map map = named("elu");
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -61,7 +63,8 @@ TEST(Delta, TheFutureNeverChangesThePast) {
       for (int64_t cut = 1; cut < p.N; cut += 3) {
         for (const double value : {0.0, 1e6, -1e9}) {
           Problem changed = p;
-          for (Tensor* x : {&changed.q, &changed.k, &changed.v, &changed.beta}) *x = with_tail(*x, cut, value);
+          for (Tensor* x : {&changed.q, &changed.k, &changed.v, &changed.beta})
+            *x = with_tail(*x, cut, value);
           const std::vector<double> after = forward(changed).to_doubles();
           for (int64_t pair = 0; pair < p.H; ++pair) {
             for (int64_t i = pair * p.N * p.M; i < (pair * p.N + cut) * p.M; ++i) {
@@ -85,11 +88,14 @@ TEST(Delta, PaddingWritesNothingAndIsNeverRead) {
     const Tensor expected = by_loops(*map, p, counts);
     Problem wild = p;
     for (int64_t b = 0; b < p.B; ++b)
-      for (Tensor* x : {&wild.k, &wild.v, &wild.beta}) *x = with_tail(*x, counts[static_cast<size_t>(b)], nan, b);
-    const Problem given{
-        wild.B, wild.H, wild.N, wild.D, wild.M, wild.q, wild.k.clone(), wild.v.clone(), wild.beta.clone(),
-        wild.dy};
-    for (const EngineOptions& options : {EngineOptions{true, valid, 40, 16}, EngineOptions{true, valid, 0, 0}}) {
+      for (Tensor* x : {&wild.k, &wild.v, &wild.beta})
+        *x = with_tail(*x, counts[static_cast<size_t>(b)], nan, b);
+    const Problem given{wild.B,         wild.H,         wild.N,
+                        wild.D,         wild.M,         wild.q,
+                        wild.k.clone(), wild.v.clone(), wild.beta.clone(),
+                        wild.dy};
+    for (const EngineOptions& options :
+         {EngineOptions{true, valid, 40, 16}, EngineOptions{true, valid, 0, 0}}) {
       width.clear_grad();
       const Result clean = chunked(map, p, options);
       const Tensor dwidth = width.grad();
@@ -101,21 +107,24 @@ TEST(Delta, PaddingWritesNothingAndIsNeverRead) {
       expect_close(found, quadratic(map, wild, valid), 1e-13, 1e-11, "quadratic");
       for (int64_t b = 0; b < p.B; ++b)
         for (const Tensor& gradient : {found.dk, found.dv, found.dbeta})
-          for (const double value : tail(gradient, b, counts[static_cast<size_t>(b)])) ASSERT_EQ(value, 0.0);
+          for (const double value : tail(gradient, b, counts[static_cast<size_t>(b)]))
+            ASSERT_EQ(value, 0.0);
     }
-    EXPECT_TRUE(same_bits(wild.k, given.k) && same_bits(wild.v, given.v) && same_bits(wild.beta, given.beta));
+    EXPECT_TRUE(same_bits(wild.k, given.k) && same_bits(wild.v, given.v) &&
+                same_bits(wild.beta, given.beta));
   }
 }
 
-// A row of features whose sum is exactly 0: the query reads 0, the key writes nothing, and neither has a
-// gradient.
+// A row of features whose sum is exactly 0: the query reads 0, the key writes nothing, and neither
+// has a gradient.
 TEST(Delta, ARowWithoutFeaturesIsZero) {
   const Map map = std::make_shared<CutOff>();
   Problem p = problem(1, 2, 50, 3, 4);
   const auto negative = [&](const Tensor& x, int64_t every) {
     std::vector<double> values = x.to_doubles();
     for (int64_t i = 0; i < x.numel(); ++i)
-      at(values, i) = i / p.D % p.N % every == 0 ? -std::abs(at(values, i)) : std::abs(at(values, i));
+      at(values, i) =
+          i / p.D % p.N % every == 0 ? -std::abs(at(values, i)) : std::abs(at(values, i));
     return Tensor::from(values, x.shape());
   };
   p.q = negative(p.q, 3);
@@ -138,9 +147,12 @@ TEST(Delta, ARowWithoutFeaturesIsZero) {
   DeltaState state = start_delta(1, 1, 3, 2, DType::f64);
   const Tensor nothing = Tensor::full({1, 1, 3}, DType::f64, -1.0);
   const Tensor something = Tensor::full({1, 1, 3}, DType::f64, 1.0);
-  const Tensor v = Tensor::full({1, 1, 2}, DType::f64, 1.0), beta = Tensor::full({1, 1}, DType::f64, 0.5);
-  EXPECT_EQ(delta_step(*map, state, something, nothing, v, beta).to_doubles(), (std::vector<double>{0, 0}));
-  EXPECT_EQ(delta_step(*map, state, nothing, something, v, beta).to_doubles(), (std::vector<double>{0, 0}));
+  const Tensor v = Tensor::full({1, 1, 2}, DType::f64, 1.0),
+               beta = Tensor::full({1, 1}, DType::f64, 0.5);
+  EXPECT_EQ(delta_step(*map, state, something, nothing, v, beta).to_doubles(),
+            (std::vector<double>{0, 0}));
+  EXPECT_EQ(delta_step(*map, state, nothing, something, v, beta).to_doubles(),
+            (std::vector<double>{0, 0}));
   EXPECT_EQ(state.state.to_doubles(), std::vector<double>(6, 0.5 / 3));
 }
 

@@ -1,4 +1,5 @@
-// The delta rule at its limits: memory that its backward holds, sizes of 0, and shapes that do not fit.
+// The delta rule at its limits: memory that its backward holds, sizes of 0, and shapes that do not
+// fit.
 #include "tensor/context.h"
 #include "tests/nn/delta_problem.h"
 
@@ -50,9 +51,12 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
            Case{keys, keys, values, {2, 3, 6}, "beta has shape [2,3,6], expected [2,3,5]", {}},
            Case{keys, keys, values, gates, "f64 and f32", {}, DType::f32},
            Case{keys, keys, values, gates, "causal only", {false, {}, 0, 0}},
-           Case{keys, keys, values, gates, "valid has shape [3], expected [2]", {true, three, 0, 0}},
+           Case{
+               keys, keys, values, gates, "valid has shape [3], expected [2]", {true, three, 0, 0}},
        }) {
-    const auto zeros = [](const Shape& shape, DType dtype) { return Var(Tensor::zeros(shape, dtype)); };
+    const auto zeros = [](const Shape& shape, DType dtype) {
+      return Var(Tensor::zeros(shape, dtype));
+    };
     const Var q = zeros(c.q, DType::f64), k = zeros(c.k, c.dtype), v = zeros(c.v, DType::f64);
     const Var beta = zeros(c.beta, DType::f64);
     for (const bool definition : {false, true}) {
@@ -66,7 +70,8 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
         message = error.what();
       }
       EXPECT_EQ(message.empty(), *c.expected == '\0') << message;
-      EXPECT_NE(message.find(c.expected), std::string::npos) << message << " without " << c.expected;
+      EXPECT_NE(message.find(c.expected), std::string::npos)
+          << message << " without " << c.expected;
     }
   }
 }

@@ -27,8 +27,10 @@ Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M) {
 }
 
 // y_i = sum_j a_ij v_j / sum_j a_ij, a_ij = phi(q_i).phi(k_j)
-Tensor by_loops(const FeatureMap& map, const Problem& p, bool causal, const std::vector<int64_t>& valid) {
-  const Tensor rows_q = p.q.reshape({p.B * p.H, p.N, p.D}), rows_k = p.k.reshape({p.B * p.H, p.N, p.D});
+Tensor by_loops(const FeatureMap& map, const Problem& p, bool causal,
+                const std::vector<int64_t>& valid) {
+  const Tensor rows_q = p.q.reshape({p.B * p.H, p.N, p.D}),
+               rows_k = p.k.reshape({p.B * p.H, p.N, p.D});
   const std::vector<double> q = map.forward(rows_q, Side::query, {0, p.H}).rows.to_doubles();
   const std::vector<double> k = map.forward(rows_k, Side::key, {0, p.H}).rows.to_doubles();
   const std::vector<double> v = p.v.to_doubles();
@@ -58,7 +60,8 @@ struct Result {
   Tensor y, dq, dk, dv;
 };
 
-Result engine(const std::shared_ptr<const FeatureMap>& map, const Problem& p, const EngineOptions& options) {
+Result engine(const std::shared_ptr<const FeatureMap>& map, const Problem& p,
+              const EngineOptions& options) {
   const Var q(p.q, true), k(p.k, true), v(p.v, true);
   const Var y = linear_attention(map, {q, k, v, Var()}, options);
   backward(y, p.dy);
@@ -125,18 +128,23 @@ TEST(Engine, ARowWithoutWeightIsZero) {
   AttentionOptions options;
   options.key_size = options.value_size = 2;
   const std::unique_ptr<LinearState> state = start_linear(*map, options, 1, DType::f64, false);
-  const auto first_of = [](const Tensor& x) { return x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2}); };
-  const Tensor first = linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Tensor()});
+  const auto first_of = [](const Tensor& x) {
+    return x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2});
+  };
+  const Tensor first =
+      linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Tensor()});
   EXPECT_EQ(first.to_doubles(), (std::vector<double>{0, 0}));
 }
 
-// A sum of small equal terms, added to a large one by one in float, drifts: the mean of 1 must stay 1.
+// A sum of small equal terms, added to a large one by one in float, drifts: the mean of 1 must
+// stay 1.
 TEST(Engine, LongSumsDoNotDrift) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("relu", 1);
   const int64_t N = 40000;
   std::vector<float> keys(static_cast<size_t>(N), -1.0f);  // phi = 1e-3
   for (size_t j = 0; j < 5000; ++j) keys[j] = 4.0f;
-  const Tensor k = Tensor::from(keys, {1, 1, N, 1}), one = Tensor::full({1, 1, N, 1}, DType::f32, 1.0);
+  const Tensor k = Tensor::from(keys, {1, 1, N, 1}),
+               one = Tensor::full({1, 1, N, 1}, DType::f32, 1.0);
   const Var y = linear_attention(map, {Var(k), Var(k), Var(one), Var()}, {});
   for (const float value : y.value().to_vector<float>()) ASSERT_NEAR(value, 1.0f, 2e-6f);
 }
@@ -144,7 +152,8 @@ TEST(Engine, LongSumsDoNotDrift) {
 TEST(Engine, ErrorsNameWhatDoesNotFit) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   const auto message = [&](const Shape& q, const Shape& k, const Shape& v, const Tensor& valid,
-                           DType dtype = DType::f64, const Tensor& gate = {}, bool causal = true) -> std::string {
+                           DType dtype = DType::f64, const Tensor& gate = {},
+                           bool causal = true) -> std::string {
     try {
       linear_attention(map,
                        {Var(Tensor::zeros(q, DType::f64)), Var(Tensor::zeros(k, dtype)),
@@ -158,17 +167,20 @@ TEST(Engine, ErrorsNameWhatDoesNotFit) {
   const Shape keys{2, 3, 5, 4}, values{2, 3, 5, 6};
   EXPECT_EQ(message(keys, keys, values, {}), "no error");
   EXPECT_NE(message({2, 3, 4}, keys, values, {}).find("[2,3,4]"), std::string::npos);
-  EXPECT_NE(message(keys, {2, 3, 6, 4}, values, {}).find("k has shape [2,3,6,4], expected [2,3,5,4]"),
-            std::string::npos);
+  EXPECT_NE(
+      message(keys, {2, 3, 6, 4}, values, {}).find("k has shape [2,3,6,4], expected [2,3,5,4]"),
+      std::string::npos);
   EXPECT_NE(message(keys, keys, {2, 3, 7, 6}, {}).find("v has shape [2,3,7,6]"), std::string::npos);
   EXPECT_NE(message(keys, keys, values, {}, DType::f32).find("f64 and f32"), std::string::npos);
-  EXPECT_NE(
-      message(keys, keys, values, Tensor::zeros({3}, DType::i32)).find("valid has shape [3], expected [2]"),
-      std::string::npos);
+  EXPECT_NE(message(keys, keys, values, Tensor::zeros({3}, DType::i32))
+                .find("valid has shape [3], expected [2]"),
+            std::string::npos);
   const Tensor gate = Tensor::full({2, 3, 5}, DType::f64, 0.5);
   EXPECT_EQ(message(keys, keys, values, {}, DType::f64, gate), "no error");
-  EXPECT_NE(message(keys, keys, values, {}, DType::f64, gate, false).find("causal only"), std::string::npos);
-  EXPECT_NE(message(keys, keys, values, {}, DType::f64, Tensor::zeros({2, 3, 6}, DType::f64)).find("gate has shape"),
+  EXPECT_NE(message(keys, keys, values, {}, DType::f64, gate, false).find("causal only"),
+            std::string::npos);
+  EXPECT_NE(message(keys, keys, values, {}, DType::f64, Tensor::zeros({2, 3, 6}, DType::f64))
+                .find("gate has shape"),
             std::string::npos);
 }
 

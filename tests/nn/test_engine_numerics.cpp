@@ -1,5 +1,5 @@
-// Logs in float where the numbers behind them overflow, underflow or lie hundreds of e-folds apart: the engine
-// against the definition, which sums every weight by itself in double.
+// Logs in float where the numbers behind them overflow, underflow or lie hundreds of e-folds apart:
+// the engine against the definition, which sums every weight by itself in double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,9 +35,7 @@ class Logs final : public FeatureMap {
   }
 };
 
-Inputs inputs(int64_t N, int64_t D, int64_t M = 6) {
-  return draw({1, 2, N, D, M}, DType::f32);
-}
+Inputs inputs(int64_t N, int64_t D, int64_t M = 6) { return draw({1, 2, N, D, M}, DType::f32); }
 
 // x[.., n, d] = change(its value, n, d)
 template <typename Change>
@@ -70,13 +68,15 @@ Outcome definition(const Map& map, const Inputs& x, bool causal) {
       in_dtype(x, DType::f64));
 }
 
-// Where one key outweighs the others the true dq and dk are 0: their errors count against 1, the size of dy and v.
-// Both directions, in the engine's own pieces and in small ones; and step by step.
+// Where one key outweighs the others the true dq and dk are 0: their errors count against 1, the
+// size of dy and v. Both directions, in the engine's own pieces and in small ones; and step by
+// step.
 void expect_close(const Map& map, const Inputs& x, double bound, const std::string& what) {
   for (const bool causal : {true, false}) {
     const Outcome expected = definition(map, x, causal);
     for (const bool cut : {false, true}) {
-      const std::string where = what + (causal ? ", causal" : ", not causal") + (cut ? ", cut" : "");
+      const std::string where =
+          what + (causal ? ", causal" : ", not causal") + (cut ? ", cut" : "");
       const Outcome found = engine(map, x, {causal, {}, cut ? 40 : 0, cut ? 16 : 0});
       EXPECT_LE(relative_error(found.y, expected.y), bound) << where;
       EXPECT_LE(relative_error(found.dq, expected.dq, 1.0), bound) << where << ", dq";
@@ -90,19 +90,18 @@ void expect_close(const Map& map, const Inputs& x, double bound, const std::stri
     options.value_size = x.v.size(3);
     const auto state = start_linear(*map, options, x.q.size(0), DType::f32, false);
     for (int64_t n = 0; n < x.q.size(2); ++n) {
-      const Tensor y =
-          linear_step(*map, *state, {at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), {}});
-      EXPECT_LE(relative_error(y, at_position(expected.y, n), 1.0), bound) << what << ", step " << n;
+      const Tensor y = linear_step(
+          *map, *state, {at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), {}});
+      EXPECT_LE(relative_error(y, at_position(expected.y, n), 1.0), bound)
+          << what << ", step " << n;
     }
   }
 }
 
-Map exponential() {
-  return make_feature_map("exp", 1);
-}
+Map exponential() { return make_feature_map("exp", 1); }
 
-// Where a key's features are large a query's are small, and the other way round: scaled by their largest, every
-// product of two features is 0 in float. The rows are summed by logs.
+// Where a key's features are large a query's are small, and the other way round: scaled by their
+// largest, every product of two features is 0 in float. The rows are summed by logs.
 TEST(EngineNumerics, ProductsThatUnderflow) {
   for (const double apart : {30.0, 50.0, 110.0, 400.0}) {
     Inputs x = inputs(100, 6);
@@ -112,8 +111,10 @@ TEST(EngineNumerics, ProductsThatUnderflow) {
   }
   // Only some rows; and keys of both kinds.
   Inputs x = inputs(100, 6);
-  x.k = changed(x.k, [](double a, int64_t n, int64_t d) { return a + ((d < 3) == (n < 20) ? 55 : -55); });
-  x.q = changed(x.q, [](double a, int64_t n, int64_t d) { return n % 3 == 0 ? a : a + (d < 3 ? -55 : 55); });
+  x.k = changed(
+      x.k, [](double a, int64_t n, int64_t d) { return a + ((d < 3) == (n < 20) ? 55 : -55); });
+  x.q = changed(
+      x.q, [](double a, int64_t n, int64_t d) { return n % 3 == 0 ? a : a + (d < 3 ? -55 : 55); });
   expect_close(exponential(), x, 1e-5, "keys of two kinds");
 }
 
@@ -134,9 +135,11 @@ TEST(EngineNumerics, QueriesOppositeToKeys) {
     options.dtype = DType::f32;
     const auto attention = make_attention(options);
     for (const bool causal : {true, false}) {
-      const Outcome expected = run(*precise, &Attention::quadratic, in_dtype(x, DType::f64), {causal, {}});
+      const Outcome expected =
+          run(*precise, &Attention::quadratic, in_dtype(x, DType::f64), {causal, {}});
       const Outcome found = run(*attention, &Attention::forward, x, {causal, {}});
-      EXPECT_LE(relative_error(found.y, expected.y), 2e-4) << feature << causal;  // logs of some hundred
+      EXPECT_LE(relative_error(found.y, expected.y), 2e-4)
+          << feature << causal;  // logs of some hundred
       EXPECT_LE(gradient_error(found, expected), 5e-4) << feature << causal;
     }
   }
@@ -145,12 +148,16 @@ TEST(EngineNumerics, QueriesOppositeToKeys) {
 TEST(EngineNumerics, KeysThatGrowOrFallAlongTheSequence) {
   for (const double slope : {0.05, 0.7, 3.0, -0.05, -0.7, -3.0}) {
     Inputs x = inputs(200, 5);
-    x.k = changed(x.k, [&](double a, int64_t n, int64_t) { return a + slope * static_cast<double>(n); });
-    expect_close(exponential(), x, std::abs(slope) > 1 ? 1e-4 : 1e-5, fmt::format("slope {}", slope));
+    x.k = changed(x.k,
+                  [&](double a, int64_t n, int64_t) { return a + slope * static_cast<double>(n); });
+    expect_close(exponential(), x, std::abs(slope) > 1 ? 1e-4 : 1e-5,
+                 fmt::format("slope {}", slope));
   }
   // Each feature in another direction.
   Inputs x = inputs(200, 5);
-  x.k = changed(x.k, [](double a, int64_t n, int64_t d) { return a + 0.3 * static_cast<double>(n * (d - 2)); });
+  x.k = changed(x.k, [](double a, int64_t n, int64_t d) {
+    return a + 0.3 * static_cast<double>(n * (d - 2));
+  });
   expect_close(exponential(), x, 1e-5, "several slopes");
 }
 
@@ -199,9 +206,12 @@ TEST(EngineNumerics, IdenticalKeys) {
 TEST(EngineNumerics, FeaturesFarApartInTheState) {
   for (const double apart : {15.0, 45.0, 120.0, 300.0}) {
     Inputs x = inputs(150, 7);
-    x.k = changed(x.k, [&](double a, int64_t, int64_t d) { return a + apart * static_cast<double>(d - 3); });
-    x.q = changed(x.q, [&](double a, int64_t, int64_t d) { return a - apart * static_cast<double>(d - 3); });
-    expect_close(exponential(), x, apart > 100 ? 2e-4 : 3e-5, fmt::format("features {} apart", apart));
+    x.k = changed(
+        x.k, [&](double a, int64_t, int64_t d) { return a + apart * static_cast<double>(d - 3); });
+    x.q = changed(
+        x.q, [&](double a, int64_t, int64_t d) { return a - apart * static_cast<double>(d - 3); });
+    expect_close(exponential(), x, apart > 100 ? 2e-4 : 3e-5,
+                 fmt::format("features {} apart", apart));
   }
   // Features that come into the state late, and queries that look for one only.
   Inputs x = inputs(150, 7);
@@ -222,7 +232,9 @@ TEST(EngineNumerics, LogsOfNothing) {
   });
   expect_close(map, x, 1e-5, "keys without some features");
   // Queries of one feature: of 5 no key has anything before 51.
-  x.q = changed(x.q, [](double a, int64_t n, int64_t d) { return d == (n % 4 == 0 ? 5 : n % 5) ? a : -2000.0; });
+  x.q = changed(x.q, [](double a, int64_t n, int64_t d) {
+    return d == (n % 4 == 0 ? 5 : n % 5) ? a : -2000.0;
+  });
   expect_close(map, x, 1e-5, "queries of one feature");
   const Outcome found = engine(map, x, {});
   const auto alone = [](int64_t, int64_t n) { return n < 50 && n % 4 == 0; };
@@ -234,7 +246,8 @@ TEST(EngineNumerics, LogsOfNothing) {
 TEST(EngineNumerics, RowsOfNothing) {
   const Map map = std::make_shared<Logs>();
   Inputs x = inputs(120, 6);
-  x.k = changed(x.k, [](double a, int64_t n, int64_t) { return n < 3 || n % 5 == 0 ? -2000.0 : a; });
+  x.k =
+      changed(x.k, [](double a, int64_t n, int64_t) { return n < 3 || n % 5 == 0 ? -2000.0 : a; });
   x.q = changed(x.q, [](double a, int64_t n, int64_t) { return n % 7 == 6 ? -2000.0 : a; });
   expect_close(map, x, 1e-5, "rows of nothing");
   const auto alone = [](int64_t, int64_t n) { return n < 3 || n % 7 == 6; };
@@ -248,8 +261,9 @@ TEST(EngineNumerics, LargeInputs) {
   options.key_size = 64;
   options.value_size = 16;
   const Inputs x = draw({1, 2, 190, 64, 16}, DType::f32, 8.0), wide = in_dtype(x, DType::f64);
-  for (const char* name : {"linear exp sum", "linear exp gated", "linear elu gated", "performer positive sum",
-                           "performer hyperbolic sum", "soft-vq  sum", "vq  sum"}) {
+  for (const char* name :
+       {"linear exp sum", "linear exp gated", "linear elu gated", "performer positive sum",
+        "performer hyperbolic sum", "soft-vq  sum", "vq  sum"}) {
     std::string words = name;
     options.attention = words.substr(0, words.find(' '));
     words = words.substr(words.find(' ') + 1);
@@ -268,9 +282,9 @@ TEST(EngineNumerics, LargeInputs) {
       if (!causal) continue;
       const auto state = attention->start(1, DType::f32);
       for (int64_t n = 0; n < 190; ++n)
-        EXPECT_LE(
-            relative_error(attention->step(*state, step_at(*attention, x, n)), at_position(expected.y, n), 1.0),
-            1e-3)
+        EXPECT_LE(relative_error(attention->step(*state, step_at(*attention, x, n)),
+                                 at_position(expected.y, n), 1.0),
+                  1e-3)
             << name << ", step " << n;
     }
   }

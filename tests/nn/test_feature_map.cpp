@@ -53,9 +53,10 @@ TEST(FeatureMap, IsItsFormula) {
           ASSERT_EQ(phi.shape(), (Shape{2, 3, F})) << name;
           const std::vector<double> values = x.to_doubles(), found = phi.to_doubles();
           for (size_t row = 0; row < 6; ++row) {
-            const std::vector<double> expected = naive(name, nu,
-                                                       {values.begin() + static_cast<int64_t>(row) * D,
-                                                        values.begin() + static_cast<int64_t>(row + 1) * D});
+            const std::vector<double> expected =
+                naive(name, nu,
+                      {values.begin() + static_cast<int64_t>(row) * D,
+                       values.begin() + static_cast<int64_t>(row + 1) * D});
             ASSERT_EQ(static_cast<int64_t>(expected.size()), F);
             for (size_t f = 0; f < expected.size(); ++f)
               EXPECT_NEAR(found[row * expected.size() + f], expected[f],
@@ -72,9 +73,9 @@ TEST(FeatureMap, GradientsAreTrue) {
   for (const std::string& name : feature_map_names()) {
     for (const int64_t nu : {1, 2, 5}) {
       const std::shared_ptr<const FeatureMap> map = make_feature_map(name, nu);
-      const GradcheckResult result =
-          gradcheck([&](const std::vector<Var>& in) { return apply_features(map, in[0], Side::key).rows; },
-                    {random_tensor({1, 1, 7, 3}, 6)});
+      const GradcheckResult result = gradcheck(
+          [&](const std::vector<Var>& in) { return apply_features(map, in[0], Side::key).rows; },
+          {random_tensor({1, 1, 7, 3}, 6)});
       EXPECT_LE(result.error, 1e-7) << name << " nu " << nu;
     }
   }
@@ -83,7 +84,8 @@ TEST(FeatureMap, GradientsAreTrue) {
 // phi(q).phi(k) = (q.k)^2
 TEST(FeatureMap, SquareIsTheSquareOfTheProduct) {
   const std::unique_ptr<FeatureMap> map = make_feature_map("square", 1);
-  const std::vector<double> q = random_tensor({1, 6}, 7).to_doubles(), k = random_tensor({1, 6}, 8).to_doubles();
+  const std::vector<double> q = random_tensor({1, 6}, 7).to_doubles(),
+                            k = random_tensor({1, 6}, 8).to_doubles();
   const std::vector<double> phi_q = values_of(*map, Tensor::from(q, {1, 1, 6})).to_doubles();
   const std::vector<double> phi_k = values_of(*map, Tensor::from(k, {1, 1, 6})).to_doubles();
   double product = 0, features = 0;
@@ -97,8 +99,8 @@ TEST(FeatureMap, EluKeepsItsDigitsFarBelowZero) {
   std::vector<float> x;
   for (float a = -80; a < 4; a += 0.0037f) x.push_back(a);
   x.insert(x.end(), {-16.0f, -18.0f, -80.0f, -1e-30f, 0.0f, -0.0f});
-  const Tensor phi =
-      values_of(*make_feature_map("elu", 1), Tensor::from(x, {1, static_cast<int64_t>(x.size()), 1}));
+  const Tensor phi = values_of(*make_feature_map("elu", 1),
+                               Tensor::from(x, {1, static_cast<int64_t>(x.size()), 1}));
   const std::vector<float> found = phi.to_vector<float>();
   for (size_t i = 0; i < x.size(); ++i) {
     const double a = x[i], expected = a < 0 ? std::exp(a) : a + 1;

@@ -1,4 +1,5 @@
-// The gated rule against a loop over its state, S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T, in double.
+// The gated rule against a loop over its state, S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T, in
+// double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +23,8 @@ struct Problem {
 Problem problem(int64_t N, const std::function<double(int64_t)>& gate_at, DType dtype) {
   const Sizes sizes{2, 3, N, 4, 5};
   std::vector<double> gates(static_cast<size_t>(2 * 3 * N));
-  for (size_t i = 0; i < gates.size(); ++i) gates[i] = static_cast<float>(gate_at(static_cast<int64_t>(i) % N));
+  for (size_t i = 0; i < gates.size(); ++i)
+    gates[i] = static_cast<float>(gate_at(static_cast<int64_t>(i) % N));
   return {draw(sizes, dtype), in_dtype(Tensor::from(gates, {2, 3, N}), dtype)};
 }
 
@@ -34,7 +36,8 @@ Tensor by_loops(const FeatureMap& map, const Problem& p) {
     for (double& value : phi) value = map.kind() == FeatureKind::logs ? std::exp(value) : value;
     return phi;
   };
-  const std::vector<double> q = values(x.q, Side::query), k = values(x.k, Side::key), v = x.v.to_doubles();
+  const std::vector<double> q = values(x.q, Side::query), k = values(x.k, Side::key),
+                            v = x.v.to_doubles();
   const std::vector<double> gates = p.gate.to_doubles();
   std::vector<double> y(v.size());
   for (int64_t pair = 0; pair < P; ++pair) {
@@ -43,7 +46,8 @@ Tensor by_loops(const FeatureMap& map, const Problem& p) {
       const double g = gates[static_cast<size_t>(t)];
       double denominator = 0;
       for (int64_t f = 0; f < F; ++f) {
-        const double phi_k = k[static_cast<size_t>(t * F + f)], phi_q = q[static_cast<size_t>(t * F + f)];
+        const double phi_k = k[static_cast<size_t>(t * F + f)],
+                     phi_q = q[static_cast<size_t>(t * F + f)];
         double& sum = z[static_cast<size_t>(f)];
         sum = g * sum + (1 - g) * phi_k;
         denominator += phi_q * sum;
@@ -76,7 +80,9 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
       const Problem p = problem(150, gate_at, dtype);
       const Tensor expected = by_loops(*map, p);
       for (const int64_t segment : {0, 40, 1})
-        EXPECT_LE(relative_error(forward(map, p, {true, {}, segment, segment == 40 ? 16 : 0}), expected), bound)
+        EXPECT_LE(
+            relative_error(forward(map, p, {true, {}, segment, segment == 40 ? 16 : 0}), expected),
+            bound)
             << what << " " << name << " segments " << segment << " " << name_of(dtype);
       AttentionOptions options;
       options.heads = 3;
@@ -84,9 +90,10 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
       options.value_size = 5;
       const auto state = start_linear(*map, options, 2, dtype, true);
       for (int64_t n = 0; n < 150; ++n) {
-        const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n), at_position(p.x.v, n),
-                                 position(p.gate, n)};
-        EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0), bound)
+        const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n),
+                                 at_position(p.x.v, n), position(p.gate, n)};
+        EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0),
+                  bound)
             << what << " " << name << " step " << n << " " << name_of(dtype);
       }
     }
@@ -109,14 +116,16 @@ TEST(Gated, GatesNearTheirEnds) {
 // 1e-192: a product that float does not hold, and what follows must not see it.
 TEST(Gated, AProductOfManySmallGates) {
   expect_is_the_loop([](int64_t n) { return n >= 20 && n < 84 ? 1e-3 : 0.9; }, "64 of 1e-3", 1e-4);
-  expect_is_the_loop([](int64_t n) { return n >= 64 && n < 128 ? 1e-3 : 0.99; }, "a chunk of 1e-3", 1e-4);
+  expect_is_the_loop([](int64_t n) { return n >= 64 && n < 128 ? 1e-3 : 0.99; }, "a chunk of 1e-3",
+                     1e-4);
 }
 
 TEST(Gated, GradientsInFloat) {
   const Map map = make_feature_map("exp", 1);
   const std::function<double(int64_t)> kinds[] = {
       [](int64_t n) { return n >= 20 && n < 84 ? 1e-3 : 0.9; },
-      [](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n)); }, [](int64_t) { return 1 - 1e-4; }};
+      [](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n)); },
+      [](int64_t) { return 1 - 1e-4; }};
   for (const auto& gate_at : kinds) {
     const auto gradients = [&](DType dtype, bool quadratic) {
       const Problem p = problem(150, gate_at, dtype);
@@ -125,7 +134,8 @@ TEST(Gated, GradientsInFloat) {
       backward(quadratic ? linear_quadratic(map, in, {}) : linear_attention(map, in, {}), p.x.dy);
       return std::vector<Tensor>{q.grad(), k.grad(), v.grad(), gate.grad()};
     };
-    const std::vector<Tensor> found = gradients(DType::f32, false), expected = gradients(DType::f64, true);
+    const std::vector<Tensor> found = gradients(DType::f32, false),
+                              expected = gradients(DType::f64, true);
     for (size_t i = 0; i < 4; ++i) EXPECT_LE(relative_error(found[i], expected[i]), 1e-4) << i;
   }
 }
@@ -144,7 +154,8 @@ TEST(Gated, GatesGetTheirGradient) {
             return linear_attention(map, {in[0], in[1], in[2], in[3]}, {true, mask, segment, 2});
           },
           {x.q, x.k, x.v, Tensor::from(gates, {2, 2, 11})});
-      EXPECT_LE(result.error, 1e-7) << result.worst_input << " segment " << segment << " " << mask.defined();
+      EXPECT_LE(result.error, 1e-7)
+          << result.worst_input << " segment " << segment << " " << mask.defined();
     }
 }
 
@@ -159,7 +170,8 @@ TEST(Gated, AGateOfOneKeepsTheState) {
     EXPECT_EQ(largest(y, [](int64_t, int64_t n) { return n < 3; }), 0.0);
     Tensor expected = by_loops(*map, p);
     const auto written = [](const Tensor& t) {
-      return blend(t, Tensor::zeros(t.shape(), t.dtype()), [](int64_t, int64_t n) { return n < 4; });
+      return blend(t, Tensor::zeros(t.shape(), t.dtype()),
+                   [](int64_t, int64_t n) { return n < 4; });
     };
     EXPECT_LE(relative_error(written(y), written(expected)), 1e-5);
     const Var gate(p.gate, true);
@@ -190,7 +202,8 @@ TEST(Gated, InitialGates) {
   EXPECT_TRUE(attention->causal_only());
   for (int64_t head = 0; head < 9; ++head) {
     const double g = 1 / (1 + std::exp(-attention->initial_gate_bias(head)));
-    EXPECT_NEAR(1 / (1 - g), std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)), 0.01) << head;
+    EXPECT_NEAR(1 / (1 - g), std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)), 0.01)
+        << head;
   }
 }
 

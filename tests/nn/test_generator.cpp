@@ -38,8 +38,8 @@ std::unique_ptr<Transformer> some_model(const std::string& attention, double dev
   return model;
 }
 
-Rows draw(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed, bool greedy = false,
-          double temperature = 1.0) {
+Rows draw(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed,
+          bool greedy = false, double temperature = 1.0) {
   return Generator(model, {temperature, greedy, seed}).draw(prompt, count);
 }
 
@@ -87,30 +87,37 @@ TEST(Generator, GreedyFollowsTheParallelForm) {
     const auto model = some_model(attention);
     const Rows drawn = draw(*model, {{7, 2}, {8, 5}}, kLength - 1, 1, true);
     for (size_t row = 0; row < 2; ++row) {
-      std::vector<int32_t> text = row == 0 ? std::vector<int32_t>{7, 2} : std::vector<int32_t>{8, 5};
+      std::vector<int32_t> text =
+          row == 0 ? std::vector<int32_t>{7, 2} : std::vector<int32_t>{8, 5};
       const size_t begin = text.size();
       text.insert(text.end(), drawn[row].begin(), drawn[row].end() - 1);
       const NoGrad no_grad;
       const int64_t N = static_cast<int64_t>(text.size());
       ASSERT_EQ(N, kLength);
       const std::vector<int32_t> likeliest =
-          ops::argmax(model->forward(Tensor::from(text, {1, N}), false).value()).to_vector<int32_t>();
-      EXPECT_EQ(drawn[row], std::vector<int32_t>(likeliest.begin() + static_cast<std::ptrdiff_t>(begin) - 1, likeliest.end()))
+          ops::argmax(model->forward(Tensor::from(text, {1, N}), false).value())
+              .to_vector<int32_t>();
+      EXPECT_EQ(drawn[row],
+                std::vector<int32_t>(likeliest.begin() + static_cast<std::ptrdiff_t>(begin) - 1,
+                                     likeliest.end()))
           << attention;
     }
-    EXPECT_EQ(drawn, draw(*model, {{7, 2}, {8, 5}}, kLength - 1, 99, true)) << "greedy hangs on the seed";
+    EXPECT_EQ(drawn, draw(*model, {{7, 2}, {8, 5}}, kLength - 1, 99, true))
+        << "greedy hangs on the seed";
   }
 }
 
-// After `length` symbols the last half is read again: each later symbol is what a fresh reading gives.
+// After `length` symbols the last half is read again: each later symbol is what a fresh reading
+// gives.
 TEST(Generator, GoesOnPastTheLength) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     int64_t seen = 0;
-    const Rows drawn = Generator(*model, {1.0, true, 1}).draw({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& symbols) {
-      EXPECT_EQ(symbols.size(), 1u);
-      ++seen;
-    });
+    const Rows drawn = Generator(*model, {1.0, true, 1})
+                           .draw({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& symbols) {
+                             EXPECT_EQ(symbols.size(), 1u);
+                             ++seen;
+                           });
     ASSERT_EQ(drawn[0].size(), static_cast<size_t>(3 * kLength + 5));
     EXPECT_EQ(seen, 3 * kLength + 5);
     std::vector<int32_t> text = {7};
@@ -118,10 +125,12 @@ TEST(Generator, GoesOnPastTheLength) {
     // text[0, 12) fills the model; from then on windows that begin at 7, 13, 19 ..
     size_t begin = 0;
     for (size_t place = 1; place < text.size(); ++place) {
-      if (place - begin > static_cast<size_t>(kLength)) begin = place - static_cast<size_t>(kLength) / 2;
+      if (place - begin > static_cast<size_t>(kLength))
+        begin = place - static_cast<size_t>(kLength) / 2;
       const std::vector<int32_t> window(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                         text.begin() + static_cast<std::ptrdiff_t>(place));
-      EXPECT_EQ(text[place], draw(*model, {window}, 1, 1, true)[0][0]) << attention << " at " << place;
+      EXPECT_EQ(text[place], draw(*model, {window}, 1, 1, true)[0][0])
+          << attention << " at " << place;
     }
   }
 }
@@ -137,24 +146,28 @@ TEST(Generator, ReadsTheEndOfALongPrompt) {
 TEST(Generator, TakesExtremeTemperatures) {
   const auto model = some_model("linear");
   const Rows greedy = draw(*model, {{7}}, 50, 1, true);
-  for (const double cold : {1e-3, 1e-30, 1e-300}) EXPECT_EQ(draw(*model, {{7}}, 50, 1, false, cold), greedy) << cold;
+  for (const double cold : {1e-3, 1e-30, 1e-300})
+    EXPECT_EQ(draw(*model, {{7}}, 50, 1, false, cold), greedy) << cold;
   for (const double hot : {1e30, 1e300}) {
     std::vector<int64_t> counts(7);
     const Rows drawn = draw(*model, {{7}}, 1400, 1, false, hot);
     for (const int32_t symbol : drawn[0]) ++counts[static_cast<size_t>(symbol)];
-    for (const int64_t count : counts) EXPECT_NEAR(static_cast<double>(count), 200, 5 * 13.1) << hot;  // sqrt(1400 * 6/49)
+    for (const int64_t count : counts)
+      EXPECT_NEAR(static_cast<double>(count), 200, 5 * 13.1) << hot;  // sqrt(1400 * 6/49)
   }
 }
 
 TEST(Generator, DrawsAsOftenAsTheModelSays) {
   const auto model = some_model("softmax");
   DecodeState state = model->start(1);
-  const std::vector<double> logits = model->step(state, Tensor::from<int32_t>({7}, {1})).to_doubles();
+  const std::vector<double> logits =
+      model->step(state, Tensor::from<int32_t>({7}, {1})).to_doubles();
   const double temperature = 1.5, draws = 20000;
   double total = 0;
   for (const double x : logits) total += std::exp(x / temperature);
   std::vector<double> counts(7);
-  for (const auto& row : draw(*model, Rows(static_cast<size_t>(draws), {7}), 1, 1, false, temperature))
+  for (const auto& row :
+       draw(*model, Rows(static_cast<size_t>(draws), {7}), 1, 1, false, temperature))
     ++counts[static_cast<size_t>(row[0])];
   for (size_t v = 0; v < 7; ++v) {
     const double p = std::exp(logits[v] / temperature) / total;

@@ -30,7 +30,8 @@ ModelConfig small(const std::string& head, int64_t levels) {
 
 Tensor some_symbols(int64_t rows, int64_t levels, int64_t step) {
   std::vector<int32_t> symbols;
-  for (int64_t i = 0; i < rows * 6; ++i) symbols.push_back(static_cast<int32_t>((i * i + step * i) % levels));
+  for (int64_t i = 0; i < rows * 6; ++i)
+    symbols.push_back(static_cast<int32_t>((i * i + step * i) % levels));
   return Tensor::from(symbols, {rows, 6});
 }
 
@@ -40,22 +41,24 @@ TEST(Head, ScoresAndLossesSayTheSame) {
       const auto head = make_head(name, symbols);
       const Tensor outputs = random_tensor({3, 4, head->outputs()}, 1, 1.0, 0.0);
       std::vector<int32_t> ids;
-      for (int64_t i = 0; i < 12; ++i) ids.push_back(i == 5 ? -1 : static_cast<int32_t>(i * 37 % symbols));
+      for (int64_t i = 0; i < 12; ++i)
+        ids.push_back(i == 5 ? -1 : static_cast<int32_t>(i * 37 % symbols));
       const Tensor targets = Tensor::from(ids, {3, 4});
       const std::vector<double> scores = ops::softmax(head->scores(outputs)).to_doubles();
       const std::vector<double> losses = head->losses(outputs, targets).to_doubles();
       double mean = 0;
       for (size_t i = 0; i < 12; ++i) {
         const auto at = i * static_cast<size_t>(symbols) + static_cast<size_t>(std::max(ids[i], 0));
-        EXPECT_NEAR(losses[i], ids[i] < 0 ? 0 : -std::log(scores[at]), 1e-10) << name << ' ' << symbols;
+        EXPECT_NEAR(losses[i], ids[i] < 0 ? 0 : -std::log(scores[at]), 1e-10)
+            << name << ' ' << symbols;
         mean += losses[i] / 11;
       }
       EXPECT_NEAR(head->loss(Var(outputs), targets).value().item(), mean, 1e-12) << name;
     }
 }
 
-// Before training every level is near one of the means: none costs two nats more than if all were alike. The first
-// and the last have what lies beyond them too.
+// Before training every level is near one of the means: none costs two nats more than if all were
+// alike. The first and the last have what lies beyond them too.
 TEST(Head, LogisticsStartNearEqualLevels) {
   for (const bool bias : {true, false})
     for (const int64_t levels : {4, 16, 256}) {
@@ -66,7 +69,8 @@ TEST(Head, LogisticsStartNearEqualLevels) {
       const std::vector<double> scores =
           model.head().scores(model.forward(ids, false).value()).to_doubles();
       const double equal = -std::log(static_cast<double>(levels));
-      for (const double score : scores) EXPECT_GT(score, equal - 2) << levels << " levels, bias " << bias;
+      for (const double score : scores)
+        EXPECT_GT(score, equal - 2) << levels << " levels, bias " << bias;
     }
 }
 
@@ -74,7 +78,9 @@ TEST(Head, AModelLearnsByLogistics) {
   const int64_t levels = 64;
   Transformer model(small("logistics", levels));
   const Tensor ids = some_symbols(8, levels, 3);
-  const auto loss = [&] { return model.head().loss(model.forward(ids, true), ids); };  // to say what it reads
+  const auto loss = [&] {
+    return model.head().loss(model.forward(ids, true), ids);
+  };  // to say what it reads
   const double before = loss().value().item();
   Optimizer optimizer(OptimizerConfig{}, model.parameters());
   for (int step = 0; step < 150; ++step) {
@@ -95,14 +101,16 @@ TEST(Head, TheGeneratorDrawsWhatLogisticsSay) {
   const size_t draws = 20000;
   std::vector<double> counts(levels);
   SamplingOptions options;
-  for (const auto& row : Generator(model, options).draw(std::vector<std::vector<int32_t>>(draws, {levels}), 1))
+  for (const auto& row :
+       Generator(model, options).draw(std::vector<std::vector<int32_t>>(draws, {levels}), 1))
     ++counts.at(static_cast<size_t>(row[0]));
   for (size_t s = 0; s < counts.size(); ++s) {
     const double p = std::exp(scores[s]), n = static_cast<double>(draws);
     EXPECT_NEAR(counts[s], n * p, 5 * std::sqrt(n * p * (1 - p))) << s;
   }
   options.greedy = true;
-  const std::vector<int32_t> likeliest = ops::argmax(model.head().scores(outputs)).to_vector<int32_t>();
+  const std::vector<int32_t> likeliest =
+      ops::argmax(model.head().scores(outputs)).to_vector<int32_t>();
   EXPECT_EQ(Generator(model, options).draw({{levels}}, 1)[0], likeliest);
   options.greedy = false;
   options.top_k = 1;
@@ -113,8 +121,10 @@ TEST(Head, TheGeneratorDrawsWhatLogisticsSay) {
 }
 
 TEST(Head, RefusesWhatCannotBe) {
-  expect_error(ErrorKind::usage, {"--head is 'gauss'", "categorical", "logistics"}, [] { make_head("gauss", 4); });
-  expect_error(ErrorKind::usage, {"--head logistics", "2 levels"}, [] { make_head("logistics", 1); });
+  expect_error(ErrorKind::usage, {"--head is 'gauss'", "categorical", "logistics"},
+               [] { make_head("gauss", 4); });
+  expect_error(ErrorKind::usage, {"--head logistics", "2 levels"},
+               [] { make_head("logistics", 1); });
   ModelConfig tied = small("logistics", 4);
   tied.tie = true;
   expect_error(ErrorKind::usage, {"--tie", "--head logistics"}, [&] { Transformer model(tied); });

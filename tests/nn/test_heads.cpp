@@ -43,14 +43,16 @@ TEST(PackedHeads, ForwardAndGradients) {
   each_packed([&](const Attention& attention) {
     for (const bool padded : {false, true}) {
       const AttentionMask mask{true, padded ? valid : Tensor()};
-      Var one(packed, true), apart(packed, true), gate1 = gate_of(attention), gate3 = gate_of(attention);
+      Var one(packed, true), apart(packed, true), gate1 = gate_of(attention),
+                                                  gate3 = gate_of(attention);
       AttentionInputs in;
       in.gate = gate1;
       in.qkv = one;
       in.heads = kHeads;
       const Var y1 = attention.forward(in, mask);
       const Var parts = split_heads(apart, 3, kHeads);
-      const Var y3 = merge_heads(attention.forward({select(parts, 0), select(parts, 1), select(parts, 2), gate3}, mask));
+      const Var y3 = merge_heads(
+          attention.forward({select(parts, 0), select(parts, 1), select(parts, 2), gate3}, mask));
       EXPECT_LE(relative_error(y1.value(), y3.value()), 1e-12);
       backward(y1, seed);
       backward(y3, seed);
@@ -66,11 +68,13 @@ TEST(PackedHeads, ForwardAndGradients) {
 TEST(PackedHeads, Steps) {
   const Tensor packed = random_tensor({kLength, kBatch, 3 * kHeads * kSize}, 1);
   each_packed([&](const Attention& attention) {
-    const auto of_one = attention.start(kBatch, DType::f64), of_three = attention.start(kBatch, DType::f64);
+    const auto of_one = attention.start(kBatch, DType::f64),
+               of_three = attention.start(kBatch, DType::f64);
     for (int64_t n = 0; n < kLength; ++n) {
       const Tensor now = packed.select(n);
       AttentionStep one, three;
-      if (attention.gated()) one.gate = three.gate = Tensor::full({kBatch, kHeads}, DType::f64, 0.25);
+      if (attention.gated())
+        one.gate = three.gate = Tensor::full({kBatch, kHeads}, DType::f64, 0.25);
       one.qkv = now;
       const Tensor parts = ops::permute(now, {{1, kBatch, 3, kHeads}, {0, 2, 1, 3}, kSize},
                                         {3, kBatch, kHeads, kSize});
@@ -90,7 +94,8 @@ TEST(PackedHeads, RefusesWhatDoesNotDivide) {
   AttentionInputs in;
   in.heads = 2;
   in.qkv = Var(random_tensor({1, 5, 23}, 1));
-  EXPECT_NE(message_of([&] { make_attention(options)->forward(in, {}); }).find("23"), std::string::npos);
+  EXPECT_NE(message_of([&] { make_attention(options)->forward(in, {}); }).find("23"),
+            std::string::npos);
 }
 
 }  // namespace

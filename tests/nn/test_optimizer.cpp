@@ -21,20 +21,23 @@ Parameters two_parameters(DType dtype = DType::f64) {
 
 // The gradient of step t is that of sum(c_t . p^2) / 2: c_t p.
 double coefficient(size_t parameter, size_t i, int64_t t) {
-  return std::sin(1.0 + static_cast<double>(i) * 0.7 + static_cast<double>(t) * 0.9 + static_cast<double>(parameter));
+  return std::sin(1.0 + static_cast<double>(i) * 0.7 + static_cast<double>(t) * 0.9 +
+                  static_cast<double>(parameter));
 }
 
 void make_gradients(const Parameters& parameters, int64_t t, double factor = 1.0) {
   for (size_t p = 0; p < parameters.size(); ++p) {
     const Var& var = parameters[p].var;
     std::vector<double> dy;
-    for (int64_t i = 0; i < var.value().numel(); ++i) dy.push_back(factor * coefficient(p, static_cast<size_t>(i), t));
+    for (int64_t i = 0; i < var.value().numel(); ++i)
+      dy.push_back(factor * coefficient(p, static_cast<size_t>(i), t));
     const Var half = scale(multiply(var, var), 0.5);
     backward(half, Tensor::from(dy, var.shape()));
   }
 }
 
-// Kingma 2015, algorithm 1; Loshchilov 2019, algorithm 2; Liu 2020, algorithm 2. One number at a time.
+// Kingma 2015, algorithm 1; Loshchilov 2019, algorithm 2; Liu 2020, algorithm 2. One number at a
+// time.
 class Reference {
  public:
   Reference(const OptimizerConfig& config, const Parameters& parameters) : config_(config) {
@@ -69,7 +72,8 @@ class Reference {
           const double rho_inf = 2 / (1 - b2) - 1;
           const double rho = rho_inf - 2 * T * std::pow(b2, T) / (1 - std::pow(b2, T));
           if (rho > 4) {
-            move *= std::sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho));
+            move *=
+                std::sqrt((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho));
             ++rectified;
           } else {
             move = m_hat;
@@ -100,8 +104,9 @@ OptimizerConfig config_of(const std::string& kind, double decay = 0, double clip
 
 TEST(Optimizer, IsThePaperForTwentySteps) {
   for (const OptimizerConfig& config :
-       {config_of("adamw"), config_of("adamw", 0.3), config_of("adamw", 0.3, 0.5), config_of("adam"),
-        config_of("adam", 0, 0.5), config_of("radam"), config_of("radam", 0.3, 0.5)}) {
+       {config_of("adamw"), config_of("adamw", 0.3), config_of("adamw", 0.3, 0.5),
+        config_of("adam"), config_of("adam", 0, 0.5), config_of("radam"),
+        config_of("radam", 0.3, 0.5)}) {
     const Parameters parameters = two_parameters();
     Reference reference(config, parameters);
     Optimizer optimizer(config, parameters);
@@ -119,18 +124,21 @@ TEST(Optimizer, IsThePaperForTwentySteps) {
     for (size_t p = 0; p < parameters.size(); ++p) {
       const std::vector<double> values = parameters[p].var.value().to_doubles();
       for (size_t i = 0; i < values.size(); ++i)
-        EXPECT_NEAR(values[i], reference.values[p][i], 1e-12) << config.kind << " " << parameters[p].name;
+        EXPECT_NEAR(values[i], reference.values[p][i], 1e-12)
+            << config.kind << " " << parameters[p].name;
     }
   }
 }
 
 TEST(Optimizer, DecaysMatricesAlone) {
   const Parameters parameters = two_parameters();
-  const std::vector<double> weight = parameters[0].var.value().to_doubles(), bias = parameters[1].var.value().to_doubles();
+  const std::vector<double> weight = parameters[0].var.value().to_doubles(),
+                            bias = parameters[1].var.value().to_doubles();
   Optimizer optimizer(config_of("adamw", 0.5), parameters);
   make_gradients(parameters, 1, 0.0);
   optimizer.step(0.1);
-  for (size_t i = 0; i < weight.size(); ++i) EXPECT_NEAR(parameters[0].var.value().to_doubles()[i], 0.95 * weight[i], 1e-15);
+  for (size_t i = 0; i < weight.size(); ++i)
+    EXPECT_NEAR(parameters[0].var.value().to_doubles()[i], 0.95 * weight[i], 1e-15);
   EXPECT_EQ(parameters[1].var.value().to_doubles(), bias);
 }
 
@@ -146,7 +154,8 @@ TEST(Optimizer, ClipsByTheNormOfAllGradients) {
     without.step(0.1);
     EXPECT_NEAR(without.gradient_norm(), std::min(norm, 0.5), 1e-12);
     const auto ours = with_clip.moments(), theirs = without.moments();
-    for (size_t i = 0; i < ours.size(); ++i) EXPECT_LE(relative_error(ours[i].tensor, theirs[i].tensor), 1e-12);
+    for (size_t i = 0; i < ours.size(); ++i)
+      EXPECT_LE(relative_error(ours[i].tensor, theirs[i].tensor), 1e-12);
   }
 }
 
@@ -169,7 +178,8 @@ TEST(Optimizer, AnUpdateThatCannotBeMadeLeavesNoTrace) {
     for (int64_t t = 1; t <= 5; ++t) {
       make_gradients(straight, t);
       EXPECT_TRUE(one.step(0.1));
-      for (const double bad : {std::nan(""), HUGE_VAL, 1e200, 1e6}) {  // 1e200: its square overflows
+      for (const double bad :
+           {std::nan(""), HUGE_VAL, 1e200, 1e6}) {  // 1e200: its square overflows
         make_gradients(disturbed, t, bad);
         EXPECT_FALSE(other.step(0.1, {0, 1e5})) << bad;
         EXPECT_TRUE(disturbed[0].var.grad().defined()) << "to look for what went bad";
@@ -187,8 +197,10 @@ TEST(Optimizer, AnUpdateThatCannotBeMadeLeavesNoTrace) {
 }
 
 TEST(Optimizer, RefusesSettingsThatCannotWork) {
-  const auto refused = [](std::initializer_list<std::string> fragments, const OptimizerConfig& config) {
-    expect_error(ErrorKind::usage, fragments, [&] { const Optimizer optimizer(config, two_parameters()); });
+  const auto refused = [](std::initializer_list<std::string> fragments,
+                          const OptimizerConfig& config) {
+    expect_error(ErrorKind::usage, fragments,
+                 [&] { const Optimizer optimizer(config, two_parameters()); });
   };
   refused({"'sgd'", "adamw", "radam"}, config_of("sgd"));
   refused({"--weight-decay 0.1", "adam"}, config_of("adam", 0.1));
@@ -217,7 +229,8 @@ TEST(Optimizer, GoesOnFromItsMoments) {
       make_gradients(halved, t);
       first.step(0.02);
     }
-    for (const Optimizer::Moment& moment : first.moments()) saved.push_back({moment.name, moment.tensor.clone()});
+    for (const Optimizer::Moment& moment : first.moments())
+      saved.push_back({moment.name, moment.tensor.clone()});
     Optimizer second(config, halved);
     second.restore(saved, first.updates());
     for (int64_t t = 6; t <= 10; ++t) {
@@ -228,7 +241,8 @@ TEST(Optimizer, GoesOnFromItsMoments) {
     for (size_t p = 0; p < 2; ++p)
       EXPECT_EQ(straight[p].var.value().to_doubles(), halved[p].var.value().to_doubles()) << kind;
     for (size_t i = 0; i < saved.size(); ++i)
-      EXPECT_EQ(whole.moments()[i].tensor.to_doubles(), second.moments()[i].tensor.to_doubles()) << kind;
+      EXPECT_EQ(whole.moments()[i].tensor.to_doubles(), second.moments()[i].tensor.to_doubles())
+          << kind;
   }
 }
 
@@ -238,14 +252,17 @@ TEST(Optimizer, NamesAMomentThatDoesNotFit) {
   std::vector<Optimizer::Moment> moments = optimizer.moments();
   std::vector<std::string> names;
   for (const Optimizer::Moment& moment : moments) names.push_back(moment.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"mean.weight", "square.weight", "mean.bias", "square.bias"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"mean.weight", "square.weight", "mean.bias", "square.bias"}));
 
   std::vector<Optimizer::Moment> fewer(moments.begin(), moments.end() - 1);
   expect_error(ErrorKind::input, {"square.bias"}, [&] { optimizer.restore(fewer, 1); });
   moments[0].tensor = Tensor::zeros({4, 3}, DType::f64);
-  expect_error(ErrorKind::input, {"mean.weight", "[4,3]", "[3,4]"}, [&] { optimizer.restore(moments, 1); });
+  expect_error(ErrorKind::input, {"mean.weight", "[4,3]", "[3,4]"},
+               [&] { optimizer.restore(moments, 1); });
   moments[0].tensor = Tensor::zeros({3, 4}, DType::f32);
-  expect_error(ErrorKind::input, {"mean.weight", "f32", "f64"}, [&] { optimizer.restore(moments, 1); });
+  expect_error(ErrorKind::input, {"mean.weight", "f32", "f64"},
+               [&] { optimizer.restore(moments, 1); });
 }
 
 TEST(LearningRate, WarmsUpThenFallsAlongACosine) {
@@ -258,9 +275,11 @@ TEST(LearningRate, WarmsUpThenFallsAlongACosine) {
   EXPECT_DOUBLE_EQ(learning_rate_at(100, 100, 9, peak, least), least);
   EXPECT_DOUBLE_EQ(learning_rate_at(1000, 100, 9, peak, least), least);
   for (int64_t step = 9; step < 100; ++step)
-    EXPECT_GT(learning_rate_at(step, 100, 9, peak, least), learning_rate_at(step + 1, 100, 9, peak, least));
+    EXPECT_GT(learning_rate_at(step, 100, 9, peak, least),
+              learning_rate_at(step + 1, 100, 9, peak, least));
   for (int64_t step = 0; step < 20; ++step)  // a warm-up longer than the run
-    EXPECT_DOUBLE_EQ(learning_rate_at(step, 20, 100, peak, least), peak * static_cast<double>(step + 1) / 101);
+    EXPECT_DOUBLE_EQ(learning_rate_at(step, 20, 100, peak, least),
+                     peak * static_cast<double>(step + 1) / 101);
 }
 
 }  // namespace

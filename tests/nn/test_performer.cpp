@@ -1,5 +1,5 @@
-// The Performer: what omega hangs on and when it changes, that its forms share it, what its features estimate,
-// and that it keeps no features.
+// The Performer: what omega hangs on and when it changes, that its forms share it, what its
+// features estimate, and that it keeps no features.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,8 +37,8 @@ TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
   const auto expect_drawn_at = [&](uint64_t step) {
     std::vector<double> expected;
     for (uint32_t head = 0; head < 3; ++head)
-      for (const double x :
-           draw_projection(Projection::orthogonal, 9, 5, {5, Purpose::features, 2 * 3 + head, step}))
+      for (const double x : draw_projection(Projection::orthogonal, 9, 5,
+                                            {5, Purpose::features, 2 * 3 + head, step}))
         expected.push_back(static_cast<float>(x));
     EXPECT_EQ(omega_of(*attention), expected) << step;
   };
@@ -113,7 +113,8 @@ TEST(Performer, FormsAgreeAfterRedrawingSavingAndLoading) {
     EXPECT_GT(relative_error(unloaded, from_copy), 1e-3) << feature;
     expect_forms_agree(*copy, x, feature);
     source->before_step(4, 10);
-    EXPECT_GT(relative_error(run(*source, &Attention::forward, x, {}).y, from_copy), 1e-3) << feature;
+    EXPECT_GT(relative_error(run(*source, &Attention::forward, x, {}).y, from_copy), 1e-3)
+        << feature;
     expect_forms_agree(*source, x, feature);
   }
 }
@@ -127,7 +128,8 @@ TEST(Performer, OneFeatureAndManyWork) {
 }
 
 // phi of one key for each head, from the key sum of a state that has seen nothing else.
-std::vector<double> features_of_key(const Attention& attention, const Tensor& key, const Tensor& value) {
+std::vector<double> features_of_key(const Attention& attention, const Tensor& key,
+                                    const Tensor& value) {
   const auto state = attention.start(1, DType::f64);
   attention.step(*state, {key, key, value, Tensor()});
   const LinearState& linear = dynamic_cast<const LinearState&>(*state);
@@ -137,7 +139,8 @@ std::vector<double> features_of_key(const Attention& attention, const Tensor& ke
   return phi;
 }
 
-// E phi(q).phi(k) / R = exp(q.k / sqrt(D)): the mean over many draws, to five of its standard errors.
+// E phi(q).phi(k) / R = exp(q.k / sqrt(D)): the mean over many draws, to five of its standard
+// errors.
 TEST(Performer, FeaturesEstimateSoftmax) {
   for (const std::string feature : {"positive", "hyperbolic", "trig"}) {
     for (const std::string projection : {"iid", "orthogonal"}) {
@@ -150,7 +153,8 @@ TEST(Performer, FeaturesEstimateSoftmax) {
       const int64_t draws = 800;
       for (int64_t step = 0; step < draws; ++step) {
         attention->before_step(step, draws);
-        const std::vector<double> a = features_of_key(*attention, q, v), b = features_of_key(*attention, k, v);
+        const std::vector<double> a = features_of_key(*attention, q, v),
+                                  b = features_of_key(*attention, k, v);
         const size_t F = a.size() / 3, averaged = feature == "hyperbolic" ? 2 * 8 : 8;
         for (size_t head = 0; head < 3; ++head) {
           double product = 0;
@@ -174,8 +178,8 @@ TEST(Performer, FeaturesEstimateSoftmax) {
   }
 }
 
-// What a forward and backward hold beyond inputs and results grows by a few scalars a position, where a row of
-// features has 256 and more.
+// What a forward and backward hold beyond inputs and results grows by a few scalars a position,
+// where a row of features has 256 and more.
 TEST(Performer, KeepsNoFeatures) {
   const Threads threads(1);
   for (const char* feature : kFeatures) {
@@ -188,12 +192,14 @@ TEST(Performer, KeepsNoFeatures) {
       reset_cpu_peak();
       const double before = static_cast<double>(cpu_memory().held);
       const Outcome o = run(*attention, &Attention::forward, x, {});
-      const double results = static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
+      const double results =
+          static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
       return static_cast<double>(cpu_memory().peak) - before - results;
     };
     extra(2048);  // what is made once
     const double at_2048 = extra(2048), at_8192 = extra(8192);
-    EXPECT_LE((at_8192 - at_2048) / (6144 * sizeof(float)), 8.0) << feature << ": " << at_2048 << ", " << at_8192;
+    EXPECT_LE((at_8192 - at_2048) / (6144 * sizeof(float)), 8.0)
+        << feature << ": " << at_2048 << ", " << at_8192;
   }
 }
 

@@ -15,10 +15,12 @@ namespace {
 constexpr RandomStream kStream{7, Purpose::features, 2, 5};
 constexpr Projection kAll[] = {Projection::iid, Projection::orthogonal, Projection::stratified,
                                Projection::fixed_norm};
-constexpr Projection kOrthogonal[] = {Projection::orthogonal, Projection::stratified, Projection::fixed_norm};
+constexpr Projection kOrthogonal[] = {Projection::orthogonal, Projection::stratified,
+                                      Projection::fixed_norm};
 
 double product(const std::vector<double>& omega, int64_t D, int64_t a, int64_t b) {
-  return std::inner_product(omega.begin() + a * D, omega.begin() + (a + 1) * D, omega.begin() + b * D, 0.0);
+  return std::inner_product(omega.begin() + a * D, omega.begin() + (a + 1) * D,
+                            omega.begin() + b * D, 0.0);
 }
 
 std::vector<double> lengths_of(const std::vector<double>& omega, int64_t D) {
@@ -50,13 +52,19 @@ TEST(RandomProjection, Names) {
   EXPECT_EQ(projection_of("fixed-norm"), Projection::fixed_norm);
   expect_error(ErrorKind::usage, {"'sparse'", "iid, orthogonal, stratified, fixed-norm"},
                [] { projection_of("sparse"); });
-  expect_error(ErrorKind::usage, {"0", "16"}, [] { draw_projection(Projection::iid, 0, 16, kStream); });
+  expect_error(ErrorKind::usage, {"0", "16"},
+               [] { draw_projection(Projection::iid, 0, 16, kStream); });
 }
 
 TEST(RandomProjection, RowsOfABlockStandAtRightAngles) {
   for (const Projection projection : kOrthogonal)
-    for (const auto& [R, D] :
-         {std::pair<int64_t, int64_t>{1, 1}, {5, 1}, {1, 16}, {16, 16}, {37, 16}, {200, 64}, {300, 256}}) {
+    for (const auto& [R, D] : {std::pair<int64_t, int64_t>{1, 1},
+                               {5, 1},
+                               {1, 16},
+                               {16, 16},
+                               {37, 16},
+                               {200, 64},
+                               {300, 256}}) {
       const std::vector<double> omega = draw_projection(projection, R, D, kStream);
       ASSERT_EQ(omega.size(), static_cast<size_t>(R * D));
       const std::vector<double> lengths = lengths_of(omega, D);
@@ -71,17 +79,22 @@ TEST(RandomProjection, RowsOfABlockStandAtRightAngles) {
 
 TEST(RandomProjection, Lengths) {
   for (const auto& [R, D] : {std::pair<int64_t, int64_t>{1, 16}, {37, 16}, {100, 3}}) {
-    for (const double length : lengths_of(draw_projection(Projection::fixed_norm, R, D, kStream), D))
+    for (const double length :
+         lengths_of(draw_projection(Projection::fixed_norm, R, D, kStream), D))
       EXPECT_NEAR(length, std::sqrt(static_cast<double>(D)), 1e-12);
-    std::vector<double> lengths = lengths_of(draw_projection(Projection::stratified, R, D, kStream), D);
+    std::vector<double> lengths =
+        lengths_of(draw_projection(Projection::stratified, R, D, kStream), D);
     EXPECT_EQ(std::is_sorted(lengths.begin(), lengths.end()), R == 1);
     std::sort(lengths.begin(), lengths.end());
     for (size_t i = 0; i < lengths.size(); ++i)
-      EXPECT_NEAR(lengths[i], length_quantile(D, static_cast<double>(i + 1) / static_cast<double>(R + 1)), 1e-12);
+      EXPECT_NEAR(lengths[i],
+                  length_quantile(D, static_cast<double>(i + 1) / static_cast<double>(R + 1)),
+                  1e-12);
   }
 }
 
-// By the values of chi squared in tables: Abramowitz & Stegun 1964, 26.8, and where there is a closed form.
+// By the values of chi squared in tables: Abramowitz & Stegun 1964, 26.8, and where there is a
+// closed form.
 TEST(RandomProjection, QuantilesOfLengths) {
   const auto chi_square = [](int64_t D, double p) { return std::pow(length_quantile(D, p), 2); };
   EXPECT_NEAR(chi_square(1, 0.95), 3.841458820694124, 1e-9);
@@ -89,8 +102,8 @@ TEST(RandomProjection, QuantilesOfLengths) {
   EXPECT_NEAR(chi_square(10, 0.95), 18.307038053275146, 1e-8);
   for (const double p : {1e-6, 0.001, 0.3, 0.5, 0.9, 0.999, 1 - 1e-6})
     EXPECT_NEAR(length_quantile(2, p), std::sqrt(-2 * std::log1p(-p)), 1e-10) << p;
-  // D = 2 n: 1 - P = exp(-x) sum_{i<n} x^i / i!, x = r^2 / 2, the probability of fewer than n events.
-  // D = 1: P = erf(r / sqrt 2).
+  // D = 2 n: 1 - P = exp(-x) sum_{i<n} x^i / i!, x = r^2 / 2, the probability of fewer than n
+  // events. D = 1: P = erf(r / sqrt 2).
   for (const double p : {1e-6, 1.0 / 1025, 0.1, 0.5, 0.9, 1024.0 / 1025, 1 - 1e-6}) {
     EXPECT_NEAR(std::erf(length_quantile(1, p) / std::sqrt(2.0)), p, 1e-14) << p;
     for (const int64_t D : {4, 16, 64, 256, 1024}) {
@@ -117,7 +130,8 @@ TEST(RandomProjection, QuantilesOfLengths) {
   expect_error(ErrorKind::usage, {"probability", "1"}, [] { length_quantile(4, 1.0); });
 }
 
-// All entries of iid and orthogonal are N(0, 1), and those of fixed lengths have mean 0 and variance 1 too.
+// All entries of iid and orthogonal are N(0, 1), and those of fixed lengths have mean 0 and
+// variance 1 too.
 TEST(RandomProjection, EntriesHaveTheirMoments) {
   constexpr int64_t kRows = 4096, kSize = 16;
   const double n = static_cast<double>(kRows * kSize);
@@ -129,7 +143,8 @@ TEST(RandomProjection, EntriesHaveTheirMoments) {
     const double fourth = projection == Projection::fixed_norm ? 3.0 * kSize / (kSize + 2) : 3;
     EXPECT_NEAR(m.fourth, fourth, 6 * std::sqrt(96 / n));
   }
-  // Each axis alone, over many small draws: signs and places are as likely as they are for a uniform rotation.
+  // Each axis alone, over many small draws: signs and places are as likely as they are for a
+  // uniform rotation.
   constexpr int64_t kSmall = 3, kDraws = 20000;
   for (const Projection projection : kAll)
     for (int64_t entry = 0; entry < kSmall * kSmall; ++entry) {
@@ -137,7 +152,8 @@ TEST(RandomProjection, EntriesHaveTheirMoments) {
       for (uint64_t step = 0; step < kDraws; ++step) {
         RandomStream stream = kStream;
         stream.step = step;
-        values.push_back(draw_projection(projection, kSmall, kSmall, stream)[static_cast<size_t>(entry)]);
+        values.push_back(
+            draw_projection(projection, kSmall, kSmall, stream)[static_cast<size_t>(entry)]);
       }
       const Moments m = moments(values);
       EXPECT_NEAR(m.mean, 0, 5 / std::sqrt(static_cast<double>(kDraws))) << entry;
@@ -145,7 +161,8 @@ TEST(RandomProjection, EntriesHaveTheirMoments) {
       double variance = 1;
       if (projection == Projection::stratified) {
         variance = 0;
-        for (const double p : {0.25, 0.5, 0.75}) variance += std::pow(length_quantile(kSmall, p), 2) / 9;
+        for (const double p : {0.25, 0.5, 0.75})
+          variance += std::pow(length_quantile(kSmall, p), 2) / 9;
       }
       EXPECT_NEAR(m.variance, variance, 5 * std::sqrt(2.0 / kDraws)) << entry;
     }
@@ -161,7 +178,8 @@ TEST(RandomProjection, LengthsFollowTheirDistribution) {
       for (const int64_t percent : {5, 20, 40, 50, 60, 80, 95}) {
         const double p = static_cast<double>(percent) / 100, r = length_quantile(D, p);
         const auto below = std::lower_bound(lengths.begin(), lengths.end(), r) - lengths.begin();
-        EXPECT_NEAR(static_cast<double>(below) / kRows, p, 1.95 / std::sqrt(kRows)) << D << " " << percent;
+        EXPECT_NEAR(static_cast<double>(below) / kRows, p, 1.95 / std::sqrt(kRows))
+            << D << " " << percent;
       }
     }
 }

@@ -25,7 +25,7 @@ Tensor some_ids(int64_t B, int64_t N) {
 
 struct Pass {
   std::vector<std::vector<double>> numbers;  // the loss, and every gradient
-  size_t kept = 0;                           // bytes held after the forward pass beyond those before it
+  size_t kept = 0;  // bytes held after the forward pass beyond those before it
 };
 
 Pass pass(const ModelConfig& config, int64_t batch) {
@@ -41,7 +41,8 @@ Pass pass(const ModelConfig& config, int64_t batch) {
     backward(loss);
     result.numbers.push_back(loss.value().to_doubles());
   }
-  for (const Parameter& parameter : model.parameters()) result.numbers.push_back(parameter.var.grad().to_doubles());
+  for (const Parameter& parameter : model.parameters())
+    result.numbers.push_back(parameter.var.grad().to_doubles());
   return result;
 }
 
@@ -64,7 +65,8 @@ TEST(Recompute, IsTrue) {
   const Var weight(random_tensor({4, 4}, 3), true);
   const auto f = [&](const Var& x) { return gelu(matmul(x, weight)); };
   const GradcheckResult result =
-      gradcheck([&](const std::vector<Var>& in) { return recomputed(f, recomputed(f, in[0])); }, {random_tensor({3, 4}, 1)});
+      gradcheck([&](const std::vector<Var>& in) { return recomputed(f, recomputed(f, in[0])); },
+                {random_tensor({3, 4}, 1)});
   EXPECT_LE(result.error, 1e-7);
 }
 
@@ -87,7 +89,8 @@ TEST(Recompute, AnErrorInTheSecondRunIsPassedOn) {
 TEST(Recompute, RefusesCodesThatAreCounted) {
   AttentionOptions options;
   options.attention = "vq";
-  expect_error(ErrorKind::usage, {"--recompute", "vq"}, [&] { Transformer{model_of(true, options)}; });
+  expect_error(ErrorKind::usage, {"--recompute", "vq"},
+               [&] { Transformer{model_of(true, options)}; });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Layers of two streams that the backward undoes: the gradients of the plain form, and nothing kept of a layer.
+// Layers of two streams that the backward undoes: the gradients of the plain form, and nothing kept
+// of a layer.
 #include <gtest/gtest.h>
 
 #include "autograd/gradcheck.h"
@@ -9,13 +10,15 @@
 namespace linea {
 namespace {
 
-// Layer l: f = gelu(norm(x) A_l), g = dropout(x B_l). Weights: those of each layer, after the first Var.
+// Layer l: f = gelu(norm(x) A_l), g = dropout(x B_l). Weights: those of each layer, after the first
+// Var.
 std::vector<ReversibleLayer> layers_of(const std::vector<Var>& v) {
   std::vector<ReversibleLayer> layers;
   for (size_t i = 1; i + 1 < v.size(); i += 2) {
     const Var a = v[i], b = v[i + 1], gain(Tensor::full({a.size(0)}, DType::f64, 1.0));
-    layers.push_back({[=](const Var& x) { return gelu(matmul(layer_norm(x, gain, Var()), a)); },
-                      [=](const Var& x) { return dropout(matmul(x, b), 0.3f, static_cast<uint32_t>(i)); }});
+    layers.push_back(
+        {[=](const Var& x) { return gelu(matmul(layer_norm(x, gain, Var()), a)); },
+         [=](const Var& x) { return dropout(matmul(x, b), 0.3f, static_cast<uint32_t>(i)); }});
   }
   return layers;
 }
@@ -56,7 +59,8 @@ TEST(Reversible, IsThePlainForm) {
     return results;
   };
   const std::vector<Tensor> one = run(undone), other = run(plain);
-  for (size_t i = 0; i < one.size(); ++i) EXPECT_LE(relative_error(one[i], other[i]), 1e-10) << "result " << i;
+  for (size_t i = 0; i < one.size(); ++i)
+    EXPECT_LE(relative_error(one[i], other[i]), 1e-10) << "result " << i;
 }
 
 ModelConfig model_of(int64_t layers) {
@@ -65,14 +69,16 @@ ModelConfig model_of(int64_t layers) {
   return config;
 }
 
-// Bytes that a forward pass keeps, and the most that are held until its backward pass ends, beyond those before it.
+// Bytes that a forward pass keeps, and the most that are held until its backward pass ends, beyond
+// those before it.
 struct Held {
   size_t kept, peak;
 };
 Held held_by(const ModelConfig& config) {
   const Transformer model(config);
   const Tensor ids = Tensor::zeros({16, config.length}, DType::i32);
-  for (int i = 0; i < 2; ++i) backward(cross_entropy(model.forward(ids, true), ids));  // gradients exist from here on
+  for (int i = 0; i < 2; ++i)
+    backward(cross_entropy(model.forward(ids, true), ids));  // gradients exist from here on
   const size_t before = cpu_memory().held;
   reset_cpu_peak();
   const Var loss = cross_entropy(model.forward(ids, true), ids);

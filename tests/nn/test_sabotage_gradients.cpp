@@ -8,7 +8,8 @@
 namespace linea::sabotage {
 namespace {
 
-// The derivative of the feature map is 1% too large, in every form: only finite differences can tell.
+// The derivative of the feature map is 1% too large, in every form: only finite differences can
+// tell.
 class WrongSlope final : public Saboteur {
  public:
   class Steeper final : public FeatureMap {
@@ -17,8 +18,8 @@ class WrongSlope final : public Saboteur {
     Features forward(const Tensor& x, Side, const PairRange&) const override {
       return {ops::pointwise(Pointwise::feature_elu, x), {}, {}};
     }
-    Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
-                    const std::vector<Tensor>&) const override {
+    Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                    const PairRange&, const std::vector<Tensor>&) const override {
       return ops::scale(ops::pointwise_backward(Pointwise::feature_elu, x, gradient.rows), 1.01);
     }
   };
@@ -38,8 +39,9 @@ TEST(Sabotage, AWrongDerivativeOfTheFeatureMap) {
 }
 
 Var with_gradient_times(const Var& x, double factor) {
-  return Var::made_by("wrong", ops::scale(x.value(), 1.0), {x},
-                      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
+  return Var::made_by(
+      "wrong", ops::scale(x.value(), 1.0), {x},
+      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
 }
 
 class WrongGateGradient final : public Saboteur {
@@ -59,14 +61,16 @@ TEST(Sabotage, AWrongGradientOfTheGates) {
   }
 }
 
-// Gradients that lose digits in float, as long sums do where each term is added to all that came before.
+// Gradients that lose digits in float, as long sums do where each term is added to all that came
+// before.
 class RoundedGradients final : public Saboteur {
  public:
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double factor = in.q.dtype() == DType::f32 ? 1.001 : 1.0;
-    return right_->forward({with_gradient_times(in.q, factor), in.k, in.v, with_gradient_times(in.gate, factor)},
-                           mask);
+    return right_->forward(
+        {with_gradient_times(in.q, factor), in.k, in.v, with_gradient_times(in.gate, factor)},
+        mask);
   }
 };
 
@@ -90,8 +94,8 @@ class TrainedMap : public Attention {
     Features forward(const Tensor& x, Side, const PairRange&) const override {
       return {ops::scale(x, a_.value().item()), {}, {}};
     }
-    Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side, const PairRange&,
-                    const std::vector<Tensor>& gradients) const override {
+    Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                    const PairRange&, const std::vector<Tensor>& gradients) const override {
       const Tensor all = ops::multiply(x, gradient.rows).reshape({x.numel(), 1});
       if (gradients[0].defined())
         ops::accumulate(ops::scale(ops::sum_rows(all, {1}), percent / 100.0), gradients[0]);

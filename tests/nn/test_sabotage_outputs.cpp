@@ -1,5 +1,5 @@
-// Caught: outputs that depend on what they must not see (the future, padding, other sequences, the run before),
-// that overflow, and a forward that throws.
+// Caught: outputs that depend on what they must not see (the future, padding, other sequences, the
+// run before), that overflow, and a forward that throws.
 #include <algorithm>
 #include <cmath>
 
@@ -28,8 +28,8 @@ TEST(Sabotage, AKeyStabiliserOverTheWholeSequence) {
   expect_caught<LeakyStabiliser>("causality: bits", with_feature("exp"));
 }
 
-// Keys are given as values, relative to the largest log of all the rows that came together, and that as their
-// weight: right by the formula, but what comes later decides what underflows.
+// Keys are given as values, relative to the largest log of all the rows that came together, and
+// that as their weight: right by the formula, but what comes later decides what underflows.
 class ScaledByTheSequence final : public Saboteur {
  public:
   class Relative final : public FeatureMap {
@@ -44,8 +44,8 @@ class ScaledByTheSequence final : public Saboteur {
       write_values(values, rows);
       return {rows, Tensor::full({x.size(0), x.size(1)}, x.dtype(), largest), {}};
     }
-    Tensor backward(const Tensor&, const Features& made, const Features& gradient, Side, const PairRange&,
-                    const std::vector<Tensor>&) const override {
+    Tensor backward(const Tensor&, const Features& made, const Features& gradient, Side,
+                    const PairRange&, const std::vector<Tensor>&) const override {
       return ops::multiply(made.rows, gradient.rows);
     }
   };
@@ -89,7 +89,8 @@ class PaddingInDenominator final : public Saboteur {
     std::vector<double> kept(static_cast<size_t>(in.v.value().numel()), 1.0);
     const int64_t row = in.v.size(3), sequence = in.v.size(1) * in.v.size(2) * row;
     for (int64_t i = 0; i < in.v.value().numel(); ++i)
-      if (i / row % in.v.size(2) >= valid[static_cast<size_t>(i / sequence)]) kept[static_cast<size_t>(i)] = 0;
+      if (i / row % in.v.size(2) >= valid[static_cast<size_t>(i / sequence)])
+        kept[static_cast<size_t>(i)] = 0;
     Tensor selected = Tensor::from(kept, in.v.shape());
     if (in.v.dtype() == DType::f32)
       selected = Tensor::from(std::vector<float>(kept.begin(), kept.end()), in.v.shape());
@@ -98,7 +99,8 @@ class PaddingInDenominator final : public Saboteur {
 };
 
 TEST(Sabotage, PaddedKeysInTheDenominator) {
-  for (const char* name : {"padding = quadratic", "padding = cut", "padding: bits", "padding: gradients"})
+  for (const char* name :
+       {"padding = quadratic", "padding = cut", "padding: bits", "padding: gradients"})
     expect_caught<PaddingInDenominator>(name);
 }
 
@@ -148,10 +150,12 @@ class Overflowing final : public Saboteur {
     Tensor y(x.shape(), x.dtype());
     with_real(x.dtype(), "exponential", [&](auto zero) {
       using T = decltype(zero);
-      for (int64_t i = 0; i < x.value().numel(); ++i) y.data<T>()[i] = exp_of(x.value().data<T>()[i]);
+      for (int64_t i = 0; i < x.value().numel(); ++i)
+        y.data<T>()[i] = exp_of(x.value().data<T>()[i]);
     });
-    return Var::made_by("exponential", y, {x},
-                        [y](const Tensor& dy) -> std::vector<Gradient> { return {ops::multiply(y, dy)}; });
+    return Var::made_by("exponential", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
+      return {ops::multiply(y, dy)};
+    });
   }
 };
 
@@ -166,7 +170,9 @@ TEST(Sabotage, ExpOfLargeScores) {
 class Throwing final : public Saboteur {
  public:
   using Saboteur::Saboteur;
-  Var forward(const AttentionInputs&, const AttentionMask&) const override { fail(ErrorKind::usage, "not today"); }
+  Var forward(const AttentionInputs&, const AttentionMask&) const override {
+    fail(ErrorKind::usage, "not today");
+  }
 };
 
 TEST(Sabotage, AnErrorIsAFailedCheck) {

@@ -40,7 +40,8 @@ class GateForgotten final : public Saboteur {
  public:
   using Saboteur::Saboteur;
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return right_->step(state, {in.q, in.k, in.v, Tensor::full(in.gate.shape(), in.gate.dtype(), 0.5)});
+    return right_->step(state,
+                        {in.q, in.k, in.v, Tensor::full(in.gate.shape(), in.gate.dtype(), 0.5)});
   }
 };
 

@@ -1,5 +1,5 @@
-// The Gaussian mixture: its formula by loops, the gradients of its codebook and width where tiles cut heads
-// apart, its temperature, and the hard codes that it ends in.
+// The Gaussian mixture: its formula by loops, the gradients of its codebook and width where tiles
+// cut heads apart, its temperature, and the hard codes that it ends in.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,10 +21,13 @@ AttentionOptions mixture(int64_t codes, int64_t heads, int64_t key_size, int64_t
 
 // y_i = sum_j a_ij v_j / sum_j a_ij, a_ij = sum_f exp(q_i.c_f) p(f | k_j)
 Tensor by_loops(const Inputs& x, const Tensor& codebook, double width, bool causal) {
-  const int64_t H = x.q.size(1), N = x.q.size(2), D = x.q.size(3), M = x.v.size(3), F = codebook.size(1);
+  const int64_t H = x.q.size(1), N = x.q.size(2), D = x.q.size(3), M = x.v.size(3),
+                F = codebook.size(1);
   const std::vector<double> q = x.q.to_doubles(), k = x.k.to_doubles(), v = x.v.to_doubles(),
                             c = codebook.to_doubles();
-  const auto at = [](const std::vector<double>& values, int64_t i) { return values[static_cast<size_t>(i)]; };
+  const auto at = [](const std::vector<double>& values, int64_t i) {
+    return values[static_cast<size_t>(i)];
+  };
   std::vector<double> y(v.size());
   for (int64_t pair = 0; pair < x.q.size(0) * H; ++pair) {
     const int64_t head = pair % H;
@@ -48,7 +51,8 @@ Tensor by_loops(const Inputs& x, const Tensor& codebook, double width, bool caus
         double a = 0;
         for (int64_t f = 0; f < F; ++f) {
           double product = 0;
-          for (int64_t d = 0; d < D; ++d) product += at(q, (pair * N + i) * D + d) * at(c, (head * F + f) * D + d);
+          for (int64_t d = 0; d < D; ++d)
+            product += at(q, (pair * N + i) * D + d) * at(c, (head * F + f) * D + d);
           a += std::exp(product) * share[static_cast<size_t>(j)][static_cast<size_t>(f)];
         }
         sum += a;
@@ -87,8 +91,8 @@ TEST(SoftVq, IsItsFormula) {
   }
 }
 
-// Two pairs a tile and three heads: a tile begins at any head. Everything against the definition, and some
-// elements against differences of it.
+// Two pairs a tile and three heads: a tile begins at any head. Everything against the definition,
+// and some elements against differences of it.
 TEST(SoftVq, GradientsWhereTilesCutHeads) {
   const int64_t F = 256, H = 3, N = 130, D = 3;
   const Inputs x = draw({2, H, N, D, 4}, DType::f64);
@@ -104,13 +108,16 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
       for (const bool causal : {true, false}) {
         const Outcome found = run(*attention, &Attention::forward, x, {causal, {}});
         const Outcome expected = run(*attention, &Attention::quadratic, x, {causal, {}});
-        EXPECT_LE(gradient_error(found, expected), 1e-9) << segment << " " << count << " " << causal;
+        EXPECT_LE(gradient_error(found, expected), 1e-9)
+            << segment << " " << count << " " << causal;
         ASSERT_EQ(found.dparameters.size(), 2u);
         if (segment != 0) continue;
         const auto value = [&] {
           const NoGrad no_grad;
           const std::vector<double> y =
-              attention->forward({Var(x.q), Var(x.k), Var(x.v), Var()}, {causal, {}}).value().to_doubles();
+              attention->forward({Var(x.q), Var(x.k), Var(x.v), Var()}, {causal, {}})
+                  .value()
+                  .to_doubles();
           const std::vector<double> dy = x.dy.to_doubles();
           double total = 0;
           for (size_t i = 0; i < y.size(); ++i) total += y[i] * dy[i];
@@ -127,15 +134,18 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
             return result;
           };
           const double h = 4e-4,
-                       numeric = (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
+                       numeric =
+                           (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
           const std::vector<double> slopes = gradient.to_doubles();
-          const double largest = relative_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
+          const double largest =
+              relative_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
           EXPECT_NEAR(slopes[element], numeric, 1e-7 * largest) << element << " causal " << causal;
         };
         expect_slope(attention->parameters()[1].var, found.dparameters[1], 0);
         for (const size_t head : {0, 1, 2})
           for (const size_t element : {0, 100, 767})
-            expect_slope(attention->parameters()[0].var, found.dparameters[0], head * 768 + element);
+            expect_slope(attention->parameters()[0].var, found.dparameters[0],
+                         head * 768 + element);
       }
     }
   }
@@ -147,7 +157,8 @@ TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
   const auto attention = make_attention(options);
   const Tensor temperature = buffer(*attention, "temperature");
   EXPECT_EQ(temperature.item(), 1.0);
-  const std::pair<int64_t, double> expected[] = {{0, 1.0}, {50, 0.1}, {100, 0.01}, {25, std::pow(0.01, 0.25)}};
+  const std::pair<int64_t, double> expected[] = {
+      {0, 1.0}, {50, 0.1}, {100, 0.01}, {25, std::pow(0.01, 0.25)}};
   for (const auto& [step, value] : expected) {
     attention->before_step(step, 101);
     EXPECT_NEAR(temperature.item(), value, 1e-6) << step;

@@ -1,5 +1,5 @@
-// The Transformer as a whole: its two forms agree, it never looks ahead, and its parameters are what they
-// are said to be.
+// The Transformer as a whole: its two forms agree, it never looks ahead, and its parameters are
+// what they are said to be.
 #include "nn/transformer.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,8 @@ ModelConfig small_model() {
 
 Tensor some_ids(int64_t B, int64_t N, int32_t salt = 0) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < B * N; ++i) ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + salt) % kSymbols));
+  for (int64_t i = 0; i < B * N; ++i)
+    ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + salt) % kSymbols));
   return Tensor::from(ids, {B, N});
 }
 
@@ -75,8 +76,8 @@ std::vector<ModelConfig> every_kind() {
 }
 
 std::string describe(const ModelConfig& config) {
-  return fmt::format("{} {} tie {} bias {} reversible {}", label_of(config.attention), config.positions, config.tie,
-                     config.bias, config.reversible);
+  return fmt::format("{} {} tie {} bias {} reversible {}", label_of(config.attention),
+                     config.positions, config.tie, config.bias, config.reversible);
 }
 
 TEST(Transformer, StepByStepIsTheParallelForm) {
@@ -97,13 +98,16 @@ TEST(Transformer, StepByStepIsTheParallelForm) {
       const std::vector<double> step = model.step(state, Tensor::from(column, {B})).to_doubles();
       for (int64_t b = 0; b < B; ++b)
         for (int64_t v = 0; v < kSymbols; ++v)
-          error = std::max(error, std::abs(step[static_cast<size_t>(b * kSymbols + v)] -
-                                           parallel[static_cast<size_t>((b * N + n) * kSymbols + v)]));
+          error =
+              std::max(error, std::abs(step[static_cast<size_t>(b * kSymbols + v)] -
+                                       parallel[static_cast<size_t>((b * N + n) * kSymbols + v)]));
     }
     EXPECT_GT(largest, 0.1) << describe(config);
     EXPECT_LE(error, 1e-4 * largest) << describe(config);
     EXPECT_EQ(state.position, N);
-    expect_error(ErrorKind::usage, {"20", "length"}, [&] { model.step(state, Tensor::from<int32_t>({0, 0, 0}, {B})); });
+    expect_error(ErrorKind::usage, {"20", "length"}, [&] {
+      model.step(state, Tensor::from<int32_t>({0, 0, 0}, {B}));
+    });
   }
 }
 
@@ -118,7 +122,8 @@ std::vector<double> scores_in_turn(const Transformer& model, int64_t B, int64_t 
   return scores;
 }
 
-// As if every matrix had been rounded, and nothing else: of a tied head the table that is read is not.
+// As if every matrix had been rounded, and nothing else: of a tied head the table that is read is
+// not.
 TEST(Transformer, DrawsByWeightsOfBf16) {
   for (const std::string attention : {"linear", "softmax"})
     for (const bool tie : {false, true}) {
@@ -138,7 +143,8 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
         var.set_value(Tensor::from(values, parameter.var.shape()));
       }
       const auto apart = [&](const Transformer& other) {
-        const std::vector<double> x = scores_in_turn(halves, 3, 12), y = scores_in_turn(other, 3, 12);
+        const std::vector<double> x = scores_in_turn(halves, 3, 12),
+                                  y = scores_in_turn(other, 3, 12);
         double largest = 0, error = 0;
         for (size_t i = 0; i < x.size(); ++i) {
           largest = std::max(largest, std::abs(y[i]));
@@ -163,14 +169,18 @@ TEST(Transformer, ALaterSymbolChangesNoBitOfEarlierScores) {
     stir(model);
     const NoGrad no_grad;
     std::vector<int32_t> symbols = some_ids(1, N).to_vector<int32_t>();
-    const std::vector<float> before = model.forward(Tensor::from(symbols, {1, N}), false).value().to_vector<float>();
+    const std::vector<float> before =
+        model.forward(Tensor::from(symbols, {1, N}), false).value().to_vector<float>();
     for (const int64_t changed : {1, 7, 19}) {
       std::vector<int32_t> other = symbols;
       for (int64_t n = changed; n < N; ++n)
-        other[static_cast<size_t>(n)] = static_cast<int32_t>((other[static_cast<size_t>(n)] + 1 + n % 3) % kSymbols);
-      const std::vector<float> after = model.forward(Tensor::from(other, {1, N}), false).value().to_vector<float>();
+        other[static_cast<size_t>(n)] =
+            static_cast<int32_t>((other[static_cast<size_t>(n)] + 1 + n % 3) % kSymbols);
+      const std::vector<float> after =
+          model.forward(Tensor::from(other, {1, N}), false).value().to_vector<float>();
       const size_t past = static_cast<size_t>(changed * kSymbols);
-      EXPECT_EQ(std::memcmp(before.data(), after.data(), past * sizeof(float)), 0) << describe(config);
+      EXPECT_EQ(std::memcmp(before.data(), after.data(), past * sizeof(float)), 0)
+          << describe(config);
       EXPECT_NE(std::memcmp(before.data() + past, after.data() + past, kSymbols * sizeof(float)), 0)
           << describe(config);
     }
@@ -181,19 +191,23 @@ TEST(Transformer, NamesItsParameters) {
   const auto names_of = [](const ModelConfig& config) {
     std::map<std::string, std::string> shapes;
     const Transformer model(config);
-    for (const Parameter& parameter : model.parameters()) shapes[parameter.name] = parameter.var.shape().str();
+    for (const Parameter& parameter : model.parameters())
+      shapes[parameter.name] = parameter.var.shape().str();
     return shapes;
   };
-  std::map<std::string, std::string> expected = {{"symbols", "[12,16]"},   {"positions", "[20,16]"},
-                                                 {"norm.gain", "[16]"},    {"norm.bias", "[16]"},
-                                                 {"head.weight", "[11,16]"}, {"head.bias", "[11]"}};
+  std::map<std::string, std::string> expected = {
+      {"symbols", "[12,16]"}, {"positions", "[20,16]"},   {"norm.gain", "[16]"},
+      {"norm.bias", "[16]"},  {"head.weight", "[11,16]"}, {"head.bias", "[11]"}};
   for (const std::string block : {"blocks.0.", "blocks.1."}) {
     for (const char* norm : {"norm1", "norm2"}) {
       expected[block + norm + ".gain"] = "[16]";
       expected[block + norm + ".bias"] = "[16]";
     }
     const std::pair<std::string, std::pair<std::string, std::string>> linears[] = {
-        {"qkv", {"[48,16]", "[48]"}}, {"out", {"[16,16]", "[16]"}}, {"up", {"[24,16]", "[24]"}}, {"down", {"[16,24]", "[16]"}}};
+        {"qkv", {"[48,16]", "[48]"}},
+        {"out", {"[16,16]", "[16]"}},
+        {"up", {"[24,16]", "[24]"}},
+        {"down", {"[16,24]", "[16]"}}};
     for (const auto& [name, shape] : linears) {
       expected[block + name + ".weight"] = shape.first;
       expected[block + name + ".bias"] = shape.second;
@@ -206,7 +220,8 @@ TEST(Transformer, NamesItsParameters) {
   bare.tie = true;
   bare.positions = "sinusoidal";
   for (auto it = expected.begin(); it != expected.end();) {
-    const bool gone = it->first == "positions" || it->first == "head.weight" || it->first.find(".bias") != std::string::npos;
+    const bool gone = it->first == "positions" || it->first == "head.weight" ||
+                      it->first.find(".bias") != std::string::npos;
     it = gone ? expected.erase(it) : std::next(it);
   }
   EXPECT_EQ(names_of(bare), expected);
@@ -216,7 +231,8 @@ TEST(Transformer, NamesItsParameters) {
 }
 
 TEST(Transformer, RefusesSettingsThatCannotWork) {
-  const auto refused = [](std::initializer_list<std::string> fragments, const std::function<void(ModelConfig&)>& change) {
+  const auto refused = [](std::initializer_list<std::string> fragments,
+                          const std::function<void(ModelConfig&)>& change) {
     ModelConfig config = small_model();
     change(config);
     expect_error(ErrorKind::usage, fragments, [&] { const Transformer model(config); });
@@ -229,8 +245,10 @@ TEST(Transformer, RefusesSettingsThatCannotWork) {
   refused({"--length is 0"}, [](ModelConfig& c) { c.length = 0; });
   refused({"--dropout is 1"}, [](ModelConfig& c) { c.dropout = 1; });
   refused({"--dropout is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
-  refused({"--positions is 'rotary'", "sinusoidal"}, [](ModelConfig& c) { c.positions = "rotary"; });
-  refused({"'sparse'", "linear", "softmax"}, [](ModelConfig& c) { c.attention.attention = "sparse"; });
+  refused({"--positions is 'rotary'", "sinusoidal"},
+          [](ModelConfig& c) { c.positions = "rotary"; });
+  refused({"'sparse'", "linear", "softmax"},
+          [](ModelConfig& c) { c.attention.attention = "sparse"; });
   refused({"'cosine'", "elu", "dpfp"}, [](ModelConfig& c) { c.attention.feature = "cosine"; });
   refused({"--nu is -1"}, [](ModelConfig& c) { c.attention.nu = -1; });
   refused({"nu is 16", "1..15", "8"}, [](ModelConfig& c) {
@@ -270,7 +288,8 @@ TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
     const double count = static_cast<double>(values.size()), variance = squares / count;
     EXPECT_NEAR(sum / count, 0.0, 5 * deviation / std::sqrt(count)) << parameter.name;
     EXPECT_NEAR(std::sqrt(variance) / deviation, 1.0, 5 / std::sqrt(2 * count)) << parameter.name;
-    EXPECT_NEAR(fourth / count / (variance * variance), 3.0, 5 * std::sqrt(24 / count)) << parameter.name;
+    EXPECT_NEAR(fourth / count / (variance * variance), 3.0, 5 * std::sqrt(24 / count))
+        << parameter.name;
   }
 }
 
@@ -284,8 +303,10 @@ TEST(Transformer, TheSeedIsAllThatParametersDependOn) {
     const std::vector<float> values = one.parameters()[i].var.value().to_vector<float>();
     EXPECT_EQ(values, same.parameters()[i].var.value().to_vector<float>());
     if (one.parameters()[i].var.shape().rank() < 2) continue;
-    EXPECT_NE(values, other.parameters()[i].var.value().to_vector<float>()) << one.parameters()[i].name;
-    EXPECT_TRUE(firsts.insert(values[0]).second) << one.parameters()[i].name << " repeats another's numbers";
+    EXPECT_NE(values, other.parameters()[i].var.value().to_vector<float>())
+        << one.parameters()[i].name;
+    EXPECT_TRUE(firsts.insert(values[0]).second)
+        << one.parameters()[i].name << " repeats another's numbers";
   }
 }
 
@@ -350,7 +371,8 @@ TEST(Transformer, TheLossFallsAlongItsGradient) {
       for (const Parameter& parameter : model.parameters()) {
         std::vector<float> values = parameter.var.value().to_vector<float>();
         const std::vector<double> g = parameter.var.grad().to_doubles();
-        for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(values[i] - distance * g[i]);
+        for (size_t i = 0; i < values.size(); ++i)
+          values[i] = static_cast<float>(values[i] - distance * g[i]);
         Var var = parameter.var;
         var.set_value(Tensor::from(values, parameter.var.shape()));
       }
@@ -382,13 +404,16 @@ TEST(Transformer, BadNumbersNameTheirLayer) {
       }
       return "";
     };
-    EXPECT_NE(first_bad("blocks.1.down.bias").find("op add_feed_forward made in blocks.1 "), std::string::npos);
-    EXPECT_NE(first_bad("blocks.0.out.bias").find("op add_linear made in blocks.0 "), std::string::npos);
+    EXPECT_NE(first_bad("blocks.1.down.bias").find("op add_feed_forward made in blocks.1 "),
+              std::string::npos);
+    EXPECT_NE(first_bad("blocks.0.out.bias").find("op add_linear made in blocks.0 "),
+              std::string::npos);
     EXPECT_NE(first_bad("head.bias").find("op norm_linear made in head "), std::string::npos);
     EXPECT_EQ(first_bad(""), "");
     config.recompute = false;
     config.reversible = true;
-    EXPECT_NE(first_bad("blocks.1.down.bias").find("op feed_forward made in blocks.1 "), std::string::npos);
+    EXPECT_NE(first_bad("blocks.1.down.bias").find("op feed_forward made in blocks.1 "),
+              std::string::npos);
   }
 }
 

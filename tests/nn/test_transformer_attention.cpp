@@ -1,5 +1,5 @@
-// What a Transformer does for its attentions: training that changes them between steps, what is saved of them,
-// gates, queries of a model that had softmax, and terms added to the loss.
+// What a Transformer does for its attentions: training that changes them between steps, what is
+// saved of them, gates, queries of a model that had softmax, and terms added to the loss.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +43,8 @@ std::vector<double> train(Transformer& model, int64_t steps) {
   for (int64_t step = 0; step < steps; ++step) {
     model.before_step(step, steps);
     Var auxiliary;
-    Var loss = cross_entropy(model.forward(some_ids(4, 0), true, Tensor(), &auxiliary), some_ids(4, 3));
+    Var loss =
+        cross_entropy(model.forward(some_ids(4, 0), true, Tensor(), &auxiliary), some_ids(4, 3));
     losses.push_back(loss.value().item());
     if (auxiliary.defined()) loss = add(loss, auxiliary);
     backward(loss);
@@ -68,7 +69,8 @@ void copy_saved(const Transformer& from, Transformer& to) {
   to.buffers_changed();
 }
 
-// Trained with what changes between steps, saved into a model of another seed, and sampled step by step.
+// Trained with what changes between steps, saved into a model of another seed, and sampled step by
+// step.
 TEST(TransformerAttention, TrainedSavedAndSampled) {
   std::vector<ModelConfig> configs;
   for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
@@ -110,7 +112,8 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
     DecodeState state = copy.start(3);
     double largest = 0, error = 0;
     for (size_t n = 0; n < kLength; ++n) {
-      const std::vector<int32_t> column = {symbols[n], symbols[kLength + n], symbols[2 * kLength + n]};
+      const std::vector<int32_t> column = {symbols[n], symbols[kLength + n],
+                                           symbols[2 * kLength + n]};
       const std::vector<double> logits = copy.step(state, Tensor::from(column, {3})).to_doubles();
       for (size_t row = 0; row < 3; ++row)
         for (size_t s = 0; s < kSymbols; ++s) {
@@ -156,13 +159,15 @@ TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
     std::map<std::string, std::vector<double>> before;
     uint32_t lane = 70;
     for (const Parameter& parameter : model.parameters()) {
-      write_values(random_tensor(parameter.var.shape(), lane++).to_doubles(), parameter.var.value());
+      write_values(random_tensor(parameter.var.shape(), lane++).to_doubles(),
+                   parameter.var.value());
       before[parameter.name] = parameter.var.value().to_doubles();
     }
     model.scale_queries_from_softmax();
     const double factor = attention == "vq" || attention == "soft-vq" ? 1 / std::sqrt(8.0) : 1.0;
     for (const Parameter& parameter : model.parameters()) {
-      const std::vector<double> now = parameter.var.value().to_doubles(), then = before[parameter.name];
+      const std::vector<double> now = parameter.var.value().to_doubles(),
+                                then = before[parameter.name];
       const bool is_qkv = parameter.name.find("qkv.") != std::string::npos;
       for (size_t i = 0; i < now.size(); ++i) {
         const bool of_q = is_qkv && i < now.size() / 3;
@@ -219,7 +224,8 @@ TEST(TransformerAttention, EvaluationLeavesTheCodebookAlone) {
   for (const Buffer& buffer : model.buffers()) before.push_back(buffer.tensor.to_doubles());
   model.forward(some_ids(2, 0), false);
   model.after_step();
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(model.buffers()[i].tensor.to_doubles(), before[i]);
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_EQ(model.buffers()[i].tensor.to_doubles(), before[i]);
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ Coded nearest(const Tensor& k, const Tensor& codebook) {
     size_t best = 0;
     for (size_t f = 0; f < F; ++f) {
       double distance = 0;
-      for (size_t d = 0; d < D; ++d) distance += std::pow(keys[row * D + d] - codes[(head * F + f) * D + d], 2);
+      for (size_t d = 0; d < D; ++d)
+        distance += std::pow(keys[row * D + d] - codes[(head * F + f) * D + d], 2);
       if (distance >= least) continue;
       least = distance;
       best = f;
@@ -64,7 +65,8 @@ Coded nearest(const Tensor& k, const Tensor& codebook) {
 
 // softmax(q.k^) v on the tape, k^ a leaf.
 Outcome surrogate(const Inputs& x, const Tensor& codebook, const AttentionMask& mask) {
-  const Var q(x.q, true), k(Tensor::from(nearest(x.k, codebook).key, x.k.shape()), true), v(x.v, true);
+  const Var q(x.q, true), k(Tensor::from(nearest(x.k, codebook).key, x.k.shape()), true),
+      v(x.v, true);
   const Var scores = hide_unseen(matmul(q, k, false, true), mask, -1e300);
   backward(matmul(softmax(scores), v), x.dy);
   return {matmul(softmax(scores), v).value(), q.grad(), k.grad(), v.grad()};
@@ -126,7 +128,8 @@ TEST(Vq, ASkippedStepLeavesNoTrace) {
   }
 }
 
-// Means of the first batch as they are, then 0.99 of the old and 0.01 of the new; each head by itself.
+// Means of the first batch as they are, then 0.99 of the old and 0.01 of the new; each head by
+// itself.
 TEST(Vq, CodesAreMovingMeansOfTheirKeys) {
   const size_t H = 2, F = 3, D = 4;
   const auto attention = make_attention(vq(3, 2, 4));
@@ -170,7 +173,8 @@ TEST(Vq, CodesFollowTheKeys) {
     std::vector<double> keys = random_tensor({1, 2, 40, 2}, 1000 + step, 0.1).to_doubles();
     for (size_t i = 0; i < keys.size(); ++i) keys[i] += places[i / 2 % 4][i % 2] + moved;
     attention->before_step(step, 500);
-    attention->auxiliary_loss(Var(Tensor::from(std::vector<float>(keys.begin(), keys.end()), {1, 2, 40, 2})));
+    attention->auxiliary_loss(
+        Var(Tensor::from(std::vector<float>(keys.begin(), keys.end()), {1, 2, 40, 2})));
     attention->after_step();
     if (step != 4 && step != 499) continue;
     const std::vector<double> codes = codebook_of(*attention).to_doubles();
@@ -196,7 +200,8 @@ TEST(Vq, ACodeWithoutKeysIsPutOnOne) {
     for (size_t row = 0; row < keys.size() / 3; ++row) {
       if (row / 300 % 2 != 1) continue;  // of its own head
       double away = 0;
-      for (size_t d = 0; d < 3; ++d) away = std::max(away, std::abs(found[(4 + 2) * 3 + d] - keys[row * 3 + d]));
+      for (size_t d = 0; d < 3; ++d)
+        away = std::max(away, std::abs(found[(4 + 2) * 3 + d] - keys[row * 3 + d]));
       least = std::min(least, away);
     }
     EXPECT_LE(least, 1e-5) << codebook;
@@ -204,7 +209,8 @@ TEST(Vq, ACodeWithoutKeysIsPutOnOne) {
     EXPECT_EQ(statistics.at("vq_revived"), 1.0);
     EXPECT_EQ(statistics.at("vq_usage"), 7.0 / 8);
     if (std::string(codebook) == "gradient") {  // nothing else moves but by gradients
-      for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(i / 3 == 6 || found[i] == codes[i]) << i;
+      for (size_t i = 0; i < found.size(); ++i)
+        EXPECT_TRUE(i / 3 == 6 || found[i] == codes[i]) << i;
     }
   }
 }
@@ -220,8 +226,9 @@ TEST(Vq, AuxiliaryLoss) {
     EXPECT_EQ(attention->parameters().size(), learns ? 1u : 0u);
     std::set<std::string> names;
     for (const Buffer& buffer : attention->buffers()) names.insert(buffer.name);
-    EXPECT_EQ(names, learns ? (std::set<std::string>{"codebook_counts"})
-                            : (std::set<std::string>{"codebook", "codebook_counts", "codebook_sums"}));
+    EXPECT_EQ(names, learns
+                         ? (std::set<std::string>{"codebook_counts"})
+                         : (std::set<std::string>{"codebook", "codebook_counts", "codebook_sums"}));
 
     const Coded coded = nearest(k, codebook_of(*attention));
     const std::vector<double> keys = k.to_doubles();
@@ -250,7 +257,8 @@ TEST(Vq, AuxiliaryLoss) {
 TEST(Vq, UsageAndEntropy) {
   const auto attention = make_attention(vq(4, 2, 1));
   write_values({-3, -1, 1, 3, -3, -1, 1, 3}, codebook_of(*attention));
-  attention->auxiliary_loss(Var(Tensor::from(std::vector<double>{-3, -3, 1, 1, 3, 3.2, 2.9, 3}, {1, 2, 4, 1})));
+  attention->auxiliary_loss(
+      Var(Tensor::from(std::vector<double>{-3, -3, 1, 1, 3, 3.2, 2.9, 3}, {1, 2, 4, 1})));
   attention->after_step();
   const std::map<std::string, double> statistics = statistics_of(*attention);
   EXPECT_NEAR(statistics.at("vq_usage"), 3.0 / 8, 1e-12);

@@ -1,5 +1,5 @@
-// Tensors of known or random numbers in f32 and f64, comparisons with numbers in double, and the fixture of the
-// tests that run in both dtypes.
+// Tensors of known or random numbers in f32 and f64, comparisons with numbers in double, and the
+// fixture of the tests that run in both dtypes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ inline void expect_near(const Tensor& found, const Values& expected, const char*
   ASSERT_EQ(values.size(), expected.size()) << what;
   const double tolerance = found.dtype() == DType::f64 ? 1e-13 : 2e-6;
   for (size_t i = 0; i < values.size(); ++i)
-    ASSERT_NEAR(values[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i]))) << what << " at " << i;
+    ASSERT_NEAR(values[i], expected[i], tolerance * std::max(1.0, std::abs(expected[i])))
+        << what << " at " << i;
 }
 
 class DtypeTest : public testing::TestWithParam<DType> {

@@ -1,5 +1,5 @@
-// The ops that features of queries and keys are made with, and the functions of gates, against plain loops in
-// double, in f32 and f64.
+// The ops that features of queries and keys are made with, and the functions of gates, against
+// plain loops in double, in f32 and f64.
 #include <limits>
 
 #include "tests/tensor/op_values.h"
@@ -7,9 +7,7 @@
 namespace linea::op_tests {
 namespace {
 
-double at(const Values& x, int64_t i) {
-  return x[static_cast<size_t>(i)];
-}
+double at(const Values& x, int64_t i) { return x[static_cast<size_t>(i)]; }
 
 class FeatureOps : public DtypeTest {};
 INSTANTIATE_TEST_SUITE_P(Dtypes, FeatureOps, testing::Values(DType::f32, DType::f64),
@@ -18,7 +16,8 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, FeatureOps, testing::Values(DType::f32, DType::
 // Each of P pairs of S rows with the matrix of its head.
 void expect_head_matmul(int64_t P, int64_t S, int64_t first, bool transpose, DType dtype) {
   const int64_t K = 3, C = 4, H = 3;
-  const Tensor x = random({P, S, K}, 1, dtype), w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype);
+  const Tensor x = random({P, S, K}, 1, dtype),
+               w = random(transpose ? Shape{H, C, K} : Shape{H, K, C}, 2, dtype);
   const Values a = x.to_doubles(), b = w.to_doubles();
   Values expected;
   for (int64_t p = 0; p < P; ++p)
@@ -27,7 +26,8 @@ void expect_head_matmul(int64_t P, int64_t S, int64_t first, bool transpose, DTy
         double total = 0;
         const int64_t head = (first + p) % H;
         for (int64_t i = 0; i < K; ++i)
-          total += at(a, (p * S + s) * K + i) * at(b, head * K * C + (transpose ? c * K + i : i * C + c));
+          total += at(a, (p * S + s) * K + i) *
+                   at(b, head * K * C + (transpose ? c * K + i : i * C + c));
         expected.push_back(-0.5 * total);
       }
   const Tensor y = ops::head_matmul(x, w, first, transpose, -0.5);
@@ -35,7 +35,8 @@ void expect_head_matmul(int64_t P, int64_t S, int64_t first, bool transpose, DTy
   expect_near(y, expected, "head_matmul");
 }
 
-// Pairs that begin and end in the middle of a sequence's heads, pairs of one row each; one and two threads.
+// Pairs that begin and end in the middle of a sequence's heads, pairs of one row each; one and two
+// threads.
 TEST_P(FeatureOps, HeadMatmul) {
   const int before = context().threads;
   for (const int threads : {1, 2}) {
@@ -48,12 +49,15 @@ TEST_P(FeatureOps, HeadMatmul) {
       }
   }
   set_threads(before);
-  EXPECT_THROW(ops::head_matmul(random({7, 5, 3}, 1, dtype()), random({3, 4, 4}, 2, dtype()), 0, false), Error);
+  EXPECT_THROW(
+      ops::head_matmul(random({7, 5, 3}, 1, dtype()), random({3, 4, 4}, 2, dtype()), 0, false),
+      Error);
 }
 
 TEST_P(FeatureOps, SineAndCosine) {
   const int64_t R = 6, n = 5;
-  const Tensor u = ops::scale(random({2, 3, n}, 1, dtype()), 4.0), dy = random({2, 3, 2 * n}, 2, dtype());
+  const Tensor u = ops::scale(random({2, 3, n}, 1, dtype()), 4.0),
+               dy = random({2, 3, 2 * n}, 2, dtype());
   const Values x = u.to_doubles(), slope = dy.to_doubles();
   Values y, du;
   for (int64_t r = 0; r < R; ++r) {
@@ -72,14 +76,16 @@ TEST_P(FeatureOps, SineAndCosine) {
 TEST_P(FeatureOps, Norms) {
   const int64_t P = 2, S = 3, D = 5, R = P * S;
   const double factor = 0.3;
-  const Tensor x = random({P, S, D}, 1, dtype()), dx = random({P, S, D}, 4, dtype()), dw = random({P, S}, 5, dtype());
+  const Tensor x = random({P, S, D}, 1, dtype()), dx = random({P, S, D}, 4, dtype()),
+               dw = random({P, S}, 5, dtype());
   const Values a = x.to_doubles(), d = dx.to_doubles(), e = dw.to_doubles();
   Values norms, slopes;
   for (int64_t r = 0; r < R; ++r) {
     double norm = 0;
     for (int64_t i = 0; i < D; ++i) norm += at(a, r * D + i) * at(a, r * D + i);
     norms.push_back(factor * norm);
-    for (int64_t i = 0; i < D; ++i) slopes.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
+    for (int64_t i = 0; i < D; ++i)
+      slopes.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
   }
   EXPECT_EQ(ops::square_norms(x, factor).shape(), (Shape{P, S}));
   expect_near(ops::square_norms(x, factor), norms, "square_norms");
@@ -108,7 +114,8 @@ TEST_P(FeatureOps, RandomLogs) {
     }
     for (int64_t i = 0; i < D; ++i) {
       double slope = 0;
-      for (int64_t f = 0; f < F; ++f) slope += scale * at(c, r * F + f) * (of(f, i) - scale * at(a, r * D + i));
+      for (int64_t f = 0; f < F; ++f)
+        slope += scale * at(c, r * F + f) * (of(f, i) - scale * at(a, r * D + i));
       dx.push_back(slope);
     }
   }
@@ -125,7 +132,8 @@ TEST_P(FeatureOps, CodesOfKeys) {
     set_threads(threads);
     for (const int64_t first : {0, 3}) {
       std::vector<int32_t> expected;
-      Values gathered, counts(static_cast<size_t>(H * F), 0.0), sums(static_cast<size_t>(H * F * D), 0.0);
+      Values gathered, counts(static_cast<size_t>(H * F), 0.0),
+          sums(static_cast<size_t>(H * F * D), 0.0);
       for (int64_t row = 0; row < P * S; ++row) {
         const int64_t head = (first + row / S) % H;
         double least = std::numeric_limits<double>::infinity();
@@ -159,13 +167,15 @@ TEST_P(FeatureOps, CodesOfKeys) {
 
 TEST_P(FeatureOps, TheFirstOfEquallyNearCodes) {
   const Tensor codebook = make({5, 1, -1, 1, 1}, {1, 5, 1}, dtype());
-  EXPECT_EQ(ops::nearest_code(make({0, 1, 3, -9, 1e9}, {1, 5, 1}, dtype()), codebook, 0).to_vector<int32_t>(),
+  EXPECT_EQ(ops::nearest_code(make({0, 1, 3, -9, 1e9}, {1, 5, 1}, dtype()), codebook, 0)
+                .to_vector<int32_t>(),
             (std::vector<int32_t>{1, 1, 0, 2, 0}));
 }
 
 TEST_P(FeatureOps, OneHotLogs) {
   const double none = -std::numeric_limits<double>::infinity();
-  const Tensor y = ops::one_hot_logs(Tensor::from(std::vector<int32_t>{2, 0, 1, 2}, {2, 2}), 3, dtype());
+  const Tensor y =
+      ops::one_hot_logs(Tensor::from(std::vector<int32_t>{2, 0, 1, 2}, {2, 2}), 3, dtype());
   EXPECT_EQ(y.shape(), (Shape{2, 2, 3}));
   EXPECT_EQ(y.dtype(), dtype());
   EXPECT_EQ(y.to_doubles(), (Values{none, none, 0, 0, none, none, none, 0, none, none, none, 0}));
@@ -175,14 +185,17 @@ TEST_P(FeatureOps, SumFromTheEnd) {
   const int64_t R = 3, n = 1001;
   const Tensor x = random({R, n}, 1, dtype()), y({R, n}, dtype());
   if (dtype() == DType::f32)
-    kernels<float>(context().device).sum_from_end(context(), x.data<float>(), y.data<float>(), R, n);
+    kernels<float>(context().device)
+        .sum_from_end(context(), x.data<float>(), y.data<float>(), R, n);
   else
-    kernels<double>(context().device).sum_from_end(context(), x.data<double>(), y.data<double>(), R, n);
+    kernels<double>(context().device)
+        .sum_from_end(context(), x.data<double>(), y.data<double>(), R, n);
   Values expected(static_cast<size_t>(R * n));
   const Values values = x.to_doubles();
   for (int64_t r = 0; r < R; ++r) {
     double total = 0;
-    for (int64_t i = n - 1; i >= 0; --i) expected[static_cast<size_t>(r * n + i)] = total += at(values, r * n + i);
+    for (int64_t i = n - 1; i >= 0; --i)
+      expected[static_cast<size_t>(r * n + i)] = total += at(values, r * n + i);
   }
   expect_near(y, expected, "sum_from_end");
 }
@@ -194,7 +207,8 @@ TEST_P(FeatureOps, FunctionsOfGates) {
     gates.push_back(static_cast<float>((i + 0.5) / 200));
     slopes.push_back(static_cast<float>(std::cos(i)));
   }
-  const Tensor in = make(x, {200}, dtype()), gate = make(gates, {200}, dtype()), dy = make(slopes, {200}, dtype());
+  const Tensor in = make(x, {200}, dtype()), gate = make(gates, {200}, dtype()),
+               dy = make(slopes, {200}, dtype());
   Values sigmoid, dsigmoid, log, dlog, rest, drest;
   for (size_t i = 0; i < x.size(); ++i) {
     const double s = 1 / (1 + std::exp(-x[i]));
@@ -216,11 +230,13 @@ TEST_P(FeatureOps, FunctionsOfGates) {
   const Values s = ops::pointwise(Pointwise::sigmoid, ends).to_doubles();
   EXPECT_EQ(s[0], 0.0);
   EXPECT_EQ(s[1], 1.0);
-  EXPECT_NEAR(s[2], std::exp(-30), 1e-6 * std::exp(-30));  // relative: no digit of a small gate is lost
+  EXPECT_NEAR(s[2], std::exp(-30),
+              1e-6 * std::exp(-30));  // relative: no digit of a small gate is lost
   EXPECT_EQ(ops::pointwise_backward(Pointwise::sigmoid, ends, one).to_doubles()[1], 0.0);
   EXPECT_EQ(ops::pointwise_backward(Pointwise::log_rest, one, one).to_doubles(), (Values{0, 0, 0}));
   const double small = static_cast<float>(1e-20);
-  EXPECT_EQ(ops::pointwise(Pointwise::log_rest, make({small}, {1}, dtype())).item(), -small);  // 1 - x is 1
+  EXPECT_EQ(ops::pointwise(Pointwise::log_rest, make({small}, {1}, dtype())).item(),
+            -small);  // 1 - x is 1
 }
 
 }  // namespace

@@ -35,14 +35,16 @@ double worst_of_exp(float low, float high, uint32_t step) {
 
 TEST(ExpOf, RelativeErrorWhereTheResultIsNormal) {
   const float smallest = -87.33654f;  // exp of it is the smallest normal float
-  const double error = std::max(worst_of_exp(0.0f, 88.72f, 101), worst_of_exp(-0.0f, smallest, 101));
+  const double error =
+      std::max(worst_of_exp(0.0f, 88.72f, 101), worst_of_exp(-0.0f, smallest, 101));
   EXPECT_LE(error, 1.3e-7);
 }
 
 // Below the normal range: to within one of the smallest steps that a float has there.
 TEST(ExpOf, SubnormalResults) {
-  sweep(-87.33654f, -104.0f, 13,
-        [](float x) { ASSERT_NEAR(exp_of(x), std::exp(static_cast<double>(x)), 1.5e-45 * 1.01) << x; });
+  sweep(-87.33654f, -104.0f, 13, [](float x) {
+    ASSERT_NEAR(exp_of(x), std::exp(static_cast<double>(x)), 1.5e-45 * 1.01) << x;
+  });
 }
 
 TEST(ExpOf, TheEnds) {
@@ -61,12 +63,14 @@ TEST(ExpOf, TheEnds) {
 
 TEST(ExpBelow, IsExpWhereItsResultIsNormal) {
   sweep(-0.0f, -87.33f, 101, [](float x) { ASSERT_EQ(exp_below(x), exp_of(x)) << x; });
-  for (const float x : {1e-7f, 1e-3f, 1.0f}) EXPECT_EQ(exp_below(x), exp_of(x));  // a difference that was rounded up
+  for (const float x : {1e-7f, 1e-3f, 1.0f})
+    EXPECT_EQ(exp_below(x), exp_of(x));  // a difference that was rounded up
 }
 
 TEST(ExpBelow, TheEnds) {
   EXPECT_EQ(exp_below(0.0f), 1.0f);
-  for (const float x : {-87.34f, -88.0f, -104.0f, -1e30f, -kInfinity}) EXPECT_EQ(exp_below(x), 0.0f) << x;
+  for (const float x : {-87.34f, -88.0f, -104.0f, -1e30f, -kInfinity})
+    EXPECT_EQ(exp_below(x), 0.0f) << x;
   EXPECT_TRUE(std::isnan(exp_below(kNan)));
 }
 
@@ -115,8 +119,9 @@ TEST(Formulas, KeepsAndReciprocal) {
 
 TEST(SplitFloat, IsFoundAgainToTheLastBit) {
   const RandomStream stream{3, Purpose::test, 0, 0};
-  std::vector<float> numbers = {0.0f, -0.0f, 1.0f, 1e-45f, 3.4028235e38f, -3.4028235e38f, INFINITY, -INFINITY,
-                                1.00390625f, 1.01171875f};  // the last two lie half way between two bf16
+  std::vector<float> numbers = {
+      0.0f,     -0.0f,     1.0f,        1e-45f,     3.4028235e38f, -3.4028235e38f,
+      INFINITY, -INFINITY, 1.00390625f, 1.01171875f};  // the last two lie half way between two bf16
   for (uint64_t i = 0; i < 2000; ++i) {
     const uint32_t word = random_word(stream, i);
     float x = 0;

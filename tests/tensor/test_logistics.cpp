@@ -1,5 +1,5 @@
-// Mixtures of logistic distributions on levels, against their definition in long double: differences of the logistic
-// function, the edge bins open, the logarithm of the sum taken last.
+// Mixtures of logistic distributions on levels, against their definition in long double:
+// differences of the logistic function, the edge bins open, the logarithm of the sum taken last.
 #include <gtest/gtest.h>
 
 #include "tests/expect_error.h"
@@ -31,8 +31,12 @@ struct Definition {
     }
   }
 
-  Wide lower(int64_t k, int64_t s) const { return ((2 * static_cast<Wide>(s) - 1) / last - 1 - mean[k]) / scale[k]; }
-  Wide upper(int64_t k, int64_t s) const { return ((2 * static_cast<Wide>(s) + 1) / last - 1 - mean[k]) / scale[k]; }
+  Wide lower(int64_t k, int64_t s) const {
+    return ((2 * static_cast<Wide>(s) - 1) / last - 1 - mean[k]) / scale[k];
+  }
+  Wide upper(int64_t k, int64_t s) const {
+    return ((2 * static_cast<Wide>(s) + 1) / last - 1 - mean[k]) / scale[k];
+  }
 
   // sigma(b) - sigma(a), counted from the end at which both are small
   Wide mass(int64_t k, int64_t s) const {
@@ -91,10 +95,12 @@ TEST_P(Ops, LogisticsAreTheirDefinition) {
             // in float a place is known to 1e-7, and the narrowest scale is 1 / 1100
             const double tolerance = dtype() == DType::f64 ? 1e-10 : log_scale < -4 ? 4e-4 : 2e-5;
             ASSERT_NEAR(found, expected, tolerance * std::max(1.0, std::abs(expected)))
-                << levels << " levels, mean " << mean << ", log scale " << log_scale << ", level " << s;
+                << levels << " levels, mean " << mean << ", log scale " << log_scale << ", level "
+                << s;
             total += std::exp(found);
           }
-          EXPECT_NEAR(total, 1, dtype() == DType::f64 ? 1e-13 : 2e-5) << levels << ' ' << mean << ' ' << log_scale;
+          EXPECT_NEAR(total, 1, dtype() == DType::f64 ? 1e-13 : 2e-5)
+              << levels << ' ' << mean << ' ' << log_scale;
         }
       }
 }
@@ -127,18 +133,20 @@ TEST_P(Ops, SlopesOfLogisticsAreThoseOfTheirDefinition) {
           const Values row = x.to_doubles();
           const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
           const ops::LogisticsLoss kept = ops::logistics_loss(x, target, levels);
-          const Values found = ops::logistics_loss_backward(x, target, levels, kept, one).to_doubles();
+          const Values found =
+              ops::logistics_loss_backward(x, target, levels, kept, one).to_doubles();
           const Slopes expected = Definition(row.data(), levels).slopes(s);
           const Wide* parts[] = {expected.logit, expected.mean, expected.log_scale};
           for (size_t part = 0; part < 3; ++part) {
             Wide largest = 1e-6L;
-            for (int64_t k = 0; k < kLogistics; ++k) largest = std::max(largest, std::abs(parts[part][k]));
+            for (int64_t k = 0; k < kLogistics; ++k)
+              largest = std::max(largest, std::abs(parts[part][k]));
             for (size_t k = 0; k < kLogistics; ++k)
               ASSERT_NEAR(found[part * kLogistics + k], static_cast<double>(parts[part][k]),
                           dtype() == DType::f64 ? 1e-9 * static_cast<double>(largest)
                                                 : 2e-7 + 4e-4 * static_cast<double>(largest))
-                  << levels << " levels, mean " << mean << ", log scale " << log_scale << ", level " << s << ", part "
-                  << part << " of " << k;
+                  << levels << " levels, mean " << mean << ", log scale " << log_scale << ", level "
+                  << s << ", part " << part << " of " << k;
           }
         }
 }
@@ -157,7 +165,8 @@ TEST_P(Ops, LogisticsStayFiniteAtTheEnds) {
           double total = 0;
           const Values scores = ops::logistics_scores(x, levels).to_doubles();
           for (const double score : scores) {
-            EXPECT_TRUE(std::isfinite(score)) << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
+            EXPECT_TRUE(std::isfinite(score))
+                << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
             total += std::exp(score);
           }
           EXPECT_NEAR(total, 1, 1e-5) << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
@@ -165,7 +174,8 @@ TEST_P(Ops, LogisticsStayFiniteAtTheEnds) {
             const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
             const ops::LogisticsLoss kept = ops::logistics_loss(x, target, levels);
             EXPECT_TRUE(std::isfinite(kept.mean.item()));
-            EXPECT_EQ(ops::count_nonfinite(ops::logistics_loss_backward(x, target, levels, kept, one)), 0)
+            EXPECT_EQ(
+                ops::count_nonfinite(ops::logistics_loss_backward(x, target, levels, kept, one)), 0)
                 << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
           }
         }
@@ -179,7 +189,8 @@ TEST(Logistics, Log1pOfKeepsSmallNumbers) {
 
 TEST(Logistics, RefuseWhatIsNoMixture) {
   const Tensor x = Tensor::zeros({2, 29}, DType::f32), targets = Tensor::zeros({2}, DType::i32);
-  expect_error(ErrorKind::usage, {"logistics_loss", "[2,29]", "10"}, [&] { ops::logistics_loss(x, targets, 4); });
+  expect_error(ErrorKind::usage, {"logistics_loss", "[2,29]", "10"},
+               [&] { ops::logistics_loss(x, targets, 4); });
   const Tensor y = Tensor::zeros({2, 30}, DType::f32);
   expect_error(ErrorKind::usage, {"1 levels"}, [&] { ops::logistics_scores(y, 1); });
   const Tensor three = Tensor::zeros({3}, DType::i32), fours = Tensor::full({2}, DType::i32, 4);

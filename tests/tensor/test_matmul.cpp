@@ -4,10 +4,12 @@
 namespace linea::op_tests {
 namespace {
 
-Values naive_matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, double alpha) {
+Values naive_matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
+                    double alpha) {
   const Values x = a.to_doubles(), y = b.to_doubles();
   const int64_t rows = a.size(transpose_a ? -1 : -2), inner = a.size(transpose_a ? -2 : -1);
-  const int64_t cols = b.size(transpose_b ? -2 : -1), batch = a.numel() / std::max<int64_t>(rows * inner, 1);
+  const int64_t cols = b.size(transpose_b ? -2 : -1),
+                batch = a.numel() / std::max<int64_t>(rows * inner, 1);
   const bool shared = b.shape().rank() == 2;
   Values result;
   for (int64_t n = 0; n < batch; ++n)
@@ -16,7 +18,8 @@ Values naive_matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool tra
         double total = 0;
         for (int64_t i = 0; i < inner; ++i) {
           const int64_t at_a = n * rows * inner + (transpose_a ? i * rows + r : r * inner + i);
-          const int64_t at_b = (shared ? 0 : n * inner * cols) + (transpose_b ? c * inner + i : i * cols + c);
+          const int64_t at_b =
+              (shared ? 0 : n * inner * cols) + (transpose_b ? c * inner + i : i * cols + c);
           total += x[static_cast<size_t>(at_a)] * y[static_cast<size_t>(at_b)];
         }
         result.push_back(alpha * total);
@@ -57,12 +60,14 @@ TEST_P(Ops, MatmulInEveryArrangement) {
   set_threads(before);
 }
 
-// Large enough to be cut into strips, by rows or by columns, whose borders lie anywhere; with what was there added.
+// Large enough to be cut into strips, by rows or by columns, whose borders lie anywhere; with what
+// was there added.
 TEST_P(Ops, MatmulInStrips) {
   const int before = context().threads;
   for (const int threads : {1, 2, 3}) {
     set_threads(threads);
-    for (const auto& [rows, cols] : std::vector<std::pair<int64_t, int64_t>>{{131, 21}, {21, 131}, {96, 96}})
+    for (const auto& [rows, cols] :
+         std::vector<std::pair<int64_t, int64_t>>{{131, 21}, {21, 131}, {96, 96}})
       for (const bool transpose_a : {false, true})
         for (const bool transpose_b : {false, true})
           for (const double beta : {0.0, 1.0}) {
@@ -81,7 +86,8 @@ TEST_P(Ops, MatmulInStrips) {
 
 // The bits of its parts one after the other.
 TEST_P(Ops, LinearIsItsParts) {
-  const Tensor x = random({9, 5}, 1, dtype()), w = random({7, 5}, 2, dtype()), residual = random({9, 7}, 4, dtype());
+  const Tensor x = random({9, 5}, 1, dtype()), w = random({7, 5}, 2, dtype()),
+               residual = random({9, 7}, 4, dtype());
   const Tensor bias = random({7}, 3, dtype()), y({9, 7}, dtype());
   const Tensor sums = ops::matmul(x, w, false, true), with_bias = ops::add_rows(sums, bias);
   ops::linear_into(x, {}, w, Tensor(), false, Tensor(), y);

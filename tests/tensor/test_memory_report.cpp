@@ -1,4 +1,5 @@
-// What an error of memory says, the limits of containers, and allocations that fail where a test asks.
+// What an error of memory says, the limits of containers, and allocations that fail where a test
+// asks.
 #include "tensor/memory_report.h"
 
 #include <gtest/gtest.h>
@@ -23,18 +24,20 @@ struct Limit {
 };
 
 TEST(MemoryReport, SaysWhoAskedAndWhatIsHeldForWhat) {
-  const Tensor weights({1 << 19}, DType::f32), gradients({1 << 18}, DType::f32), rest({3 << 18}, DType::f32);
+  const Tensor weights({1 << 19}, DType::f32), gradients({1 << 18}, DType::f32),
+      rest({3 << 18}, DType::f32);
   const MemoryCensus census([&] { return MemoryParts{0, weights.bytes(), gradients.bytes(), 0}; });
   const Limit limit(kMiB);
   const auto too_much = [] { const Tensor x({1 << 20}, DType::f32); };
-  expect_error(ErrorKind::memory,
-               {"4.0 MiB asked for activations and workspace", "parameters 2.0 MiB", "gradients 1.0 MiB",
-                "optimiser 0.0 MiB", "activations and workspace 3.0 MiB", "the limit is", "lower --batch"},
-               too_much);
+  expect_error(
+      ErrorKind::memory,
+      {"4.0 MiB asked for activations and workspace", "parameters 2.0 MiB", "gradients 1.0 MiB",
+       "optimiser 0.0 MiB", "activations and workspace 3.0 MiB", "the limit is", "lower --batch"},
+      too_much);
   const MemoryScope scope(MemoryPart::optimiser);
   expect_error(ErrorKind::memory,
-               {"4.0 MiB asked for optimiser", "optimiser 3.0 MiB", "activations and workspace 0.0 MiB",
-                "lower --dim"},
+               {"4.0 MiB asked for optimiser", "optimiser 3.0 MiB",
+                "activations and workspace 0.0 MiB", "lower --dim"},
                too_much);
 }
 
@@ -48,7 +51,9 @@ TEST(MemoryReport, ScopesAndCensusesEnd) {
   EXPECT_EQ(memory_part_at_work(), MemoryPart::activations);
   {
     const MemoryCensus outer([] { return MemoryParts{0, 1, 2, 3}; });
-    { const MemoryCensus inner([] { return MemoryParts{0, 4, 5, 6}; }); }
+    {
+      const MemoryCensus inner([] { return MemoryParts{0, 4, 5, 6}; });
+    }
     const MemoryParts parts = MemoryCensus::take(10);
     EXPECT_EQ(parts.parameters, 1u);
     EXPECT_EQ(parts.activations, 4u);
@@ -84,7 +89,8 @@ TEST(MemoryReport, KeptBlocksCountForTheLimit) {
 
 class Container : public testing::Test {
  protected:
-  Container() : folder_(std::filesystem::temp_directory_path() / fmt::format("linea-groups-{}", getpid())) {
+  Container()
+      : folder_(std::filesystem::temp_directory_path() / fmt::format("linea-groups-{}", getpid())) {
     std::filesystem::remove_all(folder_);
   }
   ~Container() override { std::filesystem::remove_all(folder_); }
@@ -93,7 +99,9 @@ class Container : public testing::Test {
     std::filesystem::create_directories((folder_ / name).parent_path());
     std::ofstream(folder_ / name) << text;
   }
-  size_t limit() const { return container_memory((folder_ / "self").string(), (folder_ / "mount").string()); }
+  size_t limit() const {
+    return container_memory((folder_ / "self").string(), (folder_ / "mount").string());
+  }
 
  private:
   std::filesystem::path folder_;

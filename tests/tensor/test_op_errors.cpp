@@ -9,20 +9,26 @@ namespace linea {
 namespace {
 
 TEST(OpErrors, NameTheOpAndBothShapes) {
-  const auto zeros = [](const Shape& shape, DType dtype = DType::f32) { return Tensor::zeros(shape, dtype); };
+  const auto zeros = [](const Shape& shape, DType dtype = DType::f32) {
+    return Tensor::zeros(shape, dtype);
+  };
   const Tensor x = zeros({2, 3}), wide = zeros({2, 4});
   EXPECT_EQ(message_of([&] { ops::add(x, wide); }), "add: shapes [2,3] and [2,4] differ");
   EXPECT_EQ(message_of([&] { ops::multiply(x, wide); }), "multiply: shapes [2,3] and [2,4] differ");
-  EXPECT_EQ(message_of([&] { ops::accumulate(x, wide); }), "accumulate: shapes [2,3] and [2,4] differ");
+  EXPECT_EQ(message_of([&] { ops::accumulate(x, wide); }),
+            "accumulate: shapes [2,3] and [2,4] differ");
   EXPECT_EQ(message_of([&] {
               ops::add(x, zeros({2, 3}, DType::f64));
             }),
             "add: dtypes f32 and f64 do not go together");
-  EXPECT_EQ(message_of([&] { ops::scale(zeros({2}, DType::i32), 2); }), "scale needs f32 or f64, not i32");
-  EXPECT_EQ(message_of([&] { ops::matmul(x, wide); }), "matmul: the inner sizes of [2,3] and [2,4] differ");
+  EXPECT_EQ(message_of([&] { ops::scale(zeros({2}, DType::i32), 2); }),
+            "scale needs f32 or f64, not i32");
+  EXPECT_EQ(message_of([&] { ops::matmul(x, wide); }),
+            "matmul: the inner sizes of [2,3] and [2,4] differ");
   EXPECT_EQ(message_of([&] { ops::matmul(x, wide, false, true); }),
             "matmul: the inner sizes of [2,3] and [2,4] (transposed) differ");
-  EXPECT_EQ(message_of([&] { ops::matmul(zeros({3}), x); }), "matmul: [3] times [2,3] needs two axes each");
+  EXPECT_EQ(message_of([&] { ops::matmul(zeros({3}), x); }),
+            "matmul: [3] times [2,3] needs two axes each");
   EXPECT_EQ(message_of([&] {
               ops::matmul(zeros({2, 3, 4, 5}), zeros({3, 2, 5, 4}));
             }),
@@ -43,9 +49,11 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
             "layer_norm: gain has shape [2], expected [3]");
   EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({3}), zeros({3}, DType::f64)); }),
             "layer_norm: dtypes f32 and f64 do not go together");
-  EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"), std::string::npos);
+  EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"),
+            std::string::npos);
   EXPECT_NE(message_of([&] { ops::dropout(x, 1.0f, 0); }).find("[0, 1)"), std::string::npos);
-  EXPECT_NE(message_of([&] { ops::sample(x, {0}, {}); }).find("temperature is 0"), std::string::npos);
+  EXPECT_NE(message_of([&] { ops::sample(x, {0}, {}); }).find("temperature is 0"),
+            std::string::npos);
   EXPECT_NE(message_of([&] { ops::dpfp_features(x, 6); }).find("nu is 6"), std::string::npos);
   EXPECT_NE(message_of([&] {
               ops::permute(x, {{2, 2, 1, 1}, {0, 1, 2, 3}, 1}, {2, 3});
@@ -59,10 +67,12 @@ TEST(OpErrors, SymbolsOutsideTheTable) {
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(5)); }),
             "embedding: the symbol 5 at place 1 is not one of 0..4");
   const auto embed_at = [&](int32_t place, const Tensor& positions) {
-    return message_of([&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
+    return message_of(
+        [&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
   };
   EXPECT_EQ(embed_at(5, table), "embed_position: the symbol 5 at place 1 is not one of 0..4");
-  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not go together"), std::string::npos);
+  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not go together"),
+            std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
             "embedding: the symbol -1 at place 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {
@@ -85,8 +95,9 @@ TEST(OpErrors, SymbolsOutsideTheTable) {
   EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");
   EXPECT_EQ(message_of([&] { ops::embedding(table, Tensor::zeros({2}, DType::f32)); }),
             "embedding: symbols are i32, not f32");
-  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, Tensor::zeros({3}, DType::i32)); }).find("[2,4]"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { ops::cross_entropy(logits, Tensor::zeros({3}, DType::i32)); }).find("[2,4]"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Ops that work on single numbers, or move, pick and count them, against their formulas in double, at odd sizes.
+// Ops that work on single numbers, or move, pick and count them, against their formulas in double,
+// at odd sizes.
 #include <functional>
 #include <limits>
 
@@ -101,7 +102,8 @@ void expect_permuted(const int64_t (&size)[4], DType dtype) {
   const Values from = x.to_doubles();
   int axis[4] = {0, 1, 2, 3};
   do {
-    PermuteShape shape{{size[0], size[1], size[2], size[3]}, {axis[0], axis[1], axis[2], axis[3]}, inner};
+    PermuteShape shape{
+        {size[0], size[1], size[2], size[3]}, {axis[0], axis[1], axis[2], axis[3]}, inner};
     Values expected;
     int64_t at[4];  // in the order of the result's axes
     for (at[0] = 0; at[0] < size[axis[0]]; ++at[0])
@@ -111,7 +113,8 @@ void expect_permuted(const int64_t (&size)[4], DType dtype) {
             for (int64_t i = 0; i < inner; ++i) {
               int64_t place[4];
               for (int a = 0; a < 4; ++a) place[axis[a]] = at[a];
-              const int64_t flat = ((place[0] * size[1] + place[1]) * size[2] + place[2]) * size[3] + place[3];
+              const int64_t flat =
+                  ((place[0] * size[1] + place[1]) * size[2] + place[2]) * size[3] + place[3];
               expected.push_back(from[static_cast<size_t>(flat * inner + i)]);
             }
     const Shape result{size[axis[0]], size[axis[1]], size[axis[2]], size[axis[3]], inner};
@@ -149,7 +152,8 @@ TEST_P(Ops, Embedding) {
   expect_near(ops::embedding_backward(symbols, dy, 5), dtable, "embedding_backward");
   const Tensor places = Tensor::from<int32_t>({3, 0, 4, 4, 1, 2}, {6}), row = symbols.reshape({6});
   expect_near(ops::embed_position(table, row, table, places, dtype()),
-              ops::add(ops::embedding(table, row), ops::embedding(table, places)).to_doubles(), "embed_position");
+              ops::add(ops::embedding(table, row), ops::embedding(table, places)).to_doubles(),
+              "embed_position");
 }
 
 TEST_P(Ops, CountNonfinite) {

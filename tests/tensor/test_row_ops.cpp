@@ -1,5 +1,5 @@
-// Ops that take a row of numbers together, to normalise it, to score it or to choose from it, against their
-// formulas in double.
+// Ops that take a row of numbers together, to normalise it, to score it or to choose from it,
+// against their formulas in double.
 #include <limits>
 
 #include "tests/tensor/op_values.h"
@@ -14,9 +14,11 @@ Values scaled(Values x, double factor) {
 
 TEST_P(Ops, LayerNorm) {
   const int64_t R = 133, C = 17;  // more rows than the 64 groups of the backward
-  const Tensor x = random({R, C}, 1, dtype()), gain = random({C}, 2, dtype()), bias = random({C}, 3, dtype());
+  const Tensor x = random({R, C}, 1, dtype()), gain = random({C}, 2, dtype()),
+               bias = random({C}, 3, dtype());
   const Tensor dy = random({R, C}, 4, dtype());
-  const Values a = x.to_doubles(), g = gain.to_doubles(), b = bias.to_doubles(), d = dy.to_doubles();
+  const Values a = x.to_doubles(), g = gain.to_doubles(), b = bias.to_doubles(),
+               d = dy.to_doubles();
   Values y, without, dx, dgain(static_cast<size_t>(C), 0.0), dbias = dgain;
   for (size_t r = 0; r < static_cast<size_t>(R); ++r) {
     const size_t row = r * static_cast<size_t>(C);
@@ -74,8 +76,8 @@ TEST_P(Ops, SoftmaxAndNormalize) {
   const auto [z, sums] = ops::normalize(x);
   expect_near(ops::scale(z, 0.1), scaled(shares, 0.1), "normalize");
   const double largest = *std::max_element(dshares.begin(), dshares.end());
-  expect_near(ops::scale(ops::normalize_backward(z, sums, dy), 1 / largest), scaled(dshares, 1 / largest),
-              "normalize_backward");
+  expect_near(ops::scale(ops::normalize_backward(z, sums, dy), 1 / largest),
+              scaled(dshares, 1 / largest), "normalize_backward");
 }
 
 TEST_P(Ops, SoftmaxAndNormalizeAtTheEnds) {
@@ -117,7 +119,8 @@ TEST_P(Ops, CrossEntropy) {
   const Tensor none = Tensor::full({1}, DType::i32, -1), one = make({1}, {1}, dtype());
   const ops::CrossEntropy unscored = ops::cross_entropy(large, none);
   EXPECT_EQ(unscored.mean.item(), 0);
-  EXPECT_EQ(ops::cross_entropy_backward(large, none, unscored, one).to_doubles(), (Values{0, 0, 0}));
+  EXPECT_EQ(ops::cross_entropy_backward(large, none, unscored, one).to_doubles(),
+            (Values{0, 0, 0}));
 }
 
 TEST_P(Ops, ArgmaxTakesTheFirstLargest) {
@@ -131,7 +134,8 @@ TEST_P(Ops, SampleFollowsTheDistribution) {
   constexpr int64_t kRows = 60000;
   for (const double temperature : {1.0, 0.5}) {
     Values repeated, p;
-    for (int64_t r = 0; r < kRows; ++r) repeated.insert(repeated.end(), logits.begin(), logits.end());
+    for (int64_t r = 0; r < kRows; ++r)
+      repeated.insert(repeated.end(), logits.begin(), logits.end());
     double total = 0;
     for (const double x : logits) total += std::exp(x / temperature);
     for (const double x : logits) p.push_back(std::exp(x / temperature) / total);
@@ -142,8 +146,10 @@ TEST_P(Ops, SampleFollowsTheDistribution) {
     for (const int32_t symbol : drawn) ++hits.at(static_cast<size_t>(symbol));
     for (size_t v = 0; v < 5; ++v)
       EXPECT_NEAR(hits[v], p[v] * kRows, 4.5 * std::sqrt(p[v] * kRows) + 1e-9) << v;
-    EXPECT_EQ(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(), drawn);
-    EXPECT_NE(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(), drawn);
+    EXPECT_EQ(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(),
+              drawn);
+    EXPECT_NE(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(),
+              drawn);
   }
 }
 

@@ -1,4 +1,5 @@
-// Drawing with top-k and top-p: which symbols are left, against the sets written out slowly, and what is drawn.
+// Drawing with top-k and top-p: which symbols are left, against the sets written out slowly, and
+// what is drawn.
 #include <gtest/gtest.h>
 
 #include "tests/expect_error.h"
@@ -7,8 +8,9 @@
 namespace linea::op_tests {
 namespace {
 
-// Takes the likeliest symbol, the first of equals, again and again: at most top_k, until their share of what top_k
-// leaves reaches top_p. Then walks the rest in their order until the sum reaches u.
+// Takes the likeliest symbol, the first of equals, again and again: at most top_k, until their
+// share of what top_k leaves reaches top_p. Then walks the rest in their order until the sum
+// reaches u.
 int32_t slow_draw(const Values& logits, const Drawing& drawing, double u) {
   Values weights;
   for (const double x : logits) weights.push_back(std::exp(x / drawing.temperature));
@@ -29,8 +31,9 @@ int32_t slow_draw(const Values& logits, const Drawing& drawing, double u) {
     }
     return taken;
   };
-  const size_t count = drawing.top_k == 0 ? weights.size()
-                                          : std::min(weights.size(), static_cast<size_t>(drawing.top_k));
+  const size_t count = drawing.top_k == 0
+                           ? weights.size()
+                           : std::min(weights.size(), static_cast<size_t>(drawing.top_k));
   const std::vector<bool> left = likeliest(count, drawing.top_p);
   double total = 0, sum = 0;
   for (size_t v = 0; v < weights.size(); ++v) total += left[v] ? weights[v] : 0;
@@ -51,12 +54,14 @@ TEST_P(Ops, DrawsFromTheLikeliestSymbols) {
     for (const int64_t top_k : {0, 1, 3, 9, 100})
       for (const double top_p : {1.0, 0.9, 0.5, 0.2, 1e-9}) {
         const Drawing drawing{temperature, top_k, top_p};
-        const std::vector<int32_t> drawn = ops::sample(logits, drawing, stream).to_vector<int32_t>();
+        const std::vector<int32_t> drawn =
+            ops::sample(logits, drawing, stream).to_vector<int32_t>();
         for (int64_t r = 0; r < kRows; ++r) {
           const Values row(values.begin() + r * kSymbols, values.begin() + (r + 1) * kSymbols);
           ASSERT_EQ(drawn[static_cast<size_t>(r)],
                     slow_draw(row, drawing, random_uniform(stream, static_cast<uint64_t>(r))))
-              << "row " << r << ", temperature " << temperature << ", top_k " << top_k << ", top_p " << top_p;
+              << "row " << r << ", temperature " << temperature << ", top_k " << top_k << ", top_p "
+              << top_p;
         }
         if (top_k == 1 || top_p == 1e-9) {
           EXPECT_EQ(drawn, ops::argmax(logits).to_vector<int32_t>());
@@ -67,10 +72,12 @@ TEST_P(Ops, DrawsFromTheLikeliestSymbols) {
 TEST_P(Ops, ANucleusOfEqualsIsTheFirstOfThem) {
   const Tensor logits = Tensor::zeros({1000, 8}, dtype());
   const RandomStream stream{1, Purpose::sample, 0, 0};
-  const std::vector<int32_t> drawn = ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
+  const std::vector<int32_t> drawn =
+      ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
   EXPECT_EQ(*std::max_element(drawn.begin(), drawn.end()), 3);
   for (int32_t symbol = 0; symbol < 4; ++symbol)
-    EXPECT_NEAR(static_cast<double>(std::count(drawn.begin(), drawn.end(), symbol)), 250, 5 * 13.7) << symbol;
+    EXPECT_NEAR(static_cast<double>(std::count(drawn.begin(), drawn.end(), symbol)), 250, 5 * 13.7)
+        << symbol;
 }
 
 TEST(Sampling, RefusesNumbersThatCannotBe) {
@@ -78,9 +85,11 @@ TEST(Sampling, RefusesNumbersThatCannotBe) {
   const auto refused = [&](const Drawing& drawing, std::initializer_list<std::string> fragments) {
     expect_error(ErrorKind::usage, fragments, [&] { ops::sample(logits, drawing, {}); });
   };
-  for (const double temperature : {0.0, -1.0, std::nan("")}) refused({temperature}, {"--temperature", "--greedy"});
+  for (const double temperature : {0.0, -1.0, std::nan("")})
+    refused({temperature}, {"--temperature", "--greedy"});
   refused({1.0, -1}, {"--top-k is -1"});
-  for (const double top_p : {0.0, -0.5, 1.5, std::nan("")}) refused({1.0, 0, top_p}, {"--top-p is"});
+  for (const double top_p : {0.0, -0.5, 1.5, std::nan("")})
+    refused({1.0, 0, top_p}, {"--top-p is"});
 }
 
 }  // namespace

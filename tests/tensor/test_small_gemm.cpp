@@ -1,5 +1,5 @@
-// The products of matrices in cache against three plain loops: every size around the edges of a tile, operands read
-// transposed, rows that lie further apart than they are long.
+// The products of matrices in cache against three plain loops: every size around the edges of a
+// tile, operands read transposed, rows that lie further apart than they are long.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,28 +15,32 @@ template <typename T>
 std::vector<T> draw(int64_t count, uint32_t lane) {
   std::vector<T> values;
   for (int64_t i = 0; i < count; ++i)
-    values.push_back(static_cast<T>(random_normal({1, Purpose::test, lane, 0}, static_cast<uint64_t>(i))));
+    values.push_back(
+        static_cast<T>(random_normal({1, Purpose::test, lane, 0}, static_cast<uint64_t>(i))));
   return values;
 }
 
 template <typename T>
-using Product = void (*)(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t, bool);
+using Product = void (*)(int64_t, int64_t, int64_t, Operand<T>, const T*, int64_t, T*, int64_t,
+                         bool);
 
 template <typename T>
-void expect_product(Product<T> product, int64_t rows, int64_t cols, int64_t inner, bool transpose_a, bool add) {
+void expect_product(Product<T> product, int64_t rows, int64_t cols, int64_t inner, bool transpose_a,
+                    bool add) {
   const int64_t lda = (transpose_a ? rows : inner) + 3, ldb = cols + 2, ldc = cols + 5;
   const auto a = draw<T>(lda * (transpose_a ? inner : rows), 1), b = draw<T>(ldb * inner, 2);
   const auto before = draw<T>(ldc * rows, 3);
   auto c = before;
-  product(rows, cols, inner, transpose_a ? transposed(a.data(), lda) : plain(a.data(), lda), b.data(), ldb, c.data(),
-          ldc, add);
+  product(rows, cols, inner, transpose_a ? transposed(a.data(), lda) : plain(a.data(), lda),
+          b.data(), ldb, c.data(), ldc, add);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < ldc; ++j) {
       const auto at = static_cast<size_t>(i * ldc + j);
       double sum = j >= cols || add ? static_cast<double>(before[at]) : 0;
       for (int64_t k = 0; j < cols && k < inner; ++k)
-        sum += static_cast<double>(a[static_cast<size_t>(transpose_a ? k * lda + i : i * lda + k)]) *
-               static_cast<double>(b[static_cast<size_t>(k * ldb + j)]);
+        sum +=
+            static_cast<double>(a[static_cast<size_t>(transpose_a ? k * lda + i : i * lda + k)]) *
+            static_cast<double>(b[static_cast<size_t>(k * ldb + j)]);
       ASSERT_NEAR(static_cast<double>(c[at]), sum, sizeof(T) == 4 ? 1e-4 : 1e-12)
           << rows << " x " << cols << " x " << inner << " at " << i << ", " << j;
     }
@@ -63,7 +67,8 @@ TEST(SmallGemm, Transposes) {
       transpose<float>(rows, cols, x.data(), cols + 1, y.data(), rows + 2);
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < cols; ++j)
-          ASSERT_EQ(y[static_cast<size_t>(j * (rows + 2) + i)], x[static_cast<size_t>(i * (cols + 1) + j)]);
+          ASSERT_EQ(y[static_cast<size_t>(j * (rows + 2) + i)],
+                    x[static_cast<size_t>(i * (cols + 1) + j)]);
       ASSERT_EQ(y[static_cast<size_t>(rows)], -1);
     }
 }

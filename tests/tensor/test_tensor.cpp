@@ -29,9 +29,13 @@ TEST(Shape, SizesAndProducts) {
 
 TEST(Shape, ErrorsShowTheValues) {
   EXPECT_EQ(message_of([] { Shape{2, -3}; }), "axis 1 of a shape has the negative size -3");
-  EXPECT_EQ(message_of([] { Shape{1, 1, 1, 1, 1, 1, 1}; }), "a shape has 7 axes; at most 6 are supported");
+  EXPECT_EQ(message_of([] { Shape{1, 1, 1, 1, 1, 1, 1}; }),
+            "a shape has 7 axes; at most 6 are supported");
   const int64_t large = int64_t{1} << 40;
-  EXPECT_NE(message_of([&] { Shape{large, large}; }).find("overflows at axis 1"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              Shape{large, large};
+            }).find("overflows at axis 1"),
+            std::string::npos);
   const Shape shape{2, 3};
   EXPECT_EQ(message_of([&] { shape[2]; }), "axis 2 does not exist in shape [2,3]");
   EXPECT_EQ(message_of([&] { shape[-3]; }), "axis -3 does not exist in shape [2,3]");
@@ -52,7 +56,8 @@ TEST(Tensor, KeepsWhatItIsGiven) {
 }
 
 TEST(Tensor, ViewsShareTheirStorageAndClonesDoNot) {
-  const Tensor x = Tensor::from(std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {3, 2, 2});
+  const Tensor x =
+      Tensor::from(std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, {3, 2, 2});
   const Tensor flat = x.reshape({12}), tail = x.rows(1, 2), slice = x.select(2), copy = x.clone();
   EXPECT_EQ(tail.shape(), (Shape{2, 2, 2}));
   EXPECT_EQ(slice.shape(), (Shape{2, 2}));
@@ -88,18 +93,25 @@ TEST(Tensor, UniqueCountsHandlesOnTheStorage) {
 
 TEST(Tensor, ErrorsShowShapesAndDtypes) {
   const Tensor x = Tensor::zeros({2, 3}, DType::f32);
-  EXPECT_EQ(message_of([&] { x.reshape({4, 2}); }), "cannot reshape [2,3] (6 elements) to [4,2] (8)");
+  EXPECT_EQ(message_of([&] {
+              x.reshape({4, 2});
+            }),
+            "cannot reshape [2,3] (6 elements) to [4,2] (8)");
   EXPECT_EQ(message_of([&] { x.rows(1, 2); }), "rows 1..3 do not exist in shape [2,3]");
   EXPECT_EQ(message_of([&] { x.rows(-1, 1); }), "rows -1..0 do not exist in shape [2,3]");
   EXPECT_NE(message_of([&] { x.select(2); }).find("[2,3]"), std::string::npos);
   EXPECT_EQ(message_of([&] { x.data<double>(); }), "a tensor of f32 was used as f64");
   EXPECT_EQ(message_of([&] { x.to_vector<int32_t>(); }), "a tensor of f32 was used as i32");
   EXPECT_EQ(message_of([&] { x.item(); }), "item() needs a tensor of one element, not shape [2,3]");
-  EXPECT_EQ(message_of([&] { Tensor::from(std::vector<float>{1, 2}, {3}); }), "2 values for shape [3]");
+  EXPECT_EQ(message_of([&] {
+              Tensor::from(std::vector<float>{1, 2}, {3});
+            }),
+            "2 values for shape [3]");
   EXPECT_EQ(message_of([] { Tensor().address(); }), "an undefined tensor has no elements");
   EXPECT_EQ(message_of([] { Tensor().clone(); }), "an undefined tensor has no device");
   const int64_t half = std::numeric_limits<int64_t>::max() / 4;
-  EXPECT_NE(message_of([&] { Tensor({half}, DType::f64); }).find("too many bytes"), std::string::npos);
+  EXPECT_NE(message_of([&] { Tensor({half}, DType::f64); }).find("too many bytes"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The same bits at any number of threads, at sizes large enough that the work is shared; and the BLAS.
+// The same bits at any number of threads, at sizes large enough that the work is shared; and the
+// BLAS.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -38,8 +39,8 @@ TEST(Threads, ElementwiseOps) {
   expect_same_bits("arithmetic", [&] {
     return std::vector<Tensor>{ops::add(x, y), ops::multiply(x, y), ops::scale(x, 0.3)};
   });
-  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu, Pointwise::feature_relu,
-                            Pointwise::sigmoid})
+  for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu,
+                            Pointwise::feature_relu, Pointwise::sigmoid})
     expect_same_bits("pointwise", [&] {
       return std::vector<Tensor>{ops::pointwise(f, x), ops::pointwise_backward(f, x, y)};
     });
@@ -67,18 +68,21 @@ TEST(Threads, Rows) {
   });
   const Tensor small = random({3001, 6}, 4), wide = random({3001, 36}, 5);
   expect_same_bits("feature maps", [&] {
-    return std::vector<Tensor>{ops::square_features(small), ops::square_features_backward(small, wide),
-                               ops::dpfp_features(small, 3), ops::dpfp_features_backward(small, wide, 3)};
+    return std::vector<Tensor>{
+        ops::square_features(small), ops::square_features_backward(small, wide),
+        ops::dpfp_features(small, 3), ops::dpfp_features_backward(small, wide, 3)};
   });
 }
 
 TEST(Threads, Symbols) {
   std::vector<int32_t> ids(4001);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 97);
-  const Tensor symbols = Tensor::from(ids, {4001}), table = random({97, 65}, 1), dy = random({4001, 65}, 2);
+  const Tensor symbols = Tensor::from(ids, {4001}), table = random({97, 65}, 1),
+               dy = random({4001, 65}, 2);
   const Tensor logits = random({4001, 97}, 3), one = Tensor::full({1}, DType::f32, 1.0);
   expect_same_bits("embedding", [&] {
-    return std::vector<Tensor>{ops::embedding(table, symbols), ops::embedding_backward(symbols, dy, 97)};
+    return std::vector<Tensor>{ops::embedding(table, symbols),
+                               ops::embedding_backward(symbols, dy, 97)};
   });
   expect_same_bits("cross_entropy", [&] {
     const ops::CrossEntropy kept = ops::cross_entropy(logits, symbols);
@@ -86,19 +90,22 @@ TEST(Threads, Symbols) {
                                ops::cross_entropy_backward(logits, symbols, kept, one)};
   });
   expect_same_bits("sample", [&] {
-    return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}), ops::argmax(logits),
+    return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}),
+                               ops::argmax(logits),
                                ops::sample(logits, {0.8, 9, 0.9}, {1, Purpose::sample, 0, 2})};
   });
   const Tensor mixtures = random({301, 3 * kLogistics}, 4);
-  expect_same_bits("logistics", [&] { return std::vector<Tensor>{ops::logistics_scores(mixtures, 97)}; });
+  expect_same_bits("logistics",
+                   [&] { return std::vector<Tensor>{ops::logistics_scores(mixtures, 97)}; });
 }
 
 TEST(Threads, SumOfSquares) {
   const Tensor x = random({250007}, 1);
   expect_same_bits("sum_squares", [&] {
     const Tensor total = Tensor::zeros({1}, DType::f64);
-    const TrainedParameter<float> parameters[] = {{x.data<float>(), nullptr, nullptr, nullptr, 50001, 0},
-                                                  {x.data<float>() + 50001, nullptr, nullptr, nullptr, 200006, 0}};
+    const TrainedParameter<float> parameters[] = {
+        {x.data<float>(), nullptr, nullptr, nullptr, 50001, 0},
+        {x.data<float>() + 50001, nullptr, nullptr, nullptr, 200006, 0}};
     kernels<float>({}).sum_squares(context(), parameters, 2, total.data<double>());
     return std::vector<Tensor>{total};
   });
@@ -107,11 +114,13 @@ TEST(Threads, SumOfSquares) {
 TEST(Threads, Adam) {
   const Tensor gradient = random({250007}, 1);
   expect_same_bits("adam", [&] {
-    const Tensor parameter = random({250007}, 2), mean = random({250007}, 3), square = ops::multiply(mean, mean);
+    const Tensor parameter = random({250007}, 2), mean = random({250007}, 3),
+                 square = ops::multiply(mean, mean);
     std::vector<TrainedParameter<float>> parameters;
     for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 50001}, {50001, 200006}})
       parameters.push_back({gradient.data<float>() + first, parameter.data<float>() + first,
-                            mean.data<float>() + first, square.data<float>() + first, n, first == 0 ? 0.1 : 0.0});
+                            mean.data<float>() + first, square.data<float>() + first, n,
+                            first == 0 ? 0.1 : 0.0});
     kernels<float>({}).adam(context(), {0.9, 0.999, 1e-8}, parameters.data(), parameters.size());
     return std::vector<Tensor>{parameter, mean, square};
   });

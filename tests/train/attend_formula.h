@@ -1,5 +1,5 @@
-// What linea attend must find: the formulas themselves, in plain loops in double that share nothing with the
-// library.
+// What linea attend must find: the formulas themselves, in plain loops in double that share nothing
+// with the library.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,8 @@ struct Array {
 using Arrays = std::map<std::string, Array>;
 
 struct Sizes {
-  int64_t batch = 2, heads = 2, length = 19, key_size = 4, value_size = 3, rows = 6;  // rows of omega or codebook
+  int64_t batch = 2, heads = 2, length = 19, key_size = 4, value_size = 3,
+          rows = 6;  // rows of omega or codebook
 };
 
 struct Mechanism {
@@ -28,7 +29,8 @@ struct Mechanism {
   int nu = 1;
   std::string flags() const {
     return " --attention " + attention + (feature.empty() ? "" : " --feature " + feature) +
-           (rule == "sum" ? "" : " --rule " + rule) + (nu == 1 ? "" : " --nu " + std::to_string(nu));
+           (rule == "sum" ? "" : " --rule " + rule) +
+           (nu == 1 ? "" : " --nu " + std::to_string(nu));
   }
   std::string gate() const { return rule == "gated" ? "gate" : rule == "delta" ? "beta" : ""; }
   bool causal_only() const { return rule != "sum"; }
@@ -47,9 +49,7 @@ inline double square_distance(const double* a, const double* b, int64_t n) {
   return sum;
 }
 
-inline double relu(double x) {
-  return x > 0 ? x : 0;
-}
+inline double relu(double x) { return x > 0 ? x : 0; }
 
 // phi of linear; of square it stands in weight().
 inline Numbers linear_features(const Mechanism& m, const double* x, int64_t D) {
@@ -70,7 +70,8 @@ inline Numbers linear_features(const Mechanism& m, const double* x, int64_t D) {
   return phi;
 }
 
-inline Numbers random_features(const Mechanism& m, const double* x, const double* omega, int64_t R, int64_t D) {
+inline Numbers random_features(const Mechanism& m, const double* x, const double* omega, int64_t R,
+                               int64_t D) {
   const double root = std::pow(static_cast<double>(D), 0.25);
   Numbers scaled(x, x + D), phi, second;
   for (double& number : scaled) number /= root;
@@ -100,8 +101,8 @@ inline int64_t nearest_code(const double* k, const double* codes, int64_t F, int
 }
 
 // a_ij of a query and a key of one head; `table` is that head's omega or codebook.
-inline double weight(const Mechanism& m, const double* q, const double* k, const double* table, int64_t F,
-                     int64_t D, double sigma) {
+inline double weight(const Mechanism& m, const double* q, const double* k, const double* table,
+                     int64_t F, int64_t D, double sigma) {
   if (m.attention == "softmax") return std::exp(dot(q, k, D) / std::sqrt(static_cast<double>(D)));
   if (m.attention == "surrogate") return std::exp(dot(q, k, D));  // of vq: k is the code itself
   if (m.attention == "vq") return std::exp(dot(q, table + nearest_code(k, table, F, D) * D, D));
@@ -122,8 +123,8 @@ inline double weight(const Mechanism& m, const double* q, const double* k, const
 }
 
 // The recurrences of the gated and the delta rule for one (batch, head).
-inline void by_rule(const Mechanism& m, const double* q, const double* k, const double* v, const double* gate,
-                    int64_t N, int64_t D, int64_t M, double* y) {
+inline void by_rule(const Mechanism& m, const double* q, const double* k, const double* v,
+                    const double* gate, int64_t N, int64_t D, int64_t M, double* y) {
   Numbers S, z;
   for (int64_t n = 0; n < N; ++n) {
     Numbers a = linear_features(m, q + n * D, D), b = linear_features(m, k + n * D, D);
@@ -143,7 +144,8 @@ inline void by_rule(const Mechanism& m, const double* q, const double* k, const 
       const double value = v[n * M + static_cast<int64_t>(j)];
       for (size_t f = 0; f < F; ++f) {
         double& s = S[f * width + j];
-        s = m.rule == "delta" ? s + b[f] * gate[n] * (value - held) : gate[n] * s + (1 - gate[n]) * b[f] * value;
+        s = m.rule == "delta" ? s + b[f] * gate[n] * (value - held)
+                              : gate[n] * s + (1 - gate[n]) * b[f] * value;
       }
     }
     for (size_t f = 0; f < F; ++f) z[f] = gate[n] * z[f] + (1 - gate[n]) * b[f];
@@ -172,7 +174,8 @@ inline Numbers formula(const Mechanism& m, const Arrays& in, bool causal) {
       by_rule(m, q, k, v, &in.at(m.gate()).values[static_cast<size_t>(pair * N)], N, D, M, out);
       continue;
     }
-    const double* rows = table.empty() ? nullptr : &in.at(table).values[static_cast<size_t>(pair % H * F * D)];
+    const double* rows =
+        table.empty() ? nullptr : &in.at(table).values[static_cast<size_t>(pair % H * F * D)];
     for (int64_t i = 0; i < N; ++i) {
       double all = 0;
       for (int64_t j = 0; j < (causal ? i + 1 : N); ++j) {

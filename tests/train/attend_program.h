@@ -12,8 +12,8 @@ namespace linea::attend_tests {
 inline Array normal(const Shape& shape, uint32_t lane, double deviation = 1) {
   Array result{shape, {}};
   for (int64_t i = 0; i < shape.numel(); ++i)
-    result.values.push_back(
-        static_cast<float>(deviation * random_normal({7, Purpose::test, lane, 0}, static_cast<uint64_t>(i))));
+    result.values.push_back(static_cast<float>(
+        deviation * random_normal({7, Purpose::test, lane, 0}, static_cast<uint64_t>(i))));
   return result;
 }
 
@@ -58,7 +58,8 @@ class Attend : public ProgramTest {
       const size_t begin = bytes.size();
       bytes.resize(begin + tensor.bytes());
       if (tensor.bytes() > 0) tensor.read(&bytes[begin]);
-      entries.push_back({key, dtype == DType::f64 ? "F64" : "F32", array.shape.sizes(), begin, bytes.size()});
+      entries.push_back(
+          {key, dtype == DType::f64 ? "F64" : "F32", array.shape.sizes(), begin, bytes.size()});
     }
     const std::string header = format_safetensors_header(entries, {});
     std::ofstream file(path(name), std::ios::binary);
@@ -91,7 +92,8 @@ class Attend : public ProgramTest {
     save("bad.safetensors", in);
     bad_file(code, flags, fragments);
   }
-  void bad_file(int code, const std::string& flags, std::initializer_list<std::string> fragments) const {
+  void bad_file(int code, const std::string& flags,
+                std::initializer_list<std::string> fragments) const {
     refused(code, "attend --in bad.safetensors --out none.safetensors" + flags, fragments);
     const Words names = names_in("");
     for (const std::string& name : names)

@@ -38,7 +38,8 @@ class CheckpointTest : public DataTest {
     const int64_t step = newest_checkpoint(run).step;
     const SavedModel saved = load_model(run);
     EXPECT_EQ(saved.step, step);
-    EXPECT_EQ(saved.model->parameters().front().var.value().to_doubles().front(), static_cast<double>(step));
+    EXPECT_EQ(saved.model->parameters().front().var.value().to_doubles().front(),
+              static_cast<double>(step));
     return step;
   }
   // Names in the checkpoints' folder, sorted.

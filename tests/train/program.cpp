@@ -27,7 +27,8 @@ Words lines_of(const std::string& text) {
 
 // ---- the program ----
 
-Child::Child(const fs::path& folder, const Words& arguments, rlim_t file_limit, const std::string& out)
+Child::Child(const fs::path& folder, const Words& arguments, rlim_t file_limit,
+             const std::string& out)
     : out_(folder / ".stdout"), err_(folder / ".stderr") {
   Words words = Words{LINEA_PROGRAM} + arguments;
   std::vector<char*> argv;
@@ -83,9 +84,10 @@ Outcome ProgramTest::done(const Words& arguments) const {
   return outcome;
 }
 
-void ProgramTest::refused(int code, const Words& arguments, std::initializer_list<std::string> fragments,
-                          bool after_progress) const {
-  check_refusal(linea(arguments), code, testing::PrintToString(arguments), fragments, after_progress);
+void ProgramTest::refused(int code, const Words& arguments,
+                          std::initializer_list<std::string> fragments, bool after_progress) const {
+  check_refusal(linea(arguments), code, testing::PrintToString(arguments), fragments,
+                after_progress);
 }
 
 void ProgramTest::check_refusal(const Outcome& outcome, int code, const std::string& what,
@@ -98,7 +100,8 @@ void ProgramTest::check_refusal(const Outcome& outcome, int code, const std::str
   EXPECT_TRUE(after_progress || lines.size() == 1) << outcome.err;
   EXPECT_EQ(lines.back().rfind("linea: ", 0), 0u) << outcome.err;
   for (const std::string& fragment : fragments)
-    EXPECT_NE(lines.back().find(fragment), std::string::npos) << "'" << fragment << "' is not in: " << lines.back();
+    EXPECT_NE(lines.back().find(fragment), std::string::npos)
+        << "'" << fragment << "' is not in: " << lines.back();
 }
 
 // ---- files ----
@@ -107,11 +110,14 @@ void ProgramTest::copy(const std::string& from, const std::string& to) const {
   fs::copy(path(from), path(to), fs::copy_options::recursive);
 }
 
-void ProgramTest::remove(const std::string& name) const { EXPECT_GT(fs::remove_all(path(name)), 0u) << name; }
+void ProgramTest::remove(const std::string& name) const {
+  EXPECT_GT(fs::remove_all(path(name)), 0u) << name;
+}
 
 std::vector<std::string> ProgramTest::names_in(const std::string& folder) const {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(path(folder))) names.push_back(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator(path(folder)))
+    names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -132,10 +138,12 @@ std::vector<nlohmann::json> ProgramTest::repeatable_metrics(const std::string& r
   return records;
 }
 
-void ProgramTest::expect_same_checkpoint(const std::string& one, const std::string& other, int step) const {
+void ProgramTest::expect_same_checkpoint(const std::string& one, const std::string& other,
+                                         int step) const {
   const std::string folder = fmt::format("/checkpoints/step-{:08}/", step);
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
-    EXPECT_TRUE(bytes(one + folder + file) == bytes(other + folder + file)) << file << " of " << one << " and " << other;
+    EXPECT_TRUE(bytes(one + folder + file) == bytes(other + folder + file))
+        << file << " of " << one << " and " << other;
 }
 
 void ProgramTest::seal(const std::string& folder) const {
@@ -161,4 +169,6 @@ std::string ProgramTest::put_text(const std::string& name, int count) const {
 
 }  // namespace linea
 
-void nlohmann::PrintTo(const json& document, std::ostream* out) { *out << linea::json_text(document); }
+void nlohmann::PrintTo(const json& document, std::ostream* out) {
+  *out << linea::json_text(document);
+}

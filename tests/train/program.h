@@ -1,5 +1,5 @@
-// The built program as a child process: what scripts see of it. Each test has a folder of its own, in which
-// the program runs. What a test of it does is in program.cpp, compiled once.
+// The built program as a child process: what scripts see of it. Each test has a folder of its own,
+// in which the program runs. What a test of it does is in program.cpp, compiled once.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,8 +40,10 @@ Words lines_of(const std::string& text);
 // A program that runs. stdout and stderr go to files, so that nothing here can block it.
 class Child {
  public:
-  // `file_limit`: bytes that a file may grow to, 0: any. `out`: where stdout goes, "" : a file that wait() reads.
-  Child(const fs::path& folder, const Words& arguments, rlim_t file_limit = 0, const std::string& out = "");
+  // `file_limit`: bytes that a file may grow to, 0: any. `out`: where stdout goes, "" : a file that
+  // wait() reads.
+  Child(const fs::path& folder, const Words& arguments, rlim_t file_limit = 0,
+        const std::string& out = "");
   ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -73,7 +75,8 @@ class ProgramTest : public DataTest {
     refused(code, words_of(line), fragments, after_progress);
   }
   static void check_refusal(const Outcome& outcome, int code, const std::string& what,
-                            std::initializer_list<std::string> fragments, bool after_progress = false);
+                            std::initializer_list<std::string> fragments,
+                            bool after_progress = false);
 
   bool exists(const std::string& name) const { return fs::exists(path(name)); }
   std::string bytes(const std::string& name) const { return read_file(path(name)); }
@@ -82,7 +85,9 @@ class ProgramTest : public DataTest {
   // Names in a folder, sorted.
   std::vector<std::string> names_in(const std::string& folder) const;
 
-  std::vector<nlohmann::json> metrics(const std::string& run) const { return json_lines(bytes(run + "/metrics.jsonl")); }
+  std::vector<nlohmann::json> metrics(const std::string& run) const {
+    return json_lines(bytes(run + "/metrics.jsonl"));
+  }
   static std::vector<nlohmann::json> json_lines(const std::string& text);
   // Without what a clock or the memory says.
   std::vector<nlohmann::json> repeatable_metrics(const std::string& run) const;

@@ -24,13 +24,16 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 // The features of x, from the formulas of the paper; sqrt(R) and sqrt(2R) cancel.
-std::vector<double> features(const std::string& kind, const std::vector<double>& x, const Matrix& omega) {
-  const double root = std::sqrt(std::sqrt(static_cast<double>(x.size()))), half = dot(x, x) / (root * root) / 2;
+std::vector<double> features(const std::string& kind, const std::vector<double>& x,
+                             const Matrix& omega) {
+  const double root = std::sqrt(std::sqrt(static_cast<double>(x.size()))),
+               half = dot(x, x) / (root * root) / 2;
   std::vector<double> first, second;
   for (const auto& direction : omega) {
     const double u = dot(direction, x) / root;
     first.push_back(kind == "trig" ? std::exp(half) * std::sin(u) : std::exp(u - half));
-    if (kind != "positive") second.push_back(kind == "trig" ? std::exp(half) * std::cos(u) : std::exp(-u - half));
+    if (kind != "positive")
+      second.push_back(kind == "trig" ? std::exp(half) * std::cos(u) : std::exp(-u - half));
   }
   first.insert(first.end(), second.begin(), second.end());
   return first;
@@ -41,8 +44,8 @@ struct Errors {
   int64_t left_out = 0;
 };
 
-Errors expected(const std::string& kind, const std::string& projection, int64_t F, int64_t N, int64_t D,
-                uint64_t draws, double deviation) {
+Errors expected(const std::string& kind, const std::string& projection, int64_t F, int64_t N,
+                int64_t D, uint64_t draws, double deviation) {
   Errors errors;
   const int64_t R = kind == "positive" ? F : F / 2;
   for (uint64_t draw = 0; draw < draws; ++draw) {
@@ -51,7 +54,8 @@ Errors expected(const std::string& kind, const std::string& projection, int64_t 
     const std::vector<double> drawn =
         draw_projection(projection_of(projection), R, D, {3, Purpose::features, 0, draw});
     Matrix omega;
-    for (int64_t r = 0; r < R; ++r) omega.emplace_back(drawn.begin() + r * D, drawn.begin() + (r + 1) * D);
+    for (int64_t r = 0; r < R; ++r)
+      omega.emplace_back(drawn.begin() + r * D, drawn.begin() + (r + 1) * D);
     Matrix keys;
     for (const auto& row : k) keys.push_back(features(kind, row, omega));
     double matrix = 0, output = 0, rows = 0;
@@ -97,7 +101,8 @@ void expect_summary(const nlohmann::json& summary, std::vector<double> errors) {
 }
 
 TEST_F(Approx, AgreesWithTheDefinitions) {
-  // 150 rows are more than a block and no multiple of one; 6 features are no multiple of the key's 4.
+  // 150 rows are more than a block and no multiple of one; 6 features are no multiple of the
+  // key's 4.
   for (const double deviation : {0.7, 1.5}) {
     const Outcome outcome =
         done(fmt::format("approx --json --length 150 --key-size 4 --counts 6,32 --draws 3 --seed 3 "
@@ -107,7 +112,8 @@ TEST_F(Approx, AgreesWithTheDefinitions) {
     ASSERT_EQ(lines.size(), 3u * 4 * 2);
     for (const nlohmann::json& line : lines) {
       SCOPED_TRACE(json_text(line));
-      const Errors errors = expected(line["feature"], line["projection"], line["features"], 150, 4, 3, deviation);
+      const Errors errors =
+          expected(line["feature"], line["projection"], line["features"], 150, 4, 3, deviation);
       expect_summary(line["matrix_mse"], errors.matrix);
       expect_summary(line["output_mse"], errors.output);
       EXPECT_EQ(line["rows_left_out"].get<int64_t>(), errors.left_out);
@@ -141,14 +147,16 @@ TEST_F(Approx, WritesATableAFileAndAChart) {
   const Words lines = lines_of(bytes("out.csv"));
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_EQ(lines[0].rfind("feature,projection,features,matrix_mse_mean,", 0), 0u);
-  for (const std::string& line : lines) EXPECT_EQ(std::count(line.begin(), line.end(), ','), 9) << line;
+  for (const std::string& line : lines)
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 9) << line;
   EXPECT_EQ(lines[1].rfind("trig,iid,4,", 0), 0u) << lines[1];
   const std::string svg = bytes("out.svg");
   for (const char* part : {"<svg", "trig, fixed-norm", "positive, iid", "features F", "</svg>"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   // The standard error of one draw does not exist.
-  const std::vector<nlohmann::json> json =
-      json_lines(done("approx --json --features positive --projections iid --length 8 --counts 4 --draws 1").out);
+  const std::vector<nlohmann::json> json = json_lines(
+      done("approx --json --features positive --projections iid --length 8 --counts 4 --draws 1")
+          .out);
   ASSERT_EQ(json.size(), 1u);
   EXPECT_EQ(json[0]["output_mse"]["stderr"], "nan");
 }

@@ -1,5 +1,5 @@
-// What linea attend computes: its three forms against the formulas, its gradients against central differences of
-// these.
+// What linea attend computes: its three forms against the formulas, its gradients against central
+// differences of these.
 #include "tests/train/attend_program.h"
 
 namespace linea::attend_tests {
@@ -35,9 +35,7 @@ Numbers differences(const Mechanism& m, Arrays in, bool causal, const std::strin
   return result;
 }
 
-std::string direction(bool causal) {
-  return causal ? " --causal" : "";
-}
+std::string direction(bool causal) { return causal ? " --causal" : ""; }
 
 // The three forms against the formula, and the gradients of two of them against each other.
 void check_forms(const Attend& test, const Mechanism& m) {
@@ -68,7 +66,8 @@ void check_forms(const Attend& test, const Mechanism& m) {
   }
 }
 
-void check_gradients(const Attend& test, const Mechanism& m, const std::vector<std::string>& names) {
+void check_gradients(const Attend& test, const Mechanism& m,
+                     const std::vector<std::string>& names) {
   Sizes small;
   small.batch = 1, small.length = 7, small.key_size = 3, small.value_size = 2, small.rows = 5;
   const Arrays in = inputs_for(m, small);
@@ -89,7 +88,8 @@ void check_gradients(const Attend& test, const Mechanism& m, const std::vector<s
     SCOPED_TRACE(m.flags() + direction(causal));
     const Arrays out = test.attend(m.flags() + direction(causal) + " --segment 4 --chunk 2", in);
     for (const std::string& name : names)
-      EXPECT_LE(error_of(out.at("d" + name).values, differences(differentiated, at, causal, name)), 1e-7)
+      EXPECT_LE(error_of(out.at("d" + name).values, differences(differentiated, at, causal, name)),
+                1e-7)
           << name;
     const size_t others = m.attention == "performer" ? 2 : 1;  // y, and omega
     EXPECT_EQ(out.size(), names.size() + others);
@@ -98,7 +98,8 @@ void check_gradients(const Attend& test, const Mechanism& m, const std::vector<s
 
 TEST_F(Attend, SoftmaxAndSumsAreTheFormula) {
   check_forms(*this, {"softmax", ""});
-  for (const char* feature : {"elu", "relu", "exp", "square"}) check_forms(*this, {"linear", feature});
+  for (const char* feature : {"elu", "relu", "exp", "square"})
+    check_forms(*this, {"linear", feature});
   check_forms(*this, {"linear", "dpfp", "sum", 2});
 }
 
@@ -114,7 +115,8 @@ TEST_F(Attend, CodesAreTheFormula) {
 
 TEST_F(Attend, RulesAreTheFormula) {
   for (const char* rule : {"gated", "delta"}) {
-    for (const char* feature : {"elu", "relu", "exp"}) check_forms(*this, {"linear", feature, rule});
+    for (const char* feature : {"elu", "relu", "exp"})
+      check_forms(*this, {"linear", feature, rule});
     check_forms(*this, {"linear", "dpfp", rule, 2});
   }
 }
@@ -133,11 +135,13 @@ TEST_F(Attend, GradientsAreDifferencesOfTheFormula) {
 
 // f64 tables keep all their digits.
 TEST_F(Attend, KeepsTheDigitsOfDoubles) {
-  for (const Mechanism& m : {Mechanism{"performer", "positive"}, Mechanism{"vq", ""}, Mechanism{"soft-vq", ""}}) {
+  for (const Mechanism& m :
+       {Mechanism{"performer", "positive"}, Mechanism{"vq", ""}, Mechanism{"soft-vq", ""}}) {
     Arrays in = inputs_for(m);
     for (auto& [name, array] : in)
       for (double& value : array.values) value *= 1 + 1e-9;
-    EXPECT_LE(error_of(attend(m.flags(), in).at("y").values, formula(m, in, false)), 1e-12) << m.flags();
+    EXPECT_LE(error_of(attend(m.flags(), in).at("y").values, formula(m, in, false)), 1e-12)
+        << m.flags();
   }
 }
 

@@ -1,12 +1,15 @@
-// What linea attend writes and says: defaults, tables that it draws, the tensors of --out, and what it ignores.
+// What linea attend writes and says: defaults, tables that it draws, the tensors of --out, and what
+// it ignores.
 #include "tests/train/attend_program.h"
 
 namespace linea::attend_tests {
 namespace {
 
 TEST_F(Attend, AFeatureLeftOutIsTheDefault) {
-  const Arrays linear = inputs_for({"linear", "elu"}), performer = inputs_for({"performer", "positive"});
-  EXPECT_EQ(attend("", linear).at("y").values, attend(" --attention linear --feature elu", linear).at("y").values);
+  const Arrays linear = inputs_for({"linear", "elu"}),
+               performer = inputs_for({"performer", "positive"});
+  EXPECT_EQ(attend("", linear).at("y").values,
+            attend(" --attention linear --feature elu", linear).at("y").values);
   EXPECT_EQ(attend(" --attention performer", performer).at("y").values,
             attend(" --attention performer --feature positive", performer).at("y").values);
 }
@@ -17,16 +20,19 @@ TEST_F(Attend, OmegaThatWasDrawnGivesTheSameAgain) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const char* projection : {"iid", "orthogonal", "stratified", "fixed-norm"}) {
       SCOPED_TRACE(projection);
-      const Arrays drawn = attend(flags + " --features 6 --seed 3 --projection " + projection, in, dtype);
+      const Arrays drawn =
+          attend(flags + " --features 6 --seed 3 --projection " + projection, in, dtype);
       EXPECT_TRUE((drawn.at("omega").shape == Shape{2, 6, 4}));
       Arrays fed = in;
       fed["omega"] = drawn.at("omega");
       const Arrays again = attend(flags, fed, dtype);
-      for (const auto& [name, array] : drawn) EXPECT_EQ(array.values, again.at(name).values) << name;
+      for (const auto& [name, array] : drawn)
+        EXPECT_EQ(array.values, again.at(name).values) << name;
     }
   }
   const Numbers orthogonal = attend(flags + " --features 6", in).at("omega").values;
-  EXPECT_EQ(attend(flags + " --features 6 --seed 1 --projection orthogonal", in).at("omega").values, orthogonal);
+  EXPECT_EQ(attend(flags + " --features 6 --seed 1 --projection orthogonal", in).at("omega").values,
+            orthogonal);
   EXPECT_NE(attend(flags + " --features 6 --seed 2", in).at("omega").values, orthogonal);
   EXPECT_NE(attend(flags + " --features 6 --projection iid", in).at("omega").values, orthogonal);
   EXPECT_TRUE((attend(flags, in).at("omega").shape == Shape{2, 64, 4}));
@@ -35,7 +41,8 @@ TEST_F(Attend, OmegaThatWasDrawnGivesTheSameAgain) {
 TEST_F(Attend, SigmaComesFromAFlagWhereTheFileHasNone) {
   const Arrays in = inputs_for({"soft-vq", ""});
   const Arrays given = attend(" --attention soft-vq", in);
-  const Arrays flagged = attend(" --attention soft-vq --sigma 0.8125 --codes 6", without(in, "sigma"));
+  const Arrays flagged =
+      attend(" --attention soft-vq --sigma 0.8125 --codes 6", without(in, "sigma"));
   for (const auto& [name, array] : given) EXPECT_EQ(array.values, flagged.at(name).values) << name;
   Arrays one = in;
   one["sigma"].values = {1};
@@ -51,9 +58,11 @@ TEST_F(Attend, WritesWhatExistsAndNothingElse) {
   };
   const Mechanism soft{"soft-vq", ""}, gated{"linear", "elu", "gated"};
   EXPECT_EQ(names("", without(inputs_for({"linear", "elu"}), "dy")), (Words{"y"}));
-  EXPECT_EQ(names(soft.flags(), inputs_for(soft)), (Words{"dcodebook", "dk", "dq", "dsigma", "dv", "y"}));
+  EXPECT_EQ(names(soft.flags(), inputs_for(soft)),
+            (Words{"dcodebook", "dk", "dq", "dsigma", "dv", "y"}));
   EXPECT_EQ(names(soft.flags(), without(inputs_for(soft), "dy")), (Words{"y"}));
-  EXPECT_EQ(names(gated.flags() + " --causal", inputs_for(gated)), (Words{"dgate", "dk", "dq", "dv", "y"}));
+  EXPECT_EQ(names(gated.flags() + " --causal", inputs_for(gated)),
+            (Words{"dgate", "dk", "dq", "dv", "y"}));
   EXPECT_EQ(names(" --attention vq", inputs_for({"vq", ""})), (Words{"dk", "dq", "dv", "y"}));
 }
 
@@ -71,7 +80,8 @@ TEST_F(Attend, NamesWhatItDoesNotUse) {
   Arrays in = inputs_for({"linear", "elu", "delta"});
   in["surplus"] = {{2}, {std::nan(""), 1}};
   save("in.safetensors", in);
-  const Outcome tensors = done("attend --attention softmax --in in.safetensors --out out.safetensors");
+  const Outcome tensors =
+      done("attend --attention softmax --in in.safetensors --out out.safetensors");
   ASSERT_EQ(lines_of(tensors.err).size(), 1u) << tensors.err;
   for (const char* fragment : {"softmax", "\"beta\"", "\"surplus\"", "ignored"})
     EXPECT_NE(tensors.err.find(fragment), std::string::npos) << tensors.err;

@@ -45,7 +45,8 @@ TEST_F(Attend, RefusesCombinationsThatDoNotExist) {
 TEST_F(Attend, RefusesFlagsThatContradictTheFile) {
   bad(2, " --attention performer --features 7", inputs_for({"performer", ""}),
       {"--features is 7", "omega", "[2,6,4]"});
-  bad(2, " --attention vq --codes 7", inputs_for({"vq", ""}), {"--codes is 7", "codebook", "[2,6,4]"});
+  bad(2, " --attention vq --codes 7", inputs_for({"vq", ""}),
+      {"--codes is 7", "codebook", "[2,6,4]"});
   bad(2, " --attention soft-vq --sigma 2", inputs_for({"soft-vq", ""}), {"--sigma is 2", "0.8125"});
 }
 
@@ -59,8 +60,9 @@ TEST_F(Attend, NamesTensorsThatAreMissingOrMisshaped) {
       in[name] = normal(shape, 9);
     bad(3, m.flags() + (m.causal_only() ? " --causal" : ""), in, fragments);
   };
-  const Mechanism elu{"linear", "elu"}, gated{"linear", "elu", "gated"}, delta{"linear", "elu", "delta"},
-      performer{"performer", ""}, vq{"vq", ""}, soft{"soft-vq", ""};
+  const Mechanism elu{"linear", "elu"}, gated{"linear", "elu", "gated"},
+      delta{"linear", "elu", "delta"}, performer{"performer", ""}, vq{"vq", ""},
+      soft{"soft-vq", ""};
   input(elu, "q", {}, {"bad.safetensors", "no tensor q", "[B,H,N,D]"});
   input(elu, "k", {}, {"no tensor k", "[2,2,19,4]"});
   input(elu, "v", {}, {"no tensor v", "[2,2,19,M]"});
@@ -78,7 +80,8 @@ TEST_F(Attend, NamesTensorsThatAreMissingOrMisshaped) {
   input(performer, "omega", {2, 6, 5}, {"omega is [2,6,5]", "[2,R,4]"});
   input(vq, "codebook", {1, 6, 4}, {"codebook is [1,6,4]", "[2,F,4]"});
   input(soft, "sigma", {2}, {"sigma is [2]", "[1]"});
-  for (const Shape& shape : {Shape{0, 2, 19, 4}, Shape{2, 0, 19, 4}, Shape{2, 2, 0, 4}, Shape{2, 2, 19, 0}})
+  for (const Shape& shape :
+       {Shape{0, 2, 19, 4}, Shape{2, 0, 19, 4}, Shape{2, 2, 0, 4}, Shape{2, 2, 19, 0}})
     input(elu, "q", shape, {"q is " + shape.str(), "at least 1"});
   input(elu, "v", {2, 2, 19, 0}, {"v is [2,2,19,0]", "at least 1"});
   input(performer, "omega", {2, 0, 4}, {"omega is [2,0,4]", "at least 1"});
@@ -112,10 +115,12 @@ TEST_F(Attend, NamesNumbersThatCannotBe) {
     in.at(name).values.back() = value;
     bad(3, m.flags() + (m.causal_only() ? " --causal" : ""), in, fragments);
   };
-  const Mechanism gated{"linear", "elu", "gated"}, delta{"linear", "elu", "delta"}, soft{"soft-vq", ""};
+  const Mechanism gated{"linear", "elu", "gated"}, delta{"linear", "elu", "delta"},
+      soft{"soft-vq", ""};
   const double infinite = HUGE_VAL;
   for (const char* name : {"q", "k", "v", "dy", "codebook", "sigma"}) {
-    number(soft, name, std::nan(""), {"bad.safetensors", fmt::format(" {} is nan", name), "finite"});
+    number(soft, name, std::nan(""),
+           {"bad.safetensors", fmt::format(" {} is nan", name), "finite"});
     number(soft, name, -infinite, {fmt::format(" {} is -inf", name)});
   }
   number(gated, "gate", std::nan(""), {"gate is nan at [1,1,18]"});
@@ -142,7 +147,8 @@ TEST_F(Attend, NamesFilesThatCannotBeReadOrWritten) {
   const Arrays in = inputs_for({"linear", "elu"});
   save("in.safetensors", in);
   refused(6, "attend --in in.safetensors --out nowhere/out.safetensors", {"nowhere"});
-  const Outcome cut = linea(words_of("attend --in in.safetensors --out out.safetensors"), 1000);  // bytes a file
+  const Outcome cut =
+      linea(words_of("attend --in in.safetensors --out out.safetensors"), 1000);  // bytes a file
   check_refusal(cut, 6, "a file that cannot grow", {"out.safetensors"});
   EXPECT_EQ(names_in(""), (Words{".stderr", ".stdout", "bad.safetensors", "in.safetensors"}));
 }

@@ -1,5 +1,5 @@
-// linea bench: the ways of the memory ledger give one gradient, counts are those of the formulas, and each verb
-// says what it should.
+// linea bench: the ways of the memory ledger give one gradient, counts are those of the formulas,
+// and each verb says what it should.
 #include <set>
 
 #include "autograd/gradcheck.h"
@@ -24,7 +24,8 @@ AttentionOptions options_of(const std::string& attention, DType dtype) {
 }
 
 ledger::Inputs inputs_of(const AttentionOptions& options, int64_t N) {
-  const Shape keys{N, options.heads, options.key_size}, values{N, options.heads, options.value_size};
+  const Shape keys{N, options.heads, options.key_size},
+      values{N, options.heads, options.value_size};
   const auto normal = [&](const Shape& shape, uint32_t lane) {
     return random_tensor(shape, lane, 1.0, 1e-3, options.dtype);
   };
@@ -116,13 +117,15 @@ class Bench : public ProgramTest {
 const std::string kTiny = " --layers 2 --heads 2 --dim 16 --ffn 32 --length 24 --threads 1";
 
 TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
-  for (const std::string more : {"nanogpt", "nanogpt --attention linear", "mnist-paper --attention performer",
-                                 "mnist-paper --attention linear --rule delta --optimizer radam"}) {
-    const auto lines = results("train --preset " + more + kTiny + " --batch 3 --steps 3 --warmup 1");
+  for (const std::string more :
+       {"nanogpt", "nanogpt --attention linear", "mnist-paper --attention performer",
+        "mnist-paper --attention linear --rule delta --optimizer radam"}) {
+    const auto lines =
+        results("train --preset " + more + kTiny + " --batch 3 --steps 3 --warmup 1");
     ASSERT_EQ(lines.size(), 1u);
     const nlohmann::json& line = lines[0];
-    positive(line, {"tokens_per_s", "step_ms", "model_gflops", "sgemm_gflops", "of_sgemm", "optimiser_ms",
-                    "data_ms", "loss"});
+    positive(line, {"tokens_per_s", "step_ms", "model_gflops", "sgemm_gflops", "of_sgemm",
+                    "optimiser_ms", "data_ms", "loss"});
     EXPECT_GE(line["peak_rss_delta_bytes"], 0.0);
     const nlohmann::json& bytes = line["bytes"];
     positive(bytes, {"parameters", "gradients", "optimiser", "activations", "sum", "peak"});
@@ -142,8 +145,8 @@ TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
     EXPECT_LE(share, 1.0) << line;
   }
   const std::string table = done("bench train" + kTiny + " --steps 1 --warmup 0").out;
-  for (const char* part :
-       {"nanogpt: softmax", "tokens/s", "of SGEMM", "workspace", "peak RSS", "cross_entropy", "optimiser"})
+  for (const char* part : {"nanogpt: softmax", "tokens/s", "of SGEMM", "workspace", "peak RSS",
+                           "cross_entropy", "optimiser"})
     EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
   refused(2, "bench train --preset gpt", {"gpt", "nanogpt"});
   refused(2, "bench train --steps 0", {"--steps"});
@@ -161,11 +164,18 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   }
   positive(lines[0], {"read_gb_per_s", "of_read"});
   EXPECT_TRUE(lines[1]["read_gb_per_s"].is_null() && lines[1]["of_read"].is_null());
-  EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"], 20);  // softmax: to the end
-  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("pictures/s"), std::string::npos);
+  EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"],
+            20);  // softmax: to the end
+  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("pictures/s"),
+            std::string::npos);
   const auto weights = [&](const std::string& dtype) {
-    const std::string out = done("bench sample --layers 2 --heads 2 --dim 128 --ffn 512 --length 8 --batches 1,3 --dtype " + dtype).out;
-    return std::stod(out.substr(out.find(dtype + "; ") + dtype.size() + 2));  // "bf16; 0.9 MB of weights"
+    const std::string out = done(
+                                "bench sample --layers 2 --heads 2 --dim 128 --ffn 512 --length 8 "
+                                "--batches 1,3 --dtype " +
+                                dtype)
+                                .out;
+    return std::stod(
+        out.substr(out.find(dtype + "; ") + dtype.size() + 2));  // "bf16; 0.9 MB of weights"
   };
   EXPECT_NEAR(weights("bf16"), weights("fp32") / 2, 0.1);
   refused(2, "bench sample --batches 0", {"--batches", "0"});
@@ -176,7 +186,8 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
 }
 
 TEST_F(Bench, MemoryIsALedgerOfFourWays) {
-  const std::string tiny = "memory --lengths 70,140 --heads 2 --key-size 4 --features 6 --seconds 0 --threads 1";
+  const std::string tiny =
+      "memory --lengths 70,140 --heads 2 --key-size 4 --features 6 --seconds 0 --threads 1";
   const auto lines = results(tiny + " --svg ledger.svg");
   ASSERT_EQ(lines.size(), 2u * 2 * 4);
   for (const nlohmann::json& line : lines) {

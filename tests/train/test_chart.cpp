@@ -24,7 +24,8 @@ Chart simple_chart() {
 
 int count(const std::string& text, const std::string& part) {
   int found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size()))
+    ++found;
   return found;
 }
 
@@ -40,7 +41,8 @@ void expect_tag(const std::string& tag, std::vector<std::string>& open) {
   if (tag.back() != '/') open.push_back(tag.substr(0, at));
   EXPECT_GT(at, 0u) << tag;
   while (at < tag.size() && tag[at] == ' ') {
-    const size_t value = tag.find("=\"", at), end = value == std::string::npos ? value : tag.find('"', value + 2);
+    const size_t value = tag.find("=\"", at),
+                 end = value == std::string::npos ? value : tag.find('"', value + 2);
     ASSERT_NE(end, std::string::npos) << tag;
     EXPECT_EQ(tag.substr(at + 1, value - at - 1).find_first_of(" \"/<&"), std::string::npos) << tag;
     at = end + 1;
@@ -48,7 +50,8 @@ void expect_tag(const std::string& tag, std::vector<std::string>& open) {
   EXPECT_TRUE(at == tag.size() || (at + 1 == tag.size() && tag[at] == '/')) << tag;
 }
 
-// Tags open and close in order around one root, attributes are quoted, every & begins a known entity.
+// Tags open and close in order around one root, attributes are quoted, every & begins a known
+// entity.
 void expect_well_formed(const std::string& xml) {
   const std::string head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
   ASSERT_EQ(xml.rfind(head, 0), 0u);
@@ -78,8 +81,8 @@ TEST(Chart, HoldsEverything) {
   const std::string svg = charts_svg({simple_chart()});
   expect_well_formed(svg);
   for (const char* text :
-       {">errors<", ">features<", ">mean squared error<", ">positive, iid<", ">trig, iid<", ">16<", ">64<",
-        ">256<", ">1e-5<", ">0.1<", "stroke-dasharray=\"10 5\"", "#0072B2", "#D55E00"})
+       {">errors<", ">features<", ">mean squared error<", ">positive, iid<", ">trig, iid<", ">16<",
+        ">64<", ">256<", ">1e-5<", ">0.1<", "stroke-dasharray=\"10 5\"", "#0072B2", "#D55E00"})
     EXPECT_NE(svg.find(text), std::string::npos) << text;
   EXPECT_EQ(count(svg, "<circle"), 3 + 1);  // and one in the legend
   EXPECT_EQ(svg.find("nan"), std::string::npos);
@@ -101,9 +104,12 @@ TEST(Chart, EscapesText) {
 TEST(Chart, LeavesOutWhatHasNoPlace) {
   Chart chart = simple_chart();
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  chart.series = {
-      {"broken", {1, 2, 3, 4, 5, 6}, {1, nan, 10, 0, -1, std::numeric_limits<double>::infinity()}, 0, 0},
-      {"none", {}, {}, 2, 2}};
+  chart.series = {{"broken",
+                   {1, 2, 3, 4, 5, 6},
+                   {1, nan, 10, 0, -1, std::numeric_limits<double>::infinity()},
+                   0,
+                   0},
+                  {"none", {}, {}, 2, 2}};
   chart.x.ticks = {1e9, 0};  // outside
   const std::string svg = charts_svg({chart});
   expect_well_formed(svg);
@@ -147,7 +153,8 @@ TEST_F(ChartFile, IsWritten) {
   const std::string svg = read_file(path("chart.svg"));
   expect_well_formed(svg);
   EXPECT_EQ(count(svg, ">errors<"), 2);
-  expect_error(ErrorKind::write, {"nowhere"}, [&] { write_charts(path("nowhere/chart.svg"), {simple_chart()}); });
+  expect_error(ErrorKind::write, {"nowhere"},
+               [&] { write_charts(path("nowhere/chart.svg"), {simple_chart()}); });
 }
 
 }  // namespace

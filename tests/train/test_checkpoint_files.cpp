@@ -1,5 +1,5 @@
-// Checkpoints on disks that fail, are cut off, or give back other bytes than they were given: the old one or the
-// new one can always be used, and a bad one is never taken for a good one.
+// Checkpoints on disks that fail, are cut off, or give back other bytes than they were given: the
+// old one or the new one can always be used, and a bad one is never taken for a good one.
 #include "train/checkpoint_files.h"
 
 #include "tests/data/faulty_disk.h"
@@ -14,7 +14,8 @@ using Names = std::vector<std::string>;
 
 TEST_F(CheckpointFiles, WhichStay) {
   for (int64_t step = 1; step <= 9; ++step) save("run", step, {2, 4, 3});
-  EXPECT_EQ(names("run"), (Names{"step-00000003", "step-00000004", "step-00000008", "step-00000009"}));
+  EXPECT_EQ(names("run"),
+            (Names{"step-00000003", "step-00000004", "step-00000008", "step-00000009"}));
   save("run", 10, {0, 0, -1});
   EXPECT_EQ(names("run").size(), 5u);
   save("run", 11, {1, 0, -1});
@@ -106,16 +107,19 @@ TEST_F(CheckpointFiles, EveryFlippedBitIsNoticed) {
   save("run", 1, {0, 0, -1});
   save("run", 2, {0, 0, -1});
   const CheckpointFolder newest = newest_checkpoint(path("run"));
-  for (const std::string name : {"manifest.json", "state.json", "model.safetensors", "optimizer.safetensors"}) {
+  for (const std::string name :
+       {"manifest.json", "state.json", "model.safetensors", "optimizer.safetensors"}) {
     const std::string good = read_file(newest.path / name);
-    // Every bit of the manifest, every seventh of the others; under the sanitizers a thirteenth of these.
+    // Every bit of the manifest, every seventh of the others; under the sanitizers a thirteenth of
+    // these.
     const size_t step = (name == "manifest.json" ? 1 : 7) * (kSanitized ? 13 : 1);
     for (size_t bit = 0; bit < 8 * good.size(); bit += step) {
       std::string bad = good;
       bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << bit % 8));
       std::ofstream(newest.path / name) << bad;
       const std::string problem = checkpoint_problem(newest);
-      ASSERT_NE(problem.find("step-00000002/"), std::string::npos) << "bit " << bit << " of " << name << ": " << problem;
+      ASSERT_NE(problem.find("step-00000002/"), std::string::npos)
+          << "bit " << bit << " of " << name << ": " << problem;
     }
     std::ofstream(newest.path / name) << good;
   }
@@ -143,14 +147,16 @@ TEST_F(CheckpointFiles, EveryCutIsNoticedAndTheOneBeforeIsTaken) {
   testing::internal::CaptureStderr();
   EXPECT_EQ(usable_step(path("run")), 1);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("step-00000002/optimizer.safetensors: no such file"), std::string::npos) << said;
+  EXPECT_NE(said.find("step-00000002/optimizer.safetensors: no such file"), std::string::npos)
+      << said;
   EXPECT_NE(said.find("taking the checkpoint before it"), std::string::npos) << said;
 }
 
 TEST_F(CheckpointFiles, WithoutAGoodOneTheReasonIsTold) {
   save("run", 1);
   std::filesystem::remove(file("run", 1, "manifest.json"));
-  expect_error(ErrorKind::input, {path("run"), "no checkpoint that is whole", "manifest.json", "no such file"},
+  expect_error(ErrorKind::input,
+               {path("run"), "no checkpoint that is whole", "manifest.json", "no such file"},
                [&] { newest_checkpoint(path("run")); });
   // The model's file alone is enough to sample from.
   EXPECT_EQ(load_model(file("run", 1, "model.safetensors")).step, 1);
@@ -162,7 +168,8 @@ TEST_F(CheckpointFiles, AManifestOfAnotherKindIsRefused) {
   const std::string manifest = file("run", 1, "manifest.json"), good = read_file(manifest);
   const auto refused = [&](const std::string& text, const std::string& fragment) {
     put("text", text);
-    std::filesystem::copy_file(path("text"), manifest, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy_file(path("text"), manifest,
+                               std::filesystem::copy_options::overwrite_existing);
     const std::string problem = checkpoint_problem(only);
     EXPECT_NE(problem.find(fragment), std::string::npos) << problem;
   };

@@ -1,4 +1,5 @@
-// linea sample --complete and --surprise: what is kept is kept to the bit, and bits are those of linea eval.
+// linea sample --complete and --surprise: what is kept is kept to the bit, and bits are those of
+// linea eval.
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/picture_task.h"
@@ -34,7 +35,8 @@ class Pictures : public ProgramTest {
   // The pictures of a sheet of `columns` in a line, each side x side.
   std::vector<std::vector<uint8_t>> cells(const std::string& name, int64_t columns, int64_t lines,
                                           int64_t side = kSide, int64_t channels = 1) const {
-    const int64_t scale = 56 / side, cell = side * scale + 1, width = columns * cell - 1, height = lines * cell - 1;
+    const int64_t scale = 56 / side, cell = side * scale + 1, width = columns * cell - 1,
+                  height = lines * cell - 1;
     const int64_t square = std::max(width, height);
     std::vector<std::vector<uint8_t>> result;
     EXPECT_EQ(width, height) << "read_image takes the square in the middle";
@@ -73,7 +75,8 @@ TEST_F(Pictures, CompletionsKeepTheUpperRows) {
       seen.push_back(symbol_to_grey(grey_to_symbol(grey, 4), 4));
     originals.push_back(seen);
   }
-  const Outcome outcome = done("sample run --complete 0.png 1.png 2.png 3.png --keep-rows 5 --count 2 --out out.png");
+  const Outcome outcome =
+      done("sample run --complete 0.png 1.png 2.png 3.png --keep-rows 5 --count 2 --out out.png");
   EXPECT_EQ(lines_of(outcome.out).back(), "out.png");
   const std::vector<Greys> shown = cells("out.png", 4, 4);
   const auto kept = 5 * kSide;
@@ -84,12 +87,14 @@ TEST_F(Pictures, CompletionsKeepTheUpperRows) {
       EXPECT_EQ(Greys(originals[i].begin(), originals[i].begin() + kept),
                 Greys(line[column].begin(), line[column].begin() + kept))
           << i << ' ' << column;
-    EXPECT_EQ(Greys(line[1].begin() + kept, line[1].end()), Greys(static_cast<size_t>(kSide * kSide - kept), 40));
+    EXPECT_EQ(Greys(line[1].begin() + kept, line[1].end()),
+              Greys(static_cast<size_t>(kSide * kSide - kept), 40));
     EXPECT_NE(line[2], line[3]) << "two completions are drawn apart";
     EXPECT_NE(line[2], line[0]);
   }
   const auto again = [&](const std::string& more) {
-    done("sample run --complete 0.png 1.png 2.png 3.png --keep-rows 5 --count 2 --out again.png" + more);
+    done("sample run --complete 0.png 1.png 2.png 3.png --keep-rows 5 --count 2 --out again.png" +
+         more);
     return bytes("again.png") == bytes("out.png");
   };
   EXPECT_TRUE(again(" --seed 1 --threads 1"));
@@ -99,7 +104,9 @@ TEST_F(Pictures, CompletionsKeepTheUpperRows) {
 // What stands below the kept rows is what the generator draws after them.
 TEST_F(Pictures, CompletionsGoOnFromWhatIsKept) {
   done(kDigits + " --steps 150 --lr 0.01 --warmup 0 --out run");
-  done("sample run --complete test:0 test:1 test:2 test:3 --keep-rows 6 --count 2 --seed 7 --out out.png");
+  done(
+      "sample run --complete test:0 test:1 test:2 test:3 --keep-rows 6 --count 2 --seed 7 --out "
+      "out.png");
   const std::vector<Greys> shown = cells("out.png", 4, 4);
   const SavedModel saved = load_model(path("run"));
   const Batch test = make_task(task_options(saved.config, ""))->eval_batch(Split::test, 0, 4);
@@ -146,7 +153,8 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   EXPECT_NEAR(shown[0], bits_of_first(1), 1e-4);
   EXPECT_NE(shown[0], shown[1]);
   // named, they are the same pictures
-  const std::string named = done("sample run --surprise --complete test:0 test:1 test:2 --out x.png").out;
+  const std::string named =
+      done("sample run --surprise --complete test:0 test:1 test:2 --out x.png").out;
   EXPECT_EQ(numbers_after_colons(named), shown);
   EXPECT_EQ(bytes("x.png"), bytes("heat.png"));
   // and in a file too, where it is said of which class they are
@@ -155,7 +163,8 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   for (const int32_t symbol : first.targets) greys.push_back(symbol_to_grey(symbol, 4));
   write_picture("first.png", greys);
   const auto of_class = [&](int64_t label) {
-    const std::string line = fmt::format("sample run --surprise --complete first.png --class {} --out x.png", label);
+    const std::string line =
+        fmt::format("sample run --surprise --complete first.png --class {} --out x.png", label);
     return numbers_after_colons(done(line).out).front();
   };
   const int64_t label = first.inputs[0] - saved.shape.start;
@@ -163,7 +172,8 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   EXPECT_NE(of_class((label + 1) % 10), shown[0]);
 }
 
-// Three symbols a pixel: rows are kept whole, in their colours, and each colour has its map of bits.
+// Three symbols a pixel: rows are kept whole, in their colours, and each colour has its map of
+// bits.
 TEST_F(Pictures, InColour) {
   std::string records;
   for (int picture = 0; picture < 12; ++picture) {
@@ -186,24 +196,31 @@ TEST_F(Pictures, InColour) {
     const auto first = test.targets.begin() + numbers[i] * all;
     EXPECT_EQ(shown[3 * i], Greys(first, first + all)) << "256 levels are the bytes themselves";
     for (size_t column = 3 * i + 1; column < 3 * i + 3; ++column)
-      EXPECT_EQ(Greys(shown[column].begin(), shown[column].begin() + kept), Greys(first, first + kept)) << column;
+      EXPECT_EQ(Greys(shown[column].begin(), shown[column].begin() + kept),
+                Greys(first, first + kept))
+          << column;
   }
-  const std::vector<double> bits = numbers_after_colons(done("sample run --surprise --count 4 --out heat.png").out);
+  const std::vector<double> bits =
+      numbers_after_colons(done("sample run --surprise --count 4 --out heat.png").out);
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, ""));
   ASSERT_EQ(bits.size(), 5u);
-  EXPECT_NEAR(bits[4], evaluate(*saved.model, FirstRows(*task, 4), Split::test, saved.config.batch).bits, 1e-4);
+  EXPECT_NEAR(bits[4],
+              evaluate(*saved.model, FirstRows(*task, 4), Split::test, saved.config.batch).bits,
+              1e-4);
 }
 
 // 20 pictures, two of them for tests: without --count all that there are, of more at most eight.
 TEST_F(Pictures, SurpriseOfFewPictures) {
   fs::create_directories(path("few"));
   for (int64_t i = 0; i < 20; ++i) put_picture(fmt::format("few/{:02}.png", i), i + 1);
-  done("train --task images --data few --channels 1 --size 12 --levels 4 --steps 1 --out run" + kSmall);
+  done("train --task images --data few --channels 1 --size 12 --levels 4 --steps 1 --out run" +
+       kSmall);
   const Outcome outcome = done("sample run --surprise --out heat.png");
   EXPECT_NE(outcome.out.find("mean of 2:"), std::string::npos) << outcome.out;
   refused(2, "sample run --surprise --count 3 --out x.png", {"test:2", "0 to 1"});
   done(kDigits + " --steps 1 --out digits");
-  EXPECT_NE(done("sample digits --surprise --out heat.png").out.find("mean of 8:"), std::string::npos);
+  EXPECT_NE(done("sample digits --surprise --out heat.png").out.find("mean of 8:"),
+            std::string::npos);
 }
 
 TEST_F(Pictures, RefuseWhatHasNoMeaning) {
@@ -211,7 +228,8 @@ TEST_F(Pictures, RefuseWhatHasNoMeaning) {
   put_picture("a.png", 1);
   put("text.png", "no picture");
   for (const char* rows : {"0", "12", "-1"})
-    refused(2, fmt::format("sample run --complete a.png --keep-rows {}", rows), {"--keep-rows", rows, "11", "12"});
+    refused(2, fmt::format("sample run --complete a.png --keep-rows {}", rows),
+            {"--keep-rows", rows, "11", "12"});
   refused(2, "sample run --complete a.png --count 0", {"--count", "0"});
   refused(2, "sample run --surprise --count 0", {"--count", "0"});
   refused(3, "sample run --complete nowhere.png", {"nowhere.png"});

@@ -27,16 +27,18 @@ class DataVerb : public ProgramTest {
       const bool light = std::string(name) == "light";
       for (int i = 0; i < of_each; ++i)
         put(fmt::format("{}/{}/{:03}.png", folder, name, i),
-            png_bytes(2, 2, 8, 2, {std::string(6, static_cast<char>(light ? 250 - i : i)),
-                                   std::string(6, static_cast<char>(light ? 200 : 40))}));
+            png_bytes(2, 2, 8, 2,
+                      {std::string(6, static_cast<char>(light ? 250 - i : i)),
+                       std::string(6, static_cast<char>(light ? 200 : 40))}));
     }
   }
 };
 
 TEST_F(DataVerb, ListsWithChecksumsAndAddresses) {
   const std::string list = done("data list").out;
-  for (const char* part : {"mnist", "cifar-10-binary.tar.gz  170052171 bytes", "https://mattmahoney.net/dc/text8.zip",
-                           "sha256 c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", "not published"})
+  for (const char* part :
+       {"mnist", "cifar-10-binary.tar.gz  170052171 bytes", "https://mattmahoney.net/dc/text8.zip",
+        "sha256 c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", "not published"})
     EXPECT_NE(list.find(part), std::string::npos) << part << "\n" << list;
   const auto lines = json_lines(done("data list --json").out);
   ASSERT_EQ(lines.size(), 8u);
@@ -49,7 +51,8 @@ TEST_F(DataVerb, VerifiesAFolder) {
   put("set/input.txt", "to be or not to be");
   const Outcome outcome = linea("data verify set");
   check_refusal(outcome, 3, "verify", {"set", "1 of 1 files"});
-  EXPECT_NE(outcome.out.find("differs (sha256): found " + file_hash(path("set/input.txt"))), std::string::npos)
+  EXPECT_NE(outcome.out.find("differs (sha256): found " + file_hash(path("set/input.txt"))),
+            std::string::npos)
       << outcome.out;
   const auto line = json_lines(linea("data verify set --json").out).at(0);
   EXPECT_EQ(line["state"], "differs");
@@ -64,26 +67,31 @@ TEST_F(DataVerb, VerifiesAFolder) {
 
 TEST_F(DataVerb, WithoutANetworkItSaysWhatToFetch) {
   const Outcome outcome = with_curl("exit 6", "data get tinyshakespeare --out set");
-  check_refusal(outcome, 3, "get",
-                {"https://raw.githubusercontent.com/", "1115394 bytes",
-                 "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "put it into set"}, true);
+  check_refusal(
+      outcome, 3, "get",
+      {"https://raw.githubusercontent.com/", "1115394 bytes",
+       "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "put it into set"},
+      true);
   EXPECT_TRUE(names_in("set").empty());
 }
 
 TEST_F(DataVerb, WhatCurlBringsIsCheckedBeforeItHasAName) {
-  const std::string script = "while [ $# -gt 1 ]; do [ \"$1\" = --output ] && echo other > \"$2\"; shift; done";
+  const std::string script =
+      "while [ $# -gt 1 ]; do [ \"$1\" = --output ] && echo other > \"$2\"; shift; done";
   const Outcome outcome = with_curl(script, "data get tinyshakespeare --out set");
   check_refusal(outcome, 3, "get", {"what came has sha256 " + hash_of("other\n"), "by hand"}, true);
   EXPECT_TRUE(names_in("set").empty());
   put("file", "");
-  check_refusal(with_curl(script, "data get tinyshakespeare --out file/set"), 6, "get", {"file"}, true);
+  check_refusal(with_curl(script, "data get tinyshakespeare --out file/set"), 6, "get", {"file"},
+                true);
   refused(2, "data get mnits", {"'mnits'", "mnist, cifar10"});
   refused(2, "data", {"subcommand"});
 }
 
 TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
   put_images("pictures", 10);
-  const std::string train = "train --task images --data pictures --size 2 --class-token --flip --steps 2" + kSmall;
+  const std::string train =
+      "train --task images --data pictures --size 2 --class-token --flip --steps 2" + kSmall;
   done(train + " --out run");
   EXPECT_NE(bytes("run/config.toml").find("channels = 3"), std::string::npos);
   EXPECT_NE(done("info run").out.find("symbols     256, length 12"), std::string::npos);
@@ -102,9 +110,13 @@ TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
 TEST_F(DataVerb, BadPicturesAreNamedOnStderr) {
   put_images("pictures", 60);
   put("pictures/dark/000.png", "no picture");
-  const Outcome outcome = done("train --task images --data pictures --size 2 --channels 1 --steps 1" + kSmall + " --out run");
-  EXPECT_NE(outcome.err.find("left out: pictures/dark/000.png: is neither"), std::string::npos) << outcome.err;
-  for (const char* name : {"001", "002"}) put(fmt::format("pictures/dark/{}.png", name), "no picture");
+  const Outcome outcome =
+      done("train --task images --data pictures --size 2 --channels 1 --steps 1" + kSmall +
+           " --out run");
+  EXPECT_NE(outcome.err.find("left out: pictures/dark/000.png: is neither"), std::string::npos)
+      << outcome.err;
+  for (const char* name : {"001", "002"})
+    put(fmt::format("pictures/dark/{}.png", name), "no picture");
   refused(3, "train --task images --data pictures --size 2 --steps 1" + kSmall + " --out other",
           {"pictures", "more than one in 100"});
 }

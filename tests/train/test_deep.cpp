@@ -1,5 +1,5 @@
-// Twelve layers of small width, where features that are exactly 0 or overflow would end a run: nothing in the
-// record is ever NaN or infinite.
+// Twelve layers of small width, where features that are exactly 0 or overflow would end a run:
+// nothing in the record is ever NaN or infinite.
 #include <cmath>
 
 #include "tests/train/program.h"
@@ -11,7 +11,8 @@ class Deep : public ProgramTest {};
 
 TEST_F(Deep, NoStepIsNotFinite) {
   std::string text;
-  for (int i = 0; i < 400; ++i) text += fmt::format("the {} of {} is {}. ", i, i * i % 97, i * 7 % 31);
+  for (int i = 0; i < 400; ++i)
+    text += fmt::format("the {} of {} is {}. ", i, i * i % 97, i * 7 % 31);
   put("text.txt", text);
   for (const std::string attention : {"linear", "performer --features 16"}) {
     const std::string name = attention.substr(0, 6);

@@ -20,19 +20,21 @@ class DryRun : public ProgramTest {
 TEST_F(DryRun, WritesNothing) {
   const Outcome outcome = done(kCopy + " --steps 7 --dry-run --out run");
   EXPECT_FALSE(exists("run"));
-  for (const char* part :
-       {"blocks.*.qkv.weight", "FLOPs", "activations and workspace", "peak", "checkpoint", "7 steps"})
+  for (const char* part : {"blocks.*.qkv.weight", "FLOPs", "activations and workspace", "peak",
+                           "checkpoint", "7 steps"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is not in:\n" << outcome.out;
   EXPECT_EQ(done(kCopy + " --dry-run").code, 0) << "a run that is not made needs no folder";
 }
 
 TEST_F(DryRun, ReportsWhatTheRunIs) {
   const std::string run =
-      "train --task digits --size 12 --levels 4 --heads 2 --dim 16 --ffn 32 --layers 3 --batch 6 --accumulate 2 "
+      "train --task digits --size 12 --levels 4 --heads 2 --dim 16 --ffn 32 --layers 3 --batch 6 "
+      "--accumulate 2 "
       "--tie --steps 11";
   const nlohmann::json report = this->report(run);
   done(run + " --save-every 10 --eval-every 10 --out run");
-  const SafetensorsFile model = SafetensorsFile::open(path("run/checkpoints/step-00000011/model.safetensors"));
+  const SafetensorsFile model =
+      SafetensorsFile::open(path("run/checkpoints/step-00000011/model.safetensors"));
   int64_t elements = 0, tensors = 0;
   for (const nlohmann::json& group : report["parameters"]) {
     int64_t product = group["count"];
@@ -57,7 +59,8 @@ TEST_F(DryRun, ReportsWhatTheRunIs) {
   EXPECT_GE(report["checkpoint_bytes"], on_disk - 20000) << "headers and settings";
 
   EXPECT_EQ(report["tokens_per_step"], 6 * 2 * 144);
-  EXPECT_EQ(report["flops_per_step"].get<double>(), report["flops_per_token"].get<double>() * 6 * 2 * 144);
+  EXPECT_EQ(report["flops_per_step"].get<double>(),
+            report["flops_per_token"].get<double>() * 6 * 2 * 144);
   EXPECT_EQ(report["steps"], 11);
   EXPECT_GT(report["step_s"], 0);
   EXPECT_NEAR(report["remaining_s"].get<double>(), 11 * report["step_s"].get<double>(), 1e-9);
@@ -73,8 +76,8 @@ TEST_F(DryRun, ReportsWhatTheRunIs) {
 
 // What a bench counts, of the same model.
 TEST_F(DryRun, CountsTheFlopsOfTheBench) {
-  const nlohmann::json report =
-      this->report("train --task copy --length 64 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2");
+  const nlohmann::json report = this->report(
+      "train --task copy --length 64 --layers 2 --heads 2 --dim 16 --ffn 32 --batch 2");
   const RunConfig config = [] {
     RunConfig small;
     small.task = "copy";
@@ -111,22 +114,27 @@ TEST_F(DryRun, KnowsEveryTaskAndHead) {
       {kText, {"train", "val"}},
       {kText + " --attention vq --codes 4 --accumulate 2", {"train", "val"}},
       {kCopy, {"train", "val", "test"}},
-      {"train --task retrieval --associations 4 --layers 1 --heads 1 --dim 8 --batch 2", {"train", "val", "test"}},
-      {"train --task digits --size 12 --levels 64 --head logistics" + kSmall, {"train", "val", "test"}},
-      {"train --task images --data pictures --size 2 --head logistics" + kSmall, {"train", "val", "test"}}};
+      {"train --task retrieval --associations 4 --layers 1 --heads 1 --dim 8 --batch 2",
+       {"train", "val", "test"}},
+      {"train --task digits --size 12 --levels 64 --head logistics" + kSmall,
+       {"train", "val", "test"}},
+      {"train --task images --data pictures --size 2 --head logistics" + kSmall,
+       {"train", "val", "test"}}};
   for (const auto& [run, splits] : runs) {
     const nlohmann::json report = this->report(run);
     ASSERT_TRUE(report.contains("rows")) << run;
     EXPECT_EQ(report["rows"].size(), splits.size()) << run;
-    for (const std::string& split : splits) EXPECT_GE(report["rows"].value(split, 0), 1) << run << ": " << split;
+    for (const std::string& split : splits)
+      EXPECT_GE(report["rows"].value(split, 0), 1) << run << ": " << split;
     EXPECT_GT(report["bytes"]["activations"], 0) << run;
     done(run + " --dry-run");
   }
 }
 
 TEST_F(DryRun, WhatDoesNotFitIsSaidAfterTheReport) {
-  const Outcome outcome =
-      linea("train --task copy --length 16 --layers 1 --dim 16 --batch 1000000000 --dry-run --json --out run");
+  const Outcome outcome = linea(
+      "train --task copy --length 16 --layers 1 --dim 16 --batch 1000000000 --dry-run --json --out "
+      "run");
   check_refusal(outcome, 5, "a batch of 10^9",
                 {"out of memory: ", "asked for activations", "lower --batch (1000000000"});
   const nlohmann::json report = json_lines(outcome.out).at(0);
@@ -137,9 +145,13 @@ TEST_F(DryRun, WhatDoesNotFitIsSaidAfterTheReport) {
 
 // What steps of some rows say of more is near what steps of more take.
 TEST_F(DryRun, EstimatesWhatItDoesNotMeasure) {
-  const std::string size = kSanitized ? "--dim 16 --ffn 32" : "--dim 32 --ffn 64";  // fast enough, either way
-  const std::string run = "train --task copy --length 16 --layers 2 --heads 2 " + size + " --batch ";
-  const auto peak_of = [&](const std::string& batch) { return report(run + batch)["bytes"]["peak"].get<double>(); };
+  const std::string size =
+      kSanitized ? "--dim 16 --ffn 32" : "--dim 32 --ffn 64";  // fast enough, either way
+  const std::string run =
+      "train --task copy --length 16 --layers 2 --heads 2 " + size + " --batch ";
+  const auto peak_of = [&](const std::string& batch) {
+    return report(run + batch)["bytes"]["peak"].get<double>();
+  };
   const nlohmann::json estimated = json_lines(linea(run + "100000000 --dry-run --json").out).at(0);
   EXPECT_EQ(estimated["bytes_how"], "from steps of 1024 and 2048 rows");
   const double of_row = (peak_of("2000") - peak_of("1000")) / 1000;
@@ -147,9 +159,11 @@ TEST_F(DryRun, EstimatesWhatItDoesNotMeasure) {
 }
 
 TEST_F(DryRun, RefusesWeightsBeforeItMakesThem) {
-  const Outcome outcome = linea("train --task copy --layers 100000000 --dim 512 --ffn 2048 --heads 8 --dry-run");
-  check_refusal(outcome, 5, "10^8 layers",
-                {"parameters, gradients and optimiser", "lower --dim (512)", "--layers (100000000)"});
+  const Outcome outcome =
+      linea("train --task copy --layers 100000000 --dim 512 --ffn 2048 --heads 8 --dry-run");
+  check_refusal(
+      outcome, 5, "10^8 layers",
+      {"parameters, gradients and optimiser", "lower --dim (512)", "--layers (100000000)"});
 }
 
 }  // namespace

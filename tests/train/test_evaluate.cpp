@@ -1,4 +1,5 @@
-// Looking at a split: no more memory than training takes, and the same score however many rows are taken at once.
+// Looking at a split: no more memory than training takes, and the same score however many rows are
+// taken at once.
 #include "train/evaluate.h"
 
 #include "tests/train/first_rows.h"
@@ -45,10 +46,13 @@ TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
           model.before_step(0, config.steps);
           TrainingStep(model, optimizer, *task, config).run(0, 1e-3);
         });
-        const int64_t rows = 2 * evaluation_rows(model, *task, config.batch);  // a look at more holds no more
-        const size_t looking = peak_of([&] { evaluate(model, *task, Split::val, config.batch, rows); });
-        EXPECT_LE(looking, training) << attention << ", length " << length << ", dim " << dim << ": "
-                                     << evaluation_rows(model, *task, config.batch) << " rows at once";
+        const int64_t rows =
+            2 * evaluation_rows(model, *task, config.batch);  // a look at more holds no more
+        const size_t looking =
+            peak_of([&] { evaluate(model, *task, Split::val, config.batch, rows); });
+        EXPECT_LE(looking, training)
+            << attention << ", length " << length << ", dim " << dim << ": "
+            << evaluation_rows(model, *task, config.batch) << " rows at once";
       }
   set_threads(threads);
 }
@@ -69,7 +73,8 @@ TEST(Evaluate, ScoresTheSameHoweverManyRows) {
   const RunConfig config = small("linear", 16, 8, 1);
   const std::unique_ptr<Task> task = make_task(task_options(config, ""));
   const Transformer model(model_config(config, task->shape()));
-  const Score one = evaluate(model, *task, Split::val, 1, 50), many = evaluate(model, *task, Split::val, 64, 50);
+  const Score one = evaluate(model, *task, Split::val, 1, 50),
+              many = evaluate(model, *task, Split::val, 64, 50);
   EXPECT_NEAR(one.loss, many.loss, 1e-6);
   EXPECT_EQ(one.accuracy, many.accuracy);
   EXPECT_EQ(one.tokens, many.tokens);

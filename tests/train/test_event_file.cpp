@@ -12,7 +12,8 @@ class EventFileTest : public ProgramTest {
  protected:
   std::vector<std::string> event_files(const std::string& run) const {
     std::vector<std::string> files;
-    for (const std::string& name : names_in(run + "/tensorboard")) files.push_back(run + "/tensorboard/" + name);
+    for (const std::string& name : names_in(run + "/tensorboard"))
+      files.push_back(run + "/tensorboard/" + name);
     return files;
   }
   std::vector<Fields> events_in(const std::string& file) const {
@@ -22,7 +23,9 @@ class EventFileTest : public ProgramTest {
   }
 };
 
-const std::function<void(const std::string&)> kNoWarning = [](const std::string& line) { ADD_FAILURE() << line; };
+const std::function<void(const std::string&)> kNoWarning = [](const std::string& line) {
+  ADD_FAILURE() << line;
+};
 
 float value_of(const Fields& value) { return read_as<float>(value.at(2), 0); }
 
@@ -45,14 +48,16 @@ TEST_F(EventFileTest, BeginsAsItsReadersExpect) {
 
 TEST_F(EventFileTest, NamesSortInTheOrderInWhichTheyWereMade) {
   std::vector<std::string> made;
-  for (int i = 0; i < 12; ++i) made.push_back(EventFile(path("many"), -1, kNoWarning).path().filename().string());
+  for (int i = 0; i < 12; ++i)
+    made.push_back(EventFile(path("many"), -1, kNoWarning).path().filename().string());
   EXPECT_EQ(names_in("many"), made);
 }
 
 TEST_F(EventFileTest, HoldsScalarsPicturesAndTexts) {
   EventFile file(path("events"), -1, kNoWarning);
   file.scalars(300, {{"loss", 1.25}, {"val_loss", std::nan("")}, {"lr", 1e-3}});
-  const std::string png = std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\x01\x02\x08", 25) + '\0' + "more";
+  const std::string png =
+      std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\x01\x02\x08", 25) + '\0' + "more";
   file.picture(301, "samples", png);
   file.text(302, "samples", "a b\nc\n");
   const std::vector<std::string> records = records_of(read_file(file.path()));
@@ -98,7 +103,8 @@ TEST_F(EventFileTest, AWriteErrorWarnsOnceAndLeavesWholeRecords) {
   EXPECT_NE(warnings[0].find(file.path().string()), std::string::npos) << warnings[0];
 }
 
-// Whichever call of the disk fails: an error before there is a file, later a warning and whole records.
+// Whichever call of the disk fails: an error before there is a file, later a warning and whole
+// records.
 TEST_F(EventFileTest, EachCallOfTheDiskMayFail) {
   Words failed;
   for (int at = 0; at < 100; ++at) {
@@ -106,7 +112,8 @@ TEST_F(EventFileTest, EachCallOfTheDiskMayFail) {
     Words warnings;
     FailingCall disk(at, ENOSPC);
     try {
-      EventFile file(path(folder + "/tensorboard"), 3, [&](const std::string& line) { warnings.push_back(line); });
+      EventFile file(path(folder + "/tensorboard"), 3,
+                     [&](const std::string& line) { warnings.push_back(line); });
       for (int step = 4; step < 6; ++step) file.scalars(step, {{"loss", 1}});
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::write);
@@ -127,7 +134,8 @@ TEST_F(EventFileTest, EachCallOfTheDiskMayFail) {
 
 TEST_F(EventFileTest, AFolderThatCannotBeMadeIsAnError) {
   put("file", "x");
-  expect_error(ErrorKind::write, {path("file")}, [&] { EventFile(path("file/events"), -1, kNoWarning); });
+  expect_error(ErrorKind::write, {path("file")},
+               [&] { EventFile(path("file/events"), -1, kNoWarning); });
 }
 
 // Every number of metrics.jsonl, in its order, and every sample.

@@ -6,11 +6,14 @@ namespace {
 
 class HeadFlag : public ProgramTest {
  protected:
-  double last_bits(const std::string& run) const { return metrics(run).back()["val_bits"].get<double>(); }
+  double last_bits(const std::string& run) const {
+    return metrics(run).back()["val_bits"].get<double>();
+  }
 };
 
 TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
-  const std::string train = "train --task digits --size 12 --levels 16 --head logistics --lr 0.01 --warmup 0" + kSmall;
+  const std::string train =
+      "train --task digits --size 12 --levels 16 --head logistics --lr 0.01 --warmup 0" + kSmall;
   done(train + " --steps 2 --out short");
   const int steps = kSanitized ? 40 : 150;
   done(fmt::format("{} --steps {} --out run", train, steps));
@@ -29,16 +32,21 @@ TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
 }
 
 TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
-  refused(2, kCopy + " --head logistics --steps 1 --out run", {"--head logistics", "copy", "pictures"});
-  refused(2, kDigits + " --head logistics --tie --steps 1 --out run", {"--tie", "--head logistics"}, true);
-  refused(2, kDigits + " --head gauss --steps 1 --out run", {"--head is 'gauss'", "categorical or logistics"}, true);
+  refused(2, kCopy + " --head logistics --steps 1 --out run",
+          {"--head logistics", "copy", "pictures"});
+  refused(2, kDigits + " --head logistics --tie --steps 1 --out run", {"--tie", "--head logistics"},
+          true);
+  refused(2, kDigits + " --head gauss --steps 1 --out run",
+          {"--head is 'gauss'", "categorical or logistics"}, true);
   EXPECT_FALSE(exists("run"));
-  refused(2, "bench train --head logistics --steps 1 --warmup 0", {"--head logistics", "random symbols"}, true);
+  refused(2, "bench train --head logistics --steps 1 --warmup 0",
+          {"--head logistics", "random symbols"}, true);
 }
 
 TEST_F(HeadFlag, OtherHeadsWeightsAreRefused) {
   done(kDigits + " --steps 1 --out run");
-  refused(3, kDigits + " --head logistics --steps 1 --out new --init-from run", {"head.weight"}, true);
+  refused(3, kDigits + " --head logistics --steps 1 --out new --init-from run", {"head.weight"},
+          true);
 }
 
 TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {
@@ -58,8 +66,8 @@ TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {
   EXPECT_NE(some, greedy);
   EXPECT_EQ(some, drawn("--seed 3 --top-k 2 --top-p 0.9 --threads 1"));
   const std::string help = done("sample --help").out;
-  for (const char* flag :
-       {"--top-k", "--top-p", "--temperature", "--greedy", "--seed", "--complete", "--keep-rows", "--surprise"})
+  for (const char* flag : {"--top-k", "--top-p", "--temperature", "--greedy", "--seed",
+                           "--complete", "--keep-rows", "--surprise"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
 }
 

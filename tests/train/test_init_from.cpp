@@ -19,13 +19,15 @@ class InitFrom : public ProgramTest {
     return parse_json(done("eval " + run + " --json").out).at("loss").get<double>();
   }
   std::vector<double> tensor(const std::string& run, int64_t step, const std::string& name) const {
-    return SafetensorsFile::open(path(fmt::format("{}/checkpoints/step-{:08}/model.safetensors", run, step)))
+    return SafetensorsFile::open(
+               path(fmt::format("{}/checkpoints/step-{:08}/model.safetensors", run, step)))
         .read(name)
         .to_doubles();
   }
   void expect_setting(const std::string& run, const std::string& line) const {
     const std::string config = bytes(run + "/config.toml");
-    EXPECT_NE(config.find("\n" + line + "\n"), std::string::npos) << line << " is not in " << run << config;
+    EXPECT_NE(config.find("\n" + line + "\n"), std::string::npos)
+        << line << " is not in " << run << config;
   }
 };
 
@@ -40,8 +42,9 @@ TEST_F(InitFrom, TheSameAttentionStartsWhereTheOtherEnded) {
 
 // What is no parameter goes along: moving codes, directions that were redrawn, a temperature.
 TEST_F(InitFrom, TheSameAttentionTakesOverItsBuffers) {
-  for (const std::string attention : {"vq --codes 6 --codebook ema", "vq --codes 6 --codebook gradient",
-                                      "performer --features 5 --redraw 3", "soft-vq --codes 6 --anneal 0.01"}) {
+  for (const std::string attention :
+       {"vq --codes 6 --codebook ema", "vq --codes 6 --codebook gradient",
+        "performer --features 5 --redraw 3", "soft-vq --codes 6 --anneal 0.01"}) {
     SCOPED_TRACE(attention);
     done(kText + " --attention " + attention + " --steps 30 --lr 1e-2 --warmup 0 --out source");
     done("train --init-from source --steps 2 --out again");
@@ -50,9 +53,12 @@ TEST_F(InitFrom, TheSameAttentionTakesOverItsBuffers) {
   }
 }
 
-// A codebook that learned by gradients has no sums of keys, which one that moves by their means needs.
+// A codebook that learned by gradients has no sums of keys, which one that moves by their means
+// needs.
 TEST_F(InitFrom, ACodebookGoesOnWithAnotherWayOfLearning) {
-  done(kText + " --attention vq --codes 6 --codebook gradient --steps 30 --lr 1e-2 --warmup 0 --out source");
+  done(
+      kText +
+      " --attention vq --codes 6 --codebook gradient --steps 30 --lr 1e-2 --warmup 0 --out source");
   done("train --init-from source --codebook ema" + kStill + " --out moving");
   EXPECT_NEAR(first_loss("moving"), loss_of("source"), 1e-5);
   const std::vector<double> before = tensor("source", 30, "blocks.0.attention.codebook"),
@@ -102,25 +108,32 @@ TEST_F(InitFrom, APerformerStartsNearSoftmax) {
   EXPECT_NEAR(first_loss("performer"), loss_of("softmax"), 0.02);
 }
 
-// vq and soft-vq have no 1 / sqrt(D) of their own: q's rows of qkv are scaled by it, D = 8, and no others.
+// vq and soft-vq have no 1 / sqrt(D) of their own: q's rows of qkv are scaled by it, D = 8, and no
+// others.
 TEST_F(InitFrom, CodebooksScaleTheQueriesOnce) {
   const std::string qkv = "blocks.0.qkv.weight";
   for (const std::string attention : {"vq", "soft-vq"}) {
-    done("train --init-from softmax --attention " + attention + " --codes 4" + kStill + " --out " + attention);
-    const std::vector<double> before = tensor("softmax", 30, qkv), after = tensor(attention, 1, qkv);
+    done("train --init-from softmax --attention " + attention + " --codes 4" + kStill + " --out " +
+         attention);
+    const std::vector<double> before = tensor("softmax", 30, qkv),
+                              after = tensor(attention, 1, qkv);
     ASSERT_EQ(before.size(), size_t{48 * 16});
     for (size_t i = 0; i < before.size(); ++i)
-      EXPECT_NEAR(after[i], before[i] * (i < 16 * 16 ? 1 / std::sqrt(8.0) : 1.0), 1e-6) << attention << " " << i;
+      EXPECT_NEAR(after[i], before[i] * (i < 16 * 16 ? 1 / std::sqrt(8.0) : 1.0), 1e-6)
+          << attention << " " << i;
     done("train --init-from " + attention + kStill + " --out again-" + attention);
     const std::vector<double> again = tensor("again-" + attention, 1, qkv);
-    for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(again[i], after[i], 1e-6) << attention << " " << i;
+    for (size_t i = 0; i < before.size(); ++i)
+      EXPECT_NEAR(again[i], after[i], 1e-6) << attention << " " << i;
   }
 }
 
 // One bare attention has two projections that add up to q: both are scaled, D = 16.
 TEST_F(InitFrom, BothProjectionsOfPairsAreScaled) {
-  done("train --task retrieval --associations 6 --layers 1 --heads 1 --dim 16 --batch 2 --attention softmax --steps 2 "
-       "--out pairs");
+  done(
+      "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 16 --batch 2 --attention "
+      "softmax --steps 2 "
+      "--out pairs");
   done("train --init-from pairs --attention soft-vq --codes 4" + kStill + " --out soft");
   for (const std::string name : {"blocks.0.qk.weight", "blocks.0.partner_qk.weight"}) {
     const std::vector<double> before = tensor("pairs", 2, name), after = tensor("soft", 1, name);
@@ -130,8 +143,8 @@ TEST_F(InitFrom, BothProjectionsOfPairsAreScaled) {
   }
 }
 
-// The settings of an attention belong to it: the source's go to the same one, however it was asked for, and to
-// no other.
+// The settings of an attention belong to it: the source's go to the same one, however it was asked
+// for, and to no other.
 TEST_F(InitFrom, SettingsOfAnAttentionStayWithIt) {
   done(kText + " --attention linear --feature dpfp --nu 2 --rule delta --steps 1 --out source");
   done("train --init-from source --attention linear" + kStill + " --out flag");
@@ -148,14 +161,16 @@ TEST_F(InitFrom, SettingsOfAnAttentionStayWithIt) {
   expect_setting("other", "rule = \"sum\"");
   expect_setting("other", "features = 9");
   expect_setting("other", "nu = 1");
-  done("train --init-from other --config same.toml --attention performer" + kStill + " --out flag-wins");
+  done("train --init-from other --config same.toml --attention performer" + kStill +
+       " --out flag-wins");
   expect_setting("flag-wins", "attention = \"performer\"");
   expect_setting("flag-wins", "features = 9");
 }
 
 TEST_F(InitFrom, APresetNamesTheAttentionToo) {
   done(kDigits + " --class-token --attention performer --feature trig --steps 1 --out source");
-  done("train --init-from source --preset digits-demo --size 12 --levels 4" + kSmall + kStill + " --out other");
+  done("train --init-from source --preset digits-demo --size 12 --levels 4" + kSmall + kStill +
+       " --out other");
   expect_setting("other", "attention = \"linear\"");
   expect_setting("other", "feature = \"\"");
 }
@@ -167,9 +182,11 @@ TEST_F(InitFrom, ATextOfOtherSymbolsIsRefused) {
   refused(3, "train --init-from softmax --data other.txt --out other",
           {"model.safetensors", "7 symbols", "character 'd' (U+0064) is missing", "--init-from"});
   put("more.txt", text + "d");
-  refused(3, "train --init-from softmax --data more.txt --out other", {"8", "character 'x' (U+0078) is new"});
+  refused(3, "train --init-from softmax --data more.txt --out other",
+          {"8", "character 'x' (U+0078) is new"});
   done(kCopy + " --steps 1 --out copy");
-  refused(3, "train --init-from copy --task text --data text.txt --out other", {"was not trained on text"});
+  refused(3, "train --init-from copy --task text --data text.txt --out other",
+          {"was not trained on text"});
   EXPECT_FALSE(exists("other"));
 }
 
@@ -183,7 +200,8 @@ TEST_F(InitFrom, WhatCannotBeIsRefused) {
   ASSERT_NE(at, std::string::npos);
   put(file, other.replace(at, 7, "linea-9"));
   seal("softmax/checkpoints/step-00000030");
-  refused(3, "train --init-from softmax --out other", {"model.safetensors", "'linea-9'", "'linea-1'"});
+  refused(3, "train --init-from softmax --out other",
+          {"model.safetensors", "'linea-9'", "'linea-1'"});
   refused(3, "train --resume softmax --steps 40", {"model.safetensors", "'linea-9'", "'linea-1'"});
 }
 

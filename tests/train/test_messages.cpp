@@ -26,16 +26,19 @@ TEST_F(Messages, NameTheNearestWord) {
   refused(2, kCopy + " --out run -x", {"'-x'"});
   refused(2, "train --preset digits-dem --out run", {"'digits-dem'", "'digits-demo'"});
   refused(2, "train --preset zzzzzzzzzzzzzzzzzz --out run", {"zzzzzzzzzzzzzzzzzz", "digits-demo"});
-  refused(2, kCopy + " --attention sparse --out run", {"'sparse'", "linear, performer, soft-vq, softmax, vq"});
+  refused(2, kCopy + " --attention sparse --out run",
+          {"'sparse'", "linear, performer, soft-vq, softmax, vq"});
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam or radam"});
   refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned or sinusoidal"});
-  refused(2, "train --task chess --out run", {"'chess'", "digits, mnist, cifar10, images, text, copy"});
+  refused(2, "train --task chess --out run",
+          {"'chess'", "digits, mnist, cifar10, images, text, copy"});
   refused(2, "train --out run", {"--task", "digits, mnist, cifar10, images, text, copy"});
   refused(2, kCopy, {"--out"});
   refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
   refused(2, "verify --attention nope", {"nope", "linear, performer, soft-vq, softmax, vq"});
-  refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json", {"'nope'", "linear, performer, soft-vq, softmax, vq"});
+  refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json",
+          {"'nope'", "linear, performer, soft-vq, softmax, vq"});
   EXPECT_FALSE(exists("run"));
 }
 
@@ -46,17 +49,23 @@ TEST_F(Messages, ShowNumbersThatCannotWork) {
   };
   numbers("--dim 16 --heads 3", {"--dim 16", "--heads 3"});
   for (const char* size : {"layers", "heads", "dim", "ffn", "nu", "batch", "accumulate", "steps"})
-    for (const char* value : {"0", "-3"}) numbers(fmt::format("--{} {}", size, value), {fmt::format("--{} is {}", size, value), "at least 1"});
-  for (const char* size : {"warmup", "seed", "save-every", "eval-every", "sample-every", "keep-last", "threads", "segment", "chunk"})
+    for (const char* value : {"0", "-3"})
+      numbers(fmt::format("--{} {}", size, value),
+              {fmt::format("--{} is {}", size, value), "at least 1"});
+  for (const char* size : {"warmup", "seed", "save-every", "eval-every", "sample-every",
+                           "keep-last", "threads", "segment", "chunk"})
     numbers(fmt::format("--{} -1", size), {fmt::format("--{} is -1", size), "at least 0"});
   for (const char* size : {"batch", "dim", "ffn", "layers", "steps", "threads", "warmup"}) {
     numbers(fmt::format("--{} 4611686018427387904", size), {fmt::format("--{} is", size), "below"});
-    numbers(fmt::format("--{} 99999999999999999999", size), {fmt::format("--{} is", size), "below"});
+    numbers(fmt::format("--{} 99999999999999999999", size),
+            {fmt::format("--{} is", size), "below"});
   }
-  for (const char* value : {"1.5", "abc", "1x", ""}) refused(2, words_of(copy) + Words{"--steps", value}, {"--steps"});
+  for (const char* value : {"1.5", "abc", "1x", ""})
+    refused(2, words_of(copy) + Words{"--steps", value}, {"--steps"});
   numbers("--steps", {"--steps"});
   numbers("--lr abc", {"--lr"});
-  for (const char* value : {"0", "-1", "nan", "inf"}) numbers(fmt::format("--lr {}", value), {fmt::format("--lr {}", value)});
+  for (const char* value : {"0", "-1", "nan", "inf"})
+    numbers(fmt::format("--lr {}", value), {fmt::format("--lr {}", value)});
   for (const char* value : {"-1", "nan"}) {
     numbers(fmt::format("--clip {}", value), {fmt::format("--clip {}", value)});
     numbers(fmt::format("--weight-decay {}", value), {fmt::format("--weight-decay {}", value)});
@@ -100,7 +109,8 @@ TEST_F(Messages, NameWhatIsWrongInAConfig) {
   config_refused("= 3\n", {"c.toml"});
   config_refused("{\"dim\": 3}\n", {"c.toml"});
   std::string noise;
-  for (uint32_t i = 0, state = 1; i < 2000; ++i) noise += static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+  for (uint32_t i = 0, state = 1; i < 2000; ++i)
+    noise += static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
   config_refused(noise, {"c.toml"});
   refused(3, kCopy + " --out run --config nowhere.toml", {"nowhere.toml"});
   refused(3, kCopy + " --out run --config .", {"folder"});

@@ -1,10 +1,11 @@
-// The record of a run: lines are whole, come back after a full disk, and are cut where a run goes on.
+// The record of a run: lines are whole, come back after a full disk, and are cut where a run goes
+// on.
 #include "train/metrics.h"
 
 #include <cmath>
 
-#include "tests/data/faulty_disk.h"
 #include "tests/data/data_helpers.h"
+#include "tests/data/faulty_disk.h"
 
 namespace linea {
 namespace {
@@ -14,12 +15,16 @@ using MetricsFile = DataTest;
 TEST_F(MetricsFile, NumbersAndRemarks) {
   {
     Metrics metrics(path("m"), 0, false);
-    metrics.record(1, {{"loss", 0.5}, {"tokens", 12}, {"norm", NAN}, {"up", INFINITY}, {"down", -INFINITY}});
-    metrics.record(2, {{"loss", 0.25}}, {{"incident", "not finite"}, {"first", "a \"quoted\" \xff name"}});
+    metrics.record(
+        1, {{"loss", 0.5}, {"tokens", 12}, {"norm", NAN}, {"up", INFINITY}, {"down", -INFINITY}});
+    metrics.record(2, {{"loss", 0.25}},
+                   {{"incident", "not finite"}, {"first", "a \"quoted\" \xff name"}});
   }
-  EXPECT_EQ(read_file(path("m")),
-            "{\"step\":1,\"loss\":0.5,\"tokens\":12,\"norm\":\"nan\",\"up\":\"inf\",\"down\":\"-inf\"}\n"
-            "{\"step\":2,\"loss\":0.25,\"incident\":\"not finite\",\"first\":\"a \\\"quoted\\\" \xEF\xBF\xBD name\"}\n");
+  EXPECT_EQ(
+      read_file(path("m")),
+      "{\"step\":1,\"loss\":0.5,\"tokens\":12,\"norm\":\"nan\",\"up\":\"inf\",\"down\":\"-inf\"}\n"
+      "{\"step\":2,\"loss\":0.25,\"incident\":\"not finite\",\"first\":\"a \\\"quoted\\\" "
+      "\xEF\xBF\xBD name\"}\n");
 }
 
 TEST_F(MetricsFile, IsCutWhereARunGoesOn) {
@@ -29,7 +34,9 @@ TEST_F(MetricsFile, IsCutWhereARunGoesOn) {
 }
 
 TEST_F(MetricsFile, LooksAtTheValidationSplitAreRemembered) {
-  put("m", "{\"step\":1,\"val_loss\":3,\"val_tokens\":7}\n{\"step\":9,\"val_loss\":1,\"val_tokens\":7}\n");
+  put("m",
+      "{\"step\":1,\"val_loss\":3,\"val_tokens\":7}\n{\"step\":9,\"val_loss\":1,\"val_tokens\":7}"
+      "\n");
   Metrics metrics(path("m"), 5, false);
   metrics.record(2, {{"val_loss", 2}, {"val_tokens", 8}});
   metrics.record(3, {{"loss", 1}});

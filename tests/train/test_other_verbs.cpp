@@ -9,7 +9,8 @@ class OtherVerbs : public ProgramTest {};
 TEST_F(OtherVerbs, InfoTellsOfTheBuild) {
   const Outcome info = done("info");
   EXPECT_EQ(info.err, "");
-  for (const char* part : {"linea ", "BLAS", "OpenBLAS", "threads", "devices", "softmax", "linear --feature elu", "digits-demo"})
+  for (const char* part : {"linea ", "BLAS", "OpenBLAS", "threads", "devices", "softmax",
+                           "linear --feature elu", "digits-demo"})
     EXPECT_NE(info.out.find(part), std::string::npos) << part << "\n" << info.out;
 }
 
@@ -17,14 +18,17 @@ TEST_F(OtherVerbs, InfoTellsOfRunsAndFiles) {
   done(kDigits + " --steps 3 --out run");
   const std::string folder = "run/checkpoints/step-00000003";
   const std::string run = done("info run").out;
-  for (const char* part : {"step        3 of 3", "linear --feature elu", "18 tensors", "length 144", "dim = 16", "task = \"digits\""})
+  for (const char* part : {"step        3 of 3", "linear --feature elu", "18 tensors", "length 144",
+                           "dim = 16", "task = \"digits\""})
     EXPECT_NE(run.find(part), std::string::npos) << part << "\n" << run;
   EXPECT_EQ(done("info " + folder).out, run);
   const Outcome file = done("info " + folder + "/model.safetensors");
   EXPECT_EQ(file.err, "");
-  for (const char* part : {"[5,16] symbols", "[144,16] positions", "[48,16] blocks.0.qkv.weight", "18 tensors", "metadata format"})
+  for (const char* part : {"[5,16] symbols", "[144,16] positions", "[48,16] blocks.0.qkv.weight",
+                           "18 tensors", "metadata format"})
     EXPECT_NE(file.out.find(part), std::string::npos) << part << "\n" << file.out;
-  EXPECT_NE(done("info " + folder + "/optimizer.safetensors").out.find("36 tensors"), std::string::npos);
+  EXPECT_NE(done("info " + folder + "/optimizer.safetensors").out.find("36 tensors"),
+            std::string::npos);
   refused(3, "info nowhere", {"nowhere"});
   put("note.txt", "twelve bytes");
   refused(3, "info note.txt", {"note.txt"});
@@ -40,7 +44,9 @@ TEST_F(OtherVerbs, VerifyProvesTheAttentions) {
   std::vector<std::string> attentions;
   for (const nlohmann::json& check : checks) {
     EXPECT_EQ(check["passed"], true) << check;
-    EXPECT_TRUE(check["measured"].is_number() && check["bound"].is_number() && check["check"].is_string()) << check;
+    EXPECT_TRUE(check["measured"].is_number() && check["bound"].is_number() &&
+                check["check"].is_string())
+        << check;
     const std::string name = check["attention"];
     if (attentions.empty() || attentions.back() != name) attentions.push_back(name);
   }
@@ -51,12 +57,15 @@ TEST_F(OtherVerbs, BenchPrintsALineALength) {
   const Outcome outcome = done("bench attention --lengths 64,128 --seconds 0 --json");
   const std::vector<nlohmann::json> lines = json_lines(outcome.out);
   ASSERT_EQ(lines.size(), 1u + 3 * 2 + 3);  // softmax, linear, performer; who is faster than whom
-  for (const char* key : {"blas", "kernel", "threads", "sgemm_gflops", "batch", "heads", "key_size"})
+  for (const char* key :
+       {"blas", "kernel", "threads", "sgemm_gflops", "batch", "heads", "key_size"})
     EXPECT_TRUE(lines[0].contains(key)) << lines[0];
   for (size_t i = 1; i < 7; ++i) {
     EXPECT_EQ(lines[i]["length"], i % 2 == 1 ? 64 : 128);
-    for (const char* key : {"forward_s", "forward_backward_s", "step_s"}) EXPECT_GT(lines[i][key], 0.0) << lines[i];
-    for (const char* key : {"forward_bytes", "forward_backward_bytes"}) EXPECT_GE(lines[i][key], 0.0) << lines[i];
+    for (const char* key : {"forward_s", "forward_backward_s", "step_s"})
+      EXPECT_GT(lines[i][key], 0.0) << lines[i];
+    for (const char* key : {"forward_bytes", "forward_backward_bytes"})
+      EXPECT_GE(lines[i][key], 0.0) << lines[i];
   }
   for (size_t i = 7; i < lines.size(); ++i)
     for (const char* key : {"faster", "than", "forward", "forward_backward", "step"})

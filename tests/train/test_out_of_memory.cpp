@@ -1,5 +1,5 @@
-// Memory that runs out while a run is made, trains, saves or looks at its validation split, or while a model draws or
-// is evaluated: always the one error, at any number of threads.
+// Memory that runs out while a run is made, trains, saves or looks at its validation split, or
+// while a model draws or is evaluated: always the one error, at any number of threads.
 #include "autograd/gradcheck.h"
 #include "tests/data/png_bytes.h"
 #include "tests/train/program.h"
@@ -33,8 +33,8 @@ class OutOfMemoryTest : public ProgramTest {
     testing::internal::GetCapturedStderr();
   }
 
-  // Calls `work` with its first allocation failing, then the second, ... until it passes; from `each` on in strides.
-  // The number of failures.
+  // Calls `work` with its first allocation failing, then the second, ... until it passes; from
+  // `each` on in strides. The number of failures.
   template <typename Work>
   static int64_t fail_everywhere(int64_t each, int64_t stride, const Work& work) {
     const size_t before = cpu_memory().held;
@@ -90,7 +90,8 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
     EXPECT_GE(fail_everywhere(each, stride, [&] { train(config); }), each / 2) << config.attention;
     train(config);
     for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-      EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-00000002/{}", file))) << "a run after failures";
+      EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-00000002/{}", file)))
+          << "a run after failures";
   }
 }
 
@@ -113,7 +114,8 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfADrawingFails) {
   draw();
   EXPECT_GE(fail_everywhere(1, 3, draw), 30);
   set_cpu_memory_limit(cpu_memory().held + (1 << 10));
-  expect_error(ErrorKind::memory, {"out of memory: ", "parameters 0.", "lower --count", "16 pictures"}, draw);
+  expect_error(ErrorKind::memory,
+               {"out of memory: ", "parameters 0.", "lower --count", "16 pictures"}, draw);
   set_cpu_memory_limit(0);
 }
 
@@ -123,7 +125,8 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfALoadFails) {
   const auto load = [&] { load_model(path("run")); };
   EXPECT_GE(fail_everywhere(1, 1, load), 10);
   set_cpu_memory_limit(cpu_memory().held + (1 << 10));
-  expect_error(ErrorKind::memory, {"out of memory: ", "use a machine (or a container) with more memory"}, load);
+  expect_error(ErrorKind::memory,
+               {"out of memory: ", "use a machine (or a container) with more memory"}, load);
   set_cpu_memory_limit(0);
 }
 
@@ -136,7 +139,9 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
     options.heads = 4;
     options.key_size = options.value_size = options.features = 8;
     const auto definition = make_attention(options);
-    const auto normal = [](uint32_t lane) { return random_tensor({1, 4, 16, 8}, lane, 1.0, 1e-3, DType::f32); };
+    const auto normal = [](uint32_t lane) {
+      return random_tensor({1, 4, 16, 8}, lane, 1.0, 1e-3, DType::f32);
+    };
     const Tensor q = normal(1), k = normal(2), v = normal(3), dy = normal(4);
     const auto work = [&] {
       backward(definition->quadratic({Var(q, true), Var(k, true), Var(v, true), Var()}, {}), dy);
@@ -146,17 +151,19 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
   }
 }
 
-// BLAS asks for its buffers for ever where it gets none: whatever the limit, the program does its work or says why not.
+// BLAS asks for its buffers for ever where it gets none: whatever the limit, the program does its
+// work or says why not.
 TEST_F(OutOfMemoryTest, ALimitOnTheProcessDoesNotHangIt) {
   if (kSanitized) GTEST_SKIP() << "the sanitizers map terabytes; the release build's tests do it";
   train(small_run());
   for (const int mebibytes : {100, 300, 400, 450, 500, 600, 800, 2000}) {
-    const std::string limited =
-        fmt::format("cd '{}' && ulimit -v {} && OMP_NUM_THREADS=2 timeout 60 '{}' eval run > out 2> err", path(""),
-                    1024 * mebibytes, LINEA_PROGRAM);
+    const std::string limited = fmt::format(
+        "cd '{}' && ulimit -v {} && OMP_NUM_THREADS=2 timeout 60 '{}' eval run > out 2> err",
+        path(""), 1024 * mebibytes, LINEA_PROGRAM);
     const int status = WEXITSTATUS(std::system(limited.c_str()));
     EXPECT_TRUE(status == 0 || status == 5) << mebibytes << " MiB: " << status;
-    EXPECT_EQ(status == 5, bytes("err").find("out of memory") != std::string::npos) << mebibytes << ": " << bytes("err");
+    EXPECT_EQ(status == 5, bytes("err").find("out of memory") != std::string::npos)
+        << mebibytes << ": " << bytes("err");
     if (mebibytes == 100 || mebibytes == 2000) {
       EXPECT_EQ(status, mebibytes == 100 ? 5 : 0) << bytes("err");
     }
@@ -178,7 +185,8 @@ TEST_F(OutOfMemoryTest, SaysWhatToLower) {
   RunConfig wide_model = small_run();
   wide_model.dim = 512;
   wide_model.recompute = true;
-  expect_error(ErrorKind::memory, {" asked for optimiser", "lower --dim (512), --ffn (8) or --layers (1)"},
+  expect_error(ErrorKind::memory,
+               {" asked for optimiser", "lower --dim (512), --ffn (8) or --layers (1)"},
                [&] { train_within(wide_model, 6 << 20); });
   wide_batch.recompute = true;
   wide_batch.task = "digits";

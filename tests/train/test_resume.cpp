@@ -1,4 +1,5 @@
-// Going on with a run: whatever ended it, the end is the one of a run that nothing disturbed, bit for bit.
+// Going on with a run: whatever ended it, the end is the one of a run that nothing disturbed, bit
+// for bit.
 #include "tests/train/program.h"
 
 namespace linea {
@@ -7,7 +8,8 @@ namespace {
 class Resume : public ProgramTest {
  protected:
   void wait_for(const std::function<bool()>& holds) const {
-    for (int i = 0; i < 10000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 10000 && !holds(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ASSERT_TRUE(holds()) << "waited in vain";
   }
   int64_t size_of_file(const std::string& name) const {
@@ -19,19 +21,26 @@ class Resume : public ProgramTest {
 
 TEST_F(Resume, FromAnEarlierCheckpointGoesTheSameWay) {
   put_text("text.txt", 2000);
-  const std::string settings = " --dropout 0.1 --accumulate 2 --steps 12 --save-every 4 --eval-every 6 --keep-last 0";
+  const std::string settings =
+      " --dropout 0.1 --accumulate 2 --steps 12 --save-every 4 --eval-every 6 --keep-last 0";
   const std::vector<std::string> tasks{
-      kDigits + " --attention linear", kDigits + " --attention softmax --optimizer radam",
-      kText + " --feature square --optimizer adam", kCopy + " --attention linear --weight-decay 0.1 --reversible",
-      kText + " --attention performer --features 5 --redraw 3", kText + " --attention vq --codes 6",
-      kText + " --attention soft-vq --codes 6 --anneal 0.1", kText + " --rule gated", kText + " --rule delta",
+      kDigits + " --attention linear",
+      kDigits + " --attention softmax --optimizer radam",
+      kText + " --feature square --optimizer adam",
+      kCopy + " --attention linear --weight-decay 0.1 --reversible",
+      kText + " --attention performer --features 5 --redraw 3",
+      kText + " --attention vq --codes 6",
+      kText + " --attention soft-vq --codes 6 --anneal 0.1",
+      kText + " --rule gated",
+      kText + " --rule delta",
       "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 8 --batch 2"};
   for (size_t i = 0; i < tasks.size(); i += kSanitized ? 3 : 1) {
     const std::string& task = tasks[i];
     done(task + settings + " --out straight");
     copy("straight", "resumed");
     remove("resumed/checkpoints/step-00000012");
-    std::ofstream(path("resumed/metrics.jsonl"), std::ios::app) << "{\"step\":12,\"lo";  // a kill in the middle
+    std::ofstream(path("resumed/metrics.jsonl"), std::ios::app)
+        << "{\"step\":12,\"lo";  // a kill in the middle
     const Outcome outcome = done("train --resume resumed");
     EXPECT_NE(outcome.err.find("from step 8"), std::string::npos) << outcome.err;
     expect_same_checkpoint("straight", "resumed", 12);
@@ -44,7 +53,8 @@ TEST_F(Resume, FromAnEarlierCheckpointGoesTheSameWay) {
 
 TEST_F(Resume, AfterASignalGoesTheSameWay) {
   const int steps = kSanitized ? 200 : 600;
-  const std::string settings = " --dropout 0.1 --accumulate 2 --keep-last 0 --steps " + std::to_string(steps);
+  const std::string settings =
+      " --dropout 0.1 --accumulate 2 --keep-last 0 --steps " + std::to_string(steps);
   for (const std::string& task : {kCopy + " --attention linear", kCopy + " --attention softmax"}) {
     done(task + settings + " --out straight");
     for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) {
@@ -53,11 +63,14 @@ TEST_F(Resume, AfterASignalGoesTheSameWay) {
       child.signal(signal);
       const Outcome stopped = child.wait();
       EXPECT_EQ(stopped.code, 75) << stopped.err;
-      EXPECT_NE(lines_of(stopped.err).back().find("linea train --resume run"), std::string::npos) << stopped.err;
+      EXPECT_NE(lines_of(stopped.err).back().find("linea train --resume run"), std::string::npos)
+          << stopped.err;
       ASSERT_EQ(names_in("run/checkpoints").size(), 1u);
       const std::string checkpoint = names_in("run/checkpoints")[0];
       EXPECT_LT(checkpoint, fmt::format("step-{:08}", steps));
-      EXPECT_NE(stopped.err.find(fmt::format("stopped after step {}", std::stoi(checkpoint.substr(5)))), std::string::npos)
+      EXPECT_NE(
+          stopped.err.find(fmt::format("stopped after step {}", std::stoi(checkpoint.substr(5)))),
+          std::string::npos)
           << stopped.err << checkpoint;
       EXPECT_EQ(names_in("run/checkpoints/" + checkpoint).size(), 4u);
       EXPECT_EQ(linea("eval run --json").code, 0);
@@ -70,20 +83,22 @@ TEST_F(Resume, AfterASignalGoesTheSameWay) {
   }
 }
 
-// What was due after the step that a run was stopped at is done all the same, and every line of the record is
-// that of a run that nothing stopped.
+// What was due after the step that a run was stopped at is done all the same, and every line of the
+// record is that of a run that nothing stopped.
 TEST_F(Resume, AStopLeavesNothingOut) {
   put_text("text.txt", 600);
   const std::string settings = kText + " --steps 24 --keep-last 0 --eval-every 1 --sample-every 1";
   done(settings + " --out straight");
-  for (const int64_t wait : kSanitized ? std::vector<int64_t>{1200} : std::vector<int64_t>{1, 1200, 2400}) {
+  for (const int64_t wait :
+       kSanitized ? std::vector<int64_t>{1200} : std::vector<int64_t>{1, 1200, 2400}) {
     Child child(path(""), words_of(settings + " --out run"));
     wait_for([&] { return size_of_file("run/metrics.jsonl") >= wait; });
     child.signal(SIGTERM);
     EXPECT_EQ(child.wait().code, 75);
     const std::string checkpoint = names_in("run/checkpoints").back();
     done("train --resume run");
-    EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run")) << "stopped at " << checkpoint;
+    EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"))
+        << "stopped at " << checkpoint;
     ASSERT_EQ(names_in("straight/samples"), names_in("run/samples")) << "stopped at " << checkpoint;
     for (const std::string& name : names_in("run/samples"))
       EXPECT_EQ(bytes("straight/samples/" + name), bytes("run/samples/" + name)) << name;
@@ -116,10 +131,12 @@ TEST_F(Resume, ATextOfOtherSymbolsIsRefused) {
   std::replace(text.begin(), text.end(), 'd', 'x');  // as many symbols, other ones
   put("text.txt", text);
   refused(3, "train --resume run --steps 4",
-          {"model.safetensors", "character 'd' (U+0064) is missing", "the text that the run began with"});
+          {"model.safetensors", "character 'd' (U+0064) is missing",
+           "the text that the run began with"});
   std::replace(text.begin(), text.end(), 'x', 'a');
   put("text.txt", text);
-  refused(3, "train --resume run --steps 4", {"7 symbols", "6", "character 'd' (U+0064) is missing"});
+  refused(3, "train --resume run --steps 4",
+          {"7 symbols", "6", "character 'd' (U+0064) is missing"});
   put_text("text.txt", 2000);
   done("train --resume run --steps 4");
 }
@@ -138,7 +155,8 @@ TEST_F(Resume, AfterAKillGoesTheSameWay) {
   done("train --resume run");
   expect_same_checkpoint("straight", "run", 300);
   EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
-  for (const std::string& name : names_in("run/checkpoints")) EXPECT_EQ(name.rfind("step-", 0), 0u) << name;
+  for (const std::string& name : names_in("run/checkpoints"))
+    EXPECT_EQ(name.rfind("step-", 0), 0u) << name;
 }
 
 TEST_F(Resume, FromTheOneBeforeABadOneGoesTheSameWay) {
@@ -183,8 +201,9 @@ TEST_F(Resume, AReaderThatGoesAwayEndsNothing) {
   EXPECT_EQ(child.wait().code, 6) << "said at the end";
   EXPECT_TRUE(exists("run/checkpoints/step-00000100"));
   const std::string program = LINEA_PROGRAM, folder = path("");
-  const std::string command = "cd '" + folder + "' && { '" + program + "' " + kCopy +
-                              " --steps 300 --eval-every 10 --out piped 2>&1; echo $? > code; } | head -n 1 > first";
+  const std::string command =
+      "cd '" + folder + "' && { '" + program + "' " + kCopy +
+      " --steps 300 --eval-every 10 --out piped 2>&1; echo $? > code; } | head -n 1 > first";
   EXPECT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(bytes("code"), "0\n");
   EXPECT_TRUE(exists("piped/checkpoints/step-00000300"));
@@ -193,15 +212,21 @@ TEST_F(Resume, AReaderThatGoesAwayEndsNothing) {
 TEST_F(Resume, SaysWhichSettingsAreOthers) {
   done(kCopy + " --steps 2 --out run");
   const Outcome outcome = done("train --resume run --steps 3 --lr 0.5 --save-every 1");
-  EXPECT_NE(outcome.err.find("goes on with other settings: steps was 2, is 3; lr was 0.001, is 0.5"), std::string::npos)
+  EXPECT_NE(
+      outcome.err.find("goes on with other settings: steps was 2, is 3; lr was 0.001, is 0.5"),
+      std::string::npos)
       << outcome.err;
 }
 
 TEST_F(Resume, AStopWhileSamplesAreDrawnIsHeard) {
-  const std::string size = kSanitized ? "--size 14 --layers 2" : "--size 20 --layers 3";  // slow enough, either way
-  const std::string settings = "train --task digits " + size + " --levels 4 --dim 64 --heads 2 --batch 1 --steps 2";
+  const std::string size =
+      kSanitized ? "--size 14 --layers 2" : "--size 20 --layers 3";  // slow enough, either way
+  const std::string settings =
+      "train --task digits " + size + " --levels 4 --dim 64 --heads 2 --batch 1 --steps 2";
   Child child(path(""), words_of(settings + " --save-every 1 --sample-every 1 --out run"));
-  wait_for([&] { return exists("run/checkpoints/step-00000001"); });  // drawing comes next, for a second or so
+  wait_for([&] {
+    return exists("run/checkpoints/step-00000001");
+  });  // drawing comes next, for a second or so
   child.signal(SIGTERM);
   EXPECT_EQ(child.wait().code, 75);
   EXPECT_EQ(names_in("run/samples").size(), 0u);
@@ -236,8 +261,9 @@ TEST_F(Resume, AfterItsTimeIsUpGoesTheSameWay) {
   const Outcome stopped = linea(words_of(settings + " --max-time 1s --out run"));
   EXPECT_EQ(stopped.code, 75) << stopped.err;
   EXPECT_NE(stopped.err.find("(--max-time 1s)"), std::string::npos) << stopped.err;
-  const Outcome again = linea("train --resume run --max-time 1d --steps " +
-                              std::to_string(std::stoi(names_in("run/checkpoints").back().substr(5)) + 3));
+  const Outcome again =
+      linea("train --resume run --max-time 1d --steps " +
+            std::to_string(std::stoi(names_in("run/checkpoints").back().substr(5)) + 3));
   EXPECT_EQ(again.code, 0) << again.err;
   refused(2, kCopy + " --max-time soon --out other", {"--max-time", "'soon'", "3h50m"});
 }
@@ -245,7 +271,9 @@ TEST_F(Resume, AfterItsTimeIsUpGoesTheSameWay) {
 TEST_F(Resume, KeepsTheBestByValidation) {
   put_text("text.txt", 600);
   // Steps this wide make the loss worse after its best.
-  done(kText + " --steps 40 --eval-every 2 --keep-last 1 --keep-every 16 --lr 0.5 --min-lr 0.5 --warmup 0 --out run");
+  done(kText +
+       " --steps 40 --eval-every 2 --keep-last 1 --keep-every 16 --lr 0.5 --min-lr 0.5 --warmup 0 "
+       "--out run");
   int64_t best = -1;
   double lowest = 1e30;
   for (const nlohmann::json& record : metrics("run"))
@@ -285,9 +313,11 @@ TEST_F(Resume, RefusesWhatIsNoRun) {
   done(kCopy + " --steps 4 --out run");
   refused(2, "train --resume run --out other", {"--resume", "--out"});
   refused(3, "train --resume run --dim 32", {"model.safetensors", "[11,16]", "[11,32]"});
-  refused(3, "train --resume run --attention softmax --layers 2", {"model.safetensors", "blocks.1"});
+  refused(3, "train --resume run --attention softmax --layers 2",
+          {"model.safetensors", "blocks.1"});
   const std::string folder = "run/checkpoints/step-00000004/";
-  const std::string moments = bytes(folder + "optimizer.safetensors"), state = bytes(folder + "state.json");
+  const std::string moments = bytes(folder + "optimizer.safetensors"),
+                    state = bytes(folder + "state.json");
   put(folder + "optimizer.safetensors", moments.substr(0, moments.size() / 2));
   refused(3, "train --resume run", {"optimizer.safetensors"});
   put(folder + "optimizer.safetensors", moments);

@@ -1,4 +1,5 @@
-// linea sample and linea eval: what they print and write, from a run, a checkpoint's folder or the file alone.
+// linea sample and linea eval: what they print and write, from a run, a checkpoint's folder or the
+// file alone.
 #include "tests/train/program.h"
 
 #include "tests/data/idx_bytes.h"
@@ -86,12 +87,15 @@ TEST_F(Sample, GoesOnFromAPrompt) {
     return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
   };
   const std::string prompt = "ab \xC3\xA9 cd";
-  const std::string out = done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "3"}).out;
+  const std::string out =
+      done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "3"}).out;
   EXPECT_EQ(out.substr(0, prompt.size()), prompt);
   EXPECT_EQ(symbols(out), 7 + 40 + 1);
   EXPECT_EQ(out.back(), '\n');
-  EXPECT_EQ(out, done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "3"}).out);
-  EXPECT_NE(out, done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "4"}).out);
+  EXPECT_EQ(out,
+            done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "3"}).out);
+  EXPECT_NE(out,
+            done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "4"}).out);
   put("prompt.txt", prompt);
   EXPECT_EQ(out, done("sample run --prompt-file prompt.txt --tokens 40 --seed 3").out);
   EXPECT_EQ(symbols(done("sample run").out), 501);
@@ -119,7 +123,8 @@ TEST_F(Sample, RefusesWhatHasNoMeaning) {
   refused(2, "sample text --count 5", {"--count", "text"});
   for (const char* temperature : {"0", "-1", "nan"})
     for (const char* run : {"pictures", "text"})
-      refused(2, fmt::format("sample {} --temperature {}", run, temperature), {"--temperature is", "--greedy"});
+      refused(2, fmt::format("sample {} --temperature {}", run, temperature),
+              {"--temperature is", "--greedy"});
   refused(2, "sample text --greedy --top-p 7", {"--top-p is 7"});
   refused(2, "sample pictures --count 0", {"--count", "0"});
   refused(2, "sample pictures --seed -1", {"--seed", "-1"});
@@ -165,7 +170,8 @@ TEST_F(Eval, ReadsMnist) {
   const auto put_set = [&](const std::string& name, uint32_t count) {
     std::string pixels, labels;
     for (uint32_t i = 0; i < count; ++i) {
-      for (uint32_t pixel = 0; pixel < 784; ++pixel) pixels += static_cast<char>(pixel * (i + 1) / 7);
+      for (uint32_t pixel = 0; pixel < 784; ++pixel)
+        pixels += static_cast<char>(pixel * (i + 1) / 7);
       labels += static_cast<char>(i % 10);
     }
     put("mnist/" + name + "-images-idx3-ubyte", idx_bytes({count, 28, 28}, pixels));
@@ -174,7 +180,8 @@ TEST_F(Eval, ReadsMnist) {
   fs::create_directories(path("mnist"));
   put_set("train", 24);
   put_set("t10k", 7);
-  const std::string train = "train --task mnist --data mnist --size 14 --levels 4 --steps 2" + kSmall;
+  const std::string train =
+      "train --task mnist --data mnist --size 14 --levels 4 --steps 2" + kSmall;
   done(train + " --out run");
   EXPECT_EQ(score("run")["tokens"], 2 * 196);
   EXPECT_EQ(score("run --split test")["tokens"], 7 * 196);
@@ -184,10 +191,12 @@ TEST_F(Eval, ReadsMnist) {
   refused(3, "eval run", {"mnist"});
   EXPECT_EQ(score("run --data elsewhere"), before);
 
-  const std::string images = "elsewhere/train-images-idx3-ubyte", labels = "elsewhere/train-labels-idx1-ubyte";
+  const std::string images = "elsewhere/train-images-idx3-ubyte",
+                    labels = "elsewhere/train-labels-idx1-ubyte";
   const std::string good = bytes(images), good_labels = bytes(labels);
   const std::string again = "train --task mnist --data elsewhere --steps 2 --out new" + kSmall;
-  for (const size_t length : {size_t{0}, size_t{3}, size_t{10}, size_t{16}, good.size() / 2, good.size() - 1}) {
+  for (const size_t length :
+       {size_t{0}, size_t{3}, size_t{10}, size_t{16}, good.size() / 2, good.size() - 1}) {
     put(images, good.substr(0, length));
     refused(3, again, {images});
   }

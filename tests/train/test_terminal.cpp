@@ -90,7 +90,8 @@ TEST_F(Terminal, TheProgressLineIsRewrittenAndSaysEverything) {
   for (const std::string& piece : pieces_of(text)) {
     if (piece.rfind("step 400/400", 0) != 0) continue;
     found = true;
-    for (const char* part : {"loss ", "bits/char", "lr ", "|g| ", "tokens/s", "MiB", "elapsed", "left"})
+    for (const char* part :
+         {"loss ", "bits/char", "lr ", "|g| ", "tokens/s", "MiB", "elapsed", "left"})
       EXPECT_NE(piece.find(part), std::string::npos) << part << " is not in: " << piece;
   }
   EXPECT_TRUE(found) << text;
@@ -110,7 +111,8 @@ TEST_F(Terminal, TheProgressLineFitsANarrowTerminal) {
 
 TEST_F(Terminal, ADumbTerminalGetsPlainLines) {
   for (const char* term : {"dumb", static_cast<const char*>(nullptr)}) {
-    const std::string text = shown(kRun + (term == nullptr ? "unknown" : term), {term, nullptr, 40});
+    const std::string text =
+        shown(kRun + (term == nullptr ? "unknown" : term), {term, nullptr, 40});
     EXPECT_EQ(text.find_first_of("\r\x1b"), std::string::npos) << text;
     EXPECT_NE(text.find("step 400/400  loss "), std::string::npos) << text;
   }
@@ -120,7 +122,8 @@ TEST_F(Terminal, APreviewNeedsATerminalWithColours) {
   done(kDigits + " --steps 1 --out run");
   const std::string sample = "sample run --count 2 --out grid.png";
   EXPECT_NE(shown(sample, {"xterm", nullptr, 80}).find("\x1b[38;2;"), std::string::npos);
-  EXPECT_NE(shown(sample, {"xterm", "", 80}).find("\x1b[38;2;"), std::string::npos) << "an empty NO_COLOR";
+  EXPECT_NE(shown(sample, {"xterm", "", 80}).find("\x1b[38;2;"), std::string::npos)
+      << "an empty NO_COLOR";
   EXPECT_EQ(shown(sample, {"xterm", "1", 80}).find('\x1b'), std::string::npos);
   EXPECT_EQ(shown(sample, {"dumb", nullptr, 80}).find_first_of("\r\x1b"), std::string::npos);
   EXPECT_EQ(done(sample).out.find('\x1b'), std::string::npos) << "no terminal";

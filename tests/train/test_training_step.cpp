@@ -1,5 +1,5 @@
-// What a step of training is: its loss is the head's, its gradients are those of the mean of its batches, and an
-// update that cannot be made leaves nothing behind.
+// What a step of training is: its loss is the head's, its gradients are those of the mean of its
+// batches, and an update that cannot be made leaves nothing behind.
 #include "train/training_step.h"
 
 #include <cmath>
@@ -48,12 +48,14 @@ struct SmallRun {
   std::vector<std::vector<double>> gradients() const {
     std::vector<std::vector<double>> all;
     for (const Parameter& parameter : model.parameters())
-      all.push_back(parameter.var.grad().defined() ? parameter.var.grad().to_doubles() : std::vector<double>());
+      all.push_back(parameter.var.grad().defined() ? parameter.var.grad().to_doubles()
+                                                   : std::vector<double>());
     return all;
   }
   std::vector<std::vector<double>> values() const {
     std::vector<std::vector<double>> all;
-    for (const Parameter& parameter : model.parameters()) all.push_back(parameter.var.value().to_doubles());
+    for (const Parameter& parameter : model.parameters())
+      all.push_back(parameter.var.value().to_doubles());
     return all;
   }
 
@@ -121,7 +123,8 @@ TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
   SmallRun run(small("linear", "categorical"));
   Tensor first = run.model.parameters()[0].var.value();
   const float kept = first.data<float>()[0];
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     first.data<float>()[0] = bad;
     const auto before = run.bits();
     const StepResult result = run.step.run(0, 1e-3);

@@ -53,7 +53,8 @@ TEST(Duration, IsReadAsPeopleWriteIt) {
   EXPECT_EQ(parse_duration("90"), 90);
   EXPECT_EQ(parse_duration("3h50m"), 3 * 3600 + 50 * 60);
   EXPECT_EQ(parse_duration("2d1s"), 2 * 86400 + 1);
-  for (const std::string wrong : {"h", "3x", "-1", "0", "0s", "3h50", "1.5h", "3h m", " 3h", "99999999999999999999s"})
+  for (const std::string wrong :
+       {"h", "3x", "-1", "0", "0s", "3h50", "1.5h", "3h m", " 3h", "99999999999999999999s"})
     expect_error(ErrorKind::usage, {"--max-time", wrong, "3h50m"}, [&] { parse_duration(wrong); });
 }
 

@@ -16,7 +16,8 @@ class Vectors : public ProgramTest {
 };
 
 TEST_F(Vectors, EachKindOfKernelsLearnsTheSameToRounding) {
-  if (all_cpu_vectors().size() < 2) GTEST_SKIP() << "this build, or this processor, has " << cpu_vectors() << " only";
+  if (all_cpu_vectors().size() < 2)
+    GTEST_SKIP() << "this build, or this processor, has " << cpu_vectors() << " only";
   std::vector<double> first;
   for (const std::string& name : all_cpu_vectors()) {
     setenv("LINEA_VECTORS", name.c_str(), 1);

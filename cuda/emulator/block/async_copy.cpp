@@ -22,13 +22,16 @@ void do_copy(const AsyncCopy& copy, const void* code) {
 
 }  // namespace
 
-void copy_async(void* to, const void* from, size_t bytes, size_t zeros, std::source_location place) {
+void copy_async(void* to, const void* from, size_t bytes, size_t zeros,
+                std::source_location place) {
   const OutsideKernel outside;
   const void* code = __builtin_return_address(0);
   const auto addresses = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
   if ((bytes != 4 && bytes != 8 && bytes != 16) || addresses % bytes != 0 || zeros > bytes)
-    stop("cp.async at {}:{}: {} bytes from {} to {}; it copies 4, 8 or 16 bytes, aligned to their number",
-         place.file_name(), place.line(), bytes, from, to);
+    stop(
+        "cp.async at {}:{}: {} bytes from {} to {}; it copies 4, 8 or 16 bytes, aligned to their "
+        "number",
+        place.file_name(), place.line(), bytes, from, to);
   note_access(from, bytes - zeros, Access::read, code);
   note_access(to, bytes, Access::write, code);
   std::memset(to, kUndefinedByte, bytes);  // copied as late as a GPU may
@@ -43,7 +46,8 @@ void wait_for_copies(size_t newer) {
   const void* code = __builtin_return_address(0);
   Thread& thread = block.current();
   auto copy = thread.copies.begin();
-  for (; copy != thread.copies.end() && copy->group + newer < thread.copy_group; ++copy) do_copy(*copy, code);
+  for (; copy != thread.copies.end() && copy->group + newer < thread.copy_group; ++copy)
+    do_copy(*copy, code);
   thread.copies.erase(thread.copies.begin(), copy);
 }
 

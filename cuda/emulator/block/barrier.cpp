@@ -26,16 +26,18 @@ void Block::open_barrier() {
     if (thread.state != ThreadState::at_barrier) continue;
     if (first == nullptr) first = &thread;
     const char *here = thread.place.file_name(), *there = first->place.file_name();
-    if (thread.place.line() != first->place.line() || (here != there && std::strcmp(here, there) != 0))
-      stop("divergent barrier: threads meet in {} at {}:{} and {} at {}:{}", first->what, first->place.file_name(),
-           first->place.line(), thread.what, thread.place.file_name(), thread.place.line());
+    if (thread.place.line() != first->place.line() ||
+        (here != there && std::strcmp(here, there) != 0))
+      stop("divergent barrier: threads meet in {} at {}:{} and {} at {}:{}", first->what,
+           first->place.file_name(), first->place.line(), thread.what, thread.place.file_name(),
+           thread.place.line());
     thread.counted = counted_;
     thread.state = ThreadState::ready;
     queue_.push(number);
   }
   if (alive_ < count_)
-    stop("{} threads of the block ended before {} at {}:{}, to which the others come", count_ - alive_, first->what,
-         first->place.file_name(), first->place.line());
+    stop("{} threads of the block ended before {} at {}:{}, to which the others come",
+         count_ - alive_, first->what, first->place.file_name(), first->place.line());
   at_barrier_ = counted_ = 0;
   if (checker != nullptr) checker->block_met();
 }

@@ -91,7 +91,8 @@ void Block::become(int thread) {
 
 void Block::fiber_main() { block.run_threads(); }
 
-// Threads that end one after the other share a fiber, so that those that wait for nobody cost no switch.
+// Threads that end one after the other share a fiber, so that those that wait for nobody cost no
+// switch.
 void Block::run_threads() {
   current_fiber_->started();
   for (;;) {
@@ -164,13 +165,15 @@ void Block::report_deadlock() {
     const Thread& thread = threads_[static_cast<size_t>(i)];
     std::string text = "ended";
     if (thread.state != ThreadState::ended)
-      text = fmt::format("wait in {} at {}:{}", thread.what, thread.place.file_name(), thread.place.line());
+      text = fmt::format("wait in {} at {}:{}", thread.what, thread.place.file_name(),
+                         thread.place.line());
     if (thread.state == ThreadState::in_warp) text += fmt::format(" with mask {:08x}", thread.mask);
     waiting[text].push_back(i);
   }
   std::string lines;
   for (const auto& [text, threads] : waiting)
-    lines += fmt::format("\n    {} threads ({} to {}) {}", threads.size(), threads.front(), threads.back(), text);
+    lines += fmt::format("\n    {} threads ({} to {}) {}", threads.size(), threads.front(),
+                         threads.back(), text);
   stop("deadlock: no thread of the block can go on{}", lines);
 }
 

@@ -1,5 +1,6 @@
-// The block that runs. Each of its threads is a fiber, and only one of all runs at a time, until it waits for others
-// or ends: so what a kernel does depends on the order of its threads and on nothing else.
+// The block that runs. Each of its threads is a fiber, and only one of all runs at a time, until it
+// waits for others or ends: so what a kernel does depends on the order of its threads and on
+// nothing else.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -32,7 +33,8 @@ class OutsideKernel {
 
 enum class ThreadState : uint8_t { fresh, ready, at_barrier, in_warp, ended };
 
-// What a warp does together. `arguments[lane]` is what each lane of `lanes` brought; the last that came runs this.
+// What a warp does together. `arguments[lane]` is what each lane of `lanes` brought; the last that
+// came runs this.
 using WarpOperation = void (*)(void* const* arguments, unsigned lanes);
 
 // A copy by cp.async that no one has waited for.
@@ -76,7 +78,8 @@ class Block {
   SharedMemory& shared() { return shared_; }
 
   int meet_at_barrier(bool counted, const char* what, Place place);
-  void meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what, Place place);
+  void meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what,
+                    Place place);
 
  private:
   static void fiber_main();

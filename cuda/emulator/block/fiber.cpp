@@ -39,8 +39,8 @@ namespace {
 
 constexpr size_t kStack = (kAddressSanitizer ? 512 : 128) << 10, kGuard = 4096;
 
-// Of a stack's end, unused: threads stand at the same depth mostly, and what lies at the same place of many pages
-// shares a few lines of a cache.
+// Of a stack's end, unused: threads stand at the same depth mostly, and what lies at the same place
+// of many pages shares a few lines of a cache.
 size_t stagger() {
   static size_t made = 0;
   return made++ % 32 * 128;
@@ -63,7 +63,8 @@ Fiber::Fiber(void (*main)()) : stack_bytes_(kStack) {
   registers_.uc_stack.ss_size = used;
   makecontext(&registers_, main, 0);
 #else
-  // As if the fiber had just switched away: six registers and where to return to. The zero above ends backtraces.
+  // As if the fiber had just switched away: six registers and where to return to. The zero above
+  // ends backtraces.
   void** frame = reinterpret_cast<void**>(static_cast<char*>(stack_) + used - 64);
   std::memset(frame, 0, 64);
   frame[6] = reinterpret_cast<void*>(main);

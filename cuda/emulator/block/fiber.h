@@ -1,5 +1,5 @@
-// A stack that a CUDA thread runs on, and the switch from one to another. 8 instructions of assembler on x86-64;
-// elsewhere, or with LINEA_EMULATOR_UCONTEXT, the C library's slower switch.
+// A stack that a CUDA thread runs on, and the switch from one to another. 8 instructions of
+// assembler on x86-64; elsewhere, or with LINEA_EMULATOR_UCONTEXT, the C library's slower switch.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,9 @@ namespace linea::emulator {
 
 class Fiber {
  public:
-  Fiber() = default;               // of the stack that the host runs on
-  explicit Fiber(void (*main)());  // with a stack of its own, on which `main` starts and never returns
+  Fiber() = default;  // of the stack that the host runs on
+  explicit Fiber(
+      void (*main)());  // with a stack of its own, on which `main` starts and never returns
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;

@@ -15,7 +15,8 @@ void run_grid(const Launch& launch) {
   watch_signals();
   const ThreadOrder order = settings().threads;
   Random random((uint64_t{settings().seed} << 32) + ++launches);
-  const auto [x, y, z] = std::tuple<uint64_t, uint64_t, uint64_t>{launch.grid.x, launch.grid.y, launch.grid.z};
+  const auto [x, y, z] =
+      std::tuple<uint64_t, uint64_t, uint64_t>{launch.grid.x, launch.grid.y, launch.grid.z};
   const uint64_t blocks = x * y * z;
   std::vector<uint32_t> shuffled;
   if (order == ThreadOrder::priority) {

@@ -16,19 +16,24 @@ namespace {
 constexpr unsigned kAllLanes = ~0u;
 
 void need_all(const char* what, unsigned lanes) {
-  if (lanes != kAllLanes) stop("{} needs all 32 lanes of a warp; {} are there", what, std::popcount(lanes));
+  if (lanes != kAllLanes)
+    stop("{} needs all 32 lanes of a warp; {} are there", what, std::popcount(lanes));
 }
 
 // As tensor cores add: what does not fit is cut off, not rounded.
 float cut_sum(float a, float b) {
   const double exact = static_cast<double>(a) + static_cast<double>(b);
   const auto nearest = static_cast<float>(exact);
-  return std::abs(static_cast<double>(nearest)) > std::abs(exact) ? std::nextafter(nearest, 0.0f) : nearest;
+  return std::abs(static_cast<double>(nearest)) > std::abs(exact) ? std::nextafter(nearest, 0.0f)
+                                                                  : nearest;
 }
 
-float half_of(uint32_t pair, bool upper) { return std::bit_cast<float>(upper ? pair & 0xffff0000u : pair << 16); }
+float half_of(uint32_t pair, bool upper) {
+  return std::bit_cast<float>(upper ? pair & 0xffff0000u : pair << 16);
+}
 
-// ---- mma.sync.m16n8k16 of bf16: lane 4 g + t holds rows g and g + 8 of A and D, column g of B ----
+// ---- mma.sync.m16n8k16 of bf16: lane 4 g + t holds rows g and g + 8 of A and D, column g of B
+// ----
 
 struct Product {
   float* d;
@@ -53,7 +58,8 @@ void multiply(void* const* arguments, unsigned lanes) {
     const Product& mine = of<Product>(arguments[lane]);
     const int g = lane / 4, t = lane % 4;
     for (int i = 0; i < 8; ++i)
-      a[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1) + ((i & 4) != 0 ? 8 : 0)] = half_of(mine.a[i / 2], (i & 1) != 0);
+      a[g + ((i & 2) != 0 ? 8 : 0)][t * 2 + (i & 1) + ((i & 4) != 0 ? 8 : 0)] =
+          half_of(mine.a[i / 2], (i & 1) != 0);
     for (int i = 0; i < 4; ++i)
       b[t * 2 + (i & 1) + ((i & 2) != 0 ? 8 : 0)][g] = half_of(mine.b[i / 2], (i & 1) != 0);
   }
@@ -74,7 +80,8 @@ void multiply_words(void* const* arguments, unsigned lanes) {
   for (int lane = 0; lane < 32; ++lane) {
     const Product& mine = of<Product>(arguments[lane]);
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; ++i) a[g + ((i & 1) != 0 ? 8 : 0)][t + ((i & 2) != 0 ? 4 : 0)] = tf32_of(mine.a[i]);
+    for (int i = 0; i < 4; ++i)
+      a[g + ((i & 1) != 0 ? 8 : 0)][t + ((i & 2) != 0 ? 4 : 0)] = tf32_of(mine.a[i]);
     for (int i = 0; i < 2; ++i) b[t + (i != 0 ? 4 : 0)][g] = tf32_of(mine.b[i]);
   }
   float sums[16][8] = {};
@@ -103,8 +110,8 @@ void load_matrices(void* const* arguments, unsigned lanes) {
     for (int i = 0; i < 8; ++i) {
       const MatrixLoad& owner = of<MatrixLoad>(arguments[8 * m + i]);
       if (reinterpret_cast<uintptr_t>(owner.row) % 16 != 0)
-        stop("ldmatrix at {}:{}: the address {} of a row is not aligned to 16 bytes", owner.place.file_name(),
-             owner.place.line(), static_cast<const void*>(owner.row));
+        stop("ldmatrix at {}:{}: the address {} of a row is not aligned to 16 bytes",
+             owner.place.file_name(), owner.place.line(), static_cast<const void*>(owner.row));
       note_access(owner.row, 16, Access::read, owner.code);
       std::memcpy(matrix[i], owner.row, 16);
     }
@@ -154,8 +161,11 @@ void move_tile(void* const* arguments, unsigned lanes) {
 template <typename T>
 void move_together(Move<T> move, const char* what) {
   if (reinterpret_cast<uintptr_t>(move.memory) % 32 != 0 || move.stride * sizeof(T) % 16 != 0)
-    stop("{} at {}:{}: the address {} must be aligned to 32 bytes, and {} bytes from line to line to 16", what,
-         move.place.file_name(), move.place.line(), static_cast<const void*>(move.memory), move.stride * sizeof(T));
+    stop(
+        "{} at {}:{}: the address {} must be aligned to 32 bytes, and {} bytes from line to line "
+        "to 16",
+        what, move.place.file_name(), move.place.line(), static_cast<const void*>(move.memory),
+        move.stride * sizeof(T));
   block.meet_in_warp(kAllLanes, move_tile<T>, &move, what, move.place);
 }
 
@@ -178,7 +188,8 @@ void multiply_shares(void* const* arguments, unsigned lanes) {
     for (int k = 0; k < kTile; ++k)
       for (int column = 0; column < kTile; ++column)
         sums[row * kTile + column] += a[row * kTile + k] * b[k * kTile + column];
-  for (int i = 0; i < kTile * kTile; ++i) of<TileProduct>(arguments[i / kTileShare]).d[i % kTileShare] = sums[i];
+  for (int i = 0; i < kTile * kTile; ++i)
+    of<TileProduct>(arguments[i / kTileShare]).d[i % kTileShare] = sums[i];
 }
 
 }  // namespace
@@ -200,24 +211,28 @@ uint32_t to_tf32(float x) {
   return (std::bit_cast<uint32_t>(x) + 0x1000u) & 0xffffe000u;
 }
 
-void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row, std::source_location place) {
+void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row,
+              std::source_location place) {
   const OutsideKernel outside;
-  MatrixLoad mine{r, matrices, transposed, static_cast<const char*>(row), place, __builtin_return_address(0)};
+  MatrixLoad mine{
+      r, matrices, transposed, static_cast<const char*>(row), place, __builtin_return_address(0)};
   block.meet_in_warp(kAllLanes, load_matrices, &mine, "ldmatrix", place);
 }
 
 template <typename T>
 void load_tile(T* share, const T* from, unsigned stride, bool by_rows, std::source_location place) {
   const OutsideKernel outside;
-  move_together<T>({share, const_cast<T*>(from), stride, by_rows, false, place, __builtin_return_address(0)},
-                   "wmma::load_matrix_sync");
+  move_together<T>(
+      {share, const_cast<T*>(from), stride, by_rows, false, place, __builtin_return_address(0)},
+      "wmma::load_matrix_sync");
 }
 
 template <typename T>
 void store_tile(T* to, const T* share, unsigned stride, bool by_rows, std::source_location place) {
   const OutsideKernel outside;
-  move_together<T>({const_cast<T*>(share), to, stride, by_rows, true, place, __builtin_return_address(0)},
-                   "wmma::store_matrix_sync");
+  move_together<T>(
+      {const_cast<T*>(share), to, stride, by_rows, true, place, __builtin_return_address(0)},
+      "wmma::store_matrix_sync");
 }
 
 template void load_tile(float*, const float*, unsigned, bool, std::source_location);

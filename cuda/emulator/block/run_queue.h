@@ -31,8 +31,8 @@ class RunQueue {
 
   ThreadOrder order_ = ThreadOrder::forward;
   int threads_ = 0;
-  // forward, reverse: those that wait in order, then those that never ran. So a warp runs until it waits for others,
-  // and its stacks stay in the cache
+  // forward, reverse: those that wait in order, then those that never ran. So a warp runs until it
+  // waits for others, and its stacks stay in the cache
   int started_ = 0;
   uint32_t head_ = 0, tail_ = 0;
   std::array<uint16_t, kMostThreads> waiting_{};

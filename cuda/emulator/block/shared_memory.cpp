@@ -38,16 +38,19 @@ unsigned char* SharedMemory::zone_end(const Piece& piece) const {
 void* SharedMemory::take(size_t number, size_t bytes, std::source_location place) {
   if (number < pieces_.size()) {
     if (pieces_[number].bytes != bytes)
-      stop("piece {} of dynamic shared memory at {}:{}: another thread took {} bytes, this one takes {}", number,
-           place.file_name(), place.line(), pieces_[number].bytes, bytes);
+      stop(
+          "piece {} of dynamic shared memory at {}:{}: another thread took {} bytes, this one "
+          "takes {}",
+          number, place.file_name(), place.line(), pieces_[number].bytes, bytes);
     return pieces_[number].data;
   }
   if (number == kMostPieces) stop("more than {} pieces of dynamic shared memory", kMostPieces);
   taken_ = round_up(taken_) + bytes;
   if (taken_ > bytes_)
-    stop("dynamic shared memory at {}:{}: the block takes {} bytes, its launch gave {}", place.file_name(),
-         place.line(), taken_, bytes_);
-  const Piece piece{(pieces_.empty() ? next_ : zone_end(pieces_.back()) - kZone) + kZone, bytes, place};
+    stop("dynamic shared memory at {}:{}: the block takes {} bytes, its launch gave {}",
+         place.file_name(), place.line(), taken_, bytes_);
+  const Piece piece{(pieces_.empty() ? next_ : zone_end(pieces_.back()) - kZone) + kZone, bytes,
+                    place};
   pieces_.push_back(piece);
   permit(piece.data, bytes);
   std::memset(piece.data, kFreshByte, bytes);
@@ -55,14 +58,16 @@ void* SharedMemory::take(size_t number, size_t bytes, std::source_location place
   return piece.data;
 }
 
-void SharedMemory::check_zone(const unsigned char* begin, const unsigned char* end, const Piece& piece,
-                              const char* side) const {
+void SharedMemory::check_zone(const unsigned char* begin, const unsigned char* end,
+                              const Piece& piece, const char* side) const {
   const auto intact = [](unsigned char byte) { return byte == kZoneByte; };
   const unsigned char* changed = std::find_if_not(begin, end, intact);
   if (changed != end)
-    stop("block ({},{},{}) wrote {} the piece of {} bytes of dynamic shared memory taken at {}:{}, at byte {}",
-         blockIdx.x, blockIdx.y, blockIdx.z, side, piece.bytes, piece.place.file_name(), piece.place.line(),
-         changed - piece.data);
+    stop(
+        "block ({},{},{}) wrote {} the piece of {} bytes of dynamic shared memory taken at {}:{}, "
+        "at byte {}",
+        blockIdx.x, blockIdx.y, blockIdx.z, side, piece.bytes, piece.place.file_name(),
+        piece.place.line(), changed - piece.data);
 }
 
 // The address sanitizer has seen every such write, and would see this look too.

@@ -21,7 +21,8 @@ class SharedMemory {
     std::source_location place;
   };
   unsigned char* zone_end(const Piece& piece) const;
-  void check_zone(const unsigned char* begin, const unsigned char* end, const Piece& piece, const char* side) const;
+  void check_zone(const unsigned char* begin, const unsigned char* end, const Piece& piece,
+                  const char* side) const;
 
   size_t bytes_ = 0, taken_ = 0;
   std::vector<unsigned char> memory_;

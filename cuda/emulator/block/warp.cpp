@@ -9,11 +9,12 @@
 
 namespace linea::emulator {
 
-void Block::meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what, Place place) {
+void Block::meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what,
+                         Place place) {
   Thread& thread = current();
   if ((mask >> lane() & 1) == 0)
-    stop("{} at {}:{} with mask {:08x}: the calling lane {} is not in the mask", what, place.file_name(),
-         place.line(), mask, lane());
+    stop("{} at {}:{} with mask {:08x}: the calling lane {} is not in the mask", what,
+         place.file_name(), place.line(), mask, lane());
   thread.state = ThreadState::in_warp;
   thread.what = what;
   thread.place = place;
@@ -35,9 +36,9 @@ void Block::complete_warp(int warp, const Thread& arrived) {
     if ((lanes >> i & 1) == 0) continue;
     const Thread& other = threads_[static_cast<size_t>(warp * 32 + i)];
     if (other.mask != arrived.mask || other.operation != arrived.operation)
-      stop("divergent warp: {} with mask {:08x} at {}:{} meets {} with mask {:08x} at {}:{}", arrived.what,
-           arrived.mask, arrived.place.file_name(), arrived.place.line(), other.what, other.mask,
-           other.place.file_name(), other.place.line());
+      stop("divergent warp: {} with mask {:08x} at {}:{} meets {} with mask {:08x} at {}:{}",
+           arrived.what, arrived.mask, arrived.place.file_name(), arrived.place.line(), other.what,
+           other.mask, other.place.file_name(), other.place.line());
     arguments[i] = other.argument;
   }
   arrived_[static_cast<size_t>(warp)] &= ~lanes;
@@ -94,7 +95,8 @@ struct Exchange {
 void exchange(void* const* arguments, unsigned lanes) {
   for (const int lane : LanesOf(lanes)) {
     Exchange& mine = of<Exchange>(arguments[lane]);
-    mine.result = (lanes >> mine.from & 1) != 0 ? of<Exchange>(arguments[mine.from]).bits : ~uint64_t{0};
+    mine.result =
+        (lanes >> mine.from & 1) != 0 ? of<Exchange>(arguments[mine.from]).bits : ~uint64_t{0};
   }
 }
 
@@ -102,20 +104,28 @@ int source_lane(ShuffleKind kind, int lane, int argument, int width) {
   const int first = lane & ~(width - 1);
   const int own = lane - first;
   switch (kind) {
-    case ShuffleKind::lane: return first + (argument & (width - 1));
-    case ShuffleKind::up: return own < argument ? lane : lane - argument;
-    case ShuffleKind::down: return own + argument >= width ? lane : lane + argument;
-    case ShuffleKind::exclusive_or: return (lane ^ argument) >= first + width ? lane : lane ^ argument;
+    case ShuffleKind::lane:
+      return first + (argument & (width - 1));
+    case ShuffleKind::up:
+      return own < argument ? lane : lane - argument;
+    case ShuffleKind::down:
+      return own + argument >= width ? lane : lane + argument;
+    case ShuffleKind::exclusive_or:
+      return (lane ^ argument) >= first + width ? lane : lane ^ argument;
   }
   return lane;
 }
 
 const char* name_of(ShuffleKind kind) {
   switch (kind) {
-    case ShuffleKind::lane: return "__shfl_sync";
-    case ShuffleKind::up: return "__shfl_up_sync";
-    case ShuffleKind::down: return "__shfl_down_sync";
-    case ShuffleKind::exclusive_or: return "__shfl_xor_sync";
+    case ShuffleKind::lane:
+      return "__shfl_sync";
+    case ShuffleKind::up:
+      return "__shfl_up_sync";
+    case ShuffleKind::down:
+      return "__shfl_down_sync";
+    case ShuffleKind::exclusive_or:
+      return "__shfl_xor_sync";
   }
   return "?";
 }
@@ -125,8 +135,8 @@ const char* name_of(ShuffleKind kind) {
 uint64_t shuffle(ShuffleKind kind, unsigned mask, uint64_t bits, int lane, int width, Place place) {
   const OutsideKernel outside;
   if (width < 1 || width > 32 || !std::has_single_bit(static_cast<unsigned>(width)))
-    stop("{} at {}:{}: the width {} is no power of two up to 32", name_of(kind), place.file_name(), place.line(),
-         width);
+    stop("{} at {}:{}: the width {} is no power of two up to 32", name_of(kind), place.file_name(),
+         place.line(), width);
   Exchange mine{bits, 0, source_lane(kind, block.lane(), lane, width) & 31};
   block.meet_in_warp(mask, exchange, &mine, name_of(kind), place);
   return mine.result;
@@ -143,12 +153,18 @@ struct Reduced {
 
 int64_t combine(WarpReduction kind, int64_t a, int64_t b) {
   switch (kind) {
-    case WarpReduction::sum: return a + b;
-    case WarpReduction::least: return std::min(a, b);
-    case WarpReduction::largest: return std::max(a, b);
-    case WarpReduction::bit_and: return a & b;
-    case WarpReduction::bit_or: return a | b;
-    case WarpReduction::bit_xor: return a ^ b;
+    case WarpReduction::sum:
+      return a + b;
+    case WarpReduction::least:
+      return std::min(a, b);
+    case WarpReduction::largest:
+      return std::max(a, b);
+    case WarpReduction::bit_and:
+      return a & b;
+    case WarpReduction::bit_or:
+      return a | b;
+    case WarpReduction::bit_xor:
+      return a ^ b;
   }
   return a;
 }

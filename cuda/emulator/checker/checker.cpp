@@ -1,6 +1,7 @@
-// Finds in kernels, whatever the order of their threads: races within a block and between blocks, reads of memory
-// that no one wrote, and accesses outside of what kernels may touch. A thread is ordered after another of its block
-// by barriers (epochs), and of its warp by what the warp did together (clocks, one a lane).
+// Finds in kernels, whatever the order of their threads: races within a block and between blocks,
+// reads of memory that no one wrote, and accesses outside of what kernels may touch. A thread is
+// ordered after another of its block by barriers (epochs), and of its warp by what the warp did
+// together (clocks, one a lane).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -24,7 +25,9 @@ class KernelChecker final : public Checker {
 
   // ---- memory ----
 
-  void allocated(const void* data, size_t bytes, bool written) override { set(data, bytes, true, written); }
+  void allocated(const void* data, size_t bytes, bool written) override {
+    set(data, bytes, true, written);
+  }
   void released(const void* data, size_t bytes) override { set(data, bytes, false, false); }
 
   void device_writes(const void* data, size_t bytes) override {
@@ -37,7 +40,8 @@ class KernelChecker final : public Checker {
   void device_reads(const void* data, size_t bytes) override {
     shadow_.look(data, bytes, [&](const Cell* cell, uint8_t mask, uintptr_t address) {
       if (cell == nullptr || (cell->written & mask) != mask)
-        stop("a copy or a matrix product reads {} that nothing has written", places_.memory(address));
+        stop("a copy or a matrix product reads {} that nothing has written",
+             places_.memory(address));
     });
   }
 
@@ -90,11 +94,13 @@ class KernelChecker final : public Checker {
     if (address - stack_ < stack_bytes_) return;
     if (address - arguments_ < argument_bytes_ && access == Access::read) return;
     const bool was_in_kernel = in_kernel;
-    in_kernel = false;  // functions of the standard library may be the kernels' own copies, which tell the checker
+    in_kernel = false;  // functions of the standard library may be the kernels' own copies, which
+                        // tell the checker
     code_ = places_.code(code);
     if (!in_other_thread_data(address, bytes))
-      shadow_.touch(address, bytes,
-                    [&](Cell* cell, uint8_t mask, uintptr_t at) { touch(cell, mask, at, data, bytes, access); });
+      shadow_.touch(address, bytes, [&](Cell* cell, uint8_t mask, uintptr_t at) {
+        touch(cell, mask, at, data, bytes, access);
+      });
     in_kernel = was_in_kernel;
   }
 
@@ -118,7 +124,8 @@ class KernelChecker final : public Checker {
     return !enter(address);
   }
 
-  // An array that the block has not touched yet holds nothing: all of a program's are too many to be cleared for each.
+  // An array that the block has not touched yet holds nothing: all of a program's are too many to
+  // be cleared for each.
   bool enter(uintptr_t address) {
     SharedArray* const array = places_.shared_array(address);
     if (array != nullptr && std::exchange(array->block, block_) != block_)
@@ -126,17 +133,21 @@ class KernelChecker final : public Checker {
     return array != nullptr;
   }
 
-  void touch(Cell* cell, uint8_t mask, uintptr_t at, const void* data, size_t bytes, Access access) {
+  void touch(Cell* cell, uint8_t mask, uintptr_t at, const void* data, size_t bytes,
+             Access access) {
     if (cell == nullptr || (cell->valid & mask) != mask) {
       if (!places_.in_program(at))
-        stop("{} of {} bytes at {}, outside of device and shared memory (past an end, freed, or the host's)\n"
-             "    at:{}",
-             name_of(access), bytes, data, places_.source(code_));
+        stop(
+            "{} of {} bytes at {}, outside of device and shared memory (past an end, freed, or the "
+            "host's)\n"
+            "    at:{}",
+            name_of(access), bytes, data, places_.source(code_));
       set(reinterpret_cast<const void*>(at), kCellBytes, true, true);
       return;
     }
     if (access != Access::write && (cell->written & mask) != mask)
-      stop("read of {} that nothing has written\n    at:{}", places_.memory(at), places_.source(code_));
+      stop("read of {} that nothing has written\n    at:{}", places_.memory(at),
+           places_.source(code_));
     check_last_write(*cell, mask, at, access);
     if (access != Access::read) check_reads(*cell, mask, at, access);
     note(*cell, mask, access);
@@ -145,7 +156,8 @@ class KernelChecker final : public Checker {
   void check_last_write(const Cell& cell, uint8_t mask, uintptr_t at, Access access) const {
     if ((cell.write_mask & mask) == 0 || cell.write_block < first_block_) return;
     if (access == Access::atomic && cell.write_atomic) return;
-    if (cell.write_block != block_) report_race(at, access, "write", "another block", cell.write_code);
+    if (cell.write_block != block_)
+      report_race(at, access, "write", "another block", cell.write_code);
     if (cell.write_epoch != epoch_ || cell.writer == thread_) return;
     const bool same_warp = cell.writer / 32 == thread_ / 32;
     if (same_warp && clocks()[cell.writer % 32] >= cell.write_clock) return;
@@ -156,15 +168,18 @@ class KernelChecker final : public Checker {
     if ((cell.read_mask & mask) == 0 || cell.read_block < first_block_) return;
     if (cell.read_block != block_) report_race(at, access, "read", "another block", cell.read_code);
     if (cell.read_epoch != epoch_) return;
-    if (cell.reader_warp == kManyWarps) report_race(at, access, "read", "threads of several warps", cell.read_code);
+    if (cell.reader_warp == kManyWarps)
+      report_race(at, access, "read", "threads of several warps", cell.read_code);
     if (cell.reader_warp != thread_ / 32)
-      report_race(at, access, "read",
-                  fmt::format("thread {}", cell.reader_warp * 32 + std::countr_zero(cell.reader_lanes)),
-                  cell.read_code);
+      report_race(
+          at, access, "read",
+          fmt::format("thread {}", cell.reader_warp * 32 + std::countr_zero(cell.reader_lanes)),
+          cell.read_code);
     for (int lane = 0; lane < 32; ++lane)
       if (lane != thread_ % 32 && (cell.reader_lanes >> lane & 1) != 0 &&
           clocks()[static_cast<size_t>(lane)] < cell.read_clock)
-        report_race(at, access, "read", fmt::format("thread {}", cell.reader_warp * 32 + lane), cell.read_code);
+        report_race(at, access, "read", fmt::format("thread {}", cell.reader_warp * 32 + lane),
+                    cell.read_code);
   }
 
   void note(Cell& cell, uint8_t mask, Access access) const {
@@ -181,7 +196,8 @@ class KernelChecker final : public Checker {
       return;
     }
     const auto warp = static_cast<uint16_t>(thread_ / 32);
-    const bool first = cell.read_mask == 0 || cell.read_block != block_ || cell.read_epoch != epoch_;
+    const bool first =
+        cell.read_mask == 0 || cell.read_block != block_ || cell.read_epoch != epoch_;
     cell.read_mask = static_cast<uint8_t>(first ? mask : cell.read_mask | mask);
     cell.reader_warp = first || cell.reader_warp == warp ? warp : kManyWarps;
     cell.reader_lanes = (first ? 0 : cell.reader_lanes) | 1u << (thread_ % 32);
@@ -193,10 +209,13 @@ class KernelChecker final : public Checker {
 
   const Clocks& clocks() const { return clocks_[static_cast<size_t>(thread_)]; }
 
-  [[noreturn]] void report_race(uintptr_t at, Access access, const char* first, const std::string& by,
-                                uint32_t first_code) const {
-    stop("race on {}: a {} by {}, then a {} by thread {} with nothing that orders them\n    first:{}\n    then:{}",
-         places_.memory(at), first, by, name_of(access), thread_, places_.source(first_code), places_.source(code_));
+  [[noreturn]] void report_race(uintptr_t at, Access access, const char* first,
+                                const std::string& by, uint32_t first_code) const {
+    stop(
+        "race on {}: a {} by {}, then a {} by thread {} with nothing that orders them\n    "
+        "first:{}\n    then:{}",
+        places_.memory(at), first, by, name_of(access), thread_, places_.source(first_code),
+        places_.source(code_));
   }
 
   Shadow shadow_;

@@ -1,5 +1,6 @@
-// What g++ calls at each access to memory in code that it compiles with -fsanitize=thread. This file stands in for
-// the thread sanitizer's library, which is not linked. Only kernels count; what else is in their files may run too.
+// What g++ calls at each access to memory in code that it compiles with -fsanitize=thread. This
+// file stands in for the thread sanitizer's library, which is not linked. Only kernels count; what
+// else is in their files may run too.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,7 +13,8 @@ using linea::emulator::Access;
 namespace {
 
 void touch(const void* data, size_t bytes, Access access, const void* code) {
-  if (linea::emulator::in_kernel && bytes > 0) linea::emulator::kernel_checker().touches(data, bytes, access, code);
+  if (linea::emulator::in_kernel && bytes > 0)
+    linea::emulator::kernel_checker().touches(data, bytes, access, code);
 }
 
 }  // namespace
@@ -21,12 +23,12 @@ void touch(const void* data, size_t bytes, Access access, const void* code) {
 
 extern "C" {
 
-#define LINEA_HOOKS(bytes)                                                                       \
-  void __tsan_read##bytes(void* data) { touch(data, bytes, Access::read, HERE); }                \
-  void __tsan_write##bytes(void* data) { touch(data, bytes, Access::write, HERE); }              \
-  void __tsan_unaligned_read##bytes(void* data) { touch(data, bytes, Access::read, HERE); }      \
-  void __tsan_unaligned_write##bytes(void* data) { touch(data, bytes, Access::write, HERE); }    \
-  void __tsan_volatile_read##bytes(void* data) { touch(data, bytes, Access::read, HERE); }       \
+#define LINEA_HOOKS(bytes)                                                                    \
+  void __tsan_read##bytes(void* data) { touch(data, bytes, Access::read, HERE); }             \
+  void __tsan_write##bytes(void* data) { touch(data, bytes, Access::write, HERE); }           \
+  void __tsan_unaligned_read##bytes(void* data) { touch(data, bytes, Access::read, HERE); }   \
+  void __tsan_unaligned_write##bytes(void* data) { touch(data, bytes, Access::write, HERE); } \
+  void __tsan_volatile_read##bytes(void* data) { touch(data, bytes, Access::read, HERE); }    \
   void __tsan_volatile_write##bytes(void* data) { touch(data, bytes, Access::write, HERE); }
 LINEA_HOOKS(1)
 LINEA_HOOKS(2)
@@ -35,7 +37,9 @@ LINEA_HOOKS(8)
 LINEA_HOOKS(16)
 
 void __tsan_read_range(void* data, unsigned long bytes) { touch(data, bytes, Access::read, HERE); }
-void __tsan_write_range(void* data, unsigned long bytes) { touch(data, bytes, Access::write, HERE); }
+void __tsan_write_range(void* data, unsigned long bytes) {
+  touch(data, bytes, Access::write, HERE);
+}
 
 void* __tsan_memcpy(void* to, const void* from, unsigned long bytes) {
   touch(from, bytes, Access::read, HERE);
@@ -65,25 +69,26 @@ void __tsan_vptr_read(void**) {}
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
-#define LINEA_ATOMICS(bits, type)                                                                      \
-  type __tsan_atomic##bits##_load(const volatile type* at, int) {                                      \
-    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                      \
-  }                                                                                                    \
-  void __tsan_atomic##bits##_store(volatile type* at, type value, int) {                               \
-    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                     \
-  }                                                                                                    \
-  type __tsan_atomic##bits##_exchange(volatile type* at, type value, int) {                            \
-    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                           \
-  }                                                                                                    \
-  type __tsan_atomic##bits##_fetch_add(volatile type* at, type value, int) {                           \
-    return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);                                            \
-  }                                                                                                    \
-  type __tsan_atomic##bits##_fetch_sub(volatile type* at, type value, int) {                           \
-    return __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST);                                            \
-  }                                                                                                    \
-  int __tsan_atomic##bits##_compare_exchange_strong(volatile type* at, type* expected, type value, int, \
-                                                    int) {                                             \
-    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+#define LINEA_ATOMICS(bits, type)                                                                  \
+  type __tsan_atomic##bits##_load(const volatile type* at, int) {                                  \
+    return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                                  \
+  }                                                                                                \
+  void __tsan_atomic##bits##_store(volatile type* at, type value, int) {                           \
+    __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                                 \
+  }                                                                                                \
+  type __tsan_atomic##bits##_exchange(volatile type* at, type value, int) {                        \
+    return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                                       \
+  }                                                                                                \
+  type __tsan_atomic##bits##_fetch_add(volatile type* at, type value, int) {                       \
+    return __atomic_fetch_add(at, value, __ATOMIC_SEQ_CST);                                        \
+  }                                                                                                \
+  type __tsan_atomic##bits##_fetch_sub(volatile type* at, type value, int) {                       \
+    return __atomic_fetch_sub(at, value, __ATOMIC_SEQ_CST);                                        \
+  }                                                                                                \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile type* at, type* expected, type value, \
+                                                    int, int) {                                    \
+    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST,               \
+                                       __ATOMIC_SEQ_CST);                                          \
   }
 LINEA_ATOMICS(8, unsigned char)
 LINEA_ATOMICS(32, unsigned)

@@ -7,7 +7,8 @@
 
 namespace linea::emulator {
 
-// An array that a kernel declares as shared, in the calling thread's block of thread-local variables.
+// An array that a kernel declares as shared, in the calling thread's block of thread-local
+// variables.
 struct SharedArray {
   uintptr_t begin, end;
   std::string name;
@@ -24,7 +25,9 @@ class Places {
   SharedArray* shared_array(uintptr_t address);  // or null
   // Variables and literals of the program itself, which a kernel may read.
   bool in_program(uintptr_t address) const { return address >= begin_ && address < end_; }
-  bool in_thread_data(uintptr_t address) const { return address >= thread_begin_ && address < thread_end_; }
+  bool in_thread_data(uintptr_t address) const {
+    return address >= thread_begin_ && address < thread_end_;
+  }
 
   uint32_t code(const void* address) const {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(address) - begin_);

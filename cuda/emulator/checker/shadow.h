@@ -1,5 +1,5 @@
-// What the checker knows of each two bytes of memory: whether kernels may touch them, whether anyone has written
-// them, and who touched them last.
+// What the checker knows of each two bytes of memory: whether kernels may touch them, whether
+// anyone has written them, and who touched them last.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,9 @@ namespace linea::emulator {
 inline constexpr uintptr_t kCellBytes = 2, kPageBytes = 4096;
 inline constexpr uint16_t kManyWarps = 0xFFFF;
 
-// Masks have one bit a byte. Blocks are numbered through all launches; an epoch is what lies between two barriers of
-// a block; clocks are those of the lanes of a warp. `code` is relative to the start of the program.
+// Masks have one bit a byte. Blocks are numbered through all launches; an epoch is what lies
+// between two barriers of a block; clocks are those of the lanes of a warp. `code` is relative to
+// the start of the program.
 struct Cell {
   uint8_t valid = 0, written = 0;
 
@@ -31,13 +32,14 @@ struct Cell {
 
 class Shadow {
  public:
-  // visit(cell, mask of bytes, address) for each cell of the range, which is made where there is none; once for a page
-  // whose cells are all the same.
+  // visit(cell, mask of bytes, address) for each cell of the range, which is made where there is
+  // none; once for a page whose cells are all the same.
   template <typename Visit>
   void change(const void* data, size_t bytes, const Visit& visit) {
     each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {
       if (end - begin == kPageBytes)
-        if (Page& page = pages_[begin / kPageBytes]; page.cells == nullptr) return visit(page.all, kWholeCell, begin);
+        if (Page& page = pages_[begin / kPageBytes]; page.cells == nullptr)
+          return visit(page.all, kWholeCell, begin);
       each_cell(begin, end, [&](uintptr_t at, uint8_t mask) { visit(*find(at, true), mask, at); });
     });
   }
@@ -45,7 +47,8 @@ class Shadow {
   // The same of what a thread touches, a few bytes; the cell is null where there is none.
   template <typename Visit>
   void touch(uintptr_t address, size_t bytes, const Visit& visit) {
-    each_cell(address, address + bytes, [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
+    each_cell(address, address + bytes,
+              [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
   }
 
   // Of any range, without a change.
@@ -53,7 +56,8 @@ class Shadow {
   void look(const void* data, size_t bytes, const Visit& visit) {
     each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {
       if (end - begin == kPageBytes)
-        if (const auto page = pages_.find(begin / kPageBytes); page != pages_.end() && page->second.cells == nullptr)
+        if (const auto page = pages_.find(begin / kPageBytes);
+            page != pages_.end() && page->second.cells == nullptr)
           return visit(&page->second.all, kWholeCell, begin);
       each_cell(begin, end, [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
     });

@@ -1,5 +1,5 @@
-// Atomics, for the types for which CUDA has them. Between two waits a thread runs alone, so a plain read and write is
-// atomic; the checker is told that the access was one.
+// Atomics, for the types for which CUDA has them. Between two waits a thread runs alone, so a plain
+// read and write is atomic; the checker is told that the access was one.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,8 +13,8 @@ namespace linea::emulator {
 
 enum class Access : uint8_t { read, write, atomic };
 
-// Tells the checker, where there is one, that the running CUDA thread touches these bytes from code that the checker
-// does not see. `code`: an address in that code.
+// Tells the checker, where there is one, that the running CUDA thread touches these bytes from code
+// that the checker does not see. `code`: an address in that code.
 void note_access(const void* data, size_t bytes, Access access, const void* code);
 
 template <typename T, typename... Types>
@@ -30,7 +30,9 @@ __attribute__((noinline, no_sanitize("thread"))) T atomically(T* at, Change chan
 
 }  // namespace linea::emulator
 
-template <linea::emulator::OneOf<int, unsigned, unsigned long long, float, double, __nv_bfloat16, __nv_bfloat162> T>
+template <linea::emulator::OneOf<int, unsigned, unsigned long long, float, double, __nv_bfloat16,
+                                 __nv_bfloat162>
+              T>
 T atomicAdd(T* at, std::type_identity_t<T> value) {
   return linea::emulator::atomically(at, [=](T before) { return before + value; });
 }
@@ -72,5 +74,6 @@ T atomicExch(T* at, std::type_identity_t<T> value) {
 
 template <linea::emulator::OneOf<int, unsigned, unsigned long long, unsigned short> T>
 T atomicCAS(T* at, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  return linea::emulator::atomically(at, [=](T before) { return before == expected ? value : before; });
+  return linea::emulator::atomically(at,
+                                     [=](T before) { return before == expected ? value : before; });
 }

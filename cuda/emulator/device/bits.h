@@ -41,7 +41,9 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
 // ---- the upper half of a product ----
 
 inline int __mulhi(int a, int b) { return static_cast<int>((int64_t{a} * b) >> 32); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>((uint64_t{a} * b) >> 32); }
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>((uint64_t{a} * b) >> 32);
+}
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   __extension__ using Product = unsigned __int128;
   return static_cast<unsigned long long>((static_cast<Product>(a) * b) >> 64);
@@ -49,7 +51,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 
 // ---- smaller and larger; those of real numbers stand in math.h ----
 
-#define LINEA_MIN_MAX(type)                                      \
+#define LINEA_MIN_MAX(type)                                    \
   constexpr type min(type a, type b) { return b < a ? b : a; } \
   constexpr type max(type a, type b) { return a < b ? b : a; }
 LINEA_MIN_MAX(int)

@@ -1,5 +1,6 @@
-// Where a CUDA thread is, and where threads meet: barriers of a block, shuffles, votes and sums of a warp. Every
-// function that waits takes its caller's place in the source as its last argument, for messages.
+// Where a CUDA thread is, and where threads meet: barriers of a block, shuffles, votes and sums of
+// a warp. Every function that waits takes its caller's place in the source as its last argument,
+// for messages.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,7 +26,8 @@ int block_barrier(bool counted, const char* what, Place place);
 void warp_barrier(unsigned mask, const char* what, Place place);
 unsigned ballot(unsigned mask, bool vote, const char* what, Place place);
 
-// Which lane a shuffle reads: that of the number, or one so many lanes below, above, or different in these bits.
+// Which lane a shuffle reads: that of the number, or one so many lanes below, above, or different
+// in these bits.
 enum class ShuffleKind : uint8_t { lane, up, down, exclusive_or };
 uint64_t shuffle(ShuffleKind kind, unsigned mask, uint64_t bits, int lane, int width, Place place);
 
@@ -54,15 +56,18 @@ inline void __syncthreads(linea::emulator::Place place = linea::emulator::Place:
   linea::emulator::block_barrier(false, "__syncthreads", place);
 }
 
-inline int __syncthreads_count(int predicate, linea::emulator::Place place = linea::emulator::Place::current()) {
+inline int __syncthreads_count(int predicate,
+                               linea::emulator::Place place = linea::emulator::Place::current()) {
   return linea::emulator::block_barrier(predicate != 0, "__syncthreads_count", place);
 }
 
-inline int __syncthreads_or(int predicate, linea::emulator::Place place = linea::emulator::Place::current()) {
+inline int __syncthreads_or(int predicate,
+                            linea::emulator::Place place = linea::emulator::Place::current()) {
   return linea::emulator::block_barrier(predicate != 0, "__syncthreads_or", place) != 0;
 }
 
-inline int __syncthreads_and(int predicate, linea::emulator::Place place = linea::emulator::Place::current()) {
+inline int __syncthreads_and(int predicate,
+                             linea::emulator::Place place = linea::emulator::Place::current()) {
   return linea::emulator::block_barrier(predicate == 0, "__syncthreads_and", place) == 0;
 }
 
@@ -93,33 +98,36 @@ unsigned __activemask();
 template <linea::emulator::Shuffled T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = warpSize,
               linea::emulator::Place place = linea::emulator::Place::current()) {
-  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::lane, mask, value, lane, width, place);
+  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::lane, mask, value, lane,
+                                        width, place);
 }
 
 template <linea::emulator::Shuffled T>
 T __shfl_up_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
                  linea::emulator::Place place = linea::emulator::Place::current()) {
-  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::up, mask, value, static_cast<int>(lanes), width,
-                                        place);
+  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::up, mask, value,
+                                        static_cast<int>(lanes), width, place);
 }
 
 template <linea::emulator::Shuffled T>
 T __shfl_down_sync(unsigned mask, T value, unsigned lanes, int width = warpSize,
                    linea::emulator::Place place = linea::emulator::Place::current()) {
-  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::down, mask, value, static_cast<int>(lanes),
-                                        width, place);
+  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::down, mask, value,
+                                        static_cast<int>(lanes), width, place);
 }
 
 template <linea::emulator::Shuffled T>
 T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize,
                   linea::emulator::Place place = linea::emulator::Place::current()) {
-  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::exclusive_or, mask, value, bits, width, place);
+  return linea::emulator::shuffle_value(linea::emulator::ShuffleKind::exclusive_or, mask, value,
+                                        bits, width, place);
 }
 
-#define LINEA_WARP_REDUCTION(name, type, kind)                                                                  \
-  inline type name(unsigned mask, type value,                                                                   \
-                   linea::emulator::Place place = linea::emulator::Place::current()) {                          \
-    return static_cast<type>(linea::emulator::reduce(linea::emulator::WarpReduction::kind, mask, value, place)); \
+#define LINEA_WARP_REDUCTION(name, type, kind)                                              \
+  inline type name(unsigned mask, type value,                                               \
+                   linea::emulator::Place place = linea::emulator::Place::current()) {      \
+    return static_cast<type>(                                                               \
+        linea::emulator::reduce(linea::emulator::WarpReduction::kind, mask, value, place)); \
   }
 LINEA_WARP_REDUCTION(__reduce_add_sync, int, sum)
 LINEA_WARP_REDUCTION(__reduce_add_sync, unsigned, sum)

@@ -1,5 +1,5 @@
-// What a warp does together for tensor cores: the instructions that cuda/ptx.h wraps, and the tiles of nvcuda::wmma.
-// The last lane that comes does the work for all.
+// What a warp does together for tensor cores: the instructions that cuda/ptx.h wraps, and the tiles
+// of nvcuda::wmma. The last lane that comes does the work for all.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -14,9 +14,11 @@ namespace linea::emulator {
 void mma_m16n8k16(float* d, const uint32_t* a, const uint32_t* b, std::source_location place);
 void mma_m16n8k8(float* d, const uint32_t* a, const uint32_t* b, std::source_location place);
 uint32_t to_tf32(float x);
-void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row, std::source_location place);
+void ldmatrix(uint32_t* r, int matrices, bool transposed, const void* row,
+              std::source_location place);
 
-// ---- tiles of 16 x 16, of which each lane holds 8 elements: lane l has those from 8 l on, in row-major order ----
+// ---- tiles of 16 x 16, of which each lane holds 8 elements: lane l has those from 8 l on, in
+// row-major order ----
 
 inline constexpr int kTile = 16, kTileShare = kTile * kTile / 32;
 

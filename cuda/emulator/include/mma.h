@@ -1,5 +1,6 @@
-// In place of the toolkit's mma.h: nvcuda::wmma for tiles of 16 x 16 x 16, bf16 with sums in f32. A lane's elements
-// are others than a GPU's, and fewer of a and b: use x[] for one thing only, the same change to every element.
+// In place of the toolkit's mma.h: nvcuda::wmma for tiles of 16 x 16 x 16, bf16 with sums in f32. A
+// lane's elements are others than a GPU's, and fewer of a and b: use x[] for one thing only, the
+// same change to every element.
 #pragma once
 
 #include <source_location>
@@ -60,8 +61,8 @@ inline void store_matrix_sync(float* to, const Sums& fragment, unsigned stride, 
 }
 
 template <typename LayoutA, typename LayoutB>
-void mma_sync(Sums& d, const Factor<matrix_a, LayoutA>& a, const Factor<matrix_b, LayoutB>& b, const Sums& c,
-              std::source_location place = std::source_location::current()) {
+void mma_sync(Sums& d, const Factor<matrix_a, LayoutA>& a, const Factor<matrix_b, LayoutB>& b,
+              const Sums& c, std::source_location place = std::source_location::current()) {
   linea::emulator::multiply_tiles(d.x, a.x, b.x, c.x, place);
 }
 

@@ -18,9 +18,12 @@ namespace {
 constexpr size_t kMostAddresses = size_t{1} << 40, kFewestAddresses = size_t{1} << 32;
 constexpr size_t kAlignment = 256, kPage = 4096;
 constexpr int kFreshByte = 0xFF, kFreedByte = 0xFE;
-constexpr size_t kIdle = 1024;  // allocations that are freed after one before its addresses are used again
+constexpr size_t kIdle =
+    1024;  // allocations that are freed after one before its addresses are used again
 
-size_t with_zone(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment; }
+size_t with_zone(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
+}
 
 // The pages that hold nothing but this.
 void protect_pages_inside(char* data, size_t bytes, int access) {
@@ -28,7 +31,8 @@ void protect_pages_inside(char* data, size_t bytes, int access) {
   const uintptr_t first = (begin + kPage - 1) / kPage * kPage, last = end / kPage * kPage;
   if (first >= last) return;
   auto* const pages = data + (first - begin);
-  if (access == PROT_NONE) madvise(pages, last - first, MADV_DONTNEED);  // their memory goes back to the system
+  if (access == PROT_NONE)
+    madvise(pages, last - first, MADV_DONTNEED);  // their memory goes back to the system
   if (!settings().guard) mprotect(pages, last - first, access);
 }
 
@@ -44,7 +48,8 @@ void Arena::reserve() {
   void* found = MAP_FAILED;
   size_t bytes = kMostAddresses;
   for (; found == MAP_FAILED && bytes >= kFewestAddresses; bytes /= 2)
-    found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) stop("no addresses for device memory");
   base_ = top_ = static_cast<char*>(found);
   end_ = base_ + bytes;
@@ -114,7 +119,8 @@ void Arena::need(const void* data, size_t bytes, const char* what) const {
   if (bytes == 0) return;
   const Allocation found = find(data);
   if (found.data == nullptr || static_cast<const char*>(data) + bytes > found.data + found.bytes)
-    stop("{}: {} bytes from {} on are not inside one live allocation of device memory", what, bytes, data);
+    stop("{}: {} bytes from {} on are not inside one live allocation of device memory", what, bytes,
+         data);
 }
 
 void Arena::open() {

@@ -1,5 +1,5 @@
-// Device memory: one range of addresses, where what was freed lies idle for long, so that a pointer that outlived its
-// memory does not meet another's. Fresh memory is full of NaN.
+// Device memory: one range of addresses, where what was freed lies idle for long, so that a pointer
+// that outlived its memory does not meet another's. Fresh memory is full of NaN.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ class Arena {
  public:
   // Null where the addresses are used up.
   void* allocate(size_t bytes);
-  // What allocate does last, and release first: whoever orders memory on a stream has them run there.
+  // What allocate does last, and release first: whoever orders memory on a stream has them run
+  // there.
   void fill(void* data);
   void release(void* data);
 

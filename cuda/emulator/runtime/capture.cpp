@@ -12,7 +12,8 @@ namespace {
 struct Capture {
   uint64_t number = 0;
   std::shared_ptr<StreamQueue> stream;  // the first; null: there is no capture
-  std::map<std::shared_ptr<StreamQueue>, std::vector<size_t>> last;  // of each stream that is captured: its last nodes
+  std::map<std::shared_ptr<StreamQueue>, std::vector<size_t>>
+      last;  // of each stream that is captured: its last nodes
   std::unique_ptr<CUgraph_st> graph;
   bool lost = false;  // by a call that a capture forbids
 };
@@ -47,8 +48,8 @@ bool joined(const Capture& capture) {
   return std::find(reached.begin(), reached.end(), false) == reached.end();
 }
 
-// An order in which a graph may be run: nodes whose predecessors are done take turns, so that branches are mixed and
-// what one of them may not touch of another's shows.
+// An order in which a graph may be run: nodes whose predecessors are done take turns, so that
+// branches are mixed and what one of them may not touch of another's shows.
 std::vector<Operation> mixed_order(const std::vector<CUgraph_st::Node>& nodes) {
   std::vector<size_t> open(nodes.size());
   std::deque<size_t> ready;
@@ -59,14 +60,17 @@ std::vector<Operation> mixed_order(const std::vector<CUgraph_st::Node>& nodes) {
     const size_t done = ready.front();
     order.push_back(nodes[done].operation);
     for (size_t i = done + 1; i < nodes.size(); ++i)
-      if (std::binary_search(nodes[i].after.begin(), nodes[i].after.end(), done) && --open[i] == 0) ready.push_back(i);
+      if (std::binary_search(nodes[i].after.begin(), nodes[i].after.end(), done) && --open[i] == 0)
+        ready.push_back(i);
   }
   return order;
 }
 
 }  // namespace
 
-bool capturing(cudaStream_t stream) { return current().stream != nullptr && current().last.contains(queue_of(stream)); }
+bool capturing(cudaStream_t stream) {
+  return current().stream != nullptr && current().last.contains(queue_of(stream));
+}
 
 cudaError_t refuse_while_capturing() {
   return current().stream == nullptr ? cudaSuccess : lose(cudaErrorStreamCaptureUnsupported);
@@ -90,12 +94,14 @@ cudaError_t capture_instead(const std::shared_ptr<StreamQueue>& queue, const Ope
 }
 
 CapturePoint capture_point(cudaStream_t stream) {
-  return {current().number, capturing(stream) ? current().last.at(queue_of(stream)) : std::vector<size_t>{}};
+  return {current().number,
+          capturing(stream) ? current().last.at(queue_of(stream)) : std::vector<size_t>{}};
 }
 
 cudaError_t capture_after(cudaStream_t stream, const CapturePoint& point) {
   Capture& capture = current();
-  if (capture.stream == nullptr || capture.number != point.capture) return cudaErrorInvalidValue;  // it has ended
+  if (capture.stream == nullptr || capture.number != point.capture)
+    return cudaErrorInvalidValue;  // it has ended
   if (stream == nullptr || stream == cudaStreamLegacy) return lose(cudaErrorStreamCaptureImplicit);
   merge(capture.last[queue_of(stream)], point.nodes);
   return cudaSuccess;
@@ -109,7 +115,8 @@ extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const std::lock_guard lock(runtime_mutex());
-  if (stream == nullptr || stream == cudaStreamLegacy) return remember(cudaErrorStreamCaptureUnsupported);
+  if (stream == nullptr || stream == cudaStreamLegacy)
+    return remember(cudaErrorStreamCaptureUnsupported);
   if (current().stream != nullptr) return remember(cudaErrorIllegalState);
   static uint64_t captures = 0;
   const auto queue = queue_of(stream);
@@ -148,7 +155,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   const std::lock_guard lock(runtime_mutex());
-  *exec = new CUgraphExec_st{std::make_shared<const std::vector<Operation>>(mixed_order(graph->nodes))};
+  *exec =
+      new CUgraphExec_st{std::make_shared<const std::vector<Operation>>(mixed_order(graph->nodes))};
   return cudaSuccess;
 }
 

@@ -1,4 +1,5 @@
-// The capture of streams into a graph: of one, and of those that wait for an event of it. One capture at a time.
+// The capture of streams into a graph: of one, and of those that wait for an event of it. One
+// capture at a time.
 #pragma once
 
 #include <memory>
@@ -7,8 +8,8 @@
 
 namespace linea::emulator {
 
-// Keeps the operation if its stream is captured: success, or why it cannot be kept. cudaErrorNotReady where the
-// stream is not captured: the operation is to be put on it.
+// Keeps the operation if its stream is captured: success, or why it cannot be kept.
+// cudaErrorNotReady where the stream is not captured: the operation is to be put on it.
 cudaError_t capture_instead(const std::shared_ptr<StreamQueue>& queue, const Operation& operation,
                             const std::vector<StreamPoint>& after);
 

@@ -1,6 +1,6 @@
-// Copies and fills. What CUDA lets happen late does: a copy from pageable memory of the host reads it at the call,
-// one to it has been done when the call returns, and one between pinned and device memory is done when the stream
-// comes to it.
+// Copies and fills. What CUDA lets happen late does: a copy from pageable memory of the host reads
+// it at the call, one to it has been done when the call returns, and one between pinned and device
+// memory is done when the stream comes to it.
 #include <cstring>
 #include <memory>
 
@@ -36,11 +36,16 @@ void copy_rows(const Rows& copy) {
 
 bool kind_fits(cudaMemcpyKind kind, const Rows& copy) {
   switch (kind) {
-    case cudaMemcpyHostToHost: return !copy.to_device && !copy.from_device;
-    case cudaMemcpyHostToDevice: return copy.to_device && !copy.from_device;
-    case cudaMemcpyDeviceToHost: return !copy.to_device && copy.from_device;
-    case cudaMemcpyDeviceToDevice: return copy.to_device && copy.from_device;
-    case cudaMemcpyDefault: return true;
+    case cudaMemcpyHostToHost:
+      return !copy.to_device && !copy.from_device;
+    case cudaMemcpyHostToDevice:
+      return copy.to_device && !copy.from_device;
+    case cudaMemcpyDeviceToHost:
+      return !copy.to_device && copy.from_device;
+    case cudaMemcpyDeviceToDevice:
+      return copy.to_device && copy.from_device;
+    case cudaMemcpyDefault:
+      return true;
   }
   return false;
 }
@@ -71,13 +76,16 @@ cudaError_t issue_copy(Rows copy, cudaMemcpyKind kind, cudaStream_t stream, bool
     copy.from_pitch = copy.bytes;
   }
   const cudaError_t error = issue(stream, [copy, kept] { copy_rows(copy); });
-  const bool between_devices = copy.to_device && copy.from_device;  // for which the host never waits
-  if (error == cudaSuccess && (writes_pageable || (waits && !between_devices))) queue_of(stream)->run_all();
+  const bool between_devices =
+      copy.to_device && copy.from_device;  // for which the host never waits
+  if (error == cudaSuccess && (writes_pageable || (waits && !between_devices)))
+    queue_of(stream)->run_all();
   return error;
 }
 
 Rows one_row(void* to, const void* from, size_t bytes) {
-  return {static_cast<char*>(to), bytes, static_cast<const char*>(from), bytes, bytes, 1, false, false};
+  return {
+      static_cast<char*>(to), bytes, static_cast<const char*>(from), bytes, bytes, 1, false, false};
 }
 
 cudaError_t issue_fill(void* to, int value, size_t bytes, cudaStream_t stream) {
@@ -102,16 +110,24 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return remember(issue_copy(one_row(to, from, bytes), kind, nullptr, true));
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
   return remember(issue_copy(one_row(to, from, bytes), kind, stream, false));
 }
 
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind kind,
+                              cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
   if (width > to_pitch || width > from_pitch) return remember(cudaErrorInvalidPitchValue);
-  const Rows rows{static_cast<char*>(to), to_pitch, static_cast<const char*>(from), from_pitch, width, height, false,
+  const Rows rows{static_cast<char*>(to),
+                  to_pitch,
+                  static_cast<const char*>(from),
+                  from_pitch,
+                  width,
+                  height,
+                  false,
                   false};
   return remember(issue_copy(rows, kind, stream, false));
 }

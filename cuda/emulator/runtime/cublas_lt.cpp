@@ -1,5 +1,6 @@
-// cublasLt on OpenBLAS: D = f(A B + C + bias), as far as the backend asks for it: one product, of float or bf16, whose
-// sums stay in float until all is done. Its descriptors live where the caller keeps them.
+// cublasLt on OpenBLAS: D = f(A B + C + bias), as far as the backend asks for it: one product, of
+// float or bf16, whose sums stay in float until all is done. Its descriptors live where the caller
+// keeps them.
 #include <cublasLt.h>
 
 #include <cmath>
@@ -39,7 +40,9 @@ struct Product {
   float alpha, beta;
 };
 
-double gelu(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
 
 void run(const Product& p) {
   const bool with_bias = (p.what.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
@@ -56,14 +59,15 @@ void run(const Product& p) {
     sums.assign(c, c + p.d.span());
   }
   const int inner = p.what.transpose_a == CUBLAS_OP_N ? p.a.columns : p.a.rows;
-  cblas_sgemm(CblasColMajor, blas(p.what.transpose_a), blas(p.what.transpose_b), p.d.rows, p.d.columns, inner, p.alpha,
-              as_floats(p.a, p.a.data, storage_a), p.a.leading, as_floats(p.b, p.b.data, storage_b), p.b.leading,
-              p.beta, sums.data(), p.d.leading);
+  cblas_sgemm(CblasColMajor, blas(p.what.transpose_a), blas(p.what.transpose_b), p.d.rows,
+              p.d.columns, inner, p.alpha, as_floats(p.a, p.a.data, storage_a), p.a.leading,
+              as_floats(p.b, p.b.data, storage_b), p.b.leading, p.beta, sums.data(), p.d.leading);
   const float* of_row = with_bias ? as_floats(bias, bias.data, storage_bias) : nullptr;
   void* to = const_cast<void*>(p.d.data);
   for (int column = 0; column < p.d.columns; ++column)
     for (int row = 0; row < p.d.rows; ++row) {
-      const size_t i = static_cast<size_t>(column) * static_cast<size_t>(p.d.leading) + static_cast<size_t>(row);
+      const size_t i =
+          static_cast<size_t>(column) * static_cast<size_t>(p.d.leading) + static_cast<size_t>(row);
       float x = sums[i] + (with_bias ? of_row[row] : 0.0f);
       if (with_gelu) x = static_cast<float>(gelu(double{x}));
       if (p.d.type == CUDA_R_32F)
@@ -74,7 +78,9 @@ void run(const Product& p) {
   announce_write(p.d, p.d.data);
 }
 
-bool aligned(const void* data, uint32_t bytes) { return reinterpret_cast<uintptr_t>(data) % bytes == 0; }
+bool aligned(const void* data, uint32_t bytes) {
+  return reinterpret_cast<uintptr_t>(data) % bytes == 0;
+}
 
 }  // namespace
 }  // namespace linea::emulator
@@ -85,19 +91,22 @@ extern "C" {
 
 // ---- what there is to do ----
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t, cudaDataType type,
-                                                 uint64_t rows, uint64_t columns, int64_t leading) {
-  inside<Layout>(layout) = {type, static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(leading)};
+cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t,
+                                                 cudaDataType type, uint64_t rows, uint64_t columns,
+                                                 int64_t leading) {
+  inside<Layout>(layout) = {type, static_cast<int>(rows), static_cast<int>(columns),
+                            static_cast<int>(leading)};
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t, cublasComputeType_t,
-                                               cudaDataType_t) {
+cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t,
+                                               cublasComputeType_t, cudaDataType_t) {
   inside<Description>(description) = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cublasLtMatmulDescAttributes_t attribute,
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque,
+                                              cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
   auto& description = inside<Description>(opaque);
   const auto set = [&](auto& field) {
@@ -106,24 +115,31 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque, cubla
     return CUBLAS_STATUS_SUCCESS;
   };
   switch (attribute) {
-    case CUBLASLT_MATMUL_DESC_TRANSA: return set(description.transpose_a);
-    case CUBLASLT_MATMUL_DESC_TRANSB: return set(description.transpose_b);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: return set(description.epilogue);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return set(description.bias);
-    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(description.transpose_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(description.transpose_b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(description.epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(description.bias);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference, size_t) {
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference,
+                                                     size_t) {
   inside<Preference>(preference) = {{256, 256, 256, 256}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
-                                                    size_t bytes) {
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
   const int operand = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-  if (operand < 0 || operand > 3) return CUBLAS_STATUS_SUCCESS;  // a product takes one launch and no memory here
+  if (operand < 0 || operand > 3)
+    return CUBLAS_STATUS_SUCCESS;  // a product takes one launch and no memory here
   if (bytes != sizeof(uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&inside<Preference>(preference).alignment[operand], value, bytes);
   return CUBLAS_STATUS_SUCCESS;
@@ -131,36 +147,41 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 // ---- how, and doing it ----
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
-                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
-                                              int asked, cublasLtMatmulHeuristicResult_t* results, int* found) {
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulHeuristicResult_t* results,
+                                              int* found) {
   *found = 0;
   if (asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const cudaDataType type = inside<Layout>(d).type;
   for (const cublasLtMatrixLayout_t each : {a, b, c})
     if (inside<Layout>(each).type != type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (type != CUDA_R_32F && type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (inside<Layout>(a).rows == 0 || inside<Layout>(b).columns == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (inside<Layout>(a).rows == 0 || inside<Layout>(b).columns == 0)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   std::memcpy(&results[0].algo, preference, sizeof(Preference));
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void* alpha, const void* A,
-                              cublasLtMatrixLayout_t a, const void* B, cublasLtMatrixLayout_t b, const void* beta,
-                              const void* C, cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
-                              const cublasLtMatmulAlgo_t* algorithm, void*, size_t, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description, const void* alpha,
+                              const void* A, cublasLtMatrixLayout_t a, const void* B,
+                              cublasLtMatrixLayout_t b, const void* beta, const void* C,
+                              cublasLtMatrixLayout_t c, void* D, cublasLtMatrixLayout_t d,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
+                              cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
   Preference relied{};
   std::memcpy(&relied, algorithm, sizeof relied);
   const void* data[] = {A, B, C, D};
   for (int operand = 0; operand < 4; ++operand)
     if (!aligned(data[operand], relied.alignment[operand])) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const Product product{inside<Description>(description),    inside<Layout>(a).of(A),
-                        inside<Layout>(b).of(B),             inside<Layout>(c).of(C),
-                        inside<Layout>(d).of(D),             *static_cast<const float*>(alpha),
+  const Product product{inside<Description>(description), inside<Layout>(a).of(A),
+                        inside<Layout>(b).of(B),          inside<Layout>(c).of(C),
+                        inside<Layout>(d).of(D),          *static_cast<const float*>(alpha),
                         *static_cast<const float*>(beta)};
   for (const Matrix& matrix : {product.a, product.b, product.c, product.d})
     if (!matrix.fits()) return CUBLAS_STATUS_INVALID_VALUE;

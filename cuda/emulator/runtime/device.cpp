@@ -90,18 +90,41 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) return error;
   const cudaDeviceProp all = properties();
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = all.major; return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor: *value = all.minor; return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount: *value = all.multiProcessorCount; return cudaSuccess;
-    case cudaDevAttrWarpSize: *value = all.warpSize; return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerBlock: *value = all.maxThreadsPerBlock; return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = all.maxThreadsPerMultiProcessor; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = kSharedBytes; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = kSharedBytesOnRequest; return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = kSharedBytesOfProcessor; return cudaSuccess;
-    case cudaDevAttrL2CacheSize: *value = all.l2CacheSize; return cudaSuccess;
-    case cudaDevAttrMemoryPoolsSupported: *value = all.memoryPoolsSupported; return cudaSuccess;
-    default: return remember(cudaErrorNotSupported);
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = all.major;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = all.minor;
+      return cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      *value = all.multiProcessorCount;
+      return cudaSuccess;
+    case cudaDevAttrWarpSize:
+      *value = all.warpSize;
+      return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = all.maxThreadsPerBlock;
+      return cudaSuccess;
+    case cudaDevAttrMaxThreadsPerMultiProcessor:
+      *value = all.maxThreadsPerMultiProcessor;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = kSharedBytes;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = kSharedBytesOnRequest;
+      return cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+      *value = kSharedBytesOfProcessor;
+      return cudaSuccess;
+    case cudaDevAttrL2CacheSize:
+      *value = all.l2CacheSize;
+      return cudaSuccess;
+    case cudaDevAttrMemoryPoolsSupported:
+      *value = all.memoryPoolsSupported;
+      return cudaSuccess;
+    default:
+      return remember(cudaErrorNotSupported);
   }
 }
 
@@ -132,7 +155,8 @@ constexpr ErrorText kErrors[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+     "invalid configuration argument"},
     {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
@@ -155,7 +179,8 @@ constexpr ErrorText kErrors[] = {
      "operation would make the legacy stream depend on a capturing blocking stream"},
 };
 
-constexpr ErrorText kOtherError{cudaErrorUnknown, "cudaErrorUnknown", "an error that the emulator does not know"};
+constexpr ErrorText kOtherError{cudaErrorUnknown, "cudaErrorUnknown",
+                                "an error that the emulator does not know"};
 
 const ErrorText& find_error(cudaError_t error) {
   for (const ErrorText& known : kErrors)

@@ -15,7 +15,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const std::lock_guard lock(runtime_mutex());
@@ -41,14 +43,17 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   const StreamPoint& point = event->point;
-  return point.stream == nullptr || point.stream->done() >= point.issued ? cudaSuccess : cudaErrorNotReady;
+  return point.stream == nullptr || point.stream->done() >= point.issued ? cudaSuccess
+                                                                         : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   if (event->point.stream != nullptr) event->point.stream->run_until(event->point.issued);
   release_unused_pool_memory();
   return cudaSuccess;

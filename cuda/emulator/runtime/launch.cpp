@@ -23,8 +23,8 @@ int allowed_shared_bytes(const void* kernel) {
 }
 
 bool within(dim3 size, dim3 least, dim3 most) {
-  return size.x >= least.x && size.y >= least.y && size.z >= least.z && size.x <= most.x && size.y <= most.y &&
-         size.z <= most.z;
+  return size.x >= least.x && size.y >= least.y && size.z >= least.z && size.x <= most.x &&
+         size.y <= most.y && size.z <= most.z;
 }
 
 cudaError_t check(const Launch& launch) {
@@ -34,7 +34,8 @@ cudaError_t check(const Launch& launch) {
   if (!within(launch.grid, one, kMostBlocks) || !within(block, one, kMostThreadsEach) ||
       block.x * block.y * block.z > kMostThreadsOfBlock)
     return cudaErrorInvalidConfiguration;
-  if (launch.shared_bytes > static_cast<size_t>(allowed_shared_bytes(launch.kernel))) return cudaErrorInvalidValue;
+  if (launch.shared_bytes > static_cast<size_t>(allowed_shared_bytes(launch.kernel)))
+    return cudaErrorInvalidValue;
   return cudaSuccess;
 }
 
@@ -55,7 +56,8 @@ extern "C" {
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   const std::lock_guard lock(runtime_mutex());
   if (attribute == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > kSharedBytesOnRequest)
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      value > kSharedBytesOnRequest)
     return remember(cudaErrorInvalidValue);
   allowed_shared()[kernel] = value;
   return cudaSuccess;
@@ -73,7 +75,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* ke
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads,
                                                           size_t shared_bytes) {
   const int by_threads = kThreadsOfProcessor / (threads > 0 ? threads : 1);
-  const int by_memory = kSharedBytesOfProcessor / static_cast<int>(shared_bytes + kSharedBytesOfSystem);
+  const int by_memory =
+      kSharedBytesOfProcessor / static_cast<int>(shared_bytes + kSharedBytesOfSystem);
   *blocks = by_threads < by_memory ? by_threads : by_memory;
   return cudaSuccess;
 }

@@ -1,4 +1,5 @@
-// Matrices as cuBLAS is given them, column-major, and what its products tell of the memory that they touch.
+// Matrices as cuBLAS is given them, column-major, and what its products tell of the memory that
+// they touch.
 #pragma once
 
 #include <cblas.h>
@@ -14,7 +15,8 @@
 
 namespace linea::emulator {
 
-// `count` matrices of rows x columns, `leading` elements from column to column, `stride` from matrix to matrix.
+// `count` matrices of rows x columns, `leading` elements from column to column, `stride` from
+// matrix to matrix.
 struct Matrix {
   const void* data;
   cudaDataType type;
@@ -29,7 +31,8 @@ struct Matrix {
   // From the first element to the last.
   size_t span() const {
     if (rows == 0 || columns == 0) return 0;
-    return static_cast<size_t>(leading) * static_cast<size_t>(columns - 1) + static_cast<size_t>(rows);
+    return static_cast<size_t>(leading) * static_cast<size_t>(columns - 1) +
+           static_cast<size_t>(rows);
   }
 };
 
@@ -38,20 +41,22 @@ template <typename Tell>
 void each_column(const Matrix& matrix, const void* data, const Tell& tell) {
   const size_t column_bytes = static_cast<size_t>(matrix.rows) * matrix.element();
   for (int column = 0; column < matrix.columns; ++column)
-    tell(static_cast<const char*>(data) + static_cast<size_t>(column) * static_cast<size_t>(matrix.leading) *
-                                              matrix.element(),
+    tell(static_cast<const char*>(data) +
+             static_cast<size_t>(column) * static_cast<size_t>(matrix.leading) * matrix.element(),
          column_bytes);
 }
 
 inline void announce_read(const Matrix& matrix, const void* data) {
   arena().need(data, matrix.span() * matrix.element(), "a matrix product of cuBLAS reads");
   if (checker != nullptr)
-    each_column(matrix, data, [](const void* column, size_t bytes) { checker->device_reads(column, bytes); });
+    each_column(matrix, data,
+                [](const void* column, size_t bytes) { checker->device_reads(column, bytes); });
 }
 
 inline void announce_write(const Matrix& matrix, const void* data) {
   if (checker != nullptr)
-    each_column(matrix, data, [](const void* column, size_t bytes) { checker->device_writes(column, bytes); });
+    each_column(matrix, data,
+                [](const void* column, size_t bytes) { checker->device_writes(column, bytes); });
 }
 
 // The elements as floats: where they lie, or converted into `storage`.

@@ -48,7 +48,8 @@ size_t counted(size_t bytes) { return (bytes + kGrain - 1) / kGrain * kGrain; }
 void forget(const void* data) {
   Holdings& all = holdings();
   const auto found = all.owned.find(data);
-  if (found == all.owned.end()) stop("{} is freed, which is no allocation of device memory, or no longer", data);
+  if (found == all.owned.end())
+    stop("{} is freed, which is no allocation of device memory, or no longer", data);
   (found->second.from_pool ? all.pool.used : all.by_call) -= found->second.bytes;
   all.owned.erase(found);
 }
@@ -59,7 +60,8 @@ cudaError_t allocate_by_call(void** data, size_t bytes) {
   if (const cudaError_t error = need_device(); error != cudaSuccess) return error;
   if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return error;
   if (bytes == 0) return cudaSuccess;
-  if (bytes > settings().memory || all.by_call + all.pool.reserved + counted(bytes) > settings().memory)
+  if (bytes > settings().memory ||
+      all.by_call + all.pool.reserved + counted(bytes) > settings().memory)
     return cudaErrorMemoryAllocation;
   *data = arena().allocate(bytes);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
@@ -69,7 +71,8 @@ cudaError_t allocate_by_call(void** data, size_t bytes) {
   return cudaSuccess;
 }
 
-// The memory is there for what is put on the stream from now on, and full of NaN only when the stream comes to it.
+// The memory is there for what is put on the stream from now on, and full of NaN only when the
+// stream comes to it.
 cudaError_t allocate_on_stream(void** data, size_t bytes, cudaStream_t stream) {
   Holdings& all = holdings();
   *data = nullptr;
@@ -77,7 +80,8 @@ cudaError_t allocate_on_stream(void** data, size_t bytes, cudaStream_t stream) {
   if (capturing(stream)) return refuse_while_capturing();
   if (bytes == 0) return cudaSuccess;
   if (bytes > settings().memory) return cudaErrorMemoryAllocation;
-  const uint64_t used = all.pool.used + counted(bytes), reserved = std::max(used, all.pool.reserved);
+  const uint64_t used = all.pool.used + counted(bytes),
+                 reserved = std::max(used, all.pool.reserved);
   if (all.by_call + reserved > settings().memory) return cudaErrorMemoryAllocation;
   *data = arena().allocate(bytes);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
@@ -118,7 +122,8 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 cudaError_t cudaFree(void* data) {
   const std::lock_guard lock(runtime_mutex());
   if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   run_all_streams();
   release_unused_pool_memory();
   if (data == nullptr) return cudaSuccess;
@@ -176,13 +181,21 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes) {
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   const std::lock_guard lock(runtime_mutex());
   switch (attribute) {
-    case cudaMemPoolAttrReleaseThreshold: pool->threshold = *static_cast<uint64_t*>(value); return cudaSuccess;
-    case cudaMemPoolAttrReservedMemHigh: pool->most_reserved = pool->reserved; return cudaSuccess;
-    case cudaMemPoolAttrUsedMemHigh: pool->most_used = pool->used; return cudaSuccess;
+    case cudaMemPoolAttrReleaseThreshold:
+      pool->threshold = *static_cast<uint64_t*>(value);
+      return cudaSuccess;
+    case cudaMemPoolAttrReservedMemHigh:
+      pool->most_reserved = pool->reserved;
+      return cudaSuccess;
+    case cudaMemPoolAttrUsedMemHigh:
+      pool->most_used = pool->used;
+      return cudaSuccess;
     case cudaMemPoolReuseFollowEventDependencies:
     case cudaMemPoolReuseAllowOpportunistic:
-    case cudaMemPoolReuseAllowInternalDependencies: return cudaSuccess;  // the arena reuses late
-    default: return remember(cudaErrorInvalidValue);
+    case cudaMemPoolReuseAllowInternalDependencies:
+      return cudaSuccess;  // the arena reuses late
+    default:
+      return remember(cudaErrorInvalidValue);
   }
 }
 
@@ -190,12 +203,23 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   const std::lock_guard lock(runtime_mutex());
   uint64_t& result = *static_cast<uint64_t*>(value);
   switch (attribute) {
-    case cudaMemPoolAttrReleaseThreshold: result = pool->threshold; return cudaSuccess;
-    case cudaMemPoolAttrReservedMemCurrent: result = pool->reserved; return cudaSuccess;
-    case cudaMemPoolAttrReservedMemHigh: result = pool->most_reserved; return cudaSuccess;
-    case cudaMemPoolAttrUsedMemCurrent: result = pool->used; return cudaSuccess;
-    case cudaMemPoolAttrUsedMemHigh: result = pool->most_used; return cudaSuccess;
-    default: return remember(cudaErrorInvalidValue);
+    case cudaMemPoolAttrReleaseThreshold:
+      result = pool->threshold;
+      return cudaSuccess;
+    case cudaMemPoolAttrReservedMemCurrent:
+      result = pool->reserved;
+      return cudaSuccess;
+    case cudaMemPoolAttrReservedMemHigh:
+      result = pool->most_reserved;
+      return cudaSuccess;
+    case cudaMemPoolAttrUsedMemCurrent:
+      result = pool->used;
+      return cudaSuccess;
+    case cudaMemPoolAttrUsedMemHigh:
+      result = pool->most_used;
+      return cudaSuccess;
+    default:
+      return remember(cudaErrorInvalidValue);
   }
 }
 
@@ -205,7 +229,8 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   const std::lock_guard lock(runtime_mutex());
   *data = nullptr;
   if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   if (bytes == 0) return cudaSuccess;
   if (posix_memalign(data, 4096, bytes) != 0) return remember(cudaErrorMemoryAllocation);
   holdings().pinned[static_cast<const char*>(*data)] = bytes;
@@ -213,12 +238,15 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMallocHost(void** data, size_t bytes) { return cudaHostAlloc(data, bytes, cudaHostAllocDefault); }
+cudaError_t cudaMallocHost(void** data, size_t bytes) {
+  return cudaHostAlloc(data, bytes, cudaHostAllocDefault);
+}
 
 cudaError_t cudaFreeHost(void* data) {
   const std::lock_guard lock(runtime_mutex());
   if (data == nullptr) return cudaSuccess;
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   run_all_streams();
   const auto found = holdings().pinned.find(static_cast<const char*>(data));
   if (found == holdings().pinned.end()) return remember(cudaErrorInvalidValue);

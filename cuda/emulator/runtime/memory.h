@@ -5,7 +5,8 @@
 
 namespace linea::emulator {
 
-// What a pool does when the host has waited: gives back what its release threshold does not let it keep.
+// What a pool does when the host has waited: gives back what its release threshold does not let it
+// keep.
 void release_unused_pool_memory();
 
 bool is_pinned(const void* address);

@@ -35,12 +35,14 @@ Random& random_streams() {
   return instance;
 }
 
-// What CUDA orders by itself: the default stream and the streams that were not created apart from it.
+// What CUDA orders by itself: the default stream and the streams that were not created apart from
+// it.
 void add_default_order(const std::shared_ptr<StreamQueue>& queue, std::vector<StreamPoint>& after) {
   Streams& known = streams();
   if (queue == known.standard) {
     for (const auto& other : known.all())
-      if (other != queue && other->waits_for_default() && !other->idle()) after.push_back({other, other->issued()});
+      if (other != queue && other->waits_for_default() && !other->idle())
+        after.push_back({other, other->issued()});
   } else if (queue->waits_for_default() && !known.standard->idle()) {
     after.push_back({known.standard, known.standard->issued()});
   }
@@ -85,7 +87,9 @@ std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream) {
 
 cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after) {
   const std::shared_ptr<StreamQueue> queue = queue_of(stream);
-  if (const cudaError_t error = capture_instead(queue, operation, after); error != cudaErrorNotReady) return error;
+  if (const cudaError_t error = capture_instead(queue, operation, after);
+      error != cudaErrorNotReady)
+    return error;
   add_default_order(queue, after);
   queue->add(std::move(operation), std::move(after));
   if (settings().streams == StreamOrder::eager) queue->run_all();
@@ -115,13 +119,16 @@ extern "C" {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const std::lock_guard lock(runtime_mutex());
   if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) return remember(cudaErrorInvalidValue);
+  if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking)
+    return remember(cudaErrorInvalidValue);
   *stream = new CUstream_st{std::make_shared<StreamQueue>(flags == cudaStreamDefault)};
   streams().others.push_back((*stream)->queue);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithFlags(stream, cudaStreamDefault); }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
+}
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return cudaStreamCreateWithFlags(stream, flags);
@@ -139,7 +146,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
   if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   queue_of(stream)->run_all();
   release_unused_pool_memory();
   return cudaSuccess;
@@ -148,7 +156,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 // Each question lets the stream go on by one operation.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   const auto queue = queue_of(stream);
   if (queue->idle()) return cudaSuccess;
   queue->run_until(queue->done() + 1);
@@ -170,7 +179,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(runtime_mutex());
   if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
+    return remember(error);
   run_all_streams();
   release_unused_pool_memory();
   return cudaSuccess;

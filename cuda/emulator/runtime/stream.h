@@ -1,5 +1,6 @@
-// Streams: operations in the order in which they were issued, run as late as CUDA permits unless the settings say
-// otherwise, so that whoever forgets to wait sees old data. And graphs, which are operations kept instead of run.
+// Streams: operations in the order in which they were issued, run as late as CUDA permits unless
+// the settings say otherwise, so that whoever forgets to wait sees old data. And graphs, which are
+// operations kept instead of run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -49,7 +50,8 @@ class StreamQueue {
 // The queue of a handle; of the default stream for null.
 std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream);
 
-// Puts an operation on a stream, after what `after` names; or into the graph that the stream is captured into.
+// Puts an operation on a stream, after what `after` names; or into the graph that the stream is
+// captured into.
 cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after = {});
 
 void run_all_streams();

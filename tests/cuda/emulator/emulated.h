@@ -1,5 +1,5 @@
-// What the emulator's tests share: arrays on the device, the orders in which threads run, and kernels that must stop
-// the process with a message.
+// What the emulator's tests share: arrays on the device, the orders in which threads run, and
+// kernels that must stop the process with a message.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -35,7 +35,8 @@ class DeviceArray {
     data_ = static_cast<T*>(data);
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
-    check_cuda(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice), "cudaMemcpy");
+    check_cuda(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice),
+               "cudaMemcpy");
   }
   ~DeviceArray() { cudaFree(data_); }
   DeviceArray(const DeviceArray&) = delete;
@@ -44,7 +45,8 @@ class DeviceArray {
   T* data() const { return data_; }
   std::vector<T> values() const {
     std::vector<T> result(count_);
-    check_cuda(cudaMemcpy(result.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy");
+    check_cuda(cudaMemcpy(result.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost),
+               "cudaMemcpy");
     return result;
   }
 
@@ -65,7 +67,8 @@ std::vector<T> counted(size_t count) {
 template <typename Body>
 int count_orders(const Body& body) {
   int count = 0;
-  for (const ThreadOrder order : {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::priority})
+  for (const ThreadOrder order :
+       {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::priority})
     for (uint32_t seed = 1; seed <= (order == ThreadOrder::priority ? 3u : 1u); ++seed) {
       settings().threads = order;
       settings().seed = seed;
@@ -79,10 +82,10 @@ inline constexpr int kOrders = 5;
 
 }  // namespace linea::cuda
 
-// `statement` must stop the process, a child that begins anew, with a message that holds the extended regular
-// expression.
-#define EXPECT_STOPS(statement, pattern)                \
-  do {                                                  \
-    GTEST_FLAG_SET(death_test_style, "threadsafe");     \
-    EXPECT_DEATH(statement, pattern);                   \
+// `statement` must stop the process, a child that begins anew, with a message that holds the
+// extended regular expression.
+#define EXPECT_STOPS(statement, pattern)            \
+  do {                                              \
+    GTEST_FLAG_SET(death_test_style, "threadsafe"); \
+    EXPECT_DEATH(statement, pattern);               \
   } while (false)

@@ -33,17 +33,21 @@ TEST(Barriers, OrderThreads) {
 
 TEST(Barriers, OneThatIsMissingAfterAWriteShows) {
   if (kChecked)
-    EXPECT_STOPS(reverses(Barriers::none_after_write),
-                 "race on shared array .*reverse_twice.*::values, byte .*a write by thread .*, then a read by|"
-                 "race on shared array .*reverse_twice.*::values, byte .*a read by thread .*, then a write by|"
-                 "read of shared array .*reverse_twice.*::values, byte .* that nothing has written");
+    EXPECT_STOPS(
+        reverses(Barriers::none_after_write),
+        "race on shared array .*reverse_twice.*::values, byte .*a write by thread .*, then a read "
+        "by|"
+        "race on shared array .*reverse_twice.*::values, byte .*a read by thread .*, then a write "
+        "by|"
+        "read of shared array .*reverse_twice.*::values, byte .* that nothing has written");
   else
     EXPECT_LT(count_orders([] { return reverses(Barriers::none_after_write); }), kOrders);
 }
 
 TEST(Barriers, OneThatIsMissingAfterAReadShows) {
   if (kChecked)
-    EXPECT_STOPS(reverses(Barriers::none_after_read), "race on shared array .*reverse_twice.*::values");
+    EXPECT_STOPS(reverses(Barriers::none_after_read),
+                 "race on shared array .*reverse_twice.*::values");
   else
     EXPECT_LT(count_orders([] { return reverses(Barriers::none_after_read); }), kOrders);
 }
@@ -81,7 +85,8 @@ __global__ void meet_apart() {
 
 TEST(Barriers, DivergentOnesAreNamed) {
   EXPECT_STOPS((launch(meet_apart, 1, 64, 0, nullptr), cudaDeviceSynchronize()),
-               "divergent barrier: threads meet in __syncthreads at .*test_barriers.cu:[0-9]+ and __syncthreads at "
+               "divergent barrier: threads meet in __syncthreads at .*test_barriers.cu:[0-9]+ and "
+               "__syncthreads at "
                ".*test_barriers.cu:[0-9]+");
 }
 
@@ -104,8 +109,10 @@ __global__ void wait_for_each_other() {
 
 TEST(Barriers, ADeadlockSaysWhoWaitsWhere) {
   EXPECT_STOPS((launch(wait_for_each_other, 2, 32, 0, nullptr), cudaDeviceSynchronize()),
-               "deadlock: no thread of the block can go on\n *7 threads \\(0 to 6\\) wait in __syncthreads at "
-               ".*test_barriers.cu:.*\n *25 threads \\(7 to 31\\) wait in __syncwarp at .*with mask ffffffff\n"
+               "deadlock: no thread of the block can go on\n *7 threads \\(0 to 6\\) wait in "
+               "__syncthreads at "
+               ".*test_barriers.cu:.*\n *25 threads \\(7 to 31\\) wait in __syncwarp at .*with "
+               "mask ffffffff\n"
                " *in block \\(0,0,0\\) thread .*wait_for_each_other");
 }
 

@@ -28,7 +28,8 @@ struct TypeOf<Half> {
 template <typename T>
 std::vector<T> numbers(int count, int period) {
   std::vector<T> result;
-  for (int i = 0; i < count; ++i) result.push_back(static_cast<T>(static_cast<float>(i * 5 % period - 3)));
+  for (int i = 0; i < count; ++i)
+    result.push_back(static_cast<T>(static_cast<float>(i * 5 % period - 3)));
   return result;
 }
 
@@ -43,19 +44,22 @@ class Cublas : public testing::Test {
   template <typename T, typename Out>
   void expect_product(bool turn_a, bool turn_b, double beta) {
     const int columns_a = turn_a ? m : k, columns_b = turn_b ? k : n;
-    const auto a = numbers<T>(lda * columns_a * batch, 7), b = numbers<T>(ldb * columns_b * batch, 8);
+    const auto a = numbers<T>(lda * columns_a * batch, 7),
+               b = numbers<T>(ldb * columns_b * batch, 8);
     const auto c = beta == 0 ? std::vector<Out>(ldc * n * batch, static_cast<Out>(NAN))
                              : numbers<Out>(ldc * n * batch, 6);
     const DeviceArray<T> on_a(a), on_b(b);
     const DeviceArray<Out> on_c(c);
     using Scalar = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const Scalar two = 2, factor = static_cast<Scalar>(beta);
-    ASSERT_EQ(cublasGemmStridedBatchedEx(
-                  handle_, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &two,
-                  on_a.data(), TypeOf<T>::value, lda, lda * columns_a, on_b.data(), TypeOf<T>::value, ldb,
-                  ldb * columns_b, &factor, on_c.data(), TypeOf<Out>::value, ldc, ldc * n, batch,
-                  std::is_same_v<T, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
-              CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(
+        cublasGemmStridedBatchedEx(
+            handle_, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n,
+            k, &two, on_a.data(), TypeOf<T>::value, lda, lda * columns_a, on_b.data(),
+            TypeOf<T>::value, ldb, ldb * columns_b, &factor, on_c.data(), TypeOf<Out>::value, ldc,
+            ldc * n, batch, std::is_same_v<T, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+            CUBLAS_GEMM_DEFAULT),
+        CUBLAS_STATUS_SUCCESS);
     const std::vector<Out> result = on_c.values();
     for (int p = 0; p < batch; ++p)
       for (int i = 0; i < m; ++i)
@@ -97,16 +101,21 @@ TEST_F(Cublas, HasItsOtherNames) {
   const float one = 1, zero = 0;
   const double one2 = 1, zero2 = 0;
   const auto none = CUBLAS_OP_N;
-  EXPECT_EQ(cublasSgemm(handle_, none, none, 4, 4, 4, &one, x.data(), 4, x.data(), 4, &zero, y.data(), 4), 0);
+  EXPECT_EQ(
+      cublasSgemm(handle_, none, none, 4, 4, 4, &one, x.data(), 4, x.data(), 4, &zero, y.data(), 4),
+      0);
   EXPECT_EQ(y.values(), std::vector<float>(16, 4));
-  EXPECT_EQ(cublasDgemm(handle_, none, none, 4, 4, 4, &one2, u.data(), 4, u.data(), 4, &zero2, v.data(), 4), 0);
+  EXPECT_EQ(cublasDgemm(handle_, none, none, 4, 4, 4, &one2, u.data(), 4, u.data(), 4, &zero2,
+                        v.data(), 4),
+            0);
   EXPECT_EQ(v.values(), std::vector<double>(16, 4));
-  EXPECT_EQ(cublasDgemmStridedBatched(handle_, none, none, 2, 2, 2, &one2, u.data(), 2, 4, u.data(), 2, 0, &zero2,
-                                      v.data(), 2, 4, 4),
+  EXPECT_EQ(cublasDgemmStridedBatched(handle_, none, none, 2, 2, 2, &one2, u.data(), 2, 4, u.data(),
+                                      2, 0, &zero2, v.data(), 2, 4, 4),
             0);
   EXPECT_EQ(v.values(), std::vector<double>(16, 2));
-  EXPECT_EQ(cublasGemmEx(handle_, none, none, 4, 4, 4, &one, h.data(), CUDA_R_16BF, 4, h.data(), CUDA_R_16BF, 4,
-                         &zero, g.data(), CUDA_R_16BF, 4, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+  EXPECT_EQ(cublasGemmEx(handle_, none, none, 4, 4, 4, &one, h.data(), CUDA_R_16BF, 4, h.data(),
+                         CUDA_R_16BF, 4, &zero, g.data(), CUDA_R_16BF, 4, CUBLAS_COMPUTE_32F,
+                         CUBLAS_GEMM_DEFAULT),
             0);
   EXPECT_EQ(cublasSetMathMode(handle_, CUBLAS_TF32_TENSOR_OP_MATH), 0);
   EXPECT_EQ(cublasSetWorkspace(handle_, nullptr, 0), 0);
@@ -115,19 +124,21 @@ TEST_F(Cublas, HasItsOtherNames) {
 TEST_F(Cublas, ReadsScalarsOnTheDeviceWhenTold) {
   const DeviceArray<float> x(std::vector<float>(4, 1)), y(4), scalars(std::vector<float>{3, 0});
   ASSERT_EQ(cublasSetPointerMode(handle_, CUBLAS_POINTER_MODE_DEVICE), CUBLAS_STATUS_SUCCESS);
-  ASSERT_EQ(cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, scalars.data(), x.data(), 2, x.data(), 2,
-                        scalars.data() + 1, y.data(), 2),
+  ASSERT_EQ(cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, scalars.data(), x.data(), 2,
+                        x.data(), 2, scalars.data() + 1, y.data(), 2),
             CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(y.values(), std::vector<float>(4, 6));
 }
 
 TEST_F(Cublas, IsLateOnItsStream) {
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+             "cudaStreamCreateWithFlags");
   const DeviceArray<float> x(std::vector<float>(4, 1)), y(std::vector<float>(4, 0));
   cublasSetStream(handle_, stream);
   const float one = 1, zero = 0;
-  cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, x.data(), 2, x.data(), 2, &zero, y.data(), 2);
+  cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, &one, x.data(), 2, x.data(), 2, &zero,
+              y.data(), 2);
   EXPECT_EQ(y.values()[0], 0);
   check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   EXPECT_EQ(y.values()[0], 2);
@@ -137,8 +148,10 @@ TEST_F(Cublas, IsLateOnItsStream) {
 TEST_F(Cublas, RefusesLinesThatAreTooShort) {
   const DeviceArray<float> x(64), y(64);
   const float one = 1, zero = 0;
-  const auto product = [&](cublasOperation_t turn_a, cublasOperation_t turn_b, int a, int b, int c) {
-    return cublasSgemm(handle_, turn_a, turn_b, 4, 5, 6, &one, x.data(), a, x.data(), b, &zero, y.data(), c);
+  const auto product = [&](cublasOperation_t turn_a, cublasOperation_t turn_b, int a, int b,
+                           int c) {
+    return cublasSgemm(handle_, turn_a, turn_b, 4, 5, 6, &one, x.data(), a, x.data(), b, &zero,
+                       y.data(), c);
   };
   EXPECT_EQ(product(CUBLAS_OP_N, CUBLAS_OP_N, 3, 6, 4), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(product(CUBLAS_OP_N, CUBLAS_OP_N, 4, 5, 4), CUBLAS_STATUS_INVALID_VALUE);
@@ -152,10 +165,13 @@ TEST_F(Cublas, StaysInsideOfItsMatrices) {
   const auto run = [&] {
     const DeviceArray<float> x(std::vector<float>(16, 1)), y(15);
     const float one = 1, zero = 0;
-    cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, x.data(), 4, x.data(), 4, &zero, y.data(), 4);
+    cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, x.data(), 4, x.data(), 4, &zero,
+                y.data(), 4);
     cudaDeviceSynchronize();
   };
-  EXPECT_STOPS(run(), "a matrix product of cuBLAS writes: 64 bytes from .* are not inside one live allocation");
+  EXPECT_STOPS(
+      run(),
+      "a matrix product of cuBLAS writes: 64 bytes from .* are not inside one live allocation");
 }
 
 }  // namespace

@@ -14,13 +14,18 @@ __global__ void add(float* x, float value) { x[threadIdx.x] += value; }
 
 class Graphs : public testing::Test {
  protected:
-  Graphs() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+  Graphs() {
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
+  }
   ~Graphs() override {
     cudaGraphDestroy(graph_);
     cudaStreamDestroy(stream_);
   }
 
-  void begin() { check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "a capture"); }
+  void begin() {
+    check_cuda(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "a capture");
+  }
   cudaError_t end() { return cudaStreamEndCapture(stream_, &graph_); }
   cudaStreamCaptureStatus status() const {
     cudaStreamCaptureStatus status{};
@@ -63,10 +68,11 @@ TEST_F(Graphs, HoldProductsAndCopies) {
   cublasSetStream(handle, stream_);
   const float one = 1, zero = 0;
   begin();
-  EXPECT_EQ(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, x_.data(), 8, x_.data(), 8, &zero,
-                        y.data(), 8),
+  EXPECT_EQ(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, x_.data(), 8, x_.data(), 8,
+                        &zero, y.data(), 8),
             CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(cudaMemcpyAsync(x_.data(), y.data(), kBytes, cudaMemcpyDeviceToDevice, stream_), cudaSuccess);
+  EXPECT_EQ(cudaMemcpyAsync(x_.data(), y.data(), kBytes, cudaMemcpyDeviceToDevice, stream_),
+            cudaSuccess);
   ASSERT_EQ(end(), cudaSuccess);
   cudaGraphExec_t exec = nullptr;
   ASSERT_EQ(cudaGraphInstantiate(&exec, graph_, 0), cudaSuccess);
@@ -77,7 +83,8 @@ TEST_F(Graphs, HoldProductsAndCopies) {
   cublasDestroy(handle);
 }
 
-// Each of these loses the capture. (On a GPU cudaMallocAsync does not: it makes a node, and memory that is the graph's.)
+// Each of these loses the capture. (On a GPU cudaMallocAsync does not: it makes a node, and memory
+// that is the graph's.)
 TEST_F(Graphs, ForbidWhatWaitsOrAllocates) {
   void* data = nullptr;
   std::vector<float> host(kCount);
@@ -88,7 +95,9 @@ TEST_F(Graphs, ForbidWhatWaitsOrAllocates) {
       [&] { return cudaDeviceSynchronize(); },
       [&] { return cudaStreamSynchronize(stream_); },
       [&] { return cudaMemcpy(host.data(), x_.data(), kBytes, cudaMemcpyDeviceToHost); },
-      [&] { return cudaMemcpyAsync(x_.data(), host.data(), kBytes, cudaMemcpyHostToDevice, stream_); },
+      [&] {
+        return cudaMemcpyAsync(x_.data(), host.data(), kBytes, cudaMemcpyHostToDevice, stream_);
+      },
   };
   for (size_t i = 0; i < calls.size(); ++i) {
     begin();
@@ -130,9 +139,11 @@ __global__ void copy(const float* from, float* to) { to[threadIdx.x] = from[thre
 class Branches : public Graphs {
  protected:
   Branches() {
-    check_cuda(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check_cuda(cudaStreamCreateWithFlags(&other_, cudaStreamNonBlocking),
+               "cudaStreamCreateWithFlags");
     for (cudaEvent_t* event : {&fork_, &join_})
-      check_cuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+      check_cuda(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
+                 "cudaEventCreateWithFlags");
   }
   ~Branches() override {
     cudaEventDestroy(fork_);
@@ -178,8 +189,8 @@ TEST_F(Branches, SeeWhatWasBeforeAndAreSeenAfter) {
   EXPECT_EQ(y_.values()[0], 113);
 }
 
-// Both branches use one piece of memory, which only one at a time may: done one after the other, as they were asked
-// for, they would hide it.
+// Both branches use one piece of memory, which only one at a time may: done one after the other, as
+// they were asked for, they would hide it.
 TEST_F(Branches, TakeTurns) {
   const DeviceArray<float> shared(std::vector<float>(kCount, 0)), z(std::vector<float>(kCount, 0));
   begin();
@@ -205,7 +216,8 @@ TEST_F(Branches, HaveToEndWhereTheyBegan) {
   fork();
   EXPECT_EQ(cudaStreamEndCapture(other_, &graph_), cudaErrorStreamCaptureUnmatched);
   EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
-  EXPECT_EQ(cudaStreamWaitEvent(other_, fork_, 0), cudaErrorInvalidValue);  // of a capture that has ended
+  EXPECT_EQ(cudaStreamWaitEvent(other_, fork_, 0),
+            cudaErrorInvalidValue);  // of a capture that has ended
 }
 
 }  // namespace

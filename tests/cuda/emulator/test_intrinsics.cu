@@ -27,14 +27,16 @@ __global__ void count_bits(long long* y) {
 TEST(Intrinsics, OnBits) {
   const DeviceArray<long long> y(13);
   launch(count_bits, 1, 1, 0, nullptr, y.data());
-  const std::vector<long long> expected{6408, 633231, 410004, 1, 3 - 100, 3, 3 + 16, 1, 1, 5, 53, 2 - 30, 3 - 20};
+  const std::vector<long long> expected{6408, 633231, 410004, 1,  3 - 100, 3,     3 + 16,
+                                        1,    1,      5,      53, 2 - 30,  3 - 20};
   EXPECT_EQ(y.values(), expected);
 }
 
 template <typename T>
 __global__ void use_reals(T* y, T x) {
   const float value = static_cast<float>(x);
-  y[0] = static_cast<T>(std::exp(value) + std::log(value) + std::tanh(value) + linea::exp_of(value));
+  y[0] =
+      static_cast<T>(std::exp(value) + std::log(value) + std::tanh(value) + linea::exp_of(value));
   y[1] = static_cast<T>(__expf(value) + __logf(value) + tanhf(value) + expf(value));
   y[2] = static_cast<T>(rsqrtf(value) + __frcp_rn(value) + __fdividef(value, 2.0f));
   y[3] = __ldg(&y[2]) + T(1);
@@ -69,7 +71,8 @@ __global__ void use_halves(__nv_bfloat16* y, const __nv_bfloat162* x) {
 }
 
 TEST(Intrinsics, OnHalves) {
-  const DeviceArray<__nv_bfloat162> x(std::vector<__nv_bfloat162>{__floats2bfloat162_rn(2.0f, 3.0f)});
+  const DeviceArray<__nv_bfloat162> x(
+      std::vector<__nv_bfloat162>{__floats2bfloat162_rn(2.0f, 3.0f)});
   const DeviceArray<__nv_bfloat16> y(4);
   launch(use_halves, 1, 1, 0, nullptr, y.data(), x.data());
   const std::vector<__nv_bfloat16> values = y.values();

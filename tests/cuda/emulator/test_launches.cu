@@ -56,14 +56,17 @@ __global__ void take_all(size_t bytes) {
 TEST(Launches, NeedLeaveForMuchSharedMemory) {
   expect_refused(1, 32, 49153, "cudaErrorInvalidValue");
   launch(take_all, 1, 32, 49152, nullptr, 49152);
-  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [] { launch(take_all, 1, 32, 100000, nullptr, 100000); });
+  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"},
+               [] { launch(take_all, 1, 32, 100000, nullptr, 100000); });
   size_t allowed = 0;
   allow_shared_bytes(take_all, 100000, allowed);
   launch(take_all, 1, 32, 100000, nullptr, 100000);
   allow_shared_bytes(take_all, 60000, allowed);
   launch(take_all, 1, 32, 100000, nullptr, 100000);  // who asks for less takes nothing away
-  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [] { launch(take_all, 1, 32, 100001, nullptr, 100001); });
-  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"}, [&] { allow_shared_bytes(take_all, 232449, allowed); });
+  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"},
+               [] { launch(take_all, 1, 32, 100001, nullptr, 100001); });
+  expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"},
+               [&] { allow_shared_bytes(take_all, 232449, allowed); });
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
@@ -94,7 +97,8 @@ TEST(Launches, RunOnAnEmulatedDevice) {
   EXPECT_EQ(properties.major, 9);
   EXPECT_EQ(properties.totalGlobalMem, settings().memory);
   int bytes = 0;
-  ASSERT_EQ(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0), cudaSuccess);
+  ASSERT_EQ(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0),
+            cudaSuccess);
   EXPECT_EQ(bytes, 232448);
 }
 
@@ -102,7 +106,8 @@ TEST(Launches, RunOnAnEmulatedDevice) {
 
 TEST(Settings, MustBeKnown) {
   setenv("LINEA_EMULATOR_ORDER", "sideways", 1);
-  EXPECT_STOPS(settings(), "LINEA_EMULATOR_ORDER is 'sideways'; it can be: forward, reverse, priority");
+  EXPECT_STOPS(settings(),
+               "LINEA_EMULATOR_ORDER is 'sideways'; it can be: forward, reverse, priority");
   unsetenv("LINEA_EMULATOR_ORDER");
 }
 

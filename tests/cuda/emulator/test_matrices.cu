@@ -14,7 +14,8 @@ constexpr int kM = 32, kN = 48, kK = 64;
 // Small whole numbers, so that every sum is exact.
 std::vector<Half> small_numbers(int count, int period) {
   std::vector<Half> result;
-  for (int i = 0; i < count; ++i) result.push_back(__float2bfloat16(static_cast<float>(i * 7 % period - period / 2)));
+  for (int i = 0; i < count; ++i)
+    result.push_back(__float2bfloat16(static_cast<float>(i * 7 % period - period / 2)));
   return result;
 }
 
@@ -30,7 +31,8 @@ __global__ void multiply_by_wmma(float* c, const Half* a, const Half* b) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, Half, wmma::row_major> left;
     wmma::fragment<wmma::matrix_b, 16, 16, 16, Half, LayoutB> right;
     wmma::load_matrix_sync(left, a + row * kK + k, kK);
-    wmma::load_matrix_sync(right, kByRows ? b + k * kN + column : b + column * kK + k, kByRows ? kN : kK);
+    wmma::load_matrix_sync(right, kByRows ? b + k * kN + column : b + column * kK + k,
+                           kByRows ? kN : kK);
     wmma::mma_sync(sums, left, right, sums);
   }
   for (int i = 0; i < sums.num_elements; ++i) sums.x[i] *= 2.0f;
@@ -41,7 +43,8 @@ __global__ void multiply_by_wmma(float* c, const Half* a, const Half* b) {
 enum class Copies { waited_for, not_waited_for, left_open };
 
 __global__ void multiply_by_mma(float* c, const Half* a, const Half* b, Copies copies) {
-  __shared__ __align__(16) Half left[16 * 24], right[16 * 8];  // rows of 24: whose addresses differ from rows of 16
+  __shared__ __align__(16) Half left[16 * 24],
+      right[16 * 8];  // rows of 24: whose addresses differ from rows of 16
   const int row = static_cast<int>(blockIdx.y) * 16, column = static_cast<int>(blockIdx.x) * 8;
   const int lane = static_cast<int>(threadIdx.x);
   float sums[4] = {};
@@ -86,8 +89,8 @@ TEST_F(Matrices, AreMultipliedByWmma) {
   const DeviceArray<Half> a(a_), b(b_);
   const DeviceArray<float> c(kM * kN);
   const auto right = [&] {
-    launch(multiply_by_wmma<nvcuda::wmma::row_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr, c.data(), a.data(),
-           b.data());
+    launch(multiply_by_wmma<nvcuda::wmma::row_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr,
+           c.data(), a.data(), b.data());
     return c.values() == expected(0.25f, 2);
   };
   EXPECT_EQ(count_orders(right), kOrders);
@@ -99,20 +102,24 @@ TEST_F(Matrices, MayLieByColumns) {
     for (int k = 0; k < kK; ++k) turned.push_back(b_[static_cast<size_t>(k * kN + column)]);
   const DeviceArray<Half> a(a_), b(turned);
   const DeviceArray<float> c(kM * kN);
-  launch(multiply_by_wmma<nvcuda::wmma::col_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr, c.data(), a.data(),
-         b.data());
+  launch(multiply_by_wmma<nvcuda::wmma::col_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr,
+         c.data(), a.data(), b.data());
   EXPECT_EQ(c.values(), expected(0.25f, 2));
 }
 
-std::vector<float> product_by_mma(const std::vector<Half>& left, const std::vector<Half>& right, Copies copies) {
+std::vector<float> product_by_mma(const std::vector<Half>& left, const std::vector<Half>& right,
+                                  Copies copies) {
   const DeviceArray<Half> a(left), b(right);
   const DeviceArray<float> c(kM * kN);
-  launch(multiply_by_mma, dim3(kN / 8, kM / 16), 32, 0, nullptr, c.data(), a.data(), b.data(), copies);
+  launch(multiply_by_mma, dim3(kN / 8, kM / 16), 32, 0, nullptr, c.data(), a.data(), b.data(),
+         copies);
   return c.values();
 }
 
 TEST_F(Matrices, AreMultipliedByMma) {
-  EXPECT_EQ(count_orders([&] { return product_by_mma(a_, b_, Copies::waited_for) == expected(0, 1); }), kOrders);
+  EXPECT_EQ(
+      count_orders([&] { return product_by_mma(a_, b_, Copies::waited_for) == expected(0, 1); }),
+      kOrders);
 }
 
 TEST_F(Matrices, AreNotThereBeforeTheWait) {
@@ -120,7 +127,8 @@ TEST_F(Matrices, AreNotThereBeforeTheWait) {
 }
 
 TEST_F(Matrices, CopiesThatNoOneWaitsForShow) {
-  EXPECT_STOPS(product_by_mma(a_, b_, Copies::left_open), "a thread ends with [0-9]+ copies by cp.async");
+  EXPECT_STOPS(product_by_mma(a_, b_, Copies::left_open),
+               "a thread ends with [0-9]+ copies by cp.async");
 }
 
 __global__ void load_misaligned(const Half* a) {
@@ -134,14 +142,16 @@ TEST_F(Matrices, MustBeAligned) {
     launch(load_misaligned, 1, 32, 0, nullptr, a.data());
     cudaDeviceSynchronize();
   };
-  EXPECT_STOPS(run(), "wmma::load_matrix_sync at .*test_matrices.cu:.* must be aligned to 32 bytes");
+  EXPECT_STOPS(run(),
+               "wmma::load_matrix_sync at .*test_matrices.cu:.* must be aligned to 32 bytes");
 }
 
 // C [16,8] = A [16,8] B [8,8], of words whose lower 13 bits are anything.
 __global__ void multiply_words(float* c, const float* a, const float* b) {
   const int lane = static_cast<int>(threadIdx.x), group = lane / 4, own = lane % 4;
   uint32_t left[4], right[2];
-  for (int i = 0; i < 4; ++i) left[i] = __float_as_uint(a[(group + i % 2 * 8) * 8 + own + i / 2 * 4]) | 0x1555u;
+  for (int i = 0; i < 4; ++i)
+    left[i] = __float_as_uint(a[(group + i % 2 * 8) * 8 + own + i / 2 * 4]) | 0x1555u;
   for (int i = 0; i < 2; ++i) right[i] = __float_as_uint(b[(own + i * 4) * 8 + group]) | 0xAAAu;
   float sums[4] = {};
   mma_m16n8k8(sums, left, right);
@@ -168,10 +178,11 @@ __global__ void round_words(float* x) { x[threadIdx.x] = __uint_as_float(to_tf32
 
 TEST_F(Matrices, AreRoundedToTensorFloats) {
   const float step = 1.0f / 1024;  // of TF32 above 1
-  const DeviceArray<float> x(std::vector<float>{1, 1 + step, 1 + 0.4f * step, 1 + 0.5f * step, -1 - 0.5f * step, 0,
-                                                INFINITY, -INFINITY, NAN});
+  const DeviceArray<float> x(std::vector<float>{1, 1 + step, 1 + 0.4f * step, 1 + 0.5f * step,
+                                                -1 - 0.5f * step, 0, INFINITY, -INFINITY, NAN});
   launch(round_words, 1, 9, 0, nullptr, x.data());
-  const std::vector<float> got = x.values(), expected = {1, 1 + step, 1, 1 + step, -1 - step, 0, INFINITY, -INFINITY};
+  const std::vector<float> got = x.values(),
+                           expected = {1, 1 + step, 1, 1 + step, -1 - step, 0, INFINITY, -INFINITY};
   EXPECT_EQ(std::vector<float>(got.begin(), got.end() - 1), expected);
   EXPECT_TRUE(std::isnan(got.back()));
 }

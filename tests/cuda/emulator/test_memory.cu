@@ -1,4 +1,5 @@
-// Device memory: what it holds at first, how much there is, and kernels and hosts that touch what is not theirs.
+// Device memory: what it holds at first, how much there is, and kernels and hosts that touch what
+// is not theirs.
 #include <cmath>
 
 #include "tensor/error.h"
@@ -22,7 +23,9 @@ void run_copy(float* y, const float* x, int first = 0) {
 TEST(Memory, IsFullOfNanAtFirst) {
   const DeviceArray<float> x(16);
   if (kChecked)
-    EXPECT_STOPS(x.values(), "a copy or a matrix product reads global memory, byte 0 .* that nothing has written");
+    EXPECT_STOPS(
+        x.values(),
+        "a copy or a matrix product reads global memory, byte 0 .* that nothing has written");
   else
     for (const float value : x.values()) EXPECT_TRUE(std::isnan(value));
 }
@@ -32,9 +35,12 @@ TEST(Memory, ANumberPastAnEndShows) {
     const DeviceArray<float> x(counted<float>(kCount)), y(kCount);
     run_copy(y.data(), x.data(), 1);
   };
-  if (!kChecked && !kAddressSanitizer) GTEST_SKIP() << "seen by the checker and the sanitizers alone: other builds run it";
-  EXPECT_STOPS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory(.|\n)*test_memory.cu"
-                               : "use-after-poison(.|\n)*in block \\(15,0,0\\) thread \\(255,0,0\\) of .*copy");
+  if (!kChecked && !kAddressSanitizer)
+    GTEST_SKIP() << "seen by the checker and the sanitizers alone: other builds run it";
+  EXPECT_STOPS(run(),
+               kChecked
+                   ? "read of 4 bytes at .*outside of device and shared memory(.|\n)*test_memory.cu"
+                   : "use-after-poison(.|\n)*in block \\(15,0,0\\) thread \\(255,0,0\\) of .*copy");
 }
 
 TEST(Memory, FreedMemoryIsGone) {
@@ -47,7 +53,7 @@ TEST(Memory, FreedMemoryIsGone) {
     }
     run_copy(y.data(), x);
   };
-  EXPECT_STOPS(run(), kChecked            ? "read of 4 bytes at .*outside of device and shared memory"
+  EXPECT_STOPS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory"
                       : kAddressSanitizer ? "use-after-poison"
                                           : "signal 11(.|\n)*in block .* of .*copy");
 }
@@ -62,7 +68,8 @@ TEST(Memory, IsFreedOnce) {
   EXPECT_STOPS(run(), "is freed, which is no allocation of device memory, or no longer");
 }
 
-// Addresses are used again in the end, or a long run would run out of them; what is there is fresh each time.
+// Addresses are used again in the end, or a long run would run out of them; what is there is fresh
+// each time.
 TEST(Memory, IsFreshWhereItIsUsedAgain) {
   float* first = nullptr;
   bool again = false;
@@ -75,7 +82,8 @@ TEST(Memory, IsFreshWhereItIsUsedAgain) {
       check_cuda(cudaMemset(x, 0, kCount * sizeof(float)), "cudaMemset");
       run_copy(x + kCount, x);
       float last = 1;
-      check_cuda(cudaMemcpy(&last, x + 2 * kCount - 1, sizeof(float), cudaMemcpyDeviceToHost), "cudaMemcpy");
+      check_cuda(cudaMemcpy(&last, x + 2 * kCount - 1, sizeof(float), cudaMemcpyDeviceToHost),
+                 "cudaMemcpy");
       EXPECT_EQ(last, 0);
     }
     check_cuda(cudaFree(x), "cudaFree");
@@ -90,7 +98,9 @@ TEST(Memory, OfTheHostIsNoKernels) {
     const DeviceArray<float> y(kCount);
     run_copy(y.data(), x.data());
   };
-  EXPECT_STOPS(run(), "read of 4 bytes at .*outside of device and shared memory .past an end, freed, or the host's");
+  EXPECT_STOPS(run(),
+               "read of 4 bytes at .*outside of device and shared memory .past an end, freed, or "
+               "the host's");
 }
 
 TEST(Memory, ThatIsPinnedIsAlsoKernels) {
@@ -111,8 +121,9 @@ TEST(Memory, IsNoHostsWithTheGuardUp) {
     if (y.values() != counted<float>(kCount)) return;
     x.data()[5] = 1;
   };
-  EXPECT_STOPS(run(), kAddressSanitizer ? "SEGV on unknown address"
-                                        : "the host touched device memory at .* outside of any copy or kernel");
+  EXPECT_STOPS(run(), kAddressSanitizer
+                          ? "SEGV on unknown address"
+                          : "the host touched device memory at .* outside of any copy or kernel");
 }
 
 __global__ void copy_fours(float4* y, const float* x) {
@@ -141,7 +152,8 @@ TEST(Memory, CopiesStayInsideOfOneAllocation) {
 TEST(Memory, CopiesGoTheWayTheySay) {
   const DeviceArray<float> x(16);
   float host[16] = {};
-  EXPECT_EQ(cudaMemcpy(x.data(), host, sizeof(host), cudaMemcpyDeviceToHost), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpy(x.data(), host, sizeof(host), cudaMemcpyDeviceToHost),
+            cudaErrorInvalidValue);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemcpy(x.data(), host, sizeof(host), cudaMemcpyDefault), cudaSuccess);
 }
@@ -167,7 +179,8 @@ TEST(Memory, EndsWhereTheSettingsSay) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::memory);
-    EXPECT_STREQ(error.what(), "a second allocation failed: cudaErrorMemoryAllocation (out of memory)");
+    EXPECT_STREQ(error.what(),
+                 "a second allocation failed: cudaErrorMemoryAllocation (out of memory)");
   }
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   EXPECT_EQ(cudaFree(first), cudaSuccess);
@@ -187,7 +200,8 @@ uint64_t pool_has(cudaMemPoolAttr attribute) {
 void keep_in_pool(uint64_t bytes) {
   cudaMemPool_t pool = nullptr;
   check_cuda(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
-  check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes), "cudaMemPoolSetAttribute");
+  check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes),
+             "cudaMemPoolSetAttribute");
 }
 
 TEST(Memory, OfThePoolIsKeptUpToItsThreshold) {
@@ -223,7 +237,7 @@ TEST(Memory, FreedOnAStreamIsGoneForWhatComesLater) {
     cudaFreeAsync(x, nullptr);
     run_copy(y.data(), static_cast<float*>(x));
   };
-  EXPECT_STOPS(run(), kChecked            ? "read of 4 bytes at .*outside of device and shared memory"
+  EXPECT_STOPS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory"
                       : kAddressSanitizer ? "use-after-poison"
                                           : "signal 11");
 }

@@ -18,7 +18,8 @@ __global__ void sum_columns(float* sums, const float* x, Sum how) {
 }
 
 bool sums_columns(Sum how) {
-  const DeviceArray<float> x(counted<float>(kBlocks * kThreads)), sums(std::vector<float>(kThreads, 0));
+  const DeviceArray<float> x(counted<float>(kBlocks * kThreads)),
+      sums(std::vector<float>(kThreads, 0));
   launch(sum_columns, kBlocks, kThreads, 0, nullptr, sums.data(), x.data(), how);
   return sums.values()[3] == 28 * kThreads + 3 * kBlocks;
 }
@@ -30,14 +31,16 @@ TEST(Races, AtomicsAreNone) {
 TEST(Races, BetweenBlocksShow) {
   if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
   EXPECT_STOPS(sums_columns(Sum::plainly),
-               "race on global memory, byte 0 of 256 bytes .*: a write by another block, then a read by thread 0 "
+               "race on global memory, byte 0 of 256 bytes .*: a write by another block, then a "
+               "read by thread 0 "
                "with nothing that orders them");
 }
 
 // Two launches on one stream are in order.
 TEST(Races, BetweenLaunchesAreNone) {
   const DeviceArray<float> x(counted<float>(kThreads)), sums(std::vector<float>(kThreads, 0));
-  for (int i = 0; i < 3; ++i) launch(sum_columns, 1, kThreads, 0, nullptr, sums.data(), x.data(), Sum::plainly);
+  for (int i = 0; i < 3; ++i)
+    launch(sum_columns, 1, kThreads, 0, nullptr, sums.data(), x.data(), Sum::plainly);
   EXPECT_EQ(sums.values()[5], 15);
 }
 

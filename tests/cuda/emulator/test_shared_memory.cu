@@ -18,7 +18,8 @@ __global__ void add_pieces(double* y, Misuse misuse) {
   SharedMemory shared;
   const unsigned t = threadIdx.x;
   float* first = shared.take<float>(kThreads - 3);
-  double* second = shared.take<double>(static_cast<size_t>(kThreads + (t == kThreads - 1 ? misuse.other_size : 0)));
+  double* second = shared.take<double>(
+      static_cast<size_t>(kThreads + (t == kThreads - 1 ? misuse.other_size : 0)));
   if (t < kThreads - 3 && !(misuse.skip_one && t == 9)) first[t] = static_cast<float>(t);
   second[t] = 0.5;
   if (t == 0 && misuse.past > 0) first[kThreads - 4 + misuse.past] = 1;
@@ -41,19 +42,23 @@ TEST(SharedMemory, IsCutInPieces) {
 }
 
 TEST(SharedMemory, ANumberPastAPieceShows) {
-  EXPECT_STOPS(added({1}),
-               kAddressSanitizer ? "use-after-poison(.|\n)*in block \\(0,0,0\\) thread \\(0,0,0\\) of .*add_pieces"
-               : kChecked        ? "write of 4 bytes at .*outside of device and shared(.|\n)*test_shared_memory.cu"
-                                 : "block \\(0,0,0\\) wrote past the piece of 244 bytes .*test_shared_memory.cu");
+  EXPECT_STOPS(
+      added({1}),
+      kAddressSanitizer
+          ? "use-after-poison(.|\n)*in block \\(0,0,0\\) thread \\(0,0,0\\) of .*add_pieces"
+      : kChecked ? "write of 4 bytes at .*outside of device and shared(.|\n)*test_shared_memory.cu"
+                 : "block \\(0,0,0\\) wrote past the piece of 244 bytes .*test_shared_memory.cu");
 }
 
 TEST(SharedMemory, AThreadThatTakesAnotherSizeIsNamed) {
-  EXPECT_STOPS(added({0, false, 1}),
-               "piece 1 of dynamic shared memory at .*another thread took 512 bytes, this one takes 520");
+  EXPECT_STOPS(
+      added({0, false, 1}),
+      "piece 1 of dynamic shared memory at .*another thread took 512 bytes, this one takes 520");
 }
 
 TEST(SharedMemory, ABlockTakesNoMoreThanItsLaunchGave) {
-  EXPECT_STOPS(added({}, 600), "dynamic shared memory at .*the block takes 768 bytes, its launch gave 600");
+  EXPECT_STOPS(added({}, 600),
+               "dynamic shared memory at .*the block takes 768 bytes, its launch gave 600");
 }
 
 TEST(SharedMemory, WhatNoOneWroteShows) {
@@ -76,7 +81,8 @@ TEST(SharedMemory, WhatNoOneWroteOfAnArrayShows) {
     const DeviceArray<float> y(8);
     launch(read_unwritten, 1, 8, 0, nullptr, y.data());
   };
-  EXPECT_STOPS(run(), "read of shared array .*read_unwritten.*::values, byte 4 that nothing has written");
+  EXPECT_STOPS(run(),
+               "read of shared array .*read_unwritten.*::values, byte 4 that nothing has written");
 }
 
 __global__ void write_past_array(float* y, unsigned last) {

@@ -49,7 +49,8 @@ void add_on(cudaStream_t stream, const DeviceArray<float>& x) {
 }
 
 void read_on(cudaStream_t stream, const Pinned& to, const DeviceArray<float>& x) {
-  check_cuda(cudaMemcpyAsync(to.data(), x.data(), kBytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  check_cuda(cudaMemcpyAsync(to.data(), x.data(), kBytes, cudaMemcpyDeviceToHost, stream),
+             "cudaMemcpyAsync");
 }
 
 class Streams : public testing::Test {
@@ -119,15 +120,18 @@ TEST_F(Streams, WaitForTheDefaultOneUnlessToldNotTo) {
 TEST_F(Streams, ReadPageableMemoryAtTheCall) {
   const Stream stream;
   std::vector<float> values(kCount, 7);
-  check_cuda(cudaMemcpyAsync(x_.data(), values.data(), kBytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  check_cuda(cudaMemcpyAsync(x_.data(), values.data(), kBytes, cudaMemcpyHostToDevice, stream),
+             "cudaMemcpyAsync");
   values.assign(kCount, 8);
-  check_cuda(cudaMemcpyAsync(values.data(), x_.data(), kBytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");
+  check_cuda(cudaMemcpyAsync(values.data(), x_.data(), kBytes, cudaMemcpyDeviceToHost, stream),
+             "cudaMemcpyAsync");
   EXPECT_EQ(values[0], 7);
 }
 
 TEST_F(Streams, ReadPinnedMemoryLate) {
   const Stream stream;
-  check_cuda(cudaMemcpyAsync(x_.data(), host_.data(), kBytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  check_cuda(cudaMemcpyAsync(x_.data(), host_.data(), kBytes, cudaMemcpyHostToDevice, stream),
+             "cudaMemcpyAsync");
   host_.data()[0] = 50;  // too soon: the copy may not have read it
   check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   EXPECT_EQ(x_.values()[0], 50);

@@ -29,8 +29,9 @@ void expect_shuffles() {
     const std::vector<T> values = y.values();
     bool same = true;
     for (int lane = 0; lane < 32; ++lane) {
-      const int expected[] = {lane / 8 * 8 + 3, lane < 2 ? lane : lane - 2, lane % 16 + 5 >= 16 ? lane : lane + 5,
-                              lane ^ 9, (lane ^ 16) >= lane / 8 * 8 + 8 ? lane : lane ^ 16};
+      const int expected[] = {lane / 8 * 8 + 3, lane < 2 ? lane : lane - 2,
+                              lane % 16 + 5 >= 16 ? lane : lane + 5, lane ^ 9,
+                              (lane ^ 16) >= lane / 8 * 8 + 8 ? lane : lane ^ 16};
       for (int i = 0; i < 5; ++i) {
         const T value = values[static_cast<size_t>(lane * 5 + i)];
         same = same && static_cast<float>(value) == static_cast<float>(expected[i]);
@@ -52,7 +53,8 @@ __global__ void vote_and_reduce(unsigned* y) {
   if (lane >= 16) votes = __ballot_sync(0xffff0000u, lane % 5 == 0);
   unsigned* results = y + lane * 6;
   results[0] = votes;
-  results[1] = static_cast<unsigned>(__any_sync(kAll, lane == 4) * 10 + __all_sync(kAll, lane < 31));
+  results[1] =
+      static_cast<unsigned>(__any_sync(kAll, lane == 4) * 10 + __all_sync(kAll, lane < 31));
   results[2] = static_cast<unsigned>(__reduce_add_sync(kAll, lane - 20));
   results[3] = static_cast<unsigned>(__reduce_min_sync(kAll, lane - 20));
   results[4] = __reduce_max_sync(kAll, 0xfffffff0u + threadIdx.x % 16);
@@ -138,7 +140,9 @@ TEST(Warps, TwoOperationsAtOnceAreNamed) {
     const DeviceArray<int> y(32);
     launch(shuffle_apart, 1, 32, 0, nullptr, y.data());
   };
-  EXPECT_STOPS(run(), "divergent warp: __ballot_sync with mask ffffffff at .*test_warps.cu:[0-9]+ meets __shfl_sync");
+  EXPECT_STOPS(run(),
+               "divergent warp: __ballot_sync with mask ffffffff at .*test_warps.cu:[0-9]+ meets "
+               "__shfl_sync");
 }
 
 __global__ void not_in_mask() { __syncwarp(0xfffffffeu); }
