@@ -27,7 +27,7 @@ Pair values(const LinearVars& linear) {
 
 // Their gradients: what the first block of rows gives, to which others add. Undefined: none gave
 // anything.
-struct Slopes {
+struct Gradients {
   Tensor weight, bias;
 };
 void add_to(Tensor& sum, const Tensor& part) {
@@ -65,12 +65,12 @@ void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
   inputs.push_back(weight);
   if (bias.defined()) inputs.push_back(bias);
 }
-void push(std::vector<Gradient>& gradients, const Slopes& slopes, const Pair& of) {
-  const auto whole = [](const Tensor& slope, const Tensor& x) {
-    return slope.defined() ? slope : Tensor::zeros(x.shape(), x.dtype());
+void push(std::vector<Gradient>& gradients, const Gradients& grads, const Pair& of) {
+  const auto whole = [](const Tensor& grad, const Tensor& x) {
+    return grad.defined() ? grad : Tensor::zeros(x.shape(), x.dtype());
   };
-  gradients.emplace_back(whole(slopes.weight, of.weight));
-  if (of.bias.defined()) gradients.emplace_back(whole(slopes.bias, of.bias));
+  gradients.emplace_back(whole(grads.weight, of.weight));
+  if (of.bias.defined()) gradients.emplace_back(whole(grads.bias, of.bias));
 }
 
 // y = r + f(n(x) W^T + b), f gelu or nothing, n a norm or nothing; r may be undefined
@@ -95,20 +95,20 @@ void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float 
 }
 
 // dW += dy^T x, db += sum_r dy_r
-void add_linear_slopes(const Tensor& x, const Tensor& dy, const Pair& linear, Slopes& slopes) {
-  const bool first = !slopes.weight.defined();
-  if (first) slopes.weight = Tensor(linear.weight.shape(), x.dtype());
-  ops::matmul_into(dy, x, true, false, slopes.weight, first ? 0 : 1);
-  if (linear.bias.defined()) add_to(slopes.bias, ops::sum_rows(dy, linear.bias.shape()));
+void add_linear_gradients(const Tensor& x, const Tensor& dy, const Pair& linear, Gradients& grads) {
+  const bool first = !grads.weight.defined();
+  if (first) grads.weight = Tensor(linear.weight.shape(), x.dtype());
+  ops::matmul_into(dy, x, true, false, grads.weight, first ? 0 : 1);
+  if (linear.bias.defined()) add_to(grads.bias, ops::sum_rows(dy, linear.bias.shape()));
 }
 
-// dx of y = norm(x); adds the slopes of the norm.
+// dx of y = norm(x); adds the gradients of the norm.
 Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& made,
-                     const Tensor& dy, Slopes& slopes) {
+                     const Tensor& dy, Gradients& grads) {
   const ops::LayerNormGradient d =
       ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), made, dy);
-  add_to(slopes.weight, d.dgain);
-  if (norm.bias.defined()) add_to(slopes.bias, d.dbias);
+  add_to(grads.weight, d.dgain);
+  if (norm.bias.defined()) add_to(grads.bias, d.dbias);
   return d.dx;
 }
 
@@ -129,14 +129,14 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   push(inputs, linear.weight, linear.bias);
   return Var::made_by(
       "norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
-        Slopes dn, dw;
+        Gradients dn, dw;
         MadeRows dx(rows.shape());
         const Tensor dy_rows = flat(dy);
         each_block(R, out, [&](int64_t first, int64_t count) {
-          const Tensor from = rows.rows(first, count), slope = dy_rows.rows(first, count);
+          const Tensor from = rows.rows(first, count), grad = dy_rows.rows(first, count);
           const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
-          add_linear_slopes(made.y, slope, w, dw);
-          dx.put(norm_backward(from, n, made, ops::matmul(slope, w.weight), dn), first);
+          add_linear_gradients(made.y, grad, w, dw);
+          dx.put(norm_backward(from, n, made, ops::matmul(grad, w.weight), dn), first);
         });
         std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
         push(gradients, dn, n);
@@ -165,13 +165,13 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   return Var::made_by(
       "add_linear", y, inputs,
       [rows, w, rate, lane, adds = r.defined(), shape = x.shape()](const Tensor& dy) {
-        Slopes dw;
-        Tensor slope = flat(dy);
-        if (rate > 0) slope = ops::dropout(slope, rate, lane);
-        add_linear_slopes(rows, slope, w, dw);
+        Gradients dw;
+        Tensor grad = flat(dy);
+        if (rate > 0) grad = ops::dropout(grad, rate, lane);
+        add_linear_gradients(rows, grad, w, dw);
         std::vector<Gradient> gradients;
         if (adds) gradients.emplace_back(dy);
-        gradients.emplace_back(ops::matmul(slope, w.weight).reshape(shape));
+        gradients.emplace_back(ops::matmul(grad, w.weight).reshape(shape));
         push(gradients, dw, w);
         return gradients;
       });
@@ -203,22 +203,22 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
   return Var::made_by(
       adds ? "add_feed_forward" : "feed_forward", y, inputs,
       [=, shape = x.shape()](const Tensor& dy) {
-        Slopes dn, dw_up, dw_down;
+        Gradients dn, dw_up, dw_down;
         MadeRows dx(rows.shape());
         const Tensor dy_rows = flat(dy);
         each_block(R, wide, [&](int64_t first, int64_t count) {
           const Tensor from = rows.rows(first, count), dto = dy_rows.rows(first, count);
-          Tensor slope = dto;
+          Tensor grad = dto;
           if (rate > 0) {
-            slope = Tensor(dto.shape(), dto.dtype());
-            ops::dropout_into(dto, rate, lane, first * C, slope);
+            grad = Tensor(dto.shape(), dto.dtype());
+            ops::dropout_into(dto, rate, lane, first * C, grad);
           }
-          const Tensor du = ops::matmul(slope, w_down.weight), hidden = u.rows(first, count);
+          const Tensor du = ops::matmul(grad, w_down.weight), hidden = u.rows(first, count);
           const Tensor h(hidden.shape(), hidden.dtype());
           ops::gelu_again(hidden, h, du);
-          add_linear_slopes(h, slope, w_down, dw_down);
+          add_linear_gradients(h, grad, w_down, dw_down);
           const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
-          add_linear_slopes(made.y, du, w_up, dw_up);
+          add_linear_gradients(made.y, du, w_up, dw_up);
           dx.put(norm_backward(from, n, made, ops::matmul(du, w_up.weight), dn), first,
                  adds ? dto : Tensor());
         });

@@ -22,7 +22,7 @@ Var cross_entropy(const Var& logits, const Tensor& targets) {
       });
 }
 
-// L = mean over scored r of -log sum_k share_rk P_rk(target);  its slopes: tensor/cpu/logistics.cpp
+// L = mean over scored r of -log sum_k share_rk P_rk(target);  its gradients: tensor/cpu/logistics.cpp
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels) {
   const ops::LogisticsLoss kept = ops::logistics_loss(mixtures.value(), targets, levels);
   return Var::made_by("logistics_loss", kept.mean, {mixtures},

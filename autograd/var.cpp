@@ -235,7 +235,7 @@ Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const
   return y.value();
 }
 
-// What was y = before + branch(x) becomes `before`; x gets the slope that the branch's way gives
+// What was y = before + branch(x) becomes `before`; x gets the gradient that the branch's way gives
 // it.
 void take_off(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y,
               const Tensor& dy) {

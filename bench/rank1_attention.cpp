@@ -36,7 +36,7 @@ struct Sizes {
 float feature(float x) { return x >= 0 ? x + 1 : std::exp(x); }
 
 // Of its own output: 1 above x = 0, where the feature is above 1, and exp(x) below.
-float feature_slope(float feature) { return std::min(feature, 1.0f); }
+float feature_derivative(float feature) { return std::min(feature, 1.0f); }
 
 Floats features(const Floats& x) {
   Floats result(x.size());
@@ -143,7 +143,7 @@ void backward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v,
       token.update_and_read_transposed(&k[at], &v[at], dn.data(), S.data(), &dq[at]);
       for (long f = 0; f < s.D; ++f) {
         z[f] += k[at + f];
-        dq[at + f] = (dq[at + f] + dd * z[f]) * feature_slope(q[at + f]);
+        dq[at + f] = (dq[at + f] + dd * z[f]) * feature_derivative(q[at + f]);
       }
     }
     for (long i = s.N - 1; i >= 0; --i) {
@@ -152,7 +152,7 @@ void backward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v,
       token.update_and_read_both(&q[at], dn.data(), &k[at], &v[at], R.data(), &dk[at], &dv[at]);
       for (long f = 0; f < s.D; ++f) {
         r[f] += q[at + f] * dd;
-        dk[at + f] = (dk[at + f] + r[f]) * feature_slope(k[at + f]);
+        dk[at + f] = (dk[at + f] + r[f]) * feature_derivative(k[at + f]);
       }
     }
   }

@@ -146,7 +146,7 @@ struct MakeRow {
 // s_ij = dA_ij - sum_j A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j -
 // L_j) s_ij / sum_j a_ij.
 template <typename T, bool kOfQuery>
-struct Slope {
+struct RowGradient {
   Definition<T> of;
   const T* dmatrix;
   const Row* rows;
@@ -154,7 +154,7 @@ struct Slope {
   double* dweight;  // of keys
   __device__ void operator()(int64_t r) const {
     using A = Accumulator<T>;
-    __shared__ double slope[kBlockThreads], met[kBlockThreads];
+    __shared__ double grad[kBlockThreads], met[kBlockThreads];
     const int64_t N = of.shape.length, F = of.shape.features, pair = r / N, at = r % N,
                   keys = of.keys(pair);
     const int64_t begin = kOfQuery || !of.causal ? 0 : at;  // the others that meet this one
@@ -166,26 +166,26 @@ struct Slope {
       double sum = 0;
       for (int64_t first = begin; first < end; first += kBlockThreads) {
         const int64_t other = first + threadIdx.x;
-        double log_slope = 0;
+        double log_derivative = 0;
         if (other < end) {
           const int64_t i = kOfQuery ? at : other, j = kOfQuery ? other : at;
           const Row row = rows[pair * N + i];
           const double meeting = of.meeting(of.q.at(pair, i), of.k.at(pair, j));
           const double weighed = of.weigh(meeting, of.weight_of(pair, j), row.most) * row.inverse;
           const double s = static_cast<double>(A(dmatrix[(pair * N + i) * N + j])) - row.mean;
-          log_slope = of.value(meeting, weighed) * s;
-          slope[threadIdx.x] = of.logs() ? log_slope : weighed * s;
+          log_derivative = of.value(meeting, weighed) * s;
+          grad[threadIdx.x] = of.logs() ? log_derivative : weighed * s;
           met[threadIdx.x] = meeting;
         }
-        if (group == 0) whole += log_slope;
+        if (group == 0) whole += log_derivative;
         __syncthreads();
         const int64_t count = end - first < kBlockThreads ? end - first : kBlockThreads;
         for (int64_t o = 0; f < F && o < count; ++o) {
           const T* theirs = kOfQuery ? of.k.at(pair, first + o) : of.q.at(pair, first + o);
           if (!of.logs())
-            sum += slope[o] * of.at(theirs, f);
+            sum += grad[o] * of.at(theirs, f);
           else if (met[o] != kNothing)
-            sum += slope[o] * std::exp(of.at(mine, f) + of.at(theirs, f) - met[o]);
+            sum += grad[o] * std::exp(of.at(mine, f) + of.at(theirs, f) - met[o]);
         }
         __syncthreads();
       }
@@ -198,7 +198,7 @@ struct Slope {
 };
 
 template <typename T>
-struct WriteWeightSlopes {
+struct WriteWeightGradients {
   int64_t N;
   double* sums;
   T *dweight, *ddecay;
@@ -237,11 +237,11 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
   const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
   for_each_row(ctx, rows, MakeRow<T>{of, nullptr, dmatrix, kept.data()});
-  if (dq != nullptr) for_each_row(ctx, rows, Slope<T, true>{of, dmatrix, kept.data(), dq, nullptr});
+  if (dq != nullptr) for_each_row(ctx, rows, RowGradient<T, true>{of, dmatrix, kept.data(), dq, nullptr});
   if (dk == nullptr && dweight == nullptr && ddecay == nullptr) return;
-  for_each_row(ctx, rows, Slope<T, false>{of, dmatrix, kept.data(), dk, weight_sums.data()});
+  for_each_row(ctx, rows, RowGradient<T, false>{of, dmatrix, kept.data(), dk, weight_sums.data()});
   for_each_row(ctx, shape.pairs,
-               WriteWeightSlopes<T>{shape.length, weight_sums.data(), dweight, ddecay});
+               WriteWeightGradients<T>{shape.length, weight_sums.data(), dweight, ddecay});
 }
 
 #define LINEA_INSTANTIATE(T)                                                                       \

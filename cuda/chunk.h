@@ -45,9 +45,9 @@ __device__ A feature_of(KernelFeature feature, A x) {
   return x;
 }
 template <typename A>
-__device__ A feature_slope(KernelFeature feature, A phi) {
-  if (feature == KernelFeature::elu) return FeatureElu::slope_at(phi);
-  if (feature == KernelFeature::relu) return FeatureRelu::slope_at(phi);
+__device__ A feature_derivative(KernelFeature feature, A phi) {
+  if (feature == KernelFeature::elu) return FeatureElu::derivative_at(phi);
+  if (feature == KernelFeature::relu) return FeatureRelu::derivative_at(phi);
   return A(1);
 }
 
@@ -107,7 +107,7 @@ struct KeyTable {
 };
 template <typename A>
 struct QueryTable {
-  A *top = nullptr, *offset = nullptr, *inverse = nullptr, *slope = nullptr;
+  A *top = nullptr, *offset = nullptr, *inverse = nullptr, *grad = nullptr;
 };
 
 // The states that chunks read: one a slot, or one a pair.

@@ -14,7 +14,7 @@ struct Pieces {
   Rows<kRule, T> q, k;
   ValueRows<T> v, dy;
   const A *key_offset, *most;               // o, and the largest up to each row
-  const A *query_offset, *inverse, *slope;  // -m, 1 / d, e
+  const A *query_offset, *inverse, *grad;  // -m, 1 / d, e
 
   // n_i
   __device__ A numerator(int i, int64_t m) const {
@@ -58,7 +58,7 @@ __device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& grou
           at(keys.most, k),
           at(queries.offset, q),
           at(queries.inverse, q),
-          at(queries.slope, q)};
+          at(queries.grad, q)};
 }
 
 // Which rows the forward pass summed by logs, and whether any: of logs alone.
@@ -80,23 +80,23 @@ __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
   __syncthreads();
 }
 
-// slopes[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of
+// gradients[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of
 // rows summed by logs dw_ij alone.
 template <Rule kRule, typename T, typename A>
-__device__ void make_slopes(const Pieces<kRule, T>& of, const RowsByLogs& by_logs,
-                            Square<A>& slopes, Panels<Factor<kRule, T>>& panels) {
+__device__ void make_gradients(const Pieces<kRule, T>& of, const RowsByLogs& by_logs,
+                            Square<A>& grads, Panels<Factor<kRule, T>>& panels) {
   using P = Factor<kRule, T>;
   Sums<P> product;
   add_product<Along::terms, Along::terms>(
       product, of.v.M, [&](int i, int64_t m) { return of.numerator(i, m); },
       [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
   Sums<P>::each([&](int e, int i, int j) {
-    A slope = 0;
+    A grad = 0;
     if (of.sees(i, j)) {
       const A visible = kRule == Rule::logs && by_logs.row[i] ? A(1) : of.visible(i, j);
-      slope = visible == A(0) ? A(0) : (product[e] + of.slope[i]) * visible;
+      grad = visible == A(0) ? A(0) : (product[e] + of.grad[i]) * visible;
     }
-    slopes[i][j] = slope;
+    grads[i][j] = grad;
   });
   __syncthreads();
 }

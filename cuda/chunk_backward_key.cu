@@ -1,4 +1,4 @@
-// The sweep backward of the backward pass: dk and dv, from the slopes of the states. Formulas in
+// The sweep backward of the backward pass: dk and dv, from the gradients of the states. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/cuda_kernels.h"
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
-  __shared__ Square<A> slopes;
+  __shared__ Square<A> grads;
   __shared__ RowsByLogs by_logs;
   multiply_as(shape.products, panels);
   const int64_t own = blockIdx.x;
@@ -37,11 +37,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
     of = with_query(tile);
     if (of.q.count == 0 || of.k.count == 0) continue;
-    make_slopes(of, by_logs, slopes, panels);
+    make_gradients(of, by_logs, grads, panels);
     add_products<Along::tile, Along::tile>(
         inside, F - first_f, of.q.count,
         [&](int j, int64_t i) {
-          return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j];
+          return kRule == Rule::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
         [&](int f, int64_t i) {
           return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0);
@@ -64,26 +64,26 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   Wide::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
     if (j >= chunk.rows || f >= F) return;
-    A slope = 0, feature = 0;
+    A grad = 0, feature = 0;
     if (j < of.k.count) {
       const A given = of.k.given(j, f);
       feature = of.k.at(j, f);
-      slope = kRule == Rule::logs ? inside[e] * feature : inside[e];
+      grad = kRule == Rule::logs ? inside[e] * feature : inside[e];
       if (!later.empty) {
         const A of_state = apart[e] + later.key_sum[f];
-        if (kRule == Rule::plain) slope += of_state;
-        if (kRule == Rule::scaled) slope += of_state * factor(later.scale[f], -of.key_offset[j]);
+        if (kRule == Rule::plain) grad += of_state;
+        if (kRule == Rule::scaled) grad += of_state * factor(later.scale[f], -of.key_offset[j]);
         if (kRule == Rule::logs)
-          slope += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
+          grad += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
       }
       if (kRule == Rule::logs && of.q.count > 0 && by_logs.any)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i])
-            slope += slopes[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
+            grad += grads[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[(e & 2) / 2] += kRule == Rule::logs ? slope : slope * feature;
-    if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
-    to[j * dk.row + f] = T(slope);
+    whole[(e & 2) / 2] += kRule == Rule::logs ? grad : grad * feature;
+    if (kRule != Rule::logs) grad *= feature_derivative(shape.feature, feature);
+    to[j * dk.row + f] = T(grad);
   });
   if (weight_part == nullptr) return;
   if constexpr (!kByCores<P>)  // whose rule has no weights
@@ -234,12 +234,12 @@ template <typename T>
 void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                         HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
                         Strided<const Accumulator<T>> ddenominator,
-                        const ChunkState<Accumulator<T>>& slopes, HeadRows<T> dk,
+                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk,
                         Strided<T> dweight, HeadRows<T> dv) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
-  with_rule(shape, slopes.scale != nullptr, [&](auto rule) {
-    backward_key<rule.value>(ctx, shape, in, dy, kept, ddenominator, slopes, dk, dweight, dv);
+  with_rule(shape, grads.scale != nullptr, [&](auto rule) {
+    backward_key<rule.value>(ctx, shape, in, dy, kept, ddenominator, grads, dk, dweight, dv);
   });
 }
 

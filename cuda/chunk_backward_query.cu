@@ -8,7 +8,7 @@ namespace {
 
 // e_i = -(dy_i . y_i) / d_i of a tile's queries, which may be read at once.
 template <Rule kRule, typename T, typename A>
-__device__ void denominator_slopes(const Pieces<kRule, T>& of, const ValueRows<T>& y, A* to) {
+__device__ void denominator_gradients(const Pieces<kRule, T>& of, const ValueRows<T>& y, A* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp) {
     A along = 0;
@@ -29,16 +29,16 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   using A = Accumulator<T>;
   using P = Factor<kRule, T>;
   __shared__ Panels<P> panels;
-  __shared__ Square<A> slopes;
+  __shared__ Square<A> grads;
   __shared__ RowsByLogs by_logs;
-  __shared__ A slope_d[kTile];  // e
+  __shared__ A grad_d[kTile];  // e
   multiply_as(shape.products, panels);
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   const auto with_key = [&](int64_t tile) {
     Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries, own, tile);
-    of.slope = slope_d;
+    of.grad = grad_d;
     return of;
   };
   const StateAt<A> past = state_at(states, shape, group, chunk);
@@ -48,19 +48,19 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
   // Keys of the chunk's tiles up to this one, which comes last.
   Pieces<kRule, T> of = with_key(own);
-  denominator_slopes(of, value_rows(shape, y, chunk, chunk.rows), slope_d);
+  denominator_gradients(of, value_rows(shape, y, chunk, chunk.rows), grad_d);
   if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
-    ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = slope_d[threadIdx.x];
+    ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = grad_d[threadIdx.x];
   find_by_logs(of, by_logs);
   Wide inside;
   for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
     of = with_key(tile);
     if (of.k.count == 0) continue;
-    make_slopes(of, by_logs, slopes, panels);
+    make_gradients(of, by_logs, grads, panels);
     add_products<Along::terms, Along::tile>(
         inside, F - first_f, of.k.count,
         [&](int i, int64_t j) {
-          return kRule == Rule::logs && by_logs.row[i] ? A(0) : slopes[i][j];
+          return kRule == Rule::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
         [&](int f, int64_t j) {
           return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0);
@@ -83,20 +83,20 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     const int64_t f = first_f + col;
     if (i >= of.q.count || f >= F) return;
     const A given = of.q.given(i, f), feature = of.q.at(i, f);
-    A slope = inside[e];
-    if (kRule == Rule::logs) slope *= feature;
+    A grad = inside[e];
+    if (kRule == Rule::logs) grad *= feature;
     if (!past.empty) {
-      const A of_state = apart[e] + of.slope[i] * past.key_sum[f];
-      if (kRule == Rule::plain) slope += of_state;
-      if (kRule == Rule::scaled) slope += of_state * factor(past.scale[f], -of.query_offset[i]);
+      const A of_state = apart[e] + of.grad[i] * past.key_sum[f];
+      if (kRule == Rule::plain) grad += of_state;
+      if (kRule == Rule::scaled) grad += of_state * factor(past.scale[f], -of.query_offset[i]);
       if (kRule == Rule::logs)
-        slope += of_state * read_by_logs(given, past.scale[f], of.query_offset[i] - of.q.top[i]);
+        grad += of_state * read_by_logs(given, past.scale[f], of.query_offset[i] - of.q.top[i]);
     }
     if (kRule == Rule::logs && of.k.count > 0 && by_logs.row[i])
       for (int j = 0; j <= i && j < of.k.count; ++j)
-        slope += slopes[i][j] * exp_of(given + of.k.given(j, f) + of.rest(i, j));
-    if (kRule != Rule::logs) slope *= feature_slope(shape.feature, feature);
-    to[i * dq.row + f] = T(slope);
+        grad += grads[i][j] * exp_of(given + of.k.given(j, f) + of.rest(i, j));
+    if (kRule != Rule::logs) grad *= feature_derivative(shape.feature, feature);
+    to[i * dq.row + f] = T(grad);
   });
 }
 

@@ -343,7 +343,7 @@ template <typename T>
 Joining<T> queries_join(const ChunkInput<T>& in, const HeadRows<const T>& dy,
                         const Sweep<T>& sweep) {
   const QueryTable<Accumulator<T>>& queries = sweep.queries;
-  return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.slope, false};
+  return {in.q, {dy, queries.inverse}, queries.top, queries.offset, queries.grad, false};
 }
 
 }  // namespace linea::cuda

@@ -60,7 +60,7 @@ struct MakeKeys {
 };
 
 // Queries of one tile, and what is known of them: of denominators null where only their tops are
-// asked for, of their slopes e null where these are still to be made.
+// asked for, of their gradients e null where these are still to be made.
 template <Rule kRule, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;
@@ -68,7 +68,7 @@ struct MakeQueries {
   Group group;
   HeadRows<const T> q;
   Strided<A> denominator, scale;
-  Strided<const A> slope;
+  Strided<const A> grad;
   QueryTable<A> to;
 
   __device__ void operator()(int64_t tile) const {
@@ -81,7 +81,7 @@ struct MakeQueries {
       }
     if (i >= chunk.rows || denominator.data == nullptr) return;
     to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
-    if (slope.data != nullptr) to.slope[chunk.place + i] = slope.pair(chunk.pair)[chunk.first + i];
+    if (grad.data != nullptr) to.grad[chunk.place + i] = grad.pair(chunk.pair)[chunk.first + i];
     if (kRule != Rule::plain) to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
   }
 };

@@ -154,14 +154,14 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
   A* const of_row = workspace.data();
   for_each_team(ctx, shape.pairs * rows, F, [=] __device__(auto team, int64_t row) {
     const T* b = logs + row * F;
-    T* slope = dlogs + row * F;
+    T* grad = dlogs + row * F;
     const A inverse = A(1) / A(*t);
     A total = 0, along = 0;
-    for (int64_t f = team.rank(); f < F; f += team.kThreads) total += A(slope[f]);
+    for (int64_t f = team.rank(); f < F; f += team.kThreads) total += A(grad[f]);
     total = team.sum(total);
     for (int64_t f = team.rank(); f < F; f += team.kThreads) {
-      const A log = A(b[f]), du = (A(slope[f]) - exp_of(log) * total) * inverse;
-      slope[f] = T(du);
+      const A log = A(b[f]), du = (A(grad[f]) - exp_of(log) * total) * inverse;
+      grad[f] = T(du);
       along += du == A(0) ? A(0) : du * log;
     }
     along = team.sum(along);

@@ -186,7 +186,7 @@ template <typename T>
 void straight_through(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
                       const int32_t* code, int64_t D, HeadRows<const T> dy,
                       const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>> ddenominator,
-                      const ChunkState<Accumulator<T>>& slopes, T* dk);
+                      const ChunkState<Accumulator<T>>& grads, T* dk);
 
 // chunk_forward.cu
 template <typename T>
@@ -206,7 +206,7 @@ template <typename T>
 void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
                         const ChunkRows<Accumulator<T>>&,
                         Strided<const Accumulator<T>> ddenominator,
-                        const ChunkState<Accumulator<T>>& slopes, HeadRows<T> dk,
+                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk,
                         Strided<T> dweight, HeadRows<T> dv);
 
 // recurrent.cu

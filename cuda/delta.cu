@@ -149,14 +149,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t index = chunks - 1; index >= 0; --index) {
     const Chunk chunk = chunk_at(shape, {0, chunks}, pair * chunks + index);
     const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
-    const ChunkOf<T> slope{dy.pair(pair) + chunk.first * M, M, chunk.rows};
+    const ChunkOf<T> grad{dy.pair(pair) + chunk.first * M, M, chunk.rows};
     if (chunk.keys > 0) {
       dots(q, k, shared.pairs, panels,
            [](int i, int j, A product) { return j <= i ? product : A(0); });
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
-          [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
+          [&](int m, int64_t i) { return grad.at(static_cast<int>(i), first_m + m); }, panels);
       add_read(sum, k, state, M, first_m, panels);
       Sums<A>::each([&](int e, int j, int m) { shared.columns[j][m] = sum[e]; });
       dots(k, k, shared.pairs, panels,
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           [&](int m, int64_t j) { return shared.columns[j][m]; }, panels);
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int f, int64_t i) { return q.at(static_cast<int>(i), first_f + f); },
-          [&](int m, int64_t i) { return slope.at(static_cast<int>(i), first_m + m); }, panels);
+          [&](int m, int64_t i) { return grad.at(static_cast<int>(i), first_m + m); }, panels);
       Sums<A>::each([&](int e, int row, int col) {
         const int64_t place = (first_f + row) * M + first_m + col;
         if (first_f + row >= F || first_m + col >= M) return;
@@ -214,14 +214,14 @@ __global__ void __launch_bounds__(kBlockThreads)
   const Chunk chunk = chunk_at(shape, {0, chunks}, blockIdx.x);
   const int64_t row = chunk.pair * shape.length + chunk.first;
   const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
-  const ChunkOf<T> slope{dy.pair(chunk.pair) + chunk.first * M, M, chunk.rows};
+  const ChunkOf<T> grad{dy.pair(chunk.pair) + chunk.first * M, M, chunk.rows};
   const ChunkOf<A> missed{swept.missed + row * M, M, chunk.keys},
       dE{swept.dE + row * M, M, chunk.keys};
   const A *state = swept.state + chunk.slot * F * M, *left = swept.left + chunk.slot * F * M;
   // P, and G
   Sums<A> product;
   add_product<Along::terms, Along::terms>(
-      product, M, [&](int i, int64_t m) { return slope.at(i, m); },
+      product, M, [&](int i, int64_t m) { return grad.at(i, m); },
       [&](int j, int64_t m) { return missed.at(j, m); }, panels);
   Sums<A>::each([&](int e, int i, int j) {
     shared.pairs[i][j] = j <= i ? in.beta_at(chunk, j) * product[e] : A(0);
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   };
   Sums<A> of_q, of_k;
   add_product<Along::terms, Along::terms>(
-      of_q, M, [&](int i, int64_t m) { return slope.at(i, m); }, of_state(state), panels);
+      of_q, M, [&](int i, int64_t m) { return grad.at(i, m); }, of_state(state), panels);
   add_product<Along::terms, Along::tile>(
       of_q, chunk.keys, [&](int i, int64_t j) { return shared.pairs[i][j]; }, feature(k), panels);
   add_product<Along::tile, Along::tile>(

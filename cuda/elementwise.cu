@@ -14,12 +14,12 @@ struct ValueOf {
   __device__ void operator()(int64_t i) const { y[i] = T(Formula::value(Accumulator<T>(x[i]))); }
 };
 template <typename T, typename Formula>
-struct SlopeOf {
+struct DerivativeOf {
   const T *x, *dy;
   T* dx;
   __device__ void operator()(int64_t i) const {
     using A = Accumulator<T>;
-    dx[i] = T(Formula::slope(A(x[i])) * A(dy[i]));
+    dx[i] = T(Formula::grad(A(x[i])) * A(dy[i]));
   }
 };
 
@@ -73,7 +73,7 @@ void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
   with_pointwise(f, [&](auto formula) {
-    for_each(ctx, n, SlopeOf<T, decltype(formula)>{x, dy, dx});
+    for_each(ctx, n, DerivativeOf<T, decltype(formula)>{x, dy, dx});
   });
 }
 
@@ -93,7 +93,7 @@ void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   for_each(ctx, n, [=] __device__(int64_t i) {
     const A x = A(u[i]), s = Gelu::gate(x);
     h[i] = T(x * s);
-    dh[i] = T(A(dh[i]) * Gelu::slope_at(x, s));
+    dh[i] = T(A(dh[i]) * Gelu::derivative_at(x, s));
   });
 }
 

@@ -60,7 +60,7 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t c) {
     const T *from = x + r * D, *dphi = dy + r * nu * W;
     const A value = A(from[c]);
-    A slope[2];
+    A grad[2];
     for (int side = 0; side < 2; ++side) {
       const uint32_t a = static_cast<uint32_t>(c) + static_cast<uint32_t>(side) * width;
       A total = 0;
@@ -70,9 +70,9 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
         total += A(of_b[a]) * half(from, width, (a + b) % W) +
                  A(of_b[before]) * half(from, width, before);
       }
-      slope[side] = total;
+      grad[side] = total;
     }
-    dx[r * D + c] = T(Relu::slope(value) * slope[0] - Relu::slope(-value) * slope[1]);
+    dx[r * D + c] = T(Relu::grad(value) * grad[0] - Relu::grad(-value) * grad[1]);
   });
 }
 

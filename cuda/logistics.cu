@@ -35,9 +35,9 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
                              const Accumulator<T>* dmean, T* dmixtures, int64_t R, int64_t V) {
   using A = Accumulator<T>;
   for_each(ctx, R, [=] __device__(int64_t r) {
-    T* slopes = dmixtures + r * 3 * K;
+    T* grads = dmixtures + r * 3 * K;
     if (targets[r] < 0) {
-      for (int i = 0; i < 3 * K; ++i) slopes[i] = T(A(0));
+      for (int i = 0; i < 3 * K; ++i) grads[i] = T(A(0));
       return;
     }
     const T* row = mixtures + r * 3 * K;
@@ -48,10 +48,10 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
       const A log_share = A(row[k]) - whole;
       const A part = exp_of(log_share + logistic.log_mass(level) + loss);
       A of_mean, of_log_scale;
-      logistic.slopes(level, of_mean, of_log_scale);
-      slopes[k] = T(weight * (exp_of(log_share) - part));
-      slopes[K + k] = T(-weight * part * of_mean);
-      slopes[2 * K + k] = T(-weight * part * of_log_scale);
+      logistic.grads(level, of_mean, of_log_scale);
+      grads[k] = T(weight * (exp_of(log_share) - part));
+      grads[K + k] = T(-weight * part * of_mean);
+      grads[2 * K + k] = T(-weight * part * of_log_scale);
     }
   });
 }

@@ -34,9 +34,9 @@ void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumula
   sum_columns<2, A>(
       ctx, {1, R, C},
       [=] __device__(int64_t, int64_t r, int64_t c, A * totals) {
-        const A slope = A(dy[r * C + c]);
-        totals[0] += slope * ((A(x[r * C + c]) - mean[r]) * scale[r]);
-        totals[1] += slope;
+        const A grad = A(dy[r * C + c]);
+        totals[0] += grad * ((A(x[r * C + c]) - mean[r]) * scale[r]);
+        totals[1] += grad;
       },
       [=] __device__(int64_t, int64_t c, const A* totals) {
         dgain[c] = T(totals[0]);

@@ -65,16 +65,16 @@ __global__ void __launch_bounds__(kBlockThreads)
                 D = shape.key_size;
   const int64_t first_d = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
-  const T *slopes = du + row * F, *of_head = omega + shape.head(pair) * F * D;
+  const T *grads = du + row * F, *of_head = omega + shape.head(pair) * F * D;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < count; i += kBlockThreads / kWarp) {
     A sum = 0;
-    for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) sum += A(slopes[i * F + f]);
+    for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) sum += A(grads[i * F + f]);
     sum = warp_sum(sum);
     if (threadIdx.x % kWarp == 0) total[i] = sum;
   }
   Sums<A> sum;
   add_product<Along::terms, Along::tile>(
-      sum, F, [&](int i, int64_t f) { return i < count ? A(slopes[i * F + f]) : A(0); },
+      sum, F, [&](int i, int64_t f) { return i < count ? A(grads[i * F + f]) : A(0); },
       [&](int d, int64_t f) { return first_d + d < D ? A(of_head[f * D + first_d + d]) : A(0); },
       panels);
   Sums<A>::each([&](int e, int i, int d) {

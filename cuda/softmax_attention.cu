@@ -175,16 +175,16 @@ __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, cons
   });
 }
 
-// slopes[i][j] = g_ij
+// gradients[i][j] = g_ij
 template <typename T, typename A>
-__device__ void make_slopes(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                            const QuerySums<A>& sums, const Sums<T>& a, Square<A>& slopes,
+__device__ void make_gradients(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
+                            const QuerySums<A>& sums, const Sums<T>& a, Square<A>& grads,
                             Panels<T>& panels) {
   Sums<T> g;
   add_dots(g, rows_at(in.dy, tiles.pair, tiles.query, tiles.rows, shape.value_size),
            rows_at(in.v, tiles.pair, tiles.key, tiles.keys, shape.value_size), panels);
   Sums<T>::each([&](int e, int i, int j) {
-    slopes[i][j] = tiles.sees(i, j) ? a[e] * (g[e] - sums.along[i]) : A(0);
+    grads[i][j] = tiles.sees(i, j) ? a[e] * (g[e] - sums.along[i]) : A(0);
   });
   __syncthreads();
 }
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     gradient_of_queries(SoftmaxShape shape, int64_t query_tiles, Given<T> in, HeadRows<T> dq) {
   using A = Accumulator<T>;
   __shared__ Panels<T> panels;
-  __shared__ Square<A> slopes;
+  __shared__ Square<A> grads;
   __shared__ QuerySums<A> sums;
   multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
@@ -207,10 +207,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     const Tiles tiles = tiles_at(shape, pair, query, key);
     Sums<T> a;
     make_weights(shape, tiles, in, sums, a, panels);
-    make_slopes(shape, tiles, in, sums, a, slopes, panels);
+    make_gradients(shape, tiles, in, sums, a, grads, panels);
     const TileRows<T> k = rows_at(in.k, pair, key, tiles.keys, D);
     add_product<Along::terms, Along::tile>(
-        sum, tiles.keys, [&](int i, int64_t j) { return slopes[i][j]; },
+        sum, tiles.keys, [&](int i, int64_t j) { return grads[i][j]; },
         [&](int d, int64_t j) { return k.at(static_cast<int>(j), first_d + d); }, panels);
   }
   T* to = dq.at(pair, query);
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
           [&](int m, int64_t i) { return dy.at(static_cast<int>(i), first + m); }, panels);
     }
     if (first < D) {
-      make_slopes(shape, tiles, in, sums, a, square, panels);
+      make_gradients(shape, tiles, in, sums, a, square, panels);
       const TileRows<T> q = rows_at(in.q, pair, query, tiles.rows, D);
       add_product<Along::tile, Along::tile>(
           of_k, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },

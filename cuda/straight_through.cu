@@ -14,18 +14,18 @@ struct CodedValues {
   const T* queries;
   int64_t length, D, M;
   HeadRows<const T> dy;
-  const A *inverse, *slope;
+  const A *inverse, *grad;
   struct Of {
     const T* queries;
     int64_t D, M;
     const T* dy;
     int64_t stride;
-    const A *inverse, *slope;
+    const A *inverse, *grad;
     int count;
     __device__ A or_zero(int i, int64_t column) const {
       const int64_t d = column / (M + 1), m = column % (M + 1);
       if (i >= count || d >= D) return A(0);
-      return A(queries[i * D + d]) * (m == M ? slope[i] : A(dy[i * stride + m]) * inverse[i]);
+      return A(queries[i * D + d]) * (m == M ? grad[i] : A(dy[i * stride + m]) * inverse[i]);
     }
   };
   __device__ Of of(const ChunkShape&, const Chunk& chunk, int count) const {
@@ -35,7 +35,7 @@ struct CodedValues {
             dy.at(chunk.pair, chunk.first),
             dy.row,
             inverse + chunk.place,
-            slope + chunk.place,
+            grad + chunk.place,
             count};
   }
 };
@@ -78,11 +78,11 @@ __global__ void __launch_bounds__(kBlockThreads)
         product, M, [&](int i, int64_t m) { return of.numerator(i, m); },
         [&](int j, int64_t m) { return of.v.or_zero(j, m); }, panels);
     Sums<A>::each([&](int e, int i, int j) {
-      A slope = 0;  // w_ij dw_ij
+      A grad = 0;  // w_ij dw_ij
       if (j <= i && j < keys && i < of.q.count)
-        slope = (product[e] + of.slope[i]) *
+        grad = (product[e] + of.grad[i]) *
                 exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
-      square[i][j] = slope;
+      square[i][j] = grad;
     });
     add_product<Along::tile, Along::tile>(
         sum, of.q.count, [&](int j, int64_t i) { return square[i][j]; },
@@ -120,7 +120,7 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
                       const T* queries, const int32_t* code, int64_t D, HeadRows<const T> dy,
                       const ChunkRows<Accumulator<T>>& kept,
                       Strided<const Accumulator<T>> ddenominator,
-                      const ChunkState<Accumulator<T>>& slopes, T* dk) {
+                      const ChunkState<Accumulator<T>>& grads, T* dk) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   if (shape.pairs == 0) return;
@@ -138,16 +138,16 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
                    MakeQueries<Rule::logs, T>{shape, group, in.q, kept.denominator, kept.scale,
                                               ddenominator, table});
       const CodedValues<T> x{queries, shape.length,  D,          shape.values,
-                             dy,      table.inverse, table.slope};
+                             dy,      table.inverse, table.grad};
       sweep.template carry<Rule::logs>(
           ctx, wide, group,
           Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
-          sweep.direction(shape, true), slopes, false);
+          sweep.direction(shape, true), grads, false);
     }
     if (dk == nullptr) continue;
     launch(code_gradient<T>, dim3(static_cast<unsigned>(slots), static_cast<unsigned>(tiles_of(D))),
            dim3(kBlockThreads), 0, stream(ctx), shape, wide, group, in, dy,
-           joins ? table : QueryTable<A>{}, sweep.states(joins, slopes, -1),
+           joins ? table : QueryTable<A>{}, sweep.states(joins, grads, -1),
            Codes<T>{queries, code, D, dk});
   }
 }

@@ -46,7 +46,7 @@ std::vector<Worst> differences(const Subject& subject) {
     const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f64, 4, 2);
     for (const bool causal : subject.directions()) {
       const AttentionMask mask{causal, {}};
-      const bool probes_k = !attention->straight_through();  // else dk is not the slope of k
+      const bool probes_k = !attention->straight_through();  // else dk is not the gradient of k
       std::vector<Tensor> inputs = {x.q, x.v};
       std::vector<std::string> names = {"q", "v"};
       if (probes_k) inputs.push_back(x.k), names.push_back("k");

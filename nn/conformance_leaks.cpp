@@ -114,8 +114,8 @@ std::vector<Worst> padded_values(const Subject& subject) {
         gradients.take(largest(after.dv, is_padding), where + ", dv");
         if (after.dgate.defined())
           gradients.take(largest(after.dgate, is_padding), where + ", dgate");
-        for (const Tensor& slope : after.dparameters)
-          gradients.take(static_cast<double>(ops::count_nonfinite(slope)),
+        for (const Tensor& grad : after.dparameters)
+          gradients.take(static_cast<double>(ops::count_nonfinite(grad)),
                          where + ", parameters not finite");
       };
       change(wild.k, wild.v, wild.gate, "wild");

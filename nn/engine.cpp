@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// S, z and their scales of one tile; or their slopes.
+// S, z and their scales of one tile; or their gradients.
 struct TileState {
   // `dtype`: that of sums
   TileState(const Plan& plan, const Tile& tile, int64_t values, DType dtype, bool scaled)
@@ -66,14 +66,14 @@ class Engine {
     }
   }
 
-  // dq, dk, dv into `slopes`; the gradient of the weights where there are gates, into dweight
+  // dq, dk, dv into `gradients`; the gradient of the weights where there are gates, into dweight
   // [B,H,N]; those of the map's parameters are added to `parameters`.
-  void backward(const Kept& kept, const HeadTensor& y, const HeadTensor& dy, const Heads& slopes,
+  void backward(const Kept& kept, const HeadTensor& y, const HeadTensor& dy, const Heads& grads,
                 const Tensor& dweight, const std::vector<Tensor>& parameters) const {
     const Tensor ddenominator(kept.denominator.shape(), sums_);
     for (const Tile& tile : plan_.tiles()) {
-      sweep_queries(tile, kept, y, dy, ddenominator, slopes.q, parameters);
-      sweep_keys(tile, kept, dy, ddenominator, slopes, dweight, parameters);
+      sweep_queries(tile, kept, y, dy, ddenominator, grads.q, parameters);
+      sweep_keys(tile, kept, dy, ddenominator, grads, dweight, parameters);
     }
   }
 
@@ -131,10 +131,10 @@ class Engine {
 
   // Where the kernel writes the gradient of a segment's rows: into place, or into one of the
   // features.
-  HeadRows<T> gradient_of(const Made& made, const HeadTensor& slope, const Tile& tile,
+  HeadRows<T> gradient_of(const Made& made, const HeadTensor& grad, const Tile& tile,
                           const Segment& part, Features& gradient) const {
     if (!made.there) return {};
-    if (in_kernel()) return plan_.template rows<T>(slope, tile, part);
+    if (in_kernel()) return plan_.template rows<T>(grad, tile, part);
     gradient.rows = Tensor(made.features.rows.shape(), dtype_);
     return head_rows(gradient.rows.template data<T>(), part.length, plan_.features);
   }
@@ -160,7 +160,7 @@ class Engine {
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& y, const HeadTensor& dy,
-                     const Tensor& ddenominator, const HeadTensor& slope,
+                     const Tensor& ddenominator, const HeadTensor& grad,
                      const std::vector<Tensor>& parameters) const {
     const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
@@ -171,26 +171,26 @@ class Engine {
       table().chunk_backward_query(
           context(), shape, input(q, k, tile, part), plan_.template rows<const T>(y, tile, part),
           plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
-          carried.view<A>(), gradient_of(q, slope, tile, part, gradient),
+          carried.view<A>(), gradient_of(q, grad, tile, part, gradient),
           plan_.template strided<A>(ddenominator, 1, tile, part));
       if (with_q && !in_kernel())
         plan_.template scatter<T>(
             map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), parameters),
-            tile, part, slope);
+            tile, part, grad);
     });
   }
 
-  // dk, dv and what the weights get, along the slopes of the states.
+  // dk, dv and what the weights get, along the gradients of the states.
   void sweep_keys(const Tile& tile, const Kept& kept, const HeadTensor& dy,
-                  const Tensor& ddenominator, const Heads& slopes, const Tensor& gate_slopes,
+                  const Tensor& ddenominator, const Heads& grads, const Tensor& gate_gradients,
                   const std::vector<Tensor>& parameters) const {
     const TileState carried(plan_, tile, plan_.values, sums_, scaled_);
     const bool codes = map_.straight_through();
     const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1),
                           sums_, codes);
     sweep(tile, true, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
-      const HeadRows<const T> slope_y = plan_.template rows<const T>(dy, tile, part);
-      const Strided<const A> slope_d = plan_.template strided<const A>(ddenominator, 1, tile, part);
+      const HeadRows<const T> grad_y = plan_.template rows<const T>(dy, tile, part);
+      const Strided<const A> grad_d = plan_.template strided<const A>(ddenominator, 1, tile, part);
       Made q, k;
       Features gradient;
       Strided<T> dweight{};
@@ -202,25 +202,25 @@ class Engine {
           dweight = {gradient.weight.data<T>(), part.length};
         }
         if (gates_.weight.defined())
-          dweight = plan_.template strided<T>(gate_slopes, 1, tile, part);
+          dweight = plan_.template strided<T>(gate_gradients, 1, tile, part);
       }
       const ChunkInput<T> in = input(q, k, tile, part);
-      table().chunk_backward_key(context(), shape, in, slope_y, rows_kept(kept, tile, part),
-                                 slope_d, carried.view<A>(),
-                                 gradient_of(k, slopes.k, tile, part, gradient), dweight,
-                                 plan_.template rows<T>(slopes.v, tile, part));
+      table().chunk_backward_key(context(), shape, in, grad_y, rows_kept(kept, tile, part),
+                                 grad_d, carried.view<A>(),
+                                 gradient_of(k, grads.k, tile, part, gradient), dweight,
+                                 plan_.template rows<T>(grads.v, tile, part));
       if (in_kernel()) return;
       Tensor dk;
       if (codes) {
         if (with_k) dk = Tensor(k.x.shape(), dtype_);
         table().straight_through(context(), shape, in, pointer<const T>(q.x),
-                                 pointer<const int32_t>(k.features.codes), plan_.key_size, slope_y,
-                                 rows_kept(kept, tile, part), slope_d, coded.view<A>(),
+                                 pointer<const int32_t>(k.features.codes), plan_.key_size, grad_y,
+                                 rows_kept(kept, tile, part), grad_d, coded.view<A>(),
                                  pointer<T>(dk));
       } else if (with_k) {
         dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.pairs_of(tile), parameters);
       }
-      if (with_k) plan_.template scatter<T>(dk, tile, part, slopes.k);
+      if (with_k) plan_.template scatter<T>(dk, tile, part, grads.k);
     });
   }
 
@@ -241,7 +241,7 @@ Gates logs_of(const Tensor& gate) {
 // d log g_t = -sum_{j >= t} dweight_j, for a decay at t divides the weight of every key from t on.
 // What stands in padding may be anything: its gradient is 0.
 template <typename T>
-Tensor gate_slope(const Tensor& gate, const Tensor& dweight, const Tensor& valid) {
+Tensor gate_gradient(const Tensor& gate, const Tensor& dweight, const Tensor& valid) {
   const int64_t H = gate.size(1), N = gate.size(2), pairs = gate.size(0) * H;
   const Tensor sums(gate.shape(), gate.dtype());
   const Kernels<T>& table = kernels<T>(context().device);
@@ -254,8 +254,8 @@ Tensor gate_slope(const Tensor& gate, const Tensor& dweight, const Tensor& valid
   return dgate;
 }
 
-// The slopes of the map's parameters to add to, undefined where none is asked for.
-std::vector<Tensor> zero_slopes(const std::vector<Var>& parameters) {
+// The gradients of the map's parameters to add to, undefined where none is asked for.
+std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters) {
   std::vector<Tensor> result;
   for (const Var& parameter : parameters)
     result.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype())
@@ -284,17 +284,17 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     Engine<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
     return Var::made_by("linear_attention", y, inputs,
                         [map, given, gate, gates, kept, y, options, parameters](const Tensor& dy) {
-                          const Heads slopes = given.new_gradients();
+                          const Heads grads = given.new_gradients();
                           const Tensor dweight =
                               gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
-                          const std::vector<Tensor> dparameters = zero_slopes(parameters);
+                          const std::vector<Tensor> dparameters = zero_gradients(parameters);
                           Engine<T>(*map, given, gates, options)
-                              .backward(kept, given.output_heads(y), given.output_heads(dy), slopes,
+                              .backward(kept, given.output_heads(y), given.output_heads(dy), grads,
                                         dweight, dparameters);
-                          std::vector<Gradient> result = gradients_of(slopes);
+                          std::vector<Gradient> result = gradients_of(grads);
                           if (gate.defined())
-                            result.emplace_back(gate_slope<T>(gate, dweight, options.valid));
-                          for (const Tensor& slope : dparameters) result.emplace_back(slope);
+                            result.emplace_back(gate_gradient<T>(gate, dweight, options.valid));
+                          for (const Tensor& grad : dparameters) result.emplace_back(grad);
                           return result;
                         });
   });

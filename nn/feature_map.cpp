@@ -85,15 +85,15 @@ FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const V
   const auto part = [&](bool of_rows) {
     return [=, map_parameters = map->parameters(), shape = x.shape()](const Tensor& dy) {
       std::vector<Gradient> result(1);
-      std::vector<Tensor> slopes;
+      std::vector<Tensor> grads;
       for (const Var& parameter : map_parameters) {
-        slopes.push_back(Tensor::zeros(parameter.shape(), parameter.dtype()));
-        result.emplace_back(slopes.back());
+        grads.push_back(Tensor::zeros(parameter.shape(), parameter.dtype()));
+        result.emplace_back(grads.back());
       }
       const Tensor zeros = Tensor::zeros(made.rows.shape(), made.rows.dtype());
       const Features gradient = of_rows ? Features{dy.reshape(made.rows.shape()), {}, {}}
                                         : Features{zeros, dy.reshape(made.weight.shape()), {}};
-      result[0] = map->backward(flat, made, gradient, side, {0, heads}, slopes).reshape(shape);
+      result[0] = map->backward(flat, made, gradient, side, {0, heads}, grads).reshape(shape);
       return result;
     };
   };

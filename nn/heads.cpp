@@ -31,9 +31,9 @@ std::vector<Var> inputs_of(const AttentionInputs& in) {
   return {in.q, in.k, in.v};
 }
 
-std::vector<Gradient> gradients_of(const Heads& slopes) {
-  if (slopes.packed) return {slopes.q.data};
-  return {slopes.q.data, slopes.k.data, slopes.v.data};
+std::vector<Gradient> gradients_of(const Heads& grads) {
+  if (grads.packed) return {grads.q.data};
+  return {grads.q.data, grads.k.data, grads.v.data};
 }
 
 }  // namespace linea

@@ -85,6 +85,6 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
 
 // The Vars behind them, in the order in which gradients_of gives their gradients.
 std::vector<Var> inputs_of(const AttentionInputs& in);
-std::vector<Gradient> gradients_of(const Heads& slopes);
+std::vector<Gradient> gradients_of(const Heads& grads);
 
 }  // namespace linea

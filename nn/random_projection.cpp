@@ -120,7 +120,7 @@ Projection projection_of(const std::string& name) {
   return static_cast<Projection>(found - names.begin());
 }
 
-// P_D(r) = P(D/2, r^2/2), whose slope is r^(D-1) exp(-r^2/2) / (2^(D/2-1) Gamma(D/2)). Newton's
+// P_D(r) = P(D/2, r^2/2), whose gradient is r^(D-1) exp(-r^2/2) / (2^(D/2-1) Gamma(D/2)). Newton's
 // steps, replaced by halving where they would leave the interval that holds the answer.
 double length_quantile(int64_t key_size, double probability) {
   require(key_size >= 1, "the size of a key is {}; it must be at least 1", key_size);
@@ -133,9 +133,9 @@ double length_quantile(int64_t key_size, double probability) {
   for (int round = 0; round < 200; ++round) {
     const double error = incomplete_gamma(a, r * r / 2) - probability;
     (error < 0 ? low : high) = r;
-    const double slope =
+    const double grad =
         std::exp((D - 1) * std::log(r) - r * r / 2 - (a - 1) * std::log(2.0) - std::lgamma(a));
-    double next = r - error / slope;
+    double next = r - error / grad;
     if (!(next > low && next < high)) next = (low + high) / 2;
     const double step = std::fabs(next - r);
     r = next;

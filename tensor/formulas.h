@@ -101,7 +101,7 @@ struct Relu {
     return x > T(0) ? x : T(0);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
+  LINEA_HOST_DEVICE static T grad(T x) {
     return x > T(0) ? T(1) : T(0);
   }
 };
@@ -118,11 +118,11 @@ struct Gelu {
     return x * gate(x);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
-    return slope_at(x, gate(x));
+  LINEA_HOST_DEVICE static T grad(T x) {
+    return derivative_at(x, gate(x));
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope_at(T x, T s) {
+  LINEA_HOST_DEVICE static T derivative_at(T x, T s) {
     return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(3 * 0.044715) * x * x);
   }
 };
@@ -133,7 +133,7 @@ struct Sigmoid {
     return T(1) / (T(1) + exp_of(-x));
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
+  LINEA_HOST_DEVICE static T grad(T x) {
     const T s = value(x);
     return s * (T(1) - s);
   }
@@ -147,12 +147,12 @@ struct LogGate {
     return x < T(3.7e-44) ? T(-100) : std::log(x);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
+  LINEA_HOST_DEVICE static T grad(T x) {
     return x < T(3.7e-44) ? T(0) : T(1) / x;
   }
 };
 
-// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the slope 0: its logistic function
+// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the gradient 0: its logistic function
 // is flat.
 struct LogRest {
   template <typename T>
@@ -160,7 +160,7 @@ struct LogRest {
     return std::log1p(-x);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
+  LINEA_HOST_DEVICE static T grad(T x) {
     return x == T(1) ? T(0) : T(-1) / (T(1) - x);
   }
 };
@@ -173,11 +173,11 @@ struct FeatureElu {
     return x < T(0) ? exp_below(x) : x + T(1);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
+  LINEA_HOST_DEVICE static T grad(T x) {
     return x < T(0) ? exp_of(x) : T(1);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope_at(T phi) {
+  LINEA_HOST_DEVICE static T derivative_at(T phi) {
     return phi < T(1) ? phi : T(1);
   }
 };
@@ -189,11 +189,11 @@ struct FeatureRelu {
     return Relu::value(x) + T(1e-3);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope(T x) {
-    return Relu::slope(x);
+  LINEA_HOST_DEVICE static T grad(T x) {
+    return Relu::grad(x);
   }
   template <typename T>
-  LINEA_HOST_DEVICE static T slope_at(T phi) {
+  LINEA_HOST_DEVICE static T derivative_at(T phi) {
     return phi > T(1e-3) ? T(1) : T(0);
   }
 };
@@ -215,7 +215,7 @@ struct Logistic {
   T mean, rate;         // mu, 1 / c
   T width, log_inside;  // w, log(1 - e^-w)
   T last;               // level
-  bool at_least_scale;  // log_scale is below its bound, and has no slope
+  bool at_least_scale;  // log_scale is below its bound, and has no gradient
 
   LINEA_HOST_DEVICE static Logistic of(T mean, T log_scale, T last) {
     const bool bound = log_scale < T(kLeastLogScale);
@@ -238,7 +238,7 @@ struct Logistic {
 
   // d log P / dmu = (sigma(a) - sigma(-b)) / c,  d log P / dlog_scale = a sigma(a) - b sigma(-b) -
   // w / (e^w - 1)
-  LINEA_HOST_DEVICE void slopes(T s, T& dmean, T& dlog_scale) const {
+  LINEA_HOST_DEVICE void grads(T s, T& dmean, T& dlog_scale) const {
     const T below = s > T(0) ? Sigmoid::value(a(s)) : T(0),
             above = s < last ? Sigmoid::value(-b(s)) : T(0);
     const T inside =
@@ -249,7 +249,7 @@ struct Logistic {
 };
 
 // Features that the kernels of an attention make themselves, while a row of q or k is in cache.
-// slope_at(phi(x)) is phi'(x): exp is not taken twice.
+// derivative_at(phi(x)) is phi'(x): exp is not taken twice.
 enum class KernelFeature : uint8_t { given, elu, relu };
 
 // Calls body(F{}) with the struct F above that `feature` names; not for features that are given.

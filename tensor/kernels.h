@@ -173,14 +173,14 @@ struct Kernels {
   // dweight may be null; it is the gradient of a key's weight as a whole
   void (*chunk_backward_key)(Context&, const ChunkShape&, const ChunkInput<T>&,
                              HeadRows<const T> dy, const ChunkRows<A>&,
-                             Strided<const A> ddenominator, const ChunkState<A>& slopes,
+                             Strided<const A> ddenominator, const ChunkState<A>& grads,
                              HeadRows<T> dk, Strided<T> dweight, HeadRows<T> dv);
   // dk [P,S,D] of hard codes: the gradient of the code that stands for the key, straight through;
-  // slopes of F x D (M+1). q of `in` are the logs, `queries` [P,S,D] what they were made of.
+  // gradients of F x D (M+1). q of `in` are the logs, `queries` [P,S,D] what they were made of.
   void (*straight_through)(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
                            const int32_t* code, int64_t D, HeadRows<const T> dy,
                            const ChunkRows<A>&, Strided<const A> ddenominator,
-                           const ChunkState<A>& slopes, T* dk);
+                           const ChunkState<A>& grads, T* dk);
   // one position: absorb, then read; S = 1
   void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&,
                          const Waiting<T>&, T* y);

@@ -63,20 +63,20 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
 
 std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in,
                                  const std::string& gate_name, const Options& options) {
-  const bool slopes = in.dy.defined();
-  std::optional<NoGrad> without_slopes;
-  if (!slopes) without_slopes.emplace();
+  const bool grads = in.dy.defined();
+  std::optional<NoGrad> without_gradients;
+  if (!grads) without_gradients.emplace();
   if (options.form == "recurrent")
     return {{"y", with_real(in.q.dtype(), "attend",
                             [&](auto zero) { return recurrent<decltype(zero)>(attention, in); })}};
 
-  const Var q(in.q, slopes), k(in.k, slopes), v(in.v, slopes);
-  const Var gate = in.gate.defined() ? Var(in.gate, slopes) : Var();
+  const Var q(in.q, grads), k(in.k, grads), v(in.v, grads);
+  const Var gate = in.gate.defined() ? Var(in.gate, grads) : Var();
   const AttentionMask mask{options.causal, {}};
   const Var y = options.form == "quadratic" ? attention.quadratic({q, k, v, gate}, mask)
                                             : attention.forward({q, k, v, gate}, mask);
   std::vector<NamedTensor> result = {{"y", y.value()}};
-  if (!slopes) return result;
+  if (!grads) return result;
   backward(y, in.dy);
   const auto add = [&](const std::string& name, const Var& x) {
     result.push_back({"d" + name, x.grad()});

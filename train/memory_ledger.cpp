@@ -40,12 +40,12 @@ Var divided(const Var& x) {
         "divided", y, {x}, [x = x.value(), y, M, rows](const Tensor& dy) -> std::vector<Gradient> {
           const Tensor dx(x.shape(), x.dtype());
           for (int64_t row = 0; row < rows; ++row) {
-            const T *slope = dy.data<T>() + row * M, *result = y.data<T>() + row * M;
+            const T *grad = dy.data<T>() + row * M, *result = y.data<T>() + row * M;
             T *to = dx.data<T>() + row * (M + 1), denominator = x.data<T>()[row * (M + 1) + M],
               sum = 0;
             for (int64_t m = 0; m < M; ++m) {
-              to[m] = slope[m] / denominator;
-              sum += slope[m] * result[m];
+              to[m] = grad[m] / denominator;
+              sum += grad[m] * result[m];
             }
             to[M] = -sum / denominator;
           }

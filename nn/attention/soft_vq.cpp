@@ -53,9 +53,9 @@ class MixtureFeatures final : public FeatureMap {
         table.mixture_logs_backward(context(), shape_of(x, pairs), t.data<T>(), made.rows.data<T>(),
                                     du.data<T>(), dt.data<T>());
         if (gradients[1].defined()) {
-          const Tensor slope = ops::scale(ops::multiply(temperature_, sigma_.value()),
+          const Tensor grad = ops::scale(ops::multiply(temperature_, sigma_.value()),
                                           2);  // t = temperature sigma^2
-          ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), slope),
+          ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), grad),
                           gradients[1]);
         }
       }

@@ -48,14 +48,14 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   return Var::made_by(
       "softmax_attention", y, inputs_of(in),
       [given, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
-        const Heads slopes = given.new_gradients();
+        const Heads grads = given.new_gradients();
         kernels<T>(context().device)
             .softmax_attention_backward(
                 context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
                 given.v.rows<const T>(), given.output_heads(y).template rows<const T>(),
                 log_sums.data<Accumulator<T>>(), given.output_heads(dy).template rows<const T>(),
-                slopes.q.rows<T>(), slopes.k.rows<T>(), slopes.v.rows<T>());
-        return gradients_of(slopes);
+                grads.q.rows<T>(), grads.k.rows<T>(), grads.v.rows<T>());
+        return gradients_of(grads);
       });
 }
 

@@ -126,8 +126,8 @@ class Vq final : public MappedAttention {
         "commitment", ops::scale(all, inverse * (beta + (learns ? 1.0 : 0.0))), {k, codebook_},
         [=, counted = counts, summed = sums,
          shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {
-          const double slope = 2 * inverse * dy.item();
-          std::vector<Gradient> result = {ops::scale(away.reshape(shape), beta * slope), Tensor()};
+          const double grad = 2 * inverse * dy.item();
+          std::vector<Gradient> result = {ops::scale(away.reshape(shape), beta * grad), Tensor()};
           if (learns) {  // sum over the keys of a code of c - k
             const Tensor unit =
                 Tensor::full({counted.numel(), codebook.size(2)}, codebook.dtype(), 1.0);
@@ -135,7 +135,7 @@ class Vq final : public MappedAttention {
             const Tensor pull =
                 ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook),
                          ops::scale(summed, -1.0));
-            result[1] = ops::scale(pull, slope);
+            result[1] = ops::scale(pull, grad);
           }
           return result;
         });

@@ -69,8 +69,8 @@ class Definition {
     double mean = 0;
     for (int64_t j = 0; j < seen(i); ++j) mean += matrix_[j] * static_cast<double>(dmatrix[j]);
     for (int64_t j = 0; j < seen(i); ++j) {
-      const double slope = static_cast<double>(dmatrix[j]) - mean;
-      body(j, matrix_[j] * slope, weight_[j] * inverse_ * slope);
+      const double grad = static_cast<double>(dmatrix[j]) - mean;
+      body(j, matrix_[j] * grad, weight_[j] * inverse_ * grad);
     }
   }
 

@@ -84,20 +84,20 @@ void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
 // dw_ij = n_i . v_j + e_i of products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i); where nothing is
 // scaled, that may be the same matrix.
 template <typename T>
-void add_denominator_slopes(const T* e, const T* visible, const Chunk& chunk, T* slopes, T* seen) {
+void add_denominator_gradients(const T* e, const T* visible, const Chunk& chunk, T* grads, T* seen) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t keys) {
     for (int64_t i = first; i < first + rows; ++i) {
       const int64_t past = std::min(i + 1, keys);
-      T *slope = slopes + i * chunk.keys, *to = seen + i * chunk.keys;
-      const T slope_d = e[i];
+      T *grad = grads + i * chunk.keys, *to = seen + i * chunk.keys;
+      const T grad_d = e[i];
       if (visible == nullptr) {
 #pragma omp simd
-        for (int64_t j = 0; j < past; ++j) to[j] = slope[j] + slope_d;
+        for (int64_t j = 0; j < past; ++j) to[j] = grad[j] + grad_d;
       } else {
         const T* by = visible + i * chunk.keys;
         for (int64_t j = 0; j < past; ++j) {
-          slope[j] += slope_d;
-          to[j] = by[j] == T(0) ? T(0) : slope[j] * by[j];
+          grad[j] += grad_d;
+          to[j] = by[j] == T(0) ? T(0) : grad[j] * by[j];
         }
       }
       std::fill(to + past, to + keys, T(0));

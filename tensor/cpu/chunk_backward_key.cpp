@@ -1,4 +1,4 @@
-// The sweep backward of the backward pass: dk and dv, from the slopes of the states. Formulas in
+// The sweep backward of the backward pass: dk and dv, from the gradients of the states. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/cpu_kernels.h"
@@ -9,7 +9,7 @@ namespace {
 // What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
 // states.
 template <typename T>
-void read_slopes(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk,
+void read_gradients(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk,
                  T* dv, int64_t lddv, Arena<T> arena) {
   const int64_t F = k.F;
   multiply_transposed(k.count, F, M, v, later.state, dk, false, arena);
@@ -39,7 +39,7 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
     std::fill_n(dk, K * F, T(0));
     for (int64_t j = 0; j < K; ++j) std::fill_n(dv + j * lddv, M, T(0));
   } else {
-    read_slopes(k, v, later, M, dk, dv, lddv, arena);
+    read_gradients(k, v, later, M, dk, dv, lddv, arena);
   }
   T* inside = dk;
   if (later.own_features) {
@@ -53,7 +53,7 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
     products = arena.take(chunk.rows * K);  // dw_ij
     T* seen = visible == nullptr ? products : arena.take(chunk.rows * K);
     band_products(chunk, M, {q.numerator, M}, v, products, arena);
-    add_denominator_slopes(e, visible, chunk, products, seen);
+    add_denominator_gradients(e, visible, chunk, products, seen);
     add_future(chunk, F, seen, {q.rows.features, F}, inside, F);
     band_products(chunk, F, {q.rows.features, F}, {k.features, F}, seen, arena);
     apply_visible(visible, chunk, seen);
@@ -64,10 +64,10 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
   for (int64_t i = 0; q.by_logs != nullptr && i < chunk.rows; ++i) {
     if (!q.by_logs[i]) continue;
     for (int64_t j = 0; j < std::min(i + 1, K); ++j) {
-      const T slope = products[i * K + j];
+      const T grad = products[i * K + j];
       T whole = 0;
       each_weight(q, k, i, j, [&](int64_t f, T w) {
-        dk[j * F + f] += w * slope;
+        dk[j * F + f] += w * grad;
         whole += w;
       });
       add_row(q.numerator + i * M, dv + j * lddv, M, whole);
@@ -89,10 +89,10 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
 template <typename T>
 void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                         HeadRows<const T> dy, const ChunkRows<T>& kept,
-                        Strided<const T> ddenominator, const ChunkState<T>& slopes, HeadRows<T> dk,
+                        Strided<const T> ddenominator, const ChunkState<T>& grads, HeadRows<T> dk,
                         Strided<T> dweight, HeadRows<T> dv) {
   const int64_t F = shape.features, M = shape.values;
-  const bool scaled = slopes.scale != nullptr;
+  const bool scaled = grads.scale != nullptr;
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
@@ -134,7 +134,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
     if (sides.join && !(shape.ends && index == 0))
       carried.absorb(q.rows, {q.numerator, M}, e, arena);
   };
-  sweep_chunks(ctx, shape, slopes, true, sides, join, visit);
+  sweep_chunks(ctx, shape, grads, true, sides, join, visit);
 }
 
 #define LINEA_INSTANTIATE(T)                                                                 \

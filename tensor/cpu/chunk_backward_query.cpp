@@ -47,20 +47,20 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
     inside = arena.take(C * F);
     std::fill_n(inside, C * F, T(0));
   }
-  T* slopes = nullptr;
+  T* grads = nullptr;
   if (k.count > 0) {
-    slopes = arena.take(C * chunk.keys);
-    band_products(chunk, M, {q.numerator, M}, v, slopes, arena);
+    grads = arena.take(C * chunk.keys);
+    band_products(chunk, M, {q.numerator, M}, v, grads, arena);
     const T* visible = visible_of(q, k, chunk, arena);
-    T* seen = visible == nullptr ? slopes : arena.take(C * chunk.keys);
-    add_denominator_slopes(e, visible, chunk, slopes, seen);
+    T* seen = visible == nullptr ? grads : arena.take(C * chunk.keys);
+    add_denominator_gradients(e, visible, chunk, grads, seen);
     add_past(chunk, F, seen, {k.features, F}, inside, F);
   }
   if (logs) multiply_rows(q.rows.features, inside, C * F);
   for (int64_t i = 0; q.by_logs != nullptr && i < C; ++i)
     for (int64_t j = 0; q.by_logs[i] && j < std::min(i + 1, k.count); ++j)
       each_weight(q, k, i, j,
-                  [&](int64_t f, T w) { inside[i * F + f] += w * slopes[i * k.count + j]; });
+                  [&](int64_t f, T w) { inside[i * F + f] += w * grads[i * k.count + j]; });
   if (past.own_features) add_row(inside, dq, C * F, T(1));
 }
 

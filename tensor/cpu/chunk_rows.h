@@ -151,7 +151,7 @@ void write_gradient(const ChunkShape& shape, const T* features, const T* gradien
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
       for (int64_t f = 0; f < F; ++f)
-        dx[i * to.row + f] = gradient[i * F + f] * phi.slope_at(features[i * F + f]);
+        dx[i * to.row + f] = gradient[i * F + f] * phi.derivative_at(features[i * F + f]);
   });
 }
 

@@ -46,13 +46,13 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
         const T inverse = T(1) / *t;
         for (int64_t row = 0; row < shape.rows; ++row) {
           const T* b = logs + (pair * shape.rows + row) * F;
-          T* slope = dlogs + (pair * shape.rows + row) * F;
+          T* grad = dlogs + (pair * shape.rows + row) * F;
           T total = 0;
-          for (int64_t f = 0; f < F; ++f) total += slope[f];
+          for (int64_t f = 0; f < F; ++f) total += grad[f];
           for (int64_t f = 0; f < F; ++f) {
             const T share = exp_of(b[f]);
-            slope[f] = (slope[f] - share * total) * inverse;
-            all += slope[f] == T(0) ? T(0) : slope[f] * b[f];
+            grad[f] = (grad[f] - share * total) * inverse;
+            all += grad[f] == T(0) ? T(0) : grad[f] * b[f];
           }
         }
         dt[pair] -= all;
@@ -151,12 +151,12 @@ template <typename T>
 void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                       const T* queries, const int32_t* code, int64_t D, HeadRows<const T> dy,
                       const ChunkRows<T>& kept, Strided<const T> ddenominator,
-                      const ChunkState<T>& slopes, T* dk) {
+                      const ChunkState<T>& grads, T* dk) {
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Carried<T> carried(slopes, pair, F, wide);
+    Carried<T> carried(grads, pair, F, wide);
     for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, pair, index);
@@ -172,8 +172,8 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         for (int64_t i = 0; i < chunk.rows; ++i) {
           const T inverse = reciprocal_or_zero(kept.denominator.pair(pair)[chunk.first + i]);
           offset[i] = -kept.scale.pair(pair)[chunk.first + i];
-          const T* slope_y = dy.at(pair, chunk.first + i);
-          for (int64_t m = 0; m < M; ++m) n[i * M + m] = slope_y[m] * inverse;
+          const T* grad_y = dy.at(pair, chunk.first + i);
+          for (int64_t m = 0; m < M; ++m) n[i * M + m] = grad_y[m] * inverse;
         }
         rows.offset = offset;
       }
@@ -183,25 +183,25 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         const T* v = in.v.at(pair, chunk.first);
         for (int64_t j = 0; j < chunk.keys; ++j) {
           const int32_t f = code[row + j];
-          const T scale = slopes.scale[pair * F + f];
+          const T scale = grads.scale[pair * F + f];
           if (scale == kNothing<T>) continue;
-          const T* carried_row = slopes.state + (pair * F + f) * wide;
+          const T* carried_row = grads.state + (pair * F + f) * wide;
           for (int64_t d = 0; d < D; ++d)
             out[j * D + d] = exp_of(scale) * (dot(carried_row + d * (M + 1), v + j * in.v.row, M) +
                                               carried_row[d * (M + 1) + M]);
         }
         if (in.q.data != nullptr && chunk.keys > 0) {
-          T* slope = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
-          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, in.v.row, T(0), slope,
+          T* grad = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
+          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, in.v.row, T(0), grad,
                     chunk.keys);
           for (int64_t i = 0; i < chunk.rows; ++i)
             for (int64_t j = 0; j < chunk.keys; ++j) {
-              T& s = slope[i * chunk.keys + j];
+              T& s = grad[i * chunk.keys + j];
               s = j > i ? T(0)
                         : (s + e[i]) *
                               exp_of(rows.logs[i * F + code[row + j]] - rows.top[i] + offset[i]);
             }
-          blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), slope, chunk.keys,
+          blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), grad, chunk.keys,
                     queries + row * D, D, T(1), out, D);
         }
       }

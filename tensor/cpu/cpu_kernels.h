@@ -152,7 +152,7 @@ void one_hot_logs(Context&, const int32_t* code, T* y, int64_t R, int64_t F);
 template <typename T>
 void straight_through(Context&, const ChunkShape&, const ChunkInput<T>& in, const T* queries,
                       const int32_t* code, int64_t D, HeadRows<const T> dy, const ChunkRows<T>&,
-                      Strided<const T> ddenominator, const ChunkState<T>& slopes, T* dk);
+                      Strided<const T> ddenominator, const ChunkState<T>& grads, T* dk);
 
 // chunk_forward.cpp
 template <typename T>
@@ -169,7 +169,7 @@ void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&, Hea
 template <typename T>
 void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
                         const ChunkRows<T>&, Strided<const T> ddenominator,
-                        const ChunkState<T>& slopes, HeadRows<T> dk, Strided<T> dweight,
+                        const ChunkState<T>& grads, HeadRows<T> dk, Strided<T> dweight,
                         HeadRows<T> dv);
 
 // recurrent.cpp

@@ -50,7 +50,7 @@ void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
   with_pointwise(f, [&](auto formula) {
-    map(ctx, dx, n, 8, [=](int64_t i) { return formula.slope(x[i]) * dy[i]; });
+    map(ctx, dx, n, 8, [=](int64_t i) { return formula.grad(x[i]) * dy[i]; });
   });
 }
 
@@ -73,7 +73,7 @@ void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
     for (int64_t i = first; i < last; ++i) {
       const T x = u[i], s = Gelu::gate(x);
       h[i] = x * s;
-      dh[i] *= Gelu::slope_at(x, s);
+      dh[i] *= Gelu::derivative_at(x, s);
     }
   });
 }

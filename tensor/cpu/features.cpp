@@ -61,7 +61,7 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
     };
     for (int64_t r = first; r < last; ++r) {
       const T* dphi = dy + r * nu * W;
-      const auto slope = [&](int64_t a) {
+      const auto grad = [&](int64_t a) {
         T total = 0;
         for (int64_t b = 1; b <= nu; ++b) {
           const int64_t before = ((a - b) % W + W) % W;
@@ -72,7 +72,7 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
       };
       for (int64_t a = 0; a < D; ++a)
         dx[r * D + a] =
-            Relu::slope(x[r * D + a]) * slope(a) - Relu::slope(-x[r * D + a]) * slope(a + D);
+            Relu::grad(x[r * D + a]) * grad(a) - Relu::grad(-x[r * D + a]) * grad(a + D);
     }
   });
 }

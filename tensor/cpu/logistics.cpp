@@ -65,9 +65,9 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
   const T weight = *dmean * reciprocal_or_zero(*scored);
   parallel_ranges(ctx, R, 96 * K, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      T* slopes = dmixtures + r * 3 * K;
+      T* grads = dmixtures + r * 3 * K;
       if (targets[r] < 0) {
-        std::fill_n(slopes, 3 * K, T(0));
+        std::fill_n(grads, 3 * K, T(0));
         continue;
       }
       const Mixture<T> mixture(mixtures + r * 3 * K, V);
@@ -77,10 +77,10 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
       for (int64_t k = 0; k < K; ++k) {
         const T part = exp_of(log_p[k] + losses[r]);
         T of_mean, of_log_scale;
-        mixture.parts[k].slopes(level, of_mean, of_log_scale);
-        slopes[k] = weight * (exp_of(mixture.log_share[k]) - part);
-        slopes[K + k] = -weight * part * of_mean;
-        slopes[2 * K + k] = -weight * part * of_log_scale;
+        mixture.parts[k].grads(level, of_mean, of_log_scale);
+        grads[k] = weight * (exp_of(mixture.log_share[k]) - part);
+        grads[K + k] = -weight * part * of_mean;
+        grads[2 * K + k] = -weight * part * of_log_scale;
       }
     }
   });

@@ -81,8 +81,8 @@ void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double 
                            int64_t D) {
   parallel_ranges(ctx, R, D, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const T slope = static_cast<T>(2 * factor) * dw[r];
-      for (int64_t d = 0; d < D; ++d) dx[r * D + d] += slope * x[r * D + d];
+      const T grad = static_cast<T>(2 * factor) * dw[r];
+      for (int64_t d = 0; d < D; ++d) dx[r * D + d] += grad * x[r * D + d];
     }
   });
 }

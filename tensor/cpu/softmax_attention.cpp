@@ -195,15 +195,15 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
       std::fill_n(scale, rows, static_cast<T>(shape.scale));
       std::fill_n(block_dq, rows * D, T(0));
       for (int64_t i = 0; i < rows; ++i) along[i] = dot(block_dy + i * M, y.at(pair, query + i), M);
-      T *weights = arena.take(kQueries * kKeys), *slopes = arena.take(kQueries * kKeys);
+      T *weights = arena.take(kQueries * kKeys), *grads = arena.take(kQueries * kKeys);
       for (int64_t key = 0;; key += kKeys) {
         const Block block(shape, pair, query, key);
         if (block.keys <= 0) break;
         const ValueRows<T> block_k{k.at(pair, key), k.row}, block_v{v.at(pair, key), v.row};
         products(block, D, block_q, block_k, weights, arena);
-        products(block, M, block_dy, block_v, slopes, arena);
+        products(block, M, block_dy, block_v, grads, arena);
         for (int64_t i = 0; i < rows; ++i) {
-          T *a = weights + i * block.keys, *g = slopes + i * block.keys;
+          T *a = weights + i * block.keys, *g = grads + i * block.keys;
           const T shift = log_sums[pair * shape.queries + query + i];
           const int64_t seen = block.seen(i);
 #pragma omp simd
@@ -214,8 +214,8 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
           hide(block, i, a);
           hide(block, i, g);
         }
-        add_by_row(block, D, slopes, block_k, block_dq);
-        add_by_key(block, D, slopes, block_q, dk.at(pair, key), dk.row);
+        add_by_row(block, D, grads, block_k, block_dq);
+        add_by_key(block, D, grads, block_q, dk.at(pair, key), dk.row);
         add_by_key(block, M, weights, block_dy, dv.at(pair, key), dv.row);
       }
       scatter(block_dq, rows, D, scale, dq, pair, query);

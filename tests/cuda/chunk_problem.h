@@ -105,7 +105,7 @@ class ChunkProblem {
                             {kBatch})),
         denominator_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
         scale_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
-        slope_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)) {
+        denominator_grad_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)) {
     for (int64_t first = 0; first < s.N; first += s.segment) parts_.push_back(first);
     if (s.padded) spoil_padding();
   }
@@ -132,9 +132,9 @@ class ChunkProblem {
       table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k),
                                       rows<const T>(y_, shape, true),
                                       rows<const T>(dy_, shape, true), kept(shape), carried.view(),
-                                      rows<T>(dq, shape, with_q), strided<A>(slope_, shape));
+                                      rows<T>(dq, shape, with_q), strided<A>(denominator_grad_, shape));
     });
-    return {dq, products(slope_, denominator_)};
+    return {dq, products(denominator_grad_, denominator_)};
   }
 
   // After backward_query(): dk, dv, dweight
@@ -144,7 +144,7 @@ class ChunkProblem {
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_backward_key(
           context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true), kept(shape),
-          strided<const A>(slope_, shape), carried.view(), rows<T>(dk, shape, with_k),
+          strided<const A>(denominator_grad_, shape), carried.view(), rows<T>(dk, shape, with_k),
           scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
           rows<T>(dv, shape, with_k));
     });
@@ -160,7 +160,7 @@ class ChunkProblem {
       // queries, codes and dk of a segment lie in one piece
       const Tensor queries =
           input<T>({kPairs, shape.length, D}, 50 + static_cast<uint32_t>(shape.first));
-      const Tensor slope = Tensor::zeros(queries.shape(), v_.dtype());
+      const Tensor grad = Tensor::zeros(queries.shape(), v_.dtype());
       const std::vector<int32_t> all = codes.to_vector<int32_t>();
       std::vector<int32_t> own;
       for (int64_t pair = 0; pair < kPairs; ++pair)
@@ -170,9 +170,9 @@ class ChunkProblem {
       table<T>().straight_through(
           context(), shape, in(shape, with_q, with_k), with_q ? queries.data<T>() : nullptr,
           with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true), kept(shape),
-          strided<const A>(slope_, shape), carried.view(), with_k ? slope.data<T>() : nullptr);
+          strided<const A>(denominator_grad_, shape), carried.view(), with_k ? grad.data<T>() : nullptr);
       if (!with_k) return;
-      std::vector<T> into = dk.to_vector<T>(), from = slope.to_vector<T>();
+      std::vector<T> into = dk.to_vector<T>(), from = grad.to_vector<T>();
       for (int64_t pair = 0; pair < kPairs; ++pair)
         std::copy_n(from.begin() + pair * shape.length * D, shape.length * D,
                     into.begin() + (pair * s_.N + shape.first) * D);
@@ -307,7 +307,7 @@ class ChunkProblem {
 
   ChunkSetting s_;
   bool scaled_;
-  Tensor q_, k_, v_, y_, dy_, weight_, decay_, valid_, denominator_, scale_, slope_;
+  Tensor q_, k_, v_, y_, dy_, weight_, decay_, valid_, denominator_, scale_, denominator_grad_;
   std::vector<int64_t> parts_;
 };
 

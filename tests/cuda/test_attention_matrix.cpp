@@ -11,7 +11,7 @@ struct Setting {
 };
 
 template <typename T>
-std::vector<Tensor> matrix_and_slopes(const Setting& s) {
+std::vector<Tensor> matrix_and_gradients(const Setting& s) {
   const int64_t P = 4, heads = 2;
   const Tensor q = features<T>({P, s.N, s.F}, 1, s.kind, KernelFeature::given, s.deviation, 0);
   const Tensor k = features<T>({P, s.N, s.F}, 2, s.kind, KernelFeature::given, s.deviation, s.lost);
@@ -45,7 +45,7 @@ TEST(CudaAttentionMatrix, EverySetting) {
           for (const bool padded : {false, true}) {
             if (a_share() && padded != weights) continue;
             expect_parity([&](auto t) {
-              return matrix_and_slopes<decltype(t)>({kind, causal, weights, decays, padded});
+              return matrix_and_gradients<decltype(t)>({kind, causal, weights, decays, padded});
             });
           }
 }
@@ -53,7 +53,7 @@ TEST(CudaAttentionMatrix, EverySetting) {
 TEST(CudaAttentionMatrix, FarLogsAndLostOnes) {
   for (const double lost : {0.0, 0.5, 1.0})
     expect_parity([&](auto t) {
-      return matrix_and_slopes<decltype(t)>(
+      return matrix_and_gradients<decltype(t)>(
           {FeatureKind::logs, true, true, true, false, 300.0, lost});
     });
 }
@@ -61,7 +61,7 @@ TEST(CudaAttentionMatrix, FarLogsAndLostOnes) {
 TEST(CudaAttentionMatrix, MoreKeysAndFeaturesThanThreads) {
   for (const FeatureKind kind : {FeatureKind::values, FeatureKind::logs})
     expect_parity([&](auto t) {
-      return matrix_and_slopes<decltype(t)>({kind, true, false, true, true, 1.0, 0,
+      return matrix_and_gradients<decltype(t)>({kind, true, false, true, true, 1.0, 0,
                                              kind == FeatureKind::logs ? 40 : 261,
                                              kind == FeatureKind::logs ? 300 : 5});
     });
@@ -69,7 +69,7 @@ TEST(CudaAttentionMatrix, MoreKeysAndFeaturesThanThreads) {
 
 TEST(CudaAttentionMatrix, OneRow) {
   expect_parity([&](auto t) {
-    return matrix_and_slopes<decltype(t)>(
+    return matrix_and_gradients<decltype(t)>(
         {FeatureKind::logs, true, true, true, false, 1.0, 0, 1, 1});
   });
 }

@@ -26,7 +26,7 @@ TEST(CudaCast, ManyAtOnce) {
   EXPECT_TRUE(ops::cast_all({}, DType::bf16).empty());
 }
 
-// w enters once, by two casts, and by a cast and as it is: slopes of bf16 are added as floats. 1 +
+// w enters once, by two casts, and by a cast and as it is: gradients of bf16 are added as floats. 1 +
 // 2^-10 is no bf16.
 TEST(CudaCast, GradientsOfParametersAreFloats) {
   const On device(kCuda);
@@ -43,7 +43,7 @@ TEST(CudaCast, GradientsOfParametersAreFloats) {
   EXPECT_EQ(grads(), 0x1p-10);
   go_back(cast(w, DType::bf16), ones);  // to one that is there
   EXPECT_EQ(grads(), 1 + 0x1p-10);
-  EXPECT_THROW(backward(w, ones), Error);  // a slope of bf16 that no cast made
+  EXPECT_THROW(backward(w, ones), Error);  // a gradient of bf16 that no cast made
   Var(w).clear_grad();
   const std::vector<Var> both = cast_all({w, v}, DType::bf16);
   const Var again = cast(w, DType::bf16);

@@ -7,7 +7,7 @@ namespace {
 void expect_alike(const ChunkSetting& s, Bounds bounds = {}) {
   SCOPED_TRACE(describe(s));
   // y is rounded to bf16, and of plain values the factors are; a sum of relus can be small, and
-  // slopes are divided by it.
+  // gradients are divided by it.
   const bool plain = s.kind == FeatureKind::values && !s.weights && !s.decays;
   if (s.feature == KernelFeature::relu)
     bounds.bf16 = plain ? 0.1 : 0.02;

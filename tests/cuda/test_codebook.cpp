@@ -28,7 +28,7 @@ TEST(CudaCodebook, LogsOfMixtures) {
     });
 }
 
-// Logs of -infinity have no slope and add nothing to that of the temperature. bfloat16: dt is a sum
+// Logs of -infinity have no gradient and add nothing to that of the temperature. bfloat16: dt is a sum
 // of both signs.
 TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
@@ -39,13 +39,13 @@ TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
       for (const double x : numbers(input<float>(wide, 1)))
         values.push_back(T(static_cast<float>(BFloat16(x - 4))));
       const Tensor by = temperature<T>(), dt = input<T>({shape.pairs}, 4);
-      std::vector<T> slopes = input<T>(wide, 2).template to_vector<T>();
+      std::vector<T> grads = input<T>(wide, 2).template to_vector<T>();
       if (shape.features > 1)
         for (size_t i = 0; i < values.size(); i += 97) {
           values[i] = T(-INFINITY);
-          slopes[i] = T(0.0f);
+          grads[i] = T(0.0f);
         }
-      const Tensor logs = Tensor::from(values, wide), dlogs = Tensor::from(slopes, wide);
+      const Tensor logs = Tensor::from(values, wide), dlogs = Tensor::from(grads, wide);
       table<T>().mixture_logs_backward(context(), shape, by.template data<T>(),
                                        logs.template data<T>(), dlogs.template data<T>(),
                                        dt.template data<T>());

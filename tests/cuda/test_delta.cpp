@@ -43,7 +43,7 @@ std::vector<Tensor> sweep(const Setting& s) {
       {2});
   const Tensor state = input<A>({P, s.F, s.M}, 6), dstate = input<A>({P, s.F, s.M}, 7);
   const Tensor y(v.shape(), v.dtype()), dv(v.shape(), v.dtype()), dbeta(beta.shape(), v.dtype());
-  std::vector<Tensor> result, states, slopes;
+  std::vector<Tensor> result, states, grads;
   const auto shape_of = [&](int64_t first) {
     ChunkShape shape{P, std::min(s.segment, s.N - first), s.F, s.M, 48, first};
     if (s.padded) shape.valid = {valid.data<int32_t>(), heads, 0};

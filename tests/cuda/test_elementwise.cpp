@@ -20,7 +20,7 @@ TEST(CudaElementwise, SumsAndProducts) {
 }
 
 template <typename T>
-std::vector<Tensor> value_and_slope(Pointwise f, const Tensor& x) {
+std::vector<Tensor> value_and_derivative(Pointwise f, const Tensor& x) {
   const Tensor dy = input<T>(x.shape(), 2), y(x.shape(), x.dtype()), dx(x.shape(), x.dtype());
   table<T>().pointwise(context(), f, x.data<T>(), y.template data<T>(), x.numel());
   table<T>().pointwise_backward(context(), f, x.data<T>(), dy.data<T>(), dx.template data<T>(),
@@ -28,11 +28,11 @@ std::vector<Tensor> value_and_slope(Pointwise f, const Tensor& x) {
   return {y, dx};
 }
 
-TEST(CudaElementwise, EveryPointwiseFunctionAndItsSlope) {
+TEST(CudaElementwise, EveryPointwiseFunctionAndItsDerivative) {
   for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::sigmoid,
                             Pointwise::feature_elu, Pointwise::feature_relu})
     expect_parity([&](auto t) {
-      return value_and_slope<decltype(t)>(f, input<decltype(t)>({kCount}, 1, 4.0));
+      return value_and_derivative<decltype(t)>(f, input<decltype(t)>({kCount}, 1, 4.0));
     });
 }
 
@@ -44,7 +44,7 @@ TEST(CudaElementwise, LogsOfGates) {
       const Tensor x = input<T>({kCount}, 1, 4.0);
       table<T>().pointwise(context(), Pointwise::sigmoid, x.template data<T>(),
                            x.template data<T>(), kCount);
-      return value_and_slope<T>(f, x);
+      return value_and_derivative<T>(f, x);
     };
     expect_close<float, float>(body, 1e-5);
     expect_close<double, double>(body, 1e-12);

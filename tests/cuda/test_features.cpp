@@ -18,7 +18,7 @@ TEST(CudaFeatures, SquaresAndTheirBackward) {
       });
 }
 
-// nu reaches around the whole row; some x are 0, where neither half has a slope.
+// nu reaches around the whole row; some x are 0, where neither half has a gradient.
 TEST(CudaFeatures, DpfpAndItsBackward) {
   for (const int64_t R : {0, 1, 37})
     for (const int64_t D : {1, 5, 40})

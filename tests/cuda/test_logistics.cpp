@@ -29,7 +29,7 @@ Tensor levels(int64_t R, int64_t V) {
   return Tensor::from(targets, {R});
 }
 
-TEST(CudaLogistics, LossSlopesAndScores) {
+TEST(CudaLogistics, LossGradientsAndScores) {
   for (const int64_t R : {0, 1, 300})
     for (const int64_t V : {2, 16, 300})
       expect_parity([&](auto t) {

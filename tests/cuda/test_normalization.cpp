@@ -51,13 +51,13 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
   expect_close<double, double>(body, 1e-11);
 }
 
-TEST(CudaNormalization, SlopesOfGainsAreTheSameBitsEachTime) {
+TEST(CudaNormalization, GradientsOfGainsAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 5000, C = 7;
   const Tensor x = input<float>({R, C}, 1), gain = input<float>({C}, 2),
                dy = input<float>({R, C}, 3);
   const Tensor mean = input<float>({R}, 4), scale = input<float>({R}, 5), dx = unset<float>({R, C});
-  const auto slopes = [&] {
+  const auto grads = [&] {
     const Tensor dgain = unset<float>({C}), dbias = unset<float>({C});
     table<float>().layer_norm_backward(
         context(), x.data<float>(), gain.data<float>(), mean.data<float>(), scale.data<float>(),
@@ -66,7 +66,7 @@ TEST(CudaNormalization, SlopesOfGainsAreTheSameBitsEachTime) {
     both.insert(both.end(), of_bias.begin(), of_bias.end());
     return both;
   };
-  EXPECT_EQ(slopes(), slopes());
+  EXPECT_EQ(grads(), grads());
 }
 
 // Row 0 sees nothing, row 1 sees one element, row 2 holds NaN, row 3 large numbers.

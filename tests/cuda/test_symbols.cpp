@@ -86,17 +86,17 @@ TEST(CudaSymbols, WhatIsDrawnIsKept) {
     }
 }
 
-TEST(CudaSymbols, SlopesOfAnEmbeddingAreTheSameBitsEachTime) {
+TEST(CudaSymbols, GradientsOfAnEmbeddingAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 3000, V = 5, C = 7;
   const Tensor ids = symbols_below(R, V), dy = input<float>({R, C}, 2);
-  const auto slopes = [&] {
+  const auto grads = [&] {
     const Tensor dweights = unset<float>({V, C});
     table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(),
                                       dweights.data<float>(), R, V, C);
     return numbers(dweights);
   };
-  EXPECT_EQ(slopes(), slopes());
+  EXPECT_EQ(grads(), grads());
 }
 
 TEST(CudaSymbols, MoreSymbolsThanOneGridHolds) {

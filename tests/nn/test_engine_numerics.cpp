@@ -146,19 +146,19 @@ TEST(EngineNumerics, QueriesOppositeToKeys) {
 }
 
 TEST(EngineNumerics, KeysThatGrowOrFallAlongTheSequence) {
-  for (const double slope : {0.05, 0.7, 3.0, -0.05, -0.7, -3.0}) {
+  for (const double grad : {0.05, 0.7, 3.0, -0.05, -0.7, -3.0}) {
     Inputs x = inputs(200, 5);
     x.k = changed(x.k,
-                  [&](double a, int64_t n, int64_t) { return a + slope * static_cast<double>(n); });
-    expect_close(exponential(), x, std::abs(slope) > 1 ? 1e-4 : 1e-5,
-                 fmt::format("slope {}", slope));
+                  [&](double a, int64_t n, int64_t) { return a + grad * static_cast<double>(n); });
+    expect_close(exponential(), x, std::abs(grad) > 1 ? 1e-4 : 1e-5,
+                 fmt::format("grad {}", grad));
   }
   // Each feature in another direction.
   Inputs x = inputs(200, 5);
   x.k = changed(x.k, [](double a, int64_t n, int64_t d) {
     return a + 0.3 * static_cast<double>(n * (d - 2));
   });
-  expect_close(exponential(), x, 1e-5, "several slopes");
+  expect_close(exponential(), x, 1e-5, "several grads");
 }
 
 TEST(EngineNumerics, OneHugeKeyAtTheEnd) {

@@ -25,7 +25,7 @@ struct Case {
   bool causal, padded;
 };
 
-// y, dq, dk, dv and, of a gate, its slope.
+// y, dq, dk, dv and, of a gate, its gradient.
 std::vector<Tensor> run(const AttentionOptions& options, const Case& c, int threads,
                         int64_t changed = -1) {
   const Threads as_asked(threads);

@@ -108,13 +108,13 @@ TEST(RandomProjection, QuantilesOfLengths) {
     EXPECT_NEAR(std::erf(length_quantile(1, p) / std::sqrt(2.0)), p, 1e-14) << p;
     for (const int64_t D : {4, 16, 64, 256, 1024}) {
       const double r = length_quantile(D, p), x = r * r / 2;
-      long double above = 0, slope = 0;
+      long double above = 0, grad = 0;
       for (int64_t i = 0; i < D / 2; ++i) {
-        slope = std::exp(static_cast<long double>(i) * std::log(static_cast<long double>(x)) - x -
+        grad = std::exp(static_cast<long double>(i) * std::log(static_cast<long double>(x)) - x -
                          std::lgamma(i + 1.0L));
-        above += slope;  // ends as the density of x
+        above += grad;  // ends as the density of x
       }
-      const double error_in_r = static_cast<double>((1 - above - p) / (slope * r));
+      const double error_in_r = static_cast<double>((1 - above - p) / (grad * r));
       EXPECT_LT(std::fabs(error_in_r), 1e-10) << D << " " << p;
     }
   }

@@ -10,7 +10,7 @@ namespace {
 
 // The derivative of the feature map is 1% too large, in every form: only finite differences can
 // tell.
-class WrongSlope final : public Saboteur {
+class WrongGradient final : public Saboteur {
  public:
   class Steeper final : public FeatureMap {
    public:
@@ -33,9 +33,9 @@ class WrongSlope final : public Saboteur {
 };
 
 TEST(Sabotage, AWrongDerivativeOfTheFeatureMap) {
-  expect_caught<WrongSlope>("gradients = differences");
-  expect_caught<WrongSlope>("gradients = quadratic");
-  expect_caught<WrongSlope>("gradients, float");
+  expect_caught<WrongGradient>("gradients = differences");
+  expect_caught<WrongGradient>("gradients = quadratic");
+  expect_caught<WrongGradient>("gradients, float");
 }
 
 Var with_gradient_times(const Var& x, double factor) {

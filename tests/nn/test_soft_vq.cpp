@@ -123,7 +123,7 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
           for (size_t i = 0; i < y.size(); ++i) total += y[i] * dy[i];
           return total;
         };
-        const auto expect_slope = [&](Var parameter, const Tensor& gradient, size_t element) {
+        const auto expect_gradient = [&](Var parameter, const Tensor& gradient, size_t element) {
           const Tensor own = parameter.value();
           const auto moved = [&](double offset) {
             std::vector<double> values = own.to_doubles();
@@ -136,15 +136,15 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
           const double h = 4e-4,
                        numeric =
                            (8 * (moved(h) - moved(-h)) - (moved(2 * h) - moved(-2 * h))) / (12 * h);
-          const std::vector<double> slopes = gradient.to_doubles();
+          const std::vector<double> grads = gradient.to_doubles();
           const double largest =
               relative_error(gradient, Tensor::zeros(gradient.shape(), DType::f64));
-          EXPECT_NEAR(slopes[element], numeric, 1e-7 * largest) << element << " causal " << causal;
+          EXPECT_NEAR(grads[element], numeric, 1e-7 * largest) << element << " causal " << causal;
         };
-        expect_slope(attention->parameters()[1].var, found.dparameters[1], 0);
+        expect_gradient(attention->parameters()[1].var, found.dparameters[1], 0);
         for (const size_t head : {0, 1, 2})
           for (const size_t element : {0, 100, 767})
-            expect_slope(attention->parameters()[0].var, found.dparameters[0],
+            expect_gradient(attention->parameters()[0].var, found.dparameters[0],
                          head * 768 + element);
       }
     }

@@ -355,7 +355,7 @@ TEST(Transformer, EveryParameterLearns) {
 
 TEST(Transformer, TheLossFallsAlongItsGradient) {
   for (const ModelConfig& config : every_kind()) {
-    if (config.attention.attention == "vq") continue;  // straight through: not the slope of k
+    if (config.attention.attention == "vq") continue;  // straight through: not the gradient of k
     const Transformer model(config);
     stir(model);
     const Tensor ids = some_ids(2, 20), targets = some_ids(2, 20, 5);

@@ -58,14 +58,14 @@ TEST_P(FeatureOps, SineAndCosine) {
   const int64_t R = 6, n = 5;
   const Tensor u = ops::scale(random({2, 3, n}, 1, dtype()), 4.0),
                dy = random({2, 3, 2 * n}, 2, dtype());
-  const Values x = u.to_doubles(), slope = dy.to_doubles();
+  const Values x = u.to_doubles(), grad = dy.to_doubles();
   Values y, du;
   for (int64_t r = 0; r < R; ++r) {
     for (int64_t i = 0; i < n; ++i) y.push_back(std::sin(at(x, r * n + i)));
     for (int64_t i = 0; i < n; ++i) y.push_back(std::cos(at(x, r * n + i)));
     for (int64_t i = 0; i < n; ++i)
-      du.push_back(std::cos(at(x, r * n + i)) * at(slope, 2 * r * n + i) -
-                   std::sin(at(x, r * n + i)) * at(slope, 2 * r * n + n + i));
+      du.push_back(std::cos(at(x, r * n + i)) * at(grad, 2 * r * n + i) -
+                   std::sin(at(x, r * n + i)) * at(grad, 2 * r * n + n + i));
   }
   const Tensor made = ops::sine_cosine(u);
   EXPECT_EQ(made.shape(), (Shape{2, 3, 2 * n}));
@@ -79,19 +79,19 @@ TEST_P(FeatureOps, Norms) {
   const Tensor x = random({P, S, D}, 1, dtype()), dx = random({P, S, D}, 4, dtype()),
                dw = random({P, S}, 5, dtype());
   const Values a = x.to_doubles(), d = dx.to_doubles(), e = dw.to_doubles();
-  Values norms, slopes;
+  Values norms, grads;
   for (int64_t r = 0; r < R; ++r) {
     double norm = 0;
     for (int64_t i = 0; i < D; ++i) norm += at(a, r * D + i) * at(a, r * D + i);
     norms.push_back(factor * norm);
     for (int64_t i = 0; i < D; ++i)
-      slopes.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
+      grads.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
   }
   EXPECT_EQ(ops::square_norms(x, factor).shape(), (Shape{P, S}));
   expect_near(ops::square_norms(x, factor), norms, "square_norms");
   const Tensor added = dx.clone();
   ops::square_norms_backward(x, dw, added, factor);
-  expect_near(added, slopes, "square_norms_backward");
+  expect_near(added, grads, "square_norms_backward");
 }
 
 // Pairs of three heads, from the second on.
@@ -113,10 +113,10 @@ TEST_P(FeatureOps, RandomLogs) {
       u.push_back(dot - norm / 2);
     }
     for (int64_t i = 0; i < D; ++i) {
-      double slope = 0;
+      double grad = 0;
       for (int64_t f = 0; f < F; ++f)
-        slope += scale * at(c, r * F + f) * (of(f, i) - scale * at(a, r * D + i));
-      dx.push_back(slope);
+        grad += scale * at(c, r * F + f) * (of(f, i) - scale * at(a, r * D + i));
+      dx.push_back(grad);
     }
   }
   expect_near(ops::random_logs(x, omega, first, scale), u, "random_logs");
@@ -201,23 +201,23 @@ TEST_P(FeatureOps, SumFromTheEnd) {
 }
 
 TEST_P(FeatureOps, FunctionsOfGates) {
-  Values x, gates, slopes;
+  Values x, gates, grads;
   for (int i = 0; i < 200; ++i) {
     x.push_back(static_cast<float>(-40 + 0.4 * i));
     gates.push_back(static_cast<float>((i + 0.5) / 200));
-    slopes.push_back(static_cast<float>(std::cos(i)));
+    grads.push_back(static_cast<float>(std::cos(i)));
   }
   const Tensor in = make(x, {200}, dtype()), gate = make(gates, {200}, dtype()),
-               dy = make(slopes, {200}, dtype());
+               dy = make(grads, {200}, dtype());
   Values sigmoid, dsigmoid, log, dlog, rest, drest;
   for (size_t i = 0; i < x.size(); ++i) {
     const double s = 1 / (1 + std::exp(-x[i]));
     sigmoid.push_back(s);
-    dsigmoid.push_back(s * (1 - s) * slopes[i]);
+    dsigmoid.push_back(s * (1 - s) * grads[i]);
     log.push_back(std::log(gates[i]));
-    dlog.push_back(slopes[i] / gates[i]);
+    dlog.push_back(grads[i] / gates[i]);
     rest.push_back(std::log1p(-gates[i]));
-    drest.push_back(-slopes[i] / (1 - gates[i]));
+    drest.push_back(-grads[i] / (1 - gates[i]));
   }
   expect_near(ops::pointwise(Pointwise::sigmoid, in), sigmoid, "sigmoid");
   expect_near(ops::pointwise_backward(Pointwise::sigmoid, in, dy), dsigmoid, "sigmoid, backward");

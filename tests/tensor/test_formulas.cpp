@@ -84,20 +84,20 @@ TEST(FeatureElu, RelativeError) {
   sweep(0.0f, 80.0f, 997, check);
 }
 
-TEST(Pointwise, ValuesAndSlopesInDouble) {
+TEST(Pointwise, ValuesAndGradientsInDouble) {
   const double root = std::sqrt(2 / std::acos(-1.0));
   for (const double x : {-9.0, -2.5, -1.0, -0.3, -1e-9, 0.0, 0.4, 1.0, 3.0, 8.0}) {
     const double tanh_gelu = 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
     EXPECT_NEAR(Gelu::value(x), tanh_gelu, 1e-15 + 1e-14 * std::abs(x));
     EXPECT_EQ(Relu::value(x), x > 0 ? x : 0.0);
     EXPECT_EQ(FeatureRelu::value(x), std::max(x, 0.0) + 1e-3);
-    EXPECT_EQ(Relu::slope(x), x > 0 ? 1.0 : 0.0);
-    EXPECT_EQ(FeatureElu::slope(x), x < 0 ? std::exp(x) : 1.0);
+    EXPECT_EQ(Relu::grad(x), x > 0 ? 1.0 : 0.0);
+    EXPECT_EQ(FeatureElu::grad(x), x < 0 ? std::exp(x) : 1.0);
   }
   EXPECT_EQ(Gelu::value(-300.0f), 0.0f);
   EXPECT_EQ(Gelu::value(300.0f), 300.0f);
-  EXPECT_EQ(Gelu::slope(300.0f), 1.0f);
-  EXPECT_NEAR(Gelu::slope(-300.0f), 0.0f, 1e-30f);
+  EXPECT_EQ(Gelu::grad(300.0f), 1.0f);
+  EXPECT_NEAR(Gelu::grad(-300.0f), 0.0f, 1e-30f);
 }
 
 TEST(Pointwise, NanStaysNan) {

@@ -12,7 +12,7 @@ using Wide = long double;
 
 Wide sigma(Wide x) { return 1 / (1 + std::exp(-x)); }
 
-struct Slopes {
+struct Gradients {
   Wide logit[kLogistics], mean[kLogistics], log_scale[kLogistics];
 };
 
@@ -51,8 +51,8 @@ struct Definition {
     return sum;
   }
   // of -log P(s); sigma' = sigma (1 - sigma), and that of an open end is 0
-  Slopes slopes(int64_t s) const {
-    Slopes result{};
+  Gradients grads(int64_t s) const {
+    Gradients result{};
     const Wide whole = probability(s);
     for (int64_t k = 0; k < kLogistics; ++k) {
       const Wide a = lower(k, s), b = upper(k, s), part = share[k] / whole;
@@ -123,7 +123,7 @@ TEST_P(Ops, LogisticsLoseWhatTheirScoresSay) {
 }
 
 // The backward of one row at a time, for means inside, at the edge of and far outside the levels.
-TEST_P(Ops, SlopesOfLogisticsAreThoseOfTheirDefinition) {
+TEST_P(Ops, GradientsOfLogisticsAreThoseOfTheirDefinition) {
   const Tensor one = make({1}, {1}, dtype());
   for (const int64_t levels : kLevels)
     for (const double mean : {0.0, -1.5, 8.0})
@@ -135,7 +135,7 @@ TEST_P(Ops, SlopesOfLogisticsAreThoseOfTheirDefinition) {
           const ops::LogisticsLoss kept = ops::logistics_loss(x, target, levels);
           const Values found =
               ops::logistics_loss_backward(x, target, levels, kept, one).to_doubles();
-          const Slopes expected = Definition(row.data(), levels).slopes(s);
+          const Gradients expected = Definition(row.data(), levels).grads(s);
           const Wide* parts[] = {expected.logit, expected.mean, expected.log_scale};
           for (size_t part = 0; part < 3; ++part) {
             Wide largest = 1e-6L;

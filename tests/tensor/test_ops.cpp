@@ -32,13 +32,13 @@ TEST_P(Ops, Arithmetic) {
 
 TEST_P(Ops, Pointwise) {
   const Tensor x = random({5, 13}, 1, dtype()), dy = random({5, 13}, 2, dtype());
-  const Values values = x.to_doubles(), slopes = dy.to_doubles();
+  const Values values = x.to_doubles(), grads = dy.to_doubles();
   const auto check = [&](Pointwise f, const std::function<double(double)>& value,
-                         const std::function<double(double)>& slope) {
+                         const std::function<double(double)>& grad) {
     Values y, dx;
     for (size_t i = 0; i < values.size(); ++i) {
       y.push_back(value(values[i]));
-      dx.push_back(slope(values[i]) * slopes[i]);
+      dx.push_back(grad(values[i]) * grads[i]);
     }
     expect_near(ops::pointwise(f, x), y, "pointwise");
     expect_near(ops::pointwise_backward(f, x, dy), dx, "pointwise_backward");

@@ -61,7 +61,7 @@ void check_forms(const Attend& test, const Mechanism& m) {
       }
     };
     forms(DType::f64, 1e-9, 1e-9);
-    // A denominator of squares can be small, and its slope steep.
+    // A denominator of squares can be small, and its gradient steep.
     forms(DType::f32, 1e-4, m.feature == "square" ? 5e-3 : 1e-3);
   }
 }
