@@ -19,5 +19,5 @@ else
   touch demo/trained
 fi
 
-say "Drawing 64 digits, one symbol at a time from a state of fixed size"
+say "Drawing 64 digits, one token at a time from a state of fixed size"
 "$linea" sample demo/run --count 64 --temperature 0.8 --out "$PWD/demo/digits.png"

@@ -59,7 +59,7 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
                      const LinearVars& down, float rate, uint32_t lane);
 
-// symbols.cpp
+// tokens.cpp
 Var embedding(const Var& table, const Tensor& ids);
 // Mean of -log softmax(logits)[target] over the targets >= 0.
 Var cross_entropy(const Var& logits, const Tensor& targets);

@@ -21,9 +21,9 @@ import torch.nn.functional as F
 from torch import nn
 
 PRESETS = {
-    "nanogpt": dict(layers=4, heads=4, dim=128, ffn=512, length=64, batch=12, vocab=65, symbols=65, tie=True,
+    "nanogpt": dict(layers=4, heads=4, dim=128, ffn=512, length=64, batch=12, vocab=65, tokens=65, tie=True,
                     bias=False, lr=1e-3, weight_decay=0.1),
-    "mnist-paper": dict(layers=8, heads=8, dim=256, ffn=1024, length=784, batch=10, vocab=256, symbols=257,
+    "mnist-paper": dict(layers=8, heads=8, dim=256, ffn=1024, length=784, batch=10, vocab=256, tokens=257,
                         tie=False, bias=True, lr=1e-3, weight_decay=0.0),
 }
 FEATURES = 256  # of the Performer
@@ -177,13 +177,13 @@ class Transformer(nn.Module):
     def __init__(self, kind, p, chunk=0):
         super().__init__()
         self.p = p
-        self.symbols = nn.Embedding(p["symbols"], p["dim"])
+        self.tokens = nn.Embedding(p["tokens"], p["dim"])
         self.positions = nn.Parameter(torch.empty(p["length"], p["dim"]))
         self.blocks = nn.ModuleList(Block(kind, p, chunk) for _ in range(p["layers"]))
         self.norm = nn.LayerNorm(p["dim"], bias=p["bias"])
         self.head = nn.Linear(p["dim"], p["vocab"], bias=p["bias"] and not p["tie"])
         if p["tie"]:
-            self.head.weight = self.symbols.weight
+            self.head.weight = self.tokens.weight
         for name, parameter in self.named_parameters():
             if name.endswith(("out.weight", "down.weight")):
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * p["layers"]))
@@ -193,7 +193,7 @@ class Transformer(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, ids):
-        x = self.symbols(ids) + self.positions[:ids.size(1)]
+        x = self.tokens(ids) + self.positions[:ids.size(1)]
         for block in self.blocks:
             x = block(x, block.mixer)
         return self.head(self.norm(x))
@@ -204,7 +204,7 @@ class Transformer(nn.Module):
 
     def step(self, state, position, ids):
         """ids [B] -> logits [B,vocab]; changes the state."""
-        x = (self.symbols(ids) + self.positions[position]).unsqueeze(1)
+        x = (self.tokens(ids) + self.positions[position]).unsqueeze(1)
         for block, own in zip(self.blocks, state):
             x = block(x, lambda q, k, v, m=block.mixer, s=own: m.step(s, position, q, k, v))
         return self.head(self.norm(x)).squeeze(1)
@@ -288,7 +288,7 @@ def sample(o):
 
     def draw(count):
         state = model.start(o.batch)
-        ids = torch.full((o.batch,), p["symbols"] - 1)
+        ids = torch.full((o.batch,), p["tokens"] - 1)
         for position in range(count):
             logits = step(state, torch.tensor(position), ids)
             ids = torch.multinomial(logits.softmax(-1), 1).squeeze(1)

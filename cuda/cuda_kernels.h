@@ -100,7 +100,7 @@ template <typename T>
 void normalize_backward(Context&, const T* y, const Accumulator<T>* sums, const T* dy, T* dx,
                         int64_t R, int64_t C);
 
-// symbols.cu
+// tokens.cu
 template <typename T>
 void embedding(Context&, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C);
 template <typename T>
@@ -109,7 +109,7 @@ void embed_position(Context&, const Accumulator<T>* table, const int32_t* ids,
                     int64_t C);
 template <typename T>
 void embedding_backward(Context&, const int32_t* ids, const T* dy, T* dtable, int64_t R,
-                        int64_t symbols, int64_t C);
+                        int64_t tokens, int64_t C);
 template <typename T>
 void cross_entropy(Context&, const T* logits, const int32_t* targets, Accumulator<T>* losses,
                    Accumulator<T>* log_sums, int64_t R, int64_t V);
@@ -124,7 +124,7 @@ template <typename T>
 void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
 void sample(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&, RandomStream stream,
-            const DrawnSymbols&);
+            const DrawnTokens&);
 
 // logistics.cu
 template <typename T>

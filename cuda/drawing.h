@@ -1,4 +1,4 @@
-// How a block draws one symbol of a row of outputs, as the CPU draws it: weights, sums and the
+// How a block draws one token of a row of outputs, as the CPU draws it: weights, sums and the
 // choice in double.
 #pragma once
 
@@ -106,7 +106,7 @@ __device__ inline void sort_by_weight(const double* weights, int32_t* order, int
   __syncthreads();
 }
 
-// Leaves 0 in the weights of symbols that are not to be drawn.
+// Leaves 0 in the weights of tokens that are not to be drawn.
 __device__ inline void cut_weights(const Drawing& drawing, double* weights, int32_t* order,
                                    int64_t V, int64_t places) {
   sort_by_weight(weights, order, V, places);
@@ -132,13 +132,13 @@ struct Scores<OutputKind::logistics, T> {
   const Mixture<Accumulator<T>>& mixture;
 };
 
-// The first symbol at which the running sum of the weights exp((score - max) / temperature) that
+// The first token at which the running sum of the weights exp((score - max) / temperature) that
 // are left reaches u times the whole: the inverse of the distribution function. A block has V
 // weights and `places` places to sort them, none where nothing is cut.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     sample_kernel(const T* outputs, int64_t width, int64_t V, Drawing drawing, RandomStream numbers,
-                  DrawnSymbols to, double* all_weights, int32_t* all_orders, int64_t places) {
+                  DrawnTokens to, double* all_weights, int32_t* all_orders, int64_t places) {
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {

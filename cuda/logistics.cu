@@ -1,4 +1,4 @@
-// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is
+// Mixtures of logistic distributions on the levels of a token (formulas.h). A row of a mixture is
 // K logits, K means and K log scales; one thread does a row, and one block a row of scores.
 #include "cuda/cuda_kernels.h"
 #include "cuda/mixture.h"

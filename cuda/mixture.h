@@ -1,4 +1,4 @@
-// A row's mixture of logistic distributions on the levels of a symbol (formulas.h): K logits, K
+// A row's mixture of logistic distributions on the levels of a token (formulas.h): K logits, K
 // means, K log scales.
 #pragma once
 

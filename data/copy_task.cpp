@@ -6,8 +6,8 @@
 namespace linea {
 namespace {
 
-constexpr int32_t kSymbols = 10;
-constexpr int32_t kSeparator = kSymbols;
+constexpr int32_t kTokens = 10;
+constexpr int32_t kSeparator = kTokens;
 constexpr int64_t kDefaultLength = 128;
 constexpr int64_t kMaxLength = int64_t{1} << 24;
 constexpr int64_t kEvalRows = 1000;
@@ -36,17 +36,17 @@ class CopyTask : public Task {
   }
 
  private:
-  // Fills `row` with the symbols at `first_index` and on of a stream.
+  // Fills `row` with the tokens at `first_index` and on of a stream.
   void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
     const int64_t n = length() / 2 - 1;
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
     for (int64_t i = 1; i <= n; ++i) {
       const auto index = static_cast<uint64_t>(first_index + i);
-      const auto symbol = static_cast<int32_t>(random_below(stream, index, kSymbols));
-      inputs[i] = symbol;
-      inputs[n + 1 + i] = symbol;
-      targets[n + i] = symbol;
+      const auto token = static_cast<int32_t>(random_below(stream, index, kTokens));
+      inputs[i] = token;
+      inputs[n + 1 + i] = token;
+      targets[n + i] = token;
     }
   }
 
@@ -65,8 +65,8 @@ TaskShape copy_shape(const TaskOptions& options) {
           "task copy takes a length and a seed; leave out size, levels, count, class token and "
           "vocabulary");
   TaskShape shape;
-  shape.vocabulary = kSymbols + 1;
-  shape.input_vocabulary = kSymbols + 1;
+  shape.vocab_size = kTokens + 1;
+  shape.input_vocab_size = kTokens + 1;
   shape.length = length;
   shape.start = kSeparator;
   return shape;

@@ -59,12 +59,12 @@ class PictureTask : public Task {
     const uint8_t* pixels = set.pixels.data() + picture * length();
     if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(picture)];
     for (int64_t t = 0; t < length(); ++t) {
-      targets[t] = grey_to_symbol(pixels[mirrored ? mirror_of(t) : t], shape().levels);
+      targets[t] = gray_to_token(pixels[mirrored ? mirror_of(t) : t], shape().levels);
       if (t > 0) inputs[t] = targets[t - 1];
     }
   }
 
-  // Where the pixel stands that symbol t shows when left and right are exchanged; its colours keep
+  // Where the pixel stands that token t shows when left and right are exchanged; its colours keep
   // their order.
   int64_t mirror_of(int64_t t) const {
     const int64_t side = shape().side, channels = shape().channels;
@@ -87,13 +87,13 @@ TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channe
           "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)", channels);
   const int64_t length = side * side * channels;
   require(options.length == 0 || options.length == length,
-          "length {} does not fit pictures of {} x {}, which have {} symbols; leave it out",
+          "length {} does not fit pictures of {} x {}, which have {} tokens; leave it out",
           options.length, side, side, length);
   require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
   TaskShape shape;
   shape.classes = options.class_token ? classes : 0;
-  shape.vocabulary = levels;
-  shape.input_vocabulary = levels + (options.class_token ? classes : 1);
+  shape.vocab_size = levels;
+  shape.input_vocab_size = levels + (options.class_token ? classes : 1);
   shape.length = length;
   shape.start = static_cast<int32_t>(levels);
   shape.side = side;

@@ -1,6 +1,6 @@
-// Pictures as sequences: side * side * channels symbols in raster order, a pixel's red, green and
+// Pictures as sequences: side * side * channels tokens in raster order, a pixel's red, green and
 // blue one after another, each one of `levels` greys. The model reads the start token (or the class
-// token), then the symbols before the one it predicts; every symbol is scored, the first too. A
+// token), then the tokens before the one it predicts; every token is scored, the first too. A
 // training picture may be flipped left to right: whether it is, is drawn for each (seed, example).
 #pragma once
 
@@ -14,14 +14,14 @@ namespace linea {
 
 constexpr int64_t kDigitClasses = 10;
 
-// symbol = floor(grey * levels / 256)
-inline int32_t grey_to_symbol(uint8_t grey, int64_t levels) {
+// token = floor(grey * levels / 256)
+inline int32_t gray_to_token(uint8_t grey, int64_t levels) {
   return static_cast<int32_t>(grey * levels / 256);
 }
 
-// grey = round(symbol * 255 / (levels - 1)): the first level is black, the last is white
-inline uint8_t symbol_to_grey(int32_t symbol, int64_t levels) {
-  return static_cast<uint8_t>((2 * 255 * symbol + levels - 1) / (2 * (levels - 1)));
+// grey = round(token * 255 / (levels - 1)): the first level is black, the last is white
+inline uint8_t token_to_gray(int32_t token, int64_t levels) {
+  return static_cast<uint8_t>((2 * 255 * token + levels - 1) / (2 * (levels - 1)));
 }
 
 // The shape of sequences of side x side x channels pictures; checks the options that pictures

@@ -7,7 +7,7 @@ namespace linea {
 namespace {
 
 constexpr int64_t kDefaultAssociations = 20;
-// Keeps the bias of random_below small and symbols and positions far from the ends of their types.
+// Keeps the bias of random_below small and tokens and positions far from the ends of their types.
 constexpr int64_t kMaxAssociations = int64_t{1} << 20;
 constexpr int64_t kEvalRows = 1000;
 
@@ -50,8 +50,8 @@ class RetrievalTask : public Task {
   void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
     int32_t* keys = batch.inputs.data() + row * length();
     int32_t* values = batch.partners.data() + row * length();
-    draw_symbols(stream, first_index, keys);
-    draw_symbols(stream, first_index + writes(), values);
+    draw_tokens(stream, first_index, keys);
+    draw_tokens(stream, first_index + writes(), values);
     const auto asked = random_below(stream, static_cast<uint64_t>(first_index + 2 * writes()),
                                     static_cast<uint32_t>(writes()));
     const int32_t query = keys[asked];
@@ -61,18 +61,18 @@ class RetrievalTask : public Task {
     batch.targets[static_cast<size_t>(row * length() + writes())] = values[last];
   }
 
-  // One symbol below vocabulary() for each write: with repetition, or a shuffle that grows by one
-  // symbol at a time (Fisher and Yates, inside out), in which all permutations are equally likely.
-  void draw_symbols(const RandomStream& stream, int64_t first_index, int32_t* symbols) const {
+  // One token below vocabulary() for each write: with repetition, or a shuffle that grows by one
+  // token at a time (Fisher and Yates, inside out), in which all permutations are equally likely.
+  void draw_tokens(const RandomStream& stream, int64_t first_index, int32_t* tokens) const {
     for (int64_t i = 0; i < writes(); ++i) {
       const auto index = static_cast<uint64_t>(first_index + i);
       if (repeat_) {
         const auto count = static_cast<uint32_t>(vocabulary());
-        symbols[i] = static_cast<int32_t>(random_below(stream, index, count));
+        tokens[i] = static_cast<int32_t>(random_below(stream, index, count));
       } else {
         const auto place = random_below(stream, index, static_cast<uint32_t>(i + 1));
-        symbols[i] = symbols[place];
-        symbols[place] = static_cast<int32_t>(i);
+        tokens[i] = tokens[place];
+        tokens[place] = static_cast<int32_t>(i);
       }
     }
   }
@@ -99,9 +99,9 @@ TaskShape retrieval_shape(const TaskOptions& options) {
       "task retrieval takes associations, repeat keys and a seed; leave out size, levels, count, "
       "class token and vocabulary");
   TaskShape shape;
-  shape.vocabulary = associations;
-  shape.input_vocabulary = associations;
-  shape.pair_vocabulary = associations + 1;
+  shape.vocab_size = associations;
+  shape.input_vocab_size = associations;
+  shape.second_vocab_size = associations + 1;
   shape.length = writes + 1;
   return shape;
 }

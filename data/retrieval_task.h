@@ -15,7 +15,7 @@
 // Programmers", section 6.1, settings 1 and 2, with the counts and the way of drawing of its public
 // code (github.com/ischlag/fast-weight-transformers, synthetic/). What differs here: the paper
 // trains one layer by squared error against fixed one-hot values, this is a batch for any model
-// that predicts symbols; and the paper evaluates by asking for every key of a few sequences (in
+// that predicts tokens; and the paper evaluates by asking for every key of a few sequences (in
 // setting 2 of n writes), here a split has many sequences, drawn as in training, with one question
 // each.
 #pragma once

@@ -17,7 +17,7 @@ struct TaskKind {
   const char* name;
   std::unique_ptr<Task> (*make)(const TaskOptions&);
   TaskShape (*shape)(const TaskOptions&);
-  enum { symbols, grey, colours } pictures = symbols;
+  enum { tokens, grey, colours } pictures = tokens;
 };
 
 constexpr TaskKind kTaskKinds[] = {
@@ -38,7 +38,7 @@ const TaskKind& find_kind(const TaskOptions& options) {
             "task {} has no associations and no repeated keys; leave them out or choose task "
             "retrieval",
             options.task);
-    require(kind.pictures != TaskKind::symbols || !options.flip,
+    require(kind.pictures != TaskKind::tokens || !options.flip,
             "task {} has no pictures to flip; leave --flip out", options.task);
     require(kind.pictures == TaskKind::colours || options.channels == 0 ||
                 (kind.pictures == TaskKind::grey && options.channels == 1),
@@ -77,14 +77,14 @@ const char* split_name(Split split) {
   return "unknown";
 }
 
-Batch blank_batch(int64_t rows, int64_t length, int32_t symbol) {
+Batch blank_batch(int64_t rows, int64_t length, int32_t token) {
   require(rows >= 1, "a batch of {} rows; it needs at least 1", rows);
-  const auto symbols = static_cast<size_t>(rows * length);
+  const auto tokens = static_cast<size_t>(rows * length);
   Batch batch;
   batch.rows = rows;
   batch.length = length;
-  batch.inputs.assign(symbols, symbol);
-  batch.targets.assign(symbols, kNotScored);
+  batch.inputs.assign(tokens, token);
+  batch.targets.assign(tokens, kNotScored);
   return batch;
 }
 

@@ -1,4 +1,4 @@
-// A task turns pictures, a text or a rule into batches of symbol sequences.
+// A task turns pictures, a text or a rule into batches of token sequences.
 // A training batch is a pure function of (seed, step): example g = step * rows + row is picture or
 // window random_permutation(epoch)(g mod count) with epoch = g / count. Every epoch visits every
 // example once, in its own order, and resuming needs no hidden state.
@@ -14,7 +14,7 @@ namespace linea {
 enum class Split { train, val, test };
 
 // rows x length, row-major. inputs[t] is what the model reads before it predicts targets[t];
-// target -1 is not scored. Where the shape has a pair_vocabulary, partners[t] is a second symbol
+// target -1 is not scored. Where the shape has a second_vocab_size, partners[t] is a second token
 // that the model reads together with inputs[t]; elsewhere partners is empty.
 struct Batch {
   int64_t rows = 0, length = 0;
@@ -27,7 +27,7 @@ constexpr int32_t kNotScored = -1;
 struct TaskOptions {
   std::string task;          // a name from task_names()
   std::string data;          // a folder of pictures, a file of text
-  int64_t length = 0;        // symbols in a sequence (text, copy)
+  int64_t length = 0;        // tokens in a sequence (text, copy)
   int64_t size = 0;          // side of a picture in pixels
   int64_t levels = 0;        // grey levels of a picture
   int64_t channels = 0;      // of a picture that has colours: 3, or 1 for grey (cifar10, images)
@@ -37,22 +37,22 @@ struct TaskOptions {
   int64_t associations = 0;  // keys, and values, that there are (retrieval)
   bool repeat = false;       // keys are written again, the last value counts (retrieval)
   uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
-  bool bytes = false;        // the symbols are the 256 bytes, whatever the file holds (text)
+  bool bytes = false;        // the tokens are the 256 bytes, whatever the file holds (text)
   std::string
       vocabulary;  // what Task::serialised_vocabulary() gave, empty to build it from the data
 };
 
 // What a model and a sampler need to know of a task, without its data.
 struct TaskShape {
-  int64_t vocabulary = 0;        // symbols that can be predicted
-  int64_t input_vocabulary = 0;  // the same, plus the start token or one token for each class
+  int64_t vocab_size = 0;        // tokens that can be predicted
+  int64_t input_vocab_size = 0;  // the same, plus the start token or one token for each class
   int64_t length = 0;
   int32_t start = 0;     // inputs[0] of a sequence; with classes: start + label
   int64_t side = 0;      // pictures of side x side pixels, 0 for other tasks
-  int64_t channels = 0;  // symbols of a pixel: 1 grey, 3 red, green and blue; 0 for other tasks
-  int64_t levels = 0;    // of a symbol of a picture, 0 for other tasks
+  int64_t channels = 0;  // tokens of a pixel: 1 grey, 3 red, green and blue; 0 for other tasks
+  int64_t levels = 0;    // of a token of a picture, 0 for other tasks
   int64_t classes = 0;   // 0 without a class token
-  int64_t pair_vocabulary = 0;  // symbols of Batch::partners, 0 without a second stream
+  int64_t second_vocab_size = 0;  // tokens of Batch::partners, 0 without a second stream
 };
 
 class Task {
@@ -60,8 +60,8 @@ class Task {
   virtual ~Task() = default;
 
   const TaskShape& shape() const { return shape_; }
-  int64_t vocabulary() const { return shape_.vocabulary; }
-  int64_t input_vocabulary() const { return shape_.input_vocabulary; }
+  int64_t vocab_size() const { return shape_.vocab_size; }
+  int64_t input_vocab_size() const { return shape_.input_vocab_size; }
   int64_t length() const { return shape_.length; }
 
   virtual Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const = 0;
@@ -70,14 +70,14 @@ class Task {
   // error.
   virtual bool has(Split) const { return true; }
 
-  // A split is rows(split) sequences that score each of its symbols exactly once.
+  // A split is rows(split) sequences that score each of its tokens exactly once.
   virtual int64_t rows(Split split) const = 0;
   virtual Batch eval_batch(Split split, int64_t first_row, int64_t rows) const = 0;
 
   // The SHA-256 of what training reads; "" for made-up data, which the settings say all of.
   virtual std::string fingerprint() const { return ""; }
 
-  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the symbols
+  // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the tokens
   // of a text, the names of the classes of pictures from a folder. Empty for other tasks.
   virtual std::string serialised_vocabulary() const { return ""; }
 
@@ -113,8 +113,8 @@ constexpr uint32_t kFlip = 10;
 constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
 }  // namespace task_lane
 
-// An unscored batch of `rows` x `length`, all inputs `symbol`.
-Batch blank_batch(int64_t rows, int64_t length, int32_t symbol);
+// An unscored batch of `rows` x `length`, all inputs `token`.
+Batch blank_batch(int64_t rows, int64_t length, int32_t token);
 
 // g of row `row` of training step `step`.
 uint64_t example_number(uint64_t step, int64_t rows, int64_t row);

@@ -14,8 +14,8 @@ using nlohmann::json;
 
 constexpr char32_t kCodePoints = 0x110000;
 constexpr char32_t kNotUtf8 = kCodePoints;
-constexpr int64_t kMaxSymbols = 65536;
-constexpr int32_t kNoSymbol = -1;
+constexpr int64_t kMaxTokens = 65536;
+constexpr int32_t kNoToken = -1;
 
 bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
 
@@ -82,9 +82,9 @@ std::string describe(Vocabulary::Kind kind, char32_t code) {
 }  // namespace
 
 Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
-    : kind_(kind), codes_(std::move(codes)), symbol_of_(codes_.back() + 1, kNoSymbol) {
-  for (size_t symbol = 0; symbol < codes_.size(); ++symbol)
-    symbol_of_[codes_[symbol]] = static_cast<int32_t>(symbol);
+    : kind_(kind), codes_(std::move(codes)), token_of_(codes_.back() + 1, kNoToken) {
+  for (size_t token = 0; token < codes_.size(); ++token)
+    token_of_[codes_[token]] = static_cast<int32_t>(token);
 }
 
 Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name) {
@@ -108,10 +108,10 @@ Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name)
   std::vector<char32_t> codes;
   for (char32_t code = 0; code < seen.size(); ++code)
     if (seen[code]) codes.push_back(code);
-  if (static_cast<int64_t>(codes.size()) > kMaxSymbols)
+  if (static_cast<int64_t>(codes.size()) > kMaxTokens)
     fail(ErrorKind::input,
-         "{}: has {} distinct characters, at most {} can be symbols; use another text", name,
-         codes.size(), kMaxSymbols);
+         "{}: has {} distinct characters, at most {} can be tokens; use another text", name,
+         codes.size(), kMaxTokens);
   return Vocabulary(kind, std::move(codes));
 }
 
@@ -123,69 +123,69 @@ Vocabulary Vocabulary::all_bytes() {
 
 std::string Vocabulary::serialise() const {
   const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
-                         {"symbols", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
+                         {"tokens", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
   return json_text(document);
 }
 
 Vocabulary Vocabulary::parse(const std::string& text) {
   const json document = parse_json(text);
   if (document.is_discarded() || !document.is_object()) fail_damaged("it is not a JSON object");
-  if (!document.contains("kind") || !document.contains("symbols"))
-    fail_damaged("it has no \"kind\" or no \"symbols\"");
+  if (!document.contains("kind") || !document.contains("tokens"))
+    fail_damaged("it has no \"kind\" or no \"tokens\"");
   const json& kind_name = document["kind"];
   if (kind_name != "characters" && kind_name != "bytes")
     fail_damaged("its kind is neither \"characters\" nor \"bytes\"");
   const Kind kind = kind_name == "bytes" ? Kind::bytes : Kind::characters;
   const int64_t limit = kind == Kind::bytes ? 256 : static_cast<int64_t>(kCodePoints);
 
-  const json& symbols = document["symbols"];
-  if (!symbols.is_array() || symbols.empty() || symbols.size() > kMaxSymbols)
-    fail_damaged(fmt::format("its symbols are not a list of 1 to {} numbers", kMaxSymbols));
+  const json& tokens = document["tokens"];
+  if (!tokens.is_array() || tokens.empty() || tokens.size() > kMaxTokens)
+    fail_damaged(fmt::format("its tokens are not a list of 1 to {} numbers", kMaxTokens));
   std::vector<char32_t> codes;
-  for (const json& entry : symbols) {
+  for (const json& entry : tokens) {
     // A larger unsigned number would wrap when it is read as signed: it then fails the range check.
     const int64_t code = entry.is_number_integer() ? entry.get<int64_t>() : -1;
     const bool ascends = codes.empty() || code > static_cast<int64_t>(codes.back());
     if (code < 0 || code >= limit || !ascends ||
         (kind == Kind::characters && is_surrogate(static_cast<char32_t>(code))))
       fail_damaged(
-          fmt::format("symbol {} is not a character above the one before it", codes.size()));
+          fmt::format("token {} is not a character above the one before it", codes.size()));
     codes.push_back(static_cast<char32_t>(code));
   }
   return Vocabulary(kind, std::move(codes));
 }
 
-int32_t Vocabulary::start_symbol() const {
-  const bool has_newline = U'\n' < symbol_of_.size() && symbol_of_[U'\n'] != kNoSymbol;
-  return has_newline ? symbol_of_[U'\n'] : 0;
+int32_t Vocabulary::start_token() const {
+  const bool has_newline = U'\n' < token_of_.size() && token_of_[U'\n'] != kNoToken;
+  return has_newline ? token_of_[U'\n'] : 0;
 }
 
 std::vector<int32_t> Vocabulary::encode(std::string_view text, const std::string& what) const {
-  std::vector<int32_t> symbols;
-  symbols.reserve(text.size());
+  std::vector<int32_t> tokens;
+  tokens.reserve(text.size());
   for (size_t position = 0; position < text.size();) {
     const char32_t code =
         kind_ == Kind::bytes ? byte_at(text, position++) : next_character(text, position);
     if (code == kNotUtf8)
       fail(ErrorKind::input,
            "{} byte 0x{:02X} after {} characters is not UTF-8; the vocabulary needs UTF-8", what,
-           static_cast<uint32_t>(byte_at(text, position)), symbols.size());
-    const int32_t symbol = code < symbol_of_.size() ? symbol_of_[code] : kNoSymbol;
-    if (symbol == kNoSymbol)
+           static_cast<uint32_t>(byte_at(text, position)), tokens.size());
+    const int32_t token = code < token_of_.size() ? token_of_[code] : kNoToken;
+    if (token == kNoToken)
       fail(ErrorKind::input,
-           "{} {} at position {} is not in the vocabulary of {} symbols; leave it out", what,
-           describe(kind_, code), symbols.size() + 1, size());
-    symbols.push_back(symbol);
+           "{} {} at position {} is not in the vocabulary of {} tokens; leave it out", what,
+           describe(kind_, code), tokens.size() + 1, size());
+    tokens.push_back(token);
   }
-  return symbols;
+  return tokens;
 }
 
-std::string Vocabulary::decode(const std::vector<int32_t>& symbols) const {
+std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
   std::string text;
-  for (const int32_t symbol : symbols) {
-    require(symbol >= 0 && symbol < size(), "symbol {} is outside of the vocabulary of {} symbols",
-            symbol, size());
-    const char32_t code = codes_[static_cast<size_t>(symbol)];
+  for (const int32_t token : tokens) {
+    require(token >= 0 && token < size(), "token {} is outside of the vocabulary of {} tokens",
+            token, size());
+    const char32_t code = codes_[static_cast<size_t>(token)];
     if (kind_ == Kind::bytes)
       text += static_cast<char>(code);
     else
@@ -194,12 +194,12 @@ std::string Vocabulary::decode(const std::vector<int32_t>& symbols) const {
   return text;
 }
 
-// Both ascend: at the first place where they differ, the smaller symbol is the one that the other
+// Both ascend: at the first place where they differ, the smaller token is the one that the other
 // lacks.
 std::string Vocabulary::difference_from(const Vocabulary& other) const {
   if (kind_ != other.kind_)
-    return kind_ == Kind::bytes ? "its symbols are bytes, not characters"
-                                : "its symbols are characters, not bytes";
+    return kind_ == Kind::bytes ? "its tokens are bytes, not characters"
+                                : "its tokens are characters, not bytes";
   const auto [own, theirs] =
       std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
   if (own == codes_.end() && theirs == other.codes_.end()) return "";

@@ -22,9 +22,9 @@ class TextTask : public Task {
       : Task(shape),
         vocabulary_(std::move(vocabulary)),
         text_(std::move(text)),
-        train_end_(train_symbols(symbol_count())) {}
+        train_end_(train_tokens(token_count())) {}
 
-  static int64_t train_symbols(int64_t symbols) { return symbols * 9 / 10; }
+  static int64_t train_tokens(int64_t tokens) { return tokens * 9 / 10; }
 
   // The last window starts early enough for its last target to belong to train.
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
@@ -62,17 +62,17 @@ class TextTask : public Task {
   std::string serialised_vocabulary() const override { return vocabulary_.serialise(); }
 
  private:
-  int64_t symbol_count() const { return static_cast<int64_t>(text_.size()); }
+  int64_t token_count() const { return static_cast<int64_t>(text_.size()); }
 
   std::pair<int64_t, int64_t> range(Split split) const {
     require(
         has(split),
         "a text has no test split: its first 90% are train, the rest is val; choose --split val");
     if (split == Split::train) return {0, train_end_};
-    return {train_end_, symbol_count()};
+    return {train_end_, token_count()};
   }
 
-  // Scores text[first, end), each after the symbol before it; the start symbol before the first.
+  // Scores text[first, end), each after the token before it; the start token before the first.
   void put(int64_t first, int64_t end, Batch& batch, int64_t row) const {
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
@@ -104,10 +104,10 @@ TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
   require(options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token,
           "task text takes a file and a length; leave out size, levels, count and class token");
   TaskShape shape;
-  shape.vocabulary = vocabulary.size();
-  shape.input_vocabulary = vocabulary.size();
+  shape.vocab_size = vocabulary.size();
+  shape.input_vocab_size = vocabulary.size();
   shape.length = length;
-  shape.start = vocabulary.start_symbol();
+  shape.start = vocabulary.start_token();
   return shape;
 }
 
@@ -123,15 +123,15 @@ std::unique_ptr<Task> make_text_task(const TaskOptions& options) {
   const std::string text = read_text(options.data);
   Vocabulary vocabulary = vocabulary_for(options, text);
   const TaskShape shape = shape_with(options, vocabulary);
-  std::vector<int32_t> symbols = vocabulary.encode(text, options.data + ":");
-  const auto count = static_cast<int64_t>(symbols.size());
-  const int64_t train_count = TextTask::train_symbols(count);
+  std::vector<int32_t> tokens = vocabulary.encode(text, options.data + ":");
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t train_count = TextTask::train_tokens(count);
   if (shape.length >= train_count)
     fail(ErrorKind::input,
-         "{}: has {} symbols, of which {} are for training: too few for windows of {} + 1; use a "
+         "{}: has {} tokens, of which {} are for training: too few for windows of {} + 1; use a "
          "longer text or a shorter --length",
          options.data, count, train_count, shape.length);
-  return std::make_unique<TextTask>(shape, std::move(vocabulary), std::move(symbols));
+  return std::make_unique<TextTask>(shape, std::move(vocabulary), std::move(tokens));
 }
 
 }  // namespace linea

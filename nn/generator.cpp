@@ -16,11 +16,11 @@ using Rows = std::vector<std::vector<int32_t>>;
 constexpr int64_t kFewestInPart = 128;  // rows: with fewer a product leaves most of a GPU idle
 
 // Column `place` of `count` rows from `first` on.
-Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int64_t vocabulary) {
-  std::vector<int32_t> symbols;
+Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int64_t vocab_size) {
+  std::vector<int32_t> tokens;
   for (int64_t row = first; row < first + count; ++row)
-    symbols.push_back(rows[static_cast<size_t>(row)][place]);
-  return symbols_tensor(symbols, {count}, vocabulary);
+    tokens.push_back(rows[static_cast<size_t>(row)][place]);
+  return token_tensor(tokens, {count}, vocabulary);
 }
 
 // Rows that are drawn on their own, beside others. What is drawn stays on the device until the host
@@ -28,7 +28,7 @@ Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int6
 struct Part {
   Part(int64_t first_row, int64_t row_count, const Tensor& history)
       : first(first_row), rows(row_count) {
-    drawn.symbols = Tensor::zeros({rows}, DType::i32);
+    drawn.tokens = Tensor::zeros({rows}, DType::i32);
     drawn.count = Tensor::zeros({rows}, DType::i32);
     drawn.history = history;
   }
@@ -38,7 +38,7 @@ struct Part {
   ops::Drawn drawn;  // its place is the state's
 };
 
-// Symbols one after another from one state; a position's work is recorded where the device does
+// Tokens one after another from one state; a position's work is recorded where the device does
 // that.
 class Window {
  public:
@@ -59,7 +59,7 @@ class Window {
     }
   }
 
-  // Reads the symbols of `rows` from `first` on into fresh states, and draws what follows the last
+  // Reads the tokens of `rows` from `first` on into fresh states, and draws what follows the last
   // of them.
   void read(const Rows& rows, size_t first) {
     recorder_.reset();
@@ -73,9 +73,9 @@ class Window {
     for (size_t place = first; place < rows[0].size(); ++place) {
       for (Part& part : parts_) {
         const Tensor given =
-            column(rows, part.first, part.rows, place, model_.config().input_vocabulary);
+            column(rows, part.first, part.rows, place, model_.config().input_vocab_size);
         device_memory(given.device())
-            .copy(context(), part.drawn.symbols.address(), given.address(), given.bytes());
+            .copy(context(), part.drawn.tokens.address(), given.address(), given.bytes());
         model_.begin_position(part.state);
       }
       do_position(place + 1 == rows[0].size());
@@ -83,7 +83,7 @@ class Window {
     ++drawn_;
   }
 
-  // Draws what follows the symbols that were drawn last.
+  // Draws what follows the tokens that were drawn last.
   void go_on() {
     for (Part& part : parts_) model_.count_position(part.state);
     do_position(true);
@@ -98,15 +98,15 @@ class Window {
 
   const std::string& refusal() const { return refusal_; }
 
-  // The symbols of each position that was drawn since the last call, in order.
+  // The tokens of each position that was drawn since the last call, in order.
   Rows take() {
     Rows result(static_cast<size_t>(drawn_ - taken_));
     const std::vector<int32_t> all = history_.to_vector<int32_t>();
     for (const Part& part : parts_) {
       for (int64_t n = taken_; n < drawn_; ++n) {
         const auto begin = all.begin() + capacity_ * part.first + n % capacity_ * part.rows;
-        Rows::value_type& symbols = result[static_cast<size_t>(n - taken_)];
-        symbols.insert(symbols.end(), begin, begin + part.rows);
+        Rows::value_type& tokens = result[static_cast<size_t>(n - taken_)];
+        tokens.insert(tokens.end(), begin, begin + part.rows);
       }
     }
     taken_ = drawn_;
@@ -114,13 +114,13 @@ class Window {
   }
 
  private:
-  // Of all parts: reads the symbols that each has, and, where it `draws`, puts those that follow in
+  // Of all parts: reads the tokens that each has, and, where it `draws`, puts those that follow in
   // their place.
   void do_position(bool draws) {
     const auto work = [&] {
       for (size_t i = 0; i < parts_.size(); ++i) {
         const auto of_part = [&, &part = parts_[i]] {
-          const Tensor outputs = model_.work(part.state, part.drawn.symbols);
+          const Tensor outputs = model_.work(part.state, part.drawn.tokens);
           if (draws) draw_(outputs, part);
         };
         if (recorder_ != nullptr) {
@@ -146,7 +146,7 @@ class Window {
   std::string refusal_;  // of the recorder that was
 };
 
-// Early symbols are looked at soon; powers of two fall on every longer beat.
+// Early tokens are looked at soon; powers of two fall on every longer beat.
 bool looked_at(int64_t drawn) { return (drawn & (drawn - 1)) == 0; }
 
 }  // namespace
@@ -155,10 +155,10 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
                                                   int64_t count, const Watcher& drawn,
                                                   std::string* not_recorded) const {
   require(!prompt.empty() && !prompt[0].empty(),
-          "sampling needs at least one symbol to start from");
+          "sampling needs at least one token to start from");
   for (const auto& row : prompt)
     require(row.size() == prompt[0].size(),
-            "prompts of {} and {} symbols cannot be drawn side by side", prompt[0].size(),
+            "prompts of {} and {} tokens cannot be drawn side by side", prompt[0].size(),
             row.size());
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;

@@ -13,7 +13,7 @@ namespace linea {
 
 struct SamplingOptions {
   double temperature = 1.0;
-  bool greedy = false;  // the likeliest symbol always
+  bool greedy = false;  // the likeliest token always
   uint64_t seed = 1;
   int64_t top_k = 0;  // as in Drawing
   double top_p = 1.0;
@@ -28,13 +28,13 @@ class Generator {
   Generator(const Transformer& model, const SamplingOptions& options)
       : model_(model), options_(options) {}
 
-  // For each row: reads `prompt[row]` (at least one symbol, all rows of one length), then draws
-  // `count` symbols. Past the model's length it goes on from the last half of its length, read
-  // again, so that a symbol costs O(1) whatever the count. `drawn`, where given, sees each
-  // position's symbols in order, on a GPU up to 64 positions at a time, after the next were asked
+  // For each row: reads `prompt[row]` (at least one token, all rows of one length), then draws
+  // `count` tokens. Past the model's length it goes on from the last half of its length, read
+  // again, so that a token costs O(1) whatever the count. `drawn`, where given, sees each
+  // position's tokens in order, on a GPU up to 64 positions at a time, after the next were asked
   // for. `not_recorded`, where given, is told why such a device could not record a position's work;
   // empty: it could.
-  using Watcher = std::function<void(const std::vector<int32_t>& symbols)>;
+  using Watcher = std::function<void(const std::vector<int32_t>& tokens)>;
   std::vector<std::vector<int32_t>> draw(const std::vector<std::vector<int32_t>>& prompt,
                                          int64_t count, const Watcher& drawn = {},
                                          std::string* not_recorded = nullptr) const;

@@ -8,9 +8,9 @@ namespace {
 
 class CategoricalHead : public Head {
  public:
-  explicit CategoricalHead(int64_t symbols) : symbols_(symbols) {}
+  explicit CategoricalHead(int64_t tokens) : tokens_(tokens) {}
 
-  int64_t outputs() const override { return symbols_; }
+  int64_t outputs() const override { return tokens_; }
   Var loss(const Var& outputs, const Tensor& targets) const override {
     return cross_entropy(outputs, targets);
   }
@@ -20,11 +20,11 @@ class CategoricalHead : public Head {
   Tensor scores(const Tensor& outputs) const override { return outputs; }
   void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
             const ops::Drawn& to) const override {
-    ops::draw(OutputKind::logits, outputs, symbols_, drawing, stream, to);
+    ops::draw(OutputKind::logits, outputs, tokens_, drawing, stream, to);
   }
 
  private:
-  int64_t symbols_;
+  int64_t tokens_;
 };
 
 class LogisticsHead : public Head {
@@ -66,9 +66,9 @@ class LogisticsHead : public Head {
 
 }  // namespace
 
-std::unique_ptr<Head> make_head(const std::string& name, int64_t symbols) {
-  if (name == "categorical") return std::make_unique<CategoricalHead>(symbols);
-  if (name == "logistics") return std::make_unique<LogisticsHead>(symbols);
+std::unique_ptr<Head> make_head(const std::string& name, int64_t tokens) {
+  if (name == "categorical") return std::make_unique<CategoricalHead>(tokens);
+  if (name == "logistics") return std::make_unique<LogisticsHead>(tokens);
   fail(ErrorKind::usage, "--head is '{}'; choose categorical or logistics", name);
 }
 

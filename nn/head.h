@@ -1,5 +1,5 @@
 // What a model's last numbers mean: a head tells how many there are at a position, what they lose
-// against the symbols that came, and how likely they hold each symbol. Training, evaluation and
+// against the tokens that came, and how likely they hold each token. Training, evaluation and
 // sampling know no more of it.
 #pragma once
 
@@ -27,16 +27,16 @@ class Head {
   virtual Var loss(const Var& outputs, const Tensor& targets) const = 0;
   // -log P(target) of each, 0 where it is not scored.
   virtual Tensor losses(const Tensor& outputs, const Tensor& targets) const = 0;
-  // Logs of numbers in proportion to P, [..., symbols].
+  // Logs of numbers in proportion to P, [..., tokens].
   virtual Tensor scores(const Tensor& outputs) const = 0;
-  // Draws a symbol of each row of outputs.
+  // Draws a token of each row of outputs.
   virtual void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
                     const ops::Drawn& to) const = 0;
 };
 
-// categorical: a number a symbol, its logit. logistics: a mixture of kLogistics discretised
-// logistic distributions (tensor/formulas.h) on symbols that are levels of brightness, whatever
-// their count. Error: ErrorKind::usage, another name, or logistics with fewer than 2 symbols.
-std::unique_ptr<Head> make_head(const std::string& name, int64_t symbols);
+// categorical: a number a token, its logit. logistics: a mixture of kLogistics discretised
+// logistic distributions (tensor/formulas.h) on tokens that are levels of brightness, whatever
+// their count. Error: ErrorKind::usage, another name, or logistics with fewer than 2 tokens.
+std::unique_ptr<Head> make_head(const std::string& name, int64_t tokens);
 
 }  // namespace linea

@@ -42,7 +42,7 @@ uint32_t lane_of(size_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
       {"layers", config.layers},  {"heads", config.heads},   {"dim", config.dim},
-      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocabulary},
+      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocab_size},
       {"nu", config.attention.nu}};
   for (const auto& [name, value] : sizes)
     require(value >= 1, "--{} is {}; it must be at least 1", name, value);
@@ -58,11 +58,11 @@ void check(const ModelConfig& config) {
   require(!config.reversible || config.stored != DType::bf16,
           "--reversible does not go with --dtype bf16: what is taken off again would lose its "
           "digits; leave one out");
-  require(!config.reversible || config.partner_vocabulary == 0,
+  require(!config.reversible || config.second_vocab_size == 0,
           "--reversible needs blocks of two branches, and a task of pairs has one attention: leave "
           "it out");
   require(!config.tie || config.head == "categorical",
-          "--tie does not go with --head {}: its outputs are no symbols; leave one of them out",
+          "--tie does not go with --head {}: its outputs are no tokens; leave one of them out",
           config.head);
 }
 
@@ -71,13 +71,13 @@ void check(const ModelConfig& config) {
 Transformer::Transformer(const ModelConfig& config) : config_(config) {
   check(config_);
   const MemoryScope scope(MemoryPart::parameters);
-  head_ = make_head(config_.head, config_.vocabulary);
+  head_ = make_head(config_.head, config_.vocab_size);
   AttentionOptions& attention = config_.attention;
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
   attention.seed = config_.seed;
 
-  if (config_.partner_vocabulary > 0) {
+  if (config_.second_vocab_size > 0) {
     make_one_attention();
   } else {
     make_blocks();
@@ -86,7 +86,7 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
 
 void Transformer::make_blocks() {
   const int64_t dim = config_.dim;
-  symbols_ = normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, kDeviation,
+  token_embedding_ = normal_parameter(parameters_, "token_embedding.weight", {config_.input_vocab_size, dim}, kDeviation,
                               config_.seed);
   positions_ = config_.positions == "learned"
                    ? normal_parameter(parameters_, "positions", {config_.length, dim}, kDeviation,
@@ -135,22 +135,22 @@ void Transformer::make_attention_of(Block& block, const std::string& name, int64
 
 // What a state can hold shows best where nothing else can help: no positions, no norms, no residual
 // path, no feed-forward layer. Keys and queries are learned, values are fixed one-hot vectors of
-// their symbols, and y is read off by a matrix that starts as a diagonal.
-//   [q, k] = W [e_symbol; e_partner]   v = one-hot(partner)   logits = head(y)
+// their tokens, and y is read off by a matrix that starts as a diagonal.
+//   [q, k] = W [e_token; e_partner]   v = one-hot(partner)   logits = head(y)
 // Source: Schlag 2021, section 6.1 (which has the squared error of y for its loss).
 void Transformer::make_one_attention() {
   require(config_.layers == 1 && config_.heads == 1,
           "--layers is {} and --heads {}; a task of pairs is answered by one attention: --layers 1 "
           "--heads 1",
           config_.layers, config_.heads);
-  const int64_t dim = config_.dim, values = config_.vocabulary;
+  const int64_t dim = config_.dim, values = config_.vocab_size;
   const double deviation = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   config_.attention.value_size = values;
-  symbols_ =
-      normal_parameter(parameters_, "symbols", {config_.input_vocabulary, dim}, 1.0, config_.seed);
-  partners_ = normal_parameter(parameters_, "partners", {config_.partner_vocabulary, dim}, 1.0,
+  token_embedding_ =
+      normal_parameter(parameters_, "token_embedding.weight", {config_.input_vocab_size, dim}, 1.0, config_.seed);
+  partners_ = normal_parameter(parameters_, "partners", {config_.second_vocab_size, dim}, 1.0,
                                config_.seed);
-  one_hot_ = Var(diagonal(config_.partner_vocabulary, values, 1.0f));
+  one_hot_ = Var(diagonal(config_.second_vocab_size, values, 1.0f));
   Block block;
   block.qkv = make_linear("blocks.0.qk", dim, 2 * dim, deviation);
   partner_qk_ = make_linear("blocks.0.partner_qk", dim, 2 * dim, deviation);
@@ -162,12 +162,12 @@ void Transformer::make_one_attention() {
 
 Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const {
   const Block& block = layers_.blocks.front();
-  const Var symbol = embedding(symbols_, ids), partner = embedding(partners_, partners);
-  const Var qk = split_heads(add(apply(block.qkv, symbol), apply(partner_qk_, partner)), 2, 1);
+  const Var token = embedding(tokens_, ids), partner = embedding(partners_, partners);
+  const Var qk = split_heads(add(apply(block.qkv, token), apply(partner_qk_, partner)), 2, 1);
   const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
   Var gates;
   if (block.gate.weight.defined())
-    gates = sigmoid_gates(apply(block.gate, add(symbol, partner)), config_.heads);
+    gates = sigmoid_gates(apply(block.gate, add(token, partner)), config_.heads);
   return apply(layers_.head,
                merge_heads(mix.heads(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
@@ -210,8 +210,8 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
 // positions [N,dim], of ids [B,N]
 Var Transformer::embed(const Tensor& ids, const Var& positions) const {
   const OpPlace place("embedding");
-  require(!partners_.defined(), "this model reads two symbols at a position: give it both");
-  return add_rows(embedding(symbols_, ids), positions);
+  require(!partners_.defined(), "this model reads two tokens at a position: give it both");
+  return add_rows(embedding(tokens_, ids), positions);
 }
 
 // Scores [B,N,H] of gates -> [B,H,N] in (0,1).
@@ -287,8 +287,8 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
   return norm_linear(x, norm, head);
 }
 
-// The symbols that are predicted come first.
-LinearVars Transformer::tied_head() const { return {rows(symbols_, 0, config_.vocabulary), Var()}; }
+// The tokens that are predicted come first.
+LinearVars Transformer::tied_head() const { return {rows(tokens_, 0, config_.vocab_size), Var()}; }
 
 Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners,
                          Var* auxiliary) const {
@@ -406,16 +406,16 @@ Transformer::Block Transformer::stored(Block block, DType dtype) {
 
 int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim;
-  if (config_.partner_vocabulary > 0)
-    return 4 * dim * dim + config_.vocabulary * config_.vocabulary;
+  if (config_.second_vocab_size > 0)
+    return 4 * dim * dim + config_.vocab_size * config_.vocab_size;
   return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * head_->outputs();
 }
 
-Tensor symbols_tensor(const std::vector<int32_t>& symbols, const Shape& shape, int64_t vocabulary) {
-  for (const int32_t symbol : symbols)
-    require(symbol >= 0 && symbol < vocabulary, "symbol {} is outside the vocabulary of {}", symbol,
+Tensor token_tensor(const std::vector<int32_t>& tokens, const Shape& shape, int64_t vocab_size) {
+  for (const int32_t token : tokens)
+    require(token >= 0 && token < vocabulary, "token {} is outside the vocabulary of {}", token,
             vocabulary);
-  return Tensor::from(symbols, shape);
+  return Tensor::from(tokens, shape);
 }
 
 }  // namespace linea

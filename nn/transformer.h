@@ -1,8 +1,8 @@
-// The pre-norm Transformer decoder: symbols in, scores of the next symbol out, in parallel over a
+// The pre-norm Transformer decoder: tokens in, scores of the next token out, in parallel over a
 // whole sequence (training) or one position at a time with a carried state (sampling). Both run the
 // same blocks; only the way q, k and v are mixed differs.
 //
-//   x = E[symbol] + P[position]
+//   x = E[token] + P[position]
 //   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each
 //   layer outputs = head(norm(x))     what they mean, nn/head.h says
 // Reversible blocks have two streams, both x at first, of which each adds to the other
@@ -25,10 +25,10 @@ struct ModelConfig {
   AttentionOptions attention;  // heads and sizes are filled from the fields below
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   int64_t length = 64;     // positions
-  int64_t vocabulary = 2;  // symbols that are predicted
-  int64_t input_vocabulary =
-      2;  // symbols that are read: those, and start tokens or classes after them
-  int64_t partner_vocabulary = 0;  // above 0: a second symbol is read at each position, by one bare
+  int64_t vocab_size = 2;  // tokens that are predicted
+  int64_t input_vocab_size =
+      2;  // tokens that are read: those, and start tokens or classes after them
+  int64_t second_vocab_size = 0;  // above 0: a second token is read at each position, by one bare
                                    // attention: see Transformer::one_attention
   std::string positions = "learned";  // or sinusoidal
   std::string head = "categorical";   // or logistics
@@ -73,7 +73,7 @@ class Transformer {
   explicit Transformer(const ModelConfig& config);
 
   // ids i32 [B,N], N <= length -> the head's outputs [B,N,head().outputs()]. Dropout where
-  // `training`; partners: as in ModelConfig::partner_vocabulary.
+  // `training`; partners: as in ModelConfig::second_vocab_size.
   Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(),
               Var* auxiliary = nullptr) const;
 
@@ -155,12 +155,12 @@ class Transformer {
   ModelConfig config_;
   std::unique_ptr<const Head> head_;
   Parameters parameters_;
-  Var symbols_, partners_, one_hot_, positions_;
+  Var tokens_, partners_, one_hot_, positions_;
   Linear partner_qk_;
   TransformerLayers layers_;
 };
 
-// i32 tensor of symbols. Error: ErrorKind::usage where one is outside [0, vocabulary).
-Tensor symbols_tensor(const std::vector<int32_t>& symbols, const Shape& shape, int64_t vocabulary);
+// i32 tensor of tokens. Error: ErrorKind::usage where one is outside [0, vocabulary).
+Tensor token_tensor(const std::vector<int32_t>& tokens, const Shape& shape, int64_t vocab_size);
 
 }  // namespace linea

@@ -89,9 +89,9 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
     const Tensor y = layers_.blocks[layer].attention->step_from(*state.layers[layer], source);
     return y.defined() ? Var(y.reshape(x.shape())) : Var();
   };
-  require(!partners_.defined(), "this model reads two symbols at a position and does not draw");
-  const DType stored = config_.stored == DType::bf16 ? DType::bf16 : symbols_.dtype();
-  const Tensor embedded = ops::embed_position(symbols_.value(), ids.reshape({state.batch}),
+  require(!partners_.defined(), "this model reads two tokens at a position and does not draw");
+  const DType stored = config_.stored == DType::bf16 ? DType::bf16 : tokens_.dtype();
+  const Tensor embedded = ops::embed_position(tokens_.value(), ids.reshape({state.batch}),
                                               positions_.value(), state.place, stored);
   const Var outputs =
       run(state.packed, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);

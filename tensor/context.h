@@ -35,7 +35,7 @@ struct WorkSizes {
   bool panels = true;     // while sampling, weights lie in panels
   int64_t waiting =
       0;  // while sampling, keys that wait beside a state (tensor/kernel_shapes.h, Waiting)
-  int64_t history = 1;  // positions that are drawn before the host looks at their symbols
+  int64_t history = 1;  // positions that are drawn before the host looks at their tokens
   int64_t parts = 1;    // of what is drawn side by side, which may be drawn at the same time
   int64_t tiles =
       0;  // of 64 positions in a chunk, on a GPU, which leaves one state; 0: chosen by the shape

@@ -198,11 +198,11 @@ struct FeatureRelu {
   }
 };
 
-inline constexpr int64_t kLogistics = 10;  // in the mixture of a symbol of a picture
+inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of a picture
 inline constexpr double kLeastLogScale =
     -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
 
-// A logistic distribution on the levels s = 0 .. last of a symbol: s lies at x_s = 2 s / last - 1,
+// A logistic distribution on the levels s = 0 .. last of a token: s lies at x_s = 2 s / last - 1,
 // its bin reaches h = 1 / last to each side, and those of the first and the last level to infinity.
 // With its mean mu and its scale c = exp(max(log_scale, kLeastLogScale)),
 //   P(s) = sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^-w)    a = (x_s - h - mu) / c, b = (x_s

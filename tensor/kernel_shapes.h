@@ -177,33 +177,33 @@ struct SoftmaxShape {
   FloatProducts products = FloatProducts::exact;
 };
 
-// What a row of a model's outputs is, of V symbols: a logit each, or a mixture of logistics on V
+// What a row of a model's outputs is, of V tokens: a logit each, or a mixture of logistics on V
 // levels (formulas.h).
 enum class OutputKind : uint8_t { logits, logistics };
 
-// How one symbol is drawn: scores are divided by the temperature; then only the top_k likeliest
-// symbols stay (0: all), and of those the fewest likeliest whose share reaches top_p (Holtzman
+// How one token is drawn: scores are divided by the temperature; then only the top_k likeliest
+// tokens stay (0: all), and of those the fewest likeliest whose share reaches top_p (Holtzman
 // 2020). Of equals the first is the likelier.
 struct Drawing {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
   int64_t first_row = 0;  // row r takes the random number first_row + r
-  bool greedy = false;    // the likeliest symbol always
+  bool greedy = false;    // the likeliest token always
 };
 
-// What drawing hands from a position to the next without the host, of each row: the symbol that the
+// What drawing hands from a position to the next without the host, of each row: the token that the
 // next one reads, its place in the model, how many positions were drawn, and the last of their
-// symbols [capacity,rows], the one that came after n others in line n % capacity. All but the
-// symbols may be null.
-struct DrawnSymbols {
-  int32_t *symbols, *place, *count, *history;
+// tokens [capacity,rows], the one that came after n others in line n % capacity. All but the
+// tokens may be null.
+struct DrawnTokens {
+  int32_t *tokens, *place, *count, *history;
   int64_t rows, capacity;
 
   LINEA_HOST_DEVICE int32_t already(int64_t r) const { return count == nullptr ? 0 : count[r]; }
-  LINEA_HOST_DEVICE void keep(int64_t r, int32_t symbol) const {
-    symbols[r] = symbol;
-    if (history != nullptr) history[already(r) % capacity * rows + r] = symbol;
+  LINEA_HOST_DEVICE void keep(int64_t r, int32_t token) const {
+    tokens[r] = token;
+    if (history != nullptr) history[already(r) % capacity * rows + r] = token;
     if (place != nullptr) ++place[r];
     if (count != nullptr) ++count[r];
   }

@@ -4,7 +4,7 @@
 // returns a number to the host: ops.h and the layers above do.
 //
 // Letters: R rows, C columns, P pairs (batch x head), S positions of a segment, F features of a
-// key, D size of a key, M size of a value, V symbols. All arrays are contiguous and row-major.
+// key, D size of a key, M size of a value, V tokens. All arrays are contiguous and row-major.
 #pragma once
 
 #include <cstdint>
@@ -92,10 +92,10 @@ struct Kernels {
   // row r belongs to position r % N; keeps columns c <= that position, sets the others to `value`
   void (*mask_causal)(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
 
-  // symbols
+  // tokens
   void (*embedding)(Context&, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C);
   void (*embedding_backward)(Context&, const int32_t* ids, const T* dy, T* dtable, int64_t R,
-                             int64_t symbols, int64_t C);  // overwrites dtable
+                             int64_t tokens, int64_t C);  // overwrites dtable
   // losses[r] = log sum exp(logits[r]) - logits[r, target], 0 where target < 0; log_sums kept
   void (*cross_entropy)(Context&, const T* logits, const int32_t* targets, A* losses, A* log_sums,
                         int64_t R, int64_t V);
@@ -110,11 +110,11 @@ struct Kernels {
   // row
   void (*embed_position)(Context&, const A* table, const int32_t* ids, const A* positions,
                          const int32_t* place, T* y, int64_t R, int64_t C);
-  // A symbol of each row, drawn from softmax(scores / temperature), cut as Drawing says, with one
+  // A token of each row, drawn from softmax(scores / temperature), cut as Drawing says, with one
   // of the stream's numbers at its step + the row's count (null: 0); then that is kept, and the
   // row's place and count go on by 1
   void (*sample)(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&,
-                 RandomStream stream, const DrawnSymbols&);
+                 RandomStream stream, const DrawnTokens&);
   // mixtures of K logistics on V levels (formulas.h), rows of [K logits, K means, K log scales]:
   // losses[r] = -log sum_k softmax(logits)_k P_k(target), 0 where target < 0
   void (*logistics_loss)(Context&, const T* mixtures, const int32_t* targets, A* losses, int64_t R,

@@ -91,7 +91,7 @@ Tensor mask_causal(const Tensor& x, double value);
 
 // table [V,C], ids i32 of any shape -> [ids..., C]. Error: an id outside [0, V).
 Tensor embedding(const Tensor& table, const Tensor& ids);
-Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols);
+Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t tokens);
 // table [V,C], ids i32 [R], positions [N,C], place i32 [R], below N -> their sum [R,C], stored as
 // `stored`.
 Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& positions,
@@ -105,12 +105,12 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// What is drawn, i32: symbols, place and count [R] and history [capacity,R], as DrawnSymbols says;
-// all but the symbols may be undefined.
+// What is drawn, i32: tokens, place and count [R] and history [capacity,R], as DrawnTokens says;
+// all but the tokens may be undefined.
 struct Drawn {
-  Tensor symbols, place{}, count{}, history{};
+  Tensor tokens, place{}, count{}, history{};
 };
-// A symbol of each row of outputs [R,V] (mixtures: [R, 3 kLogistics], on V levels), by the numbers
+// A token of each row of outputs [R,V] (mixtures: [R, 3 kLogistics], on V levels), by the numbers
 // of the stream's step
 // + count. Errors: a temperature not above 0, top_k below 0, top_p outside (0, 1].
 void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing,

@@ -18,7 +18,7 @@ namespace {
 
 struct ModelPreset {
   const char* name;
-  int64_t symbols, read_symbols;  // that are predicted; and with a start token
+  int64_t tokens, read_tokens;  // that are predicted; and with a start token
   int64_t levels;                 // of a picture; 0: no picture
   const char *model, *training;
 };
@@ -167,22 +167,22 @@ ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice) {
   const std::set<std::string> given = given_settings(verb);
   apply_toml(verb, preset.model, "preset " + choice.preset, given);
   if (choice.trains) apply_toml(verb, preset.training, "preset " + choice.preset, given);
-  config.task = "random symbols";
+  config.task = "random tokens";
   const Work work = choice.trains ? Work::training : Work::drawing;
   check_settings(config, work);
   use_machine(config.threads, config.device, config.dtype, work);
   TaskShape shape{};
   shape.length = config.length;
-  shape.vocabulary = preset.symbols;
-  shape.input_vocabulary = preset.read_symbols;
+  shape.vocab_size = preset.tokens;
+  shape.input_vocab_size = preset.read_tokens;
   shape.levels = preset.levels;
   return model_config(config, shape);
 }
 
 std::string text_of(const ModelConfig& config) {
-  return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} symbols",
+  return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} tokens",
                      label_of(config.attention), config.layers, config.heads, config.dim,
-                     config.ffn, config.length, config.vocabulary);
+                     config.ffn, config.length, config.vocab_size);
 }
 
 }  // namespace linea::bench

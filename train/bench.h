@@ -70,7 +70,7 @@ struct ModelChoice {
 void add_model(CLI::App& verb, ModelChoice& choice);
 // Fills choice.config, sets the threads. Error: an unknown preset, settings that cannot be.
 ModelConfig chosen_model(CLI::App& verb, ModelChoice& choice);
-// "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 symbols"
+// "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 tokens"
 std::string text_of(const ModelConfig& config);
 
 void add_attention(CLI::App& bench, int& exit_code);  // bench_attention.cpp

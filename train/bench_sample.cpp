@@ -34,7 +34,7 @@ struct Drawn {
 double weight_bytes(const Transformer& model) {
   double bytes = 0;
   for (const auto& [name, var] : model.parameters()) {
-    const bool one_row = name == "positions" || (name == "symbols" && !model.config().tie);
+    const bool one_row = name == "positions" || (name == "tokens" && !model.config().tie);
     const bool matrix = var.shape().rank() == 2 && !one_row;
     bytes += static_cast<double>(var.value().numel()) /
              static_cast<double>(one_row ? var.size(0) : 1) *
@@ -55,7 +55,7 @@ int64_t positions_of(const Transformer& model, const SampleBench& options, int64
 Drawn measure(const Transformer& model, const SampleBench& options, int64_t batch) {
   const int64_t positions = positions_of(model, options, batch);
   const Stopwatch watch;
-  std::vector<double> times;  // at which each position's symbols came
+  std::vector<double> times;  // at which each position's tokens came
   const std::vector<std::vector<int32_t>> prompt(static_cast<size_t>(batch), {0});
   std::string not_recorded;
   const auto drawn_now = [&](const std::vector<int32_t>&) { times.push_back(watch.seconds()); };

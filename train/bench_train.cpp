@@ -1,4 +1,4 @@
-// linea bench train: the trainer's own step on a preset model and random symbols. How many tokens a
+// linea bench train: the trainer's own step on a preset model and random tokens. How many tokens a
 // second, how much of the machine's arithmetic that is, where the time goes, and what memory is
 // held for.
 #include <algorithm>
@@ -49,34 +49,34 @@ struct Trained {
 
 double held() { return static_cast<double>(memory_use().held); }
 
-// Symbols at random, each the target of the one before it.
-class RandomSymbols : public Task {
+// Tokens at random, each the target of the one before it.
+class RandomTokens : public Task {
  public:
-  explicit RandomSymbols(const TaskShape& shape) : Task(shape) {}
+  explicit RandomTokens(const TaskShape& shape) : Task(shape) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     const RandomStream stream{seed, Purpose::test, 0, step};
     Batch batch = blank_batch(rows, length(), 0);
-    const auto symbol = [&](size_t place) {
+    const auto token = [&](size_t place) {
       return static_cast<int32_t>(random_below(stream, place, static_cast<uint32_t>(vocabulary())));
     };
     for (size_t i = 0; i < batch.inputs.size(); ++i) {
-      batch.inputs[i] = symbol(i);
-      batch.targets[i] = symbol(i + 1);
+      batch.inputs[i] = token(i);
+      batch.targets[i] = token(i + 1);
     }
     return batch;
   }
   bool has(Split split) const override { return split == Split::train; }
   int64_t rows(Split) const override { return 0; }
   Batch eval_batch(Split split, int64_t, int64_t) const override {
-    fail(ErrorKind::usage, "random symbols have no {} split", split_name(split));
+    fail(ErrorKind::usage, "random tokens have no {} split", split_name(split));
   }
 };
 
 TaskShape shape_of(const ModelConfig& model) {
   TaskShape shape;
-  shape.vocabulary = model.vocabulary;
-  shape.input_vocabulary = model.input_vocabulary;
+  shape.vocab_size = model.vocab_size;
+  shape.input_vocab_size = model.input_vocab_size;
   shape.length = model.length;
   return shape;
 }
@@ -116,7 +116,7 @@ class Step {
  private:
   Transformer& model_;
   const RunConfig& config_;
-  RandomSymbols task_;
+  RandomTokens task_;
   int64_t steps_;
   TrainingStep step_;
 };
@@ -263,7 +263,7 @@ void run(CLI::App& verb, TrainBench& options) {
 
 void add_train(CLI::App& bench, int& exit_code) {
   CLI::App& verb =
-      add_verb(bench, "train", "training steps on random symbols: speed, memory, where time goes");
+      add_verb(bench, "train", "training steps on random tokens: speed, memory, where time goes");
   const auto options = std::make_shared<TrainBench>();
   options->model.trains = true;
   add_model(verb, options->model);

@@ -72,7 +72,7 @@ void check_size(const SafetensorsFile& file, const RunConfig& config, const Task
            "{} have {} numbers at dim {}, but the file has {}: it is of another architecture", what,
            count, config.dim, stored);
   };
-  fits("its symbols", static_cast<double>(shape.input_vocabulary) * dim);
+  fits("its tokens", static_cast<double>(shape.input_vocab_size) * dim);
   if (config.positions == "learned" && config.task != "retrieval")
     fits("its positions", static_cast<double>(shape.length) * dim);
   if (config.task == "retrieval") return;  // one bare attention, without these layers
@@ -112,7 +112,7 @@ std::string classes_text(const std::string& vocabulary) {
   return fmt::format("the classes {}", fmt::join(parse_classes(vocabulary), ", "));
 }
 
-// Symbol s of a text is its s-th character: weights mean nothing for a text of others, even of as
+// Token s of a text is its s-th character: weights mean nothing for a text of others, even of as
 // many.
 void check_vocabulary(const SafetensorsFile& file, const std::string& path,
                       const std::string& vocabulary, const std::string& advice) {
@@ -127,7 +127,7 @@ void check_vocabulary(const SafetensorsFile& file, const std::string& path,
   if (vocabulary.empty())
     fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
   const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);
-  fail(ErrorKind::input, "{} was trained on a text of {} symbols, this text has {}: {}; {}", path,
+  fail(ErrorKind::input, "{} was trained on a text of {} tokens, this text has {}: {}; {}", path,
        trained.size(), read.size(), read.difference_from(trained), advice);
 }
 
@@ -310,7 +310,7 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
   const std::string path = model_file_of(run).string();
   const SafetensorsFile file = open_model(path);
   check_vocabulary(file, path, vocabulary,
-                   "train on a text of the same symbols, or leave out --init-from");
+                   "train on a text of the same tokens, or leave out --init-from");
   const RunConfig config = config_from_toml(metadata_at(file, path, "config"), path);
   const AttentionOptions& attention = model.config().attention;
   const bool same = attention.attention == config.attention;

@@ -56,7 +56,7 @@ std::string saved_settings(const std::filesystem::path& run);
 // only the attention of one has stays. The same attention takes over its buffers too (codebooks,
 // random projections), where they have its sizes. Queries are scaled where softmax scaled them and
 // this attention does not. Errors: ErrorKind::input naming a tensor that is missing or of another
-// shape, or what differs in the symbols of a text (`vocabulary`; empty: none).
+// shape, or what differs in the tokens of a text (`vocabulary`; empty: none).
 void load_initial_weights(const std::filesystem::path& run, Transformer& model,
                           const std::string& vocabulary);
 

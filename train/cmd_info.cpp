@@ -57,7 +57,7 @@ void show_run(const std::string& path) {
   print(fmt::format("parameters  {} in {} tensors",
                     count_text(static_cast<double>(count_elements(saved.model->parameters()))),
                     saved.model->parameters().size()));
-  print(fmt::format("symbols     {}, length {}", saved.shape.vocabulary, saved.shape.length));
+  print(fmt::format("tokens     {}, length {}", saved.shape.vocab_size, saved.shape.length));
   print("");
   print(to_toml(saved.config));
 }

@@ -36,7 +36,7 @@ void show_drawing(const SampleOptions& options, const std::string& what, int64_t
   const Stopwatch watch;
   const std::string preview = draw([&](int64_t done, int64_t all) {
     if (progress.due(done == all))
-      progress.show(fmt::format("{} of {} symbols, {} left", done, all,
+      progress.show(fmt::format("{} of {} tokens, {} left", done, all,
                                 duration_text(watch.seconds() / static_cast<double>(done) *
                                               static_cast<double>(all - done))));
   });
@@ -77,7 +77,7 @@ void show_surprise(const SavedModel& saved, const SampleOptions& options) {
       options.complete.empty()
           ? first_test_pictures(options.count, kSurprises, saved, options.class_label)
           : given_pictures(options.complete, saved, options.class_label);
-  const std::vector<std::vector<float>> bits = bits_of_symbols(*saved.model, pictures);
+  const std::vector<std::vector<float>> bits = bits_of_tokens(*saved.model, pictures);
   const std::string preview =
       draw_surprise(saved.shape, pictures, bits, options.out, colour_terminal_width());
   double all = 0;
@@ -132,16 +132,16 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
   add_option(verb, "--prompt", options.prompt, "text to go on from");
   add_option(verb, "--prompt-file", options.prompt_file, "a file of text to go on from");
   exclude_each_other(verb, "--prompt", "--prompt-file");
-  add_option(verb, "--tokens", options.tokens, "symbols of text to draw",
+  add_option(verb, "--tokens", options.tokens, "tokens of text to draw",
              OptionKind::shows_default);
   add_option(verb, "--temperature", options.sampling.temperature,
-             "below 1: likelier symbols; above: wilder", OptionKind::shows_default);
+             "below 1: likelier tokens; above: wilder", OptionKind::shows_default);
   add_option(verb, "--top-k", options.sampling.top_k,
-             "draw from so many of the likeliest symbols; 0: all", OptionKind::shows_default);
+             "draw from so many of the likeliest tokens; 0: all", OptionKind::shows_default);
   add_option(verb, "--top-p", options.sampling.top_p,
-             "draw from the fewest likeliest symbols that together have this probability",
+             "draw from the fewest likeliest tokens that together have this probability",
              OptionKind::shows_default);
-  add_flag(verb, "--greedy", options.sampling.greedy, "the likeliest symbol always");
+  add_flag(verb, "--greedy", options.sampling.greedy, "the likeliest token always");
   add_option(verb, "--seed", options.seed, "of what is drawn", OptionKind::shows_default);
   add_option(verb, "--threads", options.threads, "processor threads; 0: all cores");
   add_option(verb, "--device", options.device, "cpu, cuda, or one of several as cuda:1",
@@ -153,7 +153,7 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
 
 // Flags that this model, or this kind of picture, makes nothing of.
 void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOptions& options) {
-  require(saved.shape.pair_vocabulary == 0,
+  require(saved.shape.second_vocab_size == 0,
           "{} answers questions of the task {}; there is nothing to sample: see linea eval",
           options.run, saved.config.task);
   if (saved.shape.side == 0)

@@ -25,25 +25,25 @@ std::string draw_completions(const Transformer& model, const TaskShape& shape,
   std::vector<std::vector<int32_t>> prompts;
   for (const GivenPicture& picture : pictures) {
     std::vector<int32_t> prompt = {picture.start};
-    prompt.insert(prompt.end(), picture.symbols.begin(), picture.symbols.begin() + kept);
+    prompt.insert(prompt.end(), picture.tokens.begin(), picture.tokens.begin() + kept);
     prompts.insert(prompts.end(), static_cast<size_t>(count), prompt);
   }
   const auto drawn = draw_rows(model, options, prompts, shape.length - kept, progress);
 
   std::vector<uint8_t> greys;
   const auto show = [&](auto first, auto last) {
-    for (auto symbol = first; symbol != last; ++symbol)
-      greys.push_back(symbol_to_grey(*symbol, shape.levels));
+    for (auto token = first; token != last; ++token)
+      greys.push_back(token_to_gray(*token, shape.levels));
   };
   for (size_t i = 0; i < pictures.size(); ++i) {
-    const std::vector<int32_t>& symbols = pictures[i].symbols;
-    const auto middle = symbols.begin() + kept;
-    show(symbols.begin(), symbols.end());
-    show(symbols.begin(), middle);
-    greys.insert(greys.end(), static_cast<size_t>(symbols.end() - middle), kNotKept);
+    const std::vector<int32_t>& tokens = pictures[i].tokens;
+    const auto middle = tokens.begin() + kept;
+    show(tokens.begin(), tokens.end());
+    show(tokens.begin(), middle);
+    greys.insert(greys.end(), static_cast<size_t>(tokens.end() - middle), kNotKept);
     for (size_t row = i * static_cast<size_t>(count); row < (i + 1) * static_cast<size_t>(count);
          ++row) {
-      show(symbols.begin(), middle);
+      show(tokens.begin(), middle);
       show(drawn[row].begin(), drawn[row].end());
     }
   }

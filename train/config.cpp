@@ -252,9 +252,9 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.dim = config.dim;
   model.ffn = config.ffn;
   model.length = shape.length;
-  model.vocabulary = shape.vocabulary;
-  model.input_vocabulary = shape.input_vocabulary;
-  model.partner_vocabulary = shape.pair_vocabulary;
+  model.vocab_size = shape.vocab_size;
+  model.input_vocab_size = shape.input_vocab_size;
+  model.second_vocab_size = shape.second_vocab_size;
   model.positions = config.positions;
   model.head = config.head;
   model.tie = config.tie;

@@ -54,14 +54,14 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("task", c.task, "digits, mnist, cifar10, images, text, copy or retrieval", "Data");
   visit("data", c.data, "what to learn from: a folder (mnist, cifar10, images) or a file (text)",
         "Data");
-  visit("length", c.length, "symbols in a sequence; 0: the task's own", "Data");
+  visit("length", c.length, "tokens in a sequence; 0: the task's own", "Data");
   visit("size", c.size, "side of a picture in pixels; 0: the task's own", "Data");
   visit("channels", c.channels,
         "of a pixel of cifar10 and images: 3, or 1 for grey; 0: the task's own", "Data");
   visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
   visit("flip", c.flip, "training pictures are mirrored, left to right, at random", "Data");
   visit("class_token", c.class_token, "a picture starts with its class", "Data");
-  visit("bytes", c.bytes, "a text's symbols are the 256 bytes, whatever the file holds", "Data");
+  visit("bytes", c.bytes, "a text's tokens are the 256 bytes, whatever the file holds", "Data");
   visit("associations", c.associations, "keys of retrieval; 0: 20", "Data");
   visit("repeat_keys", c.repeat_keys, "retrieval writes keys again; the last value counts", "Data");
   visit("attention", c.attention, "linear, performer, soft-vq, softmax or vq", "Model");
@@ -89,7 +89,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
   visit("positions", c.positions, "learned or sinusoidal", "Model");
   visit("head", c.head,
-        "categorical: a score a symbol; logistics: of pictures, ten distributions on the levels",
+        "categorical: a score a token; logistics: of pictures, ten distributions on the levels",
         "Model");
   visit("tie", c.tie, "the head is the transposed embedding", "Model");
   visit("bias", c.bias, "linear layers and norms have biases", "Model");

@@ -229,7 +229,7 @@ nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
           {"task", run.config.task},
           {"parameters", parameters},
           {"parameter_count", count_elements(run.model->parameters())},
-          {"symbols", run.task->vocabulary()},
+          {"tokens", run.task->vocabulary()},
           {"length", run.task->length()},
           {"rows", rows},
           {"tokens_per_step", report.tokens},
@@ -266,7 +266,7 @@ void print_text(const Prepared& run, const Report& report) {
   fmt::print("{} on {}: what the run would be; nothing is written\n\n",
              label_of(run.model->config().attention), run.config.task);
   print_parameters(run, report);
-  fmt::print("\ndata           {} symbols, length {}; rows:", run.task->vocabulary(),
+  fmt::print("\ndata           {} tokens, length {}; rows:", run.task->vocabulary(),
              run.task->length());
   for (const Split split : kSplits)
     if (run.task->has(split)) fmt::print(" {} {}", split_name(split), run.task->rows(split));

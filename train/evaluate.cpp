@@ -10,12 +10,12 @@ namespace {
 
 constexpr int64_t kTokensAtOnce = 16384;
 
-void append(const std::vector<int32_t>& symbols, std::vector<int32_t>& all) {
-  all.insert(all.end(), symbols.begin(), symbols.end());
+void append(const std::vector<int32_t>& tokens, std::vector<int32_t>& all) {
+  all.insert(all.end(), tokens.begin(), tokens.end());
 }
 
 // Of outputs [B,N,...]. A sequence at a time: a head may have many scores for few outputs.
-std::vector<int32_t> likeliest_symbols(const Head& head, const Tensor& outputs) {
+std::vector<int32_t> likeliest_tokens(const Head& head, const Tensor& outputs) {
   std::vector<int32_t> all;
   for (int64_t row = 0; row < outputs.size(0); ++row) {
     append(ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>(), all);
@@ -44,10 +44,10 @@ Batch rows_of_look(const Task& task, Split split, int64_t first, int64_t count, 
 
 BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   const Shape shape{batch.rows, batch.length};
-  BatchTensors tensors{symbols_tensor(batch.inputs, shape, task.input_vocabulary()),
+  BatchTensors tensors{token_tensor(batch.inputs, shape, task.input_vocab_size()),
                        Tensor::from(batch.targets, shape), Tensor()};
   if (!batch.partners.empty())
-    tensors.partners = symbols_tensor(batch.partners, shape, task.shape().pair_vocabulary);
+    tensors.partners = token_tensor(batch.partners, shape, task.shape().second_vocab_size);
   return tensors;
 }
 
@@ -78,7 +78,7 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
     const Tensor outputs = model.forward(tensors.inputs, false, tensors.partners).value();
     const std::vector<float> losses =
         model.head().losses(outputs, tensors.targets).to_vector<float>();
-    const std::vector<int32_t> likeliest = likeliest_symbols(model.head(), outputs);
+    const std::vector<int32_t> likeliest = likeliest_tokens(model.head(), outputs);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;
       loss += losses[i];
@@ -88,7 +88,7 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
     if (progress) progress(std::min(first + at_once, rows), rows);
   }
   if (score.tokens == 0)
-    fail(ErrorKind::input, "the {} split has no scored symbol", split_name(split));
+    fail(ErrorKind::input, "the {} split has no scored token", split_name(split));
   score.loss = loss / static_cast<double>(score.tokens);
   score.bits = bits_of(score.loss);
   score.accuracy = static_cast<double>(right) / static_cast<double>(score.tokens);

@@ -7,17 +7,17 @@
 namespace linea {
 
 struct Score {
-  double loss = 0;      // nats a scored symbol
+  double loss = 0;      // nats a scored token
   double bits = 0;      // bits/dim of pictures, bits/char of text: loss / ln 2
-  double accuracy = 0;  // share of scored positions whose likeliest symbol is right
+  double accuracy = 0;  // share of scored positions whose likeliest token is right
   int64_t tokens = 0;   // scored positions
 };
 
 double bits_of(double nats);
-// What a symbol's bits are called.
+// What a token's bits are called.
 inline const char* bits_name(const TaskShape& shape) {
   if (shape.side > 0) return "bits/dim";
-  return shape.pair_vocabulary > 0 ? "bits" : "bits/char";
+  return shape.second_vocab_size > 0 ? "bits" : "bits/char";
 }
 
 // A batch where the device reads it, i32 [rows,length] each; partners is undefined where the task
@@ -25,12 +25,12 @@ inline const char* bits_name(const TaskShape& shape) {
 struct BatchTensors {
   Tensor inputs, targets, partners;
 };
-// Error: ErrorKind::usage where a symbol is none of the task's.
+// Error: ErrorKind::usage where a token is none of the task's.
 BatchTensors batch_tensors(const Task& task, const Batch& batch);
 
 // How many rows evaluate() takes at once, so that it holds no more than training with batches of
 // `batch` rows: as many, or as many as fit where the gradients would be, whichever is more, up to
-// 16384 symbols; at least 1.
+// 16384 tokens; at least 1.
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch);
 
 // Over `max_rows` rows of a split, the same each time and evenly spread, for pictures may lie class

@@ -37,7 +37,7 @@ GivenPicture from_file(const std::string& name, const TaskShape& shape, int64_t 
           shape.classes - 1);
   GivenPicture picture{name, shape.start, {}};
   for (const uint8_t grey : read_image(name, shape.side, shape.channels))
-    picture.symbols.push_back(grey_to_symbol(grey, shape.levels));
+    picture.tokens.push_back(gray_to_token(grey, shape.levels));
   return picture;
 }
 

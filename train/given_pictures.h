@@ -12,7 +12,7 @@ namespace linea {
 struct GivenPicture {
   std::string name;
   int32_t start = 0;             // what the model reads before it: the start token, or the class
-  std::vector<int32_t> symbols;  // side x side x channels levels
+  std::vector<int32_t> tokens;  // side x side x channels levels
 };
 
 // Each name is that of a PNG or JPEG file, or "test:7": number 7, from 0 on, of the test split (or

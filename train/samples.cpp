@@ -43,7 +43,7 @@ PictureGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns) {
 std::vector<std::vector<int32_t>> draw_rows(const Transformer& model,
                                             const SamplingOptions& options,
                                             const std::vector<std::vector<int32_t>>& prompts,
-                                            int64_t symbols, const DrawingProgress& progress) {
+                                            int64_t tokens, const DrawingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
   const int64_t at_once = std::min(all, rows_at_once(model));
@@ -55,10 +55,10 @@ std::vector<std::vector<int32_t>> draw_rows(const Transformer& model,
     own.first_row += first;
     int64_t drawn = 0;
     const auto watch = [&](const std::vector<int32_t>&) {
-      if (progress) progress(first * symbols + ++drawn * count, all * symbols);
+      if (progress) progress(first * tokens + ++drawn * count, all * tokens);
     };
     const auto rows = with_model_memory(&model, drawing_advice(at_once), [&] {
-      return Generator(model, own).draw(group, symbols, watch);
+      return Generator(model, own).draw(group, tokens, watch);
     });
     result.insert(result.end(), rows.begin(), rows.end());
   }
@@ -82,7 +82,7 @@ std::string draw_pictures(const Transformer& model, const TaskShape& shape,
   }
   std::vector<uint8_t> greys;
   for (const std::vector<int32_t>& row : draw_rows(model, options, prompts, shape.length, progress))
-    for (const int32_t symbol : row) greys.push_back(symbol_to_grey(symbol, shape.levels));
+    for (const int32_t token : row) greys.push_back(token_to_gray(token, shape.levels));
   const PictureGrid grid = grid_of(shape, request.count, std::min<int64_t>(8, request.count));
   write_png_grid(png, greys, grid);
   return preview_width > 0 ? terminal_preview(greys, grid, preview_width) : "";
@@ -93,11 +93,11 @@ void draw_text(const Transformer& model, const std::string& vocabulary,
                const std::function<void(const std::string&)>& print) {
   require(!vocabulary.empty(), "this model writes no text");
   require(tokens >= 1, "--tokens is {}; it must be at least 1", tokens);
-  const Vocabulary symbols = Vocabulary::parse(vocabulary);
-  std::vector<int32_t> start = symbols.encode(prompt);
+  const Vocabulary tokens = Vocabulary::parse(vocabulary);
+  std::vector<int32_t> start = tokens.encode(prompt);
   print(prompt);
-  if (start.empty()) start = {symbols.start_symbol()};
-  const auto watch = [&](const std::vector<int32_t>& drawn) { print(symbols.decode(drawn)); };
+  if (start.empty()) start = {tokens.start_token()};
+  const auto watch = [&](const std::vector<int32_t>& drawn) { print(tokens.decode(drawn)); };
   with_model_memory(&model, drawing_advice(1),
                     [&] { Generator(model, options).draw({start}, tokens, watch); });
 }

@@ -16,7 +16,7 @@ struct PictureRequest {
   int64_t class_label = -1;  // -1: each class in turn
 };
 
-// Hears how many symbols of how many are drawn.
+// Hears how many tokens of how many are drawn.
 using DrawingProgress = std::function<void(int64_t done, int64_t all)>;
 
 // How many rows are drawn side by side: on a GPU, whose launches cost what thousands of rows do, as
@@ -24,12 +24,12 @@ using DrawingProgress = std::function<void(int64_t done, int64_t all)>;
 // with each position, 256.
 int64_t rows_at_once(const Transformer& model);
 
-// `symbols` of them after each prompt, rows_at_once() rows at a time; the random numbers of a row
+// `tokens` of them after each prompt, rows_at_once() rows at a time; the random numbers of a row
 // do not hang on that.
 std::vector<std::vector<int32_t>> draw_rows(const Transformer& model,
                                             const SamplingOptions& options,
                                             const std::vector<std::vector<int32_t>>& prompts,
-                                            int64_t symbols, const DrawingProgress& progress);
+                                            int64_t tokens, const DrawingProgress& progress);
 
 // How pictures of a task are laid out.
 PictureGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns);
@@ -41,8 +41,8 @@ std::string draw_pictures(const Transformer& model, const TaskShape& shape,
                           const std::filesystem::path& png, int64_t preview_width,
                           const DrawingProgress& progress = {});
 
-// Draws `tokens` symbols after the prompt; `print` gets each piece of text as it is drawn. Error: a
-// prompt symbol outside the vocabulary.
+// Draws `tokens` tokens after the prompt; `print` gets each piece of text as it is drawn. Error: a
+// prompt token outside the vocabulary.
 void draw_text(const Transformer& model, const std::string& vocabulary,
                const SamplingOptions& options, const std::string& prompt, int64_t tokens,
                const std::function<void(const std::string&)>& print);

@@ -30,8 +30,8 @@ Colour heat_colour(double heat) {
 
 void append_picture(const GivenPicture& picture, const TaskShape& shape,
                     std::vector<uint8_t>& colours) {
-  for (size_t i = 0; i < picture.symbols.size(); ++i) {
-    const uint8_t grey = symbol_to_grey(picture.symbols[i], shape.levels);
+  for (size_t i = 0; i < picture.tokens.size(); ++i) {
+    const uint8_t grey = token_to_gray(picture.tokens[i], shape.levels);
     colours.insert(colours.end(), shape.channels == 1 ? 3 : 1, grey);
   }
 }
@@ -48,19 +48,19 @@ void append_heat(const std::vector<float>& bits, const TaskShape& shape, int64_t
 
 }  // namespace
 
-std::vector<std::vector<float>> bits_of_symbols(const Transformer& model,
+std::vector<std::vector<float>> bits_of_tokens(const Transformer& model,
                                                 const std::vector<GivenPicture>& pictures) {
   const NoGrad no_grad;
   const int64_t length = model.config().length;
   std::vector<std::vector<float>> bits;
   for (const GivenPicture& picture : pictures) {
     std::vector<int32_t> inputs = {picture.start};
-    inputs.insert(inputs.end(), picture.symbols.begin(), picture.symbols.end() - 1);
+    inputs.insert(inputs.end(), picture.tokens.begin(), picture.tokens.end() - 1);
     bits.push_back(with_model_memory(&model, machine_advice(), [&] {
-      const Tensor ids = symbols_tensor(inputs, {1, length}, model.config().input_vocabulary);
+      const Tensor ids = token_tensor(inputs, {1, length}, model.config().input_vocab_size);
       const Tensor outputs = model.forward(ids, false).value();
       return model.head()
-          .losses(outputs, Tensor::from(picture.symbols, {1, length}))
+          .losses(outputs, Tensor::from(picture.tokens, {1, length}))
           .to_vector<float>();
     }));
     for (float& value : bits.back()) value = static_cast<float>(bits_of(value));

@@ -8,9 +8,9 @@
 
 namespace linea {
 
-// -log2 P of every symbol of every picture, given those before it, by the parallel form: what
+// -log2 P of every token of every picture, given those before it, by the parallel form: what
 // evaluate() adds up.
-std::vector<std::vector<float>> bits_of_symbols(const Transformer& model,
+std::vector<std::vector<float>> bits_of_tokens(const Transformer& model,
                                                 const std::vector<GivenPicture>& pictures);
 
 // Writes a PNG: each picture, and beside it its bits, a map for each channel, from black (0 bits)

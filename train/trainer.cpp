@@ -82,7 +82,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
         std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
                                     [this](const std::string& line) { progress_.note(line); }));
   progress_.note(
-      fmt::format("{} on {}: {} parameters, {} symbols, length {}, {} threads; run in {}{}",
+      fmt::format("{} on {}: {} parameters, {} tokens, length {}, {} threads; run in {}{}",
                   label_of(model_->config().attention), config_.task,
                   count_text(static_cast<double>(count_elements(model_->parameters()))),
                   task_->vocabulary(), task_->length(), config_.threads, folder_.string(),
@@ -361,7 +361,7 @@ void Trainer::draw_samples() try {
                   [&](int64_t done, int64_t all) {
                     check_for_stop();
                     if (progress_.due(done == all))
-                      progress_.show(fmt::format("samples: {} of {} symbols", done, all));
+                      progress_.show(fmt::format("samples: {} of {} tokens", done, all));
                   });
   } else if (!vocabulary_.empty()) {
     std::string text;

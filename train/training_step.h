@@ -30,7 +30,7 @@ struct StepResult {
 
 class TrainingStep {
  public:
-  // Called where set, for each batch of a step that is done plainly: when its symbols are there;
+  // Called where set, for each batch of a step that is done plainly: when its tokens are there;
   // its loss, with all that the backward pass needs; and its gradients.
   struct Watcher {
     std::function<void()> drawn, forwarded, gone_back;

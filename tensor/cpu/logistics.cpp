@@ -1,4 +1,4 @@
-// Mixtures of logistic distributions on the levels of a symbol (formulas.h). A row of a mixture is
+// Mixtures of logistic distributions on the levels of a token (formulas.h). A row of a mixture is
 // K logits, K means and K log scales.
 #include <algorithm>
 #include <cmath>

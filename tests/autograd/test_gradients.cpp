@@ -140,7 +140,7 @@ TEST(Gradients, Normalization) {
               {draw({2, 4, 4})});
 }
 
-TEST(Gradients, Symbols) {
+TEST(Gradients, Tokens) {
   const Tensor ids = Tensor::from(std::vector<int32_t>{2, 0, 2, 2, 4, 0}, {2, 3});
   expect_true("embedding", [&](const Vars& in) { return embedding(in[0], ids); }, {draw({5, 3})});
   const Tensor targets = Tensor::from(std::vector<int32_t>{2, -1, 0, 4, 4, -1}, {2, 3});

@@ -18,7 +18,7 @@ ModelConfig small(const std::string& attention, const std::string& rule = "sum")
   config.dim = 16;
   config.ffn = 32;
   config.length = 32;
-  config.vocabulary = config.input_vocabulary = 9;
+  config.vocab_size = config.input_vocab_size = 9;
   return config;
 }
 
@@ -30,17 +30,17 @@ class CudaDrawing : public testing::Test {
   On device_{kCuda};
 };
 
-// Of a position, from symbols to those that follow them.
+// Of a position, from tokens to those that follow them.
 size_t launches(ModelConfig config, int64_t layers) {
   config.layers = layers;
   const Transformer model(config);
   DecodeState state = model.start(2);
-  const Tensor symbols = symbols_tensor({3, 4}, {2}, config.input_vocabulary);
+  const Tensor tokens = token_tensor({3, 4}, {2}, config.input_vocab_size);
   const std::unique_ptr<Recorder> recorder = make_recorder();
   for (int i = 0; i < 2; ++i) {
     model.count_position(state);
     EXPECT_TRUE(recorder->run(0, [&] {
-      model.head().draw(model.work(state, symbols), {}, {}, {symbols, state.place});
+      model.head().draw(model.work(state, tokens), {}, {}, {tokens, state.place});
     }));
   }
   return recorder->launches(0);
@@ -80,21 +80,21 @@ TEST_F(CudaDrawing, PositionsInBf16AreThoseOfTheParallelForm) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
   const Transformer model(config);
-  const int64_t B = 2, N = 2 * kMostWaiting + 3, V = config.vocabulary;
-  std::vector<int32_t> symbols;
-  for (int64_t i = 0; i < B * N; ++i) symbols.push_back(static_cast<int32_t>(i * i % V));
+  const int64_t B = 2, N = 2 * kMostWaiting + 3, V = config.vocab_size;
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < B * N; ++i) tokens.push_back(static_cast<int32_t>(i * i % V));
   const NoGrad no_grad;
   const std::vector<double> all =
-      model.forward(symbols_tensor(symbols, {B, N}, V), false).value().to_doubles();
+      model.forward(token_tensor(tokens, {B, N}, V), false).value().to_doubles();
   DecodeState state = model.start(B);
   for (int64_t n = 0; n < N; ++n) {
-    const std::vector<int32_t> now = {symbols[static_cast<size_t>(n)],
-                                      symbols[static_cast<size_t>(N + n)]};
+    const std::vector<int32_t> now = {tokens[static_cast<size_t>(n)],
+                                      tokens[static_cast<size_t>(N + n)]};
     std::vector<double> expected;
     for (int64_t b = 0; b < B; ++b)
       expected.insert(expected.end(), all.begin() + (b * N + n) * V,
                       all.begin() + (b * N + n + 1) * V);
-    EXPECT_LE(distance(numbers(model.step(state, symbols_tensor(now, {B}, V))), expected), 0.03)
+    EXPECT_LE(distance(numbers(model.step(state, token_tensor(now, {B}, V))), expected), 0.03)
         << "position " << n;
   }
 }
@@ -121,9 +121,9 @@ TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
     SamplingOptions sampling;
     sampling.greedy = true;
     std::vector<std::vector<int32_t>> prompts;
-    for (const int32_t symbol : {1, 2, 5}) {
+    for (const int32_t token : {1, 2, 5}) {
       prompts.push_back(first);
-      prompts.back().push_back(symbol);
+      prompts.back().push_back(token);
     }
     return Generator(model, sampling).draw(prompts, 12);
   };
@@ -138,7 +138,7 @@ TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
   }
 }
 
-// Rows enough for parts that are drawn at the same time, and not of one size: the CPU's symbols.
+// Rows enough for parts that are drawn at the same time, and not of one size: the CPU's tokens.
 TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   const Transformer model(small("linear"));
   context().sizes.history = 4;  // positions, so that it is gone through several times
@@ -155,7 +155,7 @@ TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
   EXPECT_LE(different, 4u);  // a sum in another order may turn a draw
 }
 
-// In bf16, in parts that are recorded, past positions at which states are written: the symbols of
+// In bf16, in parts that are recorded, past positions at which states are written: the tokens of
 // one position after the other.
 TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   ModelConfig config = small("linear");
@@ -172,9 +172,9 @@ TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
       first(static_cast<size_t>(rows), 1);
   const ops::Drawn drawn{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
   for (int64_t n = 0; n < positions; ++n) {
-    model.head().draw(model.step(state, drawn.symbols), {},
+    model.head().draw(model.step(state, drawn.tokens), {},
                       {SamplingOptions{}.seed, Purpose::sample, 0, 0}, drawn);
-    const std::vector<int32_t> expected = drawn.symbols.to_vector<int32_t>();
+    const std::vector<int32_t> expected = drawn.tokens.to_vector<int32_t>();
     size_t different = 0;
     for (size_t row = 0; row < got.size(); ++row)
       different += got[row][static_cast<size_t>(n)] != expected[row] ? 1 : 0;
@@ -205,7 +205,7 @@ TEST_F(CudaDrawing, EachPositionIsToldOnce) {
        {int64_t{1}, int64_t{3}, 2 * context().sizes.history + 7, int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
     const auto drawn = Generator(model, {}).draw(
-        {{1}, {2}}, count, [&](const std::vector<int32_t>& symbols) { told.push_back(symbols); });
+        {{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) { told.push_back(tokens); });
     ASSERT_EQ(told.size(), static_cast<size_t>(count));
     for (size_t row = 0; row < 2; ++row) {
       ASSERT_EQ(drawn[row].size(), static_cast<size_t>(count));

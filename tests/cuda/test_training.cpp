@@ -1,4 +1,4 @@
-// Whole models: steps of training and drawn symbols on the device are those of the CPU, in float to
+// Whole models: steps of training and drawn tokens on the device are those of the CPU, in float to
 // rounding and in bf16 within a band; two runs give the same bits.
 #include <algorithm>
 #include <cstdlib>

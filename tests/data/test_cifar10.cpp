@@ -105,7 +105,7 @@ TEST_F(Cifar10Test, MakesATask) {
   const auto task = make_task(chosen);
   EXPECT_EQ(task->length(), 16 * 16 * 3);
   EXPECT_EQ(task->vocabulary(), 4);
-  EXPECT_EQ(task->input_vocabulary(), 14);
+  EXPECT_EQ(task->input_vocab_size(), 14);
   EXPECT_EQ(task->shape().channels, 3);
   const Batch batch = task->eval_batch(Split::test, 3, 1);
   EXPECT_EQ(batch.inputs[0], 4 + 3);  // picture 103
@@ -122,7 +122,7 @@ TEST_F(Cifar10Test, MakesATask) {
   EXPECT_NE(make_task(options(path("")))->fingerprint(), print);
   TaskOptions plain = options("");
   EXPECT_EQ(task_shape(plain).length, 3072);
-  EXPECT_EQ(task_shape(plain).input_vocabulary, 257);
+  EXPECT_EQ(task_shape(plain).input_vocab_size, 257);
 }
 
 TEST_F(Cifar10Test, RefusesDamagedBatches) {

@@ -165,7 +165,7 @@ TEST_F(ImageFolderTest, MakesATask) {
   chosen.levels = 16;
   const auto task = make_task(chosen);
   EXPECT_EQ(task->length(), 4);
-  EXPECT_EQ(task->input_vocabulary(), 18);
+  EXPECT_EQ(task->input_vocab_size(), 18);
   EXPECT_EQ(task->eval_batch(Split::test, 0, 2).inputs,
             (std::vector<int32_t>{16, 0, 0, 0, 17, 6, 6, 6}));
   // The names alone give the shape, and hold for other data.
@@ -176,7 +176,7 @@ TEST_F(ImageFolderTest, MakesATask) {
   fs::remove_all(path("cat"));
   EXPECT_EQ(make_task(later)->eval_batch(Split::test, 0, 1).inputs[0], 17);
   later.data = "";
-  EXPECT_EQ(task_shape(later).input_vocabulary, 18);
+  EXPECT_EQ(task_shape(later).input_vocab_size, 18);
   fs::rename(path("dog"), path("horse"));
   later.data = path("");
   expect_error(ErrorKind::input, {"'horse'", "cat, dog"}, [&] { make_task(later); });
@@ -186,7 +186,7 @@ TEST_F(ImageFolderTest, RefusesDamagedClassesAndImpossibleOptions) {
   for (const std::string damaged :
        {"", "x", "{}", R"({"kind":"classes"})", R"({"kind":"classes","names":[]})",
         R"({"kind":"classes","names":["b","a"]})", R"({"kind":"classes","names":["a",1]})",
-        R"({"kind":"bytes","symbols":[1]})"})
+        R"({"kind":"bytes","tokens":[1]})"})
     expect_error(ErrorKind::input, {"damaged"}, [&] { parse_classes(damaged); });
   TaskOptions chosen = options();
   chosen.size = 2000;

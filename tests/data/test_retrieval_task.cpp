@@ -14,7 +14,7 @@
 namespace linea {
 namespace {
 
-using Symbols = std::vector<int32_t>;
+using Tokens = std::vector<int32_t>;
 
 TaskOptions retrieval(int64_t associations, bool repeat = false) {
   TaskOptions options;
@@ -25,7 +25,7 @@ TaskOptions retrieval(int64_t associations, bool repeat = false) {
 }
 
 struct Row {
-  Symbols keys, values;
+  Tokens keys, values;
   int32_t query = 0, no_value = 0, answer = 0;
 
   bool operator<(const Row& other) const {
@@ -56,15 +56,15 @@ std::vector<Row> rows_of(const Task& task) {
   return rows;
 }
 
-Symbols sorted(Symbols symbols) {
-  std::sort(symbols.begin(), symbols.end());
-  return symbols;
+Tokens sorted(Tokens tokens) {
+  std::sort(tokens.begin(), tokens.end());
+  return tokens;
 }
 
-Symbols one_of_each(int32_t count) {
-  Symbols symbols(static_cast<size_t>(count));
-  std::iota(symbols.begin(), symbols.end(), 0);
-  return symbols;
+Tokens one_of_each(int32_t count) {
+  Tokens tokens(static_cast<size_t>(count));
+  std::iota(tokens.begin(), tokens.end(), 0);
+  return tokens;
 }
 
 TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
@@ -72,9 +72,9 @@ TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
   EXPECT_EQ(capacity.length, 7);
   EXPECT_EQ(edit.length, 13);
   for (const TaskShape& shape : {capacity, edit}) {
-    EXPECT_EQ(shape.vocabulary, 6);
-    EXPECT_EQ(shape.input_vocabulary, 6);
-    EXPECT_EQ(shape.pair_vocabulary, 7);
+    EXPECT_EQ(shape.vocab_size, 6);
+    EXPECT_EQ(shape.input_vocab_size, 6);
+    EXPECT_EQ(shape.second_vocab_size, 7);
     EXPECT_EQ(shape.side, 0);
   }
   EXPECT_EQ(task_shape(retrieval(0)).length, 21);
@@ -82,7 +82,7 @@ TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
   // Other tasks have no second stream.
   TaskOptions copy;
   copy.task = "copy";
-  EXPECT_EQ(task_shape(copy).pair_vocabulary, 0);
+  EXPECT_EQ(task_shape(copy).second_vocab_size, 0);
   EXPECT_TRUE(make_task(copy)->train_batch(0, 0, 1).partners.empty());
 }
 
@@ -92,11 +92,11 @@ TEST(Retrieval, OnlyTheQuestionIsScored) {
     for (const Batch& batch : {task->train_batch(1, 2, 4), task->eval_batch(Split::test, 7, 4)}) {
       ASSERT_EQ(batch.rows, 4);
       ASSERT_EQ(batch.length, task->length());
-      const auto symbols = static_cast<size_t>(batch.rows * batch.length);
-      ASSERT_EQ(batch.inputs.size(), symbols);
-      ASSERT_EQ(batch.targets.size(), symbols);
-      ASSERT_EQ(batch.partners.size(), symbols);
-      for (size_t i = 0; i < symbols; ++i) {
+      const auto tokens = static_cast<size_t>(batch.rows * batch.length);
+      ASSERT_EQ(batch.inputs.size(), tokens);
+      ASSERT_EQ(batch.targets.size(), tokens);
+      ASSERT_EQ(batch.partners.size(), tokens);
+      for (size_t i = 0; i < tokens; ++i) {
         const bool question = (i + 1) % static_cast<size_t>(batch.length) == 0;
         EXPECT_EQ(batch.targets[i] != kNotScored, question) << i;
         EXPECT_EQ(batch.partners[i] == 5, question) << i;
@@ -210,7 +210,7 @@ TEST(Retrieval, RowsStepsSeedsAndSplitsDiffer) {
       batches.push_back(task->eval_batch(split, 0, 3));
       batches.push_back(other->eval_batch(split, 0, 3));
     }
-    std::set<Symbols> keys, values, both;
+    std::set<Tokens> keys, values, both;
     for (const Batch& batch : batches)
       for (const Row& row : rows_of(batch)) {
         keys.insert(row.keys);
@@ -260,7 +260,7 @@ TEST(Retrieval, ItsOwnLengthIsAccepted) {
     options.length = task_shape(options).length;
     EXPECT_EQ(make_task(options)->length(), repeat ? 9 : 5);
   }
-  EXPECT_EQ(make_task(retrieval(1))->train_batch(0, 0, 1).targets, (Symbols{kNotScored, 0}));
+  EXPECT_EQ(make_task(retrieval(1))->train_batch(0, 0, 1).targets, (Tokens{kNotScored, 0}));
 }
 
 TEST(Retrieval, OtherTasksRefuseItsOptions) {

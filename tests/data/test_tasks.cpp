@@ -110,24 +110,24 @@ TEST(Digits, CanBeToldApart) {
 
 TEST(Pictures, LevelsAreEvenStepsThatComeBack) {
   for (const int64_t levels : {2, 3, 4, 8, 16, 64, 256}) {
-    EXPECT_EQ(grey_to_symbol(0, levels), 0);
-    EXPECT_EQ(grey_to_symbol(255, levels), levels - 1);
-    EXPECT_EQ(symbol_to_grey(0, levels), 0);
-    EXPECT_EQ(symbol_to_grey(static_cast<int32_t>(levels - 1), levels), 255);
-    for (int32_t symbol = 0; symbol < levels; ++symbol)
-      EXPECT_EQ(grey_to_symbol(symbol_to_grey(symbol, levels), levels), symbol);
+    EXPECT_EQ(gray_to_token(0, levels), 0);
+    EXPECT_EQ(gray_to_token(255, levels), levels - 1);
+    EXPECT_EQ(token_to_gray(0, levels), 0);
+    EXPECT_EQ(token_to_gray(static_cast<int32_t>(levels - 1), levels), 255);
+    for (int32_t token = 0; token < levels; ++token)
+      EXPECT_EQ(gray_to_token(token_to_gray(token, levels), levels), token);
   }
-  EXPECT_EQ(grey_to_symbol(63, 4), 0);
-  EXPECT_EQ(grey_to_symbol(64, 4), 1);
-  EXPECT_EQ(symbol_to_grey(1, 4), 85);
-  EXPECT_EQ(symbol_to_grey(1, 3), 128);  // 127.5 rounds up
+  EXPECT_EQ(gray_to_token(63, 4), 0);
+  EXPECT_EQ(gray_to_token(64, 4), 1);
+  EXPECT_EQ(token_to_gray(1, 4), 85);
+  EXPECT_EQ(token_to_gray(1, 3), 128);  // 127.5 rounds up
 }
 
 TEST(Pictures, AreSequencesThatScoreEveryPixel) {
   const auto task = make_task(small_digits());
   const PictureSet test = draw_digits(0, 0, 3, 14);
   EXPECT_EQ(task->vocabulary(), 8);
-  EXPECT_EQ(task->input_vocabulary(), 9);
+  EXPECT_EQ(task->input_vocab_size(), 9);
   EXPECT_EQ(task->length(), 196);
   EXPECT_EQ(task->shape().side, 14);
   EXPECT_EQ(task->shape().classes, 0);
@@ -152,7 +152,7 @@ TEST(Pictures, ClassTokenStandsForTheLabel) {
   options.class_token = true;
   const auto task = make_task(options);
   EXPECT_EQ(task->vocabulary(), 8);
-  EXPECT_EQ(task->input_vocabulary(), 18);
+  EXPECT_EQ(task->input_vocab_size(), 18);
   EXPECT_EQ(task->shape().classes, 10);
   const PictureSet test = draw_digits(0, 0, 20, 14);
   const Batch batch = task->eval_batch(Split::test, 0, 20);
@@ -221,7 +221,7 @@ TEST(Copy, RepeatsWhatItHasSeen) {
   options.length = 12;
   const auto task = make_task(options);
   EXPECT_EQ(task->vocabulary(), 11);
-  EXPECT_EQ(task->input_vocabulary(), 11);
+  EXPECT_EQ(task->input_vocab_size(), 11);
   constexpr int64_t kString = 5;
   for (const Batch& batch : {task->train_batch(1, 0, 6), task->eval_batch(Split::val, 0, 6)})
     for (int64_t row = 0; row < 6; ++row) {
@@ -252,10 +252,10 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
   for (const Split split : {Split::train, Split::val, Split::test})
     for (int64_t row = 0; row < 2; ++row) ++seen[first_row(task->eval_batch(split, row, 1))];
   EXPECT_EQ(seen.size(), 9u);
-  std::array<int, 10> of_symbol{};
+  std::array<int, 10> of_token{};
   for (const int32_t target : task->eval_batch(Split::val, 0, 1000).targets)
-    if (target != kNotScored) ++of_symbol[static_cast<size_t>(target)];
-  for (const int count : of_symbol) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
+    if (target != kNotScored) ++of_token[static_cast<size_t>(target)];
+  for (const int count : of_token) EXPECT_NEAR(count, 6300, 400);  // 5 standard deviations
 }
 
 TEST(Copy, ImpossibleLengthsAreRefused) {

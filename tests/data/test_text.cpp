@@ -14,13 +14,13 @@ TEST(Text, CharactersAreSortedAndComeBack) {
   EXPECT_EQ(vocabulary.size(), 11);  // \n space a b c e n v i-diaeresis euro face
   EXPECT_EQ(vocabulary.encode("\n ab\U0001F600"), (std::vector<int32_t>{0, 1, 2, 3, 10}));
   EXPECT_EQ(vocabulary.decode(vocabulary.encode(text)), text);
-  EXPECT_EQ(vocabulary.start_symbol(), 0);
+  EXPECT_EQ(vocabulary.start_token(), 0);
 }
 
 TEST(Text, StartsWithTheNewlineWhereverItStands) {
-  EXPECT_EQ(Vocabulary::from_text("\tx\ny", "text").start_symbol(), 1);
-  EXPECT_EQ(Vocabulary::from_text("abc", "text").start_symbol(), 0);
-  EXPECT_EQ(Vocabulary::from_text("\t", "text").start_symbol(), 0);
+  EXPECT_EQ(Vocabulary::from_text("\tx\ny", "text").start_token(), 1);
+  EXPECT_EQ(Vocabulary::from_text("abc", "text").start_token(), 0);
+  EXPECT_EQ(Vocabulary::from_text("\t", "text").start_token(), 0);
 }
 
 TEST(Text, WhatIsNotUtf8IsBytes) {
@@ -48,7 +48,7 @@ TEST(Text, WhatIsNotUtf8IsBytes) {
 TEST(Text, NamesTheFirstUnknownCharacter) {
   const Vocabulary characters = Vocabulary::from_text("caf\u00e8", "text");
   expect_error(ErrorKind::input,
-               {"prompt character '\u00e9' (U+00E9) at position 4", "vocabulary of 4 symbols"},
+               {"prompt character '\u00e9' (U+00E9) at position 4", "vocabulary of 4 tokens"},
                [&] { characters.encode("\u00e8af\u00e9z"); });
   expect_error(ErrorKind::input, {"character U+000A at position 1 "},
                [&] { characters.encode("\n"); });
@@ -57,11 +57,11 @@ TEST(Text, NamesTheFirstUnknownCharacter) {
   const Vocabulary bytes = Vocabulary::from_text("ab\xFF", "text");
   expect_error(ErrorKind::input, {"here: byte 0xC3 at position 2 "},
                [&] { bytes.encode("a\u00e9", "here:"); });
-  expect_error(ErrorKind::usage, {"symbol 3", "3 symbols"}, [&] { bytes.decode({0, 3}); });
-  expect_error(ErrorKind::usage, {"symbol -1"}, [&] { bytes.decode({-1}); });
+  expect_error(ErrorKind::usage, {"token 3", "3 tokens"}, [&] { bytes.decode({0, 3}); });
+  expect_error(ErrorKind::usage, {"token -1"}, [&] { bytes.decode({-1}); });
 }
 
-TEST(Text, RefusesTooManySymbols) {
+TEST(Text, RefusesTooManyTokens) {
   std::string text;
   for (uint32_t code = 0x10000; code < 0x10000 + 65536; ++code) {
     text += static_cast<char>(0xF0 | code >> 18);
@@ -91,29 +91,29 @@ TEST(Text, RefusesADamagedVocabulary) {
       "[]",
       "12",
       R"({"kind":"bytes"})",
-      R"({"symbols":[1]})",
-      R"({"kind":"words","symbols":[1]})",
-      R"({"kind":7,"symbols":[1]})",
-      R"({"kind":"bytes","symbols":[]})",
-      R"({"kind":"bytes","symbols":"abc"})",
-      R"({"kind":"bytes","symbols":{"a":1}})",
-      R"({"kind":"bytes","symbols":[1,256]})",
-      R"({"kind":"bytes","symbols":[2,2]})",
-      R"({"kind":"bytes","symbols":[2,1]})",
-      R"({"kind":"bytes","symbols":[-1]})",
-      R"({"kind":"bytes","symbols":[1.5]})",
-      R"({"kind":"bytes","symbols":[true]})",
-      R"({"kind":"bytes","symbols":["a"]})",
-      R"({"kind":"characters","symbols":[55296]})",
-      R"({"kind":"characters","symbols":[1114112]})",
-      R"({"kind":"characters","symbols":[4294967296]})",
-      R"({"kind":"characters","symbols":[18446744073709551615]})",
+      R"({"tokens":[1]})",
+      R"({"kind":"words","tokens":[1]})",
+      R"({"kind":7,"tokens":[1]})",
+      R"({"kind":"bytes","tokens":[]})",
+      R"({"kind":"bytes","tokens":"abc"})",
+      R"({"kind":"bytes","tokens":{"a":1}})",
+      R"({"kind":"bytes","tokens":[1,256]})",
+      R"({"kind":"bytes","tokens":[2,2]})",
+      R"({"kind":"bytes","tokens":[2,1]})",
+      R"({"kind":"bytes","tokens":[-1]})",
+      R"({"kind":"bytes","tokens":[1.5]})",
+      R"({"kind":"bytes","tokens":[true]})",
+      R"({"kind":"bytes","tokens":["a"]})",
+      R"({"kind":"characters","tokens":[55296]})",
+      R"({"kind":"characters","tokens":[1114112]})",
+      R"({"kind":"characters","tokens":[4294967296]})",
+      R"({"kind":"characters","tokens":[18446744073709551615]})",
   };
   for (const std::string& text : damaged) {
     SCOPED_TRACE(text);
     expect_error(ErrorKind::input, {"vocabulary is damaged"}, [&] { Vocabulary::parse(text); });
   }
-  EXPECT_EQ(Vocabulary::parse(R"({"kind":"characters","symbols":[10,1114111]})").size(), 2);
+  EXPECT_EQ(Vocabulary::parse(R"({"kind":"characters","tokens":[10,1114111]})").size(), 2);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-// 1,003 symbols whose neighbours tell their place: 902 for training, 101 for val.
+// 1,003 tokens whose neighbours tell their place: 902 for training, 101 for val.
 std::string sample_text() {
   std::string text;
   for (int i = 0; i < 1003; ++i) text += static_cast<char>(' ' + (i * i / 7 + i) % 90);
@@ -28,11 +28,11 @@ class TextTaskTest : public DataTest {
   }
 };
 
-TEST_F(TextTaskTest, EvalScoresEverySymbolOnceAfterTheOneBefore) {
+TEST_F(TextTaskTest, EvalScoresEveryTokenOnceAfterTheOneBefore) {
   const std::string text = sample_text();
   const auto task = make_task(options(text, 16));
   const Vocabulary vocabulary = Vocabulary::parse(task->serialised_vocabulary());
-  const std::vector<int32_t> symbols = vocabulary.encode(text);
+  const std::vector<int32_t> tokens = vocabulary.encode(text);
   for (const auto& [split, first, end] :
        {std::tuple{Split::train, 0, 902}, {Split::val, 902, 1003}}) {
     EXPECT_EQ(task->rows(split), (end - first + 15) / 16);
@@ -47,8 +47,8 @@ TEST_F(TextTaskTest, EvalScoresEverySymbolOnceAfterTheOneBefore) {
           continue;
         }
         const auto here = static_cast<size_t>(position);
-        EXPECT_EQ(batch.targets[t], symbols[here]);
-        EXPECT_EQ(batch.inputs[t], position == 0 ? task->shape().start : symbols[here - 1]);
+        EXPECT_EQ(batch.targets[t], tokens[here]);
+        EXPECT_EQ(batch.inputs[t], position == 0 ? task->shape().start : tokens[here - 1]);
         ++position;
       }
     }
@@ -66,12 +66,12 @@ TEST_F(TextTaskTest, HasNoTestSplit) {
 TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {
   const std::string text = sample_text();
   const auto task = make_task(options(text, 16));
-  const std::vector<int32_t> symbols =
+  const std::vector<int32_t> tokens =
       Vocabulary::parse(task->serialised_vocabulary()).encode(text);
   std::map<std::vector<int32_t>, int> expected, visited;
   for (size_t start = 0; start + 16 < 902; ++start)
-    ++expected[{symbols.begin() + static_cast<long>(start),
-                symbols.begin() + static_cast<long>(start) + 17}];
+    ++expected[{tokens.begin() + static_cast<long>(start),
+                tokens.begin() + static_cast<long>(start) + 17}];
   constexpr int64_t kRows = 2;  // 886 = 443 * 2 windows
   for (uint64_t step = 0; step < 443; ++step) {
     const Batch batch = task->train_batch(5, step, kRows);
@@ -103,7 +103,7 @@ TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
   expect_error(ErrorKind::usage, {"vocabulary"}, [&] { task_shape(without_data); });
   without_data.vocabulary = task->serialised_vocabulary();
   EXPECT_EQ(task_shape(without_data).vocabulary, task->vocabulary());
-  EXPECT_EQ(task_shape(without_data).input_vocabulary, task->vocabulary());
+  EXPECT_EQ(task_shape(without_data).input_vocab_size, task->vocabulary());
   EXPECT_EQ(task_shape(without_data).start, task->shape().start);
   EXPECT_EQ(task_shape(without_data).length, 4);
 }
@@ -114,16 +114,16 @@ TEST_F(TextTaskTest, AGivenVocabularyMustCoverTheFile) {
   EXPECT_EQ(make_task(given)->vocabulary(), 5);
   given.vocabulary = Vocabulary::from_text("ab", "text").serialise();
   expect_error(ErrorKind::input,
-               {path("text.txt"), "character 'c' (U+0063) at position 3", "2 symbols"},
+               {path("text.txt"), "character 'c' (U+0063) at position 3", "2 tokens"},
                [&] { make_task(given); });
 }
 
 TEST_F(TextTaskTest, RefusesEmptyAndShortFiles) {
   expect_error(ErrorKind::input, {path("text.txt"), "is empty"},
                [&] { make_task(options("", 4)); });
-  // 10 symbols: 9 for training hold one window of 8 + 1.
+  // 10 tokens: 9 for training hold one window of 8 + 1.
   EXPECT_EQ(make_task(options("abcdefghij", 8))->rows(Split::val), 1);
-  expect_error(ErrorKind::input, {path("text.txt"), "10 symbols", "9 are", "windows of 9"},
+  expect_error(ErrorKind::input, {path("text.txt"), "10 tokens", "9 are", "windows of 9"},
                [&] { make_task(options("abcdefghij", 9)); });
   TaskOptions missing = options("x", 4);
   missing.data = path("absent.txt");

@@ -13,7 +13,7 @@ int fuzz_text(const uint8_t* data, size_t size) {
     expect(Vocabulary::parse(vocabulary.serialise()).difference_from(vocabulary).empty(),
            "the vocabulary changes when it is written and read");
   });
-  // Symbols that this vocabulary may not have.
+  // Tokens that this vocabulary may not have.
   expect_value_or_error(size,
                         [&] { Vocabulary::from_text("a\xC3\xA9\n", "another text").encode(text); });
   return 0;

@@ -1,4 +1,4 @@
-// What a checkpoint holds of a text's symbols, or of the names of classes.
+// What a checkpoint holds of a text's tokens, or of the names of classes.
 #include "data/images_task.h"
 #include "data/text.h"
 #include "tests/fuzz/promise.h"
@@ -10,8 +10,8 @@ int fuzz_vocabulary(const uint8_t* data, size_t size) {
   const std::string text = text_of(data, size);
   expect_value_or_error(size, [&] {
     const Vocabulary vocabulary = Vocabulary::parse(text);
-    expect(vocabulary.size() >= 1 && vocabulary.start_symbol() < vocabulary.size(),
-           "the start is no symbol");
+    expect(vocabulary.size() >= 1 && vocabulary.start_token() < vocabulary.size(),
+           "the start is no token");
     const Vocabulary again = Vocabulary::parse(vocabulary.serialise());
     expect(again.difference_from(vocabulary).empty(), "it changes when it is written and read");
     vocabulary.decode({0});

@@ -122,7 +122,7 @@ TEST(Depth, IsNoDanger) {
       "task = " + lists,
       R"({"manifest":)" + lists + R"(,"step":7,"config_sha256":"","files":[1]})",
       R"({"manifest":1,"step":)" + lists + R"(,"config_sha256":"","files":[1]})",
-      R"({"kind":)" + lists + R"(,"symbols":[1]})",
+      R"({"kind":)" + lists + R"(,"tokens":[1]})",
       R"({"step":1,"loss":)" + lists + "}",
       R"({"step":1,"updates":1,"made_by":)" + lists + "}"};
   for (const NamedTarget& target : kTargets)

@@ -12,7 +12,7 @@ inline ModelConfig small_transformer(int64_t layers) {
   config.dim = 16;
   config.ffn = 40;
   config.length = 48;
-  config.vocabulary = config.input_vocabulary = 11;
+  config.vocab_size = config.input_vocab_size = 11;
   config.dropout = 0.3f;
   return config;
 }

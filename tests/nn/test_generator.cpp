@@ -26,8 +26,8 @@ std::unique_ptr<Transformer> some_model(const std::string& attention, double dev
   config.dim = 16;
   config.ffn = 24;
   config.length = kLength;
-  config.vocabulary = 7;
-  config.input_vocabulary = 9;
+  config.vocab_size = 7;
+  config.input_vocab_size = 9;
   auto model = std::make_unique<Transformer>(config);
   uint32_t lane = 300;
   for (const Parameter& parameter : model->parameters()) {
@@ -43,7 +43,7 @@ Rows draw(const Transformer& model, const Rows& prompt, int64_t count, uint64_t 
   return Generator(model, {temperature, greedy, seed}).draw(prompt, count);
 }
 
-TEST(Generator, TheSameSeedDrawsTheSameSymbols) {
+TEST(Generator, TheSameSeedDrawsTheSameTokens) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     const Rows prompt = {{7}, {7}, {8}};
@@ -53,7 +53,7 @@ TEST(Generator, TheSameSeedDrawsTheSameSymbols) {
     EXPECT_NE(first[0], first[1]) << "rows share their random numbers";
     for (const auto& row : first) {
       ASSERT_EQ(row.size(), 30u);
-      for (const int32_t symbol : row) EXPECT_TRUE(symbol >= 0 && symbol < 7) << symbol;
+      for (const int32_t token : row) EXPECT_TRUE(token >= 0 && token < 7) << token;
     }
   }
 }
@@ -107,15 +107,15 @@ TEST(Generator, GreedyFollowsTheParallelForm) {
   }
 }
 
-// After `length` symbols the last half is read again: each later symbol is what a fresh reading
+// After `length` tokens the last half is read again: each later token is what a fresh reading
 // gives.
 TEST(Generator, GoesOnPastTheLength) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     int64_t seen = 0;
     const Rows drawn = Generator(*model, {1.0, true, 1})
-                           .draw({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& symbols) {
-                             EXPECT_EQ(symbols.size(), 1u);
+                           .draw({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
+                             EXPECT_EQ(tokens.size(), 1u);
                              ++seen;
                            });
     ASSERT_EQ(drawn[0].size(), static_cast<size_t>(3 * kLength + 5));
@@ -151,7 +151,7 @@ TEST(Generator, TakesExtremeTemperatures) {
   for (const double hot : {1e30, 1e300}) {
     std::vector<int64_t> counts(7);
     const Rows drawn = draw(*model, {{7}}, 1400, 1, false, hot);
-    for (const int32_t symbol : drawn[0]) ++counts[static_cast<size_t>(symbol)];
+    for (const int32_t token : drawn[0]) ++counts[static_cast<size_t>(token)];
     for (const int64_t count : counts)
       EXPECT_NEAR(static_cast<double>(count), 200, 5 * 13.1) << hot;  // sqrt(1400 * 6/49)
   }
@@ -177,8 +177,8 @@ TEST(Generator, DrawsAsOftenAsTheModelSays) {
 
 TEST(Generator, RefusesPromptsThatCannotBeRead) {
   const auto model = some_model("linear");
-  expect_error(ErrorKind::usage, {"at least one symbol"}, [&] { draw(*model, {}, 1, 1); });
-  expect_error(ErrorKind::usage, {"at least one symbol"}, [&] { draw(*model, {{}}, 1, 1); });
+  expect_error(ErrorKind::usage, {"at least one token"}, [&] { draw(*model, {}, 1, 1); });
+  expect_error(ErrorKind::usage, {"at least one token"}, [&] { draw(*model, {{}}, 1, 1); });
   expect_error(ErrorKind::usage, {"1", "2"}, [&] { draw(*model, {{7}, {7, 1}}, 1, 1); });
   expect_error(ErrorKind::usage, {"9"}, [&] { draw(*model, {{9}}, 1, 1); });
 }

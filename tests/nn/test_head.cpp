@@ -23,34 +23,34 @@ ModelConfig small(const std::string& head, int64_t levels) {
   config.dim = 16;
   config.ffn = 24;
   config.length = 6;
-  config.vocabulary = levels;
-  config.input_vocabulary = levels + 1;
+  config.vocab_size = levels;
+  config.input_vocab_size = levels + 1;
   return config;
 }
 
-Tensor some_symbols(int64_t rows, int64_t levels, int64_t step) {
-  std::vector<int32_t> symbols;
+Tensor some_tokens(int64_t rows, int64_t levels, int64_t step) {
+  std::vector<int32_t> tokens;
   for (int64_t i = 0; i < rows * 6; ++i)
-    symbols.push_back(static_cast<int32_t>((i * i + step * i) % levels));
-  return Tensor::from(symbols, {rows, 6});
+    tokens.push_back(static_cast<int32_t>((i * i + step * i) % levels));
+  return Tensor::from(tokens, {rows, 6});
 }
 
 TEST(Head, ScoresAndLossesSayTheSame) {
   for (const char* name : {"categorical", "logistics"})
-    for (const int64_t symbols : {2, 16, 256}) {
-      const auto head = make_head(name, symbols);
+    for (const int64_t tokens : {2, 16, 256}) {
+      const auto head = make_head(name, tokens);
       const Tensor outputs = random_tensor({3, 4, head->outputs()}, 1, 1.0, 0.0);
       std::vector<int32_t> ids;
       for (int64_t i = 0; i < 12; ++i)
-        ids.push_back(i == 5 ? -1 : static_cast<int32_t>(i * 37 % symbols));
+        ids.push_back(i == 5 ? -1 : static_cast<int32_t>(i * 37 % tokens));
       const Tensor targets = Tensor::from(ids, {3, 4});
       const std::vector<double> scores = ops::softmax(head->scores(outputs)).to_doubles();
       const std::vector<double> losses = head->losses(outputs, targets).to_doubles();
       double mean = 0;
       for (size_t i = 0; i < 12; ++i) {
-        const auto at = i * static_cast<size_t>(symbols) + static_cast<size_t>(std::max(ids[i], 0));
+        const auto at = i * static_cast<size_t>(tokens) + static_cast<size_t>(std::max(ids[i], 0));
         EXPECT_NEAR(losses[i], ids[i] < 0 ? 0 : -std::log(scores[at]), 1e-10)
-            << name << ' ' << symbols;
+            << name << ' ' << tokens;
         mean += losses[i] / 11;
       }
       EXPECT_NEAR(head->loss(Var(outputs), targets).value().item(), mean, 1e-12) << name;
@@ -65,7 +65,7 @@ TEST(Head, LogisticsStartNearEqualLevels) {
       ModelConfig config = small("logistics", levels);
       config.bias = bias;
       const Transformer model(config);
-      const Tensor ids = some_symbols(4, levels, 1);
+      const Tensor ids = some_tokens(4, levels, 1);
       const std::vector<double> scores =
           model.head().scores(model.forward(ids, false).value()).to_doubles();
       const double equal = -std::log(static_cast<double>(levels));
@@ -77,7 +77,7 @@ TEST(Head, LogisticsStartNearEqualLevels) {
 TEST(Head, AModelLearnsByLogistics) {
   const int64_t levels = 64;
   Transformer model(small("logistics", levels));
-  const Tensor ids = some_symbols(8, levels, 3);
+  const Tensor ids = some_tokens(8, levels, 3);
   const auto loss = [&] {
     return model.head().loss(model.forward(ids, true), ids);
   };  // to say what it reads

@@ -18,7 +18,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kSymbols = 11;
+constexpr int64_t kTokens = 11;
 
 ModelConfig small_model() {
   ModelConfig config;
@@ -27,15 +27,15 @@ ModelConfig small_model() {
   config.dim = 16;
   config.ffn = 24;
   config.length = 20;
-  config.vocabulary = kSymbols;
-  config.input_vocabulary = kSymbols + 1;
+  config.vocab_size = kTokens;
+  config.input_vocab_size = kTokens + 1;
   return config;
 }
 
 Tensor some_ids(int64_t B, int64_t N, int32_t salt = 0) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < B * N; ++i)
-    ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + salt) % kSymbols));
+    ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + salt) % kTokens));
   return Tensor::from(ids, {B, N});
 }
 
@@ -83,7 +83,7 @@ std::string describe(const ModelConfig& config) {
 TEST(Transformer, StepByStepIsTheParallelForm) {
   const int64_t B = 3, N = 20;
   const Tensor ids = some_ids(B, N);
-  const std::vector<int32_t> symbols = ids.to_vector<int32_t>();
+  const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
   for (const ModelConfig& config : every_kind()) {
     const Transformer model(config);
     stir(model);
@@ -94,13 +94,13 @@ TEST(Transformer, StepByStepIsTheParallelForm) {
     DecodeState state = model.start(B);
     for (int64_t n = 0; n < N; ++n) {
       std::vector<int32_t> column;
-      for (int64_t b = 0; b < B; ++b) column.push_back(symbols[static_cast<size_t>(b * N + n)]);
+      for (int64_t b = 0; b < B; ++b) column.push_back(tokens[static_cast<size_t>(b * N + n)]);
       const std::vector<double> step = model.step(state, Tensor::from(column, {B})).to_doubles();
       for (int64_t b = 0; b < B; ++b)
-        for (int64_t v = 0; v < kSymbols; ++v)
+        for (int64_t v = 0; v < kTokens; ++v)
           error =
-              std::max(error, std::abs(step[static_cast<size_t>(b * kSymbols + v)] -
-                                       parallel[static_cast<size_t>((b * N + n) * kSymbols + v)]));
+              std::max(error, std::abs(step[static_cast<size_t>(b * kTokens + v)] -
+                                       parallel[static_cast<size_t>((b * N + n) * kTokens + v)]));
     }
     EXPECT_GT(largest, 0.1) << describe(config);
     EXPECT_LE(error, 1e-4 * largest) << describe(config);
@@ -116,8 +116,8 @@ std::vector<double> scores_in_turn(const Transformer& model, int64_t B, int64_t 
   std::vector<double> scores;
   DecodeState state = model.start(B);
   for (int64_t n = 0; n < N; ++n) {
-    const Tensor symbols = some_ids(1, B, static_cast<int32_t>(n)).reshape({B});
-    for (const double x : model.step(state, symbols).to_doubles()) scores.push_back(x);
+    const Tensor tokens = some_ids(1, B, static_cast<int32_t>(n)).reshape({B});
+    for (const double x : model.step(state, tokens).to_doubles()) scores.push_back(x);
   }
   return scores;
 }
@@ -135,7 +135,7 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
       const Transformer halves(config);
       for (const Transformer* model : {&plain, &rounded, &halves}) stir(*model);
       for (const Parameter& parameter : rounded.parameters()) {
-        const bool table = parameter.name == "positions" || parameter.name == "symbols";
+        const bool table = parameter.name == "positions" || parameter.name == "tokens";
         if (parameter.var.shape().rank() != 2 || table) continue;
         std::vector<float> values = parameter.var.value().to_vector<float>();
         for (float& x : values) x = BFloat16(x);
@@ -162,26 +162,26 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
     }
 }
 
-TEST(Transformer, ALaterSymbolChangesNoBitOfEarlierScores) {
+TEST(Transformer, ALaterTokenChangesNoBitOfEarlierScores) {
   const int64_t N = 20;
   for (const ModelConfig& config : every_kind()) {
     const Transformer model(config);
     stir(model);
     const NoGrad no_grad;
-    std::vector<int32_t> symbols = some_ids(1, N).to_vector<int32_t>();
+    std::vector<int32_t> tokens = some_ids(1, N).to_vector<int32_t>();
     const std::vector<float> before =
-        model.forward(Tensor::from(symbols, {1, N}), false).value().to_vector<float>();
+        model.forward(Tensor::from(tokens, {1, N}), false).value().to_vector<float>();
     for (const int64_t changed : {1, 7, 19}) {
-      std::vector<int32_t> other = symbols;
+      std::vector<int32_t> other = tokens;
       for (int64_t n = changed; n < N; ++n)
         other[static_cast<size_t>(n)] =
-            static_cast<int32_t>((other[static_cast<size_t>(n)] + 1 + n % 3) % kSymbols);
+            static_cast<int32_t>((other[static_cast<size_t>(n)] + 1 + n % 3) % kTokens);
       const std::vector<float> after =
           model.forward(Tensor::from(other, {1, N}), false).value().to_vector<float>();
-      const size_t past = static_cast<size_t>(changed * kSymbols);
+      const size_t past = static_cast<size_t>(changed * kTokens);
       EXPECT_EQ(std::memcmp(before.data(), after.data(), past * sizeof(float)), 0)
           << describe(config);
-      EXPECT_NE(std::memcmp(before.data() + past, after.data() + past, kSymbols * sizeof(float)), 0)
+      EXPECT_NE(std::memcmp(before.data() + past, after.data() + past, kTokens * sizeof(float)), 0)
           << describe(config);
     }
   }
@@ -196,7 +196,7 @@ TEST(Transformer, NamesItsParameters) {
     return shapes;
   };
   std::map<std::string, std::string> expected = {
-      {"symbols", "[12,16]"}, {"positions", "[20,16]"},   {"norm.gain", "[16]"},
+      {"tokens", "[12,16]"}, {"positions", "[20,16]"},   {"norm.gain", "[16]"},
       {"norm.bias", "[16]"},  {"head.weight", "[11,16]"}, {"head.bias", "[11]"}};
   for (const std::string block : {"blocks.0.", "blocks.1."}) {
     for (const char* norm : {"norm1", "norm2"}) {
@@ -225,7 +225,7 @@ TEST(Transformer, NamesItsParameters) {
     it = gone ? expected.erase(it) : std::next(it);
   }
   EXPECT_EQ(names_of(bare), expected);
-  // 12*16 symbols, 2 blocks of 4*16*16 + 2*16*24 weights and 2 gains, the last gain
+  // 12*16 tokens, 2 blocks of 4*16*16 + 2*16*24 weights and 2 gains, the last gain
   EXPECT_EQ(count_elements(Transformer(bare).parameters()), 192 + 2 * (1024 + 768 + 32) + 16);
   EXPECT_EQ(Transformer(small_model()).matrix_weights(), 2 * (1024 + 768) + 16 * 11);
 }
@@ -257,8 +257,8 @@ TEST(Transformer, RefusesSettingsThatCannotWork) {
   });
   const Transformer model(small_model());
   expect_error(ErrorKind::usage, {"21", "20"}, [&] { model.forward(some_ids(1, 21), false); });
-  expect_error(ErrorKind::usage, {"12", "12"}, [] { symbols_tensor({0, 12}, {2}, 12); });
-  expect_error(ErrorKind::usage, {"-1"}, [] { symbols_tensor({-1}, {1}, 12); });
+  expect_error(ErrorKind::usage, {"12", "12"}, [] { token_tensor({0, 12}, {2}, 12); });
+  expect_error(ErrorKind::usage, {"-1"}, [] { token_tensor({-1}, {1}, 12); });
 }
 
 TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
@@ -266,7 +266,7 @@ TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
   config.layers = 8;
   config.dim = 64;
   config.ffn = 256;
-  config.input_vocabulary = config.vocabulary = 100;
+  config.input_vocab_size = config.vocab_size = 100;
   config.length = 100;
   const Transformer model(config);
   for (const Parameter& parameter : model.parameters()) {

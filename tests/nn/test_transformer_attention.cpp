@@ -13,7 +13,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kSymbols = 7, kLength = 16;
+constexpr int64_t kTokens = 7, kLength = 16;
 
 ModelConfig model_of(const std::string& attention) {
   ModelConfig config;
@@ -22,7 +22,7 @@ ModelConfig model_of(const std::string& attention) {
   config.dim = 16;
   config.ffn = 24;
   config.length = kLength;
-  config.vocabulary = config.input_vocabulary = kSymbols;
+  config.vocab_size = config.input_vocab_size = kTokens;
   config.attention.attention = attention;
   config.attention.features = 24;
   config.attention.codes = 8;
@@ -32,7 +32,7 @@ ModelConfig model_of(const std::string& attention) {
 Tensor some_ids(int64_t B, int32_t salt) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < B * kLength; ++i)
-    ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kSymbols));
+    ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kTokens));
   return Tensor::from(ids, {B, kLength});
 }
 
@@ -107,19 +107,19 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
     const Tensor ids = some_ids(3, 1);
     const Tensor expected = model.forward(ids, false).value();
     EXPECT_EQ(copy.forward(ids, false).value().to_doubles(), expected.to_doubles()) << what;
-    const std::vector<int32_t> symbols = ids.to_vector<int32_t>();
+    const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
     const std::vector<double> parallel = expected.to_doubles();
     DecodeState state = copy.start(3);
     double largest = 0, error = 0;
     for (size_t n = 0; n < kLength; ++n) {
-      const std::vector<int32_t> column = {symbols[n], symbols[kLength + n],
-                                           symbols[2 * kLength + n]};
+      const std::vector<int32_t> column = {tokens[n], tokens[kLength + n],
+                                           tokens[2 * kLength + n]};
       const std::vector<double> logits = copy.step(state, Tensor::from(column, {3})).to_doubles();
       for (size_t row = 0; row < 3; ++row)
-        for (size_t s = 0; s < kSymbols; ++s) {
-          const double in_parallel = parallel[(row * kLength + n) * kSymbols + s];
+        for (size_t s = 0; s < kTokens; ++s) {
+          const double in_parallel = parallel[(row * kLength + n) * kTokens + s];
           largest = std::max(largest, std::abs(in_parallel));
-          error = std::max(error, std::abs(logits[row * kSymbols + s] - in_parallel));
+          error = std::max(error, std::abs(logits[row * kTokens + s] - in_parallel));
         }
     }
     EXPECT_LE(error, 1e-4 * largest) << what;

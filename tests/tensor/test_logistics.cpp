@@ -108,9 +108,9 @@ TEST_P(Ops, LogisticsAreTheirDefinition) {
 TEST_P(Ops, LogisticsLoseWhatTheirScoresSay) {
   const int64_t levels = 16;
   const std::vector<int32_t> targets = {0, 15, 7, -1, 3, -1};
-  const Tensor x = mixtures(6, 0, -2, dtype()), symbols = Tensor::from(targets, {6});
+  const Tensor x = mixtures(6, 0, -2, dtype()), tokens = Tensor::from(targets, {6});
   const Values scores = ops::logistics_scores(x, levels).to_doubles();
-  const ops::LogisticsLoss kept = ops::logistics_loss(x, symbols, levels);
+  const ops::LogisticsLoss kept = ops::logistics_loss(x, tokens, levels);
   Values losses;
   double mean = 0;
   for (size_t r = 0; r < 6; ++r) {

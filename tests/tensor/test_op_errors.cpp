@@ -1,4 +1,4 @@
-// What the ops say when they are used wrongly: the op, both shapes, the symbol that does not exist.
+// What the ops say when they are used wrongly: the op, both shapes, the token that does not exist.
 #include <gtest/gtest.h>
 
 #include "tensor/ops.h"
@@ -61,40 +61,40 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
             std::string::npos);
 }
 
-TEST(OpErrors, SymbolsOutsideTheTable) {
+TEST(OpErrors, TokensOutsideTheTable) {
   const Tensor table = Tensor::zeros({5, 3}, DType::f32);
   const auto ids = [](int32_t id) { return Tensor::from(std::vector<int32_t>{0, id}, {2}); };
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(5)); }),
-            "embedding: the symbol 5 at place 1 is not one of 0..4");
+            "embedding: the token 5 at place 1 is not one of 0..4");
   const auto embed_at = [&](int32_t place, const Tensor& positions) {
     return message_of(
         [&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
   };
-  EXPECT_EQ(embed_at(5, table), "embed_position: the symbol 5 at place 1 is not one of 0..4");
+  EXPECT_EQ(embed_at(5, table), "embed_position: the token 5 at place 1 is not one of 0..4");
   EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not go together"),
             std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
-            "embedding: the symbol -1 at place 1 is not one of 0..4");
+            "embedding: the token -1 at place 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {
               ops::embedding_backward(ids(7), Tensor::zeros({2, 3}, DType::f32), 5);
-            }).find("the symbol 7"),
+            }).find("the token 7"),
             std::string::npos);
   const Tensor logits = Tensor::zeros({2, 4}, DType::f32), two = Tensor::zeros({2}, DType::i32);
-  const auto draw = [&](OutputKind kind, int64_t symbols, const ops::Drawn& to) {
-    return message_of([&] { ops::draw(kind, logits, symbols, {}, {}, to); });
+  const auto draw = [&](OutputKind kind, int64_t tokens, const ops::Drawn& to) {
+    return message_of([&] { ops::draw(kind, logits, tokens, {}, {}, to); });
   };
   EXPECT_EQ(draw(OutputKind::logits, 4, {two}), "no error");
-  EXPECT_EQ(draw(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 symbols");
+  EXPECT_EQ(draw(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 tokens");
   EXPECT_NE(draw(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
   EXPECT_EQ(draw(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
             "draw: outputs [2,4] and [3] of what is drawn do not go together");
   EXPECT_EQ(draw(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
             "draw: outputs [2,4] and a history [4,3] do not go together");
-  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the symbol 4 at place 1"),
+  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at place 1"),
             std::string::npos);
   EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");
   EXPECT_EQ(message_of([&] { ops::embedding(table, Tensor::zeros({2}, DType::f32)); }),
-            "embedding: symbols are i32, not f32");
+            "embedding: tokens are i32, not f32");
   EXPECT_NE(
       message_of([&] { ops::cross_entropy(logits, Tensor::zeros({3}, DType::i32)); }).find("[2,4]"),
       std::string::npos);

@@ -138,7 +138,7 @@ TEST_P(Ops, MaskCausal) {
 TEST_P(Ops, Embedding) {
   const Tensor table = random({5, 3}, 1, dtype()), dy = random({2, 3, 3}, 2, dtype());
   const std::vector<int32_t> ids = {4, 0, 4, 2, 4, 2};
-  const Tensor symbols = Tensor::from(ids, {2, 3});
+  const Tensor tokens = Tensor::from(ids, {2, 3});
   const Values rows = table.to_doubles(), d = dy.to_doubles();
   Values y, dtable(15, 0.0);
   for (size_t i = 0; i < ids.size(); ++i)
@@ -147,10 +147,10 @@ TEST_P(Ops, Embedding) {
       y.push_back(rows[place]);
       dtable[place] += d[i * 3 + c];
     }
-  EXPECT_EQ(ops::embedding(table, symbols).shape(), (Shape{2, 3, 3}));
-  expect_near(ops::embedding(table, symbols), y, "embedding");
-  expect_near(ops::embedding_backward(symbols, dy, 5), dtable, "embedding_backward");
-  const Tensor places = Tensor::from<int32_t>({3, 0, 4, 4, 1, 2}, {6}), row = symbols.reshape({6});
+  EXPECT_EQ(ops::embedding(table, tokens).shape(), (Shape{2, 3, 3}));
+  expect_near(ops::embedding(table, tokens), y, "embedding");
+  expect_near(ops::embedding_backward(tokens, dy, 5), dtable, "embedding_backward");
+  const Tensor places = Tensor::from<int32_t>({3, 0, 4, 4, 1, 2}, {6}), row = tokens.reshape({6});
   expect_near(ops::embed_position(table, row, table, places, dtype()),
               ops::add(ops::embedding(table, row), ops::embedding(table, places)).to_doubles(),
               "embed_position");

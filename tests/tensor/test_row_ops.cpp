@@ -93,7 +93,7 @@ TEST_P(Ops, SoftmaxAndNormalizeAtTheEnds) {
 TEST_P(Ops, CrossEntropy) {
   const Tensor x = random({2, 3, 7}, 1, dtype());
   const std::vector<int32_t> targets = {6, -1, 0, 3, -5, 3};
-  const Tensor symbols = Tensor::from(targets, {2, 3});
+  const Tensor tokens = Tensor::from(targets, {2, 3});
   const Values a = x.to_doubles();
   Values losses, dx;
   double mean = 0;
@@ -108,11 +108,11 @@ TEST_P(Ops, CrossEntropy) {
       dx.push_back(scored ? (std::exp(a[r * 7 + v]) / total - hit) * 3 / 4 : 0.0);
     }
   }
-  const ops::CrossEntropy kept = ops::cross_entropy(x, symbols);
+  const ops::CrossEntropy kept = ops::cross_entropy(x, tokens);
   expect_near(kept.losses, losses, "losses");
   EXPECT_NEAR(kept.mean.item(), mean, 1e-6);
   EXPECT_EQ(kept.scored.item(), 4);
-  expect_near(ops::cross_entropy_backward(x, symbols, kept, make({3}, {1}, dtype())), dx, "dx");
+  expect_near(ops::cross_entropy_backward(x, tokens, kept, make({3}, {1}, dtype())), dx, "dx");
   // large logits do not overflow, and nothing scored is a loss of 0 without gradient
   const Tensor large = make({1e4, 0, -1e4}, {1, 3}, dtype());
   EXPECT_EQ(ops::cross_entropy(large, Tensor::full({1}, DType::i32, 1)).mean.item(), 1e4);
@@ -143,7 +143,7 @@ TEST_P(Ops, SampleFollowsTheDistribution) {
     const std::vector<int32_t> drawn =
         ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>();
     std::vector<int> hits(5, 0);
-    for (const int32_t symbol : drawn) ++hits.at(static_cast<size_t>(symbol));
+    for (const int32_t token : drawn) ++hits.at(static_cast<size_t>(token));
     for (size_t v = 0; v < 5; ++v)
       EXPECT_NEAR(hits[v], p[v] * kRows, 4.5 * std::sqrt(p[v] * kRows) + 1e-9) << v;
     EXPECT_EQ(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(),

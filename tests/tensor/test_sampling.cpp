@@ -1,4 +1,4 @@
-// Drawing with top-k and top-p: which symbols are left, against the sets written out slowly, and
+// Drawing with top-k and top-p: which tokens are left, against the sets written out slowly, and
 // what is drawn.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace linea::op_tests {
 namespace {
 
-// Takes the likeliest symbol, the first of equals, again and again: at most top_k, until their
+// Takes the likeliest token, the first of equals, again and again: at most top_k, until their
 // share of what top_k leaves reaches top_p. Then walks the rest in their order until the sum
 // reaches u.
 int32_t slow_draw(const Values& logits, const Drawing& drawing, double u) {
@@ -44,11 +44,11 @@ int32_t slow_draw(const Values& logits, const Drawing& drawing, double u) {
   return -1;
 }
 
-TEST_P(Ops, DrawsFromTheLikeliestSymbols) {
-  constexpr int64_t kRows = 400, kSymbols = 9;
-  Values values = random({kRows, kSymbols}, 4, DType::f64).to_doubles();
+TEST_P(Ops, DrawsFromTheLikeliestTokens) {
+  constexpr int64_t kRows = 400, kTokens = 9;
+  Values values = random({kRows, kTokens}, 4, DType::f64).to_doubles();
   for (double& x : values) x = std::round(4 * x) / 4;  // many equals
-  const Tensor logits = make(values, {kRows, kSymbols}, dtype());
+  const Tensor logits = make(values, {kRows, kTokens}, dtype());
   const RandomStream stream{5, Purpose::sample, 0, 3};
   for (const double temperature : {1.0, 0.5})
     for (const int64_t top_k : {0, 1, 3, 9, 100})
@@ -57,7 +57,7 @@ TEST_P(Ops, DrawsFromTheLikeliestSymbols) {
         const std::vector<int32_t> drawn =
             ops::sample(logits, drawing, stream).to_vector<int32_t>();
         for (int64_t r = 0; r < kRows; ++r) {
-          const Values row(values.begin() + r * kSymbols, values.begin() + (r + 1) * kSymbols);
+          const Values row(values.begin() + r * kTokens, values.begin() + (r + 1) * kTokens);
           ASSERT_EQ(drawn[static_cast<size_t>(r)],
                     slow_draw(row, drawing, random_uniform(stream, static_cast<uint64_t>(r))))
               << "row " << r << ", temperature " << temperature << ", top_k " << top_k << ", top_p "
@@ -75,9 +75,9 @@ TEST_P(Ops, ANucleusOfEqualsIsTheFirstOfThem) {
   const std::vector<int32_t> drawn =
       ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
   EXPECT_EQ(*std::max_element(drawn.begin(), drawn.end()), 3);
-  for (int32_t symbol = 0; symbol < 4; ++symbol)
-    EXPECT_NEAR(static_cast<double>(std::count(drawn.begin(), drawn.end(), symbol)), 250, 5 * 13.7)
-        << symbol;
+  for (int32_t token = 0; token < 4; ++token)
+    EXPECT_NEAR(static_cast<double>(std::count(drawn.begin(), drawn.end(), token)), 250, 5 * 13.7)
+        << token;
 }
 
 TEST(Sampling, RefusesNumbersThatCannotBe) {

@@ -74,20 +74,20 @@ TEST(Threads, Rows) {
   });
 }
 
-TEST(Threads, Symbols) {
+TEST(Threads, Tokens) {
   std::vector<int32_t> ids(4001);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * i % 97);
-  const Tensor symbols = Tensor::from(ids, {4001}), table = random({97, 65}, 1),
+  const Tensor tokens = Tensor::from(ids, {4001}), table = random({97, 65}, 1),
                dy = random({4001, 65}, 2);
   const Tensor logits = random({4001, 97}, 3), one = Tensor::full({1}, DType::f32, 1.0);
   expect_same_bits("embedding", [&] {
-    return std::vector<Tensor>{ops::embedding(table, symbols),
-                               ops::embedding_backward(symbols, dy, 97)};
+    return std::vector<Tensor>{ops::embedding(table, tokens),
+                               ops::embedding_backward(tokens, dy, 97)};
   });
   expect_same_bits("cross_entropy", [&] {
-    const ops::CrossEntropy kept = ops::cross_entropy(logits, symbols);
+    const ops::CrossEntropy kept = ops::cross_entropy(logits, tokens);
     return std::vector<Tensor>{kept.mean, kept.losses,
-                               ops::cross_entropy_backward(logits, symbols, kept, one)};
+                               ops::cross_entropy_backward(logits, tokens, kept, one)};
   });
   expect_same_bits("sample", [&] {
     return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}),

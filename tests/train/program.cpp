@@ -157,12 +157,12 @@ void ProgramTest::seal(const std::string& folder) const {
 }
 
 std::string ProgramTest::put_text(const std::string& name, int count) const {
-  const char* symbols[] = {"a", "b", "c", "d", "\xC3\xA9", " ", "\n"};
+  const char* tokens[] = {"a", "b", "c", "d", "\xC3\xA9", " ", "\n"};
   std::string text;
   uint32_t state = 12345;
   for (int i = 0; i < count; ++i) {
     state = state * 1664525u + 1013904223u;
-    text += symbols[(state >> 24) % 7];
+    text += tokens[(state >> 24) % 7];
   }
   return put(name, text);
 }

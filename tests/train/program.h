@@ -96,7 +96,7 @@ class ProgramTest : public DataTest {
   // Makes the manifest of a checkpoint that a test changed agree with its files again.
   void seal(const std::string& folder) const;
 
-  // A text of `count` symbols: a, b, c, d, e with an accent, blanks and line ends.
+  // A text of `count` tokens: a, b, c, d, e with an accent, blanks and line ends.
   std::string put_text(const std::string& name, int count) const;
 };
 

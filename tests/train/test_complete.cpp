@@ -72,7 +72,7 @@ TEST_F(Pictures, CompletionsKeepTheUpperRows) {
   for (int64_t i = 0; i < 4; ++i) {
     Greys seen;  // in the run's four levels
     for (const uint8_t grey : put_picture(fmt::format("{}.png", i), i + 1))
-      seen.push_back(symbol_to_grey(grey_to_symbol(grey, 4), 4));
+      seen.push_back(token_to_gray(gray_to_token(grey, 4), 4));
     originals.push_back(seen);
   }
   const Outcome outcome =
@@ -121,7 +121,7 @@ TEST_F(Pictures, CompletionsGoOnFromWhatIsKept) {
   for (size_t row = 0; row < 8; ++row) {
     const Greys& picture = shown[4 * (row / 2) + 2 + row % 2];
     Greys expected;
-    for (const int32_t symbol : drawn[row]) expected.push_back(symbol_to_grey(symbol, 4));
+    for (const int32_t token : drawn[row]) expected.push_back(token_to_gray(token, 4));
     EXPECT_EQ(Greys(picture.begin() + 6 * kSide, picture.end()), expected) << row;
   }
 }
@@ -160,7 +160,7 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   // and in a file too, where it is said of which class they are
   const Batch first = task->eval_batch(Split::test, 0, 1);
   Greys greys;
-  for (const int32_t symbol : first.targets) greys.push_back(symbol_to_grey(symbol, 4));
+  for (const int32_t token : first.targets) greys.push_back(token_to_gray(token, 4));
   write_picture("first.png", greys);
   const auto of_class = [&](int64_t label) {
     const std::string line =
@@ -172,7 +172,7 @@ TEST_F(Pictures, SurpriseIsWhatEvalMeasures) {
   EXPECT_NE(of_class((label + 1) % 10), shown[0]);
 }
 
-// Three symbols a pixel: rows are kept whole, in their colours, and each colour has its map of
+// Three tokens a pixel: rows are kept whole, in their colours, and each colour has its map of
 // bits.
 TEST_F(Pictures, InColour) {
   std::string records;

@@ -82,9 +82,9 @@ TEST_F(Damage, AModelOfAnotherArchitectureIsRefused) {
   config("layers = 1", "layers = 4611686018427387904", {"m.safetensors", "4611686018427387904"});
   config("task = \"text\"", "task = \"digits\"", {"m.safetensors"});
   config("task = \"text\"", "task = \"\"", {"m.safetensors"});
-  changed({"m.safetensors", "symbols"}, [](auto& tensors, auto&) {
+  changed({"m.safetensors", "tokens"}, [](auto& tensors, auto&) {
     for (NamedTensor& tensor : tensors)
-      if (tensor.name == "symbols") tensor.tensor = tensor.tensor.reshape({16, 7});
+      if (tensor.name == "tokens") tensor.tensor = tensor.tensor.reshape({16, 7});
   });
   changed({"m.safetensors", "f64"}, [](auto& tensors, auto&) {
     for (NamedTensor& tensor : tensors)
@@ -104,7 +104,7 @@ TEST_F(Damage, AModelOfAnotherArchitectureIsRefused) {
           [](auto&, auto& metadata) { metadata.erase("vocabulary"); });
   changed({"m.safetensors"}, [](auto&, auto& metadata) { metadata["vocabulary"] = "[\"a\""; });
   changed({"m.safetensors"}, [](auto&, auto& metadata) { metadata["vocabulary"].pop_back(); });
-  write_safetensors(path("m.safetensors"), {{"symbols", Tensor::full({2}, DType::f32, 1.0)}});
+  write_safetensors(path("m.safetensors"), {{"tokens", Tensor::full({2}, DType::f32, 1.0)}});
   all_refuse("m.safetensors", {"not a model of Linea"});
   done("info m.safetensors");
 }

@@ -94,7 +94,7 @@ TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
       "train --task images --data pictures --size 2 --class-token --flip --steps 2" + kSmall;
   done(train + " --out run");
   EXPECT_NE(bytes("run/config.toml").find("channels = 3"), std::string::npos);
-  EXPECT_NE(done("info run").out.find("symbols     256, length 12"), std::string::npos);
+  EXPECT_NE(done("info run").out.find("tokens     256, length 12"), std::string::npos);
   done("sample run --count 4 --class 1 --out grid.png");
   EXPECT_TRUE(exists("grid.png"));
   refused(2, "sample run --class 2", {"0 to 1"});
@@ -126,7 +126,7 @@ TEST_F(DataVerb, TextsMayBeBytes) {
   for (int i = 0; i < 1024; ++i) all += static_cast<char>(i % 256);
   put("any.bin", all);
   done("train --task text --bytes --data any.bin --length 16 --steps 2" + kSmall + " --out run");
-  EXPECT_NE(done("info run").out.find("symbols     256"), std::string::npos);
+  EXPECT_NE(done("info run").out.find("tokens     256"), std::string::npos);
   EXPECT_EQ(done("sample run --tokens 20").out.size(), 21u);
   refused(2, "train --task digits --bytes --out other", {"--bytes"});
   refused(2, "train --task copy --flip --out other", {"--flip"});

@@ -28,7 +28,7 @@ TEST_F(Deep, NoStepIsNotFinite) {
         ASSERT_TRUE(value.is_number() && std::isfinite(value.get<double>())) << key << ": " << line;
       if (record.contains("loss")) last = record["loss"].get<double>();
     }
-    // It learns, too: guessing among its 27 symbols costs 3.3.
+    // It learns, too: guessing among its 27 tokens costs 3.3.
     EXPECT_LT(last, kSanitized ? 3.2 : 2.5) << attention;
   }
 }

@@ -64,7 +64,7 @@ TEST(Evaluate, TakesTheRowsOfABatchOrWhatFits) {
   };
   EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 1), 1) << "a small model: one at a time";
   EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 20), 20);
-  EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 1000000), 256) << "no more than 16384 symbols";
+  EXPECT_EQ(rows_of(small("linear", 64, 8, 1), 1000000), 256) << "no more than 16384 tokens";
   EXPECT_EQ(rows_of(small("linear", 32768, 8, 1), 4), 1);
   EXPECT_GE(rows_of(small("linear", 16, 128, 2), 1), 4) << "gradients are large";
 }
@@ -97,9 +97,9 @@ TEST(Evaluate, APartialLookIsSpreadOverTheSplit) {
     int64_t tokens = 0;
     for (const int64_t row : {0, 2, 5, 8}) {
       const Batch batch = task->eval_batch(Split::val, row, 1);
-      const BatchTensors symbols = batch_tensors(*task, batch);
-      const Tensor outputs = model.forward(symbols.inputs, false, symbols.partners).value();
-      const Tensor losses = model.head().losses(outputs, symbols.targets);
+      const BatchTensors tokens = batch_tensors(*task, batch);
+      const Tensor outputs = model.forward(tokens.inputs, false, tokens.partners).value();
+      const Tensor losses = model.head().losses(outputs, tokens.targets);
       const std::vector<float> values = losses.to_vector<float>();
       for (size_t i = 0; i < values.size(); ++i)
         if (batch.targets[i] != kNotScored) {

@@ -40,7 +40,7 @@ TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
           {"--head is 'gauss'", "categorical or logistics"}, true);
   EXPECT_FALSE(exists("run"));
   refused(2, "bench train --head logistics --steps 1 --warmup 0",
-          {"--head logistics", "random symbols"}, true);
+          {"--head logistics", "random tokens"}, true);
 }
 
 TEST_F(HeadFlag, OtherHeadsWeightsAreRefused) {

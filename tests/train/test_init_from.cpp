@@ -175,12 +175,12 @@ TEST_F(InitFrom, APresetNamesTheAttentionToo) {
   expect_setting("other", "feature = \"\"");
 }
 
-TEST_F(InitFrom, ATextOfOtherSymbolsIsRefused) {
+TEST_F(InitFrom, ATextOfOtherTokensIsRefused) {
   std::string text = bytes("text.txt");
-  std::replace(text.begin(), text.end(), 'd', 'x');  // as many symbols, other ones
+  std::replace(text.begin(), text.end(), 'd', 'x');  // as many tokens, other ones
   put("other.txt", text);
   refused(3, "train --init-from softmax --data other.txt --out other",
-          {"model.safetensors", "7 symbols", "character 'd' (U+0064) is missing", "--init-from"});
+          {"model.safetensors", "7 tokens", "character 'd' (U+0064) is missing", "--init-from"});
   put("more.txt", text + "d");
   refused(3, "train --init-from softmax --data more.txt --out other",
           {"8", "character 'x' (U+0078) is new"});
@@ -191,7 +191,7 @@ TEST_F(InitFrom, ATextOfOtherSymbolsIsRefused) {
 }
 
 TEST_F(InitFrom, WhatCannotBeIsRefused) {
-  refused(3, "train --init-from softmax --dim 32 --out other", {"symbols", "32"});
+  refused(3, "train --init-from softmax --dim 32 --out other", {"tokens", "32"});
   refused(3, "train --init-from nothing --out other", {"nothing", "does not exist"});
   refused(2, "train --init-from softmax --resume softmax", {"--init-from", "--resume"});
   const std::string file = "softmax/checkpoints/step-00000030/model.safetensors";

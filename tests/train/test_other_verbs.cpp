@@ -24,7 +24,7 @@ TEST_F(OtherVerbs, InfoTellsOfRunsAndFiles) {
   EXPECT_EQ(done("info " + folder).out, run);
   const Outcome file = done("info " + folder + "/model.safetensors");
   EXPECT_EQ(file.err, "");
-  for (const char* part : {"[5,16] symbols", "[144,16] positions", "[48,16] blocks.0.qkv.weight",
+  for (const char* part : {"[5,16] tokens", "[144,16] positions", "[48,16] blocks.0.qkv.weight",
                            "18 tensors", "metadata format"})
     EXPECT_NE(file.out.find(part), std::string::npos) << part << "\n" << file.out;
   EXPECT_NE(done("info " + folder + "/optimizer.safetensors").out.find("36 tensors"),

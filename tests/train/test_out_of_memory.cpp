@@ -57,7 +57,7 @@ class OutOfMemoryTest : public ProgramTest {
     return failed;
   }
 
-  // Pictures in colour of 2 x 2: 12 symbols of 256 levels.
+  // Pictures in colour of 2 x 2: 12 tokens of 256 levels.
   RunConfig small_pictures() const {
     fs::create_directories(path("pictures"));
     for (char grey = 0; grey < 20; ++grey)

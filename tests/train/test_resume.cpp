@@ -124,11 +124,11 @@ TEST_F(Resume, TheLastLookIsMadeUpFor) {
   EXPECT_EQ(bytes("run/metrics.jsonl"), record) << "once";
 }
 
-TEST_F(Resume, ATextOfOtherSymbolsIsRefused) {
+TEST_F(Resume, ATextOfOtherTokensIsRefused) {
   put_text("text.txt", 2000);
   done(kText + " --steps 2 --out run");
   std::string text = bytes("text.txt");
-  std::replace(text.begin(), text.end(), 'd', 'x');  // as many symbols, other ones
+  std::replace(text.begin(), text.end(), 'd', 'x');  // as many tokens, other ones
   put("text.txt", text);
   refused(3, "train --resume run --steps 4",
           {"model.safetensors", "character 'd' (U+0064) is missing",
@@ -136,7 +136,7 @@ TEST_F(Resume, ATextOfOtherSymbolsIsRefused) {
   std::replace(text.begin(), text.end(), 'x', 'a');
   put("text.txt", text);
   refused(3, "train --resume run --steps 4",
-          {"7 symbols", "6", "character 'd' (U+0064) is missing"});
+          {"7 tokens", "6", "character 'd' (U+0064) is missing"});
   put_text("text.txt", 2000);
   done("train --resume run --steps 4");
 }

@@ -69,9 +69,9 @@ TEST_F(Run, WritesASampleOfText) {
   done(kText + " --steps 3 --out run");
   EXPECT_EQ(names_in("run/samples"), Words{"step-00000003.txt"});
   const std::string text = bytes("run/samples/step-00000003.txt");
-  const auto symbols =
+  const auto tokens =
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
-  EXPECT_EQ(symbols, 501) << "500 symbols and the end of the line";
+  EXPECT_EQ(tokens, 501) << "500 tokens and the end of the line";
 }
 
 TEST_F(Run, IsAFunctionOfItsSettings) {

@@ -83,14 +83,14 @@ TEST_F(Sample, TakesAClassWhereTheModelHasThem) {
 TEST_F(Sample, GoesOnFromAPrompt) {
   put_text("text.txt", 2000);
   done(kText + " --steps 3 --out run");
-  const auto symbols = [](const std::string& text) {
+  const auto tokens = [](const std::string& text) {
     return std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; });
   };
   const std::string prompt = "ab \xC3\xA9 cd";
   const std::string out =
       done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "3"}).out;
   EXPECT_EQ(out.substr(0, prompt.size()), prompt);
-  EXPECT_EQ(symbols(out), 7 + 40 + 1);
+  EXPECT_EQ(tokens(out), 7 + 40 + 1);
   EXPECT_EQ(out.back(), '\n');
   EXPECT_EQ(out,
             done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "3"}).out);
@@ -98,9 +98,9 @@ TEST_F(Sample, GoesOnFromAPrompt) {
             done(Words{"sample", "run", "--prompt", prompt, "--tokens", "40", "--seed", "4"}).out);
   put("prompt.txt", prompt);
   EXPECT_EQ(out, done("sample run --prompt-file prompt.txt --tokens 40 --seed 3").out);
-  EXPECT_EQ(symbols(done("sample run").out), 501);
+  EXPECT_EQ(tokens(done("sample run").out), 501);
   put_text("long.txt", 300);  // longer than the model
-  EXPECT_EQ(symbols(done("sample run --prompt-file long.txt --tokens 7").out), 308);
+  EXPECT_EQ(tokens(done("sample run --prompt-file long.txt --tokens 7").out), 308);
 
   refused(3, "sample run --prompt abxy", {"'x'", "position 3"});
   refused(3, Words{"sample", "run", "--prompt", "a\xC3\xBC"}, {"'\xC3\xBC'", "U+00FC"});
@@ -145,7 +145,7 @@ TEST_F(Sample, AFullDiskUnderStdoutIsAnError) {
   }
 }
 
-TEST_F(Eval, ScoresEverySymbolOfASplitOnce) {
+TEST_F(Eval, ScoresEveryTokenOfASplitOnce) {
   done(kDigits + " --steps 3 --out digits");
   EXPECT_EQ(score("digits")["tokens"], 1000 * 144);
   if (!kSanitized) {
@@ -155,7 +155,7 @@ TEST_F(Eval, ScoresEverySymbolOfASplitOnce) {
   // What training wrote at its end is the same number.
   EXPECT_EQ(score("digits")["loss"], metrics("digits").back()["val_loss"]);
 
-  put_text("text.txt", 2005);  // an accent has two bytes: symbols count
+  put_text("text.txt", 2005);  // an accent has two bytes: tokens count
   done(kText + " --steps 3 --out text");
   EXPECT_EQ(score("text")["tokens"], 2005 - 2005 * 9 / 10);
   EXPECT_EQ(score("text --split train")["tokens"], 2005 * 9 / 10);

@@ -89,10 +89,10 @@ TEST(TrainingStep, IsTheMeanOfItsBatches) {
         context().step->seed = 1;
         context().step->step = number;
         const Batch batch = definition.task->train_batch(1, number, 3);
-        const BatchTensors symbols = batch_tensors(*definition.task, batch);
+        const BatchTensors tokens = batch_tensors(*definition.task, batch);
         Var added;
-        const Var outputs = definition.model.forward(symbols.inputs, true, {}, &added);
-        const Var own = definition.model.head().loss(outputs, symbols.targets);
+        const Var outputs = definition.model.forward(tokens.inputs, true, {}, &added);
+        const Var own = definition.model.head().loss(outputs, tokens.targets);
         EXPECT_EQ(added.defined(), attention == "vq");
         backward(scale(added.defined() ? add(own, added) : own, 0.5));
         expected += 0.5 * own.value().item();

@@ -4,8 +4,8 @@
 namespace linea::cuda_tests {
 namespace {
 
-// Symbols below `count`; half of them are the first, so that some occur often and some never.
-Tensor symbols_below(int64_t rows, int64_t count) {
+// Tokens below `count`; half of them are the first, so that some occur often and some never.
+Tensor tokens_below(int64_t rows, int64_t count) {
   const RandomStream numbers{7, Purpose::test, 99, 0};
   std::vector<int32_t> ids;
   for (int64_t r = 0; r < rows; ++r) {
@@ -15,26 +15,26 @@ Tensor symbols_below(int64_t rows, int64_t count) {
   return Tensor::from(ids, {rows});
 }
 
-// Symbols, and -1 where nothing is scored: every third row.
+// Tokens, and -1 where nothing is scored: every third row.
 Tensor targets_below(int64_t rows, int64_t count) {
-  std::vector<int32_t> targets = symbols_below(rows, count).to_vector<int32_t>();
+  std::vector<int32_t> targets = tokens_below(rows, count).to_vector<int32_t>();
   for (int64_t r = 0; r < rows; r += 3) targets[r] = -1;
   return Tensor::from(targets, {rows});
 }
 
 struct Rows {
-  int64_t rows, symbols;
+  int64_t rows, tokens;
 };
 struct Size {
-  int64_t rows, symbols, columns;
+  int64_t rows, tokens, columns;
 };
 
-TEST(CudaSymbols, EmbeddingAndItsBackward) {
+TEST(CudaTokens, EmbeddingAndItsBackward) {
   for (const auto [R, V, C] :
        {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{2000, 3, 40}, Size{0, 4, 5}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
-      const Tensor ids = symbols_below(R, V), weights = input<T>({V, C}, 1),
+      const Tensor ids = tokens_below(R, V), weights = input<T>({V, C}, 1),
                    dy = input<T>({R, C}, 2);
       const Tensor y = unset<T>({R, C}), dweights = unset<T>({V, C});
       table<T>().embedding(context(), weights.data<T>(), ids.data<int32_t>(), y.data<T>(), R, C);
@@ -44,22 +44,22 @@ TEST(CudaSymbols, EmbeddingAndItsBackward) {
     });
 }
 
-TEST(CudaSymbols, EmbeddingAtAPositionOfEachRow) {
+TEST(CudaTokens, EmbeddingAtAPositionOfEachRow) {
   for (const auto [R, V, C] : {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{0, 4, 5}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;
-      const Tensor ids = symbols_below(R, V), symbols = input<A>({V, C}, 1),
+      const Tensor ids = tokens_below(R, V), tokens = input<A>({V, C}, 1),
                    positions = input<A>({4, C}, 2);
-      const Tensor place = symbols_below(R, 4), y = unset<T>({R, C});
-      table<T>().embed_position(context(), symbols.data<A>(), ids.data<int32_t>(),
+      const Tensor place = tokens_below(R, 4), y = unset<T>({R, C});
+      table<T>().embed_position(context(), tokens.data<A>(), ids.data<int32_t>(),
                                 positions.data<A>(), place.data<int32_t>(), y.data<T>(), R, C);
       return std::vector<Tensor>{y};
     });
 }
 
 // For more rows than a block has threads, and round the end of the history.
-TEST(CudaSymbols, WhatIsDrawnIsKept) {
+TEST(CudaTokens, WhatIsDrawnIsKept) {
   for (const int64_t R : {1, 700})
     for (const Device& device : {Device{}, kCuda}) {
       const On on(device);
@@ -75,7 +75,7 @@ TEST(CudaSymbols, WhatIsDrawnIsKept) {
         const Tensor logits = input<float>({R, 7}, n);
         drawn.push_back(ops::argmax(logits).to_vector<int32_t>());
         ops::draw(OutputKind::logits, logits, 7, greedy, {}, to);
-        EXPECT_EQ(to.symbols.to_vector<int32_t>(), drawn.back());
+        EXPECT_EQ(to.tokens.to_vector<int32_t>(), drawn.back());
       }
       EXPECT_EQ(to.place.to_vector<int32_t>(), filled(44));
       EXPECT_EQ(to.count.to_vector<int32_t>(), filled(9));
@@ -86,10 +86,10 @@ TEST(CudaSymbols, WhatIsDrawnIsKept) {
     }
 }
 
-TEST(CudaSymbols, GradientsOfAnEmbeddingAreTheSameBitsEachTime) {
+TEST(CudaTokens, GradientsOfAnEmbeddingAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 3000, V = 5, C = 7;
-  const Tensor ids = symbols_below(R, V), dy = input<float>({R, C}, 2);
+  const Tensor ids = tokens_below(R, V), dy = input<float>({R, C}, 2);
   const auto grads = [&] {
     const Tensor dweights = unset<float>({V, C});
     table<float>().embedding_backward(context(), ids.data<int32_t>(), dy.data<float>(),
@@ -99,7 +99,7 @@ TEST(CudaSymbols, GradientsOfAnEmbeddingAreTheSameBitsEachTime) {
   EXPECT_EQ(grads(), grads());
 }
 
-TEST(CudaSymbols, MoreSymbolsThanOneGridHolds) {
+TEST(CudaTokens, MoreTokensThanOneGridHolds) {
   expect_close<float, float>(
       [](auto) {
         const int64_t R = 3, V = (1 << 10) + 5, C = 2;
@@ -122,7 +122,7 @@ Tensor logits(int64_t R, int64_t V) {
   return Tensor::from(values, {R, V});
 }
 
-TEST(CudaSymbols, CrossEntropyAndItsBackward) {
+TEST(CudaTokens, CrossEntropyAndItsBackward) {
   for (const auto [R, V] : {Rows{1, 1}, Rows{37, 11}, Rows{300, 65}, Rows{5, 3000}, Rows{0, 7}})
     expect_parity([R = R, V = V](auto t) {
       using T = decltype(t);
@@ -143,7 +143,7 @@ TEST(CudaSymbols, CrossEntropyAndItsBackward) {
 }
 
 // The loss of a row that is not scored may be anything.
-TEST(CudaSymbols, WhereNothingIsScoredTheMeanIsZero) {
+TEST(CudaTokens, WhereNothingIsScoredTheMeanIsZero) {
   expect_parity([](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -157,7 +157,7 @@ TEST(CudaSymbols, WhereNothingIsScoredTheMeanIsZero) {
 }
 
 // Ties, NaN at the front and within, rows of -infinity.
-TEST(CudaSymbols, TheFirstOfTheLargest) {
+TEST(CudaTokens, TheFirstOfTheLargest) {
   for (const int64_t C : {1, 7, 33, 1500})
     expect_parity([C](auto t) {
       using T = decltype(t);
@@ -180,8 +180,8 @@ TEST(CudaSymbols, TheFirstOfTheLargest) {
 }
 
 // Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits
-// are multiples of a quarter: there are ties, which the first symbols win.
-TEST(CudaSymbols, DrawsTheSameSymbols) {
+// are multiples of a quarter: there are ties, which the first tokens win.
+TEST(CudaTokens, DrawsTheSameTokens) {
   const Drawing drawings[] = {{1, 0, 1},    {0.7, 0, 1},  {1, 1, 1},           {1, 5, 1},
                               {1, 0, 0.5},  {2, 7, 0.8},  {1, 0, 0.0},         {1, 1000, 0.9},
                               {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
@@ -196,7 +196,7 @@ TEST(CudaSymbols, DrawsTheSameSymbols) {
             for (const double x : numbers(input<float>({R, V}, 3, 1.5)))
               values.push_back(T(std::round(4 * x) / 4));
             const Tensor x = Tensor::from(values, {R, V});
-            const Tensor index = unset<int32_t>({R}), count = symbols_below(R, 7);
+            const Tensor index = unset<int32_t>({R}), count = tokens_below(R, 7);
             table<T>().sample(
                 context(), OutputKind::logits, x.data<T>(), V, drawing, {5, Purpose::sample, 0, 17},
                 {index.data<int32_t>(), nullptr, count.data<int32_t>(), nullptr, R, 0});
@@ -205,8 +205,8 @@ TEST(CudaSymbols, DrawsTheSameSymbols) {
           {0, 0, 0});
 }
 
-// Rows without a likeliest symbol give the first, and leave their neighbours alone.
-TEST(CudaSymbols, RowsThatHoldNoDistribution) {
+// Rows without a likeliest token give the first, and leave their neighbours alone.
+TEST(CudaTokens, RowsThatHoldNoDistribution) {
   for (const double top_p : {1.0, 0.5})
     expect_parity(
         [top_p](auto t) {

@@ -1,18 +1,18 @@
-// Ops between symbols and numbers: embedding, cross-entropy, drawing.
+// Ops between tokens and numbers: embedding, cross-entropy, drawing.
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea::ops {
 namespace {
 
-// Ids from `least` on, below `symbols`. Looked at only where that does not wait for a device.
-void require_ids(const char* op, const Tensor& ids, int64_t least, int64_t symbols) {
-  require(ids.dtype() == DType::i32, "{}: symbols are i32, not {}", op, name_of(ids.dtype()));
+// Ids from `least` on, below `tokens`. Looked at only where that does not wait for a device.
+void require_ids(const char* op, const Tensor& ids, int64_t least, int64_t tokens) {
+  require(ids.dtype() == DType::i32, "{}: tokens are i32, not {}", op, name_of(ids.dtype()));
   if (ids.device().kind != DeviceKind::cpu) return;
   const int32_t* id = ids.data<int32_t>();
   for (int64_t i = 0; i < ids.numel(); ++i)
-    require(id[i] >= least && id[i] < symbols, "{}: the symbol {} at place {} is not one of 0..{}",
-            op, id[i], i, symbols - 1);
+    require(id[i] >= least && id[i] < tokens, "{}: the token {} at place {} is not one of 0..{}",
+            op, id[i], i, tokens - 1);
 }
 
 }  // namespace
@@ -35,7 +35,7 @@ Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& posi
   require_ids("embed_position", ids, 0, table.size(0));
   require_ids("embed_position", place, 0, positions.size(0));
   require(columns(positions) == columns(table) && place.numel() == ids.numel(),
-          "embed_position: symbols {}, positions {}, ids {} and places {} do not go together",
+          "embed_position: tokens {}, positions {}, ids {} and places {} do not go together",
           table.shape(), positions.shape(), ids.shape(), place.shape());
   Tensor y({ids.numel(), columns(table)}, stored);
   launch(stored, "embed_position", [&](const auto& backend, auto t) {
@@ -47,13 +47,13 @@ Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& posi
   return y;
 }
 
-Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t symbols) {
-  require_ids("embedding_backward", ids, 0, symbols);
-  Tensor dtable({symbols, columns(dy)}, dy.dtype());
+Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t tokens) {
+  require_ids("embedding_backward", ids, 0, tokens);
+  Tensor dtable({tokens, columns(dy)}, dy.dtype());
   launch(dy.dtype(), "embedding_backward", [&](const auto& backend, auto t) {
     using T = decltype(t);
     backend.embedding_backward(context(), ids.data<int32_t>(), dy.data<T>(), dtable.data<T>(),
-                               ids.numel(), symbols, columns(dy));
+                               ids.numel(), tokens, columns(dy));
   });
   return dtable;
 }
@@ -113,7 +113,7 @@ void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
 void require_drawing(const Drawing& drawing) {
   require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)",
           drawing.temperature);
-  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all symbols",
+  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all tokens",
           drawing.top_k);
   require(drawing.top_p > 0 && drawing.top_p <= 1,
           "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
@@ -126,10 +126,10 @@ void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& draw
   if (kind == OutputKind::logistics) {
     require_mixtures("draw", outputs, V);
   } else {
-    require(columns(outputs) == V, "draw: outputs {} are no logits of {} symbols", outputs.shape(),
+    require(columns(outputs) == V, "draw: outputs {} are no logits of {} tokens", outputs.shape(),
             V);
   }
-  for (const Tensor& part : {to.symbols, to.place, to.count})
+  for (const Tensor& part : {to.tokens, to.place, to.count})
     require(!part.defined() || part.numel() == rows,
             "draw: outputs {} and {} of what is drawn do not go together", outputs.shape(),
             part.shape());
@@ -139,8 +139,8 @@ void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& draw
   const auto data = [](const Tensor& part) {
     return part.defined() ? part.data<int32_t>() : nullptr;
   };
-  const DrawnSymbols kept{
-      to.symbols.data<int32_t>(), data(to.place), data(to.count),
+  const DrawnTokens kept{
+      to.tokens.data<int32_t>(), data(to.place), data(to.count),
       data(to.history),           rows,           to.history.defined() ? to.history.size(0) : 0};
   launch(outputs.dtype(), "draw", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -151,7 +151,7 @@ void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& draw
 Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream) {
   const Drawn drawn{Tensor({rows_of(logits)}, DType::i32)};
   draw(OutputKind::logits, logits, columns(logits), drawing, stream, drawn);
-  return drawn.symbols;
+  return drawn.tokens;
 }
 
 LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {

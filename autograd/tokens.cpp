@@ -6,8 +6,8 @@ namespace linea {
 // y_r = E[id_r];  dE[s] = sum over r with id_r = s of dy_r
 Var embedding(const Var& table, const Tensor& ids) {
   return Var::made_by("embedding", ops::embedding(table.value(), ids), {table},
-                      [ids, symbols = table.size(0)](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::embedding_backward(ids, dy, symbols)};
+                      [ids, tokens = table.size(0)](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::embedding_backward(ids, dy, tokens)};
                       });
 }
 

@@ -1,4 +1,4 @@
-// Kernels between symbols and numbers: embedding, cross-entropy, drawing.
+// Kernels between tokens and numbers: embedding, cross-entropy, drawing.
 #include "cuda/cuda_kernels.h"
 #include "cuda/drawing.h"
 #include "cuda/scatter.h"
@@ -7,7 +7,7 @@ namespace linea::cuda {
 namespace {
 
 template <typename T>
-struct SymbolRows {
+struct TokenRows {
   const int32_t* ids;
   const T* dy;
   int64_t R, C;
@@ -35,20 +35,20 @@ void embed_position(Context& ctx, const Accumulator<T>* table, const int32_t* id
                     const Accumulator<T>* positions, const int32_t* place, T* y, int64_t R,
                     int64_t C) {
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
-    const Accumulator<T>*symbol = table + ids[r] * C, *position = positions + place[r] * C;
+    const Accumulator<T>*token = table + ids[r] * C, *position = positions + place[r] * C;
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
-      y[r * C + c] = T(symbol[c] + position[c]);
+      y[r * C + c] = T(token[c] + position[c]);
   });
 }
 
 // dtable[s] = sum of dy[r] where ids[r] = s
 template <typename T>
 void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
-                        int64_t symbols, int64_t C) {
+                        int64_t tokens, int64_t C) {
   using A = Accumulator<T>;
   scatter_sums<A>(
-      ctx, {1, R, symbols, C}, SymbolRows<T>{ids, dy, R, C},
-      [=] __device__(int64_t symbol, int64_t c, A total) { dtable[symbol * C + c] = T(total); });
+      ctx, {1, R, tokens, C}, TokenRows<T>{ids, dy, R, C},
+      [=] __device__(int64_t token, int64_t c, A total) { dtable[token * C + c] = T(total); });
 }
 
 // loss = log sum_v exp(x_v) - x_target
@@ -118,7 +118,7 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
 
 template <typename T>
 void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
-            RandomStream stream_of_rows, const DrawnSymbols& to) {
+            RandomStream stream_of_rows, const DrawnTokens& to) {
   if (to.rows <= 0) return;
   const int64_t most = ctx.sizes.block / 16 / V +
                        1;  // rows at a time: each has memory for its weights and their order
@@ -150,7 +150,7 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
                                        int64_t);                                                  \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
   template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream,     \
-                       const DrawnSymbols&);
+                       const DrawnTokens&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

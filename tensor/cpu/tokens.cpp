@@ -1,4 +1,4 @@
-// Kernels between symbols and numbers: embedding, cross-entropy, drawing.
+// Kernels between tokens and numbers: embedding, cross-entropy, drawing.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -31,8 +31,8 @@ void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* p
 // in order: no atomics, the same bits at any thread count.
 template <typename T>
 void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
-                        int64_t symbols, int64_t C) {
-  std::fill_n(dtable, symbols * C, T(0));
+                        int64_t tokens, int64_t C) {
+  std::fill_n(dtable, tokens * C, T(0));
   parallel_ranges(ctx, C, R, [&](int64_t first, int64_t last) {
     for (int64_t r = 0; r < R; ++r) {
       T* to = dtable + ids[r] * C;
@@ -101,7 +101,7 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
   });
 }
 
-// Leaves 0 in the weights of symbols that are not to be drawn. `order` is memory of V.
+// Leaves 0 in the weights of tokens that are not to be drawn. `order` is memory of V.
 void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
   const int64_t kept_most = drawing.top_k > 0 ? std::min(drawing.top_k, V) : V;
   if (kept_most == V && drawing.top_p >= 1) return;
@@ -117,11 +117,11 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
   for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
 }
 
-// The first symbol at which the running sum of the weights exp((x - max) / temperature) that are
+// The first token at which the running sum of the weights exp((x - max) / temperature) that are
 // left reaches u times the whole: the inverse of the distribution function. `weights` and `order`
 // are memory of V.
 template <typename T>
-int64_t draw_symbol(const T* x, int64_t V, const Drawing& drawing, double u, double* weights,
+int64_t draw_token(const T* x, int64_t V, const Drawing& drawing, double u, double* weights,
                     int32_t* order) {
   const int64_t likeliest = std::max_element(x, x + V) - x;
   if (drawing.greedy) return likeliest;
@@ -139,7 +139,7 @@ int64_t draw_symbol(const T* x, int64_t V, const Drawing& drawing, double u, dou
 
 template <typename T>
 void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
-            RandomStream stream, const DrawnSymbols& to) {
+            RandomStream stream, const DrawnTokens& to) {
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<T> levels(ctx, mixtures ? to.rows * V : 1);
   if (mixtures) logistics_scores(ctx, outputs, levels.data(), to.rows, V);
@@ -153,7 +153,7 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
       RandomStream of_row = stream;
       of_row.step += static_cast<uint64_t>(to.already(r));
       const double u = random_uniform(of_row, static_cast<uint64_t>(drawing.first_row + r));
-      to.keep(r, static_cast<int32_t>(draw_symbol(scores + r * V, V, drawing, u, weights, order)));
+      to.keep(r, static_cast<int32_t>(draw_token(scores + r * V, V, drawing, u, weights, order)));
     }
   });
 }
@@ -170,7 +170,7 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
                                        const T*, T*, int64_t, int64_t);                          \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                          \
   template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream,    \
-                       const DrawnSymbols&);
+                       const DrawnTokens&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 
