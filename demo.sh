@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# One command to a first picture: installs what is missing, builds, trains a linear Transformer on the
-# built-in digits (about two minutes on two cores) and draws 64 of its own. Prints the picture's path last.
+# One command to a first image: installs what is missing, builds, trains a linear Transformer on the
+# built-in digits (about two minutes on two cores) and draws 64 of its own. Prints the image's path last.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 

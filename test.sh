@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds and runs the tests: the release build's, and a small set under the address and undefined-behaviour
+# Builds and runs the tests: the release build's, and a small set under the address and undefined-behavior
 # sanitizers. --all: everything under the sanitizers too, and the numeric tests once more with the
 # kernels of another processor.
 set -euo pipefail

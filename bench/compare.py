@@ -16,7 +16,7 @@ PRESETS = {"train-nanogpt": "nanogpt", "train-mnist": "mnist-paper"}
 ATTENTIONS = ("softmax", "linear", "performer")
 STEPS = {"nanogpt": 100, "mnist-paper": 5}
 POSITIONS = {1: 784, 16: 784, 256: 128, 1024: 32}  # that the peer draws: with a state, each takes as long
-NAMES = {"tokens_per_s": "k tokens/s", "pictures_per_s": "pictures/s", "gflops": "GFLOP/s",
+NAMES = {"tokens_per_s": "k tokens/s", "images_per_s": "images/s", "gflops": "GFLOP/s",
          "peak_rss_delta_bytes": "MiB"}
 UNITS = {"tokens_per_s": 1e3, "peak_rss_delta_bytes": 2**20}
 
@@ -70,7 +70,7 @@ def rows_of(group, peer, threads, more):
         flags = ("--preset", "mnist-paper", "--attention", attention, "--batch", batch)
         again = () if attention == "softmax" else more  # a growing cache would be compiled for each length
         tokens = () if attention == "softmax" else ("--tokens", POSITIONS[batch])
-        result.append(Row(f"sampling, mnist-paper, {attention}, {batch} at once", "pictures_per_s",
+        result.append(Row(f"sampling, mnist-paper, {attention}, {batch} at once", "images_per_s",
                           linea("sample", *flags), torch("sample", *flags, *tokens, *again)))
     one = result[0]
     halves = Row(one.name + ", Linea's weights in bf16", one.key, [*one.linea, "--dtype", "bf16"], one.peer)

@@ -172,7 +172,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Pre-norm, learned positions, GPT-2's initialisation: nn/transformer.h."""
+    """Pre-norm, learned positions, GPT-2's initialization: nn/transformer.h."""
 
     def __init__(self, kind, p, chunk=0):
         super().__init__()
@@ -297,7 +297,7 @@ def sample(o):
     begin = time.perf_counter()
     draw(tokens)
     rate = o.batch * tokens / (time.perf_counter() - begin)
-    return dict(tokens_per_s=rate, pictures_per_s=rate / p["length"])
+    return dict(tokens_per_s=rate, images_per_s=rate / p["length"])
 
 
 def sgemm(o):
@@ -328,7 +328,7 @@ def main():
                 verb.add_argument(f"--{flag}", type=int, default=default)
         if name == "sample":
             verb.add_argument("--batch", type=int, default=16)
-            verb.add_argument("--tokens", type=int, default=0, help="positions a picture; 0: all of them")
+            verb.add_argument("--tokens", type=int, default=0, help="positions a image; 0: all of them")
     o = parser.parse_args()
     torch.set_num_threads(o.threads)
     torch.manual_seed(o.seed)

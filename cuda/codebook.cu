@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           best[i] = static_cast<int>(f);
         }
     }
-    // Over the 16 threads, neighbours in a warp, that have the same rows; of equals the first code.
+    // Over the 16 threads, neighbors in a warp, that have the same rows; of equals the first code.
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll

@@ -1,4 +1,4 @@
-// Kernels that normalise rows, each with its backward beneath it. A row is done by one team; where
+// Kernels that normalize rows, each with its backward beneath it. A row is done by one team; where
 // results are made of what is summed first, it is read again rather than kept in the storage type.
 #include "cuda/columns.h"
 #include "cuda/cuda_kernels.h"

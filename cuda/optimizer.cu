@@ -1,4 +1,4 @@
-// Kernels of the optimiser. What changes from step to step is read from StepParams, on the device.
+// Kernels of the optimizer. What changes from step to step is read from StepParams, on the device.
 #include "cuda/block.h"
 #include "cuda/cuda_kernels.h"
 #include "cuda/several.h"

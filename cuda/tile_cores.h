@@ -11,7 +11,7 @@ namespace linea::cuda {
 
 inline constexpr int kTile = 64;
 
-// In which direction a factor lies in memory: neighbouring threads ask for neighbouring terms, or
+// In which direction a factor lies in memory: neighboring threads ask for neighboring terms, or
 // rows (columns).
 enum class Along { terms, tile };
 
@@ -23,7 +23,7 @@ struct CorePanels {
   alignas(16) BFloat16 left[kTile * kRow], right[kTile * kRow];
 };
 
-// The pieces of the terms `first` and on, 0 from `terms` on; two neighbours are written at once.
+// The pieces of the terms `first` and on, 0 from `terms` on; two neighbors are written at once.
 template <Along kAlong, typename At>
 __device__ void load_panel(BFloat16* panel, int64_t first, int64_t terms, const At& at) {
   struct alignas(4) Two {

@@ -14,7 +14,7 @@ template <typename A>
 inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
 
 // Pieces of the two factors, by term. Eight numbers more a row let what the lanes of a warp read at
-// once, of four terms eight neighbours, lie in banks of their own (what they write of sixteen terms
+// once, of four terms eight neighbors, lie in banks of their own (what they write of sixteen terms
 // lies in banks of four).
 template <typename A>
 struct PlainPanels {

@@ -1,6 +1,6 @@
 // Kernels between tokens and numbers: embedding, cross-entropy, drawing.
 #include "cuda/cuda_kernels.h"
-#include "cuda/drawing.h"
+#include "cuda/sampling.h"
 #include "cuda/scatter.h"
 
 namespace linea::cuda {
@@ -117,21 +117,21 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
 }
 
 template <typename T>
-void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
-            RandomStream stream_of_rows, const DrawnTokens& to) {
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const SamplingParams& params,
+            RandomStream stream_of_rows, const SampledTokens& to) {
   if (to.rows <= 0) return;
   const int64_t most = ctx.sizes.block / 16 / V +
                        1;  // rows at a time: each has memory for its weights and their order
   const int64_t blocks = to.rows < most ? to.rows : most;
   const bool cut =
-      !drawing.greedy && ((drawing.top_k > 0 && drawing.top_k < V) || drawing.top_p < 1);
+      !params.greedy && ((params.top_k > 0 && params.top_k < V) || params.top_p < 1);
   const int64_t places = cut ? power_of_two_from(V) : 0;
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<double> weights(ctx, blocks * V);
   const Workspace<int32_t> order(ctx, blocks * (places > 0 ? places : 1));
   launch(mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
          dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), outputs,
-         mixtures ? 3 * kLogistics : V, V, drawing, stream_of_rows, to, weights.data(),
+         mixtures ? 3 * kLogistics : V, V, params, stream_of_rows, to, weights.data(),
          order.data(), places);
 }
 
@@ -149,8 +149,8 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
                                        const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, \
                                        int64_t);                                                  \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
-  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream,     \
-                       const DrawnTokens&);
+  template void sample(Context&, OutputKind, const T*, int64_t, const SamplingParams&, RandomStream,     \
+                       const SampledTokens&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

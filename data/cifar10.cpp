@@ -8,7 +8,7 @@
 
 #include "data/files.h"
 #include "data/one_line.h"
-#include "data/picture_task.h"
+#include "data/image_task.h"
 #include "data/tar.h"
 #include "tensor/error.h"
 
@@ -17,11 +17,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPublishedSide = 32, kColours = 3, kClasses = 10;
-constexpr int64_t kPlane = kPublishedSide * kPublishedSide, kRecord = 1 + kColours * kPlane;
+constexpr int64_t kPublishedSide = 32, kColors = 3, kClasses = 10;
+constexpr int64_t kPlane = kPublishedSide * kPublishedSide, kRecord = 1 + kColors * kPlane;
 constexpr int64_t kMaxBatchBytes = int64_t{1} << 28;
 constexpr int64_t kTrainBatches = 5;
-constexpr int64_t kValFraction = 10;  // one picture in ten
+constexpr int64_t kValFraction = 10;  // one image in ten
 constexpr const char* kFolder = "cifar-10-batches-bin";
 constexpr const char* kArchive = "cifar-10-binary.tar.gz";
 constexpr const char* kTestBatch = "test_batch.bin";
@@ -36,7 +36,7 @@ bool is_batch(const std::string& name) {
 }
 
 // `source` names the file in errors.
-PictureSet parse_batch(const std::string& bytes, const std::string& source, int64_t side,
+ImageSet parse_batch(const std::string& bytes, const std::string& source, int64_t side,
                        int64_t channels) {
   const auto size = static_cast<int64_t>(bytes.size());
   if (size == 0 || size % kRecord != 0)
@@ -44,8 +44,8 @@ PictureSet parse_batch(const std::string& bytes, const std::string& source, int6
          "{}: has {} bytes, no multiple of the {} of a CIFAR-10 record; download it again", source,
          size, kRecord);
   const int64_t count = size / kRecord;
-  PictureSet set{kPublishedSide, channels, {}, {}};
-  set.pixels.reserve(static_cast<size_t>(count * set.picture_bytes()));
+  ImageSet set{kPublishedSide, channels, {}, {}};
+  set.pixels.reserve(static_cast<size_t>(count * set.image_bytes()));
   for (int64_t i = 0; i < count; ++i) {
     const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + i * kRecord;
     if (record[0] >= kClasses)
@@ -63,7 +63,7 @@ PictureSet parse_batch(const std::string& bytes, const std::string& source, int6
   return side == kPublishedSide ? set : shrink(set, side);
 }
 
-using Batches = std::map<std::string, PictureSet>;  // by the file's name
+using Batches = std::map<std::string, ImageSet>;  // by the file's name
 
 Batches read_archive(const fs::path& path, int64_t side, int64_t channels) {
   Batches batches;
@@ -106,10 +106,10 @@ Batches read_batches(const fs::path& path, int64_t side, int64_t channels) {
 
 }  // namespace
 
-PictureSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels) {
+ImageSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels) {
   Batches batches = read_batches(path, side, channels);
-  PictureSplits splits;
-  splits.train = PictureSet{side, channels, {}, {}};
+  ImageSplits splits;
+  splits.train = ImageSet{side, channels, {}, {}};
   int64_t last = 0;
   for (int64_t number = 1; number <= kTrainBatches; ++number)
     if (batches.count(train_batch_name(number)) != 0) last = number;
@@ -127,7 +127,7 @@ PictureSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels)
          kTestBatch);
   splits.test = std::move(test->second);
   if (splits.train.count() < 2)
-    fail(ErrorKind::input, "{}: has {} training picture, training and val need one each",
+    fail(ErrorKind::input, "{}: has {} training image, training and val need one each",
          path.string(), splits.train.count());
   splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
   return splits;
@@ -136,11 +136,11 @@ PictureSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels)
 TaskShape cifar10_shape(const TaskOptions& options) {
   const int64_t side = options.size == 0 ? kPublishedSide : options.size;
   require(side == kPublishedSide || 2 * side == kPublishedSide || 4 * side == kPublishedSide,
-          "cifar10 pictures of size {}; choose {}, {} or {}", side, kPublishedSide,
+          "cifar10 images of size {}; choose {}, {} or {}", side, kPublishedSide,
           kPublishedSide / 2, kPublishedSide / 4);
-  require(options.count == 0, "cifar10 has a fixed number of pictures; leave the count {} out",
+  require(options.count == 0, "cifar10 has a fixed number of images; leave the count {} out",
           options.count);
-  return picture_shape(options, side, options.channels == 0 ? kColours : options.channels,
+  return image_shape(options, side, options.channels == 0 ? kColors : options.channels,
                        kClasses);
 }
 
@@ -149,7 +149,7 @@ std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options) {
   require(!options.data.empty(),
           "task cifar10 reads files; name the folder of its binary batches, or {}, with --data",
           kArchive);
-  return make_picture_task(shape, read_cifar10(options.data, shape.side, shape.channels), options);
+  return make_image_task(shape, read_cifar10(options.data, shape.side, shape.channels), options);
 }
 
 }  // namespace linea

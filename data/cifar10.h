@@ -7,14 +7,14 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/picture_set.h"
+#include "data/image_set.h"
 #include "data/task.h"
 
 namespace linea {
 
 // `path`: the archive, or a folder that holds the batches, cifar-10-batches-bin or the archive.
 // `side` 32 as published, 16 or 8: the mean of 2 x 2 or 4 x 4 pixels. `channels` 3, or 1: luma.
-PictureSplits read_cifar10(const std::filesystem::path& path, int64_t side, int64_t channels);
+ImageSplits read_cifar10(const std::filesystem::path& path, int64_t side, int64_t channels);
 
 TaskShape cifar10_shape(const TaskOptions& options);
 std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options);

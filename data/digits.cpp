@@ -52,7 +52,7 @@ const std::vector<Stroke>& glyph(int digit) {
   return kGlyphs[digit];
 }
 
-// The numbers of one picture, drawn one after another. Uniform only: no libm function whose last
+// The numbers of one image, drawn one after another. Uniform only: no libm function whose last
 // bit differs between machines.
 class Draws {
  public:
@@ -130,13 +130,13 @@ void ink_segment(std::vector<float>& ink, int64_t side, Point a, Point b, float 
   const int64_t top = pixel(std::min(a.y, b.y) - reach), bottom = pixel(std::max(a.y, b.y) + reach);
   for (int64_t row = top; row <= bottom; ++row)
     for (int64_t column = left; column <= right; ++column) {
-      const Point centre{static_cast<float>(column) + 0.5f, static_cast<float>(row) + 0.5f};
+      const Point center{static_cast<float>(column) + 0.5f, static_cast<float>(row) + 0.5f};
       float& value = ink[static_cast<size_t>(row * side + column)];
-      value = std::max(value, std::min(1.0f, reach - distance_to_segment(centre, a, b)));
+      value = std::max(value, std::min(1.0f, reach - distance_to_segment(center, a, b)));
     }
 }
 
-void draw_digit(int digit, const RandomStream& stream, int64_t side, uint8_t* pixels) {
+void render_digit(int digit, const RandomStream& stream, int64_t side, uint8_t* pixels) {
   Draws draws(stream);
   const auto scale = static_cast<float>(side);
   const Placement place(draws, scale);
@@ -160,13 +160,13 @@ void draw_digit(int digit, const RandomStream& stream, int64_t side, uint8_t* pi
 
 }  // namespace
 
-PictureSet draw_digits(uint64_t seed, int64_t first, int64_t count, int64_t side) {
-  PictureSet set{side, 1, std::vector<uint8_t>(static_cast<size_t>(count * side * side)), {}};
+ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side) {
+  ImageSet set{side, 1, std::vector<uint8_t>(static_cast<size_t>(count * side * side)), {}};
   for (int64_t i = 0; i < count; ++i) {
     const auto index = static_cast<uint64_t>(first + i);
     const RandomStream ten{seed, Purpose::task, task_lane::kDigitLabels, index / kDigitClasses};
     const auto digit = random_permutation(ten, kDigitClasses, index % kDigitClasses);
-    draw_digit(static_cast<int>(digit), {seed, Purpose::task, task_lane::kDigitStrokes, index},
+    render_digit(static_cast<int>(digit), {seed, Purpose::task, task_lane::kDigitStrokes, index},
                side, set.pixels.data() + i * side * side);
     set.labels.push_back(static_cast<uint8_t>(digit));
   }
@@ -180,17 +180,17 @@ TaskShape digits_shape(const TaskOptions& options) {
   require(options.count >= 0 && options.count <= kMaxTrain, "{} training digits; choose 1 to {}",
           options.count, kMaxTrain);
   require(options.data.empty(), "task digits makes its data; leave '{}' out", options.data);
-  return picture_shape(options, side, 1, kDigitClasses);
+  return image_shape(options, side, 1, kDigitClasses);
 }
 
 std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {
   const TaskShape shape = digits_shape(options);
   const int64_t train = options.count == 0 ? kDefaultTrain : options.count;
   // Train comes last, so that val and test stay the same whatever its count.
-  PictureSplits splits{draw_digits(options.seed, kTest + kVal, train, shape.side),
-                       draw_digits(options.seed, kTest, kVal, shape.side),
-                       draw_digits(options.seed, 0, kTest, shape.side)};
-  return make_picture_task(shape, std::move(splits), options);
+  ImageSplits splits{render_digits(options.seed, kTest + kVal, train, shape.side),
+                       render_digits(options.seed, kTest, kVal, shape.side),
+                       render_digits(options.seed, 0, kTest, shape.side)};
+  return make_image_task(shape, std::move(splits), options);
 }
 
 }  // namespace linea

@@ -1,19 +1,19 @@
 // The `digits` task: ten hand-drawn digits, made up on the spot. Each is a few strokes through
-// points that move a little; slant, size, place and thickness vary. Picture i is a pure function of
+// points that move a little; slant, size, place and thickness vary. Image i is a pure function of
 // (seed, i).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "data/picture_task.h"
+#include "data/image_task.h"
 #include "data/task.h"
 
 namespace linea {
 
-// Pictures [first, first + count), white on black, drawn at side x side. Each ten that start at a
+// Images [first, first + count), white on black, drawn at side x side. Each ten that start at a
 // multiple of 10 hold every digit once, in random order.
-PictureSet draw_digits(uint64_t seed, int64_t first, int64_t count, int64_t side);
+ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side);
 
 TaskShape digits_shape(const TaskOptions& options);
 std::unique_ptr<Task> make_digits_task(const TaskOptions& options);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/catalogue.h"
+#include "data/catalog.h"
 
 namespace linea {
 

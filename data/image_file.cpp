@@ -12,7 +12,7 @@
 
 #include "data/files.h"
 #include "data/one_line.h"
-#include "data/picture_set.h"
+#include "data/image_set.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -23,7 +23,7 @@ constexpr std::string_view kJpegStart("\xff\xd8\xff", 3);
 constexpr size_t kChunkFrame =
     12;  // a PNG chunk: length, kind, .. bytes, checksum; four bytes each
 
-// What stb decoded: rows of `width` pixels of 1 (grey), 2 (grey, alpha), 3 (RGB) or 4 (RGB, alpha)
+// What stb decoded: rows of `width` pixels of 1 (gray), 2 (gray, alpha), 3 (RGB) or 4 (RGB, alpha)
 // bytes.
 struct Decoded {
   std::unique_ptr<uint8_t, void (*)(void*)> bytes{nullptr, stbi_image_free};
@@ -31,7 +31,7 @@ struct Decoded {
 };
 
 [[noreturn]] void fail_damaged(const std::string& name, const std::string& reason) {
-  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the picture again or leave it out", name,
+  fail(ErrorKind::input, "{}: is cut or damaged ({}); make the image again or leave it out", name,
        one_line(reason));
 }
 
@@ -42,7 +42,7 @@ size_t big_endian(const std::string& bytes, size_t position) {
   return number;
 }
 
-// stb compares no checksums and would show damaged bytes as a picture.
+// stb compares no checksums and would show damaged bytes as a image.
 void check_png(const std::string& bytes, const std::string& name) {
   size_t position = kPngStart.size();
   std::string kind;
@@ -98,11 +98,11 @@ void check_scan(const std::string& bytes, size_t position, bool progressive, Huf
     return static_cast<size_t>(static_cast<unsigned char>(bytes[place]));
   };
   if (position + 4 >= bytes.size()) return;  // a JPEG without its end, which is refused for that
-  const size_t colours = at(position + 4), rest = position + 5 + 2 * colours;
+  const size_t colors = at(position + 4), rest = position + 5 + 2 * colors;
   if (rest + 2 >= bytes.size()) return;
   const bool averages = !progressive || (at(rest) == 0 && at(rest + 2) >> 4 == 0);
   const bool others = !progressive || at(rest) != 0;
-  for (size_t i = 0; i < colours; ++i) {
+  for (size_t i = 0; i < colors; ++i) {
     const size_t numbers = at(position + 6 + 2 * i);
     const HuffmanTables needed =
         (averages ? table_bit(0, numbers >> 4) : 0) | (others ? table_bit(1, numbers & 15) : 0);
@@ -111,8 +111,8 @@ void check_scan(const std::string& bytes, size_t position, bool progressive, Huf
   }
 }
 
-// stb takes the missing end of a JPEG for grey. Segments (0xFF, kind, length, ..) are passed over
-// one by one, as a small picture with an end of its own may lie in one; after each may stand coded
+// stb takes the missing end of a JPEG for gray. Segments (0xFF, kind, length, ..) are passed over
+// one by one, as a small image with an end of its own may lie in one; after each may stand coded
 // data, where 0xFF is followed by 0 or by the kind of a restart.
 void check_jpeg(const std::string& bytes, const std::string& name) {
   const auto at = [&bytes](size_t position) { return static_cast<unsigned char>(bytes[position]); };
@@ -140,9 +140,9 @@ void check_jpeg(const std::string& bytes, const std::string& name) {
 }
 
 // Width and height by the header alone.
-std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::string& name) {
+std::pair<int64_t, int64_t> image_size(const std::string& bytes, const std::string& name) {
   if (bytes.starts_with(
-          kPngStart)) {  // stb does not say the size of a picture that it finds too large
+          kPngStart)) {  // stb does not say the size of a image that it finds too large
     constexpr size_t kWidth = 16, kHeight = 20;
     if (bytes.size() < kHeight + 4)
       fail_damaged(name, fmt::format("the PNG has {} bytes", bytes.size()));
@@ -157,19 +157,19 @@ std::pair<int64_t, int64_t> picture_size(const std::string& bytes, const std::st
   return {width, height};
 }
 
-// So that memory is taken only for a picture that so many bytes can hold.
+// So that memory is taken only for a image that so many bytes can hold.
 void check_promise(const std::string& bytes, const std::string& name, int64_t width, int64_t height,
                    bool is_png) {
   constexpr int64_t kInflation = 1032;  // deflate cannot do better: 258 bytes from two bits
   constexpr int64_t kMaxJpegPixels =
-      1024;  // a byte: 8 codes, each of 8 x 32 pixels, for two colours
-  constexpr size_t kDepth = 24, kColour = 25;
+      1024;  // a byte: 8 codes, each of 8 x 32 pixels, for two colors
+  constexpr size_t kDepth = 24, kColor = 25;
   int64_t least = width * height / kMaxJpegPixels;
-  if (is_png && bytes.size() > kColour) {
+  if (is_png && bytes.size() > kColor) {
     const auto at = [&bytes](size_t place) {
       return int64_t{static_cast<unsigned char>(bytes[place])};
     };
-    const int64_t parts = at(kColour) == 2 ? 3 : at(kColour) == 4 ? 2 : at(kColour) == 6 ? 4 : 1;
+    const int64_t parts = at(kColor) == 2 ? 3 : at(kColor) == 4 ? 2 : at(kColor) == 6 ? 4 : 1;
     least = width * height * parts * at(kDepth) / 8 / kInflation;
   }
   if (least > static_cast<int64_t>(bytes.size()))
@@ -182,10 +182,10 @@ Decoded decode(const std::string& bytes, const std::string& name) {
   if (!is_png && !bytes.starts_with(kJpegStart))
     fail(ErrorKind::input, "{}: is neither a PNG nor a JPEG file; convert it to one of them", name);
   if (!is_png) check_jpeg(bytes, name);
-  const auto [promised_width, promised_height] = picture_size(bytes, name);
+  const auto [promised_width, promised_height] = image_size(bytes, name);
   if (promised_width > kMaxImagePixels || promised_width * promised_height > kMaxImagePixels)
     fail(ErrorKind::input,
-         "{}: is a picture of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
+         "{}: is a image of {} x {} pixels, at most {} can be unpacked; make it smaller", name,
          promised_width, promised_height, kMaxImagePixels);
   if (is_png) check_png(bytes, name);
   check_promise(bytes, name, promised_width, promised_height, is_png);
@@ -202,23 +202,23 @@ Decoded decode(const std::string& bytes, const std::string& name) {
 }
 
 // c' = c * alpha + white * (1 - alpha), alpha = a / 255
-uint8_t on_white(int colour, int alpha) {
-  return static_cast<uint8_t>((colour * alpha + 255 * (255 - alpha) + 127) / 255);
+uint8_t on_white(int color, int alpha) {
+  return static_cast<uint8_t>((color * alpha + 255 * (255 - alpha) + 127) / 255);
 }
 
 // The square in the middle, edge x edge x channels bytes.
-std::vector<uint8_t> crop(const Decoded& picture, int64_t edge, int64_t channels) {
-  const int64_t top = (picture.height - edge) / 2, left = (picture.width - edge) / 2;
-  const bool has_alpha = picture.parts % 2 == 0, is_grey = picture.parts <= 2;
+std::vector<uint8_t> crop(const Decoded& image, int64_t edge, int64_t channels) {
+  const int64_t top = (image.height - edge) / 2, left = (image.width - edge) / 2;
+  const bool has_alpha = image.parts % 2 == 0, is_gray = image.parts <= 2;
   std::vector<uint8_t> pixels(static_cast<size_t>(edge * edge * channels));
   uint8_t* out = pixels.data();
   for (int64_t row = 0; row < edge; ++row) {
     const uint8_t* pixel =
-        picture.bytes.get() + ((top + row) * picture.width + left) * picture.parts;
-    for (int64_t column = 0; column < edge; ++column, pixel += picture.parts, out += channels) {
-      const int alpha = has_alpha ? pixel[picture.parts - 1] : 255;
+        image.bytes.get() + ((top + row) * image.width + left) * image.parts;
+    for (int64_t column = 0; column < edge; ++column, pixel += image.parts, out += channels) {
+      const int alpha = has_alpha ? pixel[image.parts - 1] : 255;
       std::array<uint8_t, 3> rgb{};
-      for (size_t i = 0; i < 3; ++i) rgb[i] = on_white(pixel[is_grey ? 0 : i], alpha);
+      for (size_t i = 0; i < 3; ++i) rgb[i] = on_white(pixel[is_gray ? 0 : i], alpha);
       if (channels == 1)
         *out = luma(rgb[0], rgb[1], rgb[2]);
       else
@@ -271,13 +271,13 @@ std::vector<uint8_t> resize(const std::vector<uint8_t>& old, int64_t edge, int64
 
 std::vector<uint8_t> decode_image(const std::string& bytes, const std::string& name, int64_t side,
                                   int64_t channels) {
-  require(side >= 1 && side <= kMaxImageSide, "{}: a picture of side {}; choose 1 to {}", name,
+  require(side >= 1 && side <= kMaxImageSide, "{}: a image of side {}; choose 1 to {}", name,
           side, kMaxImageSide);
   require(channels == 1 || channels == 3,
-          "{}: a picture of {} channels; choose 1 (grey) or 3 (RGB)", name, channels);
-  const Decoded picture = decode(bytes, name);
-  const int64_t edge = std::min(picture.width, picture.height);
-  std::vector<uint8_t> square = crop(picture, edge, channels);
+          "{}: a image of {} channels; choose 1 (gray) or 3 (RGB)", name, channels);
+  const Decoded image = decode(bytes, name);
+  const int64_t edge = std::min(image.width, image.height);
+  std::vector<uint8_t> square = crop(image, edge, channels);
   return edge == side ? square : resize(square, edge, side, channels);
 }
 

@@ -40,7 +40,7 @@ Listing list_images(const fs::path& folder) {
   Listing listing;
   std::error_code problem;
   if (!fs::is_directory(folder, problem))
-    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the pictures",
+    fail(ErrorKind::input, "{}: is not a folder; name the one that holds the images",
          folder.string());
   fs::recursive_directory_iterator entry(folder, problem);
   for (; !problem && entry != fs::recursive_directory_iterator(); entry.increment(problem)) {
@@ -125,7 +125,7 @@ std::vector<Decoding> decode_all(const std::vector<ImagePath>& files, size_t fir
   return decodings;
 }
 
-PictureSet& split_at(PictureSplits& splits, size_t position) {
+ImageSet& split_at(ImageSplits& splits, size_t position) {
   const auto place = static_cast<int64_t>(position) % kCycle;
   return place == kValPlace ? splits.val : place == kTestPlace ? splits.test : splits.train;
 }
@@ -137,7 +137,7 @@ void check_amount(const fs::path& folder, size_t count, int64_t side, int64_t ch
   const int64_t bytes = static_cast<int64_t>(count) * side * side * channels;
   if (bytes > kMaxImagesBytes)
     fail(ErrorKind::input,
-         "{}: {} pictures of {} x {} x {} take {} bytes, at most {} can be kept; lower --size or "
+         "{}: {} images of {} x {} x {} take {} bytes, at most {} can be kept; lower --size or "
          "take fewer",
          folder.string(), count, side, side, channels, bytes, kMaxImagesBytes);
 }
@@ -151,11 +151,11 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
   check_amount(folder, files.size(), side, channels);
   ImageFolder result;
   if (labels == Labels::folders) result.classes = find_classes(folder, files, known);
-  for (PictureSet* set : {&result.splits.train, &result.splits.val, &result.splits.test}) {
-    *set = PictureSet{side, channels, {}, {}};
+  for (ImageSet* set : {&result.splits.train, &result.splits.val, &result.splits.test}) {
+    *set = ImageSet{side, channels, {}, {}};
     const size_t share = files.size() / kCycle + 1;  // growing would take twice the memory
     const size_t shares = set == &result.splits.train ? kValPlace : 1;
-    set->pixels.reserve(shares * share * static_cast<size_t>(set->picture_bytes()));
+    set->pixels.reserve(shares * share * static_cast<size_t>(set->image_bytes()));
   }
   if (listing.links > 0)
     result.notes.push_back(
@@ -170,11 +170,11 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
         if (bad * kBadShare > files.size())
           fail(
               ErrorKind::input,
-              "{}: more than one in {} of its {} pictures cannot be read ({} so far); the last: {}",
+              "{}: more than one in {} of its {} images cannot be read ({} so far); the last: {}",
               folder.string(), kBadShare, files.size(), bad, decodings[i].problem);
         continue;
       }
-      PictureSet& set = split_at(result.splits, first + i);
+      ImageSet& set = split_at(result.splits, first + i);
       set.pixels.insert(set.pixels.end(), decodings[i].pixels.begin(), decodings[i].pixels.end());
       const auto place = std::lower_bound(result.classes.begin(), result.classes.end(),
                                           class_of(files[first + i]));
@@ -184,7 +184,7 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
   }
   if (bad > 0)
     result.notes.push_back(
-        fmt::format("{}: {} of {} pictures are left out", folder.string(), bad, files.size()));
+        fmt::format("{}: {} of {} images are left out", folder.string(), bad, files.size()));
   return result;
 }
 

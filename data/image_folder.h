@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "data/picture_set.h"
+#include "data/image_set.h"
 
 namespace linea {
 
@@ -21,7 +21,7 @@ constexpr int64_t kMaxImagesBytes = int64_t{1} << 32;  // of all pixels, which a
 constexpr int64_t kMaxImageClasses = 256;              // a label is a byte
 
 struct ImageFolder {
-  PictureSplits splits;              // labels: places in `classes`; 0 without classes
+  ImageSplits splits;              // labels: places in `classes`; 0 without classes
   std::vector<std::string> classes;  // empty unless asked for
   std::vector<std::string> notes;    // what was left out, for the user to read
 };

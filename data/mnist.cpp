@@ -12,7 +12,7 @@ namespace linea {
 namespace {
 
 constexpr int64_t kPublishedSide = 28;
-constexpr int64_t kValFraction = 12;  // one picture in twelve
+constexpr int64_t kValFraction = 12;  // one image in twelve
 
 // stem-idxR-ubyte or stem.idxR-ubyte, plain or .gz
 std::filesystem::path find_idx(const std::filesystem::path& folder, const std::string& stem,
@@ -31,34 +31,34 @@ std::filesystem::path find_idx(const std::filesystem::path& folder, const std::s
        folder.string(), stem, ending, stem, ending);
 }
 
-PictureSet read_pictures(const std::filesystem::path& folder, const std::string& name,
+ImageSet read_images(const std::filesystem::path& folder, const std::string& name,
                          int64_t side) {
   const std::filesystem::path image_path = find_idx(folder, name + "-images", 3);
   const std::filesystem::path label_path = find_idx(folder, name + "-labels", 1);
   IdxFile images = read_idx(image_path, 3);
   IdxFile labels = read_idx(label_path, 1);
   if (images.sizes[1] != kPublishedSide || images.sizes[2] != kPublishedSide)
-    fail(ErrorKind::input, "{}: has pictures of {} x {} pixels, expected {} x {}",
+    fail(ErrorKind::input, "{}: has images of {} x {} pixels, expected {} x {}",
          image_path.string(), images.sizes[1], images.sizes[2], kPublishedSide, kPublishedSide);
   if (images.sizes[0] != labels.sizes[0])
-    fail(ErrorKind::input, "{} has {} pictures, but {} has {} labels; they must belong together",
+    fail(ErrorKind::input, "{} has {} images, but {} has {} labels; they must belong together",
          image_path.string(), images.sizes[0], label_path.string(), labels.sizes[0]);
   for (size_t i = 0; i < labels.bytes.size(); ++i)
     if (labels.bytes[i] >= kDigitClasses)
-      fail(ErrorKind::input, "{}: label {} of picture {} is not one of 0 to {}",
+      fail(ErrorKind::input, "{}: label {} of image {} is not one of 0 to {}",
            label_path.string(), labels.bytes[i], i, kDigitClasses - 1);
-  PictureSet set{kPublishedSide, 1, std::move(images.bytes), std::move(labels.bytes)};
+  ImageSet set{kPublishedSide, 1, std::move(images.bytes), std::move(labels.bytes)};
   return side == kPublishedSide ? set : shrink(set, side);
 }
 
 }  // namespace
 
-PictureSplits read_mnist(const std::filesystem::path& folder, int64_t side) {
-  PictureSplits splits;
-  splits.train = read_pictures(folder, "train", side);
-  splits.test = read_pictures(folder, "t10k", side);
+ImageSplits read_mnist(const std::filesystem::path& folder, int64_t side) {
+  ImageSplits splits;
+  splits.train = read_images(folder, "train", side);
+  splits.test = read_images(folder, "t10k", side);
   if (splits.train.count() < 2)
-    fail(ErrorKind::input, "{}: has {} training picture, training and val need one each",
+    fail(ErrorKind::input, "{}: has {} training image, training and val need one each",
          folder.string(), splits.train.count());
   splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
   return splits;
@@ -67,17 +67,17 @@ PictureSplits read_mnist(const std::filesystem::path& folder, int64_t side) {
 TaskShape mnist_shape(const TaskOptions& options) {
   const int64_t side = options.size == 0 ? kPublishedSide : options.size;
   require(side == kPublishedSide || 2 * side == kPublishedSide,
-          "mnist pictures of size {}; choose {} or {}", side, kPublishedSide, kPublishedSide / 2);
-  require(options.count == 0, "mnist has a fixed number of pictures; leave the count {} out",
+          "mnist images of size {}; choose {} or {}", side, kPublishedSide, kPublishedSide / 2);
+  require(options.count == 0, "mnist has a fixed number of images; leave the count {} out",
           options.count);
-  return picture_shape(options, side, 1, kDigitClasses);
+  return image_shape(options, side, 1, kDigitClasses);
 }
 
 std::unique_ptr<Task> make_mnist_task(const TaskOptions& options) {
   const TaskShape shape = mnist_shape(options);
   require(!options.data.empty(),
           "task mnist reads files; name the folder of the four MNIST files with --data");
-  return make_picture_task(shape, read_mnist(options.data, shape.side), options);
+  return make_image_task(shape, read_mnist(options.data, shape.side), options);
 }
 
 }  // namespace linea

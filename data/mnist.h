@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <memory>
 
-#include "data/picture_task.h"
+#include "data/image_task.h"
 #include "data/task.h"
 
 namespace linea {
 
 // `side` 28 as published, or 14: the mean of 2 x 2 pixels.
-PictureSplits read_mnist(const std::filesystem::path& folder, int64_t side);
+ImageSplits read_mnist(const std::filesystem::path& folder, int64_t side);
 
 TaskShape mnist_shape(const TaskOptions& options);
 std::unique_ptr<Task> make_mnist_task(const TaskOptions& options);

@@ -50,8 +50,8 @@ class RetrievalTask : public Task {
   void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
     int32_t* keys = batch.inputs.data() + row * length();
     int32_t* values = batch.partners.data() + row * length();
-    draw_tokens(stream, first_index, keys);
-    draw_tokens(stream, first_index + writes(), values);
+    sample_tokens(stream, first_index, keys);
+    sample_tokens(stream, first_index + writes(), values);
     const auto asked = random_below(stream, static_cast<uint64_t>(first_index + 2 * writes()),
                                     static_cast<uint32_t>(writes()));
     const int32_t query = keys[asked];
@@ -63,7 +63,7 @@ class RetrievalTask : public Task {
 
   // One token below vocabulary() for each write: with repetition, or a shuffle that grows by one
   // token at a time (Fisher and Yates, inside out), in which all permutations are equally likely.
-  void draw_tokens(const RandomStream& stream, int64_t first_index, int32_t* tokens) const {
+  void sample_tokens(const RandomStream& stream, int64_t first_index, int32_t* tokens) const {
     for (int64_t i = 0; i < writes(); ++i) {
       const auto index = static_cast<uint64_t>(first_index + i);
       if (repeat_) {

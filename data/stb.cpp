@@ -5,7 +5,7 @@
 
 namespace {
 
-// A damaged PNG may unpack to much more than its header says. The largest picture that
+// A damaged PNG may unpack to much more than its header says. The largest image that
 // image_file.cpp lets through needs 512 MiB in one piece.
 constexpr size_t kMaxPiece = size_t{1} << 30;
 

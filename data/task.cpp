@@ -3,7 +3,7 @@
 #include "data/cifar10.h"
 #include "data/copy_task.h"
 #include "data/digits.h"
-#include "data/images_task.h"
+#include "data/image_folder_task.h"
 #include "data/mnist.h"
 #include "data/retrieval_task.h"
 #include "data/text_task.h"
@@ -17,14 +17,14 @@ struct TaskKind {
   const char* name;
   std::unique_ptr<Task> (*make)(const TaskOptions&);
   TaskShape (*shape)(const TaskOptions&);
-  enum { tokens, grey, colours } pictures = tokens;
+  enum { tokens, gray, colors } images = tokens;
 };
 
 constexpr TaskKind kTaskKinds[] = {
-    {"digits", make_digits_task, digits_shape, TaskKind::grey},
-    {"mnist", make_mnist_task, mnist_shape, TaskKind::grey},
-    {"cifar10", make_cifar10_task, cifar10_shape, TaskKind::colours},
-    {"images", make_images_task, images_shape, TaskKind::colours},
+    {"digits", make_digits_task, digits_shape, TaskKind::gray},
+    {"mnist", make_mnist_task, mnist_shape, TaskKind::gray},
+    {"cifar10", make_cifar10_task, cifar10_shape, TaskKind::colors},
+    {"images", make_image_folder_task, image_folder_shape, TaskKind::colors},
     {"text", make_text_task, text_shape},
     {"copy", make_copy_task, copy_shape},
     {"retrieval", make_retrieval_task, retrieval_shape},
@@ -38,10 +38,10 @@ const TaskKind& find_kind(const TaskOptions& options) {
             "task {} has no associations and no repeated keys; leave them out or choose task "
             "retrieval",
             options.task);
-    require(kind.pictures != TaskKind::tokens || !options.flip,
-            "task {} has no pictures to flip; leave --flip out", options.task);
-    require(kind.pictures == TaskKind::colours || options.channels == 0 ||
-                (kind.pictures == TaskKind::grey && options.channels == 1),
+    require(kind.images != TaskKind::tokens || !options.flip,
+            "task {} has no images to flip; leave --flip out", options.task);
+    require(kind.images == TaskKind::colors || options.channels == 0 ||
+                (kind.images == TaskKind::gray && options.channels == 1),
             "task {} has no {} channels; leave --channels out", options.task, options.channels);
     require(kind.make == make_text_task || !options.bytes,
             "task {} reads no text; leave --bytes out", options.task);

@@ -1,5 +1,5 @@
-// A task turns pictures, a text or a rule into batches of token sequences.
-// A training batch is a pure function of (seed, step): example g = step * rows + row is picture or
+// A task turns images, a text or a rule into batches of token sequences.
+// A training batch is a pure function of (seed, step): example g = step * rows + row is image or
 // window random_permutation(epoch)(g mod count) with epoch = g / count. Every epoch visits every
 // example once, in its own order, and resuming needs no hidden state.
 #pragma once
@@ -26,20 +26,20 @@ constexpr int32_t kNotScored = -1;
 // What the user chose; 0 and "" stand for the task's default.
 struct TaskOptions {
   std::string task;          // a name from task_names()
-  std::string data;          // a folder of pictures, a file of text
+  std::string data;          // a folder of images, a file of text
   int64_t length = 0;        // tokens in a sequence (text, copy)
-  int64_t size = 0;          // side of a picture in pixels
-  int64_t levels = 0;        // grey levels of a picture
-  int64_t channels = 0;      // of a picture that has colours: 3, or 1 for grey (cifar10, images)
-  bool flip = false;         // training pictures may be mirrored, left to right
-  int64_t count = 0;         // training pictures (digits)
-  bool class_token = false;  // a picture starts with its label instead of the start token
+  int64_t size = 0;          // side of a image in pixels
+  int64_t levels = 0;        // gray levels of a image
+  int64_t channels = 0;      // of a image that has colors: 3, or 1 for gray (cifar10, images)
+  bool flip = false;         // training images may be mirrored, left to right
+  int64_t count = 0;         // training images (digits)
+  bool class_token = false;  // a image starts with its label instead of the start token
   int64_t associations = 0;  // keys, and values, that there are (retrieval)
   bool repeat = false;       // keys are written again, the last value counts (retrieval)
   uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
   bool bytes = false;        // the tokens are the 256 bytes, whatever the file holds (text)
   std::string
-      vocabulary;  // what Task::serialised_vocabulary() gave, empty to build it from the data
+      vocabulary;  // what Task::serialized_vocabulary() gave, empty to build it from the data
 };
 
 // What a model and a sampler need to know of a task, without its data.
@@ -48,9 +48,9 @@ struct TaskShape {
   int64_t input_vocab_size = 0;  // the same, plus the start token or one token for each class
   int64_t length = 0;
   int32_t start = 0;     // inputs[0] of a sequence; with classes: start + label
-  int64_t side = 0;      // pictures of side x side pixels, 0 for other tasks
-  int64_t channels = 0;  // tokens of a pixel: 1 grey, 3 red, green and blue; 0 for other tasks
-  int64_t levels = 0;    // of a token of a picture, 0 for other tasks
+  int64_t side = 0;      // images of side x side pixels, 0 for other tasks
+  int64_t channels = 0;  // tokens of a pixel: 1 gray, 3 red, green and blue; 0 for other tasks
+  int64_t levels = 0;    // of a token of a image, 0 for other tasks
   int64_t classes = 0;   // 0 without a class token
   int64_t second_vocab_size = 0;  // tokens of Batch::partners, 0 without a second stream
 };
@@ -78,8 +78,8 @@ class Task {
   virtual std::string fingerprint() const { return ""; }
 
   // What TaskOptions::vocabulary takes, so that a checkpoint can be used without data: the tokens
-  // of a text, the names of the classes of pictures from a folder. Empty for other tasks.
-  virtual std::string serialised_vocabulary() const { return ""; }
+  // of a text, the names of the classes of images from a folder. Empty for other tasks.
+  virtual std::string serialized_vocabulary() const { return ""; }
 
   // What the user should hear of the data, such as files that were left out.
   virtual std::vector<std::string> notes() const { return {}; }
@@ -94,7 +94,7 @@ class Task {
 // Reads or makes the data.
 std::unique_ptr<Task> make_task(const TaskOptions& options);
 
-// Needs no data; a text, and pictures from a folder with a class token, need
+// Needs no data; a text, and images from a folder with a class token, need
 // TaskOptions::vocabulary.
 TaskShape task_shape(const TaskOptions& options);
 

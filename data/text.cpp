@@ -121,7 +121,7 @@ Vocabulary Vocabulary::all_bytes() {
   return Vocabulary(Kind::bytes, std::move(codes));
 }
 
-std::string Vocabulary::serialise() const {
+std::string Vocabulary::serialize() const {
   const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
                          {"tokens", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
   return json_text(document);

@@ -19,9 +19,9 @@ class Vocabulary {
   // Every byte is a token, whether a text has it or not.
   static Vocabulary all_bytes();
 
-  // What serialise() gave. It may come from a damaged file: everything is checked.
+  // What serialize() gave. It may come from a damaged file: everything is checked.
   static Vocabulary parse(const std::string& json);
-  std::string serialise() const;
+  std::string serialize() const;
 
   Kind kind() const { return kind_; }
   int64_t size() const { return static_cast<int64_t>(codes_.size()); }

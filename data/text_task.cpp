@@ -59,7 +59,7 @@ class TextTask : public Task {
                     static_cast<size_t>(train_end_) * sizeof(int32_t)});
   }
 
-  std::string serialised_vocabulary() const override { return vocabulary_.serialise(); }
+  std::string serialized_vocabulary() const override { return vocabulary_.serialize(); }
 
  private:
   int64_t token_count() const { return static_cast<int64_t>(text_.size()); }

@@ -28,14 +28,14 @@ Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int6
 struct Part {
   Part(int64_t first_row, int64_t row_count, const Tensor& history)
       : first(first_row), rows(row_count) {
-    drawn.tokens = Tensor::zeros({rows}, DType::i32);
-    drawn.count = Tensor::zeros({rows}, DType::i32);
-    drawn.history = history;
+    sampled.tokens = Tensor::zeros({rows}, DType::i32);
+    sampled.count = Tensor::zeros({rows}, DType::i32);
+    sampled.history = history;
   }
 
   int64_t first, rows;
   DecodeState state;
-  ops::Drawn drawn;  // its place is the state's
+  ops::Sampled sampled;  // its place is the state's
 };
 
 // Tokens one after another from one state; a position's work is recorded where the device does
@@ -43,11 +43,11 @@ struct Part {
 class Window {
  public:
   // Draws what follows a part's outputs.
-  using Draw = std::function<void(const Tensor& outputs, const Part& part)>;
+  using Sample = std::function<void(const Tensor& outputs, const Part& part)>;
 
-  Window(const Transformer& model, int64_t rows, Draw draw)
+  Window(const Transformer& model, int64_t rows, Sample sample)
       : model_(model),
-        draw_(std::move(draw)),
+        sample_(std::move(sample)),
         capacity_(context().sizes.history),
         history_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
     const int64_t most = model.repeats_its_steps() ? context().sizes.parts : 1;
@@ -67,7 +67,7 @@ class Window {
     for (Part& part : parts_) {
       part.state =
           &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
-      part.drawn.place = part.state.place;
+      part.sampled.place = part.state.place;
     }
     if (model_.repeats_its_steps()) recorder_ = make_recorder();
     for (size_t place = first; place < rows[0].size(); ++place) {
@@ -75,53 +75,53 @@ class Window {
         const Tensor given =
             column(rows, part.first, part.rows, place, model_.config().input_vocab_size);
         device_memory(given.device())
-            .copy(context(), part.drawn.tokens.address(), given.address(), given.bytes());
+            .copy(context(), part.sampled.tokens.address(), given.address(), given.bytes());
         model_.begin_position(part.state);
       }
       do_position(place + 1 == rows[0].size());
     }
-    ++drawn_;
+    ++sampled_;
   }
 
   // Draws what follows the tokens that were drawn last.
   void go_on() {
     for (Part& part : parts_) model_.count_position(part.state);
     do_position(true);
-    ++drawn_;
+    ++sampled_;
   }
 
   bool full() const { return parts_[0].state.position >= model_.config().length; }
   // Whether the device may still work on what was asked of it.
   bool runs_behind() const { return capacity_ > 1; }
   // More would be lost: the history has no place for them.
-  bool must_take() const { return drawn_ - taken_ >= capacity_; }
+  bool must_take() const { return sampled_ - taken_ >= capacity_; }
 
   const std::string& refusal() const { return refusal_; }
 
   // The tokens of each position that was drawn since the last call, in order.
   Rows take() {
-    Rows result(static_cast<size_t>(drawn_ - taken_));
+    Rows result(static_cast<size_t>(sampled_ - taken_));
     const std::vector<int32_t> all = history_.to_vector<int32_t>();
     for (const Part& part : parts_) {
-      for (int64_t n = taken_; n < drawn_; ++n) {
+      for (int64_t n = taken_; n < sampled_; ++n) {
         const auto begin = all.begin() + capacity_ * part.first + n % capacity_ * part.rows;
         Rows::value_type& tokens = result[static_cast<size_t>(n - taken_)];
         tokens.insert(tokens.end(), begin, begin + part.rows);
       }
     }
-    taken_ = drawn_;
+    taken_ = sampled_;
     return result;
   }
 
  private:
   // Of all parts: reads the tokens that each has, and, where it `draws`, puts those that follow in
   // their place.
-  void do_position(bool draws) {
+  void do_position(bool samples) {
     const auto work = [&] {
       for (size_t i = 0; i < parts_.size(); ++i) {
         const auto of_part = [&, &part = parts_[i]] {
-          const Tensor outputs = model_.work(part.state, part.drawn.tokens);
-          if (draws) draw_(outputs, part);
+          const Tensor outputs = model_.work(part.state, part.sampled.tokens);
+          if (samples) sample_(outputs, part);
         };
         if (recorder_ != nullptr) {
           recorder_->apart(i, of_part);
@@ -130,29 +130,29 @@ class Window {
         }
       }
     };
-    if (recorder_ != nullptr && recorder_->run(draws ? 0 : 1, work)) return;
+    if (recorder_ != nullptr && recorder_->run(samples ? 0 : 1, work)) return;
     if (recorder_ != nullptr) refusal_ = recorder_->refusal();
     recorder_.reset();
     work();
   }
 
   const Transformer& model_;
-  Draw draw_;
+  Sample sample_;
   int64_t capacity_;  // positions in the history
   Tensor history_;    // of part after part, so that it is read at once
   std::vector<Part> parts_;
-  int64_t drawn_ = 0, taken_ = 0;
+  int64_t sampled_ = 0, taken_ = 0;
   std::unique_ptr<Recorder> recorder_;
   std::string refusal_;  // of the recorder that was
 };
 
 // Early tokens are looked at soon; powers of two fall on every longer beat.
-bool looked_at(int64_t drawn) { return (drawn & (drawn - 1)) == 0; }
+bool looked_at(int64_t sampled) { return (sampled & (sampled - 1)) == 0; }
 
 }  // namespace
 
-std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<int32_t>>& prompt,
-                                                  int64_t count, const Watcher& drawn,
+std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vector<int32_t>>& prompt,
+                                                  int64_t count, const Watcher& sampled,
                                                   std::string* not_recorded) const {
   require(!prompt.empty() && !prompt[0].empty(),
           "sampling needs at least one token to start from");
@@ -164,15 +164,15 @@ std::vector<std::vector<int32_t>> Generator::draw(const std::vector<std::vector<
   Rows rows = prompt;
   Window window(
       model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Part& part) {
-        Drawing drawing = options_.drawing();
-        drawing.first_row += part.first;
-        model_.head().draw(outputs, drawing, {options_.seed, Purpose::sample, 0, 0}, part.drawn);
+        SamplingParams params = options_.params();
+        params.first_row += part.first;
+        model_.head().sample(outputs, params, {options_.seed, Purpose::sample, 0, 0}, part.sampled);
       });
   Rows taken;  // and not handed on yet
   const auto hand_on = [&] {
     for (const std::vector<int32_t>& next : std::exchange(taken, {})) {
       for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(next[row]);
-      if (drawn) drawn(next);
+      if (sampled) sampled(next);
     }
   };
   for (int64_t position = 0; position < count; ++position) {

@@ -15,12 +15,12 @@ struct SamplingOptions {
   double temperature = 1.0;
   bool greedy = false;  // the likeliest token always
   uint64_t seed = 1;
-  int64_t top_k = 0;  // as in Drawing
+  int64_t top_k = 0;  // as in SamplingParams
   double top_p = 1.0;
   int64_t first_row =
       0;  // the number of the first row: a row of one number draws the same wherever it stands
 
-  Drawing drawing() const { return {temperature, top_k, top_p, first_row, greedy}; }
+  SamplingParams params() const { return {temperature, top_k, top_p, first_row, greedy}; }
 };
 
 class Generator {
@@ -35,8 +35,8 @@ class Generator {
   // for. `not_recorded`, where given, is told why such a device could not record a position's work;
   // empty: it could.
   using Watcher = std::function<void(const std::vector<int32_t>& tokens)>;
-  std::vector<std::vector<int32_t>> draw(const std::vector<std::vector<int32_t>>& prompt,
-                                         int64_t count, const Watcher& drawn = {},
+  std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
+                                         int64_t count, const Watcher& sampled = {},
                                          std::string* not_recorded = nullptr) const;
 
  private:

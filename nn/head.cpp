@@ -18,9 +18,9 @@ class CategoricalHead : public Head {
     return ops::cross_entropy(outputs, targets).losses;
   }
   Tensor scores(const Tensor& outputs) const override { return outputs; }
-  void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
-            const ops::Drawn& to) const override {
-    ops::draw(OutputKind::logits, outputs, tokens_, drawing, stream, to);
+  void sample(const Tensor& outputs, const SamplingParams& params, const RandomStream& stream,
+            const ops::Sampled& to) const override {
+    ops::sample(OutputKind::logits, outputs, tokens_, params, stream, to);
   }
 
  private:
@@ -35,7 +35,7 @@ class LogisticsHead : public Head {
 
   int64_t outputs() const override { return 3 * kLogistics; }
 
-  // Means side by side over the whole range, each as wide as the way to its neighbours: every level
+  // Means side by side over the whole range, each as wide as the way to its neighbors: every level
   // is near one, and no two are alike.
   std::vector<double> initial_bias() const override {
     std::vector<double> bias(3 * kLogistics, 0.0);
@@ -55,9 +55,9 @@ class LogisticsHead : public Head {
   Tensor scores(const Tensor& outputs) const override {
     return ops::logistics_scores(outputs, levels_);
   }
-  void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
-            const ops::Drawn& to) const override {
-    ops::draw(OutputKind::logistics, outputs, levels_, drawing, stream, to);
+  void sample(const Tensor& outputs, const SamplingParams& params, const RandomStream& stream,
+            const ops::Sampled& to) const override {
+    ops::sample(OutputKind::logistics, outputs, levels_, params, stream, to);
   }
 
  private:

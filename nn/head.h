@@ -30,11 +30,11 @@ class Head {
   // Logs of numbers in proportion to P, [..., tokens].
   virtual Tensor scores(const Tensor& outputs) const = 0;
   // Draws a token of each row of outputs.
-  virtual void draw(const Tensor& outputs, const Drawing& drawing, const RandomStream& stream,
-                    const ops::Drawn& to) const = 0;
+  virtual void sample(const Tensor& outputs, const SamplingParams& params, const RandomStream& stream,
+                    const ops::Sampled& to) const = 0;
 };
 
-// categorical: a number a token, its logit. logistics: a mixture of kLogistics discretised
+// categorical: a number a token, its logit. logistics: a mixture of kLogistics discretized
 // logistic distributions (tensor/formulas.h) on tokens that are levels of brightness, whatever
 // their count. Error: ErrorKind::usage, another name, or logistics with fewer than 2 tokens.
 std::unique_ptr<Head> make_head(const std::string& name, int64_t tokens);

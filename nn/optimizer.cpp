@@ -18,7 +18,7 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
           config.weight_decay);
   require(config.clip >= 0 && config.weight_decay >= 0,
           "--clip {} and --weight-decay {} must be at least 0", config.clip, config.weight_decay);
-  const MemoryScope scope(MemoryPart::optimiser);
+  const MemoryScope scope(MemoryPart::optimizer);
   for (const Parameter& parameter : parameters_) {
     mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
     square_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
@@ -119,9 +119,9 @@ void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
     for (const Moment& other : moments)
       if (other.name == own.name) found = &other;
     if (found == nullptr)
-      fail(ErrorKind::input, "the optimiser's state has no tensor {}", own.name);
+      fail(ErrorKind::input, "the optimizer's state has no tensor {}", own.name);
     if (found->tensor.shape() != own.tensor.shape() || found->tensor.dtype() != own.tensor.dtype())
-      fail(ErrorKind::input, "the optimiser's tensor {} is {} {}, expected {} {}", own.name,
+      fail(ErrorKind::input, "the optimizer's tensor {} is {} {}, expected {} {}", own.name,
            name_of(found->tensor.dtype()), found->tensor.shape().str(), name_of(own.tensor.dtype()),
            own.tensor.shape().str());
     device_memory(own.tensor.device())

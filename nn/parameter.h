@@ -1,4 +1,4 @@
-// Parameters by name, in the order in which a model lists them: what optimisers and checkpoints
+// Parameters by name, in the order in which a model lists them: what optimizers and checkpoints
 // see.
 #pragma once
 

@@ -44,7 +44,7 @@ void orthogonalise(double* block, int64_t rows, int64_t D) {
 }
 
 // Lengths of independent rows of N(0, I).
-std::vector<double> drawn_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
+std::vector<double> random_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
   std::vector<double> lengths(static_cast<size_t>(rows));
   for (size_t r = 0; r < lengths.size(); ++r) {
     double squares = 0;
@@ -62,7 +62,7 @@ std::vector<double> drawn_lengths(int64_t rows, int64_t D, const RandomStream& s
 // all orders are equally likely, and each row has the length it would have had, moved to its
 // stratum.
 std::vector<double> stratified_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
-  const std::vector<double> drawn = drawn_lengths(rows, D, stream);
+  const std::vector<double> drawn = random_lengths(rows, D, stream);
   std::vector<size_t> order(drawn.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -74,7 +74,7 @@ std::vector<double> stratified_lengths(int64_t rows, int64_t D, const RandomStre
   return lengths;
 }
 
-// P(a, x) = the integral of t^(a-1) exp(-t) / Gamma(a) from 0 to x, the regularised incomplete
+// P(a, x) = the integral of t^(a-1) exp(-t) / Gamma(a) from 0 to x, the regularized incomplete
 // gamma function: below a + 1 by its series, DLMF 8.11.4, above by 1 - the continued fraction of Q,
 // DLMF 8.9.2, evaluated by Lentz's method.
 double incomplete_gamma(double a, double x) {
@@ -157,7 +157,7 @@ std::vector<double> draw_projection(Projection projection, int64_t rows, int64_t
     case Projection::iid:
       break;
     case Projection::orthogonal:
-      lengths = drawn_lengths(rows, key_size, stream);
+      lengths = random_lengths(rows, key_size, stream);
       break;
     case Projection::stratified:
       lengths = stratified_lengths(rows, key_size, stream);

@@ -22,7 +22,7 @@ enum class Projection {
                // N(0, I)
   stratified,  // the same directions; the lengths of all R rows are r_1 .. r_R with P_D(r <= r_i) =
                // i / (R + 1)
-  fixed_norm,  // the same directions, every length sqrt(D): an estimate of the paper's "regularised
+  fixed_norm,  // the same directions, every length sqrt(D): an estimate of the paper's "regularized
                // softmax"
 };
 

@@ -7,7 +7,7 @@
 //   layer outputs = head(norm(x))     what they mean, nn/head.h says
 // Reversible blocks have two streams, both x at first, of which each adds to the other
 // (autograd/var.h): x2's attention to x1, then x1's feed-forward layer to x2; the head reads x1 +
-// x2. Source: Vaswani 2017; pre-norm and initialisation as GPT-2 (Radford 2019).
+// x2. Source: Vaswani 2017; pre-norm and initialization as GPT-2 (Radford 2019).
 #pragma once
 
 #include <functional>

@@ -9,7 +9,7 @@
 namespace linea {
 
 struct BFloat16 {
-  uint16_t bits;  // not set by itself: shared memory of a device takes no such initialiser
+  uint16_t bits;  // not set by itself: shared memory of a device takes no such initializer
 
   BFloat16() = default;
   // The nearest, of two equally near the even one; NaN stays NaN.

@@ -9,7 +9,7 @@
 namespace linea {
 
 // What changes each step of training, kept where the device reads it, so that a whole step can be
-// recorded once and replayed. The optimiser's kernels read everything here and take only constants.
+// recorded once and replayed. The optimizer's kernels read everything here and take only constants.
 struct StepParams {
   uint64_t seed = 0;
   uint64_t step = 0;         // of the data and of dropout

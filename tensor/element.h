@@ -29,7 +29,7 @@ struct DTypeOf<int32_t> {
   static constexpr DType value = DType::i32;
 };
 
-// The type that sums, statistics, normalisers, attention states and master weights have when
+// The type that sums, statistics, normalizers, attention states and master weights have when
 // tensors store T: T itself for float and double, float for BFloat16.
 template <typename T>
 struct AccumulatorOf {
@@ -46,7 +46,7 @@ inline size_t size_of(DType dtype) {
   return dtype == DType::f64 ? 8 : dtype == DType::bf16 ? 2 : 4;
 }
 
-// Of sums, statistics, normalisers and states of tensors of `dtype`.
+// Of sums, statistics, normalizers and states of tensors of `dtype`.
 inline DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 inline const char* name_of(DType dtype) {

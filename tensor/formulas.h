@@ -182,7 +182,7 @@ struct FeatureElu {
   }
 };
 
-// phi(x) = max(x, 0) + 1e-3 (Choromanski 2021, generalised attention).
+// phi(x) = max(x, 0) + 1e-3 (Choromanski 2021, generalized attention).
 struct FeatureRelu {
   template <typename T>
   LINEA_HOST_DEVICE static T value(T x) {
@@ -198,7 +198,7 @@ struct FeatureRelu {
   }
 };
 
-inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of a picture
+inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of a image
 inline constexpr double kLeastLogScale =
     -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
 

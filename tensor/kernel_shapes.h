@@ -184,7 +184,7 @@ enum class OutputKind : uint8_t { logits, logistics };
 // How one token is drawn: scores are divided by the temperature; then only the top_k likeliest
 // tokens stay (0: all), and of those the fewest likeliest whose share reaches top_p (Holtzman
 // 2020). Of equals the first is the likelier.
-struct Drawing {
+struct SamplingParams {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
@@ -196,7 +196,7 @@ struct Drawing {
 // next one reads, its place in the model, how many positions were drawn, and the last of their
 // tokens [capacity,rows], the one that came after n others in line n % capacity. All but the
 // tokens may be null.
-struct DrawnTokens {
+struct SampledTokens {
   int32_t *tokens, *place, *count, *history;
   int64_t rows, capacity;
 
@@ -221,7 +221,7 @@ struct AdamConstants {
   double beta1, beta2, epsilon;
 };
 
-// A parameter of n elements and what the optimiser holds of it.
+// A parameter of n elements and what the optimizer holds of it.
 template <typename T>
 struct TrainedParameter {
   const T* gradient;

@@ -1,5 +1,5 @@
 // The whole surface between tensors and a device: one line a kernel, filled once by each backend
-// with designated initialisers (a kernel that is missing does not compile). T is the storage type;
+// with designated initializers (a kernel that is missing does not compile). T is the storage type;
 // Accumulator<T> that of sums, statistics and states. No kernel allocates results, checks shapes or
 // returns a number to the host: ops.h and the layers above do.
 //
@@ -113,8 +113,8 @@ struct Kernels {
   // A token of each row, drawn from softmax(scores / temperature), cut as Drawing says, with one
   // of the stream's numbers at its step + the row's count (null: 0); then that is kept, and the
   // row's place and count go on by 1
-  void (*sample)(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&,
-                 RandomStream stream, const DrawnTokens&);
+  void (*sample)(Context&, OutputKind, const T* outputs, int64_t V, const SamplingParams&,
+                 RandomStream stream, const SampledTokens&);
   // mixtures of K logistics on V levels (formulas.h), rows of [K logits, K means, K log scales]:
   // losses[r] = -log sum_k softmax(logits)_k P_k(target), 0 where target < 0
   void (*logistics_loss)(Context&, const T* mixtures, const int32_t* targets, A* losses, int64_t R,
@@ -223,7 +223,7 @@ struct Kernels {
                                      const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                      const HeadRows<T>& dk, const HeadRows<T>& dv);
 
-  // optimiser: all parameters at once, `count` of them, listed in the host's memory
+  // optimizer: all parameters at once, `count` of them, listed in the host's memory
   void (*sum_squares)(Context&, const TrainedParameter<T>*, size_t count,
                       double* total);  // total += sum g^2
   // writes StepParams; the step's loss may be null

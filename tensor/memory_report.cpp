@@ -49,8 +49,8 @@ const char* name_of(MemoryPart part) {
       return "parameters";
     case MemoryPart::gradients:
       return "gradients";
-    case MemoryPart::optimiser:
-      return "optimiser";
+    case MemoryPart::optimizer:
+      return "optimizer";
     default:
       return "activations and workspace";
   }
@@ -62,8 +62,8 @@ size_t& MemoryParts::of(MemoryPart part) {
       return parameters;
     case MemoryPart::gradients:
       return gradients;
-    case MemoryPart::optimiser:
-      return optimiser;
+    case MemoryPart::optimizer:
+      return optimizer;
     default:
       return activations;
   }
@@ -94,11 +94,11 @@ bool MemoryReport::weights_dominate() const {
 
 std::string MemoryReport::text() const {
   return fmt::format(
-      "out of memory: {} asked for {}; held: parameters {}, gradients {}, optimiser {}, "
+      "out of memory: {} asked for {}; held: parameters {}, gradients {}, optimizer {}, "
       "activations "
       "and workspace {}; {}",
       size_text(asked), name_of(part), size_text(held.parameters), size_text(held.gradients),
-      size_text(held.optimiser), size_text(held.activations), limit.text());
+      size_text(held.optimizer), size_text(held.activations), limit.text());
 }
 
 std::string MemoryLimit::text() const { return fmt::format("{} {}", whose, size_text(total)); }

@@ -14,14 +14,14 @@
 namespace linea {
 
 // What a block of memory is for.
-enum class MemoryPart : uint8_t { activations, parameters, gradients, optimiser };
+enum class MemoryPart : uint8_t { activations, parameters, gradients, optimizer };
 const char* name_of(MemoryPart part);
 
 // Bytes of tensors. `activations`: all that is in no other part, with the workspace of ops.
 struct MemoryParts {
-  size_t activations = 0, parameters = 0, gradients = 0, optimiser = 0;
+  size_t activations = 0, parameters = 0, gradients = 0, optimizer = 0;
   size_t weights() const {
-    return parameters + gradients + optimiser;
+    return parameters + gradients + optimizer;
   }  // what does not grow with a batch
   size_t sum() const { return activations + weights(); }
   size_t& of(MemoryPart part);

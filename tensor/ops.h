@@ -105,18 +105,18 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// What is drawn, i32: tokens, place and count [R] and history [capacity,R], as DrawnTokens says;
+// What is drawn, i32: tokens, place and count [R] and history [capacity,R], as SampledTokens says;
 // all but the tokens may be undefined.
-struct Drawn {
+struct Sampled {
   Tensor tokens, place{}, count{}, history{};
 };
 // A token of each row of outputs [R,V] (mixtures: [R, 3 kLogistics], on V levels), by the numbers
 // of the stream's step
 // + count. Errors: a temperature not above 0, top_k below 0, top_p outside (0, 1].
-void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing,
-          const RandomStream& stream, const Drawn& to);
-Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream);  // i32 [R]
-void require_drawing(const Drawing& drawing);
+void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingParams& params,
+          const RandomStream& stream, const Sampled& to);
+Tensor sample(const Tensor& logits, const SamplingParams& params, const RandomStream& stream);  // i32 [R]
+void check_sampling_params(const SamplingParams& params);
 
 // Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets i32 [...],
 // -1: not scored. Error: a target above levels - 1.

@@ -110,18 +110,18 @@ void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
 
 }  // namespace
 
-void require_drawing(const Drawing& drawing) {
-  require(drawing.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)",
-          drawing.temperature);
-  require(drawing.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all tokens",
-          drawing.top_k);
-  require(drawing.top_p > 0 && drawing.top_p <= 1,
-          "--top-p is {}; it must be above 0 and at most 1", drawing.top_p);
+void check_sampling_params(const SamplingParams& params) {
+  require(params.temperature > 0, "--temperature is {}; it must be above 0 (or say --greedy)",
+          params.temperature);
+  require(params.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all tokens",
+          params.top_k);
+  require(params.top_p > 0 && params.top_p <= 1,
+          "--top-p is {}; it must be above 0 and at most 1", params.top_p);
 }
 
-void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& drawing,
-          const RandomStream& stream, const Drawn& to) {
-  if (!drawing.greedy) require_drawing(drawing);
+void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingParams& params,
+          const RandomStream& stream, const Sampled& to) {
+  if (!params.greedy) check_sampling_params(params);
   const int64_t rows = rows_of(outputs);
   if (kind == OutputKind::logistics) {
     require_mixtures("draw", outputs, V);
@@ -139,19 +139,19 @@ void draw(OutputKind kind, const Tensor& outputs, int64_t V, const Drawing& draw
   const auto data = [](const Tensor& part) {
     return part.defined() ? part.data<int32_t>() : nullptr;
   };
-  const DrawnTokens kept{
+  const SampledTokens kept{
       to.tokens.data<int32_t>(), data(to.place), data(to.count),
       data(to.history),           rows,           to.history.defined() ? to.history.size(0) : 0};
   launch(outputs.dtype(), "draw", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.sample(context(), kind, outputs.data<T>(), V, drawing, stream, kept);
+    table.sample(context(), kind, outputs.data<T>(), V, params, stream, kept);
   });
 }
 
-Tensor sample(const Tensor& logits, const Drawing& drawing, const RandomStream& stream) {
-  const Drawn drawn{Tensor({rows_of(logits)}, DType::i32)};
-  draw(OutputKind::logits, logits, columns(logits), drawing, stream, drawn);
-  return drawn.tokens;
+Tensor sample(const Tensor& logits, const SamplingParams& params, const RandomStream& stream) {
+  const Sampled sampled{Tensor({rows_of(logits)}, DType::i32)};
+  sample(OutputKind::logits, logits, columns(logits), params, stream, sampled);
+  return sampled.tokens;
 }
 
 LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {

@@ -33,7 +33,7 @@ class Storage {
 class Tensor {
  public:
   Tensor() = default;  // undefined: defined() is false
-  // Fresh memory, not initialised, on the current device. Error: ErrorKind::memory.
+  // Fresh memory, not initialized, on the current device. Error: ErrorKind::memory.
   Tensor(const Shape& shape, DType dtype);
   static Tensor zeros(const Shape& shape, DType dtype);
   static Tensor full(const Shape& shape, DType dtype, double value);

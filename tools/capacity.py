@@ -77,12 +77,12 @@ def read(path, repeat, limit):
 
 
 def chart(results, path, title):
-    """Accuracy against n, one line a mechanism and seed, one colour a mechanism."""
+    """Accuracy against n, one line a mechanism and seed, one color a mechanism."""
     seeds = sorted({r["seed"] for r in results})
     title += ", a line for each of the seeds " if len(seeds) > 1 else ", seed "
     title += ", ".join(map(str, seeds))
     left, top, width, height = 60, 40, 560, 320
-    colours = ["#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#7F7F7F"]
+    colors = ["#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#7F7F7F"]
     low, high = math.log(SIZES[0]), math.log(SIZES[-1])
     place = lambda n: left + width * (math.log(n) - low) / (high - low)
     rise = lambda accuracy: top + height * (1 - accuracy)
@@ -98,16 +98,16 @@ def chart(results, path, title):
     parts.append(f'<text x="{left + width / 2}" y="{top + height + 42}" text-anchor="middle">associations</text>')
     names = [name for name in MECHANISMS if any(r["mechanism"] == name for r in results)]
     for i, name in enumerate(names):
-        colour, dash = colours[i % len(colours)], "" if i < len(colours) else ' stroke-dasharray="6 3"'
+        color, dash = colors[i % len(colors)], "" if i < len(colors) else ' stroke-dasharray="6 3"'
         for seed in seeds:
             own = [r for r in results if r["mechanism"] == name and r["seed"] == seed]
             points = sorted((r["n"], r["accuracy"]) for r in own)
             line = " ".join(f"{place(n):.1f},{rise(a):.1f}" for n, a in points)
-            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"{dash}/>')
+            parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"{dash}/>')
             for n, a in points:
-                parts.append(f'<circle cx="{place(n):.1f}" cy="{rise(a):.1f}" r="3" fill="{colour}"/>')
+                parts.append(f'<circle cx="{place(n):.1f}" cy="{rise(a):.1f}" r="3" fill="{color}"/>')
         y = top + 16 * i + 8
-        parts.append(f'<line x1="{left + width + 20}" x2="{left + width + 50}" y1="{y}" y2="{y}" stroke="{colour}" '
+        parts.append(f'<line x1="{left + width + 20}" x2="{left + width + 50}" y1="{y}" y2="{y}" stroke="{color}" '
                      f'stroke-width="2"{dash}/><text x="{left + width + 56}" y="{y + 4}">{name}</text>')
     with open(path, "w") as file:
         file.write("\n".join(parts) + "\n</svg>\n")

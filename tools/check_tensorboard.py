@@ -3,7 +3,7 @@
 
 Usage: python tools/check_tensorboard.py RUN        (a run of linea train --tensorboard; pip install tensorboard)
 
-Scalars must be those of RUN/metrics.jsonl, pictures and texts those of RUN/samples. Exit code 1 where they are not.
+Scalars must be those of RUN/metrics.jsonl, images and texts those of RUN/samples. Exit code 1 where they are not.
 """
 import json
 import math
@@ -72,24 +72,24 @@ def check(run):
         if not alike:
             problems.append(f"{name}: {found}, metrics.jsonl has {expected[name]}")
 
-    pictures = {event.step: event for tag in tags["images"] for event in accumulator.Images(tag)}
+    images = {event.step: event for tag in tags["images"] for event in accumulator.Images(tag)}
     texts = {event.step: event.tensor_proto.string_val[0].decode()
              for tag in tags["tensors"] for event in accumulator.Tensors(tag)}
-    for step, event in pictures.items():
+    for step, event in images.items():
         png = event.encoded_image_string
         if unpacked_png(png) != (event.width, event.height):
-            problems.append(f"the picture of step {step} is {unpacked_png(png)}, not {event.width, event.height}")
+            problems.append(f"the image of step {step} is {unpacked_png(png)}, not {event.width, event.height}")
         if png != (run / "samples" / f"step-{step:08}.png").read_bytes():
-            problems.append(f"the picture of step {step} is not that of samples/")
+            problems.append(f"the image of step {step} is not that of samples/")
     for step, shown in texts.items():
         text = (run / "samples" / f"step-{step:08}.txt").read_text()
         if shown != "    " + text.replace("\n", "\n    "):
             problems.append(f"the text of step {step} is not that of samples/")
-    for kind, found in (("png", pictures), ("txt", texts)):
+    for kind, found in (("png", images), ("txt", texts)):
         steps = sorted(int(path.stem[5:]) for path in (run / "samples").glob("*." + kind))
         if steps != sorted(found):
             problems.append(f"samples/*.{kind} of steps {steps}, TensorBoard has {sorted(found)}")
-    print(f"{count} scalars of {len(expected)} names, {len(pictures)} pictures, {len(texts)} texts", file=sys.stderr)
+    print(f"{count} scalars of {len(expected)} names, {len(images)} images, {len(texts)} texts", file=sys.stderr)
     return problems
 
 

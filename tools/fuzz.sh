@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes every reader by libFuzzer under the address and undefined-behaviour sanitizers, each for so many SECONDS
+# Fuzzes every reader by libFuzzer under the address and undefined-behavior sanitizers, each for so many SECONDS
 # (default 30) or with -runs=N, on one core, and prints a table. New inputs stay in build/fuzz/inputs, what breaks
 # a reader's promise in build/fuzz/findings; 1 is returned where there is such a finding. Needs the packages
 # clang-14, libclang-rt-14-dev and libomp-14-dev besides those of the build.

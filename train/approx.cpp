@@ -191,9 +191,9 @@ void measure(Estimate& estimate, const Tensor& q, const Tensor& v, const KeyFeat
 }
 
 // Prints how far it is; its units are products of features.
-class DrawProgress {
+class SamplingProgress {
  public:
-  DrawProgress(const Options& options, double total) : options_(options), total_(total) {}
+  SamplingProgress(const Options& options, double total) : options_(options), total_(total) {}
   void add(int64_t draw, double units) {
     done_ += units;
     if (!progress_.due()) return;
@@ -212,7 +212,7 @@ class DrawProgress {
 // One draw of q, k, v and of every omega: all omega of a draw start from the same numbers, so that
 // features, projections and counts are compared on equal terms.
 void run_draw(const Options& options, int64_t draw, std::vector<Estimate>& estimates,
-              DrawProgress& progress) {
+              SamplingProgress& progress) {
   const int64_t N = options.length, D = options.key_size;
   const Tensor q = normal_rows(options, 0, draw), k = normal_rows(options, 1, draw),
                v = normal_rows(options, 2, draw);
@@ -221,7 +221,7 @@ void run_draw(const Options& options, int64_t draw, std::vector<Estimate>& estim
                             static_cast<uint64_t>(draw)};
   for (Estimate& estimate : estimates) {
     const int64_t R = estimate.features / features_a_row(estimate.kind);
-    estimate.omega = to_tensor(draw_projection(estimate.drawn_as, R, D, stream), {R, D});
+    estimate.omega = to_tensor(draw_projection(estimate.sampled_as, R, D, stream), {R, D});
     estimate.matrix_sum = estimate.output_sum = 0;
     estimate.rows = 0;
   }
@@ -264,7 +264,7 @@ void measure_errors(const Options& options, std::vector<Estimate>& estimates) {
   for (const Estimate& estimate : estimates)
     units += static_cast<double>(options.draws * options.length) *
              static_cast<double>(estimate.features + 64);
-  DrawProgress progress(options, units);
+  SamplingProgress progress(options, units);
   for (int64_t draw = 0; draw < options.draws; ++draw) run_draw(options, draw, estimates, progress);
 }
 

@@ -42,7 +42,7 @@ int64_t features_a_row(Kind kind);
 struct Estimate {
   std::string feature, projection;
   Kind kind;
-  Projection drawn_as;
+  Projection sampled_as;
   int64_t features;
   std::vector<double> matrix_errors = {}, output_errors = {};  // of the draws with a row to measure
   int64_t rows_left_out = 0;

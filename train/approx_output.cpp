@@ -16,7 +16,7 @@ struct Summary {
   double mean, standard_error, median;
 };
 
-Summary summarise(std::vector<double> errors) {
+Summary summarize(std::vector<double> errors) {
   const double none = std::numeric_limits<double>::quiet_NaN(),
                n = static_cast<double>(errors.size());
   if (errors.empty()) return {none, none, none};
@@ -53,9 +53,9 @@ Chart error_chart(const Options& options, const std::vector<Estimate>& estimates
     const std::string name = estimate.feature + ", " + estimate.projection;
     if (chart.series.empty() || chart.series.back().name != name)  // estimates stand in order
       chart.series.push_back(
-          {name, {}, {}, static_cast<int>(estimate.kind), static_cast<int>(estimate.drawn_as)});
+          {name, {}, {}, static_cast<int>(estimate.kind), static_cast<int>(estimate.sampled_as)});
     chart.series.back().x.push_back(static_cast<double>(estimate.features));
-    chart.series.back().y.push_back(summarise(estimate.*errors).median);
+    chart.series.back().y.push_back(summarize(estimate.*errors).median);
   }
   return chart;
 }
@@ -67,8 +67,8 @@ void print_json(const std::vector<Estimate>& estimates) {
     const nlohmann::ordered_json line = {{"feature", estimate.feature},
                                          {"projection", estimate.projection},
                                          {"features", estimate.features},
-                                         {"matrix_mse", to_json(summarise(estimate.matrix_errors))},
-                                         {"output_mse", to_json(summarise(estimate.output_errors))},
+                                         {"matrix_mse", to_json(summarize(estimate.matrix_errors))},
+                                         {"output_mse", to_json(summarize(estimate.output_errors))},
                                          {"rows_left_out", estimate.rows_left_out}};
     fmt::print("{}\n", json_text(line));
   }
@@ -83,8 +83,8 @@ void print_table(const Options& options, const std::vector<Estimate>& estimates)
              "left out");
   int64_t left_out = 0;
   for (const Estimate& estimate : estimates) {
-    const Summary matrix = summarise(estimate.matrix_errors),
-                  output = summarise(estimate.output_errors);
+    const Summary matrix = summarize(estimate.matrix_errors),
+                  output = summarize(estimate.output_errors);
     fmt::print(
         "{:<11} {:<11} {:>8} {:>11.3e} {:>9.1e} {:>11.3e} {:>11.3e} {:>9.1e} {:>11.3e} {:>9}\n",
         estimate.feature, estimate.projection, estimate.features, matrix.mean,
@@ -107,7 +107,7 @@ std::string csv_text(const std::vector<Estimate>& estimates) {
   for (const Estimate& estimate : estimates) {
     text += fmt::format("{},{},{}", estimate.feature, estimate.projection, estimate.features);
     for (const std::vector<double>* errors : {&estimate.matrix_errors, &estimate.output_errors}) {
-      const Summary summary = summarise(*errors);
+      const Summary summary = summarize(*errors);
       text += fmt::format(",{:.9g},{:.9g},{:.9g}", summary.mean, summary.standard_error,
                           summary.median);
     }

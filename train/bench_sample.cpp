@@ -22,9 +22,9 @@ struct SampleBench {
   bool json = false;
 };
 
-struct Drawn {
+struct Sampled {
   int64_t batch, positions;
-  double tokens_per_s, pictures_per_s;
+  double tokens_per_s, images_per_s;
   double read_gb_per_s = 0, of_read = 0;  // of a batch of 1
   std::string not_recorded{};             // why a GPU was asked for each launch by itself
 };
@@ -43,7 +43,7 @@ double weight_bytes(const Transformer& model) {
   return bytes;
 }
 
-// Positions that take a few seconds; all of a picture where a position costs more the later it is.
+// Positions that take a few seconds; all of a image where a position costs more the later it is.
 int64_t positions_of(const Transformer& model, const SampleBench& options, int64_t batch) {
   const int64_t most = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, most);
@@ -52,48 +52,48 @@ int64_t positions_of(const Transformer& model, const SampleBench& options, int64
   return std::min<int64_t>(most, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }
 
-Drawn measure(const Transformer& model, const SampleBench& options, int64_t batch) {
+Sampled measure(const Transformer& model, const SampleBench& options, int64_t batch) {
   const int64_t positions = positions_of(model, options, batch);
   const Stopwatch watch;
   std::vector<double> times;  // at which each position's tokens came
   const std::vector<std::vector<int32_t>> prompt(static_cast<size_t>(batch), {0});
   std::string not_recorded;
-  const auto drawn_now = [&](const std::vector<int32_t>&) { times.push_back(watch.seconds()); };
-  Generator(model, {1.0, false, 1}).draw(prompt, kWarmup + positions, drawn_now, &not_recorded);
+  const auto sampled_now = [&](const std::vector<int32_t>&) { times.push_back(watch.seconds()); };
+  Generator(model, {1.0, false, 1}).sample(prompt, kWarmup + positions, sampled_now, &not_recorded);
   const double seconds = times.back() - times[kWarmup - 1];
-  Drawn drawn{batch, positions, static_cast<double>(batch * positions) / seconds, 0};
-  drawn.not_recorded = not_recorded;
-  drawn.pictures_per_s = drawn.tokens_per_s / static_cast<double>(model.config().length);
+  Sampled sampled{batch, positions, static_cast<double>(batch * positions) / seconds, 0};
+  sampled.not_recorded = not_recorded;
+  sampled.images_per_s = sampled.tokens_per_s / static_cast<double>(model.config().length);
   if (batch == 1) {
     const double bytes = weight_bytes(model);
-    drawn.read_gb_per_s = read_rate(bytes) / 1e9;
-    drawn.of_read = drawn.tokens_per_s * bytes / 1e9 / drawn.read_gb_per_s;
+    sampled.read_gb_per_s = read_rate(bytes) / 1e9;
+    sampled.of_read = sampled.tokens_per_s * bytes / 1e9 / sampled.read_gb_per_s;
   }
-  return drawn;
+  return sampled;
 }
 
-void print(const SampleBench& options, const Drawn& drawn) {
-  const bool alone = drawn.batch == 1;
+void print(const SampleBench& options, const Sampled& sampled) {
+  const bool alone = sampled.batch == 1;
   if (options.json) {
     const auto number = [&](double x) {
       return alone ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
     };
-    nlohmann::ordered_json line = {{"batch", drawn.batch},
-                                   {"positions", drawn.positions},
-                                   {"tokens_per_s", drawn.tokens_per_s},
-                                   {"pictures_per_s", drawn.pictures_per_s},
-                                   {"read_gb_per_s", number(drawn.read_gb_per_s)},
-                                   {"of_read", number(drawn.of_read)}};
+    nlohmann::ordered_json line = {{"batch", sampled.batch},
+                                   {"positions", sampled.positions},
+                                   {"tokens_per_s", sampled.tokens_per_s},
+                                   {"images_per_s", sampled.images_per_s},
+                                   {"read_gb_per_s", number(sampled.read_gb_per_s)},
+                                   {"of_read", number(sampled.of_read)}};
     if (options.parts > 0) line["parts"] = options.parts;
-    if (!drawn.not_recorded.empty()) line["not_recorded"] = drawn.not_recorded;
+    if (!sampled.not_recorded.empty()) line["not_recorded"] = sampled.not_recorded;
     return print_line(line);
   }
-  fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", drawn.batch, drawn.positions,
-             drawn.tokens_per_s, drawn.pictures_per_s,
-             alone ? fmt::format("{:.1f}", drawn.read_gb_per_s) : "-",
-             alone ? fmt::format("{:.0f}%", 100 * drawn.of_read) : "-");
-  if (!drawn.not_recorded.empty())
-    fmt::print("        positions were not recorded: {}\n", drawn.not_recorded);
+  fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", sampled.batch, sampled.positions,
+             sampled.tokens_per_s, sampled.images_per_s,
+             alone ? fmt::format("{:.1f}", sampled.read_gb_per_s) : "-",
+             alone ? fmt::format("{:.0f}%", 100 * sampled.of_read) : "-");
+  if (!sampled.not_recorded.empty())
+    fmt::print("        positions were not recorded: {}\n", sampled.not_recorded);
   std::fflush(stdout);
 }
 
@@ -119,12 +119,12 @@ void run(CLI::App& verb, SampleBench& options) {
                text_of(machine), options.model.preset, text_of(config), options.model.config.dtype,
                weight_bytes(model) / 1e6);
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
-               "pictures/s", "weights GB/s", "of it");
+               "images/s", "weights GB/s", "of it");
   }
   for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
   if (!options.json)
     fmt::print(
-        "\nA picture is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: "
+        "\nA image is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: "
         "the share that "
         "is reached.\n",
         config.length);

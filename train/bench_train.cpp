@@ -27,8 +27,8 @@ struct TrainBench {
 // `workspace` is what the peak holds beyond all the others, 0 where it holds less: activations go
 // while gradients come.
 struct Bytes {
-  double parameters = 0, gradients = 0, optimiser = 0, activations = 0, workspace = 0, peak = 0;
-  double sum() const { return parameters + gradients + optimiser + activations + workspace; }
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0, workspace = 0, peak = 0;
+  double sum() const { return parameters + gradients + optimizer + activations + workspace; }
 };
 
 struct OpTimes {
@@ -40,7 +40,7 @@ struct OpTimes {
 // makes it.
 struct Trained {
   Bytes bytes;
-  double rss = 0, step_s = 0, all_s = 0, optimiser_s = 0, data_s = 0, loss = 0;
+  double rss = 0, step_s = 0, all_s = 0, optimizer_s = 0, data_s = 0, loss = 0;
   double flops = 0;  // of a token
   int64_t parameters = 0;
   std::vector<OpTimes> ops;
@@ -108,7 +108,7 @@ class Step {
     model_.before_step(number, steps_);
     result.loss =
         step_.run(number, learning_rate_at(number, steps_, 0, config_.lr, config_.min_lr)).loss;
-    result.optimiser_s += lap();
+    result.optimizer_s += lap();
   }
 
   const std::string& plainly_because() const { return step_.plainly_because(); }
@@ -144,7 +144,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   Transformer model(config);
   result.bytes.parameters = held() - empty;
   Optimizer optimizer(optimizer_config(options.model.config), model.parameters());
-  result.bytes.optimiser = held() - empty - result.bytes.parameters;
+  result.bytes.optimizer = held() - empty - result.bytes.parameters;
   result.parameters = count_elements(model.parameters());
   result.flops = flops_of_token(model);
   Step plain(model, optimizer, options, false);
@@ -177,7 +177,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
 std::vector<std::pair<const char*, double>> kinds(const Bytes& bytes) {
   return {{"parameters", bytes.parameters},
           {"gradients", bytes.gradients},
-          {"optimiser", bytes.optimiser},
+          {"optimizer", bytes.optimizer},
           {"activations", bytes.activations},
           {"workspace", bytes.workspace},
           {"sum", bytes.sum()},
@@ -206,7 +206,7 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
                                  {"peak_rss_delta_bytes", trained.rss},
                                  {"bytes", bytes},
                                  {"ops", ops},
-                                 {"optimiser_ms", of_step(trained.optimiser_s)},
+                                 {"optimizer_ms", of_step(trained.optimizer_s)},
                                  {"data_ms", of_step(trained.data_s)},
                                  {"loss", trained.loss}};
   if (!trained.plainly.empty()) line["not_recorded"] = trained.plainly;
@@ -242,7 +242,7 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
     sum.backward += times.backward;
   }
   row("all ops", sum.forward, sum.backward);
-  row("optimiser", trained.optimiser_s, 0);
+  row("optimizer", trained.optimizer_s, 0);
   row("data", trained.data_s, 0);
 }
 

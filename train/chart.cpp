@@ -19,7 +19,7 @@ constexpr double kLeft = 96, kTop = 52, kFrameWidth = 600, kFrameHeight = 396;
 constexpr double kLegend = kLeft + kFrameWidth + 24;
 
 // Okabe & Ito 2008, "Color universal design", the yellow last, as it is pale on white.
-constexpr const char* kColours[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+constexpr const char* kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                     "#000000", "#56B4E9", "#E69F00", "#F0E442"};
 constexpr const char* kDashes[] = {"", "10 5", "2 4", "10 4 2 4"};
 
@@ -131,28 +131,28 @@ class Scale {
 
 // The mark of a point: a disc, a square, a triangle, a diamond.
 std::string mark(double x, double y, const Series& series) {
-  const char* colour = choose(kColours, series.colour);
+  const char* color = choose(kColors, series.color);
   switch ((series.dash < 0 ? 0 : series.dash) % 4) {
     case 0:
       return fmt::format("<circle cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3.6\" fill=\"{}\"/>\n", x, y,
-                         colour);
+                         color);
     case 1:
       return fmt::format(
           "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"6.8\" height=\"6.8\" fill=\"{}\"/>\n", x - 3.4,
-          y - 3.4, colour);
+          y - 3.4, color);
     case 2:
       return fmt::format("<path d=\"M{:.2f} {:.2f}l4.4 7.6h-8.8z\" fill=\"{}\"/>\n", x, y - 4.8,
-                         colour);
+                         color);
     default:
       return fmt::format("<path d=\"M{:.2f} {:.2f}l4.6 4.6l-4.6 4.6l-4.6 -4.6z\" fill=\"{}\"/>\n",
-                         x, y - 4.6, colour);
+                         x, y - 4.6, color);
   }
 }
 
 std::string line_style(const Series& series) {
   const char* dashes = choose(kDashes, series.dash);
   return fmt::format("fill=\"none\" stroke=\"{}\" stroke-width=\"2\"{}",
-                     choose(kColours, series.colour),
+                     choose(kColors, series.color),
                      *dashes == '\0' ? "" : fmt::format(" stroke-dasharray=\"{}\"", dashes));
 }
 

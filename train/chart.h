@@ -18,7 +18,7 @@ struct Axis {
 struct Series {
   std::string name;
   std::vector<double> x, y;
-  int colour = 0;  // of the eight of Okabe & Ito 2008, which the colour-blind tell apart; and so on
+  int color = 0;  // of the eight of Okabe & Ito 2008, which the color-blind tell apart; and so on
                    // from the first
   int dash = 0;  // whole, long dashes, dots, dashes and dots; each with its own mark at the points
 };

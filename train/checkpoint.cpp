@@ -6,7 +6,7 @@
 
 #include "data/files.h"
 #include "data/hash.h"
-#include "data/images_task.h"
+#include "data/image_folder_task.h"
 #include "data/json.h"
 #include "data/safetensors.h"
 #include "data/text.h"

@@ -60,7 +60,7 @@ std::string saved_settings(const std::filesystem::path& run);
 void load_initial_weights(const std::filesystem::path& run, Transformer& model,
                           const std::string& vocabulary);
 
-// Puts the newest checkpoint of a run into a model and an optimiser made for it by `config`. `note`
+// Puts the newest checkpoint of a run into a model and an optimizer made for it by `config`. `note`
 // hears of what will keep the run from going on bit for bit: other settings, another program, BLAS,
 // device or number of threads. Errors: ErrorKind::input, as above; where the data's vocabulary or
 // `fingerprint` is not the run's.

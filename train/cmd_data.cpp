@@ -4,7 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "data/catalogue.h"
+#include "data/catalog.h"
 #include "data/download.h"
 #include "data/json.h"
 #include "tensor/error.h"
@@ -23,7 +23,7 @@ struct DataOptions {
 void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
 void list_sets(bool json) {
-  for (const DataSet& set : catalogue()) {
+  for (const DataSet& set : catalog()) {
     if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
     for (const PublishedFile& file : set.files) {
       if (json) {

@@ -1,4 +1,4 @@
-// linea sample: pictures as a grid in a PNG, completions of pictures, their bits, or text on stdout
+// linea sample: images as a grid in a PNG, completions of images, their bits, or text on stdout
 // as it is drawn.
 #include <cstdio>
 #include <memory>
@@ -13,87 +13,87 @@
 #include "train/machine.h"
 #include "train/progress.h"
 #include "train/samples.h"
-#include "train/surprise.h"
+#include "train/nll_map.h"
 
 namespace linea {
 namespace {
 
-constexpr int64_t kPictures = 64, kCompletions = 4, kSurprises = 8;  // where --count is not said
+constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 
 struct SampleOptions {
   std::string run, data, out = "grid.png", prompt, prompt_file, device = "cpu", dtype;
   std::vector<std::string> complete;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
-  bool surprise = false;
+  bool nll_map = false;
   SamplingOptions sampling;
 };
 
 // Draws by draw(progress), which returns a preview; `what` tells what was drawn.
-void show_drawing(const SampleOptions& options, const std::string& what, int64_t count,
-                  const std::function<std::string(const DrawingProgress&)>& draw) {
+void show_sampling(const SampleOptions& options, const std::string& what, int64_t count,
+                  const std::function<std::string(const SamplingProgress&)>& sample) {
   Progress progress;
   const Stopwatch watch;
-  const std::string preview = draw([&](int64_t done, int64_t all) {
+  const std::string preview = sample([&](int64_t done, int64_t all) {
     if (progress.due(done == all))
       progress.show(fmt::format("{} of {} tokens, {} left", done, all,
                                 duration_text(watch.seconds() / static_cast<double>(done) *
                                               static_cast<double>(all - done))));
   });
-  progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} pictures/s", count, what, watch.seconds(),
+  progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} images/s", count, what, watch.seconds(),
                             static_cast<double>(count) / watch.seconds()));
   std::fputs(preview.c_str(), stdout);
   std::printf("%s\n", options.out.c_str());
 }
 
-void sample_pictures(const SavedModel& saved, const SampleOptions& options) {
-  const int64_t count = options.count.value_or(kPictures);
-  show_drawing(options, fmt::format("pictures of step {}", saved.step), count,
-               [&](const DrawingProgress& progress) {
-                 return draw_pictures(*saved.model, saved.shape, options.sampling,
+void sample_images(const SavedModel& saved, const SampleOptions& options) {
+  const int64_t count = options.count.value_or(kImages);
+  show_sampling(options, fmt::format("images of step {}", saved.step), count,
+               [&](const SamplingProgress& progress) {
+                 return sample_images(*saved.model, saved.shape, options.sampling,
                                       {count, options.class_label}, options.out,
-                                      colour_terminal_width(), progress);
+                                      color_terminal_width(), progress);
                });
 }
 
-void complete_pictures(const SavedModel& saved, const SampleOptions& options) {
-  const std::vector<GivenPicture> pictures =
-      given_pictures(options.complete, saved, options.class_label);
+void complete_images(const SavedModel& saved, const SampleOptions& options) {
+  const std::vector<GivenImage> images =
+      given_images(options.complete, saved, options.class_label);
   const int64_t count = options.count.value_or(kCompletions);
   const int64_t keep_rows = options.keep_rows.value_or(std::max<int64_t>(1, saved.shape.side / 2));
-  const auto draw = [&](const DrawingProgress& progress) {
-    return draw_completions(*saved.model, saved.shape, options.sampling, pictures, keep_rows, count,
-                            options.out, colour_terminal_width(), progress);
+  const auto sample = [&](const SamplingProgress& progress) {
+    return sample_completions(*saved.model, saved.shape, options.sampling, images, keep_rows, count,
+                            options.out, color_terminal_width(), progress);
   };
-  show_drawing(options, fmt::format("completions by step {}", saved.step),
-               count * static_cast<int64_t>(pictures.size()), draw);
+  show_sampling(options, fmt::format("completions by step {}", saved.step),
+               count * static_cast<int64_t>(images.size()), sample);
 }
 
-// A line for each picture, and their mean.
-void show_surprise(const SavedModel& saved, const SampleOptions& options) {
+// A line for each image, and their mean.
+void show_nll_map(const SavedModel& saved, const SampleOptions& options) {
   if (options.count)
     require(*options.count >= 1, "--count is {}; it must be at least 1", *options.count);
-  const std::vector<GivenPicture> pictures =
+  const std::vector<GivenImage> images =
       options.complete.empty()
-          ? first_test_pictures(options.count, kSurprises, saved, options.class_label)
-          : given_pictures(options.complete, saved, options.class_label);
-  const std::vector<std::vector<float>> bits = bits_of_tokens(*saved.model, pictures);
+          ? first_test_images(options.count, kNllMaps, saved, options.class_label)
+          : given_images(options.complete, saved, options.class_label);
+  const std::vector<std::vector<float>> bits = bits_of_tokens(*saved.model, images);
   const std::string preview =
-      draw_surprise(saved.shape, pictures, bits, options.out, colour_terminal_width());
+      write_nll_map(saved.shape, images, bits, options.out, color_terminal_width());
   double all = 0;
-  for (size_t i = 0; i < pictures.size(); ++i) {
+  for (size_t i = 0; i < images.size(); ++i) {
     const double mean =
         std::accumulate(bits[i].begin(), bits[i].end(), 0.0) / static_cast<double>(bits[i].size());
-    fmt::print("{}: {:.4f} bits/dim\n", pictures[i].name, mean);
-    all += mean / static_cast<double>(pictures.size());
+    fmt::print("{}: {:.4f} bits/dim\n", images[i].name, mean);
+    all += mean / static_cast<double>(images.size());
   }
-  fmt::print("mean of {}: {:.4f} bits/dim\n{}{}\n", pictures.size(), all, preview, options.out);
+  fmt::print("mean of {}: {:.4f} bits/dim\n{}{}\n", images.size(), all, preview, options.out);
 }
 
 void sample_text(const SavedModel& saved, const SampleOptions& options) {
   const std::string prompt =
       options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
-  draw_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
+  sample_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
             [](const std::string& piece) {
               std::fwrite(piece.data(), 1, piece.size(), stdout);
               std::fflush(stdout);
@@ -113,19 +113,19 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
   add_option(
       verb, "--count", options.count,
       fmt::format(
-          "pictures to draw ({}); completions of each picture ({}); pictures of --surprise ({})",
-          kPictures, kCompletions, kSurprises));
-  add_option(verb, "--out", options.out, "the PNG of the pictures", OptionKind::shows_default);
+          "images to draw ({}); completions of each image ({}); images of --nll-map ({})",
+          kImages, kCompletions, kNllMaps));
+  add_option(verb, "--out", options.out, "the PNG of the images", OptionKind::shows_default);
   add_option(verb, "--class", options.class_label,
-             "only this class; without it, each in turn, or a picture's own");
+             "only this class; without it, each in turn, or a image's own");
   add_option(
       verb, "--complete", options.complete,
-      "pictures whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
-      "picture of the run's data");
+      "images whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
+      "image of the run's data");
   add_option(verb, "--keep-rows", options.keep_rows,
              "of --complete: rows that are kept; without it, half of them");
-  add_flag(verb, "--surprise", options.surprise,
-           "bits of each pixel of the pictures of --complete, or of the first of the test split, "
+  add_flag(verb, "--nll-map", options.nll_map,
+           "bits of each pixel of the images of --complete, or of the first of the test split, "
            "as a heat map");
   add_option(verb, "--data", options.data,
              "the run's data, where it is not at its place in training");
@@ -151,7 +151,7 @@ void add_flags(CLI::App& verb, SampleOptions& options) {
              "bf16 as in training");
 }
 
-// Flags that this model, or this kind of picture, makes nothing of.
+// Flags that this model, or this kind of image, makes nothing of.
 void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOptions& options) {
   require(saved.shape.second_vocab_size == 0,
           "{} answers questions of the task {}; there is nothing to sample: see linea eval",
@@ -159,24 +159,24 @@ void check_flags(const CLI::App& verb, const SavedModel& saved, const SampleOpti
   if (saved.shape.side == 0)
     return refuse_flags(
         verb, "for a model of text",
-        {"--count", "--out", "--class", "--complete", "--keep-rows", "--surprise", "--data"});
-  refuse_flags(verb, "for a model of pictures", {"--prompt", "--prompt-file", "--tokens"});
-  if (options.surprise)
-    refuse_flags(verb, "with --surprise, which draws nothing at random",
+        {"--count", "--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
+  refuse_flags(verb, "for a model of images", {"--prompt", "--prompt-file", "--tokens"});
+  if (options.nll_map)
+    refuse_flags(verb, "with --nll-map, which draws nothing at random",
                  {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
-  if (options.surprise && context().device.kind == DeviceKind::cpu)
-    refuse_flags(verb, "with --surprise on a CPU, which computes its bits in fp32", {"--dtype"});
+  if (options.nll_map && context().device.kind == DeviceKind::cpu)
+    refuse_flags(verb, "with --nll-map on a CPU, which computes its bits in fp32", {"--dtype"});
   if (options.complete.empty()) {
     refuse_flags(verb, "without --complete", {"--keep-rows"});
-    if (!options.surprise) refuse_flags(verb, "without --complete or --surprise", {"--data"});
-  } else if (options.surprise) {
-    refuse_flags(verb, "with --surprise and --complete, which names the pictures", {"--count"});
+    if (!options.nll_map) refuse_flags(verb, "without --complete or --nll-map", {"--data"});
+  } else if (options.nll_map) {
+    refuse_flags(verb, "with --nll-map and --complete, which names the images", {"--count"});
   }
 }
 
 void run_sample(const CLI::App& verb, SampleOptions& options) {
   require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
-  ops::require_drawing(options.sampling.drawing());
+  ops::check_sampling_params(options.sampling.drawing());
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
   use_machine(options.threads, options.device, dtype, Work::drawing);
   options.sampling.seed = static_cast<uint64_t>(options.seed);
@@ -184,16 +184,16 @@ void run_sample(const CLI::App& verb, SampleOptions& options) {
   check_flags(verb, saved, options);
   if (!options.data.empty()) saved.config.data = options.data;
   if (saved.shape.side == 0) return sample_text(saved, options);
-  if (options.surprise) return show_surprise(saved, options);
-  if (!options.complete.empty()) return complete_pictures(saved, options);
-  sample_pictures(saved, options);
+  if (options.nll_map) return show_nll_map(saved, options);
+  if (!options.complete.empty()) return complete_images(saved, options);
+  sample_images(saved, options);
 }
 
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
   CLI::App& verb =
-      add_verb(program, "sample", "draw pictures or text from a trained model, complete pictures");
+      add_verb(program, "sample", "draw images or text from a trained model, complete images");
   const auto options = std::make_shared<SampleOptions>();
   add_flags(verb, *options);
   set_action(verb, [&verb, options, &exit_code] {

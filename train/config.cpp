@@ -230,7 +230,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   require(config.head != "logistics" || shape.levels > 0,
           "--head logistics draws levels of brightness, which the task {} does not have: leave it "
           "out, or choose a "
-          "task of pictures",
+          "task of images",
           config.task);
   ModelConfig model;
   model.attention.attention = config.attention;

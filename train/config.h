@@ -55,12 +55,12 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("data", c.data, "what to learn from: a folder (mnist, cifar10, images) or a file (text)",
         "Data");
   visit("length", c.length, "tokens in a sequence; 0: the task's own", "Data");
-  visit("size", c.size, "side of a picture in pixels; 0: the task's own", "Data");
+  visit("size", c.size, "side of a image in pixels; 0: the task's own", "Data");
   visit("channels", c.channels,
-        "of a pixel of cifar10 and images: 3, or 1 for grey; 0: the task's own", "Data");
-  visit("levels", c.levels, "grey levels of a picture, 2 to 256; 0: 256", "Data");
-  visit("flip", c.flip, "training pictures are mirrored, left to right, at random", "Data");
-  visit("class_token", c.class_token, "a picture starts with its class", "Data");
+        "of a pixel of cifar10 and images: 3, or 1 for gray; 0: the task's own", "Data");
+  visit("levels", c.levels, "gray levels of a image, 2 to 256; 0: 256", "Data");
+  visit("flip", c.flip, "training images are mirrored, left to right, at random", "Data");
+  visit("class_token", c.class_token, "a image starts with its class", "Data");
   visit("bytes", c.bytes, "a text's tokens are the 256 bytes, whatever the file holds", "Data");
   visit("associations", c.associations, "keys of retrieval; 0: 20", "Data");
   visit("repeat_keys", c.repeat_keys, "retrieval writes keys again; the last value counts", "Data");
@@ -89,7 +89,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
   visit("positions", c.positions, "learned or sinusoidal", "Model");
   visit("head", c.head,
-        "categorical: a score a token; logistics: of pictures, ten distributions on the levels",
+        "categorical: a score a token; logistics: of images, ten distributions on the levels",
         "Model");
   visit("tie", c.tie, "the head is the transposed embedding", "Model");
   visit("bias", c.bias, "linear layers and norms have biases", "Model");

@@ -99,7 +99,7 @@ void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   release_memory_cache();
   if (all > static_cast<double>(limit.bytes))
     fail(ErrorKind::memory,
-         "out of memory: parameters, gradients and optimiser of this run would hold {}; {}; {}",
+         "out of memory: parameters, gradients and optimizer of this run would hold {}; {}; {}",
          bytes_text(all), limit.text(), memory_advice(config, true));
 }
 
@@ -112,7 +112,7 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   use_machine(config.threads, config.device, config.dtype);
   config.threads = context().threads;
   run.task = make_task(task_options(config, ""));
-  const std::string vocabulary = run.task->serialised_vocabulary();
+  const std::string vocabulary = run.task->serialized_vocabulary();
   config.length = run.task->length();
   config.size = run.task->shape().side;
   config.levels = run.task->shape().levels;
@@ -207,7 +207,7 @@ Report report_of(Prepared& run) {
   report.flops = bench::flops_of_token(*run.model);
   report.tokens = run.config.batch * run.config.accumulate * run.task->length();
   const MemoryParts saved = training_memory(run.model.get(), run.optimizer.get());
-  report.checkpoint_bytes = static_cast<int64_t>(saved.parameters + saved.optimiser);
+  report.checkpoint_bytes = static_cast<int64_t>(saved.parameters + saved.optimizer);
   measure(run, report);
   return report;
 }
@@ -238,7 +238,7 @@ nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
           {"bytes",
            {{"parameters", parts.parameters},
             {"gradients", parts.gradients},
-            {"optimiser", parts.optimiser},
+            {"optimizer", parts.optimizer},
             {"activations", parts.activations},
             {"peak", parts.sum()}}},
           {"bytes_how", report.memory.how},
@@ -277,8 +277,8 @@ void print_text(const Prepared& run, const Report& report) {
   const MemoryParts& parts = report.memory.parts;
   const auto bytes = [](size_t x) { return bytes_text(static_cast<double>(x)); };
   fmt::print(
-      "memory         parameters {}, gradients {}, optimiser {}, activations and workspace {}\n",
-      bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimiser),
+      "memory         parameters {}, gradients {}, optimizer {}, activations and workspace {}\n",
+      bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimizer),
       bytes(parts.activations));
   fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()),
              report.memory.how, report.limit.text());

@@ -8,7 +8,7 @@ namespace linea {
 
 struct Score {
   double loss = 0;      // nats a scored token
-  double bits = 0;      // bits/dim of pictures, bits/char of text: loss / ln 2
+  double bits = 0;      // bits/dim of images, bits/char of text: loss / ln 2
   double accuracy = 0;  // share of scored positions whose likeliest token is right
   int64_t tokens = 0;   // scored positions
 };
@@ -33,7 +33,7 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch);
 // 16384 tokens; at least 1.
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch);
 
-// Over `max_rows` rows of a split, the same each time and evenly spread, for pictures may lie class
+// Over `max_rows` rows of a split, the same each time and evenly spread, for images may lie class
 // by class (0, or more than there are: all), by the parallel form, without dropout. `batch`: the
 // rows of a training batch. `progress`, where given, hears how many rows of how many are done.
 Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch,

@@ -29,7 +29,7 @@ namespace summary {
 constexpr uint32_t kValue = 1, kTag = 1, kSimpleValue = 2, kImage = 4, kTensor = 8, kMetadata = 9;
 }
 namespace image {
-constexpr uint32_t kHeight = 1, kWidth = 2, kColourspace = 3, kEncoded = 4;
+constexpr uint32_t kHeight = 1, kWidth = 2, kColorspace = 3, kEncoded = 4;
 }
 namespace metadata {
 constexpr uint32_t kPluginData = 1, kPluginName = 1;
@@ -161,17 +161,17 @@ void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, d
 }
 
 // A PNG begins with 8 bytes of its own, the length and name of IHDR, then width, height, bits and
-// kind of colour.
-void EventFile::picture(int64_t step, const std::string& tag, std::string_view png) {
+// kind of color.
+void EventFile::image(int64_t step, const std::string& tag, std::string_view png) {
   require(png.size() > 25 && png.substr(1, 3) == "PNG",
-          "a picture for TensorBoard is no PNG: {} bytes", png.size());
-  const bool grey = png[25] == 0;
-  Message picture, value, all;
-  picture.integer(image::kHeight, big_endian32(png, 20))
+          "a image for TensorBoard is no PNG: {} bytes", png.size());
+  const bool gray = png[25] == 0;
+  Message image, value, all;
+  image.integer(image::kHeight, big_endian32(png, 20))
       .integer(image::kWidth, big_endian32(png, 16))
-      .integer(image::kColourspace, grey ? 1 : 3)
+      .integer(image::kColorspace, gray ? 1 : 3)
       .bytes(image::kEncoded, png);
-  all.message(summary::kValue, value.bytes(summary::kTag, tag).message(summary::kImage, picture));
+  all.message(summary::kValue, value.bytes(summary::kTag, tag).message(summary::kImage, image));
   record(event_at(step).message(event::kSummary, all).str());
 }
 

@@ -33,7 +33,7 @@ class EventFile {
 
   void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values);
   // `png`: the bytes of the file.
-  void picture(int64_t step, const std::string& tag, std::string_view png);
+  void image(int64_t step, const std::string& tag, std::string_view png);
   void text(int64_t step, const std::string& tag, const std::string& text);
 
   const std::filesystem::path& path() const { return path_; }

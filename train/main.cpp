@@ -23,8 +23,8 @@
 namespace {
 
 constexpr const char* kAbout =
-    "Linea trains linear Transformers on pictures and text, and samples from them.\n"
-    "First picture:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
+    "Linea trains linear Transformers on images and text, and samples from them.\n"
+    "First image:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
 
 // The flags of the verb that was asked for, to name the nearest known one.
 std::vector<std::string> known_flags(const CLI::App& program) {

@@ -15,7 +15,7 @@ MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer
   }
   if (optimizer != nullptr)
     for (const Optimizer::Moment& moment : optimizer->moments())
-      parts.optimiser += moment.tensor.bytes();
+      parts.optimizer += moment.tensor.bytes();
   return parts;
 }
 

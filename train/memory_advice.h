@@ -10,7 +10,7 @@
 
 namespace linea {
 
-// Bytes of the tensors that a model and an optimiser hold; null: not made yet.
+// Bytes of the tensors that a model and an optimizer hold; null: not made yet.
 MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer);
 
 // "lower --batch (16) or ...": the settings that what dominates grows with, and their values.

@@ -84,7 +84,7 @@ void Metrics::record_sample(int64_t step, const std::string& base) {
   if (!events_) return;
   std::error_code error;
   if (std::filesystem::exists(base + ".png", error))
-    events_->picture(step, "samples", read_file(base + ".png"));
+    events_->image(step, "samples", read_file(base + ".png"));
   if (std::filesystem::exists(base + ".txt", error))
     events_->text(step, "samples", read_file(base + ".txt"));
 }

@@ -28,7 +28,7 @@ size_t width_of(int descriptor) {
   return ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
 }
 
-bool no_colours_asked() {
+bool no_colors_asked() {
   const char* value = std::getenv("NO_COLOR");
   return value != nullptr && value[0] != '\0';
 }
@@ -105,8 +105,8 @@ std::string count_text(double count) {
   return fmt::format("{:.0f}", count);
 }
 
-int64_t colour_terminal_width() {
-  if (!is_terminal(STDOUT_FILENO) || no_colours_asked()) return 0;
+int64_t color_terminal_width() {
+  if (!is_terminal(STDOUT_FILENO) || no_colors_asked()) return 0;
   return static_cast<int64_t>(width_of(STDOUT_FILENO));
 }
 

@@ -49,8 +49,8 @@ std::string duration_text(double seconds);  // "1h02m", "3m05s", "12s"
 std::string bytes_text(double bytes);       // "1.5 GiB"
 std::string count_text(double count);       // "12.3k"
 
-// Columns of the terminal that stdout is, 0 where it is none or shows no colours (NO_COLOR not
+// Columns of the terminal that stdout is, 0 where it is none or shows no colors (NO_COLOR not
 // empty, TERM=dumb).
-int64_t colour_terminal_width();
+int64_t color_terminal_width();
 
 }  // namespace linea

@@ -42,7 +42,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
 
   task_ = read_task(resume);
   for (const std::string& note : task_->notes()) progress_.note(note);
-  vocabulary_ = task_->serialised_vocabulary();
+  vocabulary_ = task_->serialized_vocabulary();
   config_.length = task_->length();
   config_.size = task_->shape().side;
   config_.levels = task_->shape().levels;
@@ -119,7 +119,7 @@ int Trainer::run() {
       if (due(config_.save_every) || time_to_save()) try_to_save();
       if (due(config_.eval_every) && look_at_validation(step_ == config_.steps) && saved_ != step_)
         try_to_save();
-      if (due(config_.sample_every)) draw_samples();
+      if (due(config_.sample_every)) write_samples();
     }
   } catch (const Interrupted&) {
     return stop();
@@ -172,7 +172,7 @@ StepResult Trainer::update(double learning_rate) {
   return result;
 }
 
-// The batch is passed over, the optimiser stays where it is; the record gets a line of what
+// The batch is passed over, the optimizer stays where it is; the record gets a line of what
 // happened.
 void Trainer::report_skip(const StepResult& result) {
   const auto shown = [](double x) { return std::isnan(x) ? std::abs(x) : x; };  // nan, not -nan
@@ -353,11 +353,11 @@ std::string Trainer::sample_base() const {
   return (folder_ / "samples" / fmt::format("step-{:08}", step_)).string();
 }
 
-void Trainer::draw_samples() try {
+void Trainer::write_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
   if (task_->shape().side > 0) {
-    draw_pictures(*model_, task_->shape(), options, {16, -1}, base + ".png", 0,
+    sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png", 0,
                   [&](int64_t done, int64_t all) {
                     check_for_stop();
                     if (progress_.due(done == all))
@@ -365,7 +365,7 @@ void Trainer::draw_samples() try {
                   });
   } else if (!vocabulary_.empty()) {
     std::string text;
-    draw_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) {
+    sample_text(*model_, vocabulary_, options, "", 500, [&](const std::string& piece) {
       check_for_stop();
       text += piece;
     });
@@ -385,7 +385,7 @@ void Trainer::make_up_for_a_stop() {
   std::error_code error;
   if (due(config_.sample_every) && !fs::exists(sample_base() + ".png", error) &&
       !fs::exists(sample_base() + ".txt", error))
-    draw_samples();
+    write_samples();
 }
 
 }  // namespace linea

@@ -57,7 +57,7 @@ class Trainer {
   int64_t best_step(const std::function<bool(int64_t)>& counts) const;
   std::unique_ptr<Task> read_task(bool resume) const;
   std::string stop_reason() const;
-  void draw_samples();
+  void write_samples();
   std::string sample_base() const;
   void make_up_for_a_stop();
   void check_metrics();

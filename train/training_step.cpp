@@ -65,8 +65,8 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
   launch(step);
   // While a device works:
   if (context().device.kind != DeviceKind::cpu) {
-    draw((step + 1) * config_.accumulate);
-    next_ = batch_tensors(task_, drawn_);
+    sample((step + 1) * config_.accumulate);
+    next_ = batch_tensors(task_, sampled_);
   }
   const StepResult result = outcome(optimizer_.end(), limits);
   if (result.made) {
@@ -141,19 +141,19 @@ Tensor TrainingStep::add_gradients(int64_t step) {
   return std::exchange(loss_, {});
 }
 
-void TrainingStep::draw(int64_t number) {
-  if (drawn_number_ == number) return;
-  drawn_ = train_batch(task_, config_, number);
-  drawn_number_ = number;
+void TrainingStep::sample(int64_t number) {
+  if (next_batch_number_ == number) return;
+  sampled_ = train_batch(task_, config_, number);
+  next_batch_number_ = number;
   next_ = {};
 }
 
 BatchTensors TrainingStep::take_batch(int64_t number) {
   set_number(config_, number);
-  draw(number);
+  sample(number);
   BatchTensors batch = std::exchange(next_, {});
-  if (!batch.inputs.defined()) batch = batch_tensors(task_, drawn_);
-  if (watcher_.drawn) watcher_.drawn();
+  if (!batch.inputs.defined()) batch = batch_tensors(task_, sampled_);
+  if (watcher_.sampled) watcher_.sampled();
   return batch;
 }
 

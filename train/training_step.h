@@ -33,7 +33,7 @@ class TrainingStep {
   // Called where set, for each batch of a step that is done plainly: when its tokens are there;
   // its loss, with all that the backward pass needs; and its gradients.
   struct Watcher {
-    std::function<void()> drawn, forwarded, gone_back;
+    std::function<void()> sampled, forwarded, gone_back;
   };
 
   // Keeps references. `recorded`: where the device can, steps are recorded and done again by few
@@ -78,8 +78,8 @@ class TrainingStep {
   Watcher watcher_;
   std::unique_ptr<Recorder> recorder_;
   std::string plainly_because_;
-  Batch drawn_;  // training batch number drawn_number_
-  int64_t drawn_number_ = -1;
+  Batch sampled_;  // training batch number next_batch_number_
+  int64_t next_batch_number_ = -1;
   BatchTensors next_;   // the same on the device, where it was sent there already
   BatchTensors batch_;  // where recorded work finds it, each time
   Tensor loss_;         // of the step's batches so far

@@ -5,7 +5,7 @@
 //   positive     phi_f = exp(omega_f.x^ - |x^|^2 / 2) / sqrt(R)                  (lemma 1)
 //   hyperbolic   the same with the rows omega and -omega, F = 2R
 //   trig         phi = exp(|x^|^2 / 2) [sin(omega.x^), cos(omega.x^)] / sqrt(R), F = 2R
-//   relu         phi = relu(omega.x^) + 1e-3                                     (generalised
+//   relu         phi = relu(omega.x^) + 1e-3                                     (generalized
 //   attention)
 //
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.

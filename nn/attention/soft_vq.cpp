@@ -1,4 +1,4 @@
-// Soft vector quantisation, the Gaussian mixture form of Transformer-VQ (Su 2023,
+// Soft vector quantization, the Gaussian mixture form of Transformer-VQ (Su 2023,
 // kexue.fm/archives/9844):
 //
 //   a_ij = sum_f exp(q_i.c_f) p(f | k_j),   p(f | k) = softmax_f(-|k - c_f|^2 / (2 sigma^2))

@@ -93,8 +93,8 @@ void cross_entropy_backward(Context&, const T* logits, const int32_t* targets, c
 template <typename T>
 void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
-void sample(Context&, OutputKind, const T* outputs, int64_t V, const Drawing&, RandomStream stream,
-            const DrawnTokens&);
+void sample(Context&, OutputKind, const T* outputs, int64_t V, const SamplingParams&, RandomStream stream,
+            const SampledTokens&);
 
 // logistics.cpp
 template <typename T>

@@ -1,4 +1,4 @@
-// Kernels that normalise rows, each with its backward beneath it.
+// Kernels that normalize rows, each with its backward beneath it.
 #include <cmath>
 
 #include "tensor/cpu/cpu_kernels.h"

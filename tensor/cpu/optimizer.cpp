@@ -1,4 +1,4 @@
-// Kernels of the optimiser. What changes from step to step is read from StepParams.
+// Kernels of the optimizer. What changes from step to step is read from StepParams.
 #include <cmath>
 
 #include "tensor/cpu/cpu_kernels.h"

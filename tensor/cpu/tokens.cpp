@@ -102,9 +102,9 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
 }
 
 // Leaves 0 in the weights of tokens that are not to be drawn. `order` is memory of V.
-void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
-  const int64_t kept_most = drawing.top_k > 0 ? std::min(drawing.top_k, V) : V;
-  if (kept_most == V && drawing.top_p >= 1) return;
+void cut(const SamplingParams& params, double* weights, int32_t* order, int64_t V) {
+  const int64_t kept_most = params.top_k > 0 ? std::min(params.top_k, V) : V;
+  if (kept_most == V && params.top_p >= 1) return;
   std::iota(order, order + V, 0);
   std::sort(order, order + V, [&](int32_t i, int32_t j) {
     return weights[i] != weights[j] ? weights[i] > weights[j] : i < j;
@@ -112,7 +112,7 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
   double total = 0, sum = 0;
   for (int64_t i = 0; i < kept_most; ++i) total += weights[order[i]];
   int64_t kept = 0;
-  while (kept < kept_most && (kept == 0 || sum < drawing.top_p * total))
+  while (kept < kept_most && (kept == 0 || sum < params.top_p * total))
     sum += weights[order[kept++]];
   for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
 }
@@ -121,13 +121,13 @@ void cut(const Drawing& drawing, double* weights, int32_t* order, int64_t V) {
 // left reaches u times the whole: the inverse of the distribution function. `weights` and `order`
 // are memory of V.
 template <typename T>
-int64_t draw_token(const T* x, int64_t V, const Drawing& drawing, double u, double* weights,
+int64_t sample_token(const T* x, int64_t V, const SamplingParams& params, double u, double* weights,
                     int32_t* order) {
   const int64_t likeliest = std::max_element(x, x + V) - x;
-  if (drawing.greedy) return likeliest;
+  if (params.greedy) return likeliest;
   const double largest = x[likeliest];
-  for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / drawing.temperature);
-  cut(drawing, weights, order, V);
+  for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / params.temperature);
+  cut(params, weights, order, V);
   const double until = u * std::accumulate(weights, weights + V, 0.0);
   double sum = 0;
   for (int64_t v = 0; v < V; ++v) {
@@ -138,8 +138,8 @@ int64_t draw_token(const T* x, int64_t V, const Drawing& drawing, double u, doub
 }
 
 template <typename T>
-void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Drawing& drawing,
-            RandomStream stream, const DrawnTokens& to) {
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const SamplingParams& params,
+            RandomStream stream, const SampledTokens& to) {
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<T> levels(ctx, mixtures ? to.rows * V : 1);
   if (mixtures) logistics_scores(ctx, outputs, levels.data(), to.rows, V);
@@ -152,8 +152,8 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
     for (int64_t r = first; r < last; ++r) {
       RandomStream of_row = stream;
       of_row.step += static_cast<uint64_t>(to.already(r));
-      const double u = random_uniform(of_row, static_cast<uint64_t>(drawing.first_row + r));
-      to.keep(r, static_cast<int32_t>(draw_token(scores + r * V, V, drawing, u, weights, order)));
+      const double u = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
+      to.keep(r, static_cast<int32_t>(sample_token(scores + r * V, V, params, u, weights, order)));
     }
   });
 }
@@ -169,8 +169,8 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Dr
   template void cross_entropy_backward(Context&, const T*, const int32_t*, const T*, const T*,   \
                                        const T*, T*, int64_t, int64_t);                          \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                          \
-  template void sample(Context&, OutputKind, const T*, int64_t, const Drawing&, RandomStream,    \
-                       const DrawnTokens&);
+  template void sample(Context&, OutputKind, const T*, int64_t, const SamplingParams&, RandomStream,    \
+                       const SampledTokens&);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)
 

@@ -52,17 +52,17 @@ TEST(CudaLogistics, LossGradientsAndScores) {
 
 // More levels than a block has threads; greedy too.
 TEST(CudaLogistics, DrawsTheSameLevels) {
-  Drawing greedy;
+  SamplingParams greedy;
   greedy.greedy = true;
-  for (const Drawing& drawing : {Drawing{}, Drawing{0.7, 5, 0.9}, greedy})
+  for (const SamplingParams& params : {SamplingParams{}, SamplingParams{0.7, 5, 0.9}, greedy})
     for (const int64_t V : {2, 16, 300})
       expect_parity(
           [&](auto t) {
             const int64_t R = 60;
-            const Tensor drawn = unset<int32_t>({R});
-            ops::draw(OutputKind::logistics, mixtures<decltype(t)>(R), V, drawing,
-                      {5, Purpose::sample, 0, 17}, {drawn});
-            return std::vector<Tensor>{drawn};
+            const Tensor sampled = unset<int32_t>({R});
+            ops::draw(OutputKind::logistics, mixtures<decltype(t)>(R), V, params,
+                      {5, Purpose::sample, 0, 17}, {sampled});
+            return std::vector<Tensor>{sampled};
           },
           {0, 0, 0});
 }

@@ -66,23 +66,23 @@ TEST(CudaTokens, WhatIsDrawnIsKept) {
       const auto filled = [R](int32_t n) {
         return std::vector<int32_t>(static_cast<size_t>(R), n);
       };
-      const ops::Drawn to{unset<int32_t>({R}), Tensor::from(filled(40), {R}),
+      const ops::Sampled to{unset<int32_t>({R}), Tensor::from(filled(40), {R}),
                           Tensor::from(filled(5), {R}), Tensor::zeros({3, R}, DType::i32)};
-      Drawing greedy;
+      SamplingParams greedy;
       greedy.greedy = true;
-      std::vector<std::vector<int32_t>> drawn;
+      std::vector<std::vector<int32_t>> sampled;
       for (uint32_t n = 0; n < 4; ++n) {
         const Tensor logits = input<float>({R, 7}, n);
-        drawn.push_back(ops::argmax(logits).to_vector<int32_t>());
-        ops::draw(OutputKind::logits, logits, 7, greedy, {}, to);
-        EXPECT_EQ(to.tokens.to_vector<int32_t>(), drawn.back());
+        sampled.push_back(ops::argmax(logits).to_vector<int32_t>());
+        ops::sample(OutputKind::logits, logits, 7, greedy, {}, to);
+        EXPECT_EQ(to.tokens.to_vector<int32_t>(), sampled.back());
       }
       EXPECT_EQ(to.place.to_vector<int32_t>(), filled(44));
       EXPECT_EQ(to.count.to_vector<int32_t>(), filled(9));
       // the 6th, 7th and 8th of all went to rows 2, 0 and 1, the 9th to row 2 again
-      EXPECT_EQ(to.history.rows(0, 1).to_vector<int32_t>(), drawn[1]);
-      EXPECT_EQ(to.history.rows(1, 1).to_vector<int32_t>(), drawn[2]);
-      EXPECT_EQ(to.history.rows(2, 1).to_vector<int32_t>(), drawn[3]);
+      EXPECT_EQ(to.history.rows(0, 1).to_vector<int32_t>(), sampled[1]);
+      EXPECT_EQ(to.history.rows(1, 1).to_vector<int32_t>(), sampled[2]);
+      EXPECT_EQ(to.history.rows(2, 1).to_vector<int32_t>(), sampled[3]);
     }
 }
 
@@ -182,10 +182,10 @@ TEST(CudaTokens, TheFirstOfTheLargest) {
 // Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits
 // are multiples of a quarter: there are ties, which the first tokens win.
 TEST(CudaTokens, DrawsTheSameTokens) {
-  const Drawing drawings[] = {{1, 0, 1},    {0.7, 0, 1},  {1, 1, 1},           {1, 5, 1},
+  const SamplingParams drawings[] = {{1, 0, 1},    {0.7, 0, 1},  {1, 1, 1},           {1, 5, 1},
                               {1, 0, 0.5},  {2, 7, 0.8},  {1, 0, 0.0},         {1, 1000, 0.9},
                               {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
-  for (const Drawing& drawing : drawings)
+  for (const SamplingParams& params : drawings)
     for (const auto [R, V] : {Rows{1, 1}, Rows{140, 29}, Rows{3, 256}, Rows{1, 700}, Rows{0, 5}})
       expect_parity(
           [&, R = R, V = V](auto t) {
@@ -198,14 +198,14 @@ TEST(CudaTokens, DrawsTheSameTokens) {
             const Tensor x = Tensor::from(values, {R, V});
             const Tensor index = unset<int32_t>({R}), count = tokens_below(R, 7);
             table<T>().sample(
-                context(), OutputKind::logits, x.data<T>(), V, drawing, {5, Purpose::sample, 0, 17},
+                context(), OutputKind::logits, x.data<T>(), V, params, {5, Purpose::sample, 0, 17},
                 {index.data<int32_t>(), nullptr, count.data<int32_t>(), nullptr, R, 0});
             return std::vector<Tensor>{index, count};
           },
           {0, 0, 0});
 }
 
-// Rows without a likeliest token give the first, and leave their neighbours alone.
+// Rows without a likeliest token give the first, and leave their neighbors alone.
 TEST(CudaTokens, RowsThatHoldNoDistribution) {
   for (const double top_p : {1.0, 0.5})
     expect_parity(

@@ -32,7 +32,7 @@ struct Trained {
   bool recorded = false;
   std::vector<double> losses, norms;
   std::vector<std::vector<double>> weights;
-  std::vector<std::vector<int32_t>> drawn;
+  std::vector<std::vector<int32_t>> sampled;
 };
 
 const Task& digits() {
@@ -61,7 +61,7 @@ Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
     result.weights.push_back(parameter.var.value().to_doubles());
   SamplingOptions sampling;
   sampling.greedy = true;
-  result.drawn = Generator(model, sampling).draw({{8}, {8}, {8}}, 20);
+  result.sampled = Generator(model, sampling).draw({{8}, {8}, {8}}, 20);
   return result;
 }
 
@@ -92,9 +92,9 @@ TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
     EXPECT_NEAR(got.losses[step], expected.losses[step], 2e-5 * static_cast<double>(step + 1))
         << "step " << step;
   size_t alike = 0;
-  for (size_t row = 0; row < expected.drawn.size(); ++row)
-    alike += got.drawn[row] == expected.drawn[row] ? 1 : 0;
-  EXPECT_GE(alike + (real_gpu ? 1 : 0), expected.drawn.size());
+  for (size_t row = 0; row < expected.sampled.size(); ++row)
+    alike += got.sampled[row] == expected.sampled[row] ? 1 : 0;
+  EXPECT_GE(alike + (real_gpu ? 1 : 0), expected.sampled.size());
   // Adam divides by the root of a gradient's square: elements whose gradients are rounding alone
   // may step either way.
   for (size_t i = 0; i < expected.weights.size(); ++i) {
@@ -212,16 +212,16 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
   ModelConfig sizes = model_config(config(), digits().shape());
   sizes.length = 24;
-  const auto drawn = [&] {
+  const auto sampled = [&] {
     SamplingOptions sampling;
     sampling.top_k = 5;
     const Transformer model(sizes);
     return Generator(model, sampling).draw({{1, 2}, {2, 3}, {3, 4}}, a_share() ? 30 : 60);
   };
-  const auto expected = drawn();
+  const auto expected = sampled();
   const On device(kCuda);
   context().sizes.history = 16;  // positions, so that it is gone through several times
-  EXPECT_EQ(drawn(), expected);
+  EXPECT_EQ(sampled(), expected);
 }
 
 size_t launches_of_step(int64_t layers, const std::string& dtype) {

@@ -24,9 +24,9 @@ inline std::string png_chunk(const std::string& kind, const std::string& payload
          word_bytes(static_cast<uint32_t>(checksum));
 }
 
-// `colour`: 0 grey, 2 RGB, 3 palette, 4 grey with alpha, 6 RGB with alpha. `rows` without their
+// `color`: 0 gray, 2 RGB, 3 palette, 4 gray with alpha, 6 RGB with alpha. `rows` without their
 // filter bytes.
-inline std::string png_bytes(uint32_t width, uint32_t height, int depth, int colour,
+inline std::string png_bytes(uint32_t width, uint32_t height, int depth, int color,
                              const std::vector<std::string>& rows,
                              const std::string& more_chunks = "") {
   std::string raw;
@@ -36,7 +36,7 @@ inline std::string png_bytes(uint32_t width, uint32_t height, int depth, int col
   compress(reinterpret_cast<Bytef*>(packed.data()), &size,
            reinterpret_cast<const Bytef*>(raw.data()), raw.size());
   packed.resize(size);
-  const std::string form{static_cast<char>(depth), static_cast<char>(colour), '\0', '\0', '\0'};
+  const std::string form{static_cast<char>(depth), static_cast<char>(color), '\0', '\0', '\0'};
   return "\x89PNG\r\n\x1a\n" + png_chunk("IHDR", word_bytes(width) + word_bytes(height) + form) +
          more_chunks + png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }

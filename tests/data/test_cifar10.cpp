@@ -9,7 +9,7 @@
 namespace linea {
 namespace {
 
-// Pixel p of picture i: red i, green p / 4, blue p % 256; the label is i % 10.
+// Pixel p of image i: red i, green p / 4, blue p % 256; the label is i % 10.
 std::string batch_bytes(int first, int count) {
   std::string bytes;
   for (int i = first; i < first + count; ++i) {
@@ -29,7 +29,7 @@ class Cifar10Test : public DataTest {
     put("test_batch.bin", batch_bytes(100, 4));
   }
 
-  PictureSplits read(const std::string& name) const { return read_cifar10(path(name), 32, 3); }
+  ImageSplits read(const std::string& name) const { return read_cifar10(path(name), 32, 3); }
   static TaskOptions options(const std::string& data) {
     TaskOptions chosen;
     chosen.task = "cifar10";
@@ -38,18 +38,18 @@ class Cifar10Test : public DataTest {
   }
 };
 
-TEST_F(Cifar10Test, PutsTheColoursOfAPixelTogether) {
-  const PictureSplits splits = read("");
+TEST_F(Cifar10Test, PutsTheColorsOfAPixelTogether) {
+  const ImageSplits splits = read("");
   EXPECT_EQ(splits.train.count(), 21);
   EXPECT_EQ(splits.val.count(), 2);
   EXPECT_EQ(splits.test.count(), 4);
   EXPECT_EQ(splits.train.labels[13], 3);
   EXPECT_EQ(splits.val.labels, (std::vector<uint8_t>{1, 2}));
-  const uint8_t* picture = splits.train.pixels.data() + 13 * 3072;
+  const uint8_t* image = splits.train.pixels.data() + 13 * 3072;
   for (int p = 0; p < 1024; ++p) {
-    EXPECT_EQ(picture[3 * p], 13) << p;
-    EXPECT_EQ(picture[3 * p + 1], p / 4) << p;
-    EXPECT_EQ(picture[3 * p + 2], p % 256) << p;
+    EXPECT_EQ(image[3 * p], 13) << p;
+    EXPECT_EQ(image[3 * p + 1], p / 4) << p;
+    EXPECT_EQ(image[3 * p + 2], p % 256) << p;
   }
   EXPECT_EQ(splits.val.pixels[0], 21);
   EXPECT_EQ(splits.test.pixels.back(), 255);
@@ -64,9 +64,9 @@ TEST_F(Cifar10Test, ReadsTheArchiveWhateverItsOrder) {
                               tar_file(folder + "data_batch_1.bin", batch_bytes(0, 12));
   std::filesystem::create_directories(path("below"));
   put("below/cifar-10-binary.tar.gz", gzip(archive + kTarEnd));
-  const PictureSplits expected = read("");
+  const ImageSplits expected = read("");
   for (const char* name : {"below", "below/cifar-10-binary.tar.gz"}) {
-    const PictureSplits splits = read(name);
+    const ImageSplits splits = read(name);
     EXPECT_EQ(splits.train.pixels, expected.train.pixels);
     EXPECT_EQ(splits.val.pixels, expected.val.pixels);
     EXPECT_EQ(splits.test.labels, expected.test.labels);
@@ -83,18 +83,18 @@ TEST_F(Cifar10Test, FindsTheFolderInside) {
   EXPECT_EQ(read("outer").train.count(), 21);
 }
 
-TEST_F(Cifar10Test, ShrinksAndTurnsGrey) {
-  const PictureSplits small = read_cifar10(path(""), 8, 3);
+TEST_F(Cifar10Test, ShrinksAndTurnsGray) {
+  const ImageSplits small = read_cifar10(path(""), 8, 3);
   ASSERT_EQ(small.train.pixels.size(), 21u * 8 * 8 * 3);
-  const uint8_t* picture = small.train.pixels.data() + 5 * 8 * 8 * 3;
-  EXPECT_EQ(picture[0], 5);
-  EXPECT_EQ(picture[1], 12);  // green p / 4 is 8 row: rows 0 to 3
-  EXPECT_EQ(picture[2], 50);  // blue: 32 row + column mod 256, mean of 32 * 1.5 and 1.5, halves up
-  EXPECT_EQ(picture[3 * 8], 5);
-  EXPECT_EQ(picture[3 * 8 + 1], 44);  // rows 4 to 7
-  const PictureSplits grey = read_cifar10(path(""), 32, 1);
-  ASSERT_EQ(grey.test.pixels.size(), 4u * 1024);
-  EXPECT_EQ(grey.test.pixels[1000], luma(100, 250, 1000 % 256));
+  const uint8_t* image = small.train.pixels.data() + 5 * 8 * 8 * 3;
+  EXPECT_EQ(image[0], 5);
+  EXPECT_EQ(image[1], 12);  // green p / 4 is 8 row: rows 0 to 3
+  EXPECT_EQ(image[2], 50);  // blue: 32 row + column mod 256, mean of 32 * 1.5 and 1.5, halves up
+  EXPECT_EQ(image[3 * 8], 5);
+  EXPECT_EQ(image[3 * 8 + 1], 44);  // rows 4 to 7
+  const ImageSplits gray = read_cifar10(path(""), 32, 1);
+  ASSERT_EQ(gray.test.pixels.size(), 4u * 1024);
+  EXPECT_EQ(gray.test.pixels[1000], luma(100, 250, 1000 % 256));
 }
 
 TEST_F(Cifar10Test, MakesATask) {
@@ -108,7 +108,7 @@ TEST_F(Cifar10Test, MakesATask) {
   EXPECT_EQ(task->input_vocab_size(), 14);
   EXPECT_EQ(task->shape().channels, 3);
   const Batch batch = task->eval_batch(Split::test, 3, 1);
-  EXPECT_EQ(batch.inputs[0], 4 + 3);  // picture 103
+  EXPECT_EQ(batch.inputs[0], 4 + 3);  // image 103
   EXPECT_EQ(batch.targets[0], 103 / 64);
   chosen.channels = 1;
   EXPECT_EQ(make_task(chosen)->length(), 256);
@@ -161,12 +161,12 @@ TEST_F(Cifar10Test, RefusesImpossibleOptions) {
   refused([](TaskOptions& o) { o.channels = 2; }, "2 channels");
   refused([](TaskOptions& o) { o.bytes = true; }, "--bytes");
   refused([](TaskOptions& o) { o.task = "mnist", o.channels = 3; }, "3 channels");
-  refused([](TaskOptions& o) { o.task = "copy", o.flip = true; }, "no pictures to flip");
+  refused([](TaskOptions& o) { o.task = "copy", o.flip = true; }, "no images to flip");
 }
 
-// A mirrored picture is the picture with its columns in the opposite order, its colours in the
+// A mirrored image is the image with its columns in the opposite order, its colors in the
 // same.
-TEST_F(Cifar10Test, FlipsTrainingPicturesAtRandom) {
+TEST_F(Cifar10Test, FlipsTrainingImagesAtRandom) {
   TaskOptions chosen = options(path(""));
   const auto plain = make_task(chosen);
   chosen.flip = true;
@@ -190,7 +190,7 @@ TEST_F(Cifar10Test, FlipsTrainingPicturesAtRandom) {
     }
   }
   EXPECT_NEAR(seen[true], 42, 20);  // 4 standard deviations
-  EXPECT_GT(variants.size(), 21u);  // a picture is mirrored in some epochs and not in others
+  EXPECT_GT(variants.size(), 21u);  // a image is mirrored in some epochs and not in others
   EXPECT_EQ(flipping->train_batch(3, 5, 2).targets, flipping->train_batch(3, 5, 2).targets);
   EXPECT_EQ(flipping->eval_batch(Split::train, 0, 21).targets,
             plain->eval_batch(Split::train, 0, 21).targets);

@@ -1,5 +1,5 @@
 // CRC-32C against published values (RFC 3720, appendix B.4, and the check value of the CRC
-// catalogue).
+// catalog).
 #include "data/crc32c.h"
 
 #include <gtest/gtest.h>

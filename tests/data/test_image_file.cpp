@@ -1,6 +1,6 @@
 #include "data/image_file.h"
 
-#include "data/picture.h"
+#include "data/image.h"
 #include "tests/data/data_helpers.h"
 #include "tests/data/png_bytes.h"
 
@@ -14,11 +14,11 @@ std::string text(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 class ImageFileTest : public DataTest {
  protected:
   Bytes decode(const std::string& bytes, int64_t side, int64_t channels) const {
-    return decode_image(bytes, "picture", side, channels);
+    return decode_image(bytes, "image", side, channels);
   }
 };
 
-TEST_F(ImageFileTest, CropsTheMiddleOfWideAndHighPictures) {
+TEST_F(ImageFileTest, CropsTheMiddleOfWideAndHighImages) {
   const std::string wide = png_bytes(5, 2, 8, 0, {text({1, 2, 3, 4, 5}), text({6, 7, 8, 9, 10})});
   EXPECT_EQ(decode(wide, 2, 1), (Bytes{2, 3, 7, 8}));
   const std::string high =
@@ -26,14 +26,14 @@ TEST_F(ImageFileTest, CropsTheMiddleOfWideAndHighPictures) {
   EXPECT_EQ(decode(high, 2, 1), (Bytes{3, 4, 5, 6}));
 }
 
-TEST_F(ImageFileTest, KeepsColoursInOrder) {
-  const std::string colours =
+TEST_F(ImageFileTest, KeepsColorsInOrder) {
+  const std::string colors =
       png_bytes(2, 2, 8, 2, {text({255, 0, 0, 0, 255, 0}), text({0, 0, 255, 1, 2, 3})});
-  EXPECT_EQ(decode(colours, 2, 3), (Bytes{255, 0, 0, 0, 255, 0, 0, 0, 255, 1, 2, 3}));
-  EXPECT_EQ(decode(colours, 2, 1), (Bytes{76, 150, 29, 2}));  // 0.299, 0.587, 0.114
+  EXPECT_EQ(decode(colors, 2, 3), (Bytes{255, 0, 0, 0, 255, 0, 0, 0, 255, 1, 2, 3}));
+  EXPECT_EQ(decode(colors, 2, 1), (Bytes{76, 150, 29, 2}));  // 0.299, 0.587, 0.114
 }
 
-TEST_F(ImageFileTest, GreyHasThreeEqualColours) {
+TEST_F(ImageFileTest, GrayHasThreeEqualColors) {
   EXPECT_EQ(decode(png_bytes(1, 1, 8, 0, {"\x42"}), 1, 3), (Bytes{0x42, 0x42, 0x42}));
   EXPECT_EQ(decode(png_bytes(1, 1, 8, 0, {"\x42"}), 1, 1), (Bytes{0x42}));
 }
@@ -44,9 +44,9 @@ TEST_F(ImageFileTest, ShrinksByTheMeanOfWhatAPixelCovers) {
       png_bytes(3, 3, 8, 0, {text({90, 0, 9}), text({0, 180, 0}), text({0, 0, 0})});
   // (90 + 180 / 4) / 2.25 = 60; (9 + 180 / 4) / 2.25 = 24; 180 / 4 / 2.25 = 20
   EXPECT_EQ(decode(three, 2, 1), (Bytes{60, 24, 20, 20}));
-  const std::string colours =
+  const std::string colors =
       png_bytes(2, 2, 8, 2, {text({4, 0, 0, 0, 8, 0}), text({0, 0, 12, 0, 0, 0})});
-  EXPECT_EQ(decode(colours, 1, 3), (Bytes{1, 2, 3}));
+  EXPECT_EQ(decode(colors, 1, 3), (Bytes{1, 2, 3}));
 }
 
 TEST_F(ImageFileTest, EnlargesByTheSameRule) {
@@ -93,7 +93,7 @@ TEST_F(ImageFileTest, RefusesWhatIsCutAnywhere) {
   for (const std::string& whole : {png, jpeg}) {
     EXPECT_NO_THROW(decode(whole, 3, 3));
     for (size_t size = 0; size < whole.size(); ++size)
-      expect_error(ErrorKind::input, {"picture: is "},
+      expect_error(ErrorKind::input, {"image: is "},
                    [&] { decode(whole.substr(0, size), 3, 3); });
   }
 }
@@ -103,7 +103,7 @@ TEST_F(ImageFileTest, SeesAChangedByteOfAPng) {
   for (size_t i = 0; i < png.size(); ++i) {
     std::string damaged = png;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
-    expect_error(ErrorKind::input, {"picture: is "}, [&] { decode(damaged, 3, 1); });
+    expect_error(ErrorKind::input, {"image: is "}, [&] { decode(damaged, 3, 1); });
   }
 }
 
@@ -151,7 +151,7 @@ TEST_F(ImageFileTest, AnEndInsideASegmentIsNoEnd) {
                [&] { decode(with_comment.substr(0, with_comment.size() - 2), 1, 1); });
 }
 
-TEST_F(ImageFileTest, RefusesHugePicturesByTheirHeader) {
+TEST_F(ImageFileTest, RefusesHugeImagesByTheirHeader) {
   const std::string bomb = png_bytes(60000, 60000, 8, 0, {std::string(1000, '\0')});
   expect_error(ErrorKind::input, {"60000 x 60000", fmt::format("{}", kMaxImagePixels)},
                [&] { decode(bomb, 8, 1); });
@@ -193,7 +193,7 @@ TEST_F(ImageFileTest, RefusesFilesThatAreTooLongUnread) {
                [&] { read_image(long_file, 8, 1); });
 }
 
-TEST_F(ImageFileTest, NamesWhatIsNoPicture) {
+TEST_F(ImageFileTest, NamesWhatIsNoImage) {
   const std::string gif = put("a.png", "GIF89a...........................");
   expect_error(ErrorKind::input, {gif, "neither a PNG nor a JPEG"}, [&] { read_image(gif, 8, 1); });
   expect_error(ErrorKind::input, {"absent.png", "no such file"},

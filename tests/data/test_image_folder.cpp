@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/images_task.h"
+#include "data/image_folder_task.h"
 #include "tests/data/data_helpers.h"
 #include "tests/data/png_bytes.h"
 
@@ -13,15 +13,15 @@ namespace fs = std::filesystem;
 
 class ImageFolderTest : public DataTest {
  protected:
-  // A grey picture of one value.
-  void put_grey(const std::string& name, int grey) const {
+  // A gray image of one value.
+  void put_gray(const std::string& name, int gray) const {
     fs::create_directories(fs::path(path(name)).parent_path());
-    put(name, png_bytes(1, 1, 8, 0, {std::string(1, static_cast<char>(grey))}));
+    put(name, png_bytes(1, 1, 8, 0, {std::string(1, static_cast<char>(gray))}));
   }
 
-  // Pictures first .. first + count - 1 of a class; picture i shows i.
+  // Images first .. first + count - 1 of a class; image i shows i.
   void put_class(const std::string& name, int first, int count) const {
-    for (int i = first; i < first + count; ++i) put_grey(fmt::format("{}/{:03}.png", name, i), i);
+    for (int i = first; i < first + count; ++i) put_gray(fmt::format("{}/{:03}.png", name, i), i);
   }
 
   ImageFolder read(Labels labels = Labels::none) const {
@@ -30,7 +30,7 @@ class ImageFolderTest : public DataTest {
 
   static std::vector<uint8_t> all_pixels(const ImageFolder& folder) {
     std::vector<uint8_t> pixels;
-    for (const PictureSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
+    for (const ImageSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
       pixels.insert(pixels.end(), set->pixels.begin(), set->pixels.end());
     std::sort(pixels.begin(), pixels.end());
     return pixels;
@@ -58,10 +58,10 @@ TEST_F(ImageFolderTest, SplitsByTheOrderOfPaths) {
 }
 
 TEST_F(ImageFolderTest, OrdersByBytes) {
-  for (int i = 0; i < 7; ++i) put_grey(fmt::format("z{}.png", i), 100 + i);
-  put_grey("Zebra.png", 1);
-  put_grey("\xC3\xA4.png", 200);  // after all ASCII, wherever the language puts it
-  put_grey("a.png", 2);
+  for (int i = 0; i < 7; ++i) put_gray(fmt::format("z{}.png", i), 100 + i);
+  put_gray("Zebra.png", 1);
+  put_gray("\xC3\xA4.png", 200);  // after all ASCII, wherever the language puts it
+  put_gray("a.png", 2);
   EXPECT_EQ(read().splits.train.pixels, (std::vector<uint8_t>{1, 2, 100, 101, 102, 103, 104, 105}));
   EXPECT_EQ(read().splits.test.pixels, (std::vector<uint8_t>{200}));
 }
@@ -72,20 +72,20 @@ TEST_F(ImageFolderTest, FoldersDirectlyInsideAreClasses) {
   put_class("cat", 10, 10);
   const ImageFolder folder = read(Labels::folders);
   EXPECT_EQ(folder.classes, (std::vector<std::string>{"cat", "dog", "dog-b"}));
-  for (const PictureSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
+  for (const ImageSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
     for (size_t i = 0; i < set->labels.size(); ++i)
       EXPECT_EQ(set->labels[i], set->pixels[i] >= 10 ? 0 : set->pixels[i] < 5 ? 1 : 2);
-  put_grey("outside.png", 3);
+  put_gray("outside.png", 3);
   EXPECT_EQ(all_pixels(read()).size(), 21u);
   expect_error(ErrorKind::input, {path("outside.png"), "--class-token"},
                [&] { read(Labels::folders); });
 }
 
-TEST_F(ImageFolderTest, TakesPicturesOnlyAndNoHiddenNames) {
+TEST_F(ImageFolderTest, TakesImagesOnlyAndNoHiddenNames) {
   put_class("a", 0, 10);
-  put("a/labels.csv", "not a picture");
-  put("a/._000.png", "not a picture");
-  put_grey(".hidden/000.png", 50);
+  put("a/labels.csv", "not a image");
+  put("a/._000.png", "not a image");
+  put_gray(".hidden/000.png", 50);
   put("a/999.JPG", jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 200)));
   const std::vector<uint8_t> pixels = all_pixels(read());
   ASSERT_EQ(pixels.size(), 11u);
@@ -109,18 +109,18 @@ TEST_F(ImageFolderTest, FollowsNoLink) {
 
 TEST_F(ImageFolderTest, LeavesBadFilesOutUpToOnePercent) {
   put_class("a", 0, 199);
-  put("a/100.png", "no picture");
+  put("a/100.png", "no image");
   put("a/zzz.png", "");
   const ImageFolder folder = read();
   EXPECT_EQ(all_pixels(folder).size(), 198u);
   ASSERT_EQ(folder.notes.size(), 3u);
-  EXPECT_NE(folder.notes[2].find("2 of 200 pictures are left out"), std::string::npos)
+  EXPECT_NE(folder.notes[2].find("2 of 200 images are left out"), std::string::npos)
       << folder.notes[2];
   EXPECT_NE(folder.notes[0].find(path("a/100.png")), std::string::npos);
   EXPECT_NE(folder.notes[0].find("neither a PNG nor a JPEG"), std::string::npos);
   // The others stay in their splits.
   fs::remove(path("a/zzz.png"));
-  put_grey("a/100.png", 100);
+  put_gray("a/100.png", 100);
   const ImageFolder repaired = read();
   EXPECT_TRUE(repaired.notes.empty());
   EXPECT_EQ(folder.splits.val.pixels, repaired.splits.val.pixels);
@@ -144,7 +144,7 @@ TEST_F(ImageFolderTest, RefusesTooFewAndTooMuch) {
   expect_error(ErrorKind::input, {path(""), "9 PNG", "at least 10"}, [&] { read(); });
   put_class("a", 9, 90);
   expect_error(ErrorKind::input,
-               {"99 pictures of 4096 x 4096 x 3", fmt::format("{}", kMaxImagesBytes)},
+               {"99 images of 4096 x 4096 x 3", fmt::format("{}", kMaxImagesBytes)},
                [&] { read_image_folder(path(""), 4096, 3); });
   expect_error(ErrorKind::input, {path("absent"), "not a folder"},
                [&] { read_image_folder(path("absent"), 1, 1); });
@@ -158,7 +158,7 @@ TEST_F(ImageFolderTest, MakesATask) {
   EXPECT_EQ(plain->length(), 12);
   EXPECT_EQ(plain->rows(Split::train), 16);
   EXPECT_EQ(plain->rows(Split::val), 2);
-  EXPECT_EQ(plain->serialised_vocabulary(), "");
+  EXPECT_EQ(plain->serialized_vocabulary(), "");
   EXPECT_EQ(plain->eval_batch(Split::test, 1, 1).targets, std::vector<int32_t>(12, 109));
   chosen.class_token = true;
   chosen.channels = 1;
@@ -170,7 +170,7 @@ TEST_F(ImageFolderTest, MakesATask) {
             (std::vector<int32_t>{16, 0, 0, 0, 17, 6, 6, 6}));
   // The names alone give the shape, and hold for other data.
   TaskOptions later = chosen;
-  later.vocabulary = task->serialised_vocabulary();
+  later.vocabulary = task->serialized_vocabulary();
   EXPECT_TRUE(is_class_list(later.vocabulary));
   EXPECT_EQ(parse_classes(later.vocabulary), (std::vector<std::string>{"cat", "dog"}));
   fs::remove_all(path("cat"));
@@ -197,7 +197,7 @@ TEST_F(ImageFolderTest, RefusesDamagedClassesAndImpossibleOptions) {
   chosen = options();
   chosen.data = "";
   expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(chosen); });
-  expect_error(ErrorKind::input, {"not UTF-8"}, [] { serialise_classes({"\xFF"}); });
+  expect_error(ErrorKind::input, {"not UTF-8"}, [] { serialize_classes({"\xFF"}); });
 }
 
 }  // namespace

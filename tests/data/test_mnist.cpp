@@ -8,7 +8,7 @@ namespace {
 
 class MnistTest : public DataTest {
  protected:
-  // `count` pictures; all pixels of picture i are i, label i % 10.
+  // `count` images; all pixels of image i are i, label i % 10.
   void put_set(const std::string& name, uint32_t count) const {
     std::string pixels, labels;
     for (uint32_t i = 0; i < count; ++i) {
@@ -26,7 +26,7 @@ class MnistTest : public DataTest {
 };
 
 TEST_F(MnistTest, SplitsTheTrainingFile) {
-  const PictureSplits splits = read_mnist(path(""), 28);
+  const ImageSplits splits = read_mnist(path(""), 28);
   EXPECT_EQ(splits.train.count(), 22);
   EXPECT_EQ(splits.val.count(), 2);
   EXPECT_EQ(splits.test.count(), 7);
@@ -39,11 +39,11 @@ TEST_F(MnistTest, SplitsTheTrainingFile) {
 
 TEST_F(MnistTest, HalvesByTheMeanOfFourPixels) {
   std::string pixels(24 * 784, '\0');
-  pixels[28 * 2 + 4] = 100;  // row 2, column 4 of picture 0: pixel (1, 2) of 14 x 14
+  pixels[28 * 2 + 4] = 100;  // row 2, column 4 of image 0: pixel (1, 2) of 14 x 14
   pixels[28 * 3 + 5] = 61;
-  pixels[784 + 783] = 4;  // the last pixel of picture 1
+  pixels[784 + 783] = 4;  // the last pixel of image 1
   put("train-images-idx3-ubyte", idx_bytes({24, 28, 28}, pixels));
-  const PictureSet train = read_mnist(path(""), 14).train;
+  const ImageSet train = read_mnist(path(""), 14).train;
   ASSERT_EQ(train.pixels.size(), 22u * 196u);
   EXPECT_EQ(train.pixels[14 + 2], 40);  // (100 + 61 + 2) / 4
   EXPECT_EQ(train.pixels[196 + 195], 1);
@@ -60,10 +60,10 @@ TEST_F(MnistTest, AcceptsBothSpellingsAndGzip) {
 TEST_F(MnistTest, RefusesFilesThatDoNotFit) {
   const std::string labels = path("train-labels-idx1-ubyte");
   put("train-labels-idx1-ubyte", idx_bytes({23}, std::string(23, '\0')));
-  expect_error(ErrorKind::input, {labels, "24 pictures", "23 labels"},
+  expect_error(ErrorKind::input, {labels, "24 images", "23 labels"},
                [&] { read_mnist(path(""), 28); });
   put("train-labels-idx1-ubyte", idx_bytes({24}, std::string(5, '\0') + std::string(19, '\x0B')));
-  expect_error(ErrorKind::input, {labels, "label 11 of picture 5"},
+  expect_error(ErrorKind::input, {labels, "label 11 of image 5"},
                [&] { read_mnist(path(""), 28); });
   put("train-images-idx3-ubyte", idx_bytes({24, 14, 14}, std::string(24 * 196, '\0')));
   expect_error(ErrorKind::input, {"train-images-idx3-ubyte", "14 x 14", "28 x 28"},

@@ -45,14 +45,14 @@ TEST(Tasks, EvalRowsOutsideOfTheSplitAreRefused) {
 }
 
 TEST(Digits, ArePureFunctionsOfSeedAndIndex) {
-  const PictureSet ten = draw_digits(3, 0, 10, 14), four = draw_digits(3, 4, 4, 14);
+  const ImageSet ten = render_digits(3, 0, 10, 14), four = render_digits(3, 4, 4, 14);
   EXPECT_TRUE(std::equal(four.pixels.begin(), four.pixels.end(), ten.pixels.begin() + 4 * 196));
   EXPECT_TRUE(std::equal(four.labels.begin(), four.labels.end(), ten.labels.begin() + 4));
-  EXPECT_NE(draw_digits(4, 0, 10, 14).pixels, ten.pixels);
+  EXPECT_NE(render_digits(4, 0, 10, 14).pixels, ten.pixels);
 }
 
-TEST(Digits, LabelsAreBalancedAndPicturesDiffer) {
-  const PictureSet set = draw_digits(0, 0, 200, 28);
+TEST(Digits, LabelsAreBalancedAndImagesDiffer) {
+  const ImageSet set = render_digits(0, 0, 200, 28);
   std::array<int, 10> of_label{};
   std::map<std::vector<uint8_t>, int> seen;
   for (int64_t i = 0; i < 200; ++i) {
@@ -67,7 +67,7 @@ TEST(Digits, LabelsAreBalancedAndPicturesDiffer) {
 
 TEST(Digits, AreInkOnBlackPaperInsideTheFrame) {
   for (const int64_t side : {14, 28}) {
-    const PictureSet set = draw_digits(1, 0, 300, side);
+    const ImageSet set = render_digits(1, 0, 300, side);
     for (int64_t i = 0; i < set.count(); ++i) {
       int64_t ink = 0, edge = 0;
       for (int64_t row = 0; row < side; ++row)
@@ -77,17 +77,17 @@ TEST(Digits, AreInkOnBlackPaperInsideTheFrame) {
           ink += white;
           edge += white && (row == 0 || column == 0 || row == side - 1 || column == side - 1);
         }
-      EXPECT_GT(ink, side * side / 20) << "picture " << i;
-      EXPECT_LT(ink, side * side / 3) << "picture " << i;
-      EXPECT_EQ(edge, 0) << "picture " << i;
+      EXPECT_GT(ink, side * side / 20) << "image " << i;
+      EXPECT_LT(ink, side * side / 3) << "image " << i;
+      EXPECT_EQ(edge, 0) << "image " << i;
     }
   }
 }
 
-// A reader's eye, roughly: the nearest mean picture of 1,000 others names the digit.
+// A reader's eye, roughly: the nearest mean image of 1,000 others names the digit.
 TEST(Digits, CanBeToldApart) {
   constexpr int64_t kSide = 14, kPixels = kSide * kSide;
-  const PictureSet known = draw_digits(0, 0, 1000, kSide), asked = draw_digits(0, 1000, 500, kSide);
+  const ImageSet known = render_digits(0, 0, 1000, kSide), asked = render_digits(0, 1000, 500, kSide);
   std::array<std::array<double, kPixels>, 10> mean{};
   for (int64_t i = 0; i < known.count(); ++i)
     for (int64_t p = 0; p < kPixels; ++p)
@@ -108,7 +108,7 @@ TEST(Digits, CanBeToldApart) {
   EXPECT_GE(right, 450);
 }
 
-TEST(Pictures, LevelsAreEvenStepsThatComeBack) {
+TEST(Images, LevelsAreEvenStepsThatComeBack) {
   for (const int64_t levels : {2, 3, 4, 8, 16, 64, 256}) {
     EXPECT_EQ(gray_to_token(0, levels), 0);
     EXPECT_EQ(gray_to_token(255, levels), levels - 1);
@@ -123,9 +123,9 @@ TEST(Pictures, LevelsAreEvenStepsThatComeBack) {
   EXPECT_EQ(token_to_gray(1, 3), 128);  // 127.5 rounds up
 }
 
-TEST(Pictures, AreSequencesThatScoreEveryPixel) {
+TEST(Images, AreSequencesThatScoreEveryPixel) {
   const auto task = make_task(small_digits());
-  const PictureSet test = draw_digits(0, 0, 3, 14);
+  const ImageSet test = render_digits(0, 0, 3, 14);
   EXPECT_EQ(task->vocabulary(), 8);
   EXPECT_EQ(task->input_vocab_size(), 9);
   EXPECT_EQ(task->length(), 196);
@@ -147,34 +147,34 @@ TEST(Pictures, AreSequencesThatScoreEveryPixel) {
   }
 }
 
-TEST(Pictures, ClassTokenStandsForTheLabel) {
+TEST(Images, ClassTokenStandsForTheLabel) {
   TaskOptions options = small_digits();
   options.class_token = true;
   const auto task = make_task(options);
   EXPECT_EQ(task->vocabulary(), 8);
   EXPECT_EQ(task->input_vocab_size(), 18);
   EXPECT_EQ(task->shape().classes, 10);
-  const PictureSet test = draw_digits(0, 0, 20, 14);
+  const ImageSet test = render_digits(0, 0, 20, 14);
   const Batch batch = task->eval_batch(Split::test, 0, 20);
   for (size_t row = 0; row < 20; ++row)
     EXPECT_EQ(batch.inputs[row * 196], 8 + test.labels[row]) << "row " << row;
   for (const int32_t target : batch.targets) EXPECT_LT(target, 8);
 }
 
-TEST(Pictures, OneEpochVisitsEveryPictureOnceInItsOwnOrder) {
+TEST(Images, OneEpochVisitsEveryImageOnceInItsOwnOrder) {
   const auto task = make_task(small_digits());
   std::map<std::vector<int32_t>, int64_t> index;
   const Batch all = task->eval_batch(Split::train, 0, 100);
   for (int64_t i = 0; i < 100; ++i) index[row_of(all.targets, all, i)] = i;
   ASSERT_EQ(index.size(), 100u);
   const auto order = [&](uint64_t seed, uint64_t first_example) {
-    std::vector<int64_t> pictures;
+    std::vector<int64_t> images;
     for (uint64_t step = first_example / 20; step < first_example / 20 + 5; ++step) {
       const Batch batch = task->train_batch(seed, step, 20);
       for (int64_t row = 0; row < 20; ++row)
-        pictures.push_back(index.at(row_of(batch.targets, batch, row)));
+        images.push_back(index.at(row_of(batch.targets, batch, row)));
     }
-    return pictures;
+    return images;
   };
   std::vector<int64_t> epoch = order(7, 0);
   EXPECT_EQ(order(7, 0), epoch);
@@ -187,7 +187,7 @@ TEST(Pictures, OneEpochVisitsEveryPictureOnceInItsOwnOrder) {
   EXPECT_EQ(row_of(wide.inputs, wide, 20), row_of(narrow.inputs, narrow, 0));
 }
 
-TEST(Digits, SplitsShareNoPicture) {
+TEST(Digits, SplitsShareNoImage) {
   TaskOptions more = small_digits();
   more.count = 50;
   const auto task = make_task(small_digits()), other = make_task(more);
@@ -209,8 +209,8 @@ TEST(Digits, ImpossibleOptionsAreRefused) {
   };
   refused([](TaskOptions& o) { o.size = 4; }, "size 4");
   refused([](TaskOptions& o) { o.size = -1; }, "size -1");
-  refused([](TaskOptions& o) { o.levels = 1; }, "1 grey levels");
-  refused([](TaskOptions& o) { o.levels = 257; }, "257 grey levels");
+  refused([](TaskOptions& o) { o.levels = 1; }, "1 gray levels");
+  refused([](TaskOptions& o) { o.levels = 257; }, "257 gray levels");
   refused([](TaskOptions& o) { o.length = 784; }, "length 784");
   refused([](TaskOptions& o) { o.count = -5; }, "-5 training digits");
   refused([](TaskOptions& o) { o.data = "folder"; }, "'folder'");

@@ -74,10 +74,10 @@ TEST(Text, RefusesTooManyTokens) {
                [&] { Vocabulary::from_text(text + "a", "text"); });
 }
 
-TEST(Text, SerialisesAndComesBack) {
+TEST(Text, SerializesAndComesBack) {
   for (const std::string& text : {std::string("na\u00efve\n"), std::string("b\xFF\0a", 4)}) {
     const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
-    const Vocabulary copy = Vocabulary::parse(vocabulary.serialise());
+    const Vocabulary copy = Vocabulary::parse(vocabulary.serialize());
     EXPECT_EQ(copy.kind(), vocabulary.kind());
     EXPECT_EQ(copy.encode(text), vocabulary.encode(text));
     EXPECT_EQ(copy.decode(copy.encode(text)), text);

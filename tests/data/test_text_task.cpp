@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-// 1,003 tokens whose neighbours tell their place: 902 for training, 101 for val.
+// 1,003 tokens whose neighbors tell their place: 902 for training, 101 for val.
 std::string sample_text() {
   std::string text;
   for (int i = 0; i < 1003; ++i) text += static_cast<char>(' ' + (i * i / 7 + i) % 90);
@@ -31,7 +31,7 @@ class TextTaskTest : public DataTest {
 TEST_F(TextTaskTest, EvalScoresEveryTokenOnceAfterTheOneBefore) {
   const std::string text = sample_text();
   const auto task = make_task(options(text, 16));
-  const Vocabulary vocabulary = Vocabulary::parse(task->serialised_vocabulary());
+  const Vocabulary vocabulary = Vocabulary::parse(task->serialized_vocabulary());
   const std::vector<int32_t> tokens = vocabulary.encode(text);
   for (const auto& [split, first, end] :
        {std::tuple{Split::train, 0, 902}, {Split::val, 902, 1003}}) {
@@ -67,7 +67,7 @@ TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {
   const std::string text = sample_text();
   const auto task = make_task(options(text, 16));
   const std::vector<int32_t> tokens =
-      Vocabulary::parse(task->serialised_vocabulary()).encode(text);
+      Vocabulary::parse(task->serialized_vocabulary()).encode(text);
   std::map<std::vector<int32_t>, int> expected, visited;
   for (size_t start = 0; start + 16 < 902; ++start)
     ++expected[{tokens.begin() + static_cast<long>(start),
@@ -101,7 +101,7 @@ TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
   without_data.task = "text";
   without_data.length = 4;
   expect_error(ErrorKind::usage, {"vocabulary"}, [&] { task_shape(without_data); });
-  without_data.vocabulary = task->serialised_vocabulary();
+  without_data.vocabulary = task->serialized_vocabulary();
   EXPECT_EQ(task_shape(without_data).vocabulary, task->vocabulary());
   EXPECT_EQ(task_shape(without_data).input_vocab_size, task->vocabulary());
   EXPECT_EQ(task_shape(without_data).start, task->shape().start);
@@ -110,9 +110,9 @@ TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
 
 TEST_F(TextTaskTest, AGivenVocabularyMustCoverTheFile) {
   TaskOptions given = options("abcabcabcabc", 4);
-  given.vocabulary = Vocabulary::from_text("abcde", "text").serialise();
+  given.vocabulary = Vocabulary::from_text("abcde", "text").serialize();
   EXPECT_EQ(make_task(given)->vocabulary(), 5);
-  given.vocabulary = Vocabulary::from_text("ab", "text").serialise();
+  given.vocabulary = Vocabulary::from_text("ab", "text").serialize();
   expect_error(ErrorKind::input,
                {path("text.txt"), "character 'c' (U+0063) at position 3", "2 tokens"},
                [&] { make_task(given); });
@@ -152,7 +152,7 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
     const Batch batch = task->eval_batch(Split::train, 0, 1);
     EXPECT_EQ(batch.inputs[0], '\n');
     for (size_t t = 0; t < 4; ++t) EXPECT_EQ(batch.targets[t], static_cast<unsigned char>(file[t]));
-    const Vocabulary saved = Vocabulary::parse(task->serialised_vocabulary());
+    const Vocabulary saved = Vocabulary::parse(task->serialized_vocabulary());
     EXPECT_EQ(saved.kind(), Vocabulary::Kind::bytes);
     EXPECT_EQ(saved.decode(saved.encode(file)), file);
   }

@@ -114,7 +114,7 @@ TEST_F(ZipTest, TextsAreReadFromArchives) {
   const auto packed = make_task(options);
   options.data = put("text8", "the quick brown fox");
   const auto plain = make_task(options);
-  EXPECT_EQ(packed->serialised_vocabulary(), plain->serialised_vocabulary());
+  EXPECT_EQ(packed->serialized_vocabulary(), plain->serialized_vocabulary());
   EXPECT_EQ(packed->train_batch(1, 2, 3).inputs, plain->train_batch(1, 2, 3).inputs);
   options.data = put("no.zip", "the quick brown fox");
   expect_error(ErrorKind::input, {path("no.zip"), "no sound zip archive"},

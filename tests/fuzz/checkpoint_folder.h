@@ -16,7 +16,7 @@ class CheckpointFolder {
  public:
   CheckpointFolder();
 
-  // Restores the model and the optimiser after `name`, a file of the checkpoint, was given these
+  // Restores the model and the optimizer after `name`, a file of the checkpoint, was given these
   // bytes.
   void restore_with(const std::string& name, const std::string& bytes);
 

@@ -10,7 +10,7 @@ int fuzz_text(const uint8_t* data, size_t size) {
   expect_value_or_error(size, [&] {
     const Vocabulary vocabulary = Vocabulary::from_text(text, "a text");
     expect(vocabulary.decode(vocabulary.encode(text)) == text, "decoding gives another text");
-    expect(Vocabulary::parse(vocabulary.serialise()).difference_from(vocabulary).empty(),
+    expect(Vocabulary::parse(vocabulary.serialize()).difference_from(vocabulary).empty(),
            "the vocabulary changes when it is written and read");
   });
   // Tokens that this vocabulary may not have.

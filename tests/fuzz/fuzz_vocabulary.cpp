@@ -1,5 +1,5 @@
 // What a checkpoint holds of a text's tokens, or of the names of classes.
-#include "data/images_task.h"
+#include "data/image_folder_task.h"
 #include "data/text.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
@@ -12,7 +12,7 @@ int fuzz_vocabulary(const uint8_t* data, size_t size) {
     const Vocabulary vocabulary = Vocabulary::parse(text);
     expect(vocabulary.size() >= 1 && vocabulary.start_token() < vocabulary.size(),
            "the start is no token");
-    const Vocabulary again = Vocabulary::parse(vocabulary.serialise());
+    const Vocabulary again = Vocabulary::parse(vocabulary.serialize());
     expect(again.difference_from(vocabulary).empty(), "it changes when it is written and read");
     vocabulary.decode({0});
   });

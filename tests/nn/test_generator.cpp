@@ -38,18 +38,18 @@ std::unique_ptr<Transformer> some_model(const std::string& attention, double dev
   return model;
 }
 
-Rows draw(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed,
+Rows sample(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed,
           bool greedy = false, double temperature = 1.0) {
-  return Generator(model, {temperature, greedy, seed}).draw(prompt, count);
+  return Generator(model, {temperature, greedy, seed}).sample(prompt, count);
 }
 
 TEST(Generator, TheSameSeedDrawsTheSameTokens) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     const Rows prompt = {{7}, {7}, {8}};
-    const Rows first = draw(*model, prompt, 30, 3);
-    EXPECT_EQ(first, draw(*model, prompt, 30, 3));
-    EXPECT_NE(first, draw(*model, prompt, 30, 4));
+    const Rows first = sample(*model, prompt, 30, 3);
+    EXPECT_EQ(first, sample(*model, prompt, 30, 3));
+    EXPECT_NE(first, sample(*model, prompt, 30, 4));
     EXPECT_NE(first[0], first[1]) << "rows share their random numbers";
     for (const auto& row : first) {
       ASSERT_EQ(row.size(), 30u);
@@ -61,10 +61,10 @@ TEST(Generator, TheSameSeedDrawsTheSameTokens) {
 TEST(Generator, ARowDoesNotSeeThoseBesideIt) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
-    const Rows three = draw(*model, {{7, 1}, {8, 2}, {7, 3}}, 40, 3);
-    const Rows others = draw(*model, {{8, 6}, {8, 2}, {8, 0}}, 40, 3);
+    const Rows three = sample(*model, {{7, 1}, {8, 2}, {7, 3}}, 40, 3);
+    const Rows others = sample(*model, {{8, 6}, {8, 2}, {8, 0}}, 40, 3);
     EXPECT_EQ(three[1], others[1]) << attention;
-    EXPECT_EQ(three[0], draw(*model, {{7, 1}}, 40, 3)[0]) << attention;
+    EXPECT_EQ(three[0], sample(*model, {{7, 1}}, 40, 3)[0]) << attention;
   }
 }
 
@@ -73,11 +73,11 @@ TEST(Generator, ARowDrawsTheSameInAnyGroup) {
   const Rows all = {{7}, {8}, {7}, {8}, {8}};
   SamplingOptions options;
   options.seed = 3;
-  const Rows together = Generator(*model, options).draw(all, 20);
+  const Rows together = Generator(*model, options).sample(all, 20);
   for (const int64_t first : {0, 2, 3}) {
     options.first_row = first;
     const auto begin = static_cast<std::ptrdiff_t>(first);
-    EXPECT_EQ(Generator(*model, options).draw(Rows(all.begin() + begin, all.end()), 20),
+    EXPECT_EQ(Generator(*model, options).sample(Rows(all.begin() + begin, all.end()), 20),
               Rows(together.begin() + begin, together.end()));
   }
 }
@@ -85,24 +85,24 @@ TEST(Generator, ARowDrawsTheSameInAnyGroup) {
 TEST(Generator, GreedyFollowsTheParallelForm) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
-    const Rows drawn = draw(*model, {{7, 2}, {8, 5}}, kLength - 1, 1, true);
+    const Rows sampled = sample(*model, {{7, 2}, {8, 5}}, kLength - 1, 1, true);
     for (size_t row = 0; row < 2; ++row) {
       std::vector<int32_t> text =
           row == 0 ? std::vector<int32_t>{7, 2} : std::vector<int32_t>{8, 5};
       const size_t begin = text.size();
-      text.insert(text.end(), drawn[row].begin(), drawn[row].end() - 1);
+      text.insert(text.end(), sampled[row].begin(), sampled[row].end() - 1);
       const NoGrad no_grad;
       const int64_t N = static_cast<int64_t>(text.size());
       ASSERT_EQ(N, kLength);
       const std::vector<int32_t> likeliest =
           ops::argmax(model->forward(Tensor::from(text, {1, N}), false).value())
               .to_vector<int32_t>();
-      EXPECT_EQ(drawn[row],
+      EXPECT_EQ(sampled[row],
                 std::vector<int32_t>(likeliest.begin() + static_cast<std::ptrdiff_t>(begin) - 1,
                                      likeliest.end()))
           << attention;
     }
-    EXPECT_EQ(drawn, draw(*model, {{7, 2}, {8, 5}}, kLength - 1, 99, true))
+    EXPECT_EQ(sampled, sample(*model, {{7, 2}, {8, 5}}, kLength - 1, 99, true))
         << "greedy hangs on the seed";
   }
 }
@@ -113,15 +113,15 @@ TEST(Generator, GoesOnPastTheLength) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     int64_t seen = 0;
-    const Rows drawn = Generator(*model, {1.0, true, 1})
-                           .draw({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
+    const Rows sampled = Generator(*model, {1.0, true, 1})
+                           .sample({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
                              EXPECT_EQ(tokens.size(), 1u);
                              ++seen;
                            });
-    ASSERT_EQ(drawn[0].size(), static_cast<size_t>(3 * kLength + 5));
+    ASSERT_EQ(sampled[0].size(), static_cast<size_t>(3 * kLength + 5));
     EXPECT_EQ(seen, 3 * kLength + 5);
     std::vector<int32_t> text = {7};
-    text.insert(text.end(), drawn[0].begin(), drawn[0].end());
+    text.insert(text.end(), sampled[0].begin(), sampled[0].end());
     // text[0, 12) fills the model; from then on windows that begin at 7, 13, 19 ..
     size_t begin = 0;
     for (size_t place = 1; place < text.size(); ++place) {
@@ -129,7 +129,7 @@ TEST(Generator, GoesOnPastTheLength) {
         begin = place - static_cast<size_t>(kLength) / 2;
       const std::vector<int32_t> window(text.begin() + static_cast<std::ptrdiff_t>(begin),
                                         text.begin() + static_cast<std::ptrdiff_t>(place));
-      EXPECT_EQ(text[place], draw(*model, {window}, 1, 1, true)[0][0])
+      EXPECT_EQ(text[place], sample(*model, {window}, 1, 1, true)[0][0])
           << attention << " at " << place;
     }
   }
@@ -140,18 +140,18 @@ TEST(Generator, ReadsTheEndOfALongPrompt) {
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 3 * kLength; ++i) prompt.push_back(i * i % 7);
   const std::vector<int32_t> tail(prompt.end() - kLength, prompt.end());
-  EXPECT_EQ(draw(*model, {prompt}, 25, 1), draw(*model, {tail}, 25, 1));
+  EXPECT_EQ(sample(*model, {prompt}, 25, 1), sample(*model, {tail}, 25, 1));
 }
 
 TEST(Generator, TakesExtremeTemperatures) {
   const auto model = some_model("linear");
-  const Rows greedy = draw(*model, {{7}}, 50, 1, true);
+  const Rows greedy = sample(*model, {{7}}, 50, 1, true);
   for (const double cold : {1e-3, 1e-30, 1e-300})
-    EXPECT_EQ(draw(*model, {{7}}, 50, 1, false, cold), greedy) << cold;
+    EXPECT_EQ(sample(*model, {{7}}, 50, 1, false, cold), greedy) << cold;
   for (const double hot : {1e30, 1e300}) {
     std::vector<int64_t> counts(7);
-    const Rows drawn = draw(*model, {{7}}, 1400, 1, false, hot);
-    for (const int32_t token : drawn[0]) ++counts[static_cast<size_t>(token)];
+    const Rows sampled = sample(*model, {{7}}, 1400, 1, false, hot);
+    for (const int32_t token : sampled[0]) ++counts[static_cast<size_t>(token)];
     for (const int64_t count : counts)
       EXPECT_NEAR(static_cast<double>(count), 200, 5 * 13.1) << hot;  // sqrt(1400 * 6/49)
   }
@@ -162,25 +162,25 @@ TEST(Generator, DrawsAsOftenAsTheModelSays) {
   DecodeState state = model->start(1);
   const std::vector<double> logits =
       model->step(state, Tensor::from<int32_t>({7}, {1})).to_doubles();
-  const double temperature = 1.5, draws = 20000;
+  const double temperature = 1.5, samples = 20000;
   double total = 0;
   for (const double x : logits) total += std::exp(x / temperature);
   std::vector<double> counts(7);
   for (const auto& row :
-       draw(*model, Rows(static_cast<size_t>(draws), {7}), 1, 1, false, temperature))
+       sample(*model, Rows(static_cast<size_t>(samples), {7}), 1, 1, false, temperature))
     ++counts[static_cast<size_t>(row[0])];
   for (size_t v = 0; v < 7; ++v) {
     const double p = std::exp(logits[v] / temperature) / total;
-    EXPECT_NEAR(counts[v], draws * p, 5 * std::sqrt(draws * p * (1 - p)) + 1) << v;
+    EXPECT_NEAR(counts[v], samples * p, 5 * std::sqrt(samples * p * (1 - p)) + 1) << v;
   }
 }
 
 TEST(Generator, RefusesPromptsThatCannotBeRead) {
   const auto model = some_model("linear");
-  expect_error(ErrorKind::usage, {"at least one token"}, [&] { draw(*model, {}, 1, 1); });
-  expect_error(ErrorKind::usage, {"at least one token"}, [&] { draw(*model, {{}}, 1, 1); });
-  expect_error(ErrorKind::usage, {"1", "2"}, [&] { draw(*model, {{7}, {7, 1}}, 1, 1); });
-  expect_error(ErrorKind::usage, {"9"}, [&] { draw(*model, {{9}}, 1, 1); });
+  expect_error(ErrorKind::usage, {"at least one token"}, [&] { sample(*model, {}, 1, 1); });
+  expect_error(ErrorKind::usage, {"at least one token"}, [&] { sample(*model, {{}}, 1, 1); });
+  expect_error(ErrorKind::usage, {"1", "2"}, [&] { sample(*model, {{7}, {7, 1}}, 1, 1); });
+  expect_error(ErrorKind::usage, {"9"}, [&] { sample(*model, {{9}}, 1, 1); });
 }
 
 }  // namespace

@@ -98,26 +98,26 @@ TEST(Head, TheGeneratorDrawsWhatLogisticsSay) {
   const Tensor outputs = model.step(state, Tensor::from<int32_t>({levels}, {1}));
   ASSERT_EQ(outputs.shape(), (Shape{1, 30}));
   const std::vector<double> scores = model.head().scores(outputs).to_doubles();
-  const size_t draws = 20000;
+  const size_t samples = 20000;
   std::vector<double> counts(levels);
   SamplingOptions options;
   for (const auto& row :
-       Generator(model, options).draw(std::vector<std::vector<int32_t>>(draws, {levels}), 1))
+       Generator(model, options).sample(std::vector<std::vector<int32_t>>(samples, {levels}), 1))
     ++counts.at(static_cast<size_t>(row[0]));
   for (size_t s = 0; s < counts.size(); ++s) {
-    const double p = std::exp(scores[s]), n = static_cast<double>(draws);
+    const double p = std::exp(scores[s]), n = static_cast<double>(samples);
     EXPECT_NEAR(counts[s], n * p, 5 * std::sqrt(n * p * (1 - p))) << s;
   }
   options.greedy = true;
   const std::vector<int32_t> likeliest =
       ops::argmax(model.head().scores(outputs)).to_vector<int32_t>();
-  EXPECT_EQ(Generator(model, options).draw({{levels}}, 1)[0], likeliest);
+  EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
   options.greedy = false;
   options.top_k = 1;
-  EXPECT_EQ(Generator(model, options).draw({{levels}}, 1)[0], likeliest);
+  EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
   options.top_k = 0;
   options.top_p = 1e-6;
-  EXPECT_EQ(Generator(model, options).draw({{levels}}, 1)[0], likeliest);
+  EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
 }
 
 TEST(Head, RefusesWhatCannotBe) {

@@ -1,4 +1,4 @@
-// The optimisers against a plain reference in double, and what resuming needs of them.
+// The optimizers against a plain reference in double, and what resuming needs of them.
 #include "nn/optimizer.h"
 
 #include <gtest/gtest.h>

@@ -34,7 +34,7 @@ TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
   options.seed = 5;
   options.layer = 2;
   const auto attention = make_attention(options);
-  const auto expect_drawn_at = [&](uint64_t step) {
+  const auto expect_sampled_at = [&](uint64_t step) {
     std::vector<double> expected;
     for (uint32_t head = 0; head < 3; ++head)
       for (const double x : draw_projection(Projection::orthogonal, 9, 5,
@@ -44,17 +44,17 @@ TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
   };
   EXPECT_EQ(attention->buffers().at(0).name, "omega");
   EXPECT_EQ(attention->buffers().at(0).tensor.shape(), (Shape{3, 9, 5}));
-  expect_drawn_at(0);
+  expect_sampled_at(0);
   for (int64_t step = 0; step < 11; ++step) {
     attention->before_step(step, 100);
-    expect_drawn_at(static_cast<uint64_t>(step / 4 * 4));
+    expect_sampled_at(static_cast<uint64_t>(step / 4 * 4));
   }
   // Where the training came from does not matter, nor how many steps it has.
   const auto resumed = make_attention(options);
   resumed->before_step(8, 9);
   EXPECT_EQ(omega_of(*resumed), omega_of(*attention));
   attention->before_step(4, 100);
-  expect_drawn_at(4);
+  expect_sampled_at(4);
 
   for (const std::string what : {"seed", "layer"}) {
     AttentionOptions other = options;

@@ -12,7 +12,7 @@
 namespace linea::sabotage {
 namespace {
 
-// Keys are stabilised by the largest of the whole sequence: the future shows in the past.
+// Keys are stabilized by the largest of the whole sequence: the future shows in the past.
 class LeakyStabiliser final : public Saboteur {
  public:
   using Saboteur::Saboteur;
@@ -104,7 +104,7 @@ TEST(Sabotage, PaddedKeysInTheDenominator) {
     expect_caught<PaddingInDenominator>(name);
 }
 
-// Sequences share a stabiliser, and an epsilon under the denominator makes it show.
+// Sequences share a stabilizer, and an epsilon under the denominator makes it show.
 class SharedAcrossSequences final : public Saboteur {
  public:
   using Saboteur::Saboteur;

@@ -39,7 +39,7 @@ Tensor some_ids(int64_t B, int64_t N, int32_t salt = 0) {
   return Tensor::from(ids, {B, N});
 }
 
-// Weights of trained size: those of initialisation are so small that attention hardly mixes.
+// Weights of trained size: those of initialization are so small that attention hardly mixes.
 void stir(const Transformer& model) {
   uint32_t lane = 100;
   for (const Parameter& parameter : model.parameters()) {

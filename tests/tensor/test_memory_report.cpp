@@ -32,11 +32,11 @@ TEST(MemoryReport, SaysWhoAskedAndWhatIsHeldForWhat) {
   expect_error(
       ErrorKind::memory,
       {"4.0 MiB asked for activations and workspace", "parameters 2.0 MiB", "gradients 1.0 MiB",
-       "optimiser 0.0 MiB", "activations and workspace 3.0 MiB", "the limit is", "lower --batch"},
+       "optimizer 0.0 MiB", "activations and workspace 3.0 MiB", "the limit is", "lower --batch"},
       too_much);
-  const MemoryScope scope(MemoryPart::optimiser);
+  const MemoryScope scope(MemoryPart::optimizer);
   expect_error(ErrorKind::memory,
-               {"4.0 MiB asked for optimiser", "optimiser 3.0 MiB",
+               {"4.0 MiB asked for optimizer", "optimizer 3.0 MiB",
                 "activations and workspace 0.0 MiB", "lower --dim"},
                too_much);
 }

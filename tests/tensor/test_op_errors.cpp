@@ -80,15 +80,15 @@ TEST(OpErrors, TokensOutsideTheTable) {
             }).find("the token 7"),
             std::string::npos);
   const Tensor logits = Tensor::zeros({2, 4}, DType::f32), two = Tensor::zeros({2}, DType::i32);
-  const auto draw = [&](OutputKind kind, int64_t tokens, const ops::Drawn& to) {
-    return message_of([&] { ops::draw(kind, logits, tokens, {}, {}, to); });
+  const auto sample = [&](OutputKind kind, int64_t tokens, const ops::Sampled& to) {
+    return message_of([&] { ops::sample(kind, logits, tokens, {}, {}, to); });
   };
-  EXPECT_EQ(draw(OutputKind::logits, 4, {two}), "no error");
-  EXPECT_EQ(draw(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 tokens");
-  EXPECT_NE(draw(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
-  EXPECT_EQ(draw(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
+  EXPECT_EQ(sample(OutputKind::logits, 4, {two}), "no error");
+  EXPECT_EQ(sample(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 tokens");
+  EXPECT_NE(sample(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
+  EXPECT_EQ(sample(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
             "draw: outputs [2,4] and [3] of what is drawn do not go together");
-  EXPECT_EQ(draw(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
+  EXPECT_EQ(sample(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
             "draw: outputs [2,4] and a history [4,3] do not go together");
   EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at place 1"),
             std::string::npos);

@@ -99,12 +99,12 @@ TEST(Random, PermutationsAreBijections) {
 }
 
 // Each of 5 places goes to each of 5 places about as often, over the streams.
-TEST(Random, PermutationsFavourNoPlace) {
+TEST(Random, PermutationsFavorNoPlace) {
   constexpr int kDraws = 20000;
   int hits[5][5] = {};
   RandomStream stream = kStream;
-  for (int draw = 0; draw < kDraws; ++draw) {
-    stream.step = static_cast<uint64_t>(draw);
+  for (int sample = 0; sample < kDraws; ++sample) {
+    stream.step = static_cast<uint64_t>(sample);
     for (uint64_t i = 0; i < 5; ++i) ++hits[i][random_permutation(stream, 5, i)];
   }
   for (const auto& row : hits)

@@ -1,4 +1,4 @@
-// Ops that take a row of numbers together, to normalise it, to score it or to choose from it,
+// Ops that take a row of numbers together, to normalize it, to score it or to choose from it,
 // against their formulas in double.
 #include <limits>
 
@@ -140,16 +140,16 @@ TEST_P(Ops, SampleFollowsTheDistribution) {
     for (const double x : logits) total += std::exp(x / temperature);
     for (const double x : logits) p.push_back(std::exp(x / temperature) / total);
     const Tensor x = make(repeated, {kRows, 5}, dtype());
-    const std::vector<int32_t> drawn =
+    const std::vector<int32_t> sampled =
         ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>();
     std::vector<int> hits(5, 0);
-    for (const int32_t token : drawn) ++hits.at(static_cast<size_t>(token));
+    for (const int32_t token : sampled) ++hits.at(static_cast<size_t>(token));
     for (size_t v = 0; v < 5; ++v)
       EXPECT_NEAR(hits[v], p[v] * kRows, 4.5 * std::sqrt(p[v] * kRows) + 1e-9) << v;
     EXPECT_EQ(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(),
-              drawn);
+              sampled);
     EXPECT_NE(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(),
-              drawn);
+              sampled);
   }
 }
 

@@ -11,9 +11,9 @@ namespace {
 // Takes the likeliest token, the first of equals, again and again: at most top_k, until their
 // share of what top_k leaves reaches top_p. Then walks the rest in their order until the sum
 // reaches u.
-int32_t slow_draw(const Values& logits, const Drawing& drawing, double u) {
+int32_t slow_draw(const Values& logits, const SamplingParams& params, double u) {
   Values weights;
-  for (const double x : logits) weights.push_back(std::exp(x / drawing.temperature));
+  for (const double x : logits) weights.push_back(std::exp(x / params.temperature));
   const auto likeliest = [&](size_t count, double share) {
     std::vector<bool> taken(weights.size(), false);
     double all = 0, sum = 0;
@@ -31,10 +31,10 @@ int32_t slow_draw(const Values& logits, const Drawing& drawing, double u) {
     }
     return taken;
   };
-  const size_t count = drawing.top_k == 0
+  const size_t count = params.top_k == 0
                            ? weights.size()
-                           : std::min(weights.size(), static_cast<size_t>(drawing.top_k));
-  const std::vector<bool> left = likeliest(count, drawing.top_p);
+                           : std::min(weights.size(), static_cast<size_t>(params.top_k));
+  const std::vector<bool> left = likeliest(count, params.top_p);
   double total = 0, sum = 0;
   for (size_t v = 0; v < weights.size(); ++v) total += left[v] ? weights[v] : 0;
   for (size_t v = 0; v < weights.size(); ++v) {
@@ -53,18 +53,18 @@ TEST_P(Ops, DrawsFromTheLikeliestTokens) {
   for (const double temperature : {1.0, 0.5})
     for (const int64_t top_k : {0, 1, 3, 9, 100})
       for (const double top_p : {1.0, 0.9, 0.5, 0.2, 1e-9}) {
-        const Drawing drawing{temperature, top_k, top_p};
-        const std::vector<int32_t> drawn =
-            ops::sample(logits, drawing, stream).to_vector<int32_t>();
+        const SamplingParams params{temperature, top_k, top_p};
+        const std::vector<int32_t> sampled =
+            ops::sample(logits, params, stream).to_vector<int32_t>();
         for (int64_t r = 0; r < kRows; ++r) {
           const Values row(values.begin() + r * kTokens, values.begin() + (r + 1) * kTokens);
-          ASSERT_EQ(drawn[static_cast<size_t>(r)],
-                    slow_draw(row, drawing, random_uniform(stream, static_cast<uint64_t>(r))))
+          ASSERT_EQ(sampled[static_cast<size_t>(r)],
+                    slow_draw(row, params, random_uniform(stream, static_cast<uint64_t>(r))))
               << "row " << r << ", temperature " << temperature << ", top_k " << top_k << ", top_p "
               << top_p;
         }
         if (top_k == 1 || top_p == 1e-9) {
-          EXPECT_EQ(drawn, ops::argmax(logits).to_vector<int32_t>());
+          EXPECT_EQ(sampled, ops::argmax(logits).to_vector<int32_t>());
         }
       }
 }
@@ -72,18 +72,18 @@ TEST_P(Ops, DrawsFromTheLikeliestTokens) {
 TEST_P(Ops, ANucleusOfEqualsIsTheFirstOfThem) {
   const Tensor logits = Tensor::zeros({1000, 8}, dtype());
   const RandomStream stream{1, Purpose::sample, 0, 0};
-  const std::vector<int32_t> drawn =
+  const std::vector<int32_t> sampled =
       ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
-  EXPECT_EQ(*std::max_element(drawn.begin(), drawn.end()), 3);
+  EXPECT_EQ(*std::max_element(sampled.begin(), sampled.end()), 3);
   for (int32_t token = 0; token < 4; ++token)
-    EXPECT_NEAR(static_cast<double>(std::count(drawn.begin(), drawn.end(), token)), 250, 5 * 13.7)
+    EXPECT_NEAR(static_cast<double>(std::count(sampled.begin(), sampled.end(), token)), 250, 5 * 13.7)
         << token;
 }
 
 TEST(Sampling, RefusesNumbersThatCannotBe) {
   const Tensor logits = Tensor::zeros({1, 4}, DType::f32);
-  const auto refused = [&](const Drawing& drawing, std::initializer_list<std::string> fragments) {
-    expect_error(ErrorKind::usage, fragments, [&] { ops::sample(logits, drawing, {}); });
+  const auto refused = [&](const SamplingParams& params, std::initializer_list<std::string> fragments) {
+    expect_error(ErrorKind::usage, fragments, [&] { ops::sample(logits, params, {}); });
   };
   for (const double temperature : {0.0, -1.0, std::nan("")})
     refused({temperature}, {"--temperature", "--greedy"});

@@ -12,7 +12,7 @@ namespace linea::cpu {
 namespace {
 
 template <typename T>
-std::vector<T> draw(int64_t count, uint32_t lane) {
+std::vector<T> sample(int64_t count, uint32_t lane) {
   std::vector<T> values;
   for (int64_t i = 0; i < count; ++i)
     values.push_back(
@@ -28,8 +28,8 @@ template <typename T>
 void expect_product(Product<T> product, int64_t rows, int64_t cols, int64_t inner, bool transpose_a,
                     bool add) {
   const int64_t lda = (transpose_a ? rows : inner) + 3, ldb = cols + 2, ldc = cols + 5;
-  const auto a = draw<T>(lda * (transpose_a ? inner : rows), 1), b = draw<T>(ldb * inner, 2);
-  const auto before = draw<T>(ldc * rows, 3);
+  const auto a = sample<T>(lda * (transpose_a ? inner : rows), 1), b = sample<T>(ldb * inner, 2);
+  const auto before = sample<T>(ldc * rows, 3);
   auto c = before;
   product(rows, cols, inner, transpose_a ? transposed(a.data(), lda) : plain(a.data(), lda),
           b.data(), ldb, c.data(), ldc, add);
@@ -62,7 +62,7 @@ TEST(SmallGemm, IsThreeLoops) {
 TEST(SmallGemm, Transposes) {
   for (const int64_t rows : {1, 15, 16, 37})
     for (const int64_t cols : {1, 4, 19, 33}) {
-      const auto x = draw<float>(rows * (cols + 1), 4);
+      const auto x = sample<float>(rows * (cols + 1), 4);
       std::vector<float> y(static_cast<size_t>(cols * (rows + 2)), -1);
       transpose<float>(rows, cols, x.data(), cols + 1, y.data(), rows + 2);
       for (int64_t i = 0; i < rows; ++i)

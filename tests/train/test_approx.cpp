@@ -51,11 +51,11 @@ Errors expected(const std::string& kind, const std::string& projection, int64_t 
   for (uint64_t draw = 0; draw < draws; ++draw) {
     const Matrix q = normal(N, D, 0, draw, deviation), k = normal(N, D, 1, draw, deviation),
                  v = normal(N, D, 2, draw, deviation);
-    const std::vector<double> drawn =
+    const std::vector<double> sampled =
         draw_projection(projection_of(projection), R, D, {3, Purpose::features, 0, draw});
     Matrix omega;
     for (int64_t r = 0; r < R; ++r)
-      omega.emplace_back(drawn.begin() + r * D, drawn.begin() + (r + 1) * D);
+      omega.emplace_back(sampled.begin() + r * D, sampled.begin() + (r + 1) * D);
     Matrix keys;
     for (const auto& row : k) keys.push_back(features(kind, row, omega));
     double matrix = 0, output = 0, rows = 0;

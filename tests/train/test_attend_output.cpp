@@ -20,13 +20,13 @@ TEST_F(Attend, OmegaThatWasDrawnGivesTheSameAgain) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     for (const char* projection : {"iid", "orthogonal", "stratified", "fixed-norm"}) {
       SCOPED_TRACE(projection);
-      const Arrays drawn =
+      const Arrays sampled =
           attend(flags + " --features 6 --seed 3 --projection " + projection, in, dtype);
-      EXPECT_TRUE((drawn.at("omega").shape == Shape{2, 6, 4}));
+      EXPECT_TRUE((sampled.at("omega").shape == Shape{2, 6, 4}));
       Arrays fed = in;
-      fed["omega"] = drawn.at("omega");
+      fed["omega"] = sampled.at("omega");
       const Arrays again = attend(flags, fed, dtype);
-      for (const auto& [name, array] : drawn)
+      for (const auto& [name, array] : sampled)
         EXPECT_EQ(array.values, again.at(name).values) << name;
     }
   }

@@ -125,12 +125,12 @@ TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
     ASSERT_EQ(lines.size(), 1u);
     const nlohmann::json& line = lines[0];
     positive(line, {"tokens_per_s", "step_ms", "model_gflops", "sgemm_gflops", "of_sgemm",
-                    "optimiser_ms", "data_ms", "loss"});
+                    "optimizer_ms", "data_ms", "loss"});
     EXPECT_GE(line["peak_rss_delta_bytes"], 0.0);
     const nlohmann::json& bytes = line["bytes"];
-    positive(bytes, {"parameters", "gradients", "optimiser", "activations", "sum", "peak"});
+    positive(bytes, {"parameters", "gradients", "optimizer", "activations", "sum", "peak"});
     EXPECT_GE(bytes["sum"], bytes["peak"]);
-    EXPECT_GE(bytes["optimiser"], 1.9 * bytes["gradients"].get<double>());
+    EXPECT_GE(bytes["optimizer"], 1.9 * bytes["gradients"].get<double>());
     double share = 0;
     std::set<std::string> ops;
     for (const nlohmann::json& op : line["ops"]) {
@@ -146,7 +146,7 @@ TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
   }
   const std::string table = done("bench train" + kTiny + " --steps 1 --warmup 0").out;
   for (const char* part : {"nanogpt: softmax", "tokens/s", "of SGEMM", "workspace", "peak RSS",
-                           "cross_entropy", "optimiser"})
+                           "cross_entropy", "optimizer"})
     EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
   refused(2, "bench train --preset gpt", {"gpt", "nanogpt"});
   refused(2, "bench train --steps 0", {"--steps"});
@@ -157,16 +157,16 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   const auto lines = results("sample --preset mnist-paper" + kTiny + " --batches 1,3 --tokens 5");
   ASSERT_EQ(lines.size(), 2u);
   for (const nlohmann::json& line : lines) {
-    positive(line, {"batch", "tokens_per_s", "pictures_per_s"});
+    positive(line, {"batch", "tokens_per_s", "images_per_s"});
     EXPECT_EQ(line["positions"], 5);
-    EXPECT_NEAR(line["tokens_per_s"].get<double>(), 24 * line["pictures_per_s"].get<double>(),
+    EXPECT_NEAR(line["tokens_per_s"].get<double>(), 24 * line["images_per_s"].get<double>(),
                 1e-6 * line["tokens_per_s"].get<double>());
   }
   positive(lines[0], {"read_gb_per_s", "of_read"});
   EXPECT_TRUE(lines[1]["read_gb_per_s"].is_null() && lines[1]["of_read"].is_null());
   EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"],
             20);  // softmax: to the end
-  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("pictures/s"),
+  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("images/s"),
             std::string::npos);
   const auto weights = [&](const std::string& dtype) {
     const std::string out = done(

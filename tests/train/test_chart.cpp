@@ -124,7 +124,7 @@ TEST(Chart, LeavesOutWhatHasNoPlace) {
 
 TEST(Chart, ChoosesTicks) {
   Chart chart;
-  const auto drawn = [&](bool logarithmic, double low, double high) {
+  const auto sampled = [&](bool logarithmic, double low, double high) {
     chart.x.logarithmic = logarithmic;
     chart.series = {{"s", {low, high}, {0, 1}, 0, 0}};
     const std::string svg = charts_svg({chart});
@@ -132,18 +132,18 @@ TEST(Chart, ChoosesTicks) {
     return svg;
   };
   for (const char* tick : {">-0.4<", ">0<", ">0.4<"})
-    EXPECT_NE(drawn(false, -0.5, 0.5).find(tick), std::string::npos) << tick;
+    EXPECT_NE(sampled(false, -0.5, 0.5).find(tick), std::string::npos) << tick;
   for (const char* tick : {">200<", ">1000<"})
-    EXPECT_NE(drawn(false, 10, 1100).find(tick), std::string::npos) << tick;
+    EXPECT_NE(sampled(false, 10, 1100).find(tick), std::string::npos) << tick;
   for (const char* tick : {">2<", ">5<", ">10<"})
-    EXPECT_NE(drawn(true, 1, 90).find(tick), std::string::npos) << tick;
-  EXPECT_EQ(drawn(true, 1, 1e8).find(">2<"), std::string::npos);
-  EXPECT_NE(drawn(true, 30, 40).find(">36<"), std::string::npos);
-  EXPECT_LE(count(drawn(true, 1e-300, 1e300), "<text"), 60);
-  drawn(false, 3, 3);
-  drawn(true, 3, 3);
-  drawn(false, -1e300, 1e300);
-  drawn(false, 1, std::nextafter(1.0, 2.0));
+    EXPECT_NE(sampled(true, 1, 90).find(tick), std::string::npos) << tick;
+  EXPECT_EQ(sampled(true, 1, 1e8).find(">2<"), std::string::npos);
+  EXPECT_NE(sampled(true, 30, 40).find(">36<"), std::string::npos);
+  EXPECT_LE(count(sampled(true, 1e-300, 1e300), "<text"), 60);
+  sampled(false, 3, 3);
+  sampled(true, 3, 3);
+  sampled(false, -1e300, 1e300);
+  sampled(false, 1, std::nextafter(1.0, 2.0));
 }
 
 class ChartFile : public DataTest {};

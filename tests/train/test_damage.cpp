@@ -130,9 +130,9 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   const Outcome at_once = linea(words_of(settings + " --out other"), 300);
   check_refusal(at_once, 6, "no room for the settings", {"config.toml"}, true);
 
-  done(kDigits + " --steps 1 --out pictures");
-  check_refusal(linea(words_of("sample pictures --out x.png --count 64"), 200), 6,
-                "a picture on a full disk", {"x.png"}, true);
+  done(kDigits + " --steps 1 --out images");
+  check_refusal(linea(words_of("sample images --out x.png --count 64"), 200), 6,
+                "a image on a full disk", {"x.png"}, true);
   EXPECT_FALSE(exists("x.png"));
 }
 

@@ -1,5 +1,5 @@
 // linea data, and the tasks that read files, from the command line.
-#include "data/picture.h"
+#include "data/image.h"
 #include "tests/data/png_bytes.h"
 #include "tests/train/program.h"
 
@@ -20,7 +20,7 @@ class DataVerb : public ProgramTest {
     return outcome;
   }
 
-  // Pictures of two classes: dark ones, light ones.
+  // Images of two classes: dark ones, light ones.
   void put_images(const std::string& folder, int of_each) const {
     for (const char* name : {"dark", "light"}) {
       fs::create_directories(path(folder + "/" + name));
@@ -89,9 +89,9 @@ TEST_F(DataVerb, WhatCurlBringsIsCheckedBeforeItHasAName) {
 }
 
 TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
-  put_images("pictures", 10);
+  put_images("images", 10);
   const std::string train =
-      "train --task images --data pictures --size 2 --class-token --flip --steps 2" + kSmall;
+      "train --task images --data images --size 2 --class-token --flip --steps 2" + kSmall;
   done(train + " --out run");
   EXPECT_NE(bytes("run/config.toml").find("channels = 3"), std::string::npos);
   EXPECT_NE(done("info run").out.find("tokens     256, length 12"), std::string::npos);
@@ -102,23 +102,23 @@ TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
   done("train --resume run --steps 3");
   done("train --config run/config.toml --out again");
   // Other classes mean other labels.
-  fs::rename(path("pictures/light"), path("pictures/bright"));
+  fs::rename(path("images/light"), path("images/bright"));
   refused(3, "train --resume run --steps 4", {"dark", "bright", "light"}, true);
   refused(3, "eval run", {"'bright'", "dark, light"});
 }
 
-TEST_F(DataVerb, BadPicturesAreNamedOnStderr) {
-  put_images("pictures", 60);
-  put("pictures/dark/000.png", "no picture");
+TEST_F(DataVerb, BadImagesAreNamedOnStderr) {
+  put_images("images", 60);
+  put("images/dark/000.png", "no image");
   const Outcome outcome =
-      done("train --task images --data pictures --size 2 --channels 1 --steps 1" + kSmall +
+      done("train --task images --data images --size 2 --channels 1 --steps 1" + kSmall +
            " --out run");
-  EXPECT_NE(outcome.err.find("left out: pictures/dark/000.png: is neither"), std::string::npos)
+  EXPECT_NE(outcome.err.find("left out: images/dark/000.png: is neither"), std::string::npos)
       << outcome.err;
   for (const char* name : {"001", "002"})
-    put(fmt::format("pictures/dark/{}.png", name), "no picture");
-  refused(3, "train --task images --data pictures --size 2 --steps 1" + kSmall + " --out other",
-          {"pictures", "more than one in 100"});
+    put(fmt::format("images/dark/{}.png", name), "no image");
+  refused(3, "train --task images --data images --size 2 --steps 1" + kSmall + " --out other",
+          {"images", "more than one in 100"});
 }
 
 TEST_F(DataVerb, TextsMayBeBytes) {

@@ -50,7 +50,7 @@ TEST_F(DryRun, ReportsWhatTheRunIs) {
   EXPECT_EQ(tensors, static_cast<int64_t>(model.entries().size()));
   EXPECT_EQ(report["bytes"]["parameters"], 4 * saved);
   EXPECT_EQ(report["bytes"]["gradients"], 4 * saved);
-  EXPECT_EQ(report["bytes"]["optimiser"], 8 * saved);
+  EXPECT_EQ(report["bytes"]["optimizer"], 8 * saved);
 
   int64_t on_disk = 0;
   for (const auto& file : fs::directory_iterator(path("run/checkpoints/step-00000011")))
@@ -106,10 +106,10 @@ TEST_F(DryRun, OfARunThatGoesOnCountsItsRemainingSteps) {
 
 TEST_F(DryRun, KnowsEveryTaskAndHead) {
   put_text("text.txt", 2000);
-  fs::create_directories(path("pictures"));
-  for (char grey = 0; grey < 20; ++grey)
-    put(fmt::format("pictures/{:02}.png", int{grey}),
-        png_bytes(2, 2, 8, 2, {std::string(6, grey), std::string(6, 'x')}));
+  fs::create_directories(path("images"));
+  for (char gray = 0; gray < 20; ++gray)
+    put(fmt::format("images/{:02}.png", int{gray}),
+        png_bytes(2, 2, 8, 2, {std::string(6, gray), std::string(6, 'x')}));
   const std::vector<std::pair<std::string, Words>> runs = {
       {kText, {"train", "val"}},
       {kText + " --attention vq --codes 4 --accumulate 2", {"train", "val"}},
@@ -118,7 +118,7 @@ TEST_F(DryRun, KnowsEveryTaskAndHead) {
        {"train", "val", "test"}},
       {"train --task digits --size 12 --levels 64 --head logistics" + kSmall,
        {"train", "val", "test"}},
-      {"train --task images --data pictures --size 2 --head logistics" + kSmall,
+      {"train --task images --data images --size 2 --head logistics" + kSmall,
        {"train", "val", "test"}}};
   for (const auto& [run, splits] : runs) {
     const nlohmann::json report = this->report(run);
@@ -163,7 +163,7 @@ TEST_F(DryRun, RefusesWeightsBeforeItMakesThem) {
       linea("train --task copy --layers 100000000 --dim 512 --ffn 2048 --heads 8 --dry-run");
   check_refusal(
       outcome, 5, "10^8 layers",
-      {"parameters, gradients and optimiser", "lower --dim (512)", "--layers (100000000)"});
+      {"parameters, gradients and optimizer", "lower --dim (512)", "--layers (100000000)"});
 }
 
 }  // namespace

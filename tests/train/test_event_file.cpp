@@ -53,12 +53,12 @@ TEST_F(EventFileTest, NamesSortInTheOrderInWhichTheyWereMade) {
   EXPECT_EQ(names_in("many"), made);
 }
 
-TEST_F(EventFileTest, HoldsScalarsPicturesAndTexts) {
+TEST_F(EventFileTest, HoldsScalarsImagesAndTexts) {
   EventFile file(path("events"), -1, kNoWarning);
   file.scalars(300, {{"loss", 1.25}, {"val_loss", std::nan("")}, {"lr", 1e-3}});
   const std::string png =
       std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\x01\x02\x08", 25) + '\0' + "more";
-  file.picture(301, "samples", png);
+  file.image(301, "samples", png);
   file.text(302, "samples", "a b\nc\n");
   const std::vector<std::string> records = records_of(read_file(file.path()));
   ASSERT_EQ(records.size(), 4u);
@@ -73,12 +73,12 @@ TEST_F(EventFileTest, HoldsScalarsPicturesAndTexts) {
   EXPECT_EQ(values[2].at(1), "lr");
   EXPECT_EQ(value_of(values[2]), 1e-3f);
 
-  const Fields picture = Fields(records[2]).message(5).message(1);
-  EXPECT_EQ(picture.at(1), "samples");
-  EXPECT_EQ(picture.message(4).integer(1), 0x102u) << "height";
-  EXPECT_EQ(picture.message(4).integer(2), 5u) << "width";
-  EXPECT_EQ(picture.message(4).integer(3), 1u) << "grey";
-  EXPECT_EQ(picture.message(4).at(4), png);
+  const Fields image = Fields(records[2]).message(5).message(1);
+  EXPECT_EQ(image.at(1), "samples");
+  EXPECT_EQ(image.message(4).integer(1), 0x102u) << "height";
+  EXPECT_EQ(image.message(4).integer(2), 5u) << "width";
+  EXPECT_EQ(image.message(4).integer(3), 1u) << "gray";
+  EXPECT_EQ(image.message(4).at(4), png);
 
   const Fields text = Fields(records[3]).message(5).message(1);
   EXPECT_EQ(text.message(9).message(1).at(1), "text") << "the plugin";
@@ -144,14 +144,14 @@ TEST_F(EventFileTest, ARunRecordsWhatItsMetricsSay) {
   const std::vector<std::string> files = event_files("run");
   ASSERT_EQ(files.size(), 1u);
   std::vector<nlohmann::json> lines = metrics("run");
-  size_t line = 0, pictures = 0;
+  size_t line = 0, images = 0;
   for (const Fields& event : events_in(files[0])) {
     if (event.bytes.count(5) == 0) continue;
     const std::vector<Fields> values = event.message(5).messages(1);
     if (values[0].bytes.count(4) > 0) {
       const std::string png = fmt::format("run/samples/step-{:08}.png", event.integer(2));
       EXPECT_TRUE(values[0].message(4).at(4) == bytes(png)) << png;
-      ++pictures;
+      ++images;
       continue;
     }
     ASSERT_LT(line, lines.size());
@@ -164,7 +164,7 @@ TEST_F(EventFileTest, ARunRecordsWhatItsMetricsSay) {
     ++line;
   }
   EXPECT_EQ(line, lines.size());
-  EXPECT_EQ(pictures, 3u);
+  EXPECT_EQ(images, 3u);
 }
 
 TEST_F(EventFileTest, ARunThatGoesOnBeginsANewFile) {

@@ -33,7 +33,7 @@ TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
 
 TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
   refused(2, kCopy + " --head logistics --steps 1 --out run",
-          {"--head logistics", "copy", "pictures"});
+          {"--head logistics", "copy", "images"});
   refused(2, kDigits + " --head logistics --tie --steps 1 --out run", {"--tie", "--head logistics"},
           true);
   refused(2, kDigits + " --head gauss --steps 1 --out run",
@@ -50,24 +50,24 @@ TEST_F(HeadFlag, OtherHeadsWeightsAreRefused) {
 }
 
 TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {
-  done(kDigits + " --steps 30 --out pictures");
+  done(kDigits + " --steps 30 --out images");
   put_text("text.txt", 2000);
   done(kText + " --steps 30 --out text");
-  const auto drawn = [&](const std::string& more) {
-    done("sample pictures --count 3 --out x.png " + more);
+  const auto sampled = [&](const std::string& more) {
+    done("sample images --count 3 --out x.png " + more);
     return bytes("x.png") + done("sample text --tokens 60 " + more).out;
   };
-  const std::string plain = drawn("--seed 3"), greedy = drawn("--greedy");
-  EXPECT_EQ(drawn("--seed 3 --top-k 0 --top-p 1"), plain);
-  EXPECT_EQ(drawn("--seed 3 --top-k 1"), greedy);
-  EXPECT_EQ(drawn("--seed 4 --top-p 0.0001"), greedy);
-  const std::string some = drawn("--seed 3 --top-k 2 --top-p 0.9");
+  const std::string plain = sampled("--seed 3"), greedy = sampled("--greedy");
+  EXPECT_EQ(sampled("--seed 3 --top-k 0 --top-p 1"), plain);
+  EXPECT_EQ(sampled("--seed 3 --top-k 1"), greedy);
+  EXPECT_EQ(sampled("--seed 4 --top-p 0.0001"), greedy);
+  const std::string some = sampled("--seed 3 --top-k 2 --top-p 0.9");
   EXPECT_NE(some, plain);
   EXPECT_NE(some, greedy);
-  EXPECT_EQ(some, drawn("--seed 3 --top-k 2 --top-p 0.9 --threads 1"));
+  EXPECT_EQ(some, sampled("--seed 3 --top-k 2 --top-p 0.9 --threads 1"));
   const std::string help = done("sample --help").out;
   for (const char* flag : {"--top-k", "--top-p", "--temperature", "--greedy", "--seed",
-                           "--complete", "--keep-rows", "--surprise"})
+                           "--complete", "--keep-rows", "--nll-map"})
     EXPECT_NE(help.find(flag), std::string::npos) << flag;
 }
 

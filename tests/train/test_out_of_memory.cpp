@@ -57,15 +57,15 @@ class OutOfMemoryTest : public ProgramTest {
     return failed;
   }
 
-  // Pictures in colour of 2 x 2: 12 tokens of 256 levels.
-  RunConfig small_pictures() const {
-    fs::create_directories(path("pictures"));
-    for (char grey = 0; grey < 20; ++grey)
-      put(fmt::format("pictures/{:02}.png", int{grey}),
-          png_bytes(2, 2, 8, 2, {std::string(6, grey), std::string(6, 'x')}));
+  // Images in color of 2 x 2: 12 tokens of 256 levels.
+  RunConfig small_images() const {
+    fs::create_directories(path("images"));
+    for (char gray = 0; gray < 20; ++gray)
+      put(fmt::format("images/{:02}.png", int{gray}),
+          png_bytes(2, 2, 8, 2, {std::string(6, gray), std::string(6, 'x')}));
     RunConfig config = small_run();
     config.task = "images";
-    config.data = path("pictures");
+    config.data = path("images");
     config.length = 0;
     config.size = 2;
     config.head = "logistics";
@@ -98,24 +98,24 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
 // An error cannot leave a parallel region: nothing is allocated in one.
 TEST_F(OutOfMemoryTest, WhicheverAllocationFailsWithThreads) {
   const ThreadsBefore threads;
-  const RunConfig config = small_pictures();
+  const RunConfig config = small_images();
   train(config);
   EXPECT_GE(fail_everywhere(1, 5, [&] { train(config); }), 30);
 }
 
 TEST_F(OutOfMemoryTest, WhicheverAllocationOfADrawingFails) {
   const ThreadsBefore threads;
-  train(small_pictures());
+  train(small_images());
   set_threads(2);
   const SavedModel saved = load_model(path("run"));
   const auto draw = [&] {
-    draw_pictures(*saved.model, saved.shape, {1.0, false, 1}, {16, -1}, path("grid.png"), 0);
+    sample_images(*saved.model, saved.shape, {1.0, false, 1}, {16, -1}, path("grid.png"), 0);
   };
   draw();
   EXPECT_GE(fail_everywhere(1, 3, draw), 30);
   set_cpu_memory_limit(cpu_memory().held + (1 << 10));
   expect_error(ErrorKind::memory,
-               {"out of memory: ", "parameters 0.", "lower --count", "16 pictures"}, draw);
+               {"out of memory: ", "parameters 0.", "lower --count", "16 images"}, draw);
   set_cpu_memory_limit(0);
 }
 
@@ -186,7 +186,7 @@ TEST_F(OutOfMemoryTest, SaysWhatToLower) {
   wide_model.dim = 512;
   wide_model.recompute = true;
   expect_error(ErrorKind::memory,
-               {" asked for optimiser", "lower --dim (512), --ffn (8) or --layers (1)"},
+               {" asked for optimizer", "lower --dim (512), --ffn (8) or --layers (1)"},
                [&] { train_within(wide_model, 6 << 20); });
   wide_batch.recompute = true;
   wide_batch.task = "digits";

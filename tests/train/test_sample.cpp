@@ -40,41 +40,41 @@ class Eval : public ProgramTest {
   }
 };
 
-TEST_F(Sample, DrawsAGridOfPictures) {
+TEST_F(Sample, DrawsAGridOfImages) {
   done(kDigits + " --steps 3 --out run");
   const Outcome outcome = done("sample run --count 10 --out grid.png");
   EXPECT_EQ(lines_of(outcome.out).back(), "grid.png");
   EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
-  // 8 columns, 2 lines of 12 x 12 pictures, each pixel 4 x 4, a line of 1 between
+  // 8 columns, 2 lines of 12 x 12 images, each pixel 4 x 4, a line of 1 between
   EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{8 * 48 + 7, 2 * 48 + 1}));
   done("sample run --count 3 --seed 5");
   EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{3 * 48 + 2, 48}));
 
-  const auto drawn = [&](const std::string& more) {
+  const auto sampled = [&](const std::string& more) {
     done("sample run --count 3 --out x.png " + more);
     return bytes("x.png");
   };
-  EXPECT_EQ(drawn("--seed 5"), bytes("grid.png"));
-  EXPECT_EQ(drawn("--seed 5 --threads 1"), bytes("grid.png"));
-  EXPECT_NE(drawn("--seed 6"), bytes("grid.png"));
-  EXPECT_EQ(drawn("--seed 5 --dtype fp32"), bytes("grid.png"));
-  EXPECT_EQ(drawn("--seed 6 --dtype bf16"), drawn("--seed 6 --dtype bf16"));
-  EXPECT_NE(drawn("--seed 5 --temperature 0.2"), bytes("grid.png"));
-  EXPECT_EQ(drawn("--greedy --seed 5"), drawn("--greedy --seed 6"));
-  EXPECT_EQ(drawn("--greedy"), drawn("--temperature 1e-9"));
+  EXPECT_EQ(sampled("--seed 5"), bytes("grid.png"));
+  EXPECT_EQ(sampled("--seed 5 --threads 1"), bytes("grid.png"));
+  EXPECT_NE(sampled("--seed 6"), bytes("grid.png"));
+  EXPECT_EQ(sampled("--seed 5 --dtype fp32"), bytes("grid.png"));
+  EXPECT_EQ(sampled("--seed 6 --dtype bf16"), sampled("--seed 6 --dtype bf16"));
+  EXPECT_NE(sampled("--seed 5 --temperature 0.2"), bytes("grid.png"));
+  EXPECT_EQ(sampled("--greedy --seed 5"), sampled("--greedy --seed 6"));
+  EXPECT_EQ(sampled("--greedy"), sampled("--temperature 1e-9"));
 }
 
 TEST_F(Sample, TakesAClassWhereTheModelHasThem) {
   done(kDigits + " --class-token --steps 60 --lr 0.02 --warmup 0 --out classes");
   done(kDigits + " --steps 3 --out plain");
-  const auto drawn = [&](const std::string& more) {
+  const auto sampled = [&](const std::string& more) {
     done("sample classes --count 16 --out x.png " + more);
     return bytes("x.png");
   };
-  const std::string each_in_turn = drawn(""), third = drawn("--class 3"), last = drawn("--class 9");
+  const std::string each_in_turn = sampled(""), third = sampled("--class 3"), last = sampled("--class 9");
   EXPECT_NE(each_in_turn, third);
   EXPECT_NE(third, last);
-  EXPECT_EQ(third, drawn("--class 3"));
+  EXPECT_EQ(third, sampled("--class 3"));
   refused(2, "sample classes --class 10", {"--class", "10", "9"});
   refused(2, "sample classes --class -2", {"--class", "-2", "9"});
   refused(2, "sample plain --class 3", {"--class 3", "--class-token"});
@@ -113,26 +113,26 @@ TEST_F(Sample, GoesOnFromAPrompt) {
 }
 
 TEST_F(Sample, RefusesWhatHasNoMeaning) {
-  done(kDigits + " --steps 1 --out pictures");
+  done(kDigits + " --steps 1 --out images");
   put_text("text.txt", 2000);
   done(kText + " --steps 1 --out text");
-  refused(2, "sample pictures --prompt a", {"--prompt", "pictures"});
-  refused(2, "sample pictures --tokens 5", {"--tokens", "pictures"});
+  refused(2, "sample images --prompt a", {"--prompt", "images"});
+  refused(2, "sample images --tokens 5", {"--tokens", "images"});
   refused(2, "sample text --out a.png", {"--out", "text"});
   refused(2, "sample text --class 1", {"--class", "text"});
   refused(2, "sample text --count 5", {"--count", "text"});
   for (const char* temperature : {"0", "-1", "nan"})
-    for (const char* run : {"pictures", "text"})
+    for (const char* run : {"images", "text"})
       refused(2, fmt::format("sample {} --temperature {}", run, temperature),
               {"--temperature is", "--greedy"});
   refused(2, "sample text --greedy --top-p 7", {"--top-p is 7"});
-  refused(2, "sample pictures --count 0", {"--count", "0"});
-  refused(2, "sample pictures --seed -1", {"--seed", "-1"});
-  refused(2, "sample pictures --dtype fp16", {"--dtype is 'fp16'", "bf16"});
-  refused(2, "sample pictures --dtype tf32", {"--dtype tf32", "--device cuda"});
-  refused(2, "sample pictures --surprise --dtype bf16", {"--dtype", "--surprise"});
-  refused(6, "sample pictures --out no/such/folder.png", {"no/such/folder.png", "make the folder"});
-  refused(6, "sample pictures --out .", {"folder"});
+  refused(2, "sample images --count 0", {"--count", "0"});
+  refused(2, "sample images --seed -1", {"--seed", "-1"});
+  refused(2, "sample images --dtype fp16", {"--dtype is 'fp16'", "bf16"});
+  refused(2, "sample images --dtype tf32", {"--dtype tf32", "--device cuda"});
+  refused(2, "sample images --nll-map --dtype bf16", {"--dtype", "--nll-map"});
+  refused(6, "sample images --out no/such/folder.png", {"no/such/folder.png", "make the folder"});
+  refused(6, "sample images --out .", {"folder"});
   EXPECT_FALSE(exists("grid.png"));
 }
 
@@ -232,13 +232,13 @@ TEST_F(Eval, TheModelFileAloneIsEnough) {
 
   done(kText + " --steps 3 --out run");
   const nlohmann::json text = score("run");
-  const std::string drawn = done("sample run --prompt ab --tokens 30").out;
-  EXPECT_EQ(done("sample run/checkpoints/step-00000003 --prompt ab --tokens 30").out, drawn);
+  const std::string sampled = done("sample run --prompt ab --tokens 30").out;
+  EXPECT_EQ(done("sample run/checkpoints/step-00000003 --prompt ab --tokens 30").out, sampled);
   fs::rename(path(text_file), path("far/model.safetensors"));
   fs::rename(path("text.txt"), path("far/text.txt"));
   remove("run");
-  EXPECT_EQ(done("sample far/model.safetensors --prompt ab --tokens 30").out, drawn);
-  EXPECT_EQ(done("sample far --prompt ab --tokens 30").out, drawn);
+  EXPECT_EQ(done("sample far/model.safetensors --prompt ab --tokens 30").out, sampled);
+  EXPECT_EQ(done("sample far --prompt ab --tokens 30").out, sampled);
   refused(3, "eval far", {"text.txt"});
   EXPECT_EQ(score("far --data far/text.txt"), text);
   put("other.txt", "only xyz, which the model has never seen");

@@ -118,7 +118,7 @@ TEST_F(Terminal, ADumbTerminalGetsPlainLines) {
   }
 }
 
-TEST_F(Terminal, APreviewNeedsATerminalWithColours) {
+TEST_F(Terminal, APreviewNeedsATerminalWithColors) {
   done(kDigits + " --steps 1 --out run");
   const std::string sample = "sample run --count 2 --out grid.png";
   EXPECT_NE(shown(sample, {"xterm", nullptr, 80}).find("\x1b[38;2;"), std::string::npos);

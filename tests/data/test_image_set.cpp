@@ -1,4 +1,4 @@
-#include "data/picture_set.h"
+#include "data/image_set.h"
 
 #include <gtest/gtest.h>
 
@@ -7,15 +7,15 @@
 namespace linea {
 namespace {
 
-TEST(PictureSets, SplitOffTakesTheLast) {
-  PictureSet set{1, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {10, 11, 12}};
-  const PictureSet rest = split_off(set, 2);
+TEST(ImageSets, SplitOffTakesTheLast) {
+  ImageSet set{1, 3, {1, 2, 3, 4, 5, 6, 7, 8, 9}, {10, 11, 12}};
+  const ImageSet rest = split_off(set, 2);
   EXPECT_EQ(set.pixels, (std::vector<uint8_t>{1, 2, 3}));
   EXPECT_EQ(set.labels, (std::vector<uint8_t>{10}));
   EXPECT_EQ(rest.pixels, (std::vector<uint8_t>{4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(rest.labels, (std::vector<uint8_t>{11, 12}));
   EXPECT_EQ(rest.channels, 3);
-  PictureSet all = set;
+  ImageSet all = set;
   append(all, rest);
   EXPECT_EQ(all.pixels.back(), 9);
   EXPECT_EQ(all.count(), 3);
@@ -25,15 +25,15 @@ TEST(PictureSets, SplitOffTakesTheLast) {
   });
 }
 
-TEST(PictureSets, ShrinkAveragesEachColourAlone) {
-  PictureSet set{4, 3, std::vector<uint8_t>(2 * 4 * 4 * 3, 0), {0, 1}};
-  const auto at = [&](size_t picture, size_t row, size_t column, size_t channel) -> uint8_t& {
-    return set.pixels[((picture * 4 + row) * 4 + column) * 3 + channel];
+TEST(ImageSets, ShrinkAveragesEachColorAlone) {
+  ImageSet set{4, 3, std::vector<uint8_t>(2 * 4 * 4 * 3, 0), {0, 1}};
+  const auto at = [&](size_t image, size_t row, size_t column, size_t channel) -> uint8_t& {
+    return set.pixels[((image * 4 + row) * 4 + column) * 3 + channel];
   };
   at(0, 0, 2, 0) = 100;  // red of the upper right quarter
   at(0, 1, 3, 0) = 61;
-  at(1, 3, 0, 2) = 6;  // blue of the lower left quarter of the second picture
-  const PictureSet half = shrink(set, 2), one = shrink(set, 1);
+  at(1, 3, 0, 2) = 6;  // blue of the lower left quarter of the second image
+  const ImageSet half = shrink(set, 2), one = shrink(set, 1);
   EXPECT_EQ(half.pixels, (std::vector<uint8_t>{0, 0, 0, 40, 0, 0, 0, 0, 0, 0, 0, 0,
                                                0, 0, 0, 0,  0, 0, 0, 0, 2, 0, 0, 0}));
   EXPECT_EQ(half.labels, set.labels);
@@ -41,8 +41,8 @@ TEST(PictureSets, ShrinkAveragesEachColourAlone) {
   expect_error(ErrorKind::usage, {"side 4", "to 3"}, [&] { shrink(set, 3); });
 }
 
-TEST(PictureSets, LumaKeepsGreys) {
-  for (int grey = 0; grey < 256; ++grey) EXPECT_EQ(luma(grey, grey, grey), grey);
+TEST(ImageSets, LumaKeepsGrays) {
+  for (int gray = 0; gray < 256; ++gray) EXPECT_EQ(luma(gray, gray, gray), gray);
   EXPECT_EQ(luma(255, 0, 0), 76);
   EXPECT_EQ(luma(0, 255, 0), 150);
   EXPECT_EQ(luma(0, 0, 255), 29);

@@ -1,11 +1,11 @@
-#include "train/given_pictures.h"
+#include "train/given_images.h"
 
 #include <algorithm>
 #include <charconv>
 #include <memory>
 
 #include "data/image_file.h"
-#include "data/picture_task.h"
+#include "data/image_task.h"
 
 namespace linea {
 namespace {
@@ -24,21 +24,21 @@ bool split_and_number(const std::string& name, Split& split, int64_t& number) {
   return false;
 }
 
-GivenPicture from_data(const std::string& name, const Task& task, Split split, int64_t number) {
-  require(number >= 0 && number < task.rows(split), "{}: the {} split has the pictures 0 to {}",
+GivenImage from_data(const std::string& name, const Task& task, Split split, int64_t number) {
+  require(number >= 0 && number < task.rows(split), "{}: the {} split has the images 0 to {}",
           name, split_name(split), task.rows(split) - 1);
   const Batch batch = task.eval_batch(split, number, 1);
   return {name, batch.inputs[0], batch.targets};
 }
 
-GivenPicture from_file(const std::string& name, const TaskShape& shape, int64_t class_label) {
+GivenImage from_file(const std::string& name, const TaskShape& shape, int64_t class_label) {
   require(shape.classes == 0 || class_label >= 0,
-          "{}: this model draws pictures of a class, 0 to {}; say which with --class", name,
+          "{}: this model draws images of a class, 0 to {}; say which with --class", name,
           shape.classes - 1);
-  GivenPicture picture{name, shape.start, {}};
-  for (const uint8_t grey : read_image(name, shape.side, shape.channels))
-    picture.tokens.push_back(gray_to_token(grey, shape.levels));
-  return picture;
+  GivenImage image{name, shape.start, {}};
+  for (const uint8_t gray : read_image(name, shape.side, shape.channels))
+    image.tokens.push_back(gray_to_token(gray, shape.levels));
+  return image;
 }
 
 }  // namespace
@@ -54,41 +54,41 @@ void require_class(const TaskShape& shape, int64_t class_label) {
 namespace {
 
 // `task` is made where it is needed first.
-std::vector<GivenPicture> read_pictures(const std::vector<std::string>& names,
+std::vector<GivenImage> read_images(const std::vector<std::string>& names,
                                         const SavedModel& saved, int64_t class_label,
                                         std::unique_ptr<Task> task) {
-  std::vector<GivenPicture> pictures;
+  std::vector<GivenImage> images;
   for (const std::string& name : names) {
     Split split = Split::test;
     int64_t number = 0;
     if (split_and_number(name, split, number)) {
       if (!task) task = make_task(task_options(saved.config, saved.vocabulary));
-      pictures.push_back(from_data(name, *task, split, number));
+      images.push_back(from_data(name, *task, split, number));
     } else {
-      pictures.push_back(from_file(name, saved.shape, class_label));
+      images.push_back(from_file(name, saved.shape, class_label));
     }
     if (class_label >= 0)
-      pictures.back().start = saved.shape.start + static_cast<int32_t>(class_label);
+      images.back().start = saved.shape.start + static_cast<int32_t>(class_label);
   }
-  return pictures;
+  return images;
 }
 
 }  // namespace
 
-std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names,
+std::vector<GivenImage> given_images(const std::vector<std::string>& names,
                                          const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
-  return read_pictures(names, saved, class_label, nullptr);
+  return read_images(names, saved, class_label, nullptr);
 }
 
-std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual,
+std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t usual,
                                               const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
   std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
-  const int64_t pictures = count.value_or(std::min(usual, task->rows(Split::test)));
+  const int64_t images = count.value_or(std::min(usual, task->rows(Split::test)));
   std::vector<std::string> names;
-  for (int64_t i = 0; i < pictures; ++i) names.push_back(fmt::format("test:{}", i));
-  return read_pictures(names, saved, class_label, std::move(task));
+  for (int64_t i = 0; i < images; ++i) names.push_back(fmt::format("test:{}", i));
+  return read_images(names, saved, class_label, std::move(task));
 }
 
 }  // namespace linea

@@ -1,35 +1,35 @@
-#include "data/picture_set.h"
+#include "data/image_set.h"
 
 #include "tensor/error.h"
 
 namespace linea {
 
-PictureSet split_off(PictureSet& set, int64_t count) {
-  require(count >= 0 && count <= set.count(), "{} of {} pictures", count, set.count());
+ImageSet split_off(ImageSet& set, int64_t count) {
+  require(count >= 0 && count <= set.count(), "{} of {} images", count, set.count());
   const int64_t kept = set.count() - count;
-  const auto pixel_cut = set.pixels.begin() + kept * set.picture_bytes();
+  const auto pixel_cut = set.pixels.begin() + kept * set.image_bytes();
   const auto label_cut = set.labels.begin() + kept;
-  PictureSet rest{
+  ImageSet rest{
       set.side, set.channels, {pixel_cut, set.pixels.end()}, {label_cut, set.labels.end()}};
   set.pixels.erase(pixel_cut, set.pixels.end());
   set.labels.erase(label_cut, set.labels.end());
   return rest;
 }
 
-void append(PictureSet& set, const PictureSet& more) {
+void append(ImageSet& set, const ImageSet& more) {
   require(set.side == more.side && set.channels == more.channels,
-          "pictures of {} x {} x {} behind those of {} x {} x {}", more.side, more.side,
+          "images of {} x {} x {} behind those of {} x {} x {}", more.side, more.side,
           more.channels, set.side, set.side, set.channels);
   set.pixels.insert(set.pixels.end(), more.pixels.begin(), more.pixels.end());
   set.labels.insert(set.labels.end(), more.labels.begin(), more.labels.end());
 }
 
-PictureSet shrink(const PictureSet& set, int64_t side) {
-  require(side >= 1 && set.side % side == 0, "pictures of side {} do not shrink to {} evenly",
+ImageSet shrink(const ImageSet& set, int64_t side) {
+  require(side >= 1 && set.side % side == 0, "images of side {} do not shrink to {} evenly",
           set.side, side);
   const int64_t factor = set.side / side, channels = set.channels, area = factor * factor;
-  PictureSet small{side, channels, {}, set.labels};
-  small.pixels.reserve(static_cast<size_t>(set.count() * small.picture_bytes()));
+  ImageSet small{side, channels, {}, set.labels};
+  small.pixels.reserve(static_cast<size_t>(set.count() * small.image_bytes()));
   for (int64_t row = 0; row < set.count() * side; ++row)
     for (int64_t column = 0; column < side; ++column)
       for (int64_t channel = 0; channel < channels; ++channel) {

@@ -1,4 +1,4 @@
-#include "data/picture.h"
+#include "data/image.h"
 
 #include <zlib.h>
 
@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-using PictureTest = DataTest;
+using ImageTest = DataTest;
 
 uint32_t big_endian(const std::string& bytes, size_t position) {
   uint32_t value = 0;
@@ -25,7 +25,7 @@ struct Png {
   std::vector<uint8_t> bytes;
 };
 
-// Enough of a PNG decoder for what the writer makes: 8 bits, grey or RGB, the five line filters.
+// Enough of a PNG decoder for what the writer makes: 8 bits, gray or RGB, the five line filters.
 Png decode_png(const std::string& file) {
   Png png;
   EXPECT_EQ(file.substr(0, 8), "\x89PNG\r\n\x1a\n");
@@ -72,8 +72,8 @@ Png decode_png(const std::string& file) {
   return png;
 }
 
-TEST_F(PictureTest, GridPlacesScalesAndSeparatesPictures) {
-  // Three pictures of 2 x 3 in two columns, twice as large, one pixel apart.
+TEST_F(ImageTest, GridPlacesScalesAndSeparatesImages) {
+  // Three images of 2 x 3 in two columns, twice as large, one pixel apart.
   std::vector<uint8_t> pixels;
   for (uint8_t i = 0; i < 18; ++i) pixels.push_back(static_cast<uint8_t>(100 + i));
   write_png_grid(path("grid.png"), pixels, {3, 2, 3, 1, 2, 2, 1});
@@ -91,19 +91,19 @@ TEST_F(PictureTest, GridPlacesScalesAndSeparatesPictures) {
   EXPECT_EQ(at(4, 0), 64);
   EXPECT_EQ(at(5, 0), 112);
   EXPECT_EQ(at(8, 5), 117);
-  EXPECT_EQ(at(8, 12), 64);  // no fourth picture
+  EXPECT_EQ(at(8, 12), 64);  // no fourth image
   EXPECT_FALSE(std::filesystem::exists(path("grid.png.tmp")));
 }
 
-TEST_F(PictureTest, ColoursKeepTheirOrder) {
+TEST_F(ImageTest, ColorsKeepTheirOrder) {
   write_png_grid(path("rgb.png"), {1, 2, 3, 4, 5, 6}, {1, 1, 2, 3, 8, 1, 1});
   const Png png = decode_png(read_file(path("rgb.png")));
   EXPECT_EQ(png.channels, 3);
   EXPECT_EQ(png.bytes, (std::vector<uint8_t>{1, 2, 3, 4, 5, 6}));
 }
 
-TEST_F(PictureTest, UnwritablePathsAreWriteErrors) {
-  const PictureGrid grid{1, 1, 1, 1, 1, 1, 0};
+TEST_F(ImageTest, UnwritablePathsAreWriteErrors) {
+  const ImageGrid grid{1, 1, 1, 1, 1, 1, 0};
   expect_error(ErrorKind::write, {path("absent/a.png"), "No such file"},
                [&] { write_png_grid(path("absent/a.png"), {7}, grid); });
   std::filesystem::create_directory(path("folder"));
@@ -113,7 +113,7 @@ TEST_F(PictureTest, UnwritablePathsAreWriteErrors) {
   EXPECT_FALSE(std::filesystem::exists(path("folder.tmp")));
 }
 
-TEST_F(PictureTest, AFullDiskIsAWriteErrorAndKeepsTheOldFile) {
+TEST_F(ImageTest, AFullDiskIsAWriteErrorAndKeepsTheOldFile) {
   put("a.png", "old");
   {
     const FileSizeLimit limit(16);
@@ -124,7 +124,7 @@ TEST_F(PictureTest, AFullDiskIsAWriteErrorAndKeepsTheOldFile) {
   EXPECT_EQ(read_file(path("a.png")), "old");
 }
 
-TEST_F(PictureTest, WrongSizesAreRefused) {
+TEST_F(ImageTest, WrongSizesAreRefused) {
   expect_error(ErrorKind::usage, {"5 bytes", "6"}, [&] {
     write_png_grid(path("a.png"), std::vector<uint8_t>(5), {1, 2, 3});
   });
@@ -143,7 +143,7 @@ int64_t count_of(const std::string& text, const std::string& part) {
 }
 
 TEST(Preview, PutsTwoPixelRowsOnALine) {
-  // One picture, 3 rows of 1 pixel: the last line has black below.
+  // One image, 3 rows of 1 pixel: the last line has black below.
   const std::string preview = terminal_preview({10, 20, 30}, {1, 3, 1}, 80);
   EXPECT_EQ(preview,
             "\x1b[38;2;10;10;10m\x1b[48;2;20;20;20m\u2580\x1b[0m\n"
@@ -153,7 +153,7 @@ TEST(Preview, PutsTwoPixelRowsOnALine) {
 }
 
 TEST(Preview, StaysInsideItsWidth) {
-  // Four pictures of 2 x 10 with gaps of 1: three fit into 32 columns, one into 20 or 9 or 4.
+  // Four images of 2 x 10 with gaps of 1: three fit into 32 columns, one into 20 or 9 or 4.
   const std::vector<uint8_t> pixels(4 * 20, 200);
   for (const auto& [width, columns, lines] :
        {std::tuple{80, 43, 1}, {32, 32, 3}, {31, 21, 3}, {20, 10, 6}, {9, 5, 3}, {4, 4, 2}}) {

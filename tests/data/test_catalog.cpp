@@ -1,4 +1,4 @@
-#include "data/catalogue.h"
+#include "data/catalog.h"
 
 #include <set>
 
@@ -17,7 +17,7 @@ std::string repeated(const std::string& word, int count) {
 
 const std::string kText = repeated("to be or not ", 50);
 
-class CatalogueTest : public DataTest {
+class CatalogTest : public DataTest {
  protected:
   // One file of each kind; the archives are the published ones.
   std::vector<DataSet> sets_{
@@ -55,7 +55,7 @@ class CatalogueTest : public DataTest {
   }
 };
 
-TEST_F(CatalogueTest, APlainFileGoesByItsHash) {
+TEST_F(CatalogTest, APlainFileGoesByItsHash) {
   expect_one(0, FileState::missing, "");
   put("plain.txt", "abc");
   expect_one(0, FileState::ok, "sha256");
@@ -65,7 +65,7 @@ TEST_F(CatalogueTest, APlainFileGoesByItsHash) {
   EXPECT_EQ(check(0)[0].found, hash_of("abd"));
 }
 
-TEST_F(CatalogueTest, AnArchiveMayBePackedAnew) {
+TEST_F(CatalogTest, AnArchiveMayBePackedAnew) {
   put("packed-idx1.gz", gzip(kText));
   expect_one(1, FileState::ok, "sha256");
   const std::string half = kText.substr(0, 300);
@@ -87,7 +87,7 @@ TEST_F(CatalogueTest, AnArchiveMayBePackedAnew) {
   expect_one(2, FileState::differs, "md5 of its content");
 }
 
-TEST_F(CatalogueTest, WhatIsUnpackedCounts) {
+TEST_F(CatalogTest, WhatIsUnpackedCounts) {
   put("packed.idx1", kText);  // the other spelling
   expect_one(1, FileState::ok, "md5");
   put("packed.idx1", kText + "x");
@@ -104,7 +104,7 @@ TEST_F(CatalogueTest, WhatIsUnpackedCounts) {
   EXPECT_EQ(check(3)[1].found, "5 bytes");
 }
 
-TEST_F(CatalogueTest, AFolderIsVerifiedForTheSetsItHolds) {
+TEST_F(CatalogTest, AFolderIsVerifiedForTheSetsItHolds) {
   expect_error(ErrorKind::input, {path(""), "plain, packed, zipped, batches"},
                [&] { verify_folder(path(""), sets_); });
   put("plain.txt", "abc");
@@ -118,9 +118,9 @@ TEST_F(CatalogueTest, AFolderIsVerifiedForTheSetsItHolds) {
                [&] { verify_folder(path("absent"), sets_); });
 }
 
-TEST_F(CatalogueTest, PublishedSetsAreWellFormed) {
+TEST_F(CatalogTest, PublishedSetsAreWellFormed) {
   std::set<std::string> names, hashes;
-  for (const DataSet& set : catalogue()) {
+  for (const DataSet& set : catalog()) {
     EXPECT_TRUE(names.insert(set.name).second);
     EXPECT_EQ(&find_data_set(set.name), &set);
     for (const PublishedFile& file : set.files) {

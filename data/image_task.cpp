@@ -1,4 +1,4 @@
-#include "data/picture_task.h"
+#include "data/image_task.h"
 
 #include <utility>
 
@@ -11,9 +11,9 @@ namespace {
 
 constexpr int64_t kDefaultLevels = 256;
 
-class PictureTask : public Task {
+class ImageTask : public Task {
  public:
-  PictureTask(const TaskShape& shape, PictureSplits splits, const TaskOptions& options)
+  ImageTask(const TaskShape& shape, ImageSplits splits, const TaskOptions& options)
       : Task(shape),
         splits_(std::move(splits)),
         flip_(options.flip),
@@ -48,23 +48,23 @@ class PictureTask : public Task {
   }
 
  private:
-  const PictureSet& set_of(Split split) const {
+  const ImageSet& set_of(Split split) const {
     if (split == Split::train) return splits_.train;
     return split == Split::val ? splits_.val : splits_.test;
   }
 
-  void put(const PictureSet& set, int64_t picture, bool mirrored, Batch& batch, int64_t row) const {
+  void put(const ImageSet& set, int64_t image, bool mirrored, Batch& batch, int64_t row) const {
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
-    const uint8_t* pixels = set.pixels.data() + picture * length();
-    if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(picture)];
+    const uint8_t* pixels = set.pixels.data() + image * length();
+    if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(image)];
     for (int64_t t = 0; t < length(); ++t) {
       targets[t] = gray_to_token(pixels[mirrored ? mirror_of(t) : t], shape().levels);
       if (t > 0) inputs[t] = targets[t - 1];
     }
   }
 
-  // Where the pixel stands that token t shows when left and right are exchanged; its colours keep
+  // Where the pixel stands that token t shows when left and right are exchanged; its colors keep
   // their order.
   int64_t mirror_of(int64_t t) const {
     const int64_t side = shape().side, channels = shape().channels;
@@ -73,21 +73,21 @@ class PictureTask : public Task {
     return row_start + (side - 1 - column) * channels + channel;
   }
 
-  PictureSplits splits_;
+  ImageSplits splits_;
   bool flip_, made_up_;
 };
 
 }  // namespace
 
-TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channels,
+TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels,
                         int64_t classes) {
   const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
-  require(levels >= 2 && levels <= 256, "{} grey levels; choose 2 to 256", levels);
+  require(levels >= 2 && levels <= 256, "{} gray levels; choose 2 to 256", levels);
   require(channels == 1 || channels == 3,
-          "pictures of {} channels; choose 1 (grey) or 3 (red, green, blue)", channels);
+          "images of {} channels; choose 1 (gray) or 3 (red, green, blue)", channels);
   const int64_t length = side * side * channels;
   require(options.length == 0 || options.length == length,
-          "length {} does not fit pictures of {} x {}, which have {} tokens; leave it out",
+          "length {} does not fit images of {} x {}, which have {} tokens; leave it out",
           options.length, side, side, length);
   require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
   TaskShape shape;
@@ -102,9 +102,9 @@ TaskShape picture_shape(const TaskOptions& options, int64_t side, int64_t channe
   return shape;
 }
 
-std::unique_ptr<Task> make_picture_task(const TaskShape& shape, PictureSplits splits,
+std::unique_ptr<Task> make_image_task(const TaskShape& shape, ImageSplits splits,
                                         const TaskOptions& options) {
-  return std::make_unique<PictureTask>(shape, std::move(splits), options);
+  return std::make_unique<ImageTask>(shape, std::move(splits), options);
 }
 
 }  // namespace linea

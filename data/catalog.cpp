@@ -1,4 +1,4 @@
-#include "data/catalogue.h"
+#include "data/catalog.h"
 
 #include <system_error>
 
@@ -25,7 +25,7 @@ PublishedFile mnist_file(const std::string& name, int64_t bytes, const std::stri
           {{name, unpacked_bytes, unpacked_md5}}};
 }
 
-std::vector<DataSet> make_catalogue() {
+std::vector<DataSet> make_catalog() {
   constexpr int64_t kCifarBatch = 10000 * 3073, kHundredMillion = 100000000;
   const std::string cifar_folder = "cifar-10-batches-bin/";
   std::vector<UnpackedFile> batches;
@@ -34,7 +34,7 @@ std::vector<DataSet> make_catalogue() {
   batches.push_back({cifar_folder + "test_batch.bin", kCifarBatch});
   return {
       {"mnist",
-       "handwritten digits, 60,000 and 10,000 grey pictures of 28 x 28",
+       "handwritten digits, 60,000 and 10,000 gray images of 28 x 28",
        "mnist",
        {mnist_file("train-images-idx3-ubyte", 9912422,
                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 47040016,
@@ -49,7 +49,7 @@ std::vector<DataSet> make_catalogue() {
                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 10008,
                    "27ae3e4e09519cfbb04c329615203637")}},
       {"cifar10",
-       "things and animals, 50,000 and 10,000 colour pictures of 32 x 32",
+       "things and animals, 50,000 and 10,000 color images of 32 x 32",
        "cifar10",
        {{"cifar-10-binary.tar.gz",
          170052171,
@@ -154,14 +154,14 @@ FileReport check_published(FileReport report, const PublishedFile& file, const f
 
 }  // namespace
 
-const std::vector<DataSet>& catalogue() {
-  static const std::vector<DataSet> kCatalogue = make_catalogue();
-  return kCatalogue;
+const std::vector<DataSet>& catalog() {
+  static const std::vector<DataSet> kCatalog = make_catalog();
+  return kCatalog;
 }
 
 const DataSet& find_data_set(const std::string& name) {
   std::string names;
-  for (const DataSet& set : catalogue()) {
+  for (const DataSet& set : catalog()) {
     if (set.name == name) return set;
     names += (names.empty() ? "" : ", ") + set.name;
   }

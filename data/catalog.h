@@ -32,7 +32,7 @@ struct DataSet {
   std::vector<PublishedFile> files;
 };
 
-const std::vector<DataSet>& catalogue();
+const std::vector<DataSet>& catalog();
 
 // Error: an unknown name, with those that there are.
 const DataSet& find_data_set(const std::string& name);
@@ -56,6 +56,6 @@ std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file
 // Every file of every set of which the folder holds one. Error: ErrorKind::input where there is
 // none.
 std::vector<FileReport> verify_folder(const std::filesystem::path& folder,
-                                      const std::vector<DataSet>& sets = catalogue());
+                                      const std::vector<DataSet>& sets = catalog());
 
 }  // namespace linea

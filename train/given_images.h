@@ -1,4 +1,4 @@
-// Pictures that a person names: files, or some of the data that a model was trained and tested on.
+// Images that a person names: files, or some of the data that a model was trained and tested on.
 #pragma once
 
 #include <optional>
@@ -9,21 +9,21 @@
 
 namespace linea {
 
-struct GivenPicture {
+struct GivenImage {
   std::string name;
   int32_t start = 0;             // what the model reads before it: the start token, or the class
   std::vector<int32_t> tokens;  // side x side x channels levels
 };
 
 // Each name is that of a PNG or JPEG file, or "test:7": number 7, from 0 on, of the test split (or
-// val, train). `class_label` stands before each picture; -1: a picture of the data has its own, a
+// val, train). `class_label` stands before each image; -1: a image of the data has its own, a
 // file needs one where the model has classes. Errors: a class that the model does not have, a
-// picture that is not there, a file that is none.
-std::vector<GivenPicture> given_pictures(const std::vector<std::string>& names,
+// image that is not there, a file that is none.
+std::vector<GivenImage> given_images(const std::vector<std::string>& names,
                                          const SavedModel& saved, int64_t class_label);
-// The first `count` pictures of the test split; where no count is given the first `usual`, or all
+// The first `count` images of the test split; where no count is given the first `usual`, or all
 // if there are fewer.
-std::vector<GivenPicture> first_test_pictures(std::optional<int64_t> count, int64_t usual,
+std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t usual,
                                               const SavedModel& saved, int64_t class_label);
 
 // Error: --class with a class that the model does not have; -1 passes.

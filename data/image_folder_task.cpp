@@ -1,4 +1,4 @@
-#include "data/images_task.h"
+#include "data/image_folder_task.h"
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +7,7 @@
 
 #include "data/image_folder.h"
 #include "data/json.h"
-#include "data/picture_task.h"
+#include "data/image_task.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kDefaultSide = 32, kMaxSide = 1024, kColours = 3;
+constexpr int64_t kDefaultSide = 32, kMaxSide = 1024, kColors = 3;
 
 class ImagesTask : public Task {
  public:
@@ -23,29 +23,29 @@ class ImagesTask : public Task {
       : Task(shape),
         classes_(std::move(folder.classes)),
         notes_(std::move(folder.notes)),
-        pictures_(make_picture_task(shape, std::move(folder.splits), options)) {}
+        images_(make_image_task(shape, std::move(folder.splits), options)) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
-    return pictures_->train_batch(seed, step, rows);
+    return images_->train_batch(seed, step, rows);
   }
-  int64_t rows(Split split) const override { return pictures_->rows(split); }
+  int64_t rows(Split split) const override { return images_->rows(split); }
   Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
-    return pictures_->eval_batch(split, first_row, rows);
+    return images_->eval_batch(split, first_row, rows);
   }
-  std::string fingerprint() const override { return pictures_->fingerprint(); }
-  std::string serialised_vocabulary() const override {
-    return classes_.empty() ? "" : serialise_classes(classes_);
+  std::string fingerprint() const override { return images_->fingerprint(); }
+  std::string serialized_vocabulary() const override {
+    return classes_.empty() ? "" : serialize_classes(classes_);
   }
   std::vector<std::string> notes() const override { return notes_; }
 
  private:
   std::vector<std::string> classes_, notes_;
-  std::unique_ptr<Task> pictures_;
+  std::unique_ptr<Task> images_;
 };
 
 }  // namespace
 
-std::string serialise_classes(const std::vector<std::string>& names) {
+std::string serialize_classes(const std::vector<std::string>& names) {
   try {
     return json_text(json{{"kind", "classes"}, {"names", names}});
   } catch (const json::type_error&) {
@@ -72,38 +72,38 @@ std::vector<std::string> parse_classes(const std::string& vocabulary) {
   return names;
 }
 
-TaskShape images_shape(const TaskOptions& options) {
+TaskShape image_folder_shape(const TaskOptions& options) {
   const int64_t side = options.size == 0 ? kDefaultSide : options.size;
   require(side >= 1 && side <= kMaxSide, "images of size {}; choose 1 to {}", side, kMaxSide);
   require(options.count == 0,
-          "task images takes the pictures that are there; leave the count {} out", options.count);
+          "task images takes the images that are there; leave the count {} out", options.count);
   require(!options.class_token || !options.vocabulary.empty(),
           "the shape of task images with a class token needs the names of the classes");
   const int64_t classes =
       options.class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
   TaskOptions rest = options;
   if (options.class_token) rest.vocabulary.clear();
-  return picture_shape(rest, side, options.channels == 0 ? kColours : options.channels, classes);
+  return image_shape(rest, side, options.channels == 0 ? kColors : options.channels, classes);
 }
 
-std::unique_ptr<Task> make_images_task(const TaskOptions& options) {
+std::unique_ptr<Task> make_image_folder_task(const TaskOptions& options) {
   require(!options.data.empty(),
           "task images reads files; name the folder that holds them with --data");
   TaskOptions checked = options;  // before the long work: a shape with any class
   if (options.class_token && options.vocabulary.empty())
-    checked.vocabulary = serialise_classes({"class"});
-  const TaskShape draft = images_shape(checked);
+    checked.vocabulary = serialize_classes({"class"});
+  const TaskShape draft = image_folder_shape(checked);
   std::vector<std::string> known;
   if (options.class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
   ImageFolder folder =
       read_image_folder(options.data, draft.side, draft.channels,
                         options.class_token ? Labels::folders : Labels::none, known);
-  for (const PictureSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
+  for (const ImageSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
     if (set->count() == 0)
-      fail(ErrorKind::input, "{}: too few of its pictures can be read for train, val and test",
+      fail(ErrorKind::input, "{}: too few of its images can be read for train, val and test",
            options.data);
-  if (options.class_token) checked.vocabulary = serialise_classes(folder.classes);
-  return std::make_unique<ImagesTask>(images_shape(checked), std::move(folder), options);
+  if (options.class_token) checked.vocabulary = serialize_classes(folder.classes);
+  return std::make_unique<ImagesTask>(image_folder_shape(checked), std::move(folder), options);
 }
 
 }  // namespace linea

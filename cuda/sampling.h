@@ -43,7 +43,7 @@ inline int64_t power_of_two_from(int64_t n) {
 
 // The first i < n at which the running sum of weight(i) reaches `share` of the whole, the last that
 // weighs anything where rounding keeps it from that, and n where the whole is NaN. Each thread sums
-// a run of neighbours, and the thread in whose run the place is walks it. All threads of the block
+// a run of neighbors, and the thread in whose run the place is walks it. All threads of the block
 // call it.
 template <typename Weight>
 __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight) {
@@ -65,7 +65,7 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
   reached[own] = sum;
   const double until = share * total;
   if (own == 0) place = n;
-  // The first run that weighs anything and reaches it; sums of neighbours are rounded each in its
+  // The first run that weighs anything and reaches it; sums of neighbors are rounded each in its
   // own way, so that none may: then the last that weighs anything.
   const int rank = !(of_run > 0)  ? 2 * kBlockThreads
                    : sum >= until ? own
@@ -107,12 +107,12 @@ __device__ inline void sort_by_weight(const double* weights, int32_t* order, int
 }
 
 // Leaves 0 in the weights of tokens that are not to be drawn.
-__device__ inline void cut_weights(const Drawing& drawing, double* weights, int32_t* order,
+__device__ inline void cut_weights(const SamplingParams& params, double* weights, int32_t* order,
                                    int64_t V, int64_t places) {
   sort_by_weight(weights, order, V, places);
-  const int64_t kept_most = drawing.top_k > 0 && drawing.top_k < V ? drawing.top_k : V;
+  const int64_t kept_most = params.top_k > 0 && params.top_k < V ? params.top_k : V;
   const int64_t last =
-      first_reaching(kept_most, drawing.top_p, [=](int64_t i) { return weights[order[i]]; });
+      first_reaching(kept_most, params.top_p, [=](int64_t i) { return weights[order[i]]; });
   for (int64_t i = last + 1 + threadIdx.x; i < V; i += kBlockThreads) weights[order[i]] = 0;
   __syncthreads();
 }
@@ -137,8 +137,8 @@ struct Scores<OutputKind::logistics, T> {
 // weights and `places` places to sort them, none where nothing is cut.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    sample_kernel(const T* outputs, int64_t width, int64_t V, Drawing drawing, RandomStream numbers,
-                  DrawnTokens to, double* all_weights, int32_t* all_orders, int64_t places) {
+    sample_kernel(const T* outputs, int64_t width, int64_t V, SamplingParams params, RandomStream numbers,
+                  SampledTokens to, double* all_weights, int32_t* all_orders, int64_t places) {
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {
@@ -148,16 +148,16 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
     __syncthreads();
     const int64_t likeliest = first_largest(BlockTeam{}, weights, V);
     int64_t chosen = likeliest;
-    if (!drawing.greedy) {
+    if (!params.greedy) {
       const double largest = weights[likeliest];
       __syncthreads();
       for (int64_t v = threadIdx.x; v < V; v += kBlockThreads)
-        weights[v] = std::exp((weights[v] - largest) / drawing.temperature);
+        weights[v] = std::exp((weights[v] - largest) / params.temperature);
       __syncthreads();
-      if (places > 0) cut_weights(drawing, weights, order, V, places);
+      if (places > 0) cut_weights(params, weights, order, V, places);
       RandomStream of_row = numbers;
       of_row.step += static_cast<uint64_t>(to.already(r));
-      const double share = random_uniform(of_row, static_cast<uint64_t>(drawing.first_row + r));
+      const double share = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
       const int64_t reached = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
       if (reached < V) chosen = reached;
     }

@@ -22,7 +22,7 @@ ModelConfig small(const std::string& attention, const std::string& rule = "sum")
   return config;
 }
 
-class CudaDrawing : public testing::Test {
+class CudaSampling : public testing::Test {
  protected:
   void SetUp() override {
     if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
@@ -40,7 +40,7 @@ size_t launches(ModelConfig config, int64_t layers) {
   for (int i = 0; i < 2; ++i) {
     model.count_position(state);
     EXPECT_TRUE(recorder->run(0, [&] {
-      model.head().draw(model.work(state, tokens), {}, {}, {tokens, state.place});
+      model.head().sample(model.work(state, tokens), {}, {}, {tokens, state.place});
     }));
   }
   return recorder->launches(0);
@@ -48,7 +48,7 @@ size_t launches(ModelConfig config, int64_t layers) {
 
 // A launch costs some microseconds, as much as what it does for a small batch: there may be fewer
 // of them, not more.
-TEST_F(CudaDrawing, APositionIsFewLaunches) {
+TEST_F(CudaSampling, APositionIsFewLaunches) {
   struct Most {
     ModelConfig config;
     DType stored;
@@ -76,7 +76,7 @@ TEST_F(CudaDrawing, APositionIsFewLaunches) {
 }
 
 // Also past the position at which what waits beside a state is added to it.
-TEST_F(CudaDrawing, PositionsInBf16AreThoseOfTheParallelForm) {
+TEST_F(CudaSampling, PositionsInBf16AreThoseOfTheParallelForm) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
   const Transformer model(config);
@@ -111,11 +111,11 @@ class Counted final : public sabotage::Saboteur {
 
 // The attention is asked at a position that is done plainly and at one that is recorded; from then
 // on the device does without. Likewise of positions that are only read.
-TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
+TEST_F(CudaSampling, IsRecordedAfterTheFirstPositions) {
   const Registration registration({"counted", "elu", {}, [](const AttentionOptions& options) {
                                      return std::make_unique<Counted>(options);
                                    }});
-  const auto draw = [](const std::vector<int32_t>& first) {
+  const auto sample = [](const std::vector<int32_t>& first) {
     Counted::steps = 0;
     const Transformer model(small("counted"));
     SamplingOptions sampling;
@@ -125,30 +125,30 @@ TEST_F(CudaDrawing, IsRecordedAfterTheFirstPositions) {
       prompts.push_back(first);
       prompts.back().push_back(token);
     }
-    return Generator(model, sampling).draw(prompts, 12);
+    return Generator(model, sampling).sample(prompts, 12);
   };
   for (const std::vector<int32_t>& first :
        {std::vector<int32_t>{}, {3}, {3, 1, 4, 1, 5, 8, 2, 6}}) {
-    const auto got = draw(first);
+    const auto got = sample(first);
     EXPECT_EQ(Counted::steps, 2 * (2 + static_cast<int>(std::min<size_t>(first.size(), 2))));
     use_device(Device{});
-    EXPECT_EQ(draw(first), got);
+    EXPECT_EQ(sample(first), got);
     EXPECT_EQ(Counted::steps, 2 * (12 + static_cast<int>(first.size())));
     use_device(kCuda);
   }
 }
 
 // Rows enough for parts that are drawn at the same time, and not of one size: the CPU's tokens.
-TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
+TEST_F(CudaSampling, PartsDrawWhatTheCpuDraws) {
   const Transformer model(small("linear"));
   context().sizes.history = 4;  // positions, so that it is gone through several times
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
   std::string not_recorded = "?";
-  const auto got = Generator(model, {}).draw(prompts, 12, {}, &not_recorded);
+  const auto got = Generator(model, {}).sample(prompts, 12, {}, &not_recorded);
   EXPECT_EQ(not_recorded, "");
   use_device(Device{});
   const Transformer same(small("linear"));
-  const auto expected = Generator(same, {}).draw(prompts, 12);
+  const auto expected = Generator(same, {}).sample(prompts, 12);
   use_device(kCuda);
   size_t different = 0;
   for (size_t row = 0; row < got.size(); ++row) different += got[row] != expected[row] ? 1 : 0;
@@ -157,7 +157,7 @@ TEST_F(CudaDrawing, PartsDrawWhatTheCpuDraws) {
 
 // In bf16, in parts that are recorded, past positions at which states are written: the tokens of
 // one position after the other.
-TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
+TEST_F(CudaSampling, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
   config.head = "logistics";
@@ -165,16 +165,16 @@ TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   const int64_t rows = 2 * 128 + 1, positions = kMostWaiting + 2;
   std::string not_recorded = "?";
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(rows), {1});
-  const auto got = Generator(model, {}).draw(prompts, positions, {}, &not_recorded);
+  const auto got = Generator(model, {}).sample(prompts, positions, {}, &not_recorded);
   EXPECT_EQ(not_recorded, "");
   DecodeState state = model.start(rows);
   const std::vector<int32_t> none(static_cast<size_t>(rows), 0),
       first(static_cast<size_t>(rows), 1);
-  const ops::Drawn drawn{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
+  const ops::Sampled sampled{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
   for (int64_t n = 0; n < positions; ++n) {
-    model.head().draw(model.step(state, drawn.tokens), {},
-                      {SamplingOptions{}.seed, Purpose::sample, 0, 0}, drawn);
-    const std::vector<int32_t> expected = drawn.tokens.to_vector<int32_t>();
+    model.head().sample(model.step(state, sampled.tokens), {},
+                      {SamplingOptions{}.seed, Purpose::sample, 0, 0}, sampled);
+    const std::vector<int32_t> expected = sampled.tokens.to_vector<int32_t>();
     size_t different = 0;
     for (size_t row = 0; row < got.size(); ++row)
       different += got[row][static_cast<size_t>(n)] != expected[row] ? 1 : 0;
@@ -182,7 +182,7 @@ TEST_F(CudaDrawing, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   }
 }
 
-TEST_F(CudaDrawing, AsManyRowsAsTheMemoryHolds) {
+TEST_F(CudaSampling, AsManyRowsAsTheMemoryHolds) {
   ModelConfig config = small("linear");
   EXPECT_EQ(rows_at_once(Transformer(config)), 4096);
   config.dim = 256;  // with what waits 145 KiB a layer; half of the emulated device's 8 GiB hold
@@ -198,18 +198,18 @@ TEST_F(CudaDrawing, AsManyRowsAsTheMemoryHolds) {
 }
 
 // Some positions are drawn before the host looks at them: each is told once, in order.
-TEST_F(CudaDrawing, EachPositionIsToldOnce) {
+TEST_F(CudaSampling, EachPositionIsToldOnce) {
   const Transformer model(small("linear"));
   context().sizes.history = 16;
   for (const int64_t count :
        {int64_t{1}, int64_t{3}, 2 * context().sizes.history + 7, int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
-    const auto drawn = Generator(model, {}).draw(
+    const auto sampled = Generator(model, {}).sample(
         {{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) { told.push_back(tokens); });
     ASSERT_EQ(told.size(), static_cast<size_t>(count));
     for (size_t row = 0; row < 2; ++row) {
-      ASSERT_EQ(drawn[row].size(), static_cast<size_t>(count));
-      for (size_t n = 0; n < told.size(); ++n) EXPECT_EQ(told[n][row], drawn[row][n]);
+      ASSERT_EQ(sampled[row].size(), static_cast<size_t>(count));
+      for (size_t n = 0; n < told.size(); ++n) EXPECT_EQ(told[n][row], sampled[row][n]);
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "data/picture.h"
+#include "data/image.h"
 
 #define STBI_WRITE_NO_STDIO
 #include <stb/stb_image_write.h>
@@ -11,7 +11,7 @@
 namespace linea {
 namespace {
 
-constexpr uint8_t kGapGrey = 64;
+constexpr uint8_t kGapGray = 64;
 constexpr int64_t kMaxSheetBytes = int64_t{1} << 28;  // stb counts in int
 
 struct Sheet {
@@ -23,18 +23,18 @@ struct Sheet {
   }
 };
 
-void check(const std::vector<uint8_t>& pixels, const PictureGrid& grid) {
+void check(const std::vector<uint8_t>& pixels, const ImageGrid& grid) {
   require(grid.count >= 1 && grid.height >= 1 && grid.width >= 1 && grid.columns >= 1 &&
               grid.scale >= 1 && grid.gap >= 0 && (grid.channels == 1 || grid.channels == 3),
-          "a grid of {} pictures of {} x {} x {} (1 or 3 channels), {} columns, scale {}, gap {}",
+          "a grid of {} images of {} x {} x {} (1 or 3 channels), {} columns, scale {}, gap {}",
           grid.count, grid.height, grid.width, grid.channels, grid.columns, grid.scale, grid.gap);
   const int64_t bytes = grid.count * grid.height * grid.width * grid.channels;
   require(static_cast<int64_t>(pixels.size()) == bytes,
-          "{} bytes of pixels, but {} pictures of {} x {} x {} have {}", pixels.size(), grid.count,
+          "{} bytes of pixels, but {} images of {} x {} x {} have {}", pixels.size(), grid.count,
           grid.height, grid.width, grid.channels, bytes);
 }
 
-Sheet lay_out(const std::vector<uint8_t>& pixels, const PictureGrid& grid) {
+Sheet lay_out(const std::vector<uint8_t>& pixels, const ImageGrid& grid) {
   check(pixels, grid);
   const int64_t columns = std::min(grid.columns, grid.count);
   const int64_t lines = (grid.count + columns - 1) / columns;
@@ -43,16 +43,16 @@ Sheet lay_out(const std::vector<uint8_t>& pixels, const PictureGrid& grid) {
   Sheet sheet{lines * cell_height - grid.gap, columns * cell_width - grid.gap, grid.channels, {}};
   const int64_t bytes = sheet.height * sheet.width * sheet.channels;
   require(bytes <= kMaxSheetBytes,
-          "a sheet of {} x {} pixels is too large; lay out fewer pictures or a smaller scale",
+          "a sheet of {} x {} pixels is too large; lay out fewer images or a smaller scale",
           sheet.height, sheet.width);
-  sheet.bytes.assign(static_cast<size_t>(bytes), kGapGrey);
+  sheet.bytes.assign(static_cast<size_t>(bytes), kGapGray);
   for (int64_t y = 0; y < sheet.height; ++y)
     for (int64_t x = 0; x < sheet.width; ++x) {
-      const int64_t picture = y / cell_height * columns + x / cell_width;
+      const int64_t image = y / cell_height * columns + x / cell_width;
       const int64_t row = y % cell_height / grid.scale, column = x % cell_width / grid.scale;
       const bool in_gap = row >= grid.height || column >= grid.width;
-      if (picture >= grid.count || in_gap) continue;
-      const int64_t source = ((picture * grid.height + row) * grid.width + column) * grid.channels;
+      if (image >= grid.count || in_gap) continue;
+      const int64_t source = ((image * grid.height + row) * grid.width + column) * grid.channels;
       std::copy_n(pixels.data() + source, grid.channels,
                   sheet.bytes.data() + (y * sheet.width + x) * grid.channels);
     }
@@ -64,7 +64,7 @@ void append_bytes(void* target, void* data, int size) {
                                             static_cast<size_t>(size));
 }
 
-std::string ansi_colour(int layer, const uint8_t* pixel, int64_t channels) {
+std::string ansi_color(int layer, const uint8_t* pixel, int64_t channels) {
   const uint8_t* last = pixel + channels - 1;
   return fmt::format("\x1b[{};2;{};{};{}m", layer, pixel[0], pixel[channels / 2], *last);
 }
@@ -72,21 +72,21 @@ std::string ansi_colour(int layer, const uint8_t* pixel, int64_t channels) {
 }  // namespace
 
 void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t>& pixels,
-                    const PictureGrid& grid) {
+                    const ImageGrid& grid) {
   const Sheet sheet = lay_out(pixels, grid);
   std::string png;
   const int made =
       stbi_write_png_to_func(append_bytes, &png, static_cast<int>(sheet.width),
                              static_cast<int>(sheet.height), static_cast<int>(sheet.channels),
                              sheet.bytes.data(), static_cast<int>(sheet.width * sheet.channels));
-  if (made == 0) fail(ErrorKind::memory, "{}: no memory to compress the picture", path.string());
+  if (made == 0) fail(ErrorKind::memory, "{}: no memory to compress the image", path.string());
   write_file_atomically(path, png);
 }
 
-std::string terminal_preview(const std::vector<uint8_t>& pixels, const PictureGrid& grid,
+std::string terminal_preview(const std::vector<uint8_t>& pixels, const ImageGrid& grid,
                              int64_t max_width) {
   require(max_width >= 1, "a preview of width {}; choose at least 1", max_width);
-  PictureGrid narrow = grid;
+  ImageGrid narrow = grid;
   narrow.scale = 1;
   const int64_t fitting = (max_width + grid.gap) / std::max<int64_t>(1, grid.width + grid.gap);
   narrow.columns = std::clamp<int64_t>(fitting, 1, std::max<int64_t>(1, grid.columns));
@@ -97,8 +97,8 @@ std::string terminal_preview(const std::vector<uint8_t>& pixels, const PictureGr
   for (int64_t y = 0; y < sheet.height; y += 2 * stride) {
     for (int64_t x = 0; x < sheet.width; x += stride) {
       const uint8_t* lower = y + stride < sheet.height ? sheet.pixel(y + stride, x) : black;
-      preview += ansi_colour(38, sheet.pixel(y, x), sheet.channels);
-      preview += ansi_colour(48, lower, sheet.channels);
+      preview += ansi_color(38, sheet.pixel(y, x), sheet.channels);
+      preview += ansi_color(48, lower, sheet.channels);
       preview += "\u2580";
     }
     preview += "\x1b[0m\n";
