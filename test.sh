@@ -37,7 +37,7 @@ say "Release tests"
 
 if [ "$all" = yes ] && grep -q avx2 /proc/cpuinfo; then
   say "Numeric tests with the kernels of a Haswell processor, OpenBLAS's and ours"
-  OPENBLAS_CORETYPE=Haswell LINEA_VECTORS=AVX2 run_tests release -L 'tensor|autograd|nn'
+  OPENBLAS_CORETYPE=Haswell LINEA_ISA=AVX2 run_tests release -L 'tensor|autograd|nn'
 fi
 
 say "Sanitizer build"

@@ -5,7 +5,7 @@ namespace linea {
 
 // y = a + b;  da = dy, db = dy
 Var add(const Var& a, const Var& b) {
-  return Var::made_by("add", ops::add(a.value(), b.value()), {a, b},
+  return Var::from_op("add", ops::add(a.value(), b.value()), {a, b},
                       [](const Tensor& dy) -> std::vector<Gradient> {
                         return {dy, dy};
                       });
@@ -13,7 +13,7 @@ Var add(const Var& a, const Var& b) {
 
 // y = a b;  da = b dy, db = a dy
 Var multiply(const Var& a, const Var& b) {
-  return Var::made_by("multiply", ops::multiply(a.value(), b.value()), {a, b},
+  return Var::from_op("multiply", ops::multiply(a.value(), b.value()), {a, b},
                       [a = a.value(), b = b.value()](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::multiply(b, dy), ops::multiply(a, dy)};
                       });
@@ -21,14 +21,14 @@ Var multiply(const Var& a, const Var& b) {
 
 // y = c x;  dx = c dy
 Var scale(const Var& x, double factor) {
-  return Var::made_by(
+  return Var::from_op(
       "scale", ops::scale(x.value(), factor), {x},
       [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
 }
 
 // y_r = x_r + b;  dx = dy, db = sum_r dy_r
 Var add_rows(const Var& x, const Var& row) {
-  return Var::made_by("add_rows", ops::add_rows(x.value(), row.value()), {x, row},
+  return Var::from_op("add_rows", ops::add_rows(x.value(), row.value()), {x, row},
                       [shape = row.shape()](const Tensor& dy) -> std::vector<Gradient> {
                         return {dy, ops::sum_rows(dy, shape)};
                       });
@@ -43,7 +43,7 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
   const std::vector<Tensor> made = ops::cast_all(values, dtype);
   std::vector<Var> ys;
   for (size_t i = 0; i < xs.size(); ++i)
-    ys.push_back(Var::made_by("cast", made[i], {xs[i]}, [own = xs[i].dtype()](const Tensor& dy) {
+    ys.push_back(Var::from_op("cast", made[i], {xs[i]}, [own = xs[i].dtype()](const Tensor& dy) {
       Gradient dx(dy);
       dx.cast_to = own;
       return std::vector<Gradient>{dx};
@@ -53,7 +53,7 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
 
 // y = f(x);  dx = f'(x) dy
 Var pointwise(Pointwise f, const Var& x) {
-  return Var::made_by("pointwise", ops::pointwise(f, x.value()), {x},
+  return Var::from_op("pointwise", ops::pointwise(f, x.value()), {x},
                       [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::pointwise_backward(f, x, dy)};
                       });
@@ -63,24 +63,24 @@ Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
 Var gelu(const Var& x) { return pointwise(Pointwise::gelu, x); }
 
 // y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same numbers, drawn again
-Var dropout(const Var& x, float rate, uint32_t lane) {
+Var dropout(const Var& x, float rate, uint32_t stream_id) {
   if (rate == 0) return x;
-  return Var::made_by("dropout", ops::dropout(x.value(), rate, lane), {x},
-                      [rate, lane](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::dropout(dy, rate, lane)};
+  return Var::from_op("dropout", ops::dropout(x.value(), rate, stream_id), {x},
+                      [rate, stream_id](const Tensor& dy) -> std::vector<Gradient> {
+                        return {ops::dropout(dy, rate, stream_id)};
                       });
 }
 
 // y = vec(x x^T);  formulas of the backwards of the two feature maps stand with their kernels
-Var square_features(const Var& x) {
-  return Var::made_by("square_features", ops::square_features(x.value()), {x},
+Var quadratic_features(const Var& x) {
+  return Var::from_op("quadratic_features", ops::quadratic_features(x.value()), {x},
                       [x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::square_features_backward(x, dy)};
+                        return {ops::quadratic_features_backward(x, dy)};
                       });
 }
 
 Var dpfp_features(const Var& x, int64_t nu) {
-  return Var::made_by("dpfp_features", ops::dpfp_features(x.value(), nu), {x},
+  return Var::from_op("dpfp_features", ops::dpfp_features(x.value(), nu), {x},
                       [nu, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::dpfp_features_backward(x, dy, nu)};
                       });

@@ -19,22 +19,22 @@ double weighted_sum(const Function& f, const std::vector<Var>& inputs,
 
 }  // namespace
 
-Tensor random_tensor(const Shape& shape, uint32_t lane, double deviation, double away,
+Tensor random_tensor(const Shape& shape, uint32_t stream_id, double stddev, double away,
                      DType dtype) {
-  const RandomStream stream{kSeed, Purpose::test, lane, 0};
+  const RandomStream stream{kSeed, Purpose::test, stream_id, 0};
   std::vector<double> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i) {
-    const double x = deviation * random_normal(stream, i);
+    const double x = stddev * random_normal(stream, i);
     values[i] = std::abs(x) < away ? (x < 0 ? x - away : x + away) : x;
   }
   if (dtype == DType::f64) return Tensor::from(values, shape);
   return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-double relative_error(const Tensor& a, const Tensor& b, double least) {
+double relative_error(const Tensor& a, const Tensor& b, double min) {
   require(a.shape() == b.shape(), "relative_error: shapes {} and {} differ", a.shape(), b.shape());
   const std::vector<double> x = a.to_doubles(), y = b.to_doubles();
-  double difference = 0, largest = least;
+  double difference = 0, largest = min;
   for (size_t i = 0; i < x.size(); ++i) {
     const double error = std::abs(x[i] - y[i]);
     difference = error > difference || std::isnan(error) ? error : difference;
@@ -43,11 +43,12 @@ double relative_error(const Tensor& a, const Tensor& b, double least) {
   return largest > 0 ? difference / largest : difference;
 }
 
-GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs, uint32_t lane) {
+GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs,
+                          uint32_t stream_id) {
   std::vector<Var> vars;
   for (const Tensor& input : inputs) vars.emplace_back(input.clone(), true);
   const Var y = f(vars);
-  const Tensor seed = random_tensor(y.shape(), lane, 1.0, 0.0);
+  const Tensor seed = random_tensor(y.shape(), stream_id, 1.0, 0.0);
   backward(y, seed);
   const std::vector<double> cotangent = seed.to_vector<double>();
   const NoGrad no_grad;

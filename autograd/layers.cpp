@@ -20,7 +20,7 @@ struct Pair {
   Tensor weight, bias, panels{};
 };
 Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
-Pair values(const NormVars& norm) { return {value_of(norm.gain), value_of(norm.bias)}; }
+Pair values(const NormVars& norm) { return {value_of(norm.weight), value_of(norm.bias)}; }
 Pair values(const LinearVars& linear) {
   return {value_of(linear.weight), value_of(linear.bias), linear.panels};
 }
@@ -85,12 +85,12 @@ void apply_linear(const Tensor& x, const Pair& n, const Pair& linear, const Tens
 }
 
 // y = r + drop(x W^T + b), of the elements `first` and on of a larger result; r may be undefined
-void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float rate, uint32_t lane,
-                    int64_t first, const Tensor& y) {
+void apply_residual(const Tensor& r, const Tensor& x, const Pair& linear, float rate,
+                    uint32_t stream_id, int64_t first, const Tensor& y) {
   if (rate == 0) return apply_linear(x, {}, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
   apply_linear(x, {}, linear, branch);
-  ops::dropout_into(branch, rate, lane, first, branch);
+  ops::dropout_into(branch, rate, stream_id, first, branch);
   if (r.defined()) ops::add_into(r, branch, y);
 }
 
@@ -107,7 +107,7 @@ Tensor norm_backward(const Tensor& x, const Pair& norm, const ops::LayerNorm& ma
                      const Tensor& dy, Gradients& grads) {
   const ops::LayerNormGradient d =
       ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), made, dy);
-  add_to(grads.weight, d.dgain);
+  add_to(grads.weight, d.dweight);
   if (norm.bias.defined()) add_to(grads.bias, d.dbias);
   return d.dx;
 }
@@ -125,9 +125,9 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
     apply_linear(rows.rows(first, count), n, w, y_rows.rows(first, count));
   });
   std::vector<Var> inputs = {x};
-  push(inputs, norm.gain, norm.bias);
+  push(inputs, norm.weight, norm.bias);
   push(inputs, linear.weight, linear.bias);
-  return Var::made_by(
+  return Var::from_op(
       "norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
         Gradients dn, dw;
         MadeRows dx(rows.shape());
@@ -148,7 +148,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
 // y = r + drop(x W^T + b), r may be undefined: 0;  dr = dy, ds = drop(dy), dW = ds^T x, db = sum_r
 // ds_r, dx = ds W
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
-               uint32_t lane) {
+               uint32_t stream_id) {
   const Tensor rows = flat(x.value()), r = residual.defined() ? flat(residual.value()) : Tensor();
   const Pair w = values(linear);
   const int64_t R = rows.size(0), out = w.weight.size(0);
@@ -156,18 +156,18 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
-    apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate, lane,
-                   first * out, y_rows.rows(first, count));
+    apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate,
+                   stream_id, first * out, y_rows.rows(first, count));
   });
   std::vector<Var> inputs = {x};
   if (r.defined()) inputs.insert(inputs.begin(), residual);
   push(inputs, linear.weight, linear.bias);
-  return Var::made_by(
+  return Var::from_op(
       "add_linear", y, inputs,
-      [rows, w, rate, lane, adds = r.defined(), shape = x.shape()](const Tensor& dy) {
+      [rows, w, rate, stream_id, adds = r.defined(), shape = x.shape()](const Tensor& dy) {
         Gradients dw;
         Tensor grad = flat(dy);
-        if (rate > 0) grad = ops::dropout(grad, rate, lane);
+        if (rate > 0) grad = ops::dropout(grad, rate, stream_id);
         add_linear_gradients(rows, grad, w, dw);
         std::vector<Gradient> gradients;
         if (adds) gradients.emplace_back(dy);
@@ -183,12 +183,12 @@ namespace {
 // dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
 // dx = (dy +) the norm's of du U
 Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const LinearVars& up,
-                      const LinearVars& down, float rate, uint32_t lane) {
+                      const LinearVars& down, float rate, uint32_t stream_id) {
   const Tensor rows = flat(x.value());
   const Pair n = values(norm), w_up = values(up), w_down = values(down);
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
   std::vector<Var> inputs = {x};
-  push(inputs, norm.gain, norm.bias);
+  push(inputs, norm.weight, norm.bias);
   push(inputs, up.weight, up.bias);
   push(inputs, down.weight, down.bias);
   const bool kept = Var::gradients_needed(inputs);
@@ -197,10 +197,10 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
     const Tensor from = rows.rows(first, count), hidden = u.rows(first, count);
     apply_linear(from, n, w_up, hidden, !kept);
     const Tensor h = kept ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
-    apply_residual(adds ? from : Tensor(), h, w_down, rate, lane, first * C,
+    apply_residual(adds ? from : Tensor(), h, w_down, rate, stream_id, first * C,
                    y_rows.rows(first, count));
   });
-  return Var::made_by(
+  return Var::from_op(
       adds ? "add_feed_forward" : "feed_forward", y, inputs,
       [=, shape = x.shape()](const Tensor& dy) {
         Gradients dn, dw_up, dw_down;
@@ -211,11 +211,11 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
           Tensor grad = dto;
           if (rate > 0) {
             grad = Tensor(dto.shape(), dto.dtype());
-            ops::dropout_into(dto, rate, lane, first * C, grad);
+            ops::dropout_into(dto, rate, stream_id, first * C, grad);
           }
           const Tensor du = ops::matmul(grad, w_down.weight), hidden = u.rows(first, count);
           const Tensor h(hidden.shape(), hidden.dtype());
-          ops::gelu_again(hidden, h, du);
+          ops::gelu_recompute(hidden, h, du);
           add_linear_gradients(h, grad, w_down, dw_down);
           const ops::LayerNorm made = ops::layer_norm(from, n.weight, n.bias);
           add_linear_gradients(made.y, du, w_up, dw_up);
@@ -233,13 +233,13 @@ Var make_feed_forward(bool adds, const Var& x, const NormVars& norm, const Linea
 }  // namespace
 
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
-                 float rate, uint32_t lane) {
-  return make_feed_forward(false, x, norm, up, down, rate, lane);
+                 float rate, uint32_t stream_id) {
+  return make_feed_forward(false, x, norm, up, down, rate, stream_id);
 }
 
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
-                     const LinearVars& down, float rate, uint32_t lane) {
-  return make_feed_forward(true, x, norm, up, down, rate, lane);
+                     const LinearVars& down, float rate, uint32_t stream_id) {
+  return make_feed_forward(true, x, norm, up, down, rate, stream_id);
 }
 
 }  // namespace linea

@@ -5,7 +5,7 @@ namespace linea {
 
 // Y = op(A) op(B);  d op(A) = dY op(B)^T,  d op(B) = op(A)^T dY
 Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
-  return Var::made_by(
+  return Var::from_op(
       "matmul", ops::matmul(a.value(), b.value(), transpose_a, transpose_b), {a, b},
       [a = a.value(), b = b.value(), transpose_a, transpose_b, needs_a = a.requires_grad(),
        needs_b = b.requires_grad()](const Tensor& dy) -> std::vector<Gradient> {
@@ -27,21 +27,21 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
 }
 
 Var reshape(const Var& x, const Shape& shape) {
-  return Var::made_by("reshape", x.value().reshape(shape), {x},
+  return Var::from_op("reshape", x.value().reshape(shape), {x},
                       [before = x.shape()](const Tensor& dy) -> std::vector<Gradient> {
                         return {dy.reshape(before)};
                       });
 }
 
 Var rows(const Var& x, int64_t first, int64_t count) {
-  return Var::made_by("rows", x.value().rows(first, count), {x},
+  return Var::from_op("rows", x.value().rows(first, count), {x},
                       [first](const Tensor& dy) -> std::vector<Gradient> {
                         return {{dy, first}};
                       });
 }
 
 Var select(const Var& x, int64_t index) {
-  return Var::made_by("select", x.value().select(index), {x},
+  return Var::from_op("select", x.value().select(index), {x},
                       [index](const Tensor& dy) -> std::vector<Gradient> {
                         return {{dy, index}};
                       });
@@ -53,7 +53,7 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads) {
   require(x.shape().rank() == 3 && width % (parts * heads) == 0,
           "split_heads: {} does not divide into {} parts of {} heads", x.shape(), parts, heads);
   const int64_t D = width / (parts * heads);
-  return Var::made_by(
+  return Var::from_op(
       "split_heads",
       ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}),
       {x}, [=](const Tensor& dy) -> std::vector<Gradient> {
@@ -65,7 +65,7 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads) {
 Var merge_heads(const Var& x) {
   require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape());
   const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3);
-  return Var::made_by("merge_heads",
+  return Var::from_op("merge_heads",
                       ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), {x},
                       [=](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D})};

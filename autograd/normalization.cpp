@@ -3,21 +3,21 @@
 
 namespace linea {
 
-// y = gain (x - mean) / deviation + bias; the formula of its backward stands with the kernel
-Var layer_norm(const Var& x, const Var& gain, const Var& bias) {
+// y = weight (x - mean) / stddev + bias; the formula of its backward stands with the kernel
+Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
   const bool with_bias = bias.defined();
   ops::LayerNorm result =
-      ops::layer_norm(x.value(), gain.value(), with_bias ? bias.value() : Tensor());
+      ops::layer_norm(x.value(), weight.value(), with_bias ? bias.value() : Tensor());
   const Tensor y = std::move(result.y);
-  std::vector<Var> inputs = {x, gain};
+  std::vector<Var> inputs = {x, weight};
   if (with_bias) inputs.push_back(bias);
-  return Var::made_by("layer_norm", y, inputs,
-                      [x = x.value(), gain = gain.value(), with_bias,
+  return Var::from_op("layer_norm", y, inputs,
+                      [x = x.value(), weight = weight.value(), with_bias,
                        kept = ops::LayerNorm{Tensor(), result.mean, result.scale}](
                           const Tensor& dy) -> std::vector<Gradient> {
                         ops::LayerNormGradient d =
-                            ops::layer_norm_backward(x, gain, with_bias, kept, dy);
-                        std::vector<Gradient> gradients = {d.dx, d.dgain};
+                            ops::layer_norm_backward(x, weight, with_bias, kept, dy);
+                        std::vector<Gradient> gradients = {d.dx, d.dweight};
                         if (with_bias) gradients.push_back(d.dbias);
                         return gradients;
                       });
@@ -26,7 +26,7 @@ Var layer_norm(const Var& x, const Var& gain, const Var& bias) {
 // y = exp(x) / sum exp(x);  dx = y (dy - sum(dy y))
 Var softmax(const Var& x) {
   const Tensor y = ops::softmax(x.value());
-  return Var::made_by("softmax", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
+  return Var::from_op("softmax", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
     return {ops::softmax_backward(y, dy)};
   });
 }
@@ -34,7 +34,7 @@ Var softmax(const Var& x) {
 // y = x / sum x;  dx = (dy - sum(dy y)) / sum x
 Var normalize(const Var& x) {
   const auto [y, sums] = ops::normalize(x.value());
-  return Var::made_by("normalize", y, {x},
+  return Var::from_op("normalize", y, {x},
                       [y = y, sums = sums](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::normalize_backward(y, sums, dy)};
                       });
@@ -42,7 +42,7 @@ Var normalize(const Var& x) {
 
 // y = x on and below the diagonal, `value` above;  dx = dy there, 0 above
 Var mask_causal(const Var& x, double value) {
-  return Var::made_by(
+  return Var::from_op(
       "mask_causal", ops::mask_causal(x.value(), value), {x},
       [](const Tensor& dy) -> std::vector<Gradient> { return {ops::mask_causal(dy, 0.0)}; });
 }

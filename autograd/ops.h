@@ -18,8 +18,8 @@ Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
 Var gelu(const Var& x);
 // Identity at rate 0; otherwise keeps by the numbers of (StepParams seed and step, lane).
-Var dropout(const Var& x, float rate, uint32_t lane);
-Var square_features(const Var& x);
+Var dropout(const Var& x, float rate, uint32_t stream_id);
+Var quadratic_features(const Var& x);
 Var dpfp_features(const Var& x, int64_t nu);
 
 // matrices.cpp
@@ -32,7 +32,7 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads);
 Var merge_heads(const Var& x);
 
 // normalization.cpp
-Var layer_norm(const Var& x, const Var& gain, const Var& bias);  // bias may be undefined
+Var layer_norm(const Var& x, const Var& weight, const Var& bias);  // bias may be undefined
 Var softmax(const Var& x);
 Var normalize(const Var& x);  // rows divided by their sums; a sum of 0 gives 0
 Var mask_causal(const Var& x, double value);
@@ -42,7 +42,7 @@ Var mask_causal(const Var& x, double value);
 // names is kept for the backward. Weights are [out,in], in the type of x; any bias may be
 // undefined.
 struct NormVars {
-  Var gain, bias;
+  Var weight, bias;
 };
 struct LinearVars {
   Var weight, bias;
@@ -52,12 +52,12 @@ struct LinearVars {
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
 // residual + dropout(linear(x)), or without a residual where it is undefined; kept: x
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
-               uint32_t lane);
+               uint32_t stream_id);
 // dropout(down(gelu(up(norm(x))))), the second with x added; kept: x and the result of `up`
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
-                 float rate, uint32_t lane);
+                 float rate, uint32_t stream_id);
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
-                     const LinearVars& down, float rate, uint32_t lane);
+                     const LinearVars& down, float rate, uint32_t stream_id);
 
 // tokens.cpp
 Var embedding(const Var& table, const Tensor& ids);

@@ -5,7 +5,7 @@ namespace linea {
 
 // y_r = E[id_r];  dE[s] = sum over r with id_r = s of dy_r
 Var embedding(const Var& table, const Tensor& ids) {
-  return Var::made_by("embedding", ops::embedding(table.value(), ids), {table},
+  return Var::from_op("embedding", ops::embedding(table.value(), ids), {table},
                       [ids, tokens = table.size(0)](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::embedding_backward(ids, dy, tokens)};
                       });
@@ -15,17 +15,18 @@ Var embedding(const Var& table, const Tensor& ids) {
 // scored
 Var cross_entropy(const Var& logits, const Tensor& targets) {
   const ops::CrossEntropy kept = ops::cross_entropy(logits.value(), targets);
-  return Var::made_by(
+  return Var::from_op(
       "cross_entropy", kept.mean, {logits},
       [logits = logits.value(), targets, kept](const Tensor& dy) -> std::vector<Gradient> {
         return {ops::cross_entropy_backward(logits, targets, kept, dy)};
       });
 }
 
-// L = mean over scored r of -log sum_k share_rk P_rk(target);  its gradients: tensor/cpu/logistics.cpp
+// L = mean over scored r of -log sum_k share_rk P_rk(target);  its gradients:
+// tensor/cpu/logistics.cpp
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels) {
   const ops::LogisticsLoss kept = ops::logistics_loss(mixtures.value(), targets, levels);
-  return Var::made_by("logistics_loss", kept.mean, {mixtures},
+  return Var::from_op("logistics_loss", kept.mean, {mixtures},
                       [mixtures = mixtures.value(), targets, levels,
                        kept](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::logistics_loss_backward(mixtures, targets, levels, kept, dy)};

@@ -14,7 +14,7 @@ thread_local bool recording = true;
 thread_local bool rehearsing =
     false;  // what runs now remembers nothing, but will be run again for its gradients
 thread_local bool detecting = false;
-thread_local const OpPlace* place = nullptr;
+thread_local const ModuleScope* place = nullptr;
 thread_local uint64_t next_order = 0;
 
 }  // namespace
@@ -82,14 +82,14 @@ bool Var::gradients_needed(const std::vector<Var>& inputs) {
                      [](const Var& input) { return input.requires_grad(); });
 }
 
-Var Var::made_by(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
+Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
   if (Profile* profile = Profile::current()) profile->op_ended(op, &Profile::Times::forward);
   if (detecting) {
     const int64_t bad = value.dtype() == DType::i32 ? 0 : ops::count_nonfinite(value);
     if (bad > 0)
       fail(ErrorKind::numeric,
            "{} of the {} values that the op {} made{} are not finite (shape {})", bad,
-           value.numel(), op, OpPlace::text(), value.shape().str());
+           value.numel(), op, ModuleScope::path(), value.shape().str());
   }
   Var result(std::move(value));
   if (!gradients_needed(inputs)) return result;
@@ -146,8 +146,8 @@ class Var::Casts {
     const DType own = leaf->value.dtype();
     require(*gradient.cast_to == own, "a gradient of {} was to become {}, not {}",
             name_of(gradient.value.dtype()), name_of(*gradient.cast_to), name_of(own));
-    constexpr size_t kMost = 32;
-    if (leaves_.size() == kMost || (!leaves_.empty() && leaves_[0]->value.dtype() != own)) finish();
+    constexpr size_t kMax = 32;
+    if (leaves_.size() == kMax || (!leaves_.empty() && leaves_[0]->value.dtype() != own)) finish();
     leaves_.push_back(leaf);
     given_.push_back(gradient.value);
   }
@@ -253,7 +253,7 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
     const Rehearsal rehearsal;
     y = f(Var(x.value())).value();
   }
-  return Var::made_by("recomputed", y, {x},
+  return Var::from_op("recomputed", y, {x},
                       [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
                         const Var again(x, true);
                         back_through(f, again, dy);
@@ -270,7 +270,7 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
       y2 = ops::add(y2, layer.g(Var(y1)).value());
     }
   }
-  return Var::made_by(
+  return Var::from_op(
       "reversible", ops::add(y1, y2), {x},
       [layers = std::move(layers), y1, y2](const Tensor& dy) -> std::vector<Gradient> {
         Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
@@ -286,11 +286,12 @@ NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
 WithGrad::WithGrad() : before_(recording) { recording = true; }
 WithGrad::~WithGrad() { recording = before_; }
-OpPlace::OpPlace(const char* part, int64_t number) : part_(part), number_(number), outer_(place) {
+ModuleScope::ModuleScope(const char* part, int64_t number)
+    : part_(part), number_(number), outer_(place) {
   place = this;
 }
-OpPlace::~OpPlace() { place = outer_; }
-std::string OpPlace::text() {
+ModuleScope::~ModuleScope() { place = outer_; }
+std::string ModuleScope::path() {
   if (place == nullptr) return "";
   if (place->number_ < 0) return fmt::format(" in {}", place->part_);
   return fmt::format(" in {}.{}", place->part_, place->number_);

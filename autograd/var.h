@@ -50,7 +50,7 @@ class Var {
   // Whether a gradient will be asked for, of what is made of these.
   static bool gradients_needed(const std::vector<Var>& inputs);
   // What an op returns: remembers `inputs` and `backward` where a gradient will be asked for.
-  static Var made_by(const char* op, Tensor value, const std::vector<Var>& inputs,
+  static Var from_op(const char* op, Tensor value, const std::vector<Var>& inputs,
                      Backward backward);
 
  private:
@@ -112,21 +112,21 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x);
 
 // While one lives, the ops that this thread makes belong to a part of a model, which errors name:
 // "blocks.3". The innermost counts.
-class OpPlace {
+class ModuleScope {
  public:
   // `number` below 0: a part of which there is one.
-  explicit OpPlace(const char* part, int64_t number = -1);
-  ~OpPlace();
-  OpPlace(const OpPlace&) = delete;
-  OpPlace& operator=(const OpPlace&) = delete;
+  explicit ModuleScope(const char* part, int64_t number = -1);
+  ~ModuleScope();
+  ModuleScope(const ModuleScope&) = delete;
+  ModuleScope& operator=(const ModuleScope&) = delete;
 
   // " in blocks.3"; empty outside of any.
-  static std::string text();
+  static std::string path();
 
  private:
   const char* part_;
   int64_t number_;
-  const OpPlace* outer_;
+  const ModuleScope* outer_;
 };
 
 // While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name

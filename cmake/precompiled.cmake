@@ -29,4 +29,4 @@ set(standard_headers <algorithm> <cmath> <cstdint> <cstring> <filesystem> <funct
 linea_precompiled(standard_set HEADERS ${standard_headers})
 linea_use_precompiled(standard_set linea_tensor linea_autograd linea_nn linea_attentions linea_data)
 linea_precompiled(light_set OPTIONS ${light_options} HEADERS ${standard_headers})
-linea_use_precompiled(light_set linea_train linea)
+linea_use_precompiled(light_set linea_train linea_bench linea_cli linea)

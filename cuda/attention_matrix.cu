@@ -28,7 +28,7 @@ __device__ void sum_along(double* x, int64_t count, bool from_end) {
 
 // What one row of A is made with: its largest log, 1 / sum_j a_ij exp(-most), and sum_j A_ij dA_ij.
 struct Row {
-  double most, inverse, mean;
+  double max, inverse, mean;
 };
 
 // One call's inputs; log_weight [P,N] is w_j - L_j.
@@ -57,15 +57,15 @@ struct Definition {
   // q_i . k_j of values; of logs log sum_f exp(q_if + k_jf).
   __device__ double meeting(const T* qi, const T* kj) const {
     const int64_t F = shape.features;
-    double most = kNothing, sum = 0;
+    double max = kNothing, sum = 0;
     if (!logs()) {
       for (int64_t f = 0; f < F; ++f) sum += at(qi, f) * at(kj, f);
       return sum;
     }
-    for (int64_t f = 0; f < F; ++f) most = std::fmax(most, at(qi, f) + at(kj, f));
-    if (most == kNothing) return most;
-    for (int64_t f = 0; f < F; ++f) sum += std::exp(at(qi, f) + at(kj, f) - most);
-    return most + std::log(sum);
+    for (int64_t f = 0; f < F; ++f) max = std::fmax(max, at(qi, f) + at(kj, f));
+    if (max == kNothing) return max;
+    for (int64_t f = 0; f < F; ++f) sum += std::exp(at(qi, f) + at(kj, f) - max);
+    return max + std::log(sum);
   }
   // The log that decides the scale of a row.
   __device__ double log_of(double met, double weight) const {
@@ -73,8 +73,8 @@ struct Definition {
   }
 
   // exp(log - most), and a_ij of it.
-  __device__ double weigh(double met, double weight, double most) const {
-    return most == kNothing ? 0.0 : std::exp(log_of(met, weight) - most);
+  __device__ double weigh(double met, double weight, double max) const {
+    return max == kNothing ? 0.0 : std::exp(log_of(met, weight) - max);
   }
   __device__ double value(double met, double weighed) const {
     return logs() ? weighed : weighed * met;
@@ -112,30 +112,30 @@ struct MakeRow {
     using A = Accumulator<T>;
     const int64_t N = of.shape.length, pair = r / N, i = r % N, seen = of.seen(pair, i);
     const T* qi = of.q.at(pair, i);
-    double most = kNothing;
+    double max = kNothing;
     for (int64_t j = threadIdx.x; j < seen; j += kBlockThreads) {
       const double met = of.logs() ? of.meeting(qi, of.k.at(pair, j)) : 0.0;
-      most = std::fmax(most, of.log_of(met, of.weight_of(pair, j)));
+      max = std::fmax(max, of.log_of(met, of.weight_of(pair, j)));
     }
-    most = block_max(most);
+    max = block_max(max);
     double sum = 0, along = 0;
     for (int64_t j = threadIdx.x; j < seen; j += kBlockThreads) {
       const double met = of.meeting(qi, of.k.at(pair, j));
-      const double a = of.value(met, of.weigh(met, of.weight_of(pair, j), most));
+      const double a = of.value(met, of.weigh(met, of.weight_of(pair, j), max));
       sum += a;
       if (dmatrix != nullptr) along += a * static_cast<double>(A(dmatrix[r * N + j]));
     }
     const double inverse = reciprocal_or_zero(block_sum(sum));
     if (rows != nullptr) {
       along = block_sum(along);
-      if (threadIdx.x == 0) rows[r] = {most, inverse, along * inverse};
+      if (threadIdx.x == 0) rows[r] = {max, inverse, along * inverse};
       return;
     }
     for (int64_t j = threadIdx.x; j < N; j += kBlockThreads) {
       double a = 0;
       if (j < seen) {
         const double met = of.meeting(qi, of.k.at(pair, j));
-        a = inverse * of.value(met, of.weigh(met, of.weight_of(pair, j), most));
+        a = inverse * of.value(met, of.weigh(met, of.weight_of(pair, j), max));
       }
       matrix[r * N + j] = T(static_cast<A>(a));
     }
@@ -171,7 +171,7 @@ struct RowGradient {
           const int64_t i = kOfQuery ? at : other, j = kOfQuery ? other : at;
           const Row row = rows[pair * N + i];
           const double meeting = of.meeting(of.q.at(pair, i), of.k.at(pair, j));
-          const double weighed = of.weigh(meeting, of.weight_of(pair, j), row.most) * row.inverse;
+          const double weighed = of.weigh(meeting, of.weight_of(pair, j), row.max) * row.inverse;
           const double s = static_cast<double>(A(dmatrix[(pair * N + i) * N + j])) - row.mean;
           log_derivative = of.value(meeting, weighed) * s;
           grad[threadIdx.x] = of.logs() ? log_derivative : weighed * s;
@@ -237,7 +237,8 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
   const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
   for_each_row(ctx, rows, MakeRow<T>{of, nullptr, dmatrix, kept.data()});
-  if (dq != nullptr) for_each_row(ctx, rows, RowGradient<T, true>{of, dmatrix, kept.data(), dq, nullptr});
+  if (dq != nullptr)
+    for_each_row(ctx, rows, RowGradient<T, true>{of, dmatrix, kept.data(), dq, nullptr});
   if (dk == nullptr && dweight == nullptr && ddecay == nullptr) return;
   for_each_row(ctx, rows, RowGradient<T, false>{of, dmatrix, kept.data(), dk, weight_sums.data()});
   for_each_row(ctx, shape.pairs,

@@ -28,7 +28,7 @@ constexpr Kernels<T> kCudaKernels = {
     .pointwise_backward = cuda::pointwise_backward<T>,
     .widen = cuda::widen<T>,
     .narrow = cuda::narrow<T>,
-    .gelu_again = cuda::gelu_again<T>,
+    .gelu_recompute = cuda::gelu_recompute<T>,
     .dropout = cuda::dropout<T>,
     .add_rows = cuda::add_rows<T>,
     .sum_rows = cuda::sum_rows<T>,
@@ -59,8 +59,8 @@ constexpr Kernels<T> kCudaKernels = {
     .logistics_loss = cuda::logistics_loss<T>,
     .logistics_loss_backward = cuda::logistics_loss_backward<T>,
     .logistics_scores = cuda::logistics_scores<T>,
-    .square_features = cuda::square_features<T>,
-    .square_features_backward = cuda::square_features_backward<T>,
+    .quadratic_features = cuda::quadratic_features<T>,
+    .quadratic_features_backward = cuda::quadratic_features_backward<T>,
     .dpfp_features = cuda::dpfp_features<T>,
     .dpfp_features_backward = cuda::dpfp_features_backward<T>,
     .random_logs = cuda::random_logs<T>,
@@ -81,14 +81,14 @@ constexpr Kernels<T> kCudaKernels = {
     .chunk_backward_key = cuda::chunk_backward_key<T>,
     .straight_through = cuda::straight_through<T>,
     .recurrent_step = cuda::recurrent_step<T>,
-    .normed_step = cuda::normed_step_of<T>(),
+    .fused_norm_step = cuda::fused_norm_step_of<T>(),
     .attention_matrix = cuda::attention_matrix<T>,
     .attention_matrix_backward = cuda::attention_matrix_backward<T>,
     .delta_forward = cuda::delta_forward<T>,
     .delta_backward = cuda::delta_backward<T>,
     .delta_step = cuda::delta_step<T>,
     .solve_unit_lower = cuda::solve_unit_lower<T>,
-    .sum_from_end = cuda::sum_from_end<T>,
+    .reverse_cumsum = cuda::reverse_cumsum<T>,
     .softmax_attention = cuda::softmax_attention<T>,
     .softmax_attention_backward = cuda::softmax_attention_backward<T>,
     .sum_squares = cuda::sum_squares<T>,
@@ -102,14 +102,14 @@ template <>
 constexpr Kernels<double> kCudaKernels<double>{};
 #endif
 
-const Backend kCudaBackend = {.vectors = nullptr,
+const Backend kCudaBackend = {.isa = nullptr,
                               .memory = kCudaMemory,
                               .f32 = kCudaKernels<float>,
                               .f64 = kCudaKernels<double>,
                               .bf16 = &kCudaKernels<BFloat16>,
                               .start = cuda::start,
                               .devices = cuda::devices,
-                              .make_recorder = cuda::make_recorder};
+                              .make_graph_recorder = cuda::make_graph_recorder};
 
 struct Registration {
   Registration() { register_cuda(kCudaBackend); }

@@ -19,7 +19,7 @@ namespace linea::cuda {
 
 // How numbers are kept from overflowing: values summed as they are, values beside logs of weights,
 // logs.
-enum class Rule { plain, scaled, logs };
+enum class NumericMode { plain, scaled, logs };
 
 template <typename A>
 inline constexpr A kNothing = -std::numeric_limits<A>::infinity();  // the log of 0
@@ -68,8 +68,8 @@ __device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, in
   const int64_t slot = tile / group.tiles, pair = slot / group.chunks;
   const int64_t first =
       ((group.first + slot % group.chunks) * group.tiles + tile % group.tiles) * kTile;
-  const auto of = [most = tiles * kTile](int64_t count) {
-    return static_cast<int>(count < 0 ? 0 : count < most ? count : most);
+  const auto of = [max = tiles * kTile](int64_t count) {
+    return static_cast<int>(count < 0 ? 0 : count < max ? count : max);
   };
   const int rows = of(shape.length - first);
   const int keys =
@@ -88,14 +88,15 @@ __device__ inline Chunk tile_at(const ChunkShape& shape, const Group& group, int
 }
 // The first and the last tile of the chunk that the tile `own` is of: itself, where a rule has one
 // tile a chunk, or where there are no keys (queries) to look for.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 __device__ int64_t first_tile(const Group& group, int64_t own, const T* keys) {
-  return kRule != Rule::plain || keys == nullptr ? own : own - own % group.tiles;
+  return kMode != NumericMode::plain || keys == nullptr ? own : own - own % group.tiles;
 }
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 __device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) {
-  return kRule != Rule::plain || queries == nullptr ? own
-                                                    : own - own % group.tiles + group.tiles - 1;
+  return kMode != NumericMode::plain || queries == nullptr
+             ? own
+             : own - own % group.tiles + group.tiles - 1;
 }
 
 // Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top,
@@ -103,7 +104,7 @@ __device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) 
 // use for is null.
 template <typename A>
 struct KeyTable {
-  A *top = nullptr, *offset = nullptr, *most = nullptr, *decay = nullptr;
+  A *top = nullptr, *offset = nullptr, *max = nullptr, *decay = nullptr;
 };
 template <typename A>
 struct QueryTable {
@@ -132,7 +133,7 @@ __device__ StateAt<A> state_at(const States<A>& states, const ChunkShape& shape,
 }
 
 // The queries or the keys of a chunk.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 struct Rows {
   using A = Accumulator<T>;
   const T* data;
@@ -145,15 +146,15 @@ struct Rows {
   __device__ A given(int i, int64_t f) const { return A(data[i * stride + f]); }
   // exp(log - top) of logs
   __device__ A at(int i, int64_t f) const {
-    if (kRule == Rule::logs) return exp_of(given(i, f) - top[i]);
+    if (kMode == NumericMode::logs) return exp_of(given(i, f) - top[i]);
     return feature_of(feature, given(i, f));
   }
   __device__ A or_zero(int i, int64_t f) const { return i < count ? at(i, f) : A(0); }
 };
-template <Rule kRule, typename T>
-__device__ Rows<kRule, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given,
+template <NumericMode kMode, typename T>
+__device__ Rows<kMode, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given,
                                   const Chunk& chunk, int count, const Accumulator<T>* top) {
-  const bool logs = kRule == Rule::logs;
+  const bool logs = kMode == NumericMode::logs;
   return {given.at(chunk.pair, chunk.first), given.row, given.data == nullptr ? 0 : count,
           shape.feature, logs && top != nullptr ? top + chunk.place : nullptr};
 }
@@ -178,16 +179,16 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
 
 // What factors are multiplied as: bf16 on tensor cores where all are values of like size; weights
 // and logs lie too far apart for its eight digits.
-template <Rule kRule, typename T>
-using Factor = std::conditional_t<kRule == Rule::plain, T, Accumulator<T>>;
+template <NumericMode kMode, typename T>
+using Factor = std::conditional_t<kMode == NumericMode::plain, T, Accumulator<T>>;
 
 // The sums of a block. By tensor cores it makes two tiles of columns, whom weights serve that it
 // makes once; else one, for registers.
-template <Rule kRule, typename T>
-using RuleSums = WideSums<Factor<kRule, T>, kByCores<Factor<kRule, T>> ? 2 : 1>;
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
+using RuleSums = WideSums<Factor<kMode, T>, kByCores<Factor<kMode, T>> ? 2 : 1>;
+template <NumericMode kMode, typename T>
 int64_t column_blocks(int64_t columns) {
-  constexpr int64_t kColumns = RuleSums<kRule, T>::kColumns;
+  constexpr int64_t kColumns = RuleSums<kMode, T>::kColumns;
   return columns <= kColumns ? 1 : (columns + kColumns - 1) / kColumns;
 }
 
@@ -196,24 +197,24 @@ template <typename A>
 using Square = A[kTile][kTile + 1];
 
 // scores = q k^T over all features, of the rows and keys of this thread.
-template <Rule kRule, typename T>
-__device__ void add_scores(Sums<Factor<kRule, T>>& scores, int64_t F, const Rows<kRule, T>& q,
-                           const Rows<kRule, T>& k, Panels<Factor<kRule, T>>& panels) {
+template <NumericMode kMode, typename T>
+__device__ void add_scores(Sums<Factor<kMode, T>>& scores, int64_t F, const Rows<kMode, T>& q,
+                           const Rows<kMode, T>& k, Panels<Factor<kMode, T>>& panels) {
   add_product<Along::terms, Along::terms>(
       scores, F, [&](int i, int64_t f) { return q.or_zero(i, f); },
       [&](int j, int64_t f) { return k.or_zero(j, f); }, panels);
 }
 
 // Calls body(RuleConstant<..>{}) with the rule of a call.
-template <Rule kRule>
+template <NumericMode kMode>
 struct RuleConstant {
-  static constexpr Rule value = kRule;
+  static constexpr NumericMode value = kMode;
 };
 template <typename Body>
 void with_rule(const ChunkShape& shape, bool scaled, const Body& body) {
-  if (shape.kind == FeatureKind::logs) return body(RuleConstant<Rule::logs>{});
-  if (scaled) return body(RuleConstant<Rule::scaled>{});
-  body(RuleConstant<Rule::plain>{});
+  if (shape.kind == FeatureKind::logs) return body(RuleConstant<NumericMode::logs>{});
+  if (scaled) return body(RuleConstant<NumericMode::scaled>{});
+  body(RuleConstant<NumericMode::plain>{});
 }
 
 }  // namespace linea::cuda

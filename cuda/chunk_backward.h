@@ -7,13 +7,13 @@
 namespace linea::cuda {
 
 // What a block knows of a tile of queries and one of keys, both of one chunk.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 struct Pieces {
   using A = Accumulator<T>;
   bool own;  // they are the same
-  Rows<kRule, T> q, k;
+  Rows<kMode, T> q, k;
   ValueRows<T> v, dy;
-  const A *key_offset, *most;               // o, and the largest up to each row
+  const A *key_offset, *max;               // o, and the largest up to each row
   const A *query_offset, *inverse, *grad;  // -m, 1 / d, e
 
   // n_i
@@ -25,12 +25,12 @@ struct Pieces {
   }
   // exp(o_j - m_i)
   __device__ A visible(int i, int j) const {
-    return kRule == Rule::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
+    return kMode == NumericMode::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
   }
   // Does the forward pass sum this row's part inside the chunk by logs? Else m_i is at least the
   // largest offset.
   __device__ bool by_logs(int i) const {
-    return kRule == Rule::logs && k.count > 0 && i < q.count && -query_offset[i] < most[i];
+    return kMode == NumericMode::logs && k.count > 0 && i < q.count && -query_offset[i] < max[i];
   }
   // w_ijf of such a row is exp(q_if + k_jf + rest).
   __device__ A rest(int i, int j) const {
@@ -39,8 +39,8 @@ struct Pieces {
 };
 
 // Of the group's tiles `query` and `key`.
-template <Rule kRule, typename T>
-__device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& group,
+template <NumericMode kMode, typename T>
+__device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Group& group,
                                       const ChunkInput<T>& in, const HeadRows<const T>& dy,
                                       const KeyTable<Accumulator<T>>& keys,
                                       const QueryTable<Accumulator<T>>& queries, int64_t query,
@@ -50,12 +50,12 @@ __device__ Pieces<kRule, T> pieces_of(const ChunkShape& shape, const Group& grou
     return table == nullptr ? nullptr : table + tile.place;
   };
   return {query == key,
-          rows_of<kRule>(shape, in.q, q, q.rows, queries.top),
-          rows_of<kRule>(shape, in.k, k, k.keys, keys.top),
+          rows_of<kMode>(shape, in.q, q, q.rows, queries.top),
+          rows_of<kMode>(shape, in.k, k, k.keys, keys.top),
           value_rows(shape, in.v, k, in.k.data == nullptr ? 0 : k.keys),
           value_rows(shape, dy, q, in.q.data == nullptr ? 0 : q.rows),
           at(keys.offset, k),
-          at(keys.most, k),
+          at(keys.max, k),
           at(queries.offset, q),
           at(queries.inverse, q),
           at(queries.grad, q)};
@@ -66,9 +66,9 @@ struct RowsByLogs {
   bool row[kTile];
   bool any;
 };
-template <Rule kRule, typename T>
-__device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
-  if (kRule != Rule::logs) return;
+template <NumericMode kMode, typename T>
+__device__ void find_by_logs(const Pieces<kMode, T>& of, RowsByLogs& found) {
+  if (kMode != NumericMode::logs) return;
   if (threadIdx.x < kWarp) {
     const int lane = static_cast<int>(threadIdx.x);
     const bool low = of.by_logs(lane), high = of.by_logs(lane + kWarp);
@@ -80,12 +80,12 @@ __device__ void find_by_logs(const Pieces<kRule, T>& of, RowsByLogs& found) {
   __syncthreads();
 }
 
-// gradients[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0; of
-// rows summed by logs dw_ij alone.
-template <Rule kRule, typename T, typename A>
-__device__ void make_gradients(const Pieces<kRule, T>& of, const RowsByLogs& by_logs,
-                            Square<A>& grads, Panels<Factor<kRule, T>>& panels) {
-  using P = Factor<kRule, T>;
+// gradients[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0;
+// of rows summed by logs dw_ij alone.
+template <NumericMode kMode, typename T, typename A>
+__device__ void make_gradients(const Pieces<kMode, T>& of, const RowsByLogs& by_logs,
+                               Square<A>& grads, Panels<Factor<kMode, T>>& panels) {
+  using P = Factor<kMode, T>;
   Sums<P> product;
   add_product<Along::terms, Along::terms>(
       product, of.v.M, [&](int i, int64_t m) { return of.numerator(i, m); },
@@ -93,7 +93,7 @@ __device__ void make_gradients(const Pieces<kRule, T>& of, const RowsByLogs& by_
   Sums<P>::each([&](int e, int i, int j) {
     A grad = 0;
     if (of.sees(i, j)) {
-      const A visible = kRule == Rule::logs && by_logs.row[i] ? A(1) : of.visible(i, j);
+      const A visible = kMode == NumericMode::logs && by_logs.row[i] ? A(1) : of.visible(i, j);
       grad = visible == A(0) ? A(0) : (product[e] + of.grad[i]) * visible;
     }
     grads[i][j] = grad;

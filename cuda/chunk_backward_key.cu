@@ -8,13 +8,13 @@ namespace {
 
 // dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features,
 // places] is asked for, its part of the gradients of the keys' weights.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                  KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
                  States<Accumulator<T>> states, HeadRows<T> dk, Accumulator<T>* weight_part) {
   using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
+  using P = Factor<kMode, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> grads;
   __shared__ RowsByLogs by_logs;
@@ -23,25 +23,25 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   const auto with_query = [&](int64_t tile) {
-    return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
+    return pieces_of<kMode>(shape, group, in, dy, keys, queries, tile, own);
   };
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  using Wide = RuleSums<kRule, T>;
+  using Wide = RuleSums<kMode, T>;
   const int64_t F = shape.features, M = shape.values;
   const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
   // Queries of the chunk's tiles from this one on, which comes last.
-  Pieces<kRule, T> of = with_query(own);
+  Pieces<kMode, T> of = with_query(own);
   find_by_logs(of, by_logs);
   Wide inside;
-  for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
+  for (int64_t tile = last_tile<kMode>(group, own, in.q.data); tile >= own; --tile) {
     of = with_query(tile);
     if (of.q.count == 0 || of.k.count == 0) continue;
     make_gradients(of, by_logs, grads, panels);
     add_products<Along::tile, Along::tile>(
         inside, F - first_f, of.q.count,
         [&](int j, int64_t i) {
-          return kRule == Rule::logs && by_logs.row[i] ? A(0) : grads[i][j];
+          return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
         [&](int f, int64_t i) {
           return first_f + f < F ? of.q.at(static_cast<int>(i), first_f + f) : A(0);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
   // Of plain values what the state gives needs no factor, and joins what the queries give.
   Wide apart;
-  Wide& after = kRule == Rule::plain ? inside : apart;
+  Wide& after = kMode == NumericMode::plain ? inside : apart;
   if (!later.empty)
     add_products<Along::terms, Along::terms>(
         after, F - first_f, M, [&](int j, int64_t m) { return of.v.or_zero(j, m); },
@@ -68,21 +68,22 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (j < of.k.count) {
       const A given = of.k.given(j, f);
       feature = of.k.at(j, f);
-      grad = kRule == Rule::logs ? inside[e] * feature : inside[e];
+      grad = kMode == NumericMode::logs ? inside[e] * feature : inside[e];
       if (!later.empty) {
         const A of_state = apart[e] + later.key_sum[f];
-        if (kRule == Rule::plain) grad += of_state;
-        if (kRule == Rule::scaled) grad += of_state * factor(later.scale[f], -of.key_offset[j]);
-        if (kRule == Rule::logs)
+        if (kMode == NumericMode::plain) grad += of_state;
+        if (kMode == NumericMode::scaled)
+          grad += of_state * factor(later.scale[f], -of.key_offset[j]);
+        if (kMode == NumericMode::logs)
           grad += of_state * read_by_logs(given, later.scale[f], of.key_offset[j] - of.k.top[j]);
       }
-      if (kRule == Rule::logs && of.q.count > 0 && by_logs.any)
+      if (kMode == NumericMode::logs && of.q.count > 0 && by_logs.any)
         for (int i = j; i < of.q.count; ++i)
           if (by_logs.row[i])
             grad += grads[i][j] * exp_of(of.q.given(i, f) + given + of.rest(i, j));
     }
-    whole[(e & 2) / 2] += kRule == Rule::logs ? grad : grad * feature;
-    if (kRule != Rule::logs) grad *= feature_derivative(shape.feature, feature);
+    whole[(e & 2) / 2] += kMode == NumericMode::logs ? grad : grad * feature;
+    if (kMode != NumericMode::logs) grad *= feature_derivative(shape.feature, feature);
     to[j * dk.row + f] = T(grad);
   });
   if (weight_part == nullptr) return;
@@ -111,13 +112,13 @@ struct SumWeights {
 };
 
 // dv of a tile of keys, one or two of values.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
                    States<Accumulator<T>> states, HeadRows<T> dv) {
   using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
+  using P = Factor<kMode, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   __shared__ RowsByLogs by_logs;
@@ -126,14 +127,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   const auto with_query = [&](int64_t tile) {
-    return pieces_of<kRule>(shape, group, in, dy, keys, queries, tile, own);
+    return pieces_of<kMode>(shape, group, in, dy, keys, queries, tile, own);
   };
   const StateAt<A> later = state_at(states, shape, group, chunk);
-  using Wide = RuleSums<kRule, T>;
+  using Wide = RuleSums<kMode, T>;
   const int64_t F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
-  Pieces<kRule, T> of = with_query(own);
+  Pieces<kMode, T> of = with_query(own);
   find_by_logs(of, by_logs);
   Wide sums;
   if (!later.empty && of.k.count > 0) {
@@ -141,31 +142,31 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         sums, M - first_m, F,
         [&](int j, int64_t f) {
           if (j >= of.k.count) return A(0);
-          if (kRule != Rule::logs) return of.k.at(j, f);
+          if (kMode != NumericMode::logs) return of.k.at(j, f);
           return read_by_logs(of.k.given(j, f), later.scale[f], of.key_offset[j] - of.k.top[j]);
         },
         [&](int m, int64_t f) { return first_m + m < M ? later.state[f * M + first_m + m] : A(0); },
         panels);
-    if (kRule == Rule::scaled)
+    if (kMode == NumericMode::scaled)
       Wide::each([&](int e, int j, int) {
         if (j < of.k.count) sums[e] *= factor(later.scale[0], -of.key_offset[j]);
       });
   }
-  for (int64_t tile = last_tile<kRule>(group, own, in.q.data); tile >= own; --tile) {
+  for (int64_t tile = last_tile<kMode>(group, own, in.q.data); tile >= own; --tile) {
     of = with_query(tile);
     if (of.q.count == 0 || of.k.count == 0) continue;
     Sums<P> scores;
     add_scores(scores, F, of.q, of.k, panels);
     Sums<P>::each([&](int e, int i, int j) {
       A weight = 0;
-      if (of.sees(i, j) && !(kRule == Rule::logs && by_logs.row[i])) {
+      if (of.sees(i, j) && !(kMode == NumericMode::logs && by_logs.row[i])) {
         const A visible = of.visible(i, j);
         weight = visible == A(0) ? A(0) : scores[e] * visible;
       }
       weights[i][j] = weight;
     });
     __syncthreads();
-    if (kRule == Rule::logs && by_logs.any) {
+    if (kMode == NumericMode::logs && by_logs.any) {
       const int lane = static_cast<int>(threadIdx.x) % kWarp;
       for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count;
            i += kBlockThreads / kWarp)
@@ -187,42 +188,42 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   });
 }
 
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                   HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
                   Strided<const Accumulator<T>> ddenominator,
-                  const ChunkState<Accumulator<T>>& carried, HeadRows<T> dk, Strided<T> dweight,
+                  const ChunkState<Accumulator<T>>& running, HeadRows<T> dk, Strided<T> dweight,
                   HeadRows<T> dv) {
   using A = Accumulator<T>;
   const bool reads = in.k.data != nullptr, joins = in.q.data != nullptr;
-  const int64_t columns = column_blocks<kRule, T>(shape.features);
-  Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
+  const int64_t columns = column_blocks<kMode, T>(shape.features);
+  Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   const bool weights = reads && dweight.data != nullptr;
   const Workspace<A> parts(ctx, weights ? columns * sweep.places() : 0);
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
     const int64_t tiles = shape.pairs * group.chunks * group.tiles;
-    if (reads) make_keys<kRule>(ctx, shape, group, in, sweep);
+    if (reads) make_keys<kMode>(ctx, shape, group, in, sweep);
     if (joins) {
       for_each_row(ctx, tiles,
-                   MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale,
+                   MakeQueries<kMode, T>{shape, group, in.q, kept.denominator, kept.scale,
                                          ddenominator, sweep.queries});
-      sweep.template carry<kRule>(ctx, shape, group, queries_join(in, dy, sweep),
-                                  sweep.direction(shape, true), carried, reads);
+      sweep.template carry<kMode>(ctx, shape, group, queries_join(in, dy, sweep),
+                                  sweep.direction(shape, true), running, reads);
     }
     if (!reads) continue;
-    const States<A> states = sweep.states(joins, carried, shape.starts ? sweep.count() - 1 : -1);
+    const States<A> states = sweep.states(joins, running, shape.starts ? sweep.count() - 1 : -1);
     const QueryTable<A> queries = joins ? sweep.queries : QueryTable<A>{};
-    launch(key_gradient<kRule, T>,
+    launch(key_gradient<kMode, T>,
            dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(columns)), dim3(kBlockThreads),
            0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states, dk,
            weights ? parts.data() : nullptr);
     if (weights)
       for_each(ctx, tiles * kTile, SumWeights<T>{shape, group, columns, parts.data(), dweight});
-    launch(value_gradient<kRule, T>,
+    launch(value_gradient<kMode, T>,
            dim3(static_cast<unsigned>(tiles),
-                static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
+                static_cast<unsigned>(column_blocks<kMode, T>(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy, sweep.keys, queries, states,
            dv);
   }
@@ -234,8 +235,8 @@ template <typename T>
 void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                         HeadRows<const T> dy, const ChunkRows<Accumulator<T>>& kept,
                         Strided<const Accumulator<T>> ddenominator,
-                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk,
-                        Strided<T> dweight, HeadRows<T> dv) {
+                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
+                        HeadRows<T> dv) {
   const ChunkShape shape = as_multiplied(ctx, given);
   if (shape.pairs == 0) return;
   with_rule(shape, grads.scale != nullptr, [&](auto rule) {

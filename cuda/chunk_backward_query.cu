@@ -7,8 +7,8 @@ namespace linea::cuda {
 namespace {
 
 // e_i = -(dy_i . y_i) / d_i of a tile's queries, which may be read at once.
-template <Rule kRule, typename T, typename A>
-__device__ void denominator_gradients(const Pieces<kRule, T>& of, const ValueRows<T>& y, A* to) {
+template <NumericMode kMode, typename T, typename A>
+__device__ void denominator_gradients(const Pieces<kMode, T>& of, const ValueRows<T>& y, A* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < of.q.count; i += kBlockThreads / kWarp) {
     A along = 0;
@@ -20,14 +20,14 @@ __device__ void denominator_gradients(const Pieces<kRule, T>& of, const ValueRow
 }
 
 // dq of a tile of queries, one or two of features; and e.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
                    KeyTable<Accumulator<T>> keys, QueryTable<Accumulator<T>> queries,
                    States<Accumulator<T>> states, HeadRows<const T> y, HeadRows<T> dq,
                    Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
+  using P = Factor<kMode, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> grads;
   __shared__ RowsByLogs by_logs;
@@ -37,30 +37,30 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
   const auto with_key = [&](int64_t tile) {
-    Pieces<kRule, T> of = pieces_of<kRule>(shape, group, in, dy, keys, queries, own, tile);
+    Pieces<kMode, T> of = pieces_of<kMode>(shape, group, in, dy, keys, queries, own, tile);
     of.grad = grad_d;
     return of;
   };
   const StateAt<A> past = state_at(states, shape, group, chunk);
-  using Wide = RuleSums<kRule, T>;
+  using Wide = RuleSums<kMode, T>;
   const int64_t F = shape.features, M = shape.values;
   const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
   // Keys of the chunk's tiles up to this one, which comes last.
-  Pieces<kRule, T> of = with_key(own);
+  Pieces<kMode, T> of = with_key(own);
   denominator_gradients(of, value_rows(shape, y, chunk, chunk.rows), grad_d);
   if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
     ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = grad_d[threadIdx.x];
   find_by_logs(of, by_logs);
   Wide inside;
-  for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
+  for (int64_t tile = first_tile<kMode>(group, own, in.k.data); tile <= own; ++tile) {
     of = with_key(tile);
     if (of.k.count == 0) continue;
     make_gradients(of, by_logs, grads, panels);
     add_products<Along::terms, Along::tile>(
         inside, F - first_f, of.k.count,
         [&](int i, int64_t j) {
-          return kRule == Rule::logs && by_logs.row[i] ? A(0) : grads[i][j];
+          return kMode == NumericMode::logs && by_logs.row[i] ? A(0) : grads[i][j];
         },
         [&](int f, int64_t j) {
           return first_f + f < F ? of.k.at(static_cast<int>(j), first_f + f) : A(0);
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
   // Of plain values what the state gives needs no factor, and joins what the keys give.
   Wide apart;
-  Wide& before = kRule == Rule::plain ? inside : apart;
+  Wide& before = kMode == NumericMode::plain ? inside : apart;
   if (!past.empty)
     add_products<Along::terms, Along::terms>(
         before, F - first_f, M, [&](int i, int64_t m) { return of.numerator(i, m); },
@@ -84,48 +84,49 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (i >= of.q.count || f >= F) return;
     const A given = of.q.given(i, f), feature = of.q.at(i, f);
     A grad = inside[e];
-    if (kRule == Rule::logs) grad *= feature;
+    if (kMode == NumericMode::logs) grad *= feature;
     if (!past.empty) {
       const A of_state = apart[e] + of.grad[i] * past.key_sum[f];
-      if (kRule == Rule::plain) grad += of_state;
-      if (kRule == Rule::scaled) grad += of_state * factor(past.scale[f], -of.query_offset[i]);
-      if (kRule == Rule::logs)
+      if (kMode == NumericMode::plain) grad += of_state;
+      if (kMode == NumericMode::scaled)
+        grad += of_state * factor(past.scale[f], -of.query_offset[i]);
+      if (kMode == NumericMode::logs)
         grad += of_state * read_by_logs(given, past.scale[f], of.query_offset[i] - of.q.top[i]);
     }
-    if (kRule == Rule::logs && of.k.count > 0 && by_logs.row[i])
+    if (kMode == NumericMode::logs && of.k.count > 0 && by_logs.row[i])
       for (int j = 0; j <= i && j < of.k.count; ++j)
         grad += grads[i][j] * exp_of(given + of.k.given(j, f) + of.rest(i, j));
-    if (kRule != Rule::logs) grad *= feature_derivative(shape.feature, feature);
+    if (kMode != NumericMode::logs) grad *= feature_derivative(shape.feature, feature);
     to[i * dq.row + f] = T(grad);
   });
 }
 
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                     HeadRows<const T> y, HeadRows<const T> dy,
                     const ChunkRows<Accumulator<T>>& kept,
-                    const ChunkState<Accumulator<T>>& carried, HeadRows<T> dq,
+                    const ChunkState<Accumulator<T>>& running, HeadRows<T> dq,
                     Strided<Accumulator<T>> ddenominator) {
   using A = Accumulator<T>;
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
-  Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
+  Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   for (int64_t first = 0; first < sweep.count();) {
     const Group group = sweep.from(first);
     first += group.chunks;
     const int64_t tiles = shape.pairs * group.chunks * group.tiles;
     if (joins) {
-      make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep),
-                                  sweep.direction(shape, false), carried);
+      make_keys<kMode>(ctx, shape, group, in, sweep);
+      sweep.template carry<kMode>(ctx, shape, group, keys_join(in, sweep),
+                                  sweep.direction(shape, false), running);
     }
     if (!reads) continue;
     for_each_row(
         ctx, tiles,
-        MakeQueries<kRule, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
-    const States<A> states = sweep.states(joins, carried, shape.starts ? 0 : -1);
-    launch(query_gradient<kRule, T>,
+        MakeQueries<kMode, T>{shape, group, in.q, kept.denominator, kept.scale, {}, sweep.queries});
+    const States<A> states = sweep.states(joins, running, shape.starts ? 0 : -1);
+    launch(query_gradient<kMode, T>,
            dim3(static_cast<unsigned>(tiles),
-                static_cast<unsigned>(column_blocks<kRule, T>(shape.features))),
+                static_cast<unsigned>(column_blocks<kMode, T>(shape.features))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, dy,
            joins ? sweep.keys : KeyTable<A>{}, sweep.queries, states, y, dq, ddenominator);
   }

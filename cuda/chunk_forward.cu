@@ -8,39 +8,40 @@ namespace {
 
 // log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
 template <typename T>
-__device__ Accumulator<T> log_score(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k,
-                                    int64_t F, int i, int j, Accumulator<T> offset) {
+__device__ Accumulator<T> log_score(const Rows<NumericMode::logs, T>& q,
+                                    const Rows<NumericMode::logs, T>& k, int64_t F, int i, int j,
+                                    Accumulator<T> offset) {
   using A = Accumulator<T>;
-  A most = kNothing<A>, sum = 0;
-  for (int64_t f = 0; f < F; ++f) most = larger(most, q.given(i, f) + k.given(j, f));
-  if (most == kNothing<A>) return most;
-  for (int64_t f = 0; f < F; ++f) sum += exp_of(q.given(i, f) + k.given(j, f) - most);
-  return most + std::log(sum) - q.top[i] + (offset - k.top[j]);
+  A max = kNothing<A>, sum = 0;
+  for (int64_t f = 0; f < F; ++f) max = larger(max, q.given(i, f) + k.given(j, f));
+  if (max == kNothing<A>) return max;
+  for (int64_t f = 0; f < F; ++f) sum += exp_of(q.given(i, f) + k.given(j, f) - max);
+  return max + std::log(sum) - q.top[i] + (offset - k.top[j]);
 }
 
 // Weights of row i in a chunk, weight by weight: exp(log a_ij - m), m the largest. Returns their
 // sum over the warp's lanes, without what the state gives; m goes in as the state's scale.
 template <typename T, typename A>
-__device__ A weigh_by_logs(const Rows<Rule::logs, T>& q, const Rows<Rule::logs, T>& k, int64_t F,
-                           int i, int seen, const A* offset, A* weights, A& m) {
+__device__ A weigh_by_logs(const Rows<NumericMode::logs, T>& q, const Rows<NumericMode::logs, T>& k,
+                           int64_t F, int i, int seen, const A* offset, A* weights, A& m) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  A most = m;
+  A max = m;
   for (int j = lane; j < seen; j += kWarp)
-    most = larger(most, weights[j] = log_score(q, k, F, i, j, offset[j]));
-  most = warp_max(most);
-  m = most == kNothing<A> ? A(0) : most;
+    max = larger(max, weights[j] = log_score(q, k, F, i, j, offset[j]));
+  max = warp_max(max);
+  m = max == kNothing<A> ? A(0) : max;
   A sum = 0;
   for (int j = lane; j < seen; j += kWarp) sum += weights[j] = factor(weights[j], m);
   return warp_sum(sum);
 }
 
-template <Rule kRule, typename T>
-__global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 : 1)
+template <NumericMode kMode, typename T>
+__global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 : 1)
     read_chunk(ChunkShape shape, Group group, ChunkInput<T> in, KeyTable<Accumulator<T>> keys,
                const Accumulator<T>* query_top, States<Accumulator<T>> states, HeadRows<T> y,
                ChunkRows<Accumulator<T>> kept) {
   using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
+  using P = Factor<kMode, T>;
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   multiply_as(shape.products, panels);
@@ -51,19 +52,20 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
   const int64_t own = blockIdx.x;
   const Chunk chunk = tile_at(shape, group, own);
   if (chunk.rows == 0) return;
-  using Wide = RuleSums<kRule, T>;
+  using Wide = RuleSums<kMode, T>;
   const int64_t F = shape.features, M = shape.values, place = chunk.place;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kWarps = kBlockThreads / kWarp;
-  const Rows<kRule, T> q = rows_of<kRule>(shape, in.q, chunk, chunk.rows, query_top);
+  const Rows<kMode, T> q = rows_of<kMode>(shape, in.q, chunk, chunk.rows, query_top);
   const StateAt<A> past = state_at(states, shape, group, chunk);
-  const A* offset = kRule == Rule::plain ? nullptr : keys.offset + place;
+  const A* offset = kMode == NumericMode::plain ? nullptr : keys.offset + place;
 
   // Of logs, the state's logs are in the features that read it.
   const auto past_feature = [&](int i, int64_t f) {
-    return kRule == Rule::logs ? factor(q.given(i, f) + past.scale[f], past_top[i]) : q.at(i, f);
+    return kMode == NumericMode::logs ? factor(q.given(i, f) + past.scale[f], past_top[i])
+                                      : q.at(i, f);
   };
   for (int i = warp; i < kTile; i += kWarps) {
     if (i >= chunk.rows || past.empty) {
@@ -71,7 +73,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
       continue;
     }
     A top = kNothing<A>, sum = 0;
-    if (kRule == Rule::logs) {
+    if (kMode == NumericMode::logs) {
       for (int64_t f = lane; f < F; f += kWarp) top = larger(top, q.given(i, f) + past.scale[f]);
       top = warp_max(top);
       if (lane == 0) past_top[i] = top;
@@ -81,8 +83,8 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
     sum = warp_sum(sum);
     if (lane > 0) continue;
     denominator[i] = sum;
-    if (kRule != Rule::plain)
-      past_scale[i] = kRule == Rule::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
+    if (kMode != NumericMode::plain)
+      past_scale[i] = kMode == NumericMode::logs ? top - q.top[i] : F > 0 ? past.scale[0] : A(0);
   }
   Wide sums;
   if (!past.empty)
@@ -93,34 +95,34 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
         panels);
 
   // Keys of the chunk's tiles up to this one.
-  for (int64_t tile = first_tile<kRule>(group, own, in.k.data); tile <= own; ++tile) {
+  for (int64_t tile = first_tile<kMode>(group, own, in.k.data); tile <= own; ++tile) {
     Chunk seen = tile_at(shape, group, tile);
     if (in.k.data == nullptr) seen.keys = 0;
-    const Rows<kRule, T> k = rows_of<kRule>(shape, in.k, seen, seen.keys, keys.top);
+    const Rows<kMode, T> k = rows_of<kMode>(shape, in.k, seen, seen.keys, keys.top);
     Sums<P> scores;
     if (seen.keys > 0) add_scores(scores, F, q, k, panels);
     __syncthreads();
-    if (threadIdx.x < kTile && kRule != Rule::plain) {
+    if (threadIdx.x < kTile && kMode != NumericMode::plain) {
       const int i = static_cast<int>(threadIdx.x);
-      const A m = larger(seen.keys > 0 ? keys.most[place + i] : kNothing<A>, past_scale[i]);
+      const A m = larger(seen.keys > 0 ? keys.max[place + i] : kNothing<A>, past_scale[i]);
       row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
     }
     __syncthreads();
     Sums<P>::each([&](int e, int i, int j) {
       const bool sees = (tile < own || j <= i) && j < seen.keys && i < chunk.rows;
       A weight = sees ? scores[e] : A(0);
-      if (kRule != Rule::plain && sees) weight *= factor(offset[j], row_scale[i]);
+      if (kMode != NumericMode::plain && sees) weight *= factor(offset[j], row_scale[i]);
       weights[i][j] = weight;
     });
     __syncthreads();
     for (int i = warp; i < chunk.rows; i += kWarps) {
-      A m = kRule == Rule::plain ? A(0) : row_scale[i];
+      A m = kMode == NumericMode::plain ? A(0) : row_scale[i];
       A inside = warp_sum(weights[i][lane] + weights[i][lane + kWarp]);
       const auto whole = [&] {
-        return kRule == Rule::plain ? denominator[i] + inside
-                                    : factor(past_scale[i], m) * denominator[i] + inside;
+        return kMode == NumericMode::plain ? denominator[i] + inside
+                                           : factor(past_scale[i], m) * denominator[i] + inside;
       };
-      if constexpr (kRule == Rule::logs) {
+      if constexpr (kMode == NumericMode::logs) {
         const int count = i + 1 < seen.keys ? i + 1 : seen.keys;
         if (count > 0 && whole() < kTrusted<A>) {
           m = past_scale[i];
@@ -132,7 +134,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
       if (lane == 0) denominator[i] = d, row_scale[i] = m;
     }
     __syncthreads();
-    if (kRule != Rule::plain)
+    if (kMode != NumericMode::plain)
       Wide::each([&](int e, int i, int) {
         if (i < chunk.rows) sums[e] *= factor(past_scale[i], row_scale[i]);
       });
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
     inverse[i] = reciprocal_or_zero(denominator[i]);
     if (blockIdx.y == 0) {
       kept.denominator.pair(chunk.pair)[chunk.first + i] = denominator[i];
-      if (kRule != Rule::plain) kept.scale.pair(chunk.pair)[chunk.first + i] = row_scale[i];
+      if (kMode != NumericMode::plain) kept.scale.pair(chunk.pair)[chunk.first + i] = row_scale[i];
     }
   }
   __syncthreads();
@@ -157,30 +159,30 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kRule, T>> ? 2 
   });
 }
 
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-             const ChunkState<Accumulator<T>>& carried, HeadRows<T> y,
+             const ChunkState<Accumulator<T>>& running, HeadRows<T> y,
              const ChunkRows<Accumulator<T>>& kept) {
   const bool reads = in.q.data != nullptr, joins = in.k.data != nullptr;
-  Sweep<T> sweep(ctx, shape, kRule != Rule::plain);
+  Sweep<T> sweep(ctx, shape, kMode != NumericMode::plain);
   for (int64_t first = 0; first < sweep.count();) {
     const Group group = sweep.from(first);
     first += group.chunks;
     if (joins) {
-      make_keys<kRule>(ctx, shape, group, in, sweep);
-      sweep.template carry<kRule>(ctx, shape, group, keys_join(in, sweep),
-                                  sweep.direction(shape, false), carried);
+      make_keys<kMode>(ctx, shape, group, in, sweep);
+      sweep.template carry<kMode>(ctx, shape, group, keys_join(in, sweep),
+                                  sweep.direction(shape, false), running);
     }
     if (!reads) continue;
-    if (kRule == Rule::logs)
+    if (kMode == NumericMode::logs)
       for_each_row(ctx, shape.pairs * group.chunks,
-                   MakeQueries<kRule, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
+                   MakeQueries<kMode, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
     const int64_t tiles = shape.pairs * group.chunks * group.tiles;
-    launch(read_chunk<kRule, T>,
+    launch(read_chunk<kMode, T>,
            dim3(static_cast<unsigned>(tiles),
-                static_cast<unsigned>(column_blocks<kRule, T>(shape.values))),
+                static_cast<unsigned>(column_blocks<kMode, T>(shape.values))),
            dim3(kBlockThreads), 0, stream(ctx), shape, group, in, sweep.keys, sweep.queries.top,
-           sweep.states(joins, carried, shape.starts ? 0 : -1), y, kept);
+           sweep.states(joins, running, shape.starts ? 0 : -1), y, kept);
   }
 }
 

@@ -57,13 +57,13 @@ struct Direction {
 // A block makes the sums of one chunk; or, given a carried state, goes through all of the group's,
 // leaves in the place of each one's sums the state that it reads, and carries on: no scan is left
 // to do. (Plain values alone.)
-template <Rule kRule, typename T, typename Values>
+template <NumericMode kMode, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
               Parts<Accumulator<T>> carried, Parts<Accumulator<T>> parts) {
   using A = Accumulator<T>;
-  using P = Factor<kRule, T>;
-  using Wide = RuleSums<kRule, T>;
+  using P = Factor<kMode, T>;
+  using Wide = RuleSums<kMode, T>;
   constexpr int kShares = kBlockThreads / kTile;  // threads of one feature
   __shared__ Panels<P> panels;
   __shared__ A column[kTile], share[kShares][kTile];
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   };
   const auto leave = [](A sum, A& to) { to = sum; };
 
-  const bool walks = kRule == Rule::plain && carried.state != nullptr;
+  const bool walks = kMode == NumericMode::plain && carried.state != nullptr;
   if (walks) each(carried, index, [](A& sum, A from) { sum = from; });
   for (int64_t n = 0; n < (walks ? group.chunks : 1); ++n) {
     const int64_t step = direction.backward ? group.chunks - 1 - n : n;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (walks) each(parts, chunk.slot, leave);
     if (group.first + chunk.slot % group.chunks == direction.unneeded) continue;
     const int count = in.keys ? chunk.keys : chunk.rows;
-    const Rows<kRule, T> rows = rows_of<kRule>(shape, in.rows, chunk, count, in.top);
+    const Rows<kMode, T> rows = rows_of<kMode>(shape, in.rows, chunk, count, in.top);
     const auto x = in.x.of(shape, chunk, count);
 
     // log of feature f of row i; then the feature itself, relative to the largest in the chunk
@@ -102,20 +102,21 @@ __global__ void __launch_bounds__(kBlockThreads)
       return rows.given(i, f) + (in.offset[chunk.place + i] - rows.top[i]);
     };
     const auto feature = [&](int i, int f) {
-      if (kRule == Rule::logs) return factor(log_of(i, first_f + f), column[f]);
+      if (kMode == NumericMode::logs) return factor(log_of(i, first_f + f), column[f]);
       const A value = rows.at(i, first_f + f);
-      return kRule == Rule::scaled ? value * factor(in.offset[chunk.place + i], column[f]) : value;
+      return kMode == NumericMode::scaled ? value * factor(in.offset[chunk.place + i], column[f])
+                                          : value;
     };
-    if (kRule != Rule::plain) {
-      A most = kNothing<A>;
+    if (kMode != NumericMode::plain) {
+      A max = kNothing<A>;
       for (int i = part; i < count && first_f + own < F; i += kShares)
-        most = larger(most,
-                      kRule == Rule::logs ? log_of(i, first_f + own) : in.offset[chunk.place + i]);
-      share[part][own] = most;
+        max = larger(max, kMode == NumericMode::logs ? log_of(i, first_f + own)
+                                                     : in.offset[chunk.place + i]);
+      share[part][own] = max;
       __syncthreads();
-      for (int other = 0; other < kShares; ++other) most = larger(most, share[other][own]);
-      if (part == 0) column[own] = most;
-      if (sums_keys) parts.scale[chunk.slot * F + first_f + own] = most;
+      for (int other = 0; other < kShares; ++other) max = larger(max, share[other][own]);
+      if (part == 0) column[own] = max;
+      if (sums_keys) parts.scale[chunk.slot * F + first_f + own] = max;
       __syncthreads();
     }
 
@@ -151,10 +152,10 @@ struct ScanScales {
   Group group;
   Direction direction;
   const A* decay;
-  A *carried, *parts, *keep, *take;
+  A *running, *parts, *keep, *take;
   __device__ void operator()(int64_t index) const {
     const int64_t pair = index / F, f = index % F;
-    A scale = carried[index];
+    A scale = running[index];
     for (int64_t n = 0; n < group.chunks; ++n) {
       const int64_t c = direction.backward ? group.chunks - 1 - n : n,
                     slot = pair * group.chunks + c;
@@ -168,7 +169,7 @@ struct ScanScales {
       scale = to;
       if (!direction.backward && decay != nullptr) scale += decay[slot];
     }
-    carried[index] = scale;
+    running[index] = scale;
   }
 };
 
@@ -180,10 +181,10 @@ struct ScanSums {
   Group group;
   Direction direction;
   const A *keep, *take;
-  A *carried, *parts;
+  A *running, *parts;
   __device__ void operator()(int64_t index) const {
     const int64_t row = index / width, pair = row / F, f = row % F;
-    A sum = carried[index];
+    A sum = running[index];
 #pragma unroll 4
     for (int64_t n = 0; n < group.chunks; ++n) {
       const int64_t c = direction.backward ? group.chunks - 1 - n : n;
@@ -193,7 +194,7 @@ struct ScanSums {
       parts[place] = sum;
       if (joins) sum = keep == nullptr ? sum + fresh : sum * keep[at] + fresh * take[at];
     }
-    carried[index] = sum;
+    running[index] = sum;
   }
 };
 
@@ -201,34 +202,35 @@ struct ScanSums {
 // chunks.
 template <typename T>
 int64_t blocks_of_sums(const ChunkShape& shape) {
-  return shape.pairs * tiles_of(shape.features) * column_blocks<Rule::plain, T>(shape.values);
+  return shape.pairs * tiles_of(shape.features) *
+         column_blocks<NumericMode::plain, T>(shape.values);
 }
 template <typename T>
 bool sums_walk(const Context& ctx, const ChunkShape& shape) {
   return blocks_of_sums<T>(shape) >= ctx.sizes.blocks;
 }
 
-// How many tiles of 64 rows a chunk has, 1 to kMostTiles. With t of them a tile moves 1 / t of its
+// How many tiles of 64 rows a chunk has, 1 to kMaxTiles. With t of them a tile moves 1 / t of its
 // chunk's states, and meets (t + 1) / 2 tiles of the chunk, itself among them: passes 4 F M / t
 // bytes, and kProducts products of 64 x 64 by F or M for each tile that it meets. On tensor cores,
 // where a byte takes the time of kWorth FLOPs, the sum of both is least at the root below. One
 // tile: where numbers are float or double, which are slow to multiply; where rows have weights or
 // logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device
 // busy.
-inline constexpr int64_t kMostTiles = 4;
+inline constexpr int64_t kMaxTiles = 4;
 template <typename T>
 int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
   constexpr double kProducts = 8, kWorth = 64;
   if (scaled) return 1;
-  if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMostTiles);
+  if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMaxTiles);
   if (!kByCores<T>) return 1;
   const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
   const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan makes the other 6
   const double states = passes * 4 * F * M * kWorth,
                products = kProducts * kTile * kTile * (F + M) / 2;
   const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
-  const int64_t most = blocks_of_sums<T>(shape) * chunk_count(shape) / ctx.sizes.blocks;
-  return std::clamp<int64_t>(std::min(best, most), 1, kMostTiles);
+  const int64_t max = blocks_of_sums<T>(shape) * chunk_count(shape) / ctx.sizes.blocks;
+  return std::clamp<int64_t>(std::min(best, max), 1, kMaxTiles);
 }
 
 // One call's temporary memory, enough for a group of chunks: as many as give the device blocks for
@@ -272,36 +274,36 @@ class Sweep {
   }
 
   // Rows of a group join the carried state; then `states()` are those that its chunks read.
-  template <Rule kRule, typename Values>
+  template <NumericMode kMode, typename Values>
   void carry(Context& ctx, const ChunkShape& shape, const Group& group,
-             const Joining<T, Values>& in, const Direction& direction, const ChunkState<A>& carried,
+             const Joining<T, Values>& in, const Direction& direction, const ChunkState<A>& running,
              bool decays = true) {
     const int64_t F = shape.features, M = shape.values;
     if (F == 0) return;
-    const bool walks = kRule == Rule::plain && sums_walk<T>(ctx, shape);
-    const Parts<A> from{carried.state, carried.key_sum, nullptr};
+    const bool walks = kMode == NumericMode::plain && sums_walk<T>(ctx, shape);
+    const Parts<A> from{running.state, running.key_sum, nullptr};
     launch(
-        sum_chunk<kRule, T, Values>,
+        sum_chunk<kMode, T, Values>,
         dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
-             static_cast<unsigned>(column_blocks<kRule, T>(M)), static_cast<unsigned>(tiles_of(F))),
+             static_cast<unsigned>(column_blocks<kMode, T>(M)), static_cast<unsigned>(tiles_of(F))),
         dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{},
         parts_);
     if (walks) return;
     const int64_t rows = shape.pairs * F;
     if (scaled_)
       for_each(ctx, rows,
-               ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, carried.scale,
+               ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, running.scale,
                              parts_.scale, keep_, take_});
     for_each(ctx, rows * M,
-             ScanSums<A>{F, M, group, direction, keep_, take_, carried.state, parts_.state});
+             ScanSums<A>{F, M, group, direction, keep_, take_, running.state, parts_.state});
     for_each(ctx, rows,
-             ScanSums<A>{F, 1, group, direction, keep_, take_, carried.key_sum, parts_.key_sum});
+             ScanSums<A>{F, 1, group, direction, keep_, take_, running.key_sum, parts_.key_sum});
   }
 
   // What the chunks of the group read, or, where nothing has joined it, the carried state.
-  States<A> states(bool joined, const ChunkState<A>& carried, int64_t empty_chunk) const {
+  States<A> states(bool joined, const ChunkState<A>& running, int64_t empty_chunk) const {
     if (joined) return {parts_.state, parts_.key_sum, parts_.scale, true, empty_chunk};
-    return {carried.state, carried.key_sum, carried.scale, false, empty_chunk};
+    return {running.state, running.key_sum, running.scale, false, empty_chunk};
   }
 
   QueryTable<A> queries;
@@ -314,9 +316,8 @@ class Sweep {
     const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
     const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.pairs * tiles, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
-    const int64_t most =
-        std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
-    const int64_t groups = (count + most - 1) / most;  // of like sizes
+    const int64_t max = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
+    const int64_t groups = (count + max - 1) / max;  // of like sizes
     return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
 
@@ -327,12 +328,12 @@ class Sweep {
   A *keep_ = nullptr, *take_ = nullptr;
 };
 
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
                const Sweep<T>& sweep) {
-  if (kRule != Rule::plain)
+  if (kMode != NumericMode::plain)
     for_each_row(ctx, shape.pairs * group.chunks,
-                 MakeKeys<kRule, T>{shape, group, in.k, in.weight, in.decay, sweep.keys});
+                 MakeKeys<kMode, T>{shape, group, in.k, in.weight, in.decay, sweep.keys});
 }
 
 template <typename T>

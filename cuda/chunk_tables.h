@@ -17,7 +17,7 @@ __device__ Accumulator<T> top_of(const T* logs, int64_t F) {
 }
 
 // Keys of one chunk, which has one tile: o_j = top_j + log w_j - L_j.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 struct MakeKeys {
   using A = Accumulator<T>;
   ChunkShape shape;
@@ -31,10 +31,10 @@ struct MakeKeys {
     __shared__ A offset[kTile];
     const Chunk chunk = chunk_at(shape, group, slot);
     const int i = static_cast<int>(threadIdx.x);
-    if (kRule == Rule::logs)
+    if (kMode == NumericMode::logs)
       for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
-        const A most = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
-        if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = most);
+        const A max = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
+        if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = max);
       }
     if (i < chunk.keys)
       lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
@@ -45,15 +45,15 @@ struct MakeKeys {
     if (i < chunk.keys) {
       const double own =
           weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
-      offset[i] = static_cast<A>((kRule == Rule::logs ? top[i] : 0.0) + own - past);
+      offset[i] = static_cast<A>((kMode == NumericMode::logs ? top[i] : 0.0) + own - past);
       to.offset[slot * kTile + i] = offset[i];
     }
     if (i == kTile - 1) to.decay[slot] = static_cast<A>(past);
     __syncthreads();
     if (i < kTile) {
-      A most = kNothing<A>;
-      for (int j = 0; j <= i && j < chunk.keys; ++j) most = larger(most, offset[j]);
-      to.most[slot * kTile + i] = most;
+      A max = kNothing<A>;
+      for (int j = 0; j <= i && j < chunk.keys; ++j) max = larger(max, offset[j]);
+      to.max[slot * kTile + i] = max;
     }
     __syncthreads();
   }
@@ -61,7 +61,7 @@ struct MakeKeys {
 
 // Queries of one tile, and what is known of them: of denominators null where only their tops are
 // asked for, of their gradients e null where these are still to be made.
-template <Rule kRule, typename T>
+template <NumericMode kMode, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;
   ChunkShape shape;
@@ -74,7 +74,7 @@ struct MakeQueries {
   __device__ void operator()(int64_t tile) const {
     const Chunk chunk = tile_at(shape, group, tile);
     const int i = static_cast<int>(threadIdx.x);
-    if (kRule == Rule::logs)
+    if (kMode == NumericMode::logs)
       for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
         const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
         if (i % kWarp == 0) to.top[chunk.place + row] = top;
@@ -82,7 +82,8 @@ struct MakeQueries {
     if (i >= chunk.rows || denominator.data == nullptr) return;
     to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
     if (grad.data != nullptr) to.grad[chunk.place + i] = grad.pair(chunk.pair)[chunk.first + i];
-    if (kRule != Rule::plain) to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
+    if (kMode != NumericMode::plain)
+      to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
   }
 };
 

@@ -52,11 +52,11 @@ __global__ void __launch_bounds__(kBlockThreads)
     const int64_t pair = item / tiles, first_row = item % tiles * kTile;
     const T* rows = x + pair * shape.rows * D;
     const T* of_head = codebook + shape.head(pair) * F * D;
-    A least[kEach];
+    A min[kEach];
     int best[kEach];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      least[i] = std::numeric_limits<A>::infinity();
+      min[i] = std::numeric_limits<A>::infinity();
       best[i] = 0;
     }
     for (int64_t first_code = 0; first_code < F; first_code += kTile) {
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 #pragma unroll
         for (int j = 0; j < kEach; ++j) {
           const int64_t f = first_code + tx + j * kSide;
-          if (f >= F || !(distance[i][j] < least[i])) continue;
-          least[i] = distance[i][j];
+          if (f >= F || !(distance[i][j] < min[i])) continue;
+          min[i] = distance[i][j];
           best[i] = static_cast<int>(f);
         }
     }
@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
       for (int apart = kSide / 2; apart > 0; apart /= 2) {
-        const A other = __shfl_xor_sync(kWholeWarp, least[i], apart);
+        const A other = __shfl_xor_sync(kWholeWarp, min[i], apart);
         const int other_best = __shfl_xor_sync(kWholeWarp, best[i], apart);
-        const bool better = other < least[i] || (other == least[i] && other_best < best[i]);
-        least[i] = better ? other : least[i];
+        const bool better = other < min[i] || (other == min[i] && other_best < best[i]);
+        min[i] = better ? other : min[i];
         best[i] = better ? other_best : best[i];
       }
       const int64_t row = first_row + ty + i * kSide;
@@ -131,13 +131,13 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
     T* const logs = u + row * F;
     const A* of_head = halves + shape.head(row / shape.rows) * F;
     const A inverse = A(1) / A(*t);
-    A most = -std::numeric_limits<A>::infinity(), sum = 0;
+    A max = -std::numeric_limits<A>::infinity(), sum = 0;
     for (int64_t f = team.rank(); f < F; f += team.kThreads)
-      most = Largest{}(most, (A(logs[f]) - of_head[f]) * inverse);
-    most = team.max(most);
+      max = Largest{}(max, (A(logs[f]) - of_head[f]) * inverse);
+    max = team.max(max);
     for (int64_t f = team.rank(); f < F; f += team.kThreads)
-      sum += exp_of((A(logs[f]) - of_head[f]) * inverse - most);
-    const A all = most + std::log(team.sum(sum));
+      sum += exp_of((A(logs[f]) - of_head[f]) * inverse - max);
+    const A all = max + std::log(team.sum(sum));
     for (int64_t f = team.rank(); f < F; f += team.kThreads)
       logs[f] = T((A(logs[f]) - of_head[f]) * inverse - all);
   });

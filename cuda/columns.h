@@ -9,14 +9,14 @@ namespace linea::cuda {
 
 inline constexpr int kTileColumns = 32;
 inline constexpr int kTileRows = kBlockThreads / kTileColumns;
-inline constexpr int64_t kSliceRows = 128, kMostSlices = 64;
+inline constexpr int64_t kSliceRows = 128, kMaxSlices = 64;
 
 // P matrices [R,C]; kSums numbers are summed of every element.
 struct ColumnShape {
   int64_t P, R, C;
   LINEA_HOST_DEVICE int64_t slices() const {
     const int64_t wanted = (R + kSliceRows - 1) / kSliceRows;
-    return wanted < 1 ? 1 : wanted < kMostSlices ? wanted : kMostSlices;
+    return wanted < 1 ? 1 : wanted < kMaxSlices ? wanted : kMaxSlices;
   }
 };
 

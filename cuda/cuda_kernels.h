@@ -38,7 +38,7 @@ void widen(Context&, const CastPiece<T, Accumulator<T>>*, size_t count);
 template <typename T>
 void narrow(Context&, const CastPiece<Accumulator<T>, T>*, size_t count);
 template <typename T>
-void gelu_again(Context&, const T* u, T* h, T* dh, int64_t n);
+void gelu_recompute(Context&, const T* u, T* h, T* dh, int64_t n);
 template <typename T>
 void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first);
 template <typename T>
@@ -57,7 +57,7 @@ template <typename T>
 void clear_padding(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                    int64_t first);
 template <typename T>
-void sum_from_end(Context&, const T* x, T* y, int64_t R, int64_t n);
+void reverse_cumsum(Context&, const T* x, T* y, int64_t R, int64_t n);
 template <typename T>
 void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
 
@@ -70,10 +70,10 @@ template <typename T>
 void linear(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w,
             const T* bias, const T* residual, T* y);
 
-// normed_linear.cu. False: not of these sizes, or not where they lie, and nothing was done.
-bool normed_linear(Context&, const LinearShape&, const BFloat16* x,
-                   const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
-                   BFloat16* y);
+// fused_norm_linear.cu. False: not of these sizes, or not where they lie, and nothing was done.
+bool fused_norm_linear(Context&, const LinearShape&, const BFloat16* x,
+                       const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
+                       BFloat16* y);
 
 // panels.cu
 template <typename T, typename W>
@@ -84,11 +84,11 @@ void panel_gemm(Context&, const T* x, const W* panels, const T* bias, T* y, int6
 
 // normalization.cu
 template <typename T>
-void layer_norm(Context&, const T* x, const T* gain, const T* bias, T* y, Accumulator<T>* mean,
+void layer_norm(Context&, const T* x, const T* weight, const T* bias, T* y, Accumulator<T>* mean,
                 Accumulator<T>* scale, int64_t R, int64_t C);
 template <typename T>
-void layer_norm_backward(Context&, const T* x, const T* gain, const Accumulator<T>* mean,
-                         const Accumulator<T>* scale, const T* dy, T* dx, T* dgain, T* dbias,
+void layer_norm_backward(Context&, const T* x, const T* weight, const Accumulator<T>* mean,
+                         const Accumulator<T>* scale, const T* dy, T* dx, T* dweight, T* dbias,
                          int64_t R, int64_t C);
 template <typename T>
 void softmax(Context&, const T* x, T* y, int64_t R, int64_t C);
@@ -123,8 +123,8 @@ void cross_entropy_backward(Context&, const T* logits, const int32_t* targets,
 template <typename T>
 void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
-void sample(Context&, OutputKind, const T* outputs, int64_t V, const SamplingParams&, RandomStream stream,
-            const SampledTokens&);
+void sample(Context&, OutputKind, const T* outputs, int64_t V, const SamplingParams&,
+            RandomStream stream, const SampledTokens&);
 
 // logistics.cu
 template <typename T>
@@ -139,9 +139,9 @@ void logistics_scores(Context&, const T* mixtures, T* scores, int64_t R, int64_t
 
 // features.cu
 template <typename T>
-void square_features(Context&, const T* x, T* y, int64_t R, int64_t D);
+void quadratic_features(Context&, const T* x, T* y, int64_t R, int64_t D);
 template <typename T>
-void square_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
+void quadratic_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
 template <typename T>
 void dpfp_features(Context&, const T* x, T* y, int64_t R, int64_t D, int64_t nu);
 template <typename T>
@@ -206,21 +206,22 @@ template <typename T>
 void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T> dy,
                         const ChunkRows<Accumulator<T>>&,
                         Strided<const Accumulator<T>> ddenominator,
-                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk,
-                        Strided<T> dweight, HeadRows<T> dv);
+                        const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
+                        HeadRows<T> dv);
 
 // recurrent.cu
 template <typename T>
 void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&,
-                    const ChunkState<Accumulator<T>>&, const Waiting<T>&, T* y);
+                    const ChunkState<Accumulator<T>>&, const PendingUpdates<T>&, T* y);
 
-// normed_step.cu
-bool normed_step(Context&, const LinearShape&, const BFloat16* x, const NormWeights<BFloat16>& norm,
-                 const BFloat16* w, const BFloat16* bias, const ChunkShape&,
-                 const ChunkState<float>&, const Waiting<BFloat16>&, BFloat16* y);
+// fused_norm_step.cu
+bool fused_norm_step(Context&, const LinearShape&, const BFloat16* x,
+                     const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
+                     const ChunkShape&, const ChunkState<float>&, const PendingUpdates<BFloat16>&,
+                     BFloat16* y);
 template <typename T>
-constexpr decltype(Kernels<T>::normed_step) normed_step_of() {
-  if constexpr (std::is_same_v<T, BFloat16>) return normed_step;
+constexpr decltype(Kernels<T>::fused_norm_step) fused_norm_step_of() {
+  if constexpr (std::is_same_v<T, BFloat16>) return fused_norm_step;
   return nullptr;
 }
 

@@ -93,7 +93,7 @@ void start(Context& ctx) {
   send_step(ctx);
   // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache
   // cannot.
-  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMostWaiting, 64, 4};
+  ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMaxPending, 64, 4};
 }
 
 std::vector<std::string> devices() {

@@ -88,7 +88,7 @@ void narrow(Context& ctx, const CastPiece<Accumulator<T>, T>* pieces, size_t cou
 }
 
 template <typename T>
-void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
+void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   using A = Accumulator<T>;
   for_each(ctx, n, [=] __device__(int64_t i) {
     const A x = A(u[i]), s = Gelu::gate(x);
@@ -138,7 +138,7 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t); \
   template void widen<T>(Context&, const CastPiece<T, Accumulator<T>>*, size_t);          \
   template void narrow<T>(Context&, const CastPiece<Accumulator<T>, T>*, size_t);         \
-  template void gelu_again(Context&, const T*, T*, T*, int64_t);                          \
+  template void gelu_recompute(Context&, const T*, T*, T*, int64_t);                      \
   template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);       \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
 LINEA_INSTANTIATE(float)

@@ -17,7 +17,7 @@ __device__ Accumulator<T> half(const T* x, uint32_t D, uint32_t a) {
 
 // phi_{a D + b} = x_a x_b, so that phi(q).phi(k) = (q.k)^2.   (Tsai 2019; Katharopoulos 2020, 3.2)
 template <typename T>
-void square_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
+void quadratic_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
   using A = Accumulator<T>;
   const uint32_t width = static_cast<uint32_t>(D);
   for_each_column(ctx, R, D * D, [=] __device__(int64_t r, int64_t c) {
@@ -28,7 +28,8 @@ void square_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
 
 // dx_a = sum_b (dphi_{ab} + dphi_{ba}) x_b
 template <typename T>
-void square_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D) {
+void quadratic_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R,
+                                 int64_t D) {
   using A = Accumulator<T>;
   for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t a) {
     const T *from = x + r * D, *dphi = dy + r * D * D;
@@ -76,10 +77,10 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                  \
-  template void square_features(Context&, const T*, T*, int64_t, int64_t);                    \
-  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
-  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);             \
+#define LINEA_INSTANTIATE(T)                                                                     \
+  template void quadratic_features(Context&, const T*, T*, int64_t, int64_t);                    \
+  template void quadratic_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
+  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                \
   template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)

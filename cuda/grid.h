@@ -8,7 +8,7 @@
 namespace linea::cuda {
 
 inline constexpr int kBlockThreads = 256;
-inline constexpr int64_t kMostBlocks =
+inline constexpr int64_t kMaxBlocks =
     1 << 16;  // of an elementwise grid; its threads walk on from there
 
 template <typename Body>
@@ -25,8 +25,7 @@ template <typename Body>
 void for_each(const Context& ctx, int64_t n, const Body& body) {
   if (n <= 0) return;
   const int64_t blocks = (n + kBlockThreads - 1) / kBlockThreads;
-  launch(each_kernel<Body>,
-         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+  launch(each_kernel<Body>, dim3(static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks)),
          dim3(kBlockThreads), 0, stream(ctx), n, body);
 }
 
@@ -40,7 +39,7 @@ __global__ void __launch_bounds__(kBlockThreads) rows_kernel(int64_t rows, Body 
 template <typename Body>
 void for_each_row(const Context& ctx, int64_t rows, const Body& body) {
   if (rows <= 0) return;
-  launch(rows_kernel<Body>, dim3(static_cast<unsigned>(rows < kMostBlocks ? rows : kMostBlocks)),
+  launch(rows_kernel<Body>, dim3(static_cast<unsigned>(rows < kMaxBlocks ? rows : kMaxBlocks)),
          dim3(kBlockThreads), 0, stream(ctx), rows, body);
 }
 

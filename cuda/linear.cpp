@@ -1,7 +1,7 @@
-// y = residual + f(norm(x) w^T + bias). Few rows of bf16 are normed and multiplied in one launch
-// (cuda/normed_linear.cu), others are normed first. What follows a product is done with it by
-// cublasLt, whose products can end so; what that does not know is a product and passes over its
-// result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
+// y = residual + f(norm(x) w^T + bias). Few rows of bf16 are normalized and multiplied in one
+// launch (cuda/fused_norm_linear.cu), others are normalized first. What follows a product is done
+// with it by cublasLt, whose products can end so; what that does not know is a product and passes
+// over its result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
 #include <cublasLt.h>
 
 #include <type_traits>
@@ -114,14 +114,14 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   using A = Accumulator<T>;
   const int64_t n = shape.rows * shape.out;
   if (n == 0) return;
-  if (norm.gain != nullptr) {
+  if (norm.weight != nullptr) {
     if constexpr (std::is_same_v<T, BFloat16>)
-      if (residual == nullptr && normed_linear(ctx, shape, x, norm, w, bias, y)) return;
-    const Workspace<T> normed(ctx, shape.rows * shape.in);
+      if (residual == nullptr && fused_norm_linear(ctx, shape, x, norm, w, bias, y)) return;
+    const Workspace<T> normalized(ctx, shape.rows * shape.in);
     const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
-    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows,
-               shape.in);
-    return linear<T>(ctx, shape, normed.data(), {}, w, bias, residual, y);
+    layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(), mean.data(), scale.data(),
+               shape.rows, shape.in);
+    return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y);
   }
   // gelu comes before the residual
   const bool gelu_after = shape.gelu && !(kEndsWithGelu<T> && residual == nullptr);

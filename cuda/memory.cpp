@@ -71,8 +71,8 @@ MemoryLimit device_memory_limit() {
   free += kept - used;
   // What the driver takes later: kernels as they are first used, graphs, memory of cuBLAS for each
   // branch of one.
-  constexpr size_t kLeast = size_t{64} << 20, kMost = size_t{512} << 20;
-  const size_t spare = std::clamp(free / 32, kLeast, kMost);
+  constexpr size_t kMin = size_t{64} << 20, kMax = size_t{512} << 20;
+  const size_t spare = std::clamp(free / 32, kMin, kMax);
   return {free > 2 * spare ? free - spare : free, total, "the device has"};
 }
 

@@ -6,10 +6,10 @@
 
 namespace linea::cuda {
 
-// y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
+// y = weight (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
 template <typename T>
-void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, Accumulator<T>* mean,
-                Accumulator<T>* scale, int64_t R, int64_t C) {
+void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y,
+                Accumulator<T>* mean, Accumulator<T>* scale, int64_t R, int64_t C) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
     const T* from = x + r * C;
@@ -20,15 +20,15 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, Ac
     }
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
       y[r * C + c] =
-          T(norm.of_element(A(from[c]), A(gain[c]), bias == nullptr ? A(0) : A(bias[c])));
+          T(norm.of_element(A(from[c]), A(weight[c]), bias == nullptr ? A(0) : A(bias[c])));
   });
 }
 
-// With n = (x - mean) scale and g = gain dy:  dx = scale (g - avg(g) - n avg(g n)),
-// dgain = sum over rows of dy n, dbias = sum over rows of dy.
+// With n = (x - mean) scale and g = weight dy:  dx = scale (g - avg(g) - n avg(g n)),
+// dweight = sum over rows of dy n, dbias = sum over rows of dy.
 template <typename T>
-void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumulator<T>* mean,
-                         const Accumulator<T>* scale, const T* dy, T* dx, T* dgain, T* dbias,
+void layer_norm_backward(Context& ctx, const T* x, const T* weight, const Accumulator<T>* mean,
+                         const Accumulator<T>* scale, const T* dy, T* dx, T* dweight, T* dbias,
                          int64_t R, int64_t C) {
   using A = Accumulator<T>;
   sum_columns<2, A>(
@@ -39,7 +39,7 @@ void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumula
         totals[1] += grad;
       },
       [=] __device__(int64_t, int64_t c, const A* totals) {
-        dgain[c] = T(totals[0]);
+        dweight[c] = T(totals[0]);
         if (dbias != nullptr) dbias[c] = T(totals[1]);
       });
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
@@ -47,14 +47,14 @@ void layer_norm_backward(Context& ctx, const T* x, const T* gain, const Accumula
     const A center = mean[r], s = scale[r];
     A sum_g = 0, sum_gn = 0;
     for (int64_t c = team.rank(); c < C; c += team.kThreads) {
-      const A n = (A(from[c]) - center) * s, g = A(gain[c]) * A(dto[c]);
+      const A n = (A(from[c]) - center) * s, g = A(weight[c]) * A(dto[c]);
       sum_g += g;
       sum_gn += g * n;
     }
     const A average_g = team.sum(sum_g) / static_cast<A>(C),
             average_gn = team.sum(sum_gn) / static_cast<A>(C);
     for (int64_t c = team.rank(); c < C; c += team.kThreads) {
-      const A n = (A(from[c]) - center) * s, g = A(gain[c]) * A(dto[c]);
+      const A n = (A(from[c]) - center) * s, g = A(weight[c]) * A(dto[c]);
       dx[r * C + c] = T(s * (g - average_g - n * average_gn));
     }
   });

@@ -65,14 +65,14 @@ class OnBranch {
 
 // A piece is done plainly once, which brings all the memory that it needs into the pool; then it is
 // captured, out of that memory alone, and launched from then on.
-class GraphRecorder final : public Recorder {
+class CudaGraphRecorder final : public GraphRecorder {
  public:
-  explicit GraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(take_pool()) {
+  explicit CudaGraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(take_pool()) {
     check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming),
                "an event of what is recorded");
   }
 
-  ~GraphRecorder() override {
+  ~CudaGraphRecorder() override {
     cudaStreamSynchronize(queue_.stream);
     for (const Piece& piece : pieces_)
       if (piece.graph != nullptr) cudaGraphExecDestroy(piece.graph);
@@ -174,12 +174,12 @@ class GraphRecorder final : public Recorder {
 
 }  // namespace
 
-std::unique_ptr<Recorder> make_recorder(Context& ctx) {
+std::unique_ptr<GraphRecorder> make_graph_recorder(Context& ctx) {
 #ifdef LINEA_NAN_FILL  // such builds keep no memory, which what is recorded must find again
   (void)ctx;
   return nullptr;
 #else
-  return std::make_unique<GraphRecorder>(ctx);
+  return std::make_unique<CudaGraphRecorder>(ctx);
 #endif
 }
 

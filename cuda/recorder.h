@@ -7,6 +7,6 @@
 
 namespace linea::cuda {
 
-std::unique_ptr<Recorder> make_recorder(Context& ctx);
+std::unique_ptr<GraphRecorder> make_graph_recorder(Context& ctx);
 
 }  // namespace linea::cuda

@@ -28,8 +28,8 @@ struct alignas(kWidth * sizeof(A)) Run {
 template <typename A, int kWidth, int kThreads>
 struct alignas(16) StepShared {
   A q[kThreads], keep[kThreads];
-  A keys[kMostWaiting][kThreads], values[kMostWaiting][kColumns];
-  A dots[kMostWaiting];
+  A keys[kMaxPending][kThreads], values[kMaxPending][kColumns];
+  A dots[kMaxPending];
   A sums[kThreads * kWidth];
 };
 
@@ -44,7 +44,7 @@ struct RecurrentStep {
   ChunkShape shape;
   ChunkInput<T> in;
   ChunkState<A> states;
-  Waiting<T> waiting;
+  PendingUpdates<T> pending;
   T* y;
 
   // Of one pair.
@@ -72,13 +72,13 @@ struct RecurrentStep {
   // Elements of a row of the state from `at` on: of halves the upper ones, which whole() completes.
   __device__ Held load(int64_t at) const {
     if constexpr (kHalves)
-      return *reinterpret_cast<const Held*>(waiting.high + at);
+      return *reinterpret_cast<const Held*>(pending.high + at);
     else
       return *reinterpret_cast<const Held*>(states.state + at);
   }
   __device__ Part whole(int64_t at, const Held& held) const {
     if constexpr (!kHalves) return held;
-    const auto low = *reinterpret_cast<const Run<BFloat16, kWidth>*>(waiting.low + at);
+    const auto low = *reinterpret_cast<const Run<BFloat16, kWidth>*>(pending.low + at);
     Part part;
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) part.x[e] = SplitFloat(BFloat16(held.x[e]), low.x[e]).whole();
@@ -93,8 +93,8 @@ struct RecurrentStep {
         high.x[e] = x.high;
         low.x[e] = x.low;
       }
-      *reinterpret_cast<Run<BFloat16, kWidth>*>(waiting.high + at) = high;
-      *reinterpret_cast<Run<BFloat16, kWidth>*>(waiting.low + at) = low;
+      *reinterpret_cast<Run<BFloat16, kWidth>*>(pending.high + at) = high;
+      *reinterpret_cast<Run<BFloat16, kWidth>*>(pending.low + at) = low;
     } else {
       *reinterpret_cast<Part*>(states.state + at) = part;
     }
@@ -160,9 +160,9 @@ struct RecurrentStep {
     StepShared<A, kWidth, kThreads>& shared = of_team[threadIdx.x / kThreads];
     const int rank = team.rank(), column = rank % kLanes * kWidth;
     const int64_t F = shape.features, M = shape.values, at = pair * F,
-                  slot = pair * waiting.capacity;
-    const int before = waiting.capacity == 0 ? 0 : waiting.count[pair];
-    const bool write = before + 1 >= waiting.capacity, logs = shape.kind == FeatureKind::logs;
+                  slot = pair * pending.capacity;
+    const int before = pending.capacity == 0 ? 0 : pending.count[pair];
+    const bool write = before + 1 >= pending.capacity, logs = shape.kind == FeatureKind::logs;
     A top = kNothing<A>, inverse = 0;
     for (int64_t f = rank; logs && f < F; f += kThreads)
       top = larger(feature(given, pair, f).q, top);
@@ -173,9 +173,9 @@ struct RecurrentStep {
         const T newest = given.v[m];
 #pragma unroll 2
         for (int j = 0; j < before; ++j)
-          shared.values[j][rank] = A(waiting.values[(slot + j) * M + m]);
+          shared.values[j][rank] = A(pending.values[(slot + j) * M + m]);
         shared.values[before][rank] = A(newest);
-        if (!write) waiting.values[(slot + before) * M + m] = newest;
+        if (!write) pending.values[(slot + before) * M + m] = newest;
       }
       Part own{};
       A denominator = 0;
@@ -194,13 +194,13 @@ struct RecurrentStep {
           shared.keep[rank] = made.keep;
 #pragma unroll 2
           for (int j = 0; j < before; ++j)
-            shared.keys[j][rank] = feature_of(shape.feature, A(waiting.keys[(slot + j) * F + f]));
+            shared.keys[j][rank] = feature_of(shape.feature, A(pending.keys[(slot + j) * F + f]));
           shared.keys[before][rank] = made.k;
           if (first_m == 0) {
             const A z = made.keep * states.key_sum[at + f] + made.k;
             states.key_sum[at + f] = z;
             denominator += q * z;
-            if (!write) waiting.keys[(slot + before) * F + f] = given.k[f];
+            if (!write) pending.keys[(slot + before) * F + f] = given.k[f];
           }
           if (states.scale != nullptr && first_m + kColumns >= M) states.scale[at + f] = made.scale;
         }
@@ -226,7 +226,7 @@ struct RecurrentStep {
       }
       if (first_m == 0) {
         inverse = reciprocal_or_zero(team.sum(denominator));
-        if (const int j = key_of<kThreads>(rank); j < kMostWaiting) shared.dots[j] = dot;
+        if (const int j = key_of<kThreads>(rank); j < kMaxPending) shared.dots[j] = dot;
       }
       *reinterpret_cast<Part*>(shared.sums + rank * kWidth) = own;  // [part][column]
       team.sync();
@@ -239,7 +239,7 @@ struct RecurrentStep {
       }
       team.sync();
     }
-    if (rank == 0 && waiting.capacity > 0) waiting.count[pair] = write ? 0 : before + 1;
+    if (rank == 0 && pending.capacity > 0) pending.count[pair] = write ? 0 : before + 1;
   }
 };
 

@@ -15,7 +15,7 @@ __device__ A row_sum(Team team, int64_t C, Term term) {
   return team.sum(total);
 }
 
-// y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
+// y = weight (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
 template <typename A>
 struct RowNorm {
   A mean, scale;
@@ -29,7 +29,9 @@ struct RowNorm {
         row_sum<A>(team, C, [&](int64_t c) { return (element(c) - mean) * (element(c) - mean); });
     return {mean, A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kEpsilon))};
   }
-  __device__ A of_element(A x, A gain, A bias) const { return gain * ((x - mean) * scale) + bias; }
+  __device__ A of_element(A x, A weight, A bias) const {
+    return weight * ((x - mean) * scale) + bias;
+  }
 };
 
 }  // namespace linea::cuda

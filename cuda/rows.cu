@@ -101,7 +101,7 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
 // Summed in double: a gate's gradient is what a long sum of both signs leaves. One warp a row,
 // however long, 32 elements at a time.
 template <typename T>
-void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
+void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, kWarp, [=] __device__(auto team, int64_t r) {
     double after = 0;  // of all elements behind these 32
@@ -122,7 +122,7 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t);    \
   template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
   template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);                     \
-  template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);
+  template void reverse_cumsum(Context&, const T*, T*, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

@@ -21,16 +21,16 @@ template <typename T, typename Team>
 __device__ int64_t first_largest(Team team, const T* x, int64_t C) {
   using A = Accumulator<T>;
   constexpr int64_t kNone = INT64_MAX;
-  A most = -std::numeric_limits<A>::infinity();
+  A max = -std::numeric_limits<A>::infinity();
   int64_t first = kNone;
   for (int64_t c = team.rank(); c < C; c += Team::kThreads) {
     const A value = A(x[c]);
-    if (!(value > most) && (first != kNone || value != value)) continue;
-    most = value;
+    if (!(value > max) && (first != kNone || value != value)) continue;
+    max = value;
     first = c;
   }
-  const A most_of_all = team.max(most);
-  first = team.reduce(most == most_of_all ? first : kNone, Smallest{});
+  const A most_of_all = team.max(max);
+  first = team.reduce(max == most_of_all ? first : kNone, Smallest{});
   const A front = A(x[0]);
   return front != front ? 0 : first;
 }
@@ -137,8 +137,9 @@ struct Scores<OutputKind::logistics, T> {
 // weights and `places` places to sort them, none where nothing is cut.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
-    sample_kernel(const T* outputs, int64_t width, int64_t V, SamplingParams params, RandomStream numbers,
-                  SampledTokens to, double* all_weights, int32_t* all_orders, int64_t places) {
+    sample_kernel(const T* outputs, int64_t width, int64_t V, SamplingParams params,
+                  RandomStream numbers, SampledTokens to, double* all_weights, int32_t* all_orders,
+                  int64_t places) {
   double* const weights = all_weights + blockIdx.x * V;
   int32_t* const order = all_orders + blockIdx.x * places;
   for (int64_t r = blockIdx.x; r < to.rows; r += gridDim.x) {

@@ -11,13 +11,13 @@ namespace linea::cuda {
 struct ScatterShape {
   int64_t groups, rows, bins, C;  // rows: of the group that has the most
 
-  // Long sets are cut into slices, as many as their sizes say and memory for kMostSums sums a
+  // Long sets are cut into slices, as many as their sizes say and memory for kMaxSums sums a
   // column lets.
   LINEA_HOST_DEVICE int64_t slices() const {
-    constexpr int64_t kLeastRows = 512, kMostSums = 16384;
-    const int64_t wanted = (rows + kLeastRows - 1) / kLeastRows, fit = kMostSums / (groups * bins);
-    const int64_t least = wanted < fit ? wanted : fit;
-    return least < 1 ? 1 : least;
+    constexpr int64_t kMinRows = 512, kMaxSums = 16384;
+    const int64_t wanted = (rows + kMinRows - 1) / kMinRows, fit = kMaxSums / (groups * bins);
+    const int64_t min = wanted < fit ? wanted : fit;
+    return min < 1 ? 1 : min;
   }
 };
 
@@ -30,7 +30,7 @@ template <typename A, typename Source>
 __global__ void __launch_bounds__(kBlockThreads)
     scatter_kernel(ScatterShape shape, A* partial, Source source) {
   constexpr int kWarps = kBlockThreads / kWarp;
-  __shared__ unsigned carried[kWarps];  // one bit a row of the next kBlockThreads
+  __shared__ unsigned running[kWarps];  // one bit a row of the next kBlockThreads
   const int64_t slices = shape.slices(), tiles = (shape.C + kBlockThreads - 1) / kBlockThreads;
   for (int64_t item = blockIdx.x; item < slices * shape.groups * shape.bins * tiles;
        item += gridDim.x) {
@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     for (int64_t first = count * slice / slices; first < end; first += kBlockThreads) {
       const int64_t i = first + threadIdx.x;
       const unsigned lanes = __ballot_sync(kWholeWarp, i < end && source.bin(group, i) == bin);
-      if (threadIdx.x % kWarp == 0) carried[threadIdx.x / kWarp] = lanes;
+      if (threadIdx.x % kWarp == 0) running[threadIdx.x / kWarp] = lanes;
       __syncthreads();
       for (int warp = 0; warp < kWarps && c < shape.C; ++warp)
-        for (unsigned left = carried[warp]; left != 0; left &= left - 1)
+        for (unsigned left = running[warp]; left != 0; left &= left - 1)
           total += source.value(group, first + warp * kWarp + __ffs(static_cast<int>(left)) - 1, c);
       __syncthreads();  // carried is used again
     }

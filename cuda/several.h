@@ -16,13 +16,13 @@ LINEA_HOST_DEVICE inline int64_t piece_blocks(int64_t n) {
 // blocks, one's after another's.
 template <typename Piece>
 struct Several {
-  static constexpr size_t kMost = 3600 / (sizeof(Piece) + sizeof(int64_t));
-  Piece of[kMost];
-  int64_t first_block[kMost + 1];
+  static constexpr size_t kMax = 3600 / (sizeof(Piece) + sizeof(int64_t));
+  Piece of[kMax];
+  int64_t first_block[kMax + 1];
 
   // Those from `pieces` on that fit; how many they are.
   size_t take(const Piece* pieces, size_t count) {
-    const size_t taken = count < kMost ? count : kMost;
+    const size_t taken = count < kMax ? count : kMax;
     first_block[0] = 0;
     for (size_t p = 0; p < taken; ++p) {
       of[p] = pieces[p];

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   using A = Accumulator<T>;
   __shared__ Panels<T> panels;
   __shared__ Square<A> weights;
-  __shared__ A most[kTile], total[kTile], kept[kTile];
+  __shared__ A max[kTile], total[kTile], kept[kTile];
   multiply_as(shape.products, panels);
   const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kBlockThreads)
             lane = static_cast<int>(threadIdx.x) % kWarp;
   const A scale = static_cast<A>(shape.scale);
   if (threadIdx.x < kTile) {
-    most[threadIdx.x] = kNothing<A>;
+    max[threadIdx.x] = kNothing<A>;
     total[threadIdx.x] = 0;
   }
   const Tiles first = tiles_at(shape, pair, query, 0);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     });
     __syncthreads();
     for (int i = warp; i < kTile; i += kBlockThreads / kWarp) {
-      const A low = weights[i][lane], high = weights[i][lane + kWarp], before = most[i];
+      const A low = weights[i][lane], high = weights[i][lane + kWarp], before = max[i];
       const A now = larger(before, warp_max(larger(low, high)));
       const A of_low = factor(low, now), of_high = factor(high, now), by = factor(before, now);
       weights[i][lane] = of_low;
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       const A added = warp_sum(of_low + of_high);
       __syncwarp();  // all lanes have read most[i]
       if (lane > 0) continue;
-      most[i] = now;
+      max[i] = now;
       kept[i] = by;
       total[i] = by * total[i] + added;
     }
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int i = static_cast<int>(threadIdx.x);
   if (blockIdx.y == 0 && i < first.rows)
     log_sums[pair * shape.queries + query + i] =
-        total[i] == A(0) ? A(0) : most[i] + std::log(total[i]);
+        total[i] == A(0) ? A(0) : max[i] + std::log(total[i]);
 }
 
 // What the backward pass reads.
@@ -178,8 +178,8 @@ __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, cons
 // gradients[i][j] = g_ij
 template <typename T, typename A>
 __device__ void make_gradients(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
-                            const QuerySums<A>& sums, const Sums<T>& a, Square<A>& grads,
-                            Panels<T>& panels) {
+                               const QuerySums<A>& sums, const Sums<T>& a, Square<A>& grads,
+                               Panels<T>& panels) {
   Sums<T> g;
   add_dots(g, rows_at(in.dy, tiles.pair, tiles.query, tiles.rows, shape.value_size),
            rows_at(in.v, tiles.pair, tiles.key, tiles.keys, shape.value_size), panels);

@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ int32_t code[kTile];
   multiply_as(shape.products, panels);
   const Chunk chunk = tile_at(shape, group, blockIdx.x);
-  const Pieces<Rule::logs, T> of =
-      pieces_of<Rule::logs>(shape, group, in, dy, KeyTable<A>{}, queries, blockIdx.x, blockIdx.x);
+  const Pieces<NumericMode::logs, T> of = pieces_of<NumericMode::logs>(
+      shape, group, in, dy, KeyTable<A>{}, queries, blockIdx.x, blockIdx.x);
   const StateAt<A> later = state_at(states, wide, group, chunk);
   const int64_t M = shape.values, D = codes.D, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
   const int64_t row = chunk.pair * shape.length + chunk.first;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       A grad = 0;  // w_ij dw_ij
       if (j <= i && j < keys && i < of.q.count)
         grad = (product[e] + of.grad[i]) *
-                exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
+               exp_of(of.q.given(i, code[j]) - of.q.top[i] + of.query_offset[i]);
       square[i][j] = grad;
     });
     add_product<Along::tile, Along::tile>(
@@ -99,9 +99,9 @@ __global__ void __launch_bounds__(kBlockThreads)
     const A scale = later.scale[code[j]];
     A read = 0;
     if (scale != kNothing<A> && first_d + d < D) {
-      const A* carried = later.state + code[j] * wide.values + (first_d + d) * (M + 1);
+      const A* running = later.state + code[j] * wide.values + (first_d + d) * (M + 1);
       for (int64_t m = lane; m <= M; m += kWarp)
-        read += carried[m] * (m == M ? A(1) : of.v.or_zero(j, m));
+        read += running[m] * (m == M ? A(1) : of.v.or_zero(j, m));
       read = exp_of(scale) * warp_sum(read);
     }
     if (lane == 0) square[j][d] = read;
@@ -135,11 +135,10 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
     const QueryTable<A>& table = sweep.queries;
     if (joins) {
       for_each_row(ctx, slots,
-                   MakeQueries<Rule::logs, T>{shape, group, in.q, kept.denominator, kept.scale,
-                                              ddenominator, table});
-      const CodedValues<T> x{queries, shape.length,  D,          shape.values,
-                             dy,      table.inverse, table.grad};
-      sweep.template carry<Rule::logs>(
+                   MakeQueries<NumericMode::logs, T>{shape, group, in.q, kept.denominator,
+                                                     kept.scale, ddenominator, table});
+      const CodedValues<T> x{queries, shape.length, D, shape.values, dy, table.inverse, table.grad};
+      sweep.template carry<NumericMode::logs>(
           ctx, wide, group,
           Joining<T, CodedValues<T>>{in.q, x, table.top, table.offset, nullptr, false},
           sweep.direction(shape, true), grads, false);

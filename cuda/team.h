@@ -45,8 +45,8 @@ inline constexpr int64_t kLongestOfWarp = 1024;  // columns of a row that one wa
 // The grid of a kernel whose blocks go from tile to tile of `count` of them; a large GPU holds
 // about as many blocks.
 inline dim3 grid_of_tiles(int64_t count) {
-  constexpr int64_t kMostTiles = 1024;
-  return dim3(static_cast<unsigned>(count < kMostTiles ? count : kMostTiles));
+  constexpr int64_t kMaxTiles = 1024;
+  return dim3(static_cast<unsigned>(count < kMaxTiles ? count : kMaxTiles));
 }
 
 template <typename Body>
@@ -70,7 +70,7 @@ void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body
   const int64_t each = warps ? kBlockThreads / kWarp : 1;
   const int64_t blocks = (rows + each - 1) / each;
   launch(warps ? warp_rows_kernel<Body> : block_rows_kernel<Body>,
-         dim3(static_cast<unsigned>(blocks < kMostBlocks ? blocks : kMostBlocks)),
+         dim3(static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks)),
          dim3(kBlockThreads), 0, stream(ctx), rows, body);
 }
 

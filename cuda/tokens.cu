@@ -117,22 +117,21 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
 }
 
 template <typename T>
-void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const SamplingParams& params,
-            RandomStream stream_of_rows, const SampledTokens& to) {
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
+            const SamplingParams& params, RandomStream stream_of_rows, const SampledTokens& to) {
   if (to.rows <= 0) return;
-  const int64_t most = ctx.sizes.block / 16 / V +
-                       1;  // rows at a time: each has memory for its weights and their order
-  const int64_t blocks = to.rows < most ? to.rows : most;
-  const bool cut =
-      !params.greedy && ((params.top_k > 0 && params.top_k < V) || params.top_p < 1);
+  const int64_t max = ctx.sizes.block / 16 / V +
+                      1;  // rows at a time: each has memory for its weights and their order
+  const int64_t blocks = to.rows < max ? to.rows : max;
+  const bool cut = !params.greedy && ((params.top_k > 0 && params.top_k < V) || params.top_p < 1);
   const int64_t places = cut ? power_of_two_from(V) : 0;
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<double> weights(ctx, blocks * V);
   const Workspace<int32_t> order(ctx, blocks * (places > 0 ? places : 1));
   launch(mixtures ? sample_kernel<OutputKind::logistics, T> : sample_kernel<OutputKind::logits, T>,
          dim3(static_cast<unsigned>(blocks)), dim3(kBlockThreads), 0, stream(ctx), outputs,
-         mixtures ? 3 * kLogistics : V, V, params, stream_of_rows, to, weights.data(),
-         order.data(), places);
+         mixtures ? 3 * kLogistics : V, V, params, stream_of_rows, to, weights.data(), order.data(),
+         places);
 }
 
 #define LINEA_INSTANTIATE(T)                                                                      \
@@ -149,8 +148,8 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V, const Sa
                                        const Accumulator<T>*, const Accumulator<T>*, T*, int64_t, \
                                        int64_t);                                                  \
   template void argmax(Context&, const T*, int32_t*, int64_t, int64_t);                           \
-  template void sample(Context&, OutputKind, const T*, int64_t, const SamplingParams&, RandomStream,     \
-                       const SampledTokens&);
+  template void sample(Context&, OutputKind, const T*, int64_t, const SamplingParams&,            \
+                       RandomStream, const SampledTokens&);
 LINEA_INSTANTIATE(float)
 LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
 LINEA_INSTANTIATE(BFloat16)

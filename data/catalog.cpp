@@ -3,8 +3,8 @@
 #include <system_error>
 
 #include "data/files.h"
-#include "data/gzip.h"
-#include "data/zip.h"
+#include "data/readers/gzip.h"
+#include "data/readers/zip.h"
 #include "tensor/error.h"
 
 namespace linea {

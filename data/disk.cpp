@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // write() takes at most about 2 GiB at a time; smaller pieces also notice a full disk sooner.
-constexpr size_t kMostBytesAtOnce = size_t{1} << 28;
+constexpr size_t kMaxBytesAtOnce = size_t{1} << 28;
 
 Watcher* watcher = nullptr;
 
@@ -90,7 +90,7 @@ int write(int descriptor, const fs::path& path, const void* bytes, size_t count,
   const int reason = watched(Call::write, path, [&] {
     while (done < count) {
       const ssize_t piece = ::write(descriptor, static_cast<const char*>(bytes) + done,
-                                    std::min(count - done, kMostBytesAtOnce));
+                                    std::min(count - done, kMaxBytesAtOnce));
       if (piece < 0 && errno == EINTR) continue;
       if (piece <= 0) return piece < 0 ? errno : EIO;
       done += static_cast<size_t>(piece);

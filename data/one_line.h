@@ -15,10 +15,10 @@ inline bool is_control(char byte) {
 // Short, and without control characters, which could break a message's line or be obeyed by a
 // terminal.
 inline std::string one_line(std::string_view text) {
-  constexpr size_t kMost = 200;
-  std::string shown(text.substr(0, kMost));
+  constexpr size_t kMax = 200;
+  std::string shown(text.substr(0, kMax));
   std::replace_if(shown.begin(), shown.end(), is_control, '?');
-  return text.size() > kMost ? shown + "..." : shown;
+  return text.size() > kMax ? shown + "..." : shown;
 }
 
 }  // namespace linea

@@ -107,18 +107,18 @@ const char* dtype_in_file(DType dtype) {
 
 SafetensorsFile::SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes)
     : path_(std::move(path)), read_bytes_(std::move(read_bytes)) {
-  constexpr char kAdvice[] = "the file is cut or is no safetensors file: write it again";
+  constexpr char kHint[] = "the file is cut or is no safetensors file: write it again";
   if (file_bytes < kSizeBytes)
     fail(ErrorKind::input, "{}: has {} bytes, fewer than the {} of its header's size; {}", path_,
-         file_bytes, kSizeBytes, kAdvice);
+         file_bytes, kSizeBytes, kHint);
   uint64_t header_bytes = 0;
   read_bytes_(0, &header_bytes, kSizeBytes);
   if (header_bytes > kMaxSafetensorsHeader)
     fail(ErrorKind::input, "{}: promises a header of {} bytes, more than the {} allowed; {}", path_,
-         header_bytes, kMaxSafetensorsHeader, kAdvice);
+         header_bytes, kMaxSafetensorsHeader, kHint);
   if (header_bytes > file_bytes - kSizeBytes)
     fail(ErrorKind::input, "{}: promises a header of {} bytes, but {} bytes follow; {}", path_,
-         header_bytes, file_bytes - kSizeBytes, kAdvice);
+         header_bytes, file_bytes - kSizeBytes, kHint);
   data_begin_ = kSizeBytes + header_bytes;
   std::string text(header_bytes, '\0');
   read_bytes_(kSizeBytes, text.data(), text.size());

@@ -278,11 +278,11 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 }
 
 std::string quoted_name(std::string_view text) {
-  constexpr size_t kMost = 80;
+  constexpr size_t kMax = 80;
   // JSON lets the control character 0x7F be.
   const std::string shown =
-      one_line(json_text(json(std::string(text.substr(0, kMost))), -1, NoUtf8::left_out));
-  return text.size() > kMost ? shown + "..." : shown;
+      one_line(json_text(json(std::string(text.substr(0, kMax))), -1, NoUtf8::left_out));
+  return text.size() > kMax ? shown + "..." : shown;
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,

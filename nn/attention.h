@@ -98,7 +98,7 @@ class Attention {
   // for it, and nothing was done.
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   // Whether a step asks the device for the same at every position, so that it may be recorded.
-  virtual bool repeats_its_steps() const { return true; }
+  virtual bool is_step_capturable() const { return true; }
 
   virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }         // wants AttentionInputs::gate
@@ -126,7 +126,7 @@ class Attention {
   virtual void after_step() {}
   // Whether the device's work for a step is the same each time, so that it may be recorded: forward
   // and auxiliary_loss leave nothing to the host, and buffers stay where they are.
-  virtual bool repeats_its_work() const { return true; }
+  virtual bool is_capturable() const { return true; }
   virtual void skip_step() {
   }  // instead of after_step, where the step's update is not made: forgets what it saw
   virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }

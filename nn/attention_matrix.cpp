@@ -1,7 +1,7 @@
 // The quadratic form of linear attention: every weight by itself, N x N of them. What the other
 // forms are checked against.
 #include "autograd/ops.h"
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 
 namespace linea {
 
@@ -10,7 +10,8 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
   check_heads("attention_matrix", in, mask.valid);
   const FeatureVars q = apply_features(map, in.q, Side::query),
                     k = apply_features(map, in.k, Side::key);
-  const Var weight = in.gate.defined() ? pointwise(Pointwise::log_rest, in.gate) : k.weight;
+  const Var weight =
+      in.gate.defined() ? pointwise(Pointwise::log_one_minus_gate, in.gate) : k.weight;
   const Var log_decay = in.gate.defined() ? pointwise(Pointwise::log_gate, in.gate) : Var();
   std::vector<Var> inputs = {q.rows, k.rows};
   if (weight.defined()) inputs.push_back(weight);
@@ -40,7 +41,7 @@ Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const Attenti
     kernels<T>(context().device)
         .attention_matrix(context(), shape_of(mask.valid), input_of(rows_q, rows_k, w, decay),
                           mask.causal, matrix.data<T>());
-    return Var::made_by("attention_matrix", matrix, inputs, [=](const Tensor& dmatrix) {
+    return Var::from_op("attention_matrix", matrix, inputs, [=](const Tensor& dmatrix) {
       const auto like = [](const Tensor& x) {
         return x.defined() ? Tensor(x.shape(), x.dtype()) : Tensor();
       };

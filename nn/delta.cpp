@@ -73,7 +73,7 @@ struct Inputs {
 template <typename T>
 class Engine {
  public:
-  Engine(const FeatureMap& map, const Inputs& in, const EngineOptions& options)
+  Engine(const FeatureMap& map, const Inputs& in, const LinearAttentionOptions& options)
       : map_(map), in_(in), plan_(map, in.q, in.v, options), table_(kernels<T>(context().device)) {}
 
   Tensor forward() const {
@@ -188,7 +188,7 @@ Var clear_padding(const Var& x, const Tensor& valid) {
           .reshape(all.shape());
     });
   };
-  return Var::made_by("clear_padding", clear(x.value()), {x},
+  return Var::from_op("clear_padding", clear(x.value()), {x},
                       [clear](const Tensor& dy) -> std::vector<Gradient> { return {clear(dy)}; });
 }
 
@@ -220,7 +220,7 @@ Tensor solve(const Tensor& l, const Tensor& e, bool transpose) {
 // X = L^-1 E;  dE = L^-T dX, dL = -strictly_lower(dE X^T)
 Var solve_unit_lower(const Var& l, const Var& e) {
   const Tensor x = solve(l.value(), e.value(), false);
-  return Var::made_by("solve_unit_lower", x, {l, e}, [l = l.value(), x](const Tensor& dx) {
+  return Var::from_op("solve_unit_lower", x, {l, e}, [l = l.value(), x](const Tensor& dx) {
     const Tensor de = solve(l, dx, true);
     return std::vector<Gradient>{strictly_lower(ops::matmul(de, x, false, true, -1)), de};
   });
@@ -236,7 +236,7 @@ Var repeat(const Var& beta, int64_t columns) {
 }  // namespace
 
 Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const Var& k, const Var& v,
-                    const Var& beta, const EngineOptions& options) {
+                    const Var& beta, const LinearAttentionOptions& options) {
   const DType dtype = checked("delta_attention", q, k, v, beta, options.causal, options.valid);
   const Inputs in{q.value(), k.value(), v.value(), beta.value()};
   std::vector<Var> inputs = {q, k, v, beta};
@@ -245,7 +245,7 @@ Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const V
   return with_real(dtype, "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor y = Engine<T>(*map, in, options).forward();
-    return Var::made_by("delta_attention", y, inputs, [=](const Tensor& dy) {
+    return Var::from_op("delta_attention", y, inputs, [=](const Tensor& dy) {
       std::vector<Tensor> dparameters;
       for (const Var& parameter : parameters)
         dparameters.push_back(parameter.requires_grad()

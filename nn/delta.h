@@ -8,10 +8,10 @@
 // 0), and there is no denominator. beta in (0,1) is how much of the difference is written. Causal
 // by its nature.
 //
-// The chunked form loops over tiles as linear attention does (nn/engine.h); inside a chunk the
-// recurrence is one triangular solve (tensor/cpu/delta.cpp). The backward needs the states in
-// reverse order and no state is ever walked backwards: of n segments it keeps about sqrt(n) states
-// and makes the ones between again.
+// The chunked form loops over tiles as linear attention does (nn/linear_attention.h); inside a
+// chunk the recurrence is one triangular solve (tensor/cpu/delta.cpp). The backward needs the
+// states in reverse order and no state is ever walked backwards: of n segments it keeps about
+// sqrt(n) states and makes the ones between again.
 //
 // Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile + sqrt(N / segment) F M a
 // pair).
@@ -29,7 +29,7 @@ namespace linea {
 // q, k [B,H,N,D], v [B,H,N,M], beta [B,H,N] -> y [B,H,N,M]. A weight that the map gives a whole key
 // cancels in the division. Errors: shapes or dtypes that do not go together, options.causal false.
 Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const Var& k, const Var& v,
-                    const Var& beta, const EngineOptions& options);
+                    const Var& beta, const LinearAttentionOptions& options);
 
 // The recurrent form's state of fixed size, S [B,H,F,M].
 struct DeltaState {

@@ -42,11 +42,11 @@ class SquareFeatures final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size * key_size; }
   Features forward(const Tensor& x, Side, const PairRange&) const override {
-    return {ops::square_features(x), {}};
+    return {ops::quadratic_features(x), {}};
   }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
                   const PairRange&, const std::vector<Tensor>&) const override {
-    return ops::square_features_backward(x, gradient.rows);
+    return ops::quadratic_features_backward(x, gradient.rows);
   }
 };
 
@@ -98,11 +98,11 @@ FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const V
     };
   };
   FeatureVars vars;
-  vars.rows = Var::made_by("features", made.rows.reshape(x.shape().with(-1, made.rows.size(2))),
+  vars.rows = Var::from_op("features", made.rows.reshape(x.shape().with(-1, made.rows.size(2))),
                            inputs, part(true));
   if (made.weight.defined())
     vars.weight =
-        Var::made_by("features", made.weight.reshape({x.size(0), heads, N}), inputs, part(false));
+        Var::from_op("features", made.weight.reshape({x.size(0), heads, N}), inputs, part(false));
   return vars;
 }
 

@@ -20,17 +20,17 @@ Tensor column(const Rows& rows, int64_t first, int64_t count, size_t place, int6
   std::vector<int32_t> tokens;
   for (int64_t row = first; row < first + count; ++row)
     tokens.push_back(rows[static_cast<size_t>(row)][place]);
-  return token_tensor(tokens, {count}, vocabulary);
+  return token_tensor(tokens, {count}, vocab_size);
 }
 
 // Rows that are drawn on their own, beside others. What is drawn stays on the device until the host
 // asks for it.
 struct Part {
-  Part(int64_t first_row, int64_t row_count, const Tensor& history)
+  Part(int64_t first_row, int64_t row_count, const Tensor& token_buffer)
       : first(first_row), rows(row_count) {
     sampled.tokens = Tensor::zeros({rows}, DType::i32);
     sampled.count = Tensor::zeros({rows}, DType::i32);
-    sampled.history = history;
+    sampled.token_buffer = token_buffer;
   }
 
   int64_t first, rows;
@@ -48,28 +48,29 @@ class Window {
   Window(const Transformer& model, int64_t rows, Sample sample)
       : model_(model),
         sample_(std::move(sample)),
-        capacity_(context().sizes.history),
-        history_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
-    const int64_t most = model.repeats_its_steps() ? context().sizes.parts : 1;
-    const int64_t parts = std::clamp<int64_t>(rows / kFewestInPart, 1, most);
+        capacity_(context().sizes.token_buffer),
+        token_buffer_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
+    const int64_t max = model.is_step_capturable() ? context().sizes.parts : 1;
+    const int64_t parts = std::clamp<int64_t>(rows / kFewestInPart, 1, max);
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t first = part * rows / parts, own = (part + 1) * rows / parts - first;
       parts_.emplace_back(
-          first, own, history_.rows(capacity_ * first, capacity_ * own).reshape({capacity_, own}));
+          first, own,
+          token_buffer_.rows(capacity_ * first, capacity_ * own).reshape({capacity_, own}));
     }
   }
 
   // Reads the tokens of `rows` from `first` on into fresh states, and draws what follows the last
   // of them.
   void read(const Rows& rows, size_t first) {
-    recorder_.reset();
+    graph_recorder_.reset();
     for (Part& part : parts_) part.state = {};  // its weights go before new ones are laid out
     for (Part& part : parts_) {
       part.state =
           &part == &parts_[0] ? model_.start(part.rows) : model_.start(part.rows, parts_[0].state);
       part.sampled.place = part.state.place;
     }
-    if (model_.repeats_its_steps()) recorder_ = make_recorder();
+    if (model_.is_step_capturable()) graph_recorder_ = make_graph_recorder();
     for (size_t place = first; place < rows[0].size(); ++place) {
       for (Part& part : parts_) {
         const Tensor given =
@@ -93,15 +94,15 @@ class Window {
   bool full() const { return parts_[0].state.position >= model_.config().length; }
   // Whether the device may still work on what was asked of it.
   bool runs_behind() const { return capacity_ > 1; }
-  // More would be lost: the history has no place for them.
-  bool must_take() const { return sampled_ - taken_ >= capacity_; }
+  // More would be lost: the token_buffer has no place for them.
+  bool must_flush() const { return sampled_ - taken_ >= capacity_; }
 
   const std::string& refusal() const { return refusal_; }
 
   // The tokens of each position that was drawn since the last call, in order.
   Rows take() {
     Rows result(static_cast<size_t>(sampled_ - taken_));
-    const std::vector<int32_t> all = history_.to_vector<int32_t>();
+    const std::vector<int32_t> all = token_buffer_.to_vector<int32_t>();
     for (const Part& part : parts_) {
       for (int64_t n = taken_; n < sampled_; ++n) {
         const auto begin = all.begin() + capacity_ * part.first + n % capacity_ * part.rows;
@@ -123,26 +124,26 @@ class Window {
           const Tensor outputs = model_.work(part.state, part.sampled.tokens);
           if (samples) sample_(outputs, part);
         };
-        if (recorder_ != nullptr) {
-          recorder_->apart(i, of_part);
+        if (graph_recorder_ != nullptr) {
+          graph_recorder_->apart(i, of_part);
         } else {
           of_part();
         }
       }
     };
-    if (recorder_ != nullptr && recorder_->run(samples ? 0 : 1, work)) return;
-    if (recorder_ != nullptr) refusal_ = recorder_->refusal();
-    recorder_.reset();
+    if (graph_recorder_ != nullptr && graph_recorder_->run(samples ? 0 : 1, work)) return;
+    if (graph_recorder_ != nullptr) refusal_ = graph_recorder_->refusal();
+    graph_recorder_.reset();
     work();
   }
 
   const Transformer& model_;
   Sample sample_;
-  int64_t capacity_;  // positions in the history
-  Tensor history_;    // of part after part, so that it is read at once
+  int64_t capacity_;     // positions in the token_buffer
+  Tensor token_buffer_;  // of part after part, so that it is read at once
   std::vector<Part> parts_;
   int64_t sampled_ = 0, taken_ = 0;
-  std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<GraphRecorder> graph_recorder_;
   std::string refusal_;  // of the recorder that was
 };
 
@@ -152,22 +153,22 @@ bool looked_at(int64_t sampled) { return (sampled & (sampled - 1)) == 0; }
 }  // namespace
 
 std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vector<int32_t>>& prompt,
-                                                  int64_t count, const Watcher& sampled,
-                                                  std::string* not_recorded) const {
-  require(!prompt.empty() && !prompt[0].empty(),
-          "sampling needs at least one token to start from");
+                                                    int64_t count, const Watcher& sampled,
+                                                    std::string* not_captured) const {
+  require(!prompt.empty() && !prompt[0].empty(), "sampling needs at least one token to start from");
   for (const auto& row : prompt)
     require(row.size() == prompt[0].size(),
             "prompts of {} and {} tokens cannot be drawn side by side", prompt[0].size(),
             row.size());
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;
-  Window window(
-      model_, static_cast<int64_t>(rows.size()), [this](const Tensor& outputs, const Part& part) {
-        SamplingParams params = options_.params();
-        params.first_row += part.first;
-        model_.head().sample(outputs, params, {options_.seed, Purpose::sample, 0, 0}, part.sampled);
-      });
+  Window window(model_, static_cast<int64_t>(rows.size()),
+                [this](const Tensor& outputs, const Part& part) {
+                  SamplingParams params = options_.params();
+                  params.first_row += part.first;
+                  model_.output_head().sample(outputs, params,
+                                              {options_.seed, Purpose::sample, 0, 0}, part.sampled);
+                });
   Rows taken;  // and not handed on yet
   const auto hand_on = [&] {
     for (const std::vector<int32_t>& next : std::exchange(taken, {})) {
@@ -184,13 +185,13 @@ std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vecto
       window.go_on();
     }
     const bool last = position + 1 == count;
-    if (!looked_at(position + 1) && !window.must_take() && !window.full() && !last) continue;
+    if (!looked_at(position + 1) && !window.must_flush() && !window.full() && !last) continue;
     hand_on();  // while the device works on what was asked of it since
-    const bool goes_on = window.must_take() && window.runs_behind() && !window.full() && !last;
+    const bool goes_on = window.must_flush() && window.runs_behind() && !window.full() && !last;
     taken = window.take();
     if (!goes_on) hand_on();
   }
-  if (not_recorded != nullptr) *not_recorded = window.refusal();
+  if (not_captured != nullptr) *not_captured = window.refusal();
   for (auto& row : rows) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(begin));
   return rows;
 }

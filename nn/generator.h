@@ -32,12 +32,12 @@ class Generator {
   // `count` tokens. Past the model's length it goes on from the last half of its length, read
   // again, so that a token costs O(1) whatever the count. `drawn`, where given, sees each
   // position's tokens in order, on a GPU up to 64 positions at a time, after the next were asked
-  // for. `not_recorded`, where given, is told why such a device could not record a position's work;
+  // for. `not_captured`, where given, is told why such a device could not record a position's work;
   // empty: it could.
   using Watcher = std::function<void(const std::vector<int32_t>& tokens)>;
   std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
-                                         int64_t count, const Watcher& sampled = {},
-                                         std::string* not_recorded = nullptr) const;
+                                           int64_t count, const Watcher& sampled = {},
+                                           std::string* not_captured = nullptr) const;
 
  private:
   const Transformer& model_;

@@ -130,12 +130,12 @@ void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
   updates_ = updates;
 }
 
-double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double least) {
+double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double min) {
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
-  if (step >= steps) return least;
+  if (step >= steps) return min;
   const double progress = static_cast<double>(step - warmup) /
                           static_cast<double>(std::max<int64_t>(1, steps - warmup));
-  return least + 0.5 * (peak - least) * (1.0 + std::cos(3.141592653589793 * progress));
+  return min + 0.5 * (peak - min) * (1.0 + std::cos(3.141592653589793 * progress));
 }
 
 }  // namespace linea

@@ -65,6 +65,6 @@ class Optimizer {
 };
 
 // Linear warm-up to `peak` over `warmup` steps, then a cosine down to `least` at step `steps`.
-double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double least);
+double learning_rate_at(int64_t step, int64_t steps, int64_t warmup, double peak, double min);
 
 }  // namespace linea

@@ -16,10 +16,10 @@ struct Parameter {
 };
 using Parameters = std::vector<Parameter>;
 
-// A new parameter appended to `list`: N(0, deviation^2) by (seed, its place in the list), or a
+// A new parameter appended to `list`: N(0, stddev^2) by (seed, its place in the list), or a
 // constant.
-Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape,
-                     double deviation, uint64_t seed);
+Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape, double stddev,
+                     uint64_t seed);
 Var constant_parameter(Parameters& list, const std::string& name, const Shape& shape, double value);
 
 int64_t count_elements(const Parameters& list);

@@ -25,7 +25,7 @@ Var hide_unseen(const Var& scores, const AttentionMask& mask, double value) {
   const Var seen = mask.causal ? mask_causal(scores, value) : scores;
   if (!mask.valid.defined()) return seen;
   const std::vector<int32_t> valid = mask.valid.to_vector<int32_t>();
-  return Var::made_by("mask_padding", select_valid(seen.value(), valid, value), {seen},
+  return Var::from_op("mask_padding", select_valid(seen.value(), valid, value), {seen},
                       [valid](const Tensor& dy) -> std::vector<Gradient> {
                         return {select_valid(dy, valid, 0.0)};
                       });

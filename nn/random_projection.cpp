@@ -127,7 +127,7 @@ double length_quantile(int64_t key_size, double probability) {
   require(probability > 0 && probability < 1,
           "a probability of {} has no quantile; it must be within 0 and 1", probability);
   const double D = static_cast<double>(key_size), a = D / 2;
-  // Mean at most sqrt(D) and deviation below 1: beyond sqrt(D) + 40 a double holds no probability.
+  // Mean at most sqrt(D) and stddev below 1: beyond sqrt(D) + 40 a double holds no probability.
   double low = 0, high = std::sqrt(D) + 40;
   double r = std::sqrt(std::max(D - 0.5, 0.5));  // near the median
   for (int round = 0; round < 200; ++round) {

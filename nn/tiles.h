@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "nn/feature_map.h"
-#include "nn/heads.h"
+#include "nn/qkv_layout.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
 
 namespace linea {
 
-struct EngineOptions {
+struct LinearAttentionOptions {
   bool causal = true;
   Tensor valid;         // i32 [B], how many keys of each sequence exist; undefined: all
   int64_t segment = 0;  // positions a tile; 0: chosen
@@ -31,7 +31,7 @@ struct Segment {
 // segment is the whole length: nothing of it but a chunk is ever made.
 struct Plan {
   Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
-       const EngineOptions& options, KernelFeature made = KernelFeature::given)
+       const LinearAttentionOptions& options, KernelFeature made = KernelFeature::given)
       : heads(q.heads),
         pairs(q.batches * q.heads),
         length(q.length),
@@ -120,7 +120,7 @@ struct Plan {
   KernelFeature feature;
 
  private:
-  EngineOptions options_;
+  LinearAttentionOptions options_;
   int64_t segment_, chunk_, tile_pairs_;
 };
 

@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-constexpr double kDeviation = 0.02;
+constexpr double kInitStd = 0.02;
 constexpr float kReadOut =
     10;  // of one attention: logits that can be sure, gradients that do not vanish
 
@@ -61,9 +61,10 @@ void check(const ModelConfig& config) {
   require(!config.reversible || config.second_vocab_size == 0,
           "--reversible needs blocks of two branches, and a task of pairs has one attention: leave "
           "it out");
-  require(!config.tie || config.head == "categorical",
-          "--tie does not go with --head {}: its outputs are no tokens; leave one of them out",
-          config.head);
+  require(
+      !config.tie || config.output_head == "categorical",
+      "--tie does not go with --output-head {}: its outputs are no tokens; leave one of them out",
+      config.output_head);
 }
 
 }  // namespace
@@ -71,7 +72,7 @@ void check(const ModelConfig& config) {
 Transformer::Transformer(const ModelConfig& config) : config_(config) {
   check(config_);
   const MemoryScope scope(MemoryPart::parameters);
-  head_ = make_head(config_.head, config_.vocab_size);
+  head_ = make_output_head(config_.output_head, config_.vocab_size);
   AttentionOptions& attention = config_.attention;
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
@@ -86,22 +87,22 @@ Transformer::Transformer(const ModelConfig& config) : config_(config) {
 
 void Transformer::make_blocks() {
   const int64_t dim = config_.dim;
-  token_embedding_ = normal_parameter(parameters_, "token_embedding.weight", {config_.input_vocab_size, dim}, kDeviation,
-                              config_.seed);
+  token_embedding_ = normal_parameter(parameters_, "token_embedding.weight",
+                                      {config_.input_vocab_size, dim}, kInitStd, config_.seed);
   positions_ = config_.positions == "learned"
-                   ? normal_parameter(parameters_, "positions", {config_.length, dim}, kDeviation,
-                                      config_.seed)
+                   ? normal_parameter(parameters_, "position_embedding.weight",
+                                      {config_.length, dim}, kInitStd, config_.seed)
                    : Var(sinusoidal_positions(config_.length, dim));
-  const double residual = kDeviation / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  const double residual = kInitStd / std::sqrt(2.0 * static_cast<double>(config_.layers));
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const std::string name = "blocks." + std::to_string(layer) + ".";
     Block block;
     block.norm1 = make_norm(name + "norm1");
-    block.qkv = make_linear(name + "qkv", dim, 3 * dim, kDeviation);
+    block.qkv = make_linear(name + "qkv", dim, 3 * dim, kInitStd);
     make_attention_of(block, name, layer);
     block.out = make_linear(name + "out", dim, dim, residual);
     block.norm2 = make_norm(name + "norm2");
-    block.up = make_linear(name + "up", dim, config_.ffn, kDeviation);
+    block.up = make_linear(name + "up", dim, config_.ffn, kInitStd);
     block.down = make_linear(name + "down", config_.ffn, dim, residual);
     layers_.blocks.push_back(block);
   }
@@ -111,11 +112,11 @@ void Transformer::make_blocks() {
 
 // A head that starts from a bias has one in every model.
 Transformer::Linear Transformer::make_last_linear() {
-  Linear linear = make_linear("head", config_.dim, head_->outputs(), kDeviation);
+  Linear linear = make_linear("output_head", config_.dim, head_->outputs(), kInitStd);
   const std::vector<double> start = head_->initial_bias();
   if (start.empty()) return linear;
   if (!linear.bias.defined())
-    linear.bias = constant_parameter(parameters_, "head.bias", {head_->outputs()}, 0.0);
+    linear.bias = constant_parameter(parameters_, "output_head.bias", {head_->outputs()}, 0.0);
   write_values(start, linear.bias.value());
   return linear;
 }
@@ -136,7 +137,7 @@ void Transformer::make_attention_of(Block& block, const std::string& name, int64
 // What a state can hold shows best where nothing else can help: no positions, no norms, no residual
 // path, no feed-forward layer. Keys and queries are learned, values are fixed one-hot vectors of
 // their tokens, and y is read off by a matrix that starts as a diagonal.
-//   [q, k] = W [e_token; e_partner]   v = one-hot(partner)   logits = head(y)
+//   [q, k] = W [e_token; e_partner]   v = one-hot(second_input)   logits = head(y)
 // Source: Schlag 2021, section 6.1 (which has the squared error of y for its loss).
 void Transformer::make_one_attention() {
   require(config_.layers == 1 && config_.heads == 1,
@@ -144,39 +145,40 @@ void Transformer::make_one_attention() {
           "--heads 1",
           config_.layers, config_.heads);
   const int64_t dim = config_.dim, values = config_.vocab_size;
-  const double deviation = 1 / std::sqrt(2.0 * static_cast<double>(dim));
+  const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   config_.attention.value_size = values;
-  token_embedding_ =
-      normal_parameter(parameters_, "token_embedding.weight", {config_.input_vocab_size, dim}, 1.0, config_.seed);
-  partners_ = normal_parameter(parameters_, "partners", {config_.second_vocab_size, dim}, 1.0,
-                               config_.seed);
+  token_embedding_ = normal_parameter(parameters_, "token_embedding.weight",
+                                      {config_.input_vocab_size, dim}, 1.0, config_.seed);
+  second_embedding_ = normal_parameter(parameters_, "second_inputs",
+                                       {config_.second_vocab_size, dim}, 1.0, config_.seed);
   one_hot_ = Var(diagonal(config_.second_vocab_size, values, 1.0f));
   Block block;
-  block.qkv = make_linear("blocks.0.qk", dim, 2 * dim, deviation);
-  partner_qk_ = make_linear("blocks.0.partner_qk", dim, 2 * dim, deviation);
+  block.qkv = make_linear("blocks.0.qk", dim, 2 * dim, stddev);
+  second_qk_ = make_linear("blocks.0.second_qk", dim, 2 * dim, stddev);
   make_attention_of(block, "blocks.0.", 0);
   layers_.blocks.push_back(block);
   layers_.head.weight = Var(diagonal(values, values, kReadOut), true);
-  parameters_.push_back({"head.weight", layers_.head.weight});
+  parameters_.push_back({"output_head.weight", layers_.head.weight});
 }
 
-Var Transformer::one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const {
+Var Transformer::one_attention(const Tensor& ids, const Tensor& second_inputs,
+                               const Mixer& mix) const {
   const Block& block = layers_.blocks.front();
-  const Var token = embedding(tokens_, ids), partner = embedding(partners_, partners);
-  const Var qk = split_heads(add(apply(block.qkv, token), apply(partner_qk_, partner)), 2, 1);
-  const Var v = split_heads(embedding(one_hot_, partners), 1, 1);
+  const Var token = embedding(token_embedding_, ids),
+            second_input = embedding(second_embedding_, second_inputs);
+  const Var qk = split_heads(add(apply(block.qkv, token), apply(second_qk_, second_input)), 2, 1);
+  const Var v = split_heads(embedding(one_hot_, second_inputs), 1, 1);
   Var gates;
   if (block.gate.weight.defined())
-    gates = sigmoid_gates(apply(block.gate, add(token, partner)), config_.heads);
+    gates = sigmoid_gates(apply(block.gate, add(token, second_input)), config_.heads);
   return apply(layers_.head,
                merge_heads(mix.heads(0, {select(qk, 0), select(qk, 1), select(v, 0), gates})));
 }
 
 Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in, int64_t out,
-                                             double deviation) {
+                                             double stddev) {
   Linear linear;
-  linear.weight =
-      normal_parameter(parameters_, name + ".weight", {out, in}, deviation, config_.seed);
+  linear.weight = normal_parameter(parameters_, name + ".weight", {out, in}, stddev, config_.seed);
   if (config_.bias) linear.bias = constant_parameter(parameters_, name + ".bias", {out}, 0.0);
   return linear;
 }
@@ -185,7 +187,7 @@ Transformer::Linear Transformer::make_linear(const std::string& name, int64_t in
 Transformer::Linear Transformer::make_gate(const std::string& name, const Attention& attention) {
   Linear linear;
   linear.weight = normal_parameter(parameters_, name + ".weight", {config_.heads, config_.dim},
-                                   kDeviation, config_.seed);
+                                   kInitStd, config_.seed);
   std::vector<double> start;
   for (int64_t head = 0; head < config_.heads; ++head)
     start.push_back(attention.initial_gate_bias(head));
@@ -196,7 +198,7 @@ Transformer::Linear Transformer::make_gate(const std::string& name, const Attent
 
 Transformer::Norm Transformer::make_norm(const std::string& name) {
   Norm norm;
-  norm.gain = constant_parameter(parameters_, name + ".gain", {config_.dim}, 1.0);
+  norm.weight = constant_parameter(parameters_, name + ".weight", {config_.dim}, 1.0);
   if (config_.bias) norm.bias = constant_parameter(parameters_, name + ".bias", {config_.dim}, 0.0);
   return norm;
 }
@@ -209,9 +211,9 @@ Var Transformer::apply(const Linear& linear, const Var& x) {
 
 // positions [N,dim], of ids [B,N]
 Var Transformer::embed(const Tensor& ids, const Var& positions) const {
-  const OpPlace place("embedding");
-  require(!partners_.defined(), "this model reads two tokens at a position: give it both");
-  return add_rows(embedding(tokens_, ids), positions);
+  const ModuleScope place("embedding");
+  require(!second_embedding_.defined(), "this model reads two tokens at a position: give it both");
+  return add_rows(embedding(token_embedding_, ids), positions);
 }
 
 // Scores [B,N,H] of gates -> [B,H,N] in (0,1).
@@ -242,7 +244,7 @@ Var Transformer::attend(const Block& block, size_t layer, const Var& residual, c
 
 Var Transformer::run_block(const Block& block, size_t layer, const Var& x, const Mixer& mix,
                            float rate) const {
-  const OpPlace place("blocks", static_cast<int64_t>(layer));
+  const ModuleScope place("blocks", static_cast<int64_t>(layer));
   if (block.qkv.weight.dtype() != x.dtype())
     return run_block(stored(block, x.dtype()), layer, x, mix, rate);
   const Var attended = attend(block, layer, x, x, mix, rate);
@@ -253,11 +255,11 @@ ReversibleLayer Transformer::reversible_block(const Block& block, size_t layer, 
                                               float rate) const {
   const auto number = static_cast<int64_t>(layer);
   return {[this, &block, layer, number, mix, rate](const Var& x) {
-            const OpPlace place("blocks", number);
+            const ModuleScope place("blocks", number);
             return attend(block, layer, Var(), x, mix, rate);
           },
           [&block, layer, number, rate](const Var& x) {
-            const OpPlace place("blocks", number);
+            const ModuleScope place("blocks", number);
             return feed_forward(x, block.norm2, block.up, block.down, rate, lane_of(layer) + 1);
           }};
 }
@@ -280,17 +282,19 @@ Var Transformer::run(const TransformerLayers& layers, const Var& embedded, const
                   : run_block(block, layer, x, mix, rate);
   }
   if (config_.reversible) x = reversible(std::move(undone), x);
-  const OpPlace place("head");
+  const ModuleScope scope("output_head");
   Norm norm = layers.norm;
   Linear head = layers.head.weight.defined() ? layers.head : tied_head();
-  store({&norm.gain, &norm.bias, &head.weight, &head.bias}, x.dtype());
+  store({&norm.weight, &norm.bias, &head.weight, &head.bias}, x.dtype());
   return norm_linear(x, norm, head);
 }
 
 // The tokens that are predicted come first.
-LinearVars Transformer::tied_head() const { return {rows(tokens_, 0, config_.vocab_size), Var()}; }
+LinearVars Transformer::tied_head() const {
+  return {rows(token_embedding_, 0, config_.vocab_size), Var()};
+}
 
-Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partners,
+Var Transformer::forward(const Tensor& ids, bool training, const Tensor& second_inputs,
                          Var* auxiliary) const {
   const bool recompute = training && config_.recompute;
   // A block that runs again adds nothing to `auxiliary` (and by then that may be gone).
@@ -303,7 +307,7 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor& partner
     }
     return attention.forward(in, AttentionMask{});
   }};
-  if (partners.defined()) return one_attention(ids, partners, mix);
+  if (second_inputs.defined()) return one_attention(ids, second_inputs, mix);
   const int64_t N = ids.size(1);
   require(N <= config_.length, "{} positions do not fit the model's length of {}", N,
           config_.length);
@@ -323,9 +327,9 @@ void Transformer::skip_step() {
   for (const Block& block : layers_.blocks) block.attention->skip_step();
 }
 
-bool Transformer::repeats_its_work() const {
+bool Transformer::is_capturable() const {
   return std::all_of(layers_.blocks.begin(), layers_.blocks.end(),
-                     [](const Block& block) { return block.attention->repeats_its_work(); });
+                     [](const Block& block) { return block.attention->is_capturable(); });
 }
 
 std::vector<std::pair<std::string, double>> Transformer::statistics() const {
@@ -353,13 +357,12 @@ void Transformer::buffers_changed() {
   for (const Block& block : layers_.blocks) block.attention->buffers_changed();
 }
 
-// The first `dim` rows of qkv, and of a partner's q and k, are those of q.
+// The first `dim` rows of qkv, and of a second_input's q and k, are those of q.
 void Transformer::scale_queries_from_softmax() {
   for (const Block& block : layers_.blocks) {
     const double factor = block.attention->scale_from_softmax();
     if (factor == 1) continue;
-    for (const Var& part :
-         {block.qkv.weight, block.qkv.bias, partner_qk_.weight, partner_qk_.bias}) {
+    for (const Var& part : {block.qkv.weight, block.qkv.bias, second_qk_.weight, second_qk_.bias}) {
       if (!part.defined()) continue;
       const Tensor q = part.value().rows(0, config_.dim), scaled = ops::scale(q, factor);
       write_values(scaled.to_doubles(), q);
@@ -397,7 +400,7 @@ void Transformer::store(std::vector<Var*> parts, DType dtype) {
 Transformer::Block Transformer::stored(Block block, DType dtype) {
   std::vector<Var*> parts;
   for (Norm* norm : {&block.norm1, &block.norm2})
-    parts.insert(parts.end(), {&norm->gain, &norm->bias});
+    parts.insert(parts.end(), {&norm->weight, &norm->bias});
   for (Linear* linear : {&block.qkv, &block.gate, &block.out, &block.up, &block.down})
     parts.insert(parts.end(), {&linear->weight, &linear->bias});
   store(parts, dtype);
@@ -406,15 +409,14 @@ Transformer::Block Transformer::stored(Block block, DType dtype) {
 
 int64_t Transformer::matrix_weights() const {
   const int64_t dim = config_.dim;
-  if (config_.second_vocab_size > 0)
-    return 4 * dim * dim + config_.vocab_size * config_.vocab_size;
+  if (config_.second_vocab_size > 0) return 4 * dim * dim + config_.vocab_size * config_.vocab_size;
   return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * head_->outputs();
 }
 
 Tensor token_tensor(const std::vector<int32_t>& tokens, const Shape& shape, int64_t vocab_size) {
   for (const int32_t token : tokens)
-    require(token >= 0 && token < vocabulary, "token {} is outside the vocabulary of {}", token,
-            vocabulary);
+    require(token >= 0 && token < vocab_size, "token {} is outside the vocabulary of {}", token,
+            vocab_size);
   return Tensor::from(tokens, shape);
 }
 

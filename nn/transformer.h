@@ -4,7 +4,7 @@
 //
 //   x = E[token] + P[position]
 //   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))     each
-//   layer outputs = head(norm(x))     what they mean, nn/head.h says
+//   layer outputs = head(norm(x))     what they mean, nn/output_head.h says
 // Reversible blocks have two streams, both x at first, of which each adds to the other
 // (autograd/var.h): x2's attention to x1, then x1's feed-forward layer to x2; the head reads x1 +
 // x2. Source: Vaswani 2017; pre-norm and initialization as GPT-2 (Radford 2019).
@@ -17,7 +17,7 @@
 
 #include "autograd/ops.h"
 #include "nn/attention.h"
-#include "nn/head.h"
+#include "nn/output_head.h"
 
 namespace linea {
 
@@ -29,11 +29,11 @@ struct ModelConfig {
   int64_t input_vocab_size =
       2;  // tokens that are read: those, and start tokens or classes after them
   int64_t second_vocab_size = 0;  // above 0: a second token is read at each position, by one bare
-                                   // attention: see Transformer::one_attention
-  std::string positions = "learned";  // or sinusoidal
-  std::string head = "categorical";   // or logistics
-  bool tie = false;                   // the head is the transposed embedding
-  bool bias = true;                   // of the linear layers and norms
+                                  // attention: see Transformer::one_attention
+  std::string positions = "learned";        // or sinusoidal
+  std::string output_head = "categorical";  // or logistics
+  bool tie = false;                         // the head is the transposed embedding
+  bool bias = true;                         // of the linear layers and norms
   float dropout = 0;
   DType stored =
       DType::f32;  // of activations, and of weights where they are multiplied: f32 or bf16
@@ -73,8 +73,8 @@ class Transformer {
   explicit Transformer(const ModelConfig& config);
 
   // ids i32 [B,N], N <= length -> the head's outputs [B,N,head().outputs()]. Dropout where
-  // `training`; partners: as in ModelConfig::second_vocab_size.
-  Var forward(const Tensor& ids, bool training, const Tensor& partners = Tensor(),
+  // `training`; second_inputs: as in ModelConfig::second_vocab_size.
+  Var forward(const Tensor& ids, bool training, const Tensor& second_inputs = Tensor(),
               Var* auxiliary = nullptr) const;
 
   // The recurrent form: ids i32 [B] of the next position -> outputs [B,head().outputs()], by the
@@ -85,11 +85,11 @@ class Transformer {
   Tensor step(DecodeState& state, const Tensor& ids) const;
   // The same in two: the position is counted, and its place told to the device; then the device
   // works on it. Where the device itself counts the place on, the host counts alone. Where
-  // repeats_its_steps(), that work is the same at every position, so that it may be recorded.
+  // is_step_capturable(), that work is the same at every position, so that it may be recorded.
   void begin_position(DecodeState& state) const;
   void count_position(DecodeState& state) const;
   Tensor work(DecodeState& state, const Tensor& ids) const;
-  bool repeats_its_steps() const;
+  bool is_step_capturable() const;
 
   // What attentions do besides, once a training step: before it (0-based, of `steps`), and after
   // it; skip_step where its update was not made. Between them forward(…, true) adds to `auxiliary`,
@@ -97,12 +97,12 @@ class Transformer {
   void before_step(int64_t step, int64_t steps);
   void after_step();
   void skip_step();
-  bool repeats_its_work() const;  // of all attentions
+  bool is_capturable() const;  // of all attentions
   // Numbers of the attentions worth a record, the mean over layers.
   std::vector<std::pair<std::string, double>> statistics() const;
 
   const ModelConfig& config() const { return config_; }
-  const Head& head() const { return *head_; }
+  const OutputHead& output_head() const { return *head_; }
   const Parameters& parameters() const { return parameters_; }
   // Saved with the parameters, but not trained by gradients.
   std::vector<Buffer> buffers() const;
@@ -125,7 +125,7 @@ class Transformer {
     std::function<Var(size_t layer, const Var& x)> rows{};
   };
 
-  Linear make_linear(const std::string& name, int64_t in, int64_t out, double deviation);
+  Linear make_linear(const std::string& name, int64_t in, int64_t out, double stddev);
   Linear make_gate(const std::string& name, const Attention& attention);
   Norm make_norm(const std::string& name);
   static Var apply(const Linear& linear, const Var& x);
@@ -149,14 +149,14 @@ class Transformer {
   Linear make_last_linear();
   void make_attention_of(Block& block, const std::string& name, int64_t layer);
   void make_one_attention();
-  Var one_attention(const Tensor& ids, const Tensor& partners, const Mixer& mix) const;
+  Var one_attention(const Tensor& ids, const Tensor& second_inputs, const Mixer& mix) const;
   static Var sigmoid_gates(const Var& x, int64_t heads);
 
   ModelConfig config_;
-  std::unique_ptr<const Head> head_;
+  std::unique_ptr<const OutputHead> head_;
   Parameters parameters_;
-  Var tokens_, partners_, one_hot_, positions_;
-  Linear partner_qk_;
+  Var token_embedding_, second_embedding_, one_hot_, positions_;
+  Linear second_qk_;
   TransformerLayers layers_;
 };
 

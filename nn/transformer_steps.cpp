@@ -18,7 +18,7 @@ DecodeState Transformer::start(int64_t batch) const {
     for (Block& block : weights.packed.blocks) block = stored(block, DType::bf16);
     Norm& norm = weights.packed.norm;
     Linear& head = weights.packed.head;
-    store({&norm.gain, &norm.bias, &head.weight, &head.bias}, DType::bf16);
+    store({&norm.weight, &norm.bias, &head.weight, &head.bias}, DType::bf16);
   }
   return start(batch, weights);
 }
@@ -55,9 +55,9 @@ void Transformer::count_position(DecodeState& state) const {
   ++state.position;
 }
 
-bool Transformer::repeats_its_steps() const {
+bool Transformer::is_step_capturable() const {
   return std::all_of(layers_.blocks.begin(), layers_.blocks.end(),
-                     [](const Block& block) { return block.attention->repeats_its_steps(); });
+                     [](const Block& block) { return block.attention->is_step_capturable(); });
 }
 
 Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
@@ -83,15 +83,16 @@ Tensor Transformer::work(DecodeState& state, const Tensor& ids) const {
     if (block.qkv.panels.defined() || block.gate.weight.defined()) return Var();
     const auto value = [](const Var& part) { return part.defined() ? part.value() : Tensor(); };
     const AttentionSource source{x.value().reshape({B, config_.dim}),
-                                 {value(block.norm1.gain), value(block.norm1.bias)},
+                                 {value(block.norm1.weight), value(block.norm1.bias)},
                                  value(block.qkv.weight),
                                  value(block.qkv.bias)};
     const Tensor y = layers_.blocks[layer].attention->step_from(*state.layers[layer], source);
     return y.defined() ? Var(y.reshape(x.shape())) : Var();
   };
-  require(!partners_.defined(), "this model reads two tokens at a position and does not draw");
-  const DType stored = config_.stored == DType::bf16 ? DType::bf16 : tokens_.dtype();
-  const Tensor embedded = ops::embed_position(tokens_.value(), ids.reshape({state.batch}),
+  require(!second_embedding_.defined(),
+          "this model reads two tokens at a position and does not draw");
+  const DType stored = config_.stored == DType::bf16 ? DType::bf16 : token_embedding_.dtype();
+  const Tensor embedded = ops::embed_position(token_embedding_.value(), ids.reshape({state.batch}),
                                               positions_.value(), state.place, stored);
   const Var outputs =
       run(state.packed, Var(embedded.reshape({state.batch, 1, config_.dim})), mix, 0.0f);

@@ -51,9 +51,9 @@ const Kernels<BFloat16>& kernels<BFloat16>(Device device) {
   return *table;
 }
 
-std::unique_ptr<Recorder> make_recorder() {
+std::unique_ptr<GraphRecorder> make_graph_recorder() {
   const Backend& own = backend(context().device);
-  return own.make_recorder == nullptr ? nullptr : own.make_recorder(context());
+  return own.make_graph_recorder == nullptr ? nullptr : own.make_graph_recorder(context());
 }
 
 Device device_of(const std::string& text) {

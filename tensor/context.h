@@ -33,10 +33,10 @@ struct WorkSizes {
       65536;  // elements of a tile of an attention's features, one a thread of a CPU, likewise
   int64_t segment = 256;  // positions of a tile whose features are made by tensor ops
   bool panels = true;     // while sampling, weights lie in panels
-  int64_t waiting =
-      0;  // while sampling, keys that wait beside a state (tensor/kernel_shapes.h, Waiting)
-  int64_t history = 1;  // positions that are drawn before the host looks at their tokens
-  int64_t parts = 1;    // of what is drawn side by side, which may be drawn at the same time
+  int64_t pending =
+      0;  // while sampling, keys that wait beside a state (tensor/kernel_shapes.h, PendingUpdates)
+  int64_t token_buffer = 1;  // positions that are drawn before the host looks at their tokens
+  int64_t parts = 1;         // of what is drawn side by side, which may be drawn at the same time
   int64_t tiles =
       0;  // of 64 positions in a chunk, on a GPU, which leaves one state; 0: chosen by the shape
   int64_t blocks = 512;  // of threads that keep a GPU busy

@@ -90,7 +90,7 @@ enum class Pointwise : uint8_t {
   gelu,
   sigmoid,
   log_gate,
-  log_rest,
+  log_one_minus_gate,
   feature_elu,
   feature_relu
 };
@@ -152,8 +152,8 @@ struct LogGate {
   }
 };
 
-// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the gradient 0: its logistic function
-// is flat.
+// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the gradient 0: its logistic
+// function is flat.
 struct LogRest {
   template <typename T>
   LINEA_HOST_DEVICE static T value(T x) {
@@ -199,12 +199,12 @@ struct FeatureRelu {
 };
 
 inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of a image
-inline constexpr double kLeastLogScale =
+inline constexpr double kMinLogScale =
     -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
 
 // A logistic distribution on the levels s = 0 .. last of a token: s lies at x_s = 2 s / last - 1,
 // its bin reaches h = 1 / last to each side, and those of the first and the last level to infinity.
-// With its mean mu and its scale c = exp(max(log_scale, kLeastLogScale)),
+// With its mean mu and its scale c = exp(max(log_scale, kMinLogScale)),
 //   P(s) = sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^-w)    a = (x_s - h - mu) / c, b = (x_s
 //   + h - mu) / c w = b - a = 2 h / c        a first level has no sigma(-a), a last one no
 //   sigma(b), both no (1 - e^-w)
@@ -218,8 +218,8 @@ struct Logistic {
   bool at_least_scale;  // log_scale is below its bound, and has no gradient
 
   LINEA_HOST_DEVICE static Logistic of(T mean, T log_scale, T last) {
-    const bool bound = log_scale < T(kLeastLogScale);
-    const T log_c = bound ? T(kLeastLogScale) : log_scale;
+    const bool bound = log_scale < T(kMinLogScale);
+    const T log_c = bound ? T(kMinLogScale) : log_scale;
     const T rate = std::exp(-log_c), width = T(2) / last * rate;
     // log w - w / 2 where w may have been rounded to 0
     const T inside = width < T(1e-7) ? std::log(T(2) / last) - log_c - width / T(2)
@@ -277,7 +277,7 @@ void with_pointwise(Pointwise function, Body&& body) {
       return body(Sigmoid{});
     case Pointwise::log_gate:
       return body(LogGate{});
-    case Pointwise::log_rest:
+    case Pointwise::log_one_minus_gate:
       return body(LogRest{});
     case Pointwise::feature_elu:
       return body(FeatureElu{});

@@ -43,11 +43,11 @@ struct LinearShape {
   bool gelu = false;
 };
 
-// Of a layer norm that comes before something else: gain and bias, which may be null; without a
-// gain there is none.
+// Of a layer norm that comes before something else: weight and bias, which may be null; without a
+// weight there is none.
 template <typename T>
 struct NormWeights {
-  const T *gain = nullptr, *bias = nullptr;
+  const T *weight = nullptr, *bias = nullptr;
 };
 
 inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
@@ -151,9 +151,9 @@ struct ChunkState {
 // capacity 0: none waits. Beside keys of bf16 that state [P,F,M] may lie in halves (SplitFloat)
 // instead, of which a position that adds nothing to it reads the upper alone: where M is a multiple
 // of kWideRows.
-inline constexpr int64_t kMostWaiting = 8, kWideRows = 4;
+inline constexpr int64_t kMaxPending = 8, kWideRows = 4;
 template <typename T>
-struct Waiting {
+struct PendingUpdates {
   T *keys = nullptr, *values = nullptr;
   int32_t* count = nullptr;
   int64_t capacity = 0;
@@ -197,13 +197,13 @@ struct SamplingParams {
 // tokens [capacity,rows], the one that came after n others in line n % capacity. All but the
 // tokens may be null.
 struct SampledTokens {
-  int32_t *tokens, *place, *count, *history;
+  int32_t *tokens, *place, *count, *token_buffer;
   int64_t rows, capacity;
 
   LINEA_HOST_DEVICE int32_t already(int64_t r) const { return count == nullptr ? 0 : count[r]; }
   LINEA_HOST_DEVICE void keep(int64_t r, int32_t token) const {
     tokens[r] = token;
-    if (history != nullptr) history[already(r) % capacity * rows + r] = token;
+    if (token_buffer != nullptr) token_buffer[already(r) % capacity * rows + r] = token;
     if (place != nullptr) ++place[r];
     if (count != nullptr) ++count[r];
   }

@@ -52,10 +52,11 @@ struct Kernels {
   void (*widen)(Context&, const CastPiece<T, A>*, size_t count);
   void (*narrow)(Context&, const CastPiece<A, T>*, size_t count);
   // h = gelu(u), dh becomes gelu'(u) dh
-  void (*gelu_again)(Context&, const T* u, T* h, T* dh, int64_t n);
+  void (*gelu_recompute)(Context&, const T* u, T* h, T* dh, int64_t n);
   // y = x / (1 - rate) where kept, 0 elsewhere, of the elements `first` and on; step and seed come
   // from StepParams. Its own backward.
-  void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first);
+  void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t stream_id,
+                  int64_t first);
 
   // rows and columns
   void (*add_rows)(Context&, const T* x, const T* row, T* y, int64_t R, int64_t C);
@@ -79,10 +80,10 @@ struct Kernels {
                      int64_t out, int64_t in);
   void (*bf16_panel_gemm)(Context&, const T* x, const BFloat16* panels, const T* bias, T* y,
                           int64_t R, int64_t out, int64_t in);
-  void (*layer_norm)(Context&, const T* x, const T* gain, const T* bias, T* y, A* mean, A* scale,
-                     int64_t R, int64_t C);  // bias may be null; scale = 1 / standard deviation
-  void (*layer_norm_backward)(Context&, const T* x, const T* gain, const A* mean, const A* scale,
-                              const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C);
+  void (*layer_norm)(Context&, const T* x, const T* weight, const T* bias, T* y, A* mean, A* scale,
+                     int64_t R, int64_t C);  // bias may be null; scale = 1 / standard stddev
+  void (*layer_norm_backward)(Context&, const T* x, const T* weight, const A* mean, const A* scale,
+                              const T* dy, T* dx, T* dweight, T* dbias, int64_t R, int64_t C);
   void (*softmax)(Context&, const T* x, T* y, int64_t R, int64_t C);
   void (*softmax_backward)(Context&, const T* y, const T* dy, T* dx, int64_t R, int64_t C);
   void (*normalize)(Context&, const T* x, T* y, A* sums, int64_t R,
@@ -126,8 +127,9 @@ struct Kernels {
                            int64_t V);  // log P of each level
 
   // feature maps that are not pointwise, rows of D in, rows of F out
-  void (*square_features)(Context&, const T* x, T* y, int64_t R, int64_t D);
-  void (*square_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
+  void (*quadratic_features)(Context&, const T* x, T* y, int64_t R, int64_t D);
+  void (*quadratic_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R,
+                                      int64_t D);
   void (*dpfp_features)(Context&, const T* x, T* y, int64_t R, int64_t D, int64_t nu);
   void (*dpfp_features_backward)(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                                  int64_t nu);
@@ -164,7 +166,7 @@ struct Kernels {
   void (*one_hot_logs)(Context&, const int32_t* code, T* y, int64_t R,
                        int64_t F);  // 0, else -infinity
 
-  // linear attention, the sum rule; formulas in nn/engine.h. The state goes in and out.
+  // linear attention, the sum rule; formulas in nn/linear_attention.h. The state goes in and out.
   void (*chunk_forward)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&,
                         HeadRows<T> y, const ChunkRows<A>&);
   void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&,
@@ -183,13 +185,13 @@ struct Kernels {
                            const ChunkState<A>& grads, T* dk);
   // one position: absorb, then read; S = 1
   void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&,
-                         const Waiting<T>&, T* y);
+                         const PendingUpdates<T>&, T* y);
   // The same of rows x [rows,in] of LinearShape, one of each sequence, whose q, k and v are norm(x)
   // w^T + bias, w [3 x H x D, in], the heads of q first. False: the device does not do that in one
   // launch, and nothing was done. Null: it never does.
-  bool (*normed_step)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm,
-                      const T* w, const T* bias, const ChunkShape&, const ChunkState<A>&,
-                      const Waiting<T>&, T* y);
+  bool (*fused_norm_step)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm,
+                          const T* w, const T* bias, const ChunkShape&, const ChunkState<A>&,
+                          const PendingUpdates<T>&, T* y);
   // the definition, every weight by itself: A [P,N,N], a_ij / sum_j a_ij, 0 where j is not seen by
   // i; and the gradients (each may be null). k of logs may be -infinity.
   void (*attention_matrix)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal,
@@ -211,7 +213,7 @@ struct Kernels {
   void (*solve_unit_lower)(Context&, const T* l, const T* e, T* x, bool transpose, int64_t P,
                            int64_t N, int64_t M);
   // y_t = x_t + y_{t+1} along rows of n
-  void (*sum_from_end)(Context&, const T* x, T* y, int64_t R, int64_t n);
+  void (*reverse_cumsum)(Context&, const T* x, T* y, int64_t R, int64_t n);
 
   // softmax attention in blocks: nothing of size queries x keys is kept
   void (*softmax_attention)(Context&, const SoftmaxShape&, const HeadRows<const T>& q,
@@ -245,9 +247,9 @@ const Kernels<BFloat16>& kernels<BFloat16>(Device device);
 // Work of a device that is recorded once and done again by one launch, on the same memory: pieces
 // of it, by number. Between the first piece and the last tensors may be handed on; after the last
 // all that was made is released.
-class Recorder {
+class GraphRecorder {
  public:
-  virtual ~Recorder() = default;
+  virtual ~GraphRecorder() = default;
   // Does `work`, which asks the device for the same each time: at first plainly, then recorded, and
   // from then on by what was recorded, without a call of `work`. False: it could not be recorded
   // (it waits for the device, or reads the host's memory), and the device did nothing of it: undo
@@ -266,7 +268,7 @@ class Recorder {
 // One device's backend. The CPU's is part of tensor/; cuda/ registers its own in programs that link
 // it.
 struct Backend {
-  const char* vectors;  // of kernels for a CPU: "AVX-512", ...; null elsewhere
+  const char* isa;  // of kernels for a CPU: "AVX-512", ...; null elsewhere
   const DeviceMemory& memory;
   const Kernels<float>& f32;
   const Kernels<double>& f64;
@@ -274,19 +276,20 @@ struct Backend {
   // Makes a context one of the device `ctx.device`. Error: ErrorKind::usage where the machine has
   // none.
   void (*start)(Context& ctx);
-  std::vector<std::string> (*devices)();                     // a line each: its name and its memory
-  std::unique_ptr<Recorder> (*make_recorder)(Context& ctx);  // null: this device does not record
+  std::vector<std::string> (*devices)();  // a line each: its name and its memory
+  std::unique_ptr<GraphRecorder> (*make_graph_recorder)(
+      Context& ctx);  // null: this device does not record
 };
 void register_cuda(const Backend& backend);
 // Of the context's device; null where it does not record.
-std::unique_ptr<Recorder> make_recorder();
+std::unique_ptr<GraphRecorder> make_graph_recorder();
 // A line each, of CUDA's; none where this build or this machine has none.
 std::vector<std::string> cuda_devices();
 // The vectors of the CPU kernels in use, and of all that this program holds and this processor
-// runs, the widest first. LINEA_VECTORS in the environment names others than the widest. Error:
+// runs, the widest first. LINEA_ISA in the environment names others than the widest. Error:
 // ErrorKind::usage where there are none of that name.
-const char* cpu_vectors();
-std::vector<std::string> all_cpu_vectors();
+const char* cpu_isa();
+std::vector<std::string> all_cpu_isas();
 bool built_with_cuda();
 
 }  // namespace linea

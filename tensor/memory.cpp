@@ -19,7 +19,7 @@ void* from_system(size_t bytes) {
   if (posix_memalign(&block, large ? kHugePage : kAlignment, bytes) != 0) return nullptr;
   if (large)
     madvise(block, bytes / kHugePage * kHugePage,
-            MADV_HUGEPAGE);  // advice: where refused, nothing is lost
+            MADV_HUGEPAGE);  // hint: where refused, nothing is lost
 #ifdef LINEA_NAN_FILL
   std::memset(block, 0xFF, bytes);  // a quiet NaN in every float: reading fresh memory shows
 #endif

@@ -12,7 +12,7 @@ namespace linea {
 namespace {
 
 thread_local MemoryPart part_at_work = MemoryPart::activations;
-thread_local const MemoryCensus* census = nullptr;
+thread_local const MemoryBreakdown* breakdown = nullptr;
 
 std::string size_text(size_t bytes) {
   const double mib = static_cast<double>(bytes) / 1048576.0;
@@ -31,12 +31,11 @@ size_t limit_in(const std::string& path) {
 
 // A group's own limit and those of the groups that it is in.
 size_t least_limit(const std::string& mount, std::string group, const std::string& name) {
-  size_t least = SIZE_MAX;
+  size_t min = SIZE_MAX;
   while (true) {
-    least =
-        std::min(least, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
+    min = std::min(min, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
     const size_t slash = group.find_last_of('/');
-    if (group.empty() || slash == std::string::npos) return least;
+    if (group.empty() || slash == std::string::npos) return min;
     group.resize(slash);
   }
 }
@@ -73,15 +72,15 @@ MemoryScope::MemoryScope(MemoryPart part) : before_(part_at_work) { part_at_work
 MemoryScope::~MemoryScope() { part_at_work = before_; }
 MemoryPart memory_part_at_work() { return part_at_work; }
 
-MemoryCensus::MemoryCensus(std::function<MemoryParts()> count)
-    : count_(std::move(count)), before_(census) {
-  census = this;
+MemoryBreakdown::MemoryBreakdown(std::function<MemoryParts()> count)
+    : count_(std::move(count)), before_(breakdown) {
+  breakdown = this;
 }
-MemoryCensus::~MemoryCensus() { census = before_; }
-bool MemoryCensus::present() { return census != nullptr; }
+MemoryBreakdown::~MemoryBreakdown() { breakdown = before_; }
+bool MemoryBreakdown::present() { return breakdown != nullptr; }
 
-MemoryParts MemoryCensus::take(size_t held) {
-  MemoryParts parts = census == nullptr ? MemoryParts() : census->count_();
+MemoryParts MemoryBreakdown::take(size_t held) {
+  MemoryParts parts = breakdown == nullptr ? MemoryParts() : breakdown->count_();
   parts.of(part_at_work) += held - std::min(held, parts.sum());
   return parts;
 }
@@ -111,7 +110,7 @@ OutOfMemory::OutOfMemory(const MemoryReport& report)
 
 size_t container_memory(const std::string& groups, const std::string& mount) {
   std::ifstream file(groups);
-  size_t least = SIZE_MAX;
+  size_t min = SIZE_MAX;
   for (std::string line;
        std::getline(file, line);) {  // "0::/path" of version 2, "7:cpu,memory:/path" of version 1
     const size_t first = line.find(':'),
@@ -120,13 +119,13 @@ size_t container_memory(const std::string& groups, const std::string& mount) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
     if (controllers == ",,") {
-      least = std::min(least, least_limit(mount, group, "memory.max"));
-      least = std::min(least, least_limit(mount + "/unified", group, "memory.max"));
+      min = std::min(min, least_limit(mount, group, "memory.max"));
+      min = std::min(min, least_limit(mount + "/unified", group, "memory.max"));
     } else if (controllers.find(",memory,") != std::string::npos) {
-      least = std::min(least, least_limit(mount + "/memory", group, "memory.limit_in_bytes"));
+      min = std::min(min, least_limit(mount + "/memory", group, "memory.limit_in_bytes"));
     }
   }
-  return least;
+  return min;
 }
 
 // What this process has mapped, by the system's count.
@@ -141,7 +140,7 @@ size_t mapped_memory() {
 // BLAS: a container that takes more than it may is killed without a word. Where what is mapped is
 // limited, that is known: what is left.
 MemoryLimit machine_memory() {
-  constexpr size_t kMostBesides = size_t{128} << 20;
+  constexpr size_t kMaxBesides = size_t{128} << 20;
   const size_t machine =
       static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
   const size_t container = container_memory("/proc/self/cgroup", "/sys/fs/cgroup");
@@ -151,7 +150,7 @@ MemoryLimit machine_memory() {
                              : SIZE_MAX;
   const size_t total = std::min({machine, container, allowed});
   const size_t besides =
-      total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMostBesides);
+      total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMaxBesides);
   return {total - std::min(total, besides), total,
           total == machine     ? "the machine has"
           : total == container ? "the container may have"

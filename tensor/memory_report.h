@@ -1,6 +1,6 @@
 // What an error of memory says: who asked for how much, what is held for which part of a training,
-// and how much there is. Nothing is counted before it is needed: a census is taken when memory has
-// run out.
+// and how much there is. Nothing is counted before it is needed: a breakdown is taken when memory
+// has run out.
 #pragma once
 
 #include <cstddef>
@@ -43,19 +43,19 @@ MemoryPart memory_part_at_work();
 
 // While one lives, errors of this thread say what `count` counts. What is held besides is of the
 // part in whose scope the error happened. `count` must not allocate tensors.
-class MemoryCensus {
+class MemoryBreakdown {
  public:
-  explicit MemoryCensus(std::function<MemoryParts()> count);
-  ~MemoryCensus();
-  MemoryCensus(const MemoryCensus&) = delete;
-  MemoryCensus& operator=(const MemoryCensus&) = delete;
-  // By this thread's census, where it has one, of `held` bytes.
+  explicit MemoryBreakdown(std::function<MemoryParts()> count);
+  ~MemoryBreakdown();
+  MemoryBreakdown(const MemoryBreakdown&) = delete;
+  MemoryBreakdown& operator=(const MemoryBreakdown&) = delete;
+  // By this thread's breakdown, where it has one, of `held` bytes.
   static MemoryParts take(size_t held);
   static bool present();  // this thread has one
 
  private:
   std::function<MemoryParts()> count_;
-  const MemoryCensus* before_;
+  const MemoryBreakdown* before_;
 };
 
 struct MemoryReport {
@@ -69,7 +69,7 @@ struct MemoryReport {
   std::string text() const;
 };
 
-// Its message ends with advice that fits any program; one that knows its flags can give better from
+// Its message ends with hint that fits any program; one that knows its flags can give better from
 // the report.
 class OutOfMemory : public Error {
  public:

@@ -116,9 +116,9 @@ Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
   return dx;
 }
 
-Tensor dropout(const Tensor& x, float rate, uint32_t lane) {
+Tensor dropout(const Tensor& x, float rate, uint32_t stream_id) {
   Tensor y(x.shape(), x.dtype());
-  dropout_into(x, rate, lane, 0, y);
+  dropout_into(x, rate, stream_id, 0, y);
   return y;
 }
 
@@ -200,15 +200,15 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
   return y;
 }
 
-LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias) {
-  require_shape("layer_norm", "gain", gain, {columns(x)});
+LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  require_shape("layer_norm", "weight", weight, {columns(x)});
   if (bias.defined()) require_shape("layer_norm", "bias", bias, {columns(x)});
-  const DType dtype = common_dtype("layer_norm", {&x, &gain, bias.defined() ? &bias : &gain});
+  const DType dtype = common_dtype("layer_norm", {&x, &weight, bias.defined() ? &bias : &weight});
   LayerNorm result{Tensor(x.shape(), dtype), Tensor({rows_of(x)}, sum_dtype(dtype)),
                    Tensor({rows_of(x)}, sum_dtype(dtype))};
   launch(dtype, "layer_norm", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.layer_norm(context(), x.data<T>(), gain.data<T>(),
+    table.layer_norm(context(), x.data<T>(), weight.data<T>(),
                      bias.defined() ? bias.data<T>() : nullptr, result.y.template data<T>(),
                      result.mean.template data<Accumulator<T>>(),
                      result.scale.template data<Accumulator<T>>(), rows_of(x), columns(x));
@@ -216,17 +216,17 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& gain, const Tensor& bias) {
   return result;
 }
 
-LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& gain, bool with_bias,
+LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, bool with_bias,
                                       const LayerNorm& kept, const Tensor& dy) {
   require_same("layer_norm_backward", x, dy);
-  LayerNormGradient result{Tensor(x.shape(), x.dtype()), Tensor(gain.shape(), x.dtype()),
-                           with_bias ? Tensor(gain.shape(), x.dtype()) : Tensor()};
+  LayerNormGradient result{Tensor(x.shape(), x.dtype()), Tensor(weight.shape(), x.dtype()),
+                           with_bias ? Tensor(weight.shape(), x.dtype()) : Tensor()};
   launch(x.dtype(), "layer_norm_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.layer_norm_backward(
-        context(), x.data<T>(), gain.data<T>(), kept.mean.template data<Accumulator<T>>(),
+        context(), x.data<T>(), weight.data<T>(), kept.mean.template data<Accumulator<T>>(),
         kept.scale.template data<Accumulator<T>>(), dy.data<T>(), result.dx.template data<T>(),
-        result.dgain.template data<T>(), with_bias ? result.dbias.template data<T>() : nullptr,
+        result.dweight.template data<T>(), with_bias ? result.dbias.template data<T>() : nullptr,
         rows_of(x), columns(x));
   });
   return result;

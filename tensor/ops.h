@@ -26,7 +26,7 @@ std::vector<Tensor> cast_all(const std::vector<Tensor>& xs,
 Tensor pointwise(Pointwise f, const Tensor& x);
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy);
 // y = x / (1 - rate) where a number of (seed, step, lane) keeps it, else 0. rate in [0, 1).
-Tensor dropout(const Tensor& x, float rate, uint32_t lane);
+Tensor dropout(const Tensor& x, float rate, uint32_t stream_id);
 
 // x [..., C...] + row [C...], repeated over the outer axes.
 Tensor add_rows(const Tensor& x, const Tensor& row);
@@ -46,12 +46,12 @@ void add_into(const Tensor& a, const Tensor& b, const Tensor& y);
 void copy_into(const Tensor& x, const Tensor& y);
 void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y);
 // Elements `first` and on of a larger tensor's dropout.
-void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y);
+void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first, const Tensor& y);
 // y = op(A) op(B) + beta y, matrices.
 void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b,
                  const Tensor& y, double beta);
 struct Norm {
-  Tensor gain{}, bias{};  // undefined: none
+  Tensor weight{}, bias{};  // undefined: none
 };
 // y = residual + f(norm(x) W^T + bias), f gelu or nothing; x [R,in], W [out,in]; bias and residual
 // may be undefined.
@@ -63,7 +63,7 @@ Shape panels_shape(const Tensor& weight);
 void pack_panels_into(const Tensor& weight, const Tensor& panels);
 void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y);
 // h = gelu(u), and dh becomes du = gelu'(u) dh: what a backward needs where only u was kept.
-void gelu_again(const Tensor& u, const Tensor& h, const Tensor& dh);
+void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh);
 
 // x [P,S,K] of pairs in the order of their heads, pair p of the head (first_pair + p) % H, times
 // its head's w [H,K,C] (or [H,C,K]) -> [P,S,C].
@@ -73,12 +73,12 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool tr
 struct LayerNorm {
   Tensor y, mean, scale;
 };
-LayerNorm layer_norm(const Tensor& x, const Tensor& gain,
+LayerNorm layer_norm(const Tensor& x, const Tensor& weight,
                      const Tensor& bias);  // bias may be undefined
 struct LayerNormGradient {
-  Tensor dx, dgain, dbias;
+  Tensor dx, dweight, dbias;
 };
-LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& gain, bool with_bias,
+LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, bool with_bias,
                                       const LayerNorm& kept, const Tensor& dy);
 
 // Along the last axis.
@@ -105,17 +105,18 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// What is drawn, i32: tokens, place and count [R] and history [capacity,R], as SampledTokens says;
-// all but the tokens may be undefined.
+// What is drawn, i32: tokens, place and count [R] and token_buffer [capacity,R], as SampledTokens
+// says; all but the tokens may be undefined.
 struct Sampled {
-  Tensor tokens, place{}, count{}, history{};
+  Tensor tokens, place{}, count{}, token_buffer{};
 };
 // A token of each row of outputs [R,V] (mixtures: [R, 3 kLogistics], on V levels), by the numbers
 // of the stream's step
 // + count. Errors: a temperature not above 0, top_k below 0, top_p outside (0, 1].
 void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingParams& params,
-          const RandomStream& stream, const Sampled& to);
-Tensor sample(const Tensor& logits, const SamplingParams& params, const RandomStream& stream);  // i32 [R]
+            const RandomStream& stream, const Sampled& to);
+Tensor sample(const Tensor& logits, const SamplingParams& params,
+              const RandomStream& stream);  // i32 [R]
 void check_sampling_params(const SamplingParams& params);
 
 // Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets i32 [...],
@@ -129,8 +130,8 @@ Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, in
 Tensor logistics_scores(const Tensor& mixtures,
                         int64_t levels);  // log P of each level, [..., levels]
 
-Tensor square_features(const Tensor& x);  // [..., D] -> [..., D^2]
-Tensor square_features_backward(const Tensor& x, const Tensor& dy);
+Tensor quadratic_features(const Tensor& x);  // [..., D] -> [..., D^2]
+Tensor quadratic_features_backward(const Tensor& x, const Tensor& dy);
 Tensor dpfp_features(const Tensor& x, int64_t nu);  // [..., D] -> [..., 2 D nu]
 Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
 

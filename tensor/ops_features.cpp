@@ -4,22 +4,22 @@
 
 namespace linea::ops {
 
-Tensor square_features(const Tensor& x) {
+Tensor quadratic_features(const Tensor& x) {
   const int64_t D = columns(x);
   Tensor y(x.shape().with(-1, D * D), x.dtype());
-  launch(x.dtype(), "square_features", [&](const auto& table, auto t) {
+  launch(x.dtype(), "quadratic_features", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.square_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D);
+    table.quadratic_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D);
   });
   return y;
 }
 
-Tensor square_features_backward(const Tensor& x, const Tensor& dy) {
+Tensor quadratic_features_backward(const Tensor& x, const Tensor& dy) {
   Tensor dx(x.shape(), x.dtype());
-  launch(x.dtype(), "square_features_backward", [&](const auto& table, auto t) {
+  launch(x.dtype(), "quadratic_features_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
-                                   columns(x));
+    table.quadratic_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(),
+                                      rows_of(x), columns(x));
   });
   return dx;
 }

@@ -27,12 +27,12 @@ void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y) {
   });
 }
 
-void dropout_into(const Tensor& x, float rate, uint32_t lane, int64_t first, const Tensor& y) {
+void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first, const Tensor& y) {
   require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
   require_shape("dropout", "y", y, x.shape());
   launch(common_dtype("dropout", {&x, &y}), "dropout", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.dropout(context(), x.data<T>(), y.data<T>(), x.numel(), rate, lane, first);
+    table.dropout(context(), x.data<T>(), y.data<T>(), x.numel(), rate, stream_id, first);
   });
 }
 
@@ -61,7 +61,7 @@ void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const 
   const LinearShape shape{rows_of(y), columns(y), columns(x), gelu};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
-  for (const Tensor& part : {norm.gain, norm.bias})
+  for (const Tensor& part : {norm.weight, norm.bias})
     if (part.defined()) require_shape("linear", "norm", part, {shape.in});
   if (bias.defined()) require_shape("linear", "bias", bias, {shape.out});
   if (residual.defined()) require_shape("linear", "residual", residual, y.shape());
@@ -70,7 +70,7 @@ void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const 
     const auto data = [](const Tensor& part) -> const T* {
       return part.defined() ? part.data<T>() : nullptr;
     };
-    table.linear(context(), shape, x.data<T>(), {data(norm.gain), data(norm.bias)},
+    table.linear(context(), shape, x.data<T>(), {data(norm.weight), data(norm.bias)},
                  weight.data<T>(), data(bias), data(residual), y.data<T>());
   });
 }
@@ -113,13 +113,14 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
   });
 }
 
-void gelu_again(const Tensor& u, const Tensor& h, const Tensor& dh) {
-  require_shape("gelu_again", "h", h, u.shape());
-  require_shape("gelu_again", "dh", dh, u.shape());
-  launch(common_dtype("gelu_again", {&u, &h, &dh}), "gelu_again", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.gelu_again(context(), u.data<T>(), h.data<T>(), dh.data<T>(), u.numel());
-  });
+void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh) {
+  require_shape("gelu_recompute", "h", h, u.shape());
+  require_shape("gelu_recompute", "dh", dh, u.shape());
+  launch(common_dtype("gelu_recompute", {&u, &h, &dh}), "gelu_recompute",
+         [&](const auto& table, auto t) {
+           using T = decltype(t);
+           table.gelu_recompute(context(), u.data<T>(), h.data<T>(), dh.data<T>(), u.numel());
+         });
 }
 
 }  // namespace linea::ops

@@ -6,13 +6,13 @@ namespace linea::ops {
 namespace {
 
 // Ids from `least` on, below `tokens`. Looked at only where that does not wait for a device.
-void require_ids(const char* op, const Tensor& ids, int64_t least, int64_t tokens) {
+void require_ids(const char* op, const Tensor& ids, int64_t min, int64_t tokens) {
   require(ids.dtype() == DType::i32, "{}: tokens are i32, not {}", op, name_of(ids.dtype()));
   if (ids.device().kind != DeviceKind::cpu) return;
   const int32_t* id = ids.data<int32_t>();
   for (int64_t i = 0; i < ids.numel(); ++i)
-    require(id[i] >= least && id[i] < tokens, "{}: the token {} at place {} is not one of 0..{}",
-            op, id[i], i, tokens - 1);
+    require(id[i] >= min && id[i] < tokens, "{}: the token {} at place {} is not one of 0..{}", op,
+            id[i], i, tokens - 1);
 }
 
 }  // namespace
@@ -115,12 +115,12 @@ void check_sampling_params(const SamplingParams& params) {
           params.temperature);
   require(params.top_k >= 0, "--top-k is {}; it must be at least 1, or 0 for all tokens",
           params.top_k);
-  require(params.top_p > 0 && params.top_p <= 1,
-          "--top-p is {}; it must be above 0 and at most 1", params.top_p);
+  require(params.top_p > 0 && params.top_p <= 1, "--top-p is {}; it must be above 0 and at most 1",
+          params.top_p);
 }
 
 void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingParams& params,
-          const RandomStream& stream, const Sampled& to) {
+            const RandomStream& stream, const Sampled& to) {
   if (!params.greedy) check_sampling_params(params);
   const int64_t rows = rows_of(outputs);
   if (kind == OutputKind::logistics) {
@@ -133,15 +133,18 @@ void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingPar
     require(!part.defined() || part.numel() == rows,
             "draw: outputs {} and {} of what is drawn do not go together", outputs.shape(),
             part.shape());
-  require(!to.history.defined() || columns(to.history) == rows,
-          "draw: outputs {} and a history {} do not go together", outputs.shape(),
-          to.history.shape());
+  require(!to.token_buffer.defined() || columns(to.token_buffer) == rows,
+          "draw: outputs {} and a token_buffer {} do not go together", outputs.shape(),
+          to.token_buffer.shape());
   const auto data = [](const Tensor& part) {
     return part.defined() ? part.data<int32_t>() : nullptr;
   };
-  const SampledTokens kept{
-      to.tokens.data<int32_t>(), data(to.place), data(to.count),
-      data(to.history),           rows,           to.history.defined() ? to.history.size(0) : 0};
+  const SampledTokens kept{to.tokens.data<int32_t>(),
+                           data(to.place),
+                           data(to.count),
+                           data(to.token_buffer),
+                           rows,
+                           to.token_buffer.defined() ? to.token_buffer.size(0) : 0};
   launch(outputs.dtype(), "draw", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.sample(context(), kind, outputs.data<T>(), V, params, stream, kept);

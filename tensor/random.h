@@ -22,7 +22,7 @@ enum class Purpose : uint32_t { init = 1, shuffle, dropout, sample, task, featur
 struct RandomStream {
   uint64_t seed = 0;
   Purpose purpose = Purpose::test;
-  uint32_t lane = 0;
+  uint32_t stream_id = 0;
   uint64_t step = 0;
 };
 
@@ -49,7 +49,7 @@ LINEA_HOST_DEVICE inline RandomWords philox(uint64_t key, RandomWords counter) {
 LINEA_HOST_DEVICE inline RandomWords random_words(const RandomStream& stream, uint64_t index) {
   const uint32_t low_step = static_cast<uint32_t>(stream.step);
   const uint32_t tag = (static_cast<uint32_t>(stream.purpose) << 24) |
-                       ((stream.lane & 0xFFFFu) << 8) |
+                       ((stream.stream_id & 0xFFFFu) << 8) |
                        static_cast<uint32_t>((stream.step >> 32) & 0xFFu);
   return philox(stream.seed, {{static_cast<uint32_t>(index), static_cast<uint32_t>(index >> 32),
                                low_step, tag}});

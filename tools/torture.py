@@ -25,7 +25,7 @@ RUNS = {
     "performer": f"--task copy --length 16 {MODEL} --attention performer --features 6 --redraw 7",
     "vq": f"--task copy --length 16 {MODEL} --attention vq --codes 6",
     "soft-vq": f"--task digits --size 12 --levels 4 {MODEL} --attention soft-vq --codes 6 --anneal 0.2",
-    "gated": f"--task digits --size 12 --levels 4 --head logistics {MODEL} --rule gated --spike-guard 1.5",
+    "gated": f"--task digits --size 12 --levels 4 --output-head logistics {MODEL} --rule gated --spike-guard 1.5",
     "delta": f"--task digits --size 12 --levels 4 --class-token --flip {MODEL} --rule delta",
 }
 COMMON = f"--steps {STEPS} --save-every 5 --eval-every 50 --sample-every 100 --keep-last 3 --keep-every 100"

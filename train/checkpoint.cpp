@@ -6,18 +6,18 @@
 
 #include "data/files.h"
 #include "data/hash.h"
-#include "data/image_folder_task.h"
 #include "data/json.h"
+#include "data/readers/text.h"
 #include "data/safetensors.h"
-#include "data/text.h"
+#include "data/tasks/image_folder_task.h"
 #include "tensor/context.h"
-#include "train/memory_advice.h"
+#include "train/out_of_memory_hint.h"
 
 namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kFormat = "linea-1";
+constexpr const char* kFormat = "linea-2";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 
@@ -96,8 +96,10 @@ SafetensorsFile open_model(const std::string& path) {
   SafetensorsFile file = SafetensorsFile::open(path);
   const std::string format = metadata_at(file, path, "format");
   if (format != kFormat)
-    fail(ErrorKind::input, "{} is of the format '{}'; this program reads '{}'", path, format,
-         kFormat);
+    fail(ErrorKind::input,
+         "{}: checkpoint format '{}' is not supported; this version reads '{}': train the model "
+         "again",
+         path, format, kFormat);
   return file;
 }
 
@@ -115,7 +117,7 @@ std::string classes_text(const std::string& vocabulary) {
 // Token s of a text is its s-th character: weights mean nothing for a text of others, even of as
 // many.
 void check_vocabulary(const SafetensorsFile& file, const std::string& path,
-                      const std::string& vocabulary, const std::string& advice) {
+                      const std::string& vocabulary, const std::string& hint) {
   const std::string saved = vocabulary_of(file);
   if (saved == vocabulary) return;
   if (is_class_list(saved) || is_class_list(vocabulary))
@@ -123,12 +125,12 @@ void check_vocabulary(const SafetensorsFile& file, const std::string& path,
          "{} was trained with {}, this run has {}; take a folder of the same classes", path,
          classes_text(saved), classes_text(vocabulary));
   if (saved.empty())
-    fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, advice);
+    fail(ErrorKind::input, "{} was not trained on text, as this run is; {}", path, hint);
   if (vocabulary.empty())
-    fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, advice);
+    fail(ErrorKind::input, "{} was trained on text, as this run is not; {}", path, hint);
   const Vocabulary trained = Vocabulary::parse(saved), read = Vocabulary::parse(vocabulary);
   fail(ErrorKind::input, "{} was trained on a text of {} tokens, this text has {}: {}; {}", path,
-       trained.size(), read.size(), read.difference_from(trained), advice);
+       trained.size(), read.size(), read.difference_from(trained), hint);
 }
 
 nlohmann::json json_object(const std::string& text, const std::string& path) {
@@ -172,7 +174,7 @@ std::string program_hash() {
 std::vector<std::pair<std::string, std::string>> circumstances() {
   const BlasInfo blas = blas_info();
   return {{"program", program_hash()},        {"blas", blas.version},
-          {"blas_kernel", blas.kernel},       {"vectors", cpu_vectors()},
+          {"blas_kernel", blas.kernel},       {"vectors", cpu_isa()},
           {"device", context().device.str()}, {"threads", std::to_string(context().threads)}};
 }
 
@@ -190,7 +192,7 @@ nlohmann::ordered_json state_json(const RunState& at, const Optimizer& optimizer
                                   {"usual_loss", guard.usual_loss},
                                   {"usual_norm", guard.usual_norm},
                                   {"data", at.data}};
-  for (const auto& [name, value] : circumstances()) state["made_by"][name] = value;
+  for (const auto& [name, value] : circumstances()) state["from_op"][name] = value;
   return state;
 }
 
@@ -200,8 +202,8 @@ RunState state_from(const nlohmann::json& state, const std::string& path) {
   RunState at{count("step"), count("losses"), number("loss_sum"), {}, ""};
   at.guard = {count("skipped"),  count("bad_in_a_row"), count("spikes_in_a_row"),
               count("usual_of"), number("usual_loss"),  number("usual_norm")};
-  if (!state.contains("data") || !state["data"].is_string() || !state.contains("made_by") ||
-      !state["made_by"].is_object())
+  if (!state.contains("data") || !state["data"].is_string() || !state.contains("from_op") ||
+      !state["from_op"].is_object())
     fail(ErrorKind::input, "{} says not of which data and program it is", path);
   at.data = state["data"].get<std::string>();
   return at;
@@ -209,12 +211,12 @@ RunState state_from(const nlohmann::json& state, const std::string& path) {
 
 using Note = std::function<void(const std::string&)>;
 
-void note_circumstances(const nlohmann::json& made_by, const Note& note) {
+void note_circumstances(const nlohmann::json& from_op, const Note& note) {
   std::vector<std::string> changes;
   for (const auto& [name, value] : circumstances()) {
-    const auto before = made_by.find(name);
+    const auto before = from_op.find(name);
     const std::string was =
-        before != made_by.end() && before->is_string() ? before->get<std::string>() : "unknown";
+        before != from_op.end() && before->is_string() ? before->get<std::string>() : "unknown";
     if (was != value) changes.push_back(fmt::format("{} was {}, is {}", name, was, value));
   }
   if (!changes.empty())
@@ -298,7 +300,7 @@ SavedModel read_model(const std::string& file_path, const std::string& dtype) {
 
 SavedModel load_model(const fs::path& path, const std::string& dtype) {
   const std::string file_path = model_file_of(path).string();
-  return with_model_memory(nullptr, machine_advice(), [&] { return read_model(file_path, dtype); });
+  return with_model_memory(nullptr, machine_hint(), [&] { return read_model(file_path, dtype); });
 }
 
 std::string saved_settings(const fs::path& run) {
@@ -364,7 +366,7 @@ RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& 
   optimizer.restore(moments, integer_at(state, "updates", state_path));
   note_settings(config_from_toml(metadata_at(weights, model_path, "config"), model_path), config,
                 note);
-  note_circumstances(state["made_by"], note);
+  note_circumstances(state["from_op"], note);
   return at;
 }
 

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr const char* kPrefix = "step-";
 constexpr const char* kDraft = ".tmp-";
 constexpr int64_t kManifestVersion = 1;
-constexpr int64_t kMostManifestBytes = 1 << 16;
+constexpr int64_t kMaxManifestBytes = 1 << 16;
 
 // The step of "step-00001000"; -1 for any other name.
 int64_t step_of(const std::string& name) {
@@ -55,7 +55,7 @@ void check_file(const fs::path& folder, const nlohmann::json& entry) {
 
 void check_manifest(const CheckpointFolder& checkpoint) {
   const fs::path path = checkpoint.path / kManifestFile;
-  const nlohmann::json manifest = parse_json(read_file(path, kMostManifestBytes));
+  const nlohmann::json manifest = parse_json(read_file(path, kMaxManifestBytes));
   // Numbers before they are shown: lists inside each other would fill the stack.
   if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) ||
       !manifest["manifest"].is_number() || !manifest["step"].is_number() ||

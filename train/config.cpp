@@ -50,13 +50,13 @@ std::string refuse_other_than_bool(const std::string& text) {
 // CLI11 keeps every section with all those around it, so that a short line of dots would take all
 // memory.
 void refuse_deep_sections(const std::string& text, const std::string& source) {
-  constexpr std::ptrdiff_t kMostDots = 16;
+  constexpr std::ptrdiff_t kMaxDots = 16;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     const size_t start = line.find_first_not_of(" \t\r");
     if (start == std::string::npos || line[start] == '#' || line[start] == ';') continue;
     const std::string key = line.substr(start, line.find('=') - start);
-    if (std::count(key.begin(), key.end(), '.') > kMostDots)
+    if (std::count(key.begin(), key.end(), '.') > kMaxDots)
       fail(ErrorKind::usage, "{}: settings have no sections; leave {} out", source, one_line(key));
   }
 }
@@ -198,11 +198,11 @@ std::vector<std::string> preset_names() {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
-  size_t least = word.size() / 2 + 2;
+  size_t min = word.size() / 2 + 2;
   for (const std::string& candidate : known) {
     const size_t distance = edit_distance(word, candidate);
-    if (distance >= least) continue;
-    least = distance;
+    if (distance >= min) continue;
+    min = distance;
     best = candidate;
   }
   return best;
@@ -227,8 +227,9 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
 }
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
-  require(config.head != "logistics" || shape.levels > 0,
-          "--head logistics draws levels of brightness, which the task {} does not have: leave it "
+  require(config.output_head != "logistics" || shape.levels > 0,
+          "--output-head logistics draws levels of brightness, which the task {} does not have: "
+          "leave it "
           "out, or choose a "
           "task of images",
           config.task);
@@ -256,7 +257,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.input_vocab_size = shape.input_vocab_size;
   model.second_vocab_size = shape.second_vocab_size;
   model.positions = config.positions;
-  model.head = config.head;
+  model.output_head = config.output_head;
   model.tie = config.tie;
   model.recompute = config.recompute;
   model.reversible = config.reversible;
@@ -289,8 +290,8 @@ void check_settings(const RunConfig& config, Work work) {
       require(value < bound, "--{} is {}; it must be below {}", flag_of(key), value, bound);
     }
   });
-  const auto at_least = [](const char* key, int64_t value, int64_t least) {
-    require(value >= least, "--{} is {}; it must be at least {}", key, value, least);
+  const auto at_least = [](const char* key, int64_t value, int64_t min) {
+    require(value >= min, "--{} is {}; it must be at least {}", key, value, min);
   };
   at_least("batch", config.batch, 1);
   at_least("accumulate", config.accumulate, 1);

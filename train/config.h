@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
 #include "train/machine.h"
@@ -27,7 +27,7 @@ struct RunConfig {
   // model
   std::string attention = "linear", feature, rule = "sum", projection = "orthogonal",
               codebook = "ema";
-  std::string positions = "learned", head = "categorical";
+  std::string positions = "learned", output_head = "categorical";
   int64_t nu = 1, features = 64, redraw = 0, codes = 64, layers = 4, heads = 4, dim = 128,
           ffn = 512;
   double sigma = 1.0, anneal = 1.0, commitment = 0.01;
@@ -88,7 +88,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("dim", c.dim, "width of the model", "Model");
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
   visit("positions", c.positions, "learned or sinusoidal", "Model");
-  visit("head", c.head,
+  visit("output_head", c.output_head,
         "categorical: a score a token; logistics: of images, ten distributions on the levels",
         "Model");
   visit("tie", c.tie, "the head is the transposed embedding", "Model");

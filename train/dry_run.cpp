@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "data/task.h"
-#include "train/bench.h"
+#include "bench/bench.h"
+#include "data/tasks/task.h"
 #include "train/checkpoint.h"
 #include "train/machine.h"
-#include "train/memory_advice.h"
+#include "train/out_of_memory_hint.h"
 #include "train/progress.h"
 #include "train/training_step.h"
 
@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kTimedSteps = 3;
 constexpr int64_t kEnoughRows = 16,
                   kEnoughTokens = 32768;  // of a step that stands for a larger one
-constexpr double kMostSeconds = 30;       // that steps of the full batch may take
+constexpr double kMaxSeconds = 30;        // that steps of the full batch may take
 
 // Parameters whose names differ in the number of their block only.
 struct ParameterGroup {
@@ -100,7 +100,7 @@ void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   if (all > static_cast<double>(limit.bytes))
     fail(ErrorKind::memory,
          "out of memory: parameters, gradients and optimizer of this run would hold {}; {}; {}",
-         bytes_text(all), limit.text(), memory_advice(config, true));
+         bytes_text(all), limit.text(), out_of_memory_hint(config, true));
 }
 
 Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed,
@@ -170,7 +170,7 @@ void measure(Prepared& run, Report& report) {
   const auto enough = [&] {
     return 2 * rows > batch ||
            (rows >= kEnoughRows && rows * run.task->length() >= kEnoughTokens) ||
-           some.peak > report.limit.bytes / 3 || some.seconds > kMostSeconds / 20;
+           some.peak > report.limit.bytes / 3 || some.seconds > kMaxSeconds / 20;
   };
   for (; !enough(); rows *= 2) {
     half = some;
@@ -185,7 +185,7 @@ void measure(Prepared& run, Report& report) {
   const auto all_rows = static_cast<double>(batch * run.config.accumulate);
   report.memory = {parts_at(run, peak + static_cast<double>(batch - rows) * of_row), how};
   report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, how};
-  if (!report.fits() || report.time.seconds * (kTimedSteps + 1) > kMostSeconds) return;
+  if (!report.fits() || report.time.seconds * (kTimedSteps + 1) > kMaxSeconds) return;
 
   Measured whole = measure_step(run, batch, run.config.accumulate);  // to warm up
   std::vector<double> times;
@@ -229,7 +229,7 @@ nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
           {"task", run.config.task},
           {"parameters", parameters},
           {"parameter_count", count_elements(run.model->parameters())},
-          {"tokens", run.task->vocabulary()},
+          {"tokens", run.task->vocab_size()},
           {"length", run.task->length()},
           {"rows", rows},
           {"tokens_per_step", report.tokens},
@@ -266,7 +266,7 @@ void print_text(const Prepared& run, const Report& report) {
   fmt::print("{} on {}: what the run would be; nothing is written\n\n",
              label_of(run.model->config().attention), run.config.task);
   print_parameters(run, report);
-  fmt::print("\ndata           {} tokens, length {}; rows:", run.task->vocabulary(),
+  fmt::print("\ndata           {} tokens, length {}; rows:", run.task->vocab_size(),
              run.task->length());
   for (const Split split : kSplits)
     if (run.task->has(split)) fmt::print(" {} {}", split_name(split), run.task->rows(split));
@@ -298,7 +298,8 @@ void print_text(const Prepared& run, const Report& report) {
 void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
              const std::string& initial, bool json) {
   Prepared run = prepare(config, resumed, initial);
-  const MemoryCensus census([&] { return training_memory(run.model.get(), run.optimizer.get()); });
+  const MemoryBreakdown breakdown(
+      [&] { return training_memory(run.model.get(), run.optimizer.get()); });
   const Report report = report_of(run);
   if (json) {
     bench::print_line(json_of(run, report));
@@ -310,7 +311,7 @@ void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
                       report.limit};
   wanted.held.activations = 0;  // what is asked for, of what the run would hold
   fail(ErrorKind::memory, "{}; {}", wanted.text(),
-       memory_advice(run.config, wanted.weights_dominate()));
+       out_of_memory_hint(run.config, wanted.weights_dominate()));
 }
 
 }  // namespace linea

@@ -15,7 +15,7 @@ void append(const std::vector<int32_t>& tokens, std::vector<int32_t>& all) {
 }
 
 // Of outputs [B,N,...]. A sequence at a time: a head may have many scores for few outputs.
-std::vector<int32_t> likeliest_tokens(const Head& head, const Tensor& outputs) {
+std::vector<int32_t> likeliest_tokens(const OutputHead& head, const Tensor& outputs) {
   std::vector<int32_t> all;
   for (int64_t row = 0; row < outputs.size(0); ++row) {
     append(ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>(), all);
@@ -35,7 +35,7 @@ Batch rows_of_look(const Task& task, Split split, int64_t first, int64_t count, 
     batch.length = row.length;
     append(row.inputs, batch.inputs);
     append(row.targets, batch.targets);
-    append(row.partners, batch.partners);
+    append(row.second_inputs, batch.second_inputs);
   }
   return batch;
 }
@@ -46,8 +46,9 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch) {
   const Shape shape{batch.rows, batch.length};
   BatchTensors tensors{token_tensor(batch.inputs, shape, task.input_vocab_size()),
                        Tensor::from(batch.targets, shape), Tensor()};
-  if (!batch.partners.empty())
-    tensors.partners = token_tensor(batch.partners, shape, task.shape().second_vocab_size);
+  if (!batch.second_inputs.empty())
+    tensors.second_inputs =
+        token_tensor(batch.second_inputs, shape, task.shape().second_vocab_size);
   return tensors;
 }
 
@@ -59,7 +60,7 @@ double bits_of(double nats) { return nats / std::log(2.0); }
 int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch) {
   const ModelConfig& config = model.config();
   const int64_t of_token =
-      2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.head().outputs();
+      2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.output_head().outputs();
   const int64_t fitting = count_elements(model.parameters()) / (2 * of_token * task.length());
   return std::max<int64_t>(1, std::min(std::max(batch, fitting), kTokensAtOnce / task.length()));
 }
@@ -75,10 +76,10 @@ Score evaluate(const Transformer& model, const Task& task, Split split, int64_t 
   for (int64_t first = 0; first < rows; first += at_once) {
     const Batch batch = rows_of_look(task, split, first, std::min(at_once, rows - first), rows);
     const BatchTensors tensors = batch_tensors(task, batch);
-    const Tensor outputs = model.forward(tensors.inputs, false, tensors.partners).value();
+    const Tensor outputs = model.forward(tensors.inputs, false, tensors.second_inputs).value();
     const std::vector<float> losses =
-        model.head().losses(outputs, tensors.targets).to_vector<float>();
-    const std::vector<int32_t> likeliest = likeliest_tokens(model.head(), outputs);
+        model.output_head().losses(outputs, tensors.targets).to_vector<float>();
+    const std::vector<int32_t> likeliest = likeliest_tokens(model.output_head(), outputs);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;
       loss += losses[i];

@@ -1,7 +1,7 @@
 // How good a model is: the one place where losses become bits.
 #pragma once
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "nn/transformer.h"
 
 namespace linea {
@@ -20,10 +20,10 @@ inline const char* bits_name(const TaskShape& shape) {
   return shape.second_vocab_size > 0 ? "bits" : "bits/char";
 }
 
-// A batch where the device reads it, i32 [rows,length] each; partners is undefined where the task
-// has none.
+// A batch where the device reads it, i32 [rows,length] each; second_inputs is undefined where the
+// task has none.
 struct BatchTensors {
-  Tensor inputs, targets, partners;
+  Tensor inputs, targets, second_inputs;
 };
 // Error: ErrorKind::usage where a token is none of the task's.
 BatchTensors batch_tensors(const Task& task, const Batch& batch);

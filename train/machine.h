@@ -1,4 +1,4 @@
-// The part of the machine that a verb runs on.
+// The part of the machine that a command runs on.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace linea {
 
-// What a verb does: a CPU draws by weights of bf16, and does all else in fp32.
+// What a command does: a CPU draws by weights of bf16, and does all else in fp32.
 enum class Work { training, drawing };
 
 // --threads (0: all cores), --device and --dtype. Error: ErrorKind::usage where there is no such

@@ -71,8 +71,8 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
     if (name == "val_loss") looks_[step].loss = value;
     if (name == "val_tokens") looks_[step].tokens = static_cast<int64_t>(value);
   }
-  waiting_ += text + "\n";
-  write_waiting();
+  pending_ += text + "\n";
+  write_pending();
   if (echo_) {
     std::printf("%s\n", text.c_str());
     std::fflush(stdout);
@@ -89,20 +89,20 @@ void Metrics::record_sample(int64_t step, const std::string& base) {
     events_->text(step, "samples", read_file(base + ".txt"));
 }
 
-void Metrics::write_waiting() {
+void Metrics::write_pending() {
   struct stat facts {};
   if (fstat(descriptor_, &facts) == 0 && facts.st_nlink == 0) {  // its name is gone
     disk::close(descriptor_, path_);
     disk::open_to_append(path_, descriptor_);
   }
   size_t written = 0;
-  const int reason = disk::write(descriptor_, path_, waiting_.data(), waiting_.size(), &written);
-  waiting_.erase(0, written);  // the rest of a line follows its beginning
+  const int reason = disk::write(descriptor_, path_, pending_.data(), pending_.size(), &written);
+  pending_.erase(0, written);  // the rest of a line follows its beginning
   note_problem(reason);
 }
 
 void Metrics::flush() {
-  if (!waiting_.empty()) write_waiting();
+  if (!pending_.empty()) write_pending();
   if (problem_.empty()) note_problem(disk::flush(descriptor_, path_));
 }
 

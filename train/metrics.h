@@ -45,13 +45,13 @@ class Metrics {
   const std::map<int64_t, Look>& looks() const { return looks_; }
 
  private:
-  void write_waiting();
+  void write_pending();
   void note_problem(int reason);
 
   std::filesystem::path path_;
   int descriptor_ = -1;
   bool echo_;
-  std::string waiting_, problem_;
+  std::string pending_, problem_;
   std::map<int64_t, Look> looks_;
   std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };

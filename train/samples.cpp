@@ -3,30 +3,30 @@
 #include <algorithm>
 
 #include "data/files.h"
-#include "data/image_task.h"
-#include "data/text.h"
-#include "train/given_images.h"
-#include "train/memory_advice.h"
+#include "data/readers/text.h"
+#include "data/tasks/image_task.h"
+#include "train/inference/given_images.h"
+#include "train/out_of_memory_hint.h"
 
 namespace linea {
 namespace {
 
-constexpr int64_t kFewestAtOnce = 256, kMostAtOnce = 4096;
+constexpr int64_t kFewestAtOnce = 256, kMaxAtOnce = 4096;
 
 std::string sampling_hint(int64_t at_once) {
-  if (at_once == 1) return machine_advice();
+  if (at_once == 1) return machine_hint();
   return fmt::format("lower --count until fewer than {} images are drawn at once, or {}", at_once,
-                     machine_advice());
+                     machine_hint());
 }
 
 }  // namespace
 
 int64_t rows_at_once(const Transformer& model) {
-  if (context().device.kind == DeviceKind::cpu || !model.repeats_its_steps()) return kFewestAtOnce;
+  if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kFewestAtOnce;
   size_t of_row = 0;
   for (const auto& layer : model.start(1).layers) of_row += layer->bytes();
   const size_t fit = memory_limit().bytes / 2 / of_row;
-  const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMostAtOnce));
+  const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxAtOnce));
   return std::max(rows / kFewestAtOnce * kFewestAtOnce, kFewestAtOnce);
 }
 
@@ -41,9 +41,9 @@ ImageGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns) {
 }
 
 std::vector<std::vector<int32_t>> sample_rows(const Transformer& model,
-                                            const SamplingOptions& options,
-                                            const std::vector<std::vector<int32_t>>& prompts,
-                                            int64_t tokens, const SamplingProgress& progress) {
+                                              const SamplingOptions& options,
+                                              const std::vector<std::vector<int32_t>>& prompts,
+                                              int64_t tokens, const SamplingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
   const int64_t at_once = std::min(all, rows_at_once(model));
@@ -81,7 +81,8 @@ std::string sample_images(const Transformer& model, const TaskShape& shape,
     prompts.push_back({shape.start + static_cast<int32_t>(label)});
   }
   std::vector<uint8_t> grays;
-  for (const std::vector<int32_t>& row : sample_rows(model, options, prompts, shape.length, progress))
+  for (const std::vector<int32_t>& row :
+       sample_rows(model, options, prompts, shape.length, progress))
     for (const int32_t token : row) grays.push_back(token_to_gray(token, shape.levels));
   const ImageGrid grid = grid_of(shape, request.count, std::min<int64_t>(8, request.count));
   write_png_grid(png, grays, grid);
@@ -89,15 +90,17 @@ std::string sample_images(const Transformer& model, const TaskShape& shape,
 }
 
 void sample_text(const Transformer& model, const std::string& vocabulary,
-               const SamplingOptions& options, const std::string& prompt, int64_t tokens,
-               const std::function<void(const std::string&)>& print) {
+                 const SamplingOptions& options, const std::string& prompt, int64_t tokens,
+                 const std::function<void(const std::string&)>& print) {
   require(!vocabulary.empty(), "this model writes no text");
   require(tokens >= 1, "--tokens is {}; it must be at least 1", tokens);
-  const Vocabulary tokens = Vocabulary::parse(vocabulary);
-  std::vector<int32_t> start = tokens.encode(prompt);
+  const Vocabulary characters = Vocabulary::parse(vocabulary);
+  std::vector<int32_t> start = characters.encode(prompt);
   print(prompt);
-  if (start.empty()) start = {tokens.start_token()};
-  const auto watch = [&](const std::vector<int32_t>& sampled) { print(tokens.decode(sampled)); };
+  if (start.empty()) start = {characters.start_token()};
+  const auto watch = [&](const std::vector<int32_t>& sampled) {
+    print(characters.decode(sampled));
+  };
   with_model_memory(&model, sampling_hint(1),
                     [&] { Generator(model, options).sample({start}, tokens, watch); });
 }

@@ -85,7 +85,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
       fmt::format("{} on {}: {} parameters, {} tokens, length {}, {} threads; run in {}{}",
                   label_of(model_->config().attention), config_.task,
                   count_text(static_cast<double>(count_elements(model_->parameters()))),
-                  task_->vocabulary(), task_->length(), config_.threads, folder_.string(),
+                  task_->vocab_size(), task_->length(), config_.threads, folder_.string(),
                   resume ? fmt::format(", from step {}", step_) : ""));
 }
 
@@ -161,13 +161,13 @@ Var Trainer::forward_loss(int64_t micro_step) const {
 
 StepResult Trainer::update(double learning_rate) {
   model_->before_step(step_, config_.steps);
-  const bool recorded = training_step_->records();
+  const bool recorded = training_step_->captures();
   const StepResult result =
       training_step_->run(step_, learning_rate, {guard_.loss_limit(), guard_.norm_limit()},
                           [&](const StepResult& skipped) { report_skip(skipped); });
-  if (recorded && !training_step_->records())
+  if (recorded && !training_step_->captures())
     progress_.note(fmt::format("steps are done launch by launch, which is slower: {}",
-                               training_step_->plainly_because()));
+                               training_step_->not_captured_reason()));
   if (result.made) guard_.made(result.loss, result.gradient_norm);
   return result;
 }
@@ -191,13 +191,13 @@ void Trainer::report_skip(const StepResult& result) {
                                : fmt::format("the loss is {}", shown(result.loss));
   if (too_many)
     fail(ErrorKind::numeric, "step {}: {}: {}; {} updates in a row could not be made; {}",
-         step_ + 1, what, first, kMostBadInARow, advice());
+         step_ + 1, what, first, kMaxBadInARow, hint());
   progress_.note(fmt::format("step {}: {}: {}; the update is skipped ({} so far)", step_ + 1, what,
                              first, guard_.state().skipped));
 }
 
 // After numbers that are none.
-std::string Trainer::advice() const {
+std::string Trainer::hint() const {
   return fmt::format(
       "{}: lower --lr ({}) or --clip ({})",
       saved_ < 0 ? "nothing was saved yet" : fmt::format("step {} is saved and good", saved_),
@@ -313,7 +313,7 @@ void Trainer::save() {
     const double loss = forward_loss(step_ * config_.accumulate).value().item();
     if (!std::isfinite(loss))
       fail(ErrorKind::numeric, "after step {} the loss is {}: {}; it is not saved, {}", step_,
-           std::abs(loss), first_nonfinite({loss, 0, false}), advice());
+           std::abs(loss), first_nonfinite({loss, 0, false}), hint());
   }
   metrics_->flush();
   save_checkpoint(folder_, {step_, losses_, loss_sum_, guard_.state(), fingerprint_}, config_,

@@ -7,14 +7,14 @@
 #include <memory>
 #include <string>
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
 #include "train/checkpoint_files.h"
 #include "train/config.h"
 #include "train/evaluate.h"
-#include "train/memory_advice.h"
 #include "train/metrics.h"
+#include "train/out_of_memory_hint.h"
 #include "train/progress.h"
 #include "train/run_lock.h"
 #include "train/training_step.h"
@@ -53,7 +53,7 @@ class Trainer {
   int stop();
   void check_for_stop() const;
   bool time_to_save() const;
-  std::string advice() const;
+  std::string hint() const;
   int64_t best_step(const std::function<bool(int64_t)>& counts) const;
   std::unique_ptr<Task> read_task(bool resume) const;
   std::string stop_reason() const;
@@ -84,7 +84,8 @@ class Trainer {
   UpdateGuard guard_;
   double max_seconds_ = 0, tried_to_save_at_ = 0;
   bool metrics_wait_ = false;
-  const MemoryCensus census_{[this] { return training_memory(model_.get(), optimizer_.get()); }};
+  const MemoryBreakdown breakdown_{
+      [this] { return training_memory(model_.get(), optimizer_.get()); }};
 };
 
 }  // namespace linea

@@ -27,8 +27,8 @@ Var share_of_step(const Var& loss, const RunConfig& config) {
 
 Var loss_of(const Transformer& model, const RunConfig& config, const BatchTensors& batch,
             Var* auxiliary) {
-  const Var outputs = model.forward(batch.inputs, true, batch.partners, auxiliary);
-  const Var loss = model.head().loss(outputs, batch.targets);
+  const Var outputs = model.forward(batch.inputs, true, batch.second_inputs, auxiliary);
+  const Var loss = model.output_head().loss(outputs, batch.targets);
   if (auxiliary != nullptr && auxiliary->defined()) *auxiliary = share_of_step(*auxiliary, config);
   return share_of_step(loss, config);
 }
@@ -54,7 +54,7 @@ Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig
 TrainingStep::TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task,
                            const RunConfig& config, bool recorded)
     : model_(model), optimizer_(optimizer), task_(task), config_(config) {
-  if (recorded && model.repeats_its_work()) recorder_ = make_recorder();
+  if (recorded && model.is_capturable()) graph_recorder_ = make_graph_recorder();
 }
 
 TrainingStep::~TrainingStep() = default;
@@ -65,8 +65,8 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
   launch(step);
   // While a device works:
   if (context().device.kind != DeviceKind::cpu) {
-    sample((step + 1) * config_.accumulate);
-    next_ = batch_tensors(task_, sampled_);
+    load_batch((step + 1) * config_.accumulate);
+    device_batch_ = batch_tensors(task_, host_batch_);
   }
   const StepResult result = outcome(optimizer_.end(), limits);
   if (result.made) {
@@ -74,7 +74,7 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
     return result;
   }
   if (skipping) {
-    if (recorder_ != nullptr) make_gradients_again(step);
+    if (graph_recorder_ != nullptr) make_gradients_again(step);
     skipping(result);
   }
   optimizer_.clear_gradients();
@@ -102,36 +102,37 @@ StepResult TrainingStep::outcome(bool made, const UpdateLimits& limits) const {
 }
 
 void TrainingStep::launch(int64_t step) {
-  if (recorder_ != nullptr && !launch_recorded(step)) {
-    plainly_because_ = recorder_->refusal();
+  if (graph_recorder_ != nullptr && !launch_captured(step)) {
+    not_captured_reason_ = graph_recorder_->refusal();
     optimizer_.clear_gradients();
     loss_ = {};
-    recorder_.reset();
-  } else if (recorder_ != nullptr) {
+    graph_recorder_.reset();
+  } else if (graph_recorder_ != nullptr) {
     return;
   }
   optimizer_.apply(add_gradients(step));
 }
 
 // False: something of it cannot be recorded.
-bool TrainingStep::launch_recorded(int64_t step) {
+bool TrainingStep::launch_captured(int64_t step) {
   const int64_t batches = config_.accumulate;
   for (int64_t i = 0; i < batches; ++i) {
     const BatchTensors next = take_batch(step * batches + i);
     place(next.inputs, batch_.inputs);
     place(next.targets, batch_.targets);
-    if (next.partners.defined()) place(next.partners, batch_.partners);
-    if (!recorder_->run(static_cast<size_t>(i), [&] { add_batch(batch_); })) return false;
+    if (next.second_inputs.defined()) place(next.second_inputs, batch_.second_inputs);
+    if (!graph_recorder_->run(static_cast<size_t>(i), [&] { add_batch(batch_); })) return false;
   }
-  const bool done = recorder_->run(static_cast<size_t>(batches), [&] { optimizer_.apply(loss_); });
+  const bool done =
+      graph_recorder_->run(static_cast<size_t>(batches), [&] { optimizer_.apply(loss_); });
   loss_ = {};
   return done;
 }
 
 size_t TrainingStep::launches() const {
   size_t total = 0;
-  for (int64_t piece = 0; recorder_ != nullptr && piece <= config_.accumulate; ++piece)
-    total += recorder_->launches(static_cast<size_t>(piece));
+  for (int64_t piece = 0; graph_recorder_ != nullptr && piece <= config_.accumulate; ++piece)
+    total += graph_recorder_->launches(static_cast<size_t>(piece));
   return total;
 }
 
@@ -141,18 +142,18 @@ Tensor TrainingStep::add_gradients(int64_t step) {
   return std::exchange(loss_, {});
 }
 
-void TrainingStep::sample(int64_t number) {
-  if (next_batch_number_ == number) return;
-  sampled_ = train_batch(task_, config_, number);
-  next_batch_number_ = number;
-  next_ = {};
+void TrainingStep::load_batch(int64_t number) {
+  if (host_batch_number_ == number) return;
+  host_batch_ = train_batch(task_, config_, number);
+  host_batch_number_ = number;
+  device_batch_ = {};
 }
 
 BatchTensors TrainingStep::take_batch(int64_t number) {
   set_number(config_, number);
-  sample(number);
-  BatchTensors batch = std::exchange(next_, {});
-  if (!batch.inputs.defined()) batch = batch_tensors(task_, sampled_);
+  load_batch(number);
+  BatchTensors batch = std::exchange(device_batch_, {});
+  if (!batch.inputs.defined()) batch = batch_tensors(task_, host_batch_);
   if (watcher_.sampled) watcher_.sampled();
   return batch;
 }

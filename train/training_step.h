@@ -7,7 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
 #include "train/config.h"
@@ -54,18 +54,18 @@ class TrainingStep {
   Tensor add_gradients(int64_t step);
 
   // Whether steps are recorded, so far as is known: a step may show that they cannot be.
-  bool records() const { return recorder_ != nullptr; }
+  bool captures() const { return graph_recorder_ != nullptr; }
   // Kernels and copies of a step that was recorded; 0: none was.
   size_t launches() const;
   // Why they cannot; empty where none was tried.
-  const std::string& plainly_because() const { return plainly_because_; }
+  const std::string& not_captured_reason() const { return not_captured_reason_; }
 
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 
  private:
   void launch(int64_t step);
-  bool launch_recorded(int64_t step);
-  void draw(int64_t number);
+  bool launch_captured(int64_t step);
+  void load_batch(int64_t number);
   BatchTensors take_batch(int64_t number);
   void add_batch(const BatchTensors& batch);
   void make_gradients_again(int64_t step);
@@ -76,13 +76,13 @@ class TrainingStep {
   const Task& task_;
   const RunConfig& config_;
   Watcher watcher_;
-  std::unique_ptr<Recorder> recorder_;
-  std::string plainly_because_;
-  Batch sampled_;  // training batch number next_batch_number_
-  int64_t next_batch_number_ = -1;
-  BatchTensors next_;   // the same on the device, where it was sent there already
-  BatchTensors batch_;  // where recorded work finds it, each time
-  Tensor loss_;         // of the step's batches so far
+  std::unique_ptr<GraphRecorder> graph_recorder_;
+  std::string not_captured_reason_;
+  Batch host_batch_;  // training batch number host_batch_number_
+  int64_t host_batch_number_ = -1;
+  BatchTensors device_batch_;  // the same on the device, where it was sent there already
+  BatchTensors batch_;         // where recorded work finds it, each time
+  Tensor loss_;                // of the step's batches so far
 };
 
 }  // namespace linea

@@ -30,7 +30,7 @@ bool UpdateGuard::skipped(bool finite) {
     ++state_.spikes_in_a_row;
     return false;
   }
-  return ++state_.bad_in_a_row >= kMostBadInARow;
+  return ++state_.bad_in_a_row >= kMaxBadInARow;
 }
 
 }  // namespace linea

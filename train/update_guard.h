@@ -8,7 +8,7 @@
 
 namespace linea {
 
-constexpr int64_t kMostBadInARow = 5;
+constexpr int64_t kMaxBadInARow = 5;
 
 // What resuming needs of it.
 struct GuardState {

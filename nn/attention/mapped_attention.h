@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 
 namespace linea {
 

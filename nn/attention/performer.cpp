@@ -129,7 +129,7 @@ class Performer final : public MappedAttention {
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
   void buffers_changed() override { map_->refresh(); }
 
-  bool repeats_its_work() const override { return options_.redraw == 0; }
+  bool is_capturable() const override { return options_.redraw == 0; }
 
   void before_step(int64_t step, int64_t) override {
     if (options_.redraw > 0 && step > 0 && step % options_.redraw == 0) draw(step);

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
-#include "nn/heads.h"
+#include "nn/qkv_layout.h"
 #include "nn/quadratic.h"
 #include "tensor/ops.h"
 
@@ -45,7 +45,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
       .softmax_attention(context(), shape, given.q.rows<const T>(), given.k.rows<const T>(),
                          given.v.rows<const T>(), given.output_heads(y).template rows<T>(),
                          log_sums.data<Accumulator<T>>());
-  return Var::made_by(
+  return Var::from_op(
       "softmax_attention", y, inputs_of(in),
       [given, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
         const Heads grads = given.new_gradients();
@@ -110,7 +110,7 @@ class SoftmaxAttention final : public Attention {
     return std::make_unique<Cache>(batch, heads_);
   }
 
-  bool repeats_its_steps() const override { return false; }  // more keys at each
+  bool is_step_capturable() const override { return false; }  // more keys at each
 
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     Cache& cache = dynamic_cast<Cache&>(state);

@@ -69,7 +69,7 @@ class Vq final : public MappedAttention {
     const Tensor keys = flat(in.k.value());
     const Tensor codes =
         ops::gather_codes(ops::nearest_code(keys, codebook_.value(), 0), codebook_.value(), 0);
-    const Var coded = Var::made_by("straight_through", codes.reshape(shape), {in.k},
+    const Var coded = Var::from_op("straight_through", codes.reshape(shape), {in.k},
                                    [](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
     const Var scores = matmul(in.q, coded, false, true);
     return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())),
@@ -104,7 +104,7 @@ class Vq final : public MappedAttention {
     write_values(sums, sums_);
   }
   void before_step(int64_t step, int64_t) override { step_ = step; }
-  bool repeats_its_work() const override { return false; }  // the host counts its codes
+  bool is_capturable() const override { return false; }  // the host counts its codes
 
   // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts
   // the keys of each code on the way.
@@ -122,7 +122,7 @@ class Vq final : public MappedAttention {
                  beta = options_.commitment;
     const bool learns = codebook_.requires_grad();
     const Tensor all = ops::sum_rows(ops::multiply(away, away).reshape({away.numel(), 1}), {1});
-    return Var::made_by(
+    return Var::from_op(
         "commitment", ops::scale(all, inverse * (beta + (learns ? 1.0 : 0.0))), {k, codebook_},
         [=, counted = counts, summed = sums,
          shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {

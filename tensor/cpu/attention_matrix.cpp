@@ -46,15 +46,15 @@ class Definition {
   // Fills row i of A; score is log a_ij of logs, q_i . k_j of values; of logs, meeting is log a_ij
   // without the weight of the key, which may be 0.
   const double* row(int64_t i) {
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen(i); ++j) {
       if (logs_) meeting_[j] = log_score(i, j);
       score_[j] = logs_ ? meeting_[j] + log_weight_[j] : product(i, j);
-      most = std::max(most, logs_ ? score_[j] : log_weight_[j]);
+      max = std::max(max, logs_ ? score_[j] : log_weight_[j]);
     }
     for (int64_t j = 0; j < seen(i); ++j) {
       const double log = logs_ ? score_[j] : log_weight_[j];
-      weight_[j] = most == -INFINITY ? 0.0 : std::exp(log - most);
+      weight_[j] = max == -INFINITY ? 0.0 : std::exp(log - max);
       matrix_[j] = logs_ ? weight_[j] : weight_[j] * score_[j];
       sum += matrix_[j];
     }
@@ -90,14 +90,14 @@ class Definition {
   }
 
   double log_score(int64_t i, int64_t j) const {
-    double most = -INFINITY, sum = 0;
+    double max = -INFINITY, sum = 0;
     const auto log = [&](int64_t f) {
       return static_cast<double>(q_[i * F_ + f]) + static_cast<double>(k_[j * F_ + f]);
     };
-    for (int64_t f = 0; f < F_; ++f) most = std::max(most, log(f));
-    if (most == -INFINITY) return most;
-    for (int64_t f = 0; f < F_; ++f) sum += std::exp(log(f) - most);
-    return most + std::log(sum);
+    for (int64_t f = 0; f < F_; ++f) max = std::max(max, log(f));
+    if (max == -INFINITY) return max;
+    for (int64_t f = 0; f < F_; ++f) sum += std::exp(log(f) - max);
+    return max + std::log(sum);
   }
 
   int64_t N_, F_;

@@ -3,10 +3,10 @@
 
 #include "tensor/backend.h"
 #include "tensor/cpu/cpu_kernels.h"
-#include "tensor/cpu/vectors.h"
+#include "tensor/cpu/simd.h"
 #include "tensor/memory_report.h"
 
-#ifndef LINEA_CPU_BACKEND  // named by cmake/cpu_levels.cmake
+#ifndef LINEA_CPU_BACKEND  // named by cmake/cpu_isa.cmake
 #define LINEA_CPU_BACKEND cpu_backend_base
 #endif
 
@@ -41,7 +41,7 @@ constexpr Kernels<T> kCpuKernels = {
     .pointwise_backward = cpu::pointwise_backward<T>,
     .widen = cpu::widen<T>,
     .narrow = cpu::narrow<T>,
-    .gelu_again = cpu::gelu_again<T>,
+    .gelu_recompute = cpu::gelu_recompute<T>,
     .dropout = cpu::dropout<T>,
     .add_rows = cpu::add_rows<T>,
     .sum_rows = cpu::sum_rows<T>,
@@ -72,8 +72,8 @@ constexpr Kernels<T> kCpuKernels = {
     .logistics_loss = cpu::logistics_loss<T>,
     .logistics_loss_backward = cpu::logistics_loss_backward<T>,
     .logistics_scores = cpu::logistics_scores<T>,
-    .square_features = cpu::square_features<T>,
-    .square_features_backward = cpu::square_features_backward<T>,
+    .quadratic_features = cpu::quadratic_features<T>,
+    .quadratic_features_backward = cpu::quadratic_features_backward<T>,
     .dpfp_features = cpu::dpfp_features<T>,
     .dpfp_features_backward = cpu::dpfp_features_backward<T>,
     .random_logs = cpu::random_logs<T>,
@@ -94,14 +94,14 @@ constexpr Kernels<T> kCpuKernels = {
     .chunk_backward_key = cpu::chunk_backward_key<T>,
     .straight_through = cpu::straight_through<T>,
     .recurrent_step = cpu::recurrent_step<T>,
-    .normed_step = nullptr,
+    .fused_norm_step = nullptr,
     .attention_matrix = cpu::attention_matrix<T>,
     .attention_matrix_backward = cpu::attention_matrix_backward<T>,
     .delta_forward = cpu::delta_forward<T>,
     .delta_backward = cpu::delta_backward<T>,
     .delta_step = cpu::delta_step<T>,
     .solve_unit_lower = cpu::solve_unit_lower<T>,
-    .sum_from_end = cpu::sum_from_end<T>,
+    .reverse_cumsum = cpu::reverse_cumsum<T>,
     .softmax_attention = cpu::softmax_attention<T>,
     .softmax_attention_backward = cpu::softmax_attention_backward<T>,
     .sum_squares = cpu::sum_squares<T>,
@@ -121,14 +121,14 @@ void start(Context& ctx) {
 
 const Backend& LINEA_CPU_BACKEND();
 const Backend& LINEA_CPU_BACKEND() {
-  static constexpr Backend backend = {.vectors = cpu::kVectorName,
+  static constexpr Backend backend = {.isa = cpu::kIsaName,
                                       .memory = kCpuMemory,
                                       .f32 = kCpuKernels<float>,
                                       .f64 = kCpuKernels<double>,
                                       .bf16 = nullptr,
                                       .start = start,
                                       .devices = nullptr,
-                                      .make_recorder = nullptr};
+                                      .make_graph_recorder = nullptr};
   return backend;
 }
 

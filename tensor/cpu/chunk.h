@@ -39,9 +39,9 @@ struct Reading {
 
 // The state of one pair. What is taken from an arena is said at each method.
 template <typename T>
-class Carried {
+class StateAccumulator {
  public:
-  Carried(const ChunkState<T>& all, int64_t pair, int64_t F, int64_t M)
+  StateAccumulator(const ChunkState<T>& all, int64_t pair, int64_t F, int64_t M)
       : F_(F),
         M_(M),
         state_(all.state + pair * F * M),
@@ -53,12 +53,12 @@ class Carried {
   void absorb(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     if (rows.count == 0 || F_ == 0) return;
     if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
-    if (rows.logs == nullptr) return absorb_values(rows, x, weight, arena);
-    absorb_logs(rows, x, weight, arena);
+    if (rows.logs == nullptr) return accumulate_values(rows, x, weight, arena);
+    accumulate_logs(rows, x, weight, arena);
   }
 
   // S and z of `other`, which weighs exp(log) times as much, join this one.
-  void add(const Carried& other, T log) {
+  void add(const StateAccumulator& other, T log) {
     if (scale_ == nullptr) {
       add_row(other.state_, state_, F_ * M_, T(1));
       return add_row(other.key_sum_, key_sum_, F_, T(1));
@@ -82,16 +82,16 @@ class Carried {
   // Arena: C F + C + F M + F.
   Reading<T> read(const Rows<T>& rows, bool empty, Arena<T>& arena) const {
     if (scale_ == nullptr) return {rows.features, empty ? nullptr : state_, key_sum_};
-    const T most = largest(scale_, F_);
+    const T max = largest(scale_, F_);
     T* scale = arena.take(rows.count);
-    std::fill_n(scale, rows.count, most);
-    if (empty || most == kNothing<T>) return {rows.features, nullptr, key_sum_, scale};
+    std::fill_n(scale, rows.count, max);
+    if (empty || max == kNothing<T>) return {rows.features, nullptr, key_sum_, scale};
     if (rows.logs == nullptr) return {rows.features, state_, key_sum_, scale};
-    const T least = *std::min_element(scale_, scale_ + F_);
-    if (most - least <= T(kNarrow)) {
+    const T min = *std::min_element(scale_, scale_ + F_);
+    if (max - min <= T(kNarrow)) {
       T *state = arena.take(F_ * M_), *key_sum = arena.take(F_);
       for (int64_t f = 0; f < F_; ++f) {
-        const T by = exp_of(scale_[f] - most);
+        const T by = exp_of(scale_[f] - max);
         key_sum[f] = by * key_sum_[f];
         for (int64_t m = 0; m < M_; ++m) state[f * M_ + m] = by * state_[f * M_ + m];
       }
@@ -147,15 +147,17 @@ class Carried {
     return {{scaled, M_}, weights};
   }
 
-  void absorb_values(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
-    const T most = std::max(largest(rows.offset, rows.count), scale_[0]);
-    if (most == kNothing<T>) return;
-    for (int64_t f = 0; f < F_; ++f) rescale(f, most);
-    const auto [scaled, weights] = weighed(rows, x, weight, most, arena);
+  void accumulate_values(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
+                         Arena<T> arena) {
+    const T max = std::max(largest(rows.offset, rows.count), scale_[0]);
+    if (max == kNothing<T>) return;
+    for (int64_t f = 0; f < F_; ++f) rescale(f, max);
+    const auto [scaled, weights] = weighed(rows, x, weight, max, arena);
     sum_up(rows.features, scaled, weights, rows.count, state_, key_sum_);
   }
 
-  void absorb_logs(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
+  void accumulate_logs(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
+                       Arena<T> arena) {
     T* column = arena.take(F_);  // the largest log of each feature in the chunk
     std::fill_n(column, F_, kNothing<T>);
     for (int64_t i = 0; i < rows.count; ++i) {
@@ -164,23 +166,23 @@ class Carried {
 #pragma omp simd
       for (int64_t f = 0; f < F_; ++f) column[f] = std::max(column[f], logs[f] + shift);
     }
-    const T most = largest(column, F_);
-    if (most == kNothing<T>) return;
-    T least = most;
+    const T max = largest(column, F_);
+    if (max == kNothing<T>) return;
+    T min = max;
     for (int64_t f = 0; f < F_; ++f)
-      if (column[f] != kNothing<T>) least = std::min(least, column[f]);
+      if (column[f] != kNothing<T>) min = std::min(min, column[f]);
     for (int64_t f = 0; f < F_; ++f)
       if (column[f] > scale_[f]) rescale(f, column[f]);
 
-    if (most - least <= T(kNarrow)) {
+    if (max - min <= T(kNarrow)) {
       T *state = arena.take(F_ * M_), *key_sum = arena.take(F_);
       std::fill_n(state, F_ * M_, T(0));
       std::fill_n(key_sum, F_, T(0));
-      const auto [scaled, weights] = weighed(rows, x, weight, most, arena);
+      const auto [scaled, weights] = weighed(rows, x, weight, max, arena);
       sum_up(rows.features, scaled, weights, rows.count, state, key_sum);
       for (int64_t f = 0; f < F_; ++f) {
         if (column[f] == kNothing<T>) continue;
-        const T by = exp_of(most - scale_[f]);
+        const T by = exp_of(max - scale_[f]);
         add_row(state + f * M_, state_ + f * M_, M_, by);
         key_sum_[f] += by * key_sum[f];
       }

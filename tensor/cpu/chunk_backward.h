@@ -50,12 +50,12 @@ QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_
                                    q.denominator, arena);
   if (kept.scale.data == nullptr) return q;
   q.row_scale = kept.scale.pair(pair) + chunk.first;
-  T *offset = arena.take(chunk.rows), most = kNothing<T>;
+  T *offset = arena.take(chunk.rows), max = kNothing<T>;
   for (int64_t i = 0; i < chunk.rows; ++i) {
     offset[i] = -q.row_scale[i];
-    if (i < k.count) most = std::max(most, k.offset[i]);
+    if (i < k.count) max = std::max(max, k.offset[i]);
     by_logs[i] =
-        q.rows.logs != nullptr && q.row_scale[i] < most;  // else m_i is at least the largest
+        q.rows.logs != nullptr && q.row_scale[i] < max;  // else m_i is at least the largest
   }
   q.rows.offset = offset;
   q.by_logs = by_logs;
@@ -84,7 +84,8 @@ void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
 // dw_ij = n_i . v_j + e_i of products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i); where nothing is
 // scaled, that may be the same matrix.
 template <typename T>
-void add_denominator_gradients(const T* e, const T* visible, const Chunk& chunk, T* grads, T* seen) {
+void add_denominator_gradients(const T* e, const T* visible, const Chunk& chunk, T* grads,
+                               T* seen) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t keys) {
     for (int64_t i = first; i < first + rows; ++i) {
       const int64_t past = std::min(i + 1, keys);

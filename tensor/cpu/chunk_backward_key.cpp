@@ -9,8 +9,8 @@ namespace {
 // What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
 // states.
 template <typename T>
-void read_gradients(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M, T* dk,
-                 T* dv, int64_t lddv, Arena<T> arena) {
+void read_gradients(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M,
+                    T* dk, T* dv, int64_t lddv, Arena<T> arena) {
   const int64_t F = k.F;
   multiply_transposed(k.count, F, M, v, later.state, dk, false, arena);
   small_gemm(k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
@@ -102,16 +102,16 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
     return queries_of(shape, in, pair, chunk, k, dy, kept, arena,
                       flags.data() + thread * shape.chunk);
   };
-  const auto join = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
+  const auto join = [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
     Arena<T> arena(workspace.data() + thread * each);
     const Chunk chunk = chunk_at(shape, pair, index);
     const T decay = decay_of(in, pair, chunk);
-    carried.decay(decay);
+    running.decay(decay);
     const QueryRows<T> q = query_rows(pair, thread, chunk, {}, arena);
-    carried.absorb(q.rows, {q.numerator, M}, ddenominator.pair(pair) + chunk.first, arena);
+    running.absorb(q.rows, {q.numerator, M}, ddenominator.pair(pair) + chunk.first, arena);
     return decay;
   };
-  const auto visit = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
+  const auto visit = [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
     Arena<T> arena(workspace.data() + thread * each);
     const Chunk chunk = chunk_at(shape, pair, index);
     const Keys<T> keys = sides.read ? keys_of(shape, in, pair, chunk, scaled, arena) : Keys<T>{};
@@ -119,10 +119,10 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
     QueryRows<T> q{};
     if (sides.join) q = query_rows(pair, thread, chunk, keys.rows, arena);
     if (sides.read) {
-      carried.decay(keys.decay);
+      running.decay(keys.decay);
       Arena<T> mine = arena;
       const Reading<T> later =
-          carried.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
+          running.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
       T* gradient = mine.take(chunk.rows * F);
       key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later,
                    gradient, dv.at(pair, chunk.first), dv.row,
@@ -132,7 +132,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
         std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
     }
     if (sides.join && !(shape.ends && index == 0))
-      carried.absorb(q.rows, {q.numerator, M}, e, arena);
+      running.absorb(q.rows, {q.numerator, M}, e, arena);
   };
   sweep_chunks(ctx, shape, grads, true, sides, join, visit);
 }

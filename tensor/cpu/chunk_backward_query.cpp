@@ -73,10 +73,10 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k,
-                    const Carried<T>& carried, bool empty, Arena<T> arena) {
+                    const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
                   const QueryRows<T> q = queries_of(shape, in, pair, chunk, k, dy, kept, arena,
                                                     flags.data() + thread * shape.chunk);
-                  const Reading<T> past = carried.read(q.rows, empty, arena);
+                  const Reading<T> past = running.read(q.rows, empty, arena);
                   T* e = ddenominator.pair(pair) + chunk.first;
                   denominator_gradient(chunk, shape.values, value_rows(y, pair, chunk.first),
                                        value_rows(dy, pair, chunk.first), q.denominator, e);

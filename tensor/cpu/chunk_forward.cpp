@@ -46,11 +46,11 @@ void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, c
 template <typename T>
 T log_score(const Rows<T>& q, const Rows<T>& k, int64_t i, int64_t j) {
   const T *logs_q = q.logs + i * q.F, *logs_k = k.logs + j * k.F;
-  T most = kNothing<T>, sum = 0;
-  for (int64_t f = 0; f < q.F; ++f) most = std::max(most, logs_q[f] + logs_k[f]);
-  if (most == kNothing<T>) return most;
-  for (int64_t f = 0; f < q.F; ++f) sum += exp_of(logs_q[f] + logs_k[f] - most);
-  return most + std::log(sum) - q.top[i] + (k.offset[j] - k.top[j]);
+  T max = kNothing<T>, sum = 0;
+  for (int64_t f = 0; f < q.F; ++f) max = std::max(max, logs_q[f] + logs_k[f]);
+  if (max == kNothing<T>) return max;
+  for (int64_t f = 0; f < q.F; ++f) sum += exp_of(logs_q[f] + logs_k[f] - max);
+  return max + std::log(sum) - q.top[i] + (k.offset[j] - k.top[j]);
 }
 
 template <typename T>
@@ -60,13 +60,13 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
   const int64_t F = shape.features, M = shape.values;
   read_state(past.features, past.state, chunk.rows, F, M, y, ldy);
   if (k.count > 0) band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
-  T most = kNothing<T>;  // of the chunk's keys up to i
+  T max = kNothing<T>;  // of the chunk's keys up to i
   for (int64_t i = 0; i < chunk.rows; ++i) {
     const int64_t seen = std::min(i + 1, k.count);
     T* row = scores + i * k.count;
-    if (i < k.count) most = std::max(most, k.offset[i]);
+    if (i < k.count) max = std::max(max, k.offset[i]);
     const T before = past.state == nullptr ? T(0) : dot(past.features + i * F, past.key_sum, F);
-    T m = std::max(most, past.scale[i]);
+    T m = std::max(max, past.scale[i]);
     if (m == kNothing<T>) m = 0;  // nothing is seen: the row is 0
     T sum = factor(past.scale[i], m) * before;
     for (int64_t j = 0; j < seen; ++j) {
@@ -95,9 +95,9 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
                    const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& kept) {
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t pair, int, const Chunk& chunk, const Rows<T>& k,
-                    const Carried<T>& carried, bool empty, Arena<T> arena) {
+                    const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
                   const Rows<T> q = expand(shape, in.q, pair, chunk.first, chunk.rows, arena);
-                  const Reading<T> past = carried.read(q, empty, arena);
+                  const Reading<T> past = running.read(q, empty, arena);
                   const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
                   T* scores = arena.take(chunk.rows * chunk.rows);
                   T *chunk_y = y.at(pair, chunk.first),

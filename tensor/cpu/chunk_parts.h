@@ -76,15 +76,15 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
   };
   if (parts == 1 || !sides.join)
     return parallel_items(ctx, shape.pairs * parts, [&](int64_t item, int thread) {
-      Carried<T> carried(states, item / parts, F, M);
-      each_chunk(item % parts, [&](int64_t index) { visit(item / parts, thread, index, carried); });
+      StateAccumulator<T> running(states, item / parts, F, M);
+      each_chunk(item % parts, [&](int64_t index) { visit(item / parts, thread, index, running); });
     });
 
   const int64_t summed = sides.read ? parts - 1 : parts;  // nothing starts from all of them
   const PartStates<T> own(ctx, shape, shape.pairs * summed, states.scale != nullptr);
   parallel_items(ctx, shape.pairs * summed, [&](int64_t slot, int thread) {
     own.clear(slot);
-    Carried<T> sums(own.view(), slot, F, M);
+    StateAccumulator<T> sums(own.view(), slot, F, M);
     T decay = 0;
     each_chunk(slot % summed,
                [&](int64_t index) { decay += join(slot / summed, thread, index, sums); });
@@ -93,17 +93,18 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
     for (int64_t slot = pair * summed; slot < (pair + 1) * summed; ++slot) {
       const bool first = slot == pair * summed;
-      const Carried<T> before =
-          first ? Carried<T>(states, pair, F, M) : Carried<T>(own.view(), slot - 1, F, M);
-      Carried<T>(own.view(), slot, F, M).add(before, own.decay(slot));
+      const StateAccumulator<T> before = first ? StateAccumulator<T>(states, pair, F, M)
+                                               : StateAccumulator<T>(own.view(), slot - 1, F, M);
+      StateAccumulator<T>(own.view(), slot, F, M).add(before, own.decay(slot));
     }
   });
   if (sides.read)
     parallel_items(ctx, shape.pairs * parts, [&](int64_t item, int thread) {
       const int64_t pair = item / parts, part = item % parts;
-      Carried<T> carried = part == 0 ? Carried<T>(states, pair, F, M)
-                                     : Carried<T>(own.view(), pair * summed + part - 1, F, M);
-      each_chunk(part, [&](int64_t index) { visit(pair, thread, index, carried); });
+      StateAccumulator<T> running =
+          part == 0 ? StateAccumulator<T>(states, pair, F, M)
+                    : StateAccumulator<T>(own.view(), pair * summed + part - 1, F, M);
+      each_chunk(part, [&](int64_t index) { visit(pair, thread, index, running); });
     });
   for (int64_t pair = 0; pair < shape.pairs; ++pair)
     own.copy_to((pair + 1) * summed - 1, states, pair);
@@ -118,28 +119,28 @@ void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Sides sides{in.k.data != nullptr, in.q.data != nullptr};
-  const auto visit_chunk = [&](int64_t pair, int thread, int64_t index, Carried<T>& carried,
-                               const Sides& asked) {
+  const auto visit_chunk = [&](int64_t pair, int thread, int64_t index,
+                               StateAccumulator<T>& running, const Sides& asked) {
     Arena<T> arena(workspace.data() + thread * each);
     const Chunk chunk = chunk_at(shape, pair, index);
     Keys<T> keys;
     if (sides.join) keys = keys_of(shape, in, pair, chunk, states.scale != nullptr, arena);
     if (asked.read)
-      read(pair, thread, chunk, keys.rows, carried, shape.starts && index == 0, arena);
+      read(pair, thread, chunk, keys.rows, running, shape.starts && index == 0, arena);
     if (!asked.join) return T(0);
-    carried.absorb(keys.rows, value_rows(in.v, pair, chunk.first), nullptr, arena);
-    carried.decay(keys.decay);
+    running.absorb(keys.rows, value_rows(in.v, pair, chunk.first), nullptr, arena);
+    running.decay(keys.decay);
     return keys.decay;
   };
   sweep_chunks(
       ctx, shape, states, false, sides,
-      [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
-        return visit_chunk(pair, thread, index, carried, {true, false});
+      [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
+        return visit_chunk(pair, thread, index, running, {true, false});
       },
-      [&](int64_t pair, int thread, int64_t index, Carried<T>& carried) {
+      [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
         const bool needed =
             !(shape.ends && index + 1 == chunk_count(shape));  // does anything read what it leaves?
-        visit_chunk(pair, thread, index, carried, {sides.join && needed, sides.read});
+        visit_chunk(pair, thread, index, running, {sides.join && needed, sides.read});
       });
 }
 

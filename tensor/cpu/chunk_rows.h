@@ -72,11 +72,11 @@ T dot(const T* x, const T* y, int64_t count) {
 
 template <typename T>
 T largest(const T* x, int64_t count) {
-  T most = kNothing<T>;
-#pragma omp simd reduction(max : most)
-  for (int64_t i = 0; i < count; ++i) most = x[i] > most ? x[i] : most;
+  T max = kNothing<T>;
+#pragma omp simd reduction(max : max)
+  for (int64_t i = 0; i < count; ++i) max = x[i] > max ? x[i] : max;
   // clang's reduction starts from the least finite number.
-  return most > std::numeric_limits<T>::lowest() ? most : kNothing<T>;
+  return max > std::numeric_limits<T>::lowest() ? max : kNothing<T>;
 }
 
 // The queries or the keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). (Of
@@ -129,11 +129,11 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
   for (int64_t i = 0; i < count; ++i) {
     const T* logs = rows.logs + i * F;
     T* out = features + i * F;
-    T most = largest(logs, F);
-    if (most == kNothing<T>) most = 0;  // every feature is 0
-    top[i] = most;
+    T max = largest(logs, F);
+    if (max == kNothing<T>) max = 0;  // every feature is 0
+    top[i] = max;
 #pragma omp simd
-    for (int64_t f = 0; f < F; ++f) out[f] = exp_below(logs[f] - most);
+    for (int64_t f = 0; f < F; ++f) out[f] = exp_below(logs[f] - max);
   }
   rows.features = features;
   rows.top = top;

@@ -22,11 +22,11 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
         for (int64_t row = 0; row < shape.rows; ++row) {
           T* logs = u + (pair * shape.rows + row) * F;
           for (int64_t f = 0; f < F; ++f) logs[f] = (logs[f] - half[f]) * inverse;
-          const T most = largest(logs, F);
+          const T max = largest(logs, F);
           T sum = 0;
 #pragma omp simd reduction(+ : sum)
-          for (int64_t f = 0; f < F; ++f) sum += exp_of(logs[f] - most);
-          const T all = most + std::log(sum);
+          for (int64_t f = 0; f < F; ++f) sum += exp_of(logs[f] - max);
+          const T all = max + std::log(sum);
           for (int64_t f = 0; f < F; ++f) logs[f] -= all;
         }
       },
@@ -89,15 +89,15 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
         const T* codes = codebook + shape.head(pair) * F * D;
         for (int64_t row = 0; row < shape.rows; ++row) {
           const T* point = x + (pair * shape.rows + row) * D;
-          T least = std::numeric_limits<T>::infinity();
+          T min = std::numeric_limits<T>::infinity();
           int32_t best = 0;
           for (int64_t f = 0; f < F; ++f) {
             T distance = 0;
 #pragma omp simd reduction(+ : distance)
             for (int64_t d = 0; d < D; ++d)
               distance += (point[d] - codes[f * D + d]) * (point[d] - codes[f * D + d]);
-            if (distance < least) {
-              least = distance;
+            if (distance < min) {
+              min = distance;
               best = static_cast<int32_t>(f);
             }
           }
@@ -156,7 +156,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Carried<T> carried(grads, pair, F, wide);
+    StateAccumulator<T> running(grads, pair, F, wide);
     for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, pair, index);
@@ -185,10 +185,10 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
           const int32_t f = code[row + j];
           const T scale = grads.scale[pair * F + f];
           if (scale == kNothing<T>) continue;
-          const T* carried_row = grads.state + (pair * F + f) * wide;
+          const T* running_row = grads.state + (pair * F + f) * wide;
           for (int64_t d = 0; d < D; ++d)
-            out[j * D + d] = exp_of(scale) * (dot(carried_row + d * (M + 1), v + j * in.v.row, M) +
-                                              carried_row[d * (M + 1) + M]);
+            out[j * D + d] = exp_of(scale) * (dot(running_row + d * (M + 1), v + j * in.v.row, M) +
+                                              running_row[d * (M + 1) + M]);
         }
         if (in.q.data != nullptr && chunk.keys > 0) {
           T* grad = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
@@ -214,7 +214,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
           for (int64_t m = 0; m < M; ++m) to[m] = by * n[i * M + m];
           to[M] = by * e[i];
         }
-      carried.absorb(rows, {products, wide}, nullptr, arena);
+      running.absorb(rows, {products, wide}, nullptr, arena);
     }
   });
 }

@@ -26,9 +26,9 @@ void widen(Context&, const CastPiece<T, T>*, size_t count);
 template <typename T>
 void narrow(Context&, const CastPiece<T, T>*, size_t count);
 template <typename T>
-void gelu_again(Context&, const T* u, T* h, T* dh, int64_t n);
+void gelu_recompute(Context&, const T* u, T* h, T* dh, int64_t n);
 template <typename T>
-void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first);
+void dropout(Context&, const T* x, T* y, int64_t n, float rate, uint32_t stream_id, int64_t first);
 template <typename T>
 void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n);
 
@@ -45,7 +45,7 @@ template <typename T>
 void clear_padding(Context&, const ValidKeys&, T* x, int64_t P, int64_t S, int64_t C,
                    int64_t first);
 template <typename T>
-void sum_from_end(Context&, const T* x, T* y, int64_t R, int64_t n);
+void reverse_cumsum(Context&, const T* x, T* y, int64_t R, int64_t n);
 template <typename T>
 void mask_causal(Context&, const T* x, T* y, int64_t R, int64_t N, double value);
 
@@ -58,11 +58,11 @@ void linear(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm
 
 // normalization.cpp
 template <typename T>
-void layer_norm(Context&, const T* x, const T* gain, const T* bias, T* y, T* mean, T* scale,
+void layer_norm(Context&, const T* x, const T* weight, const T* bias, T* y, T* mean, T* scale,
                 int64_t R, int64_t C);
 template <typename T>
-void layer_norm_backward(Context&, const T* x, const T* gain, const T* mean, const T* scale,
-                         const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C);
+void layer_norm_backward(Context&, const T* x, const T* weight, const T* mean, const T* scale,
+                         const T* dy, T* dx, T* dweight, T* dbias, int64_t R, int64_t C);
 template <typename T>
 void softmax(Context&, const T* x, T* y, int64_t R, int64_t C);
 template <typename T>
@@ -93,8 +93,8 @@ void cross_entropy_backward(Context&, const T* logits, const int32_t* targets, c
 template <typename T>
 void argmax(Context&, const T* x, int32_t* index, int64_t R, int64_t C);
 template <typename T>
-void sample(Context&, OutputKind, const T* outputs, int64_t V, const SamplingParams&, RandomStream stream,
-            const SampledTokens&);
+void sample(Context&, OutputKind, const T* outputs, int64_t V, const SamplingParams&,
+            RandomStream stream, const SampledTokens&);
 
 // logistics.cpp
 template <typename T>
@@ -108,9 +108,9 @@ void logistics_scores(Context&, const T* mixtures, T* scores, int64_t R, int64_t
 
 // features.cpp
 template <typename T>
-void square_features(Context&, const T* x, T* y, int64_t R, int64_t D);
+void quadratic_features(Context&, const T* x, T* y, int64_t R, int64_t D);
 template <typename T>
-void square_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
+void quadratic_features_backward(Context&, const T* x, const T* dy, T* dx, int64_t R, int64_t D);
 template <typename T>
 void dpfp_features(Context&, const T* x, T* y, int64_t R, int64_t D, int64_t nu);
 template <typename T>
@@ -175,7 +175,7 @@ void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&, HeadR
 // recurrent.cpp
 template <typename T>
 void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<T>&,
-                    const Waiting<T>&, T* y);
+                    const PendingUpdates<T>&, T* y);
 
 // attention_matrix.cpp
 template <typename T>

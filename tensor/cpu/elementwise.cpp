@@ -67,7 +67,7 @@ void narrow(Context& ctx, const CastPiece<T, T>* pieces, size_t count) {
 }
 
 template <typename T>
-void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
+void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   parallel_ranges(ctx, n, 12, [=](int64_t first, int64_t last) {
 #pragma omp simd
     for (int64_t i = first; i < last; ++i) {
@@ -80,8 +80,9 @@ void gelu_again(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
 
 // Element e takes word e % 4 of the numbers drawn for e / 4.
 template <typename T>
-void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first) {
-  const RandomStream stream{ctx.step->seed, Purpose::dropout, lane, ctx.step->step};
+void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t stream_id,
+             int64_t first) {
+  const RandomStream stream{ctx.step->seed, Purpose::dropout, stream_id, ctx.step->step};
   const T factor = T(1) / (T(1) - static_cast<T>(rate));
   const int64_t end = first + n, first_block = first / 4;
   parallel_ranges(ctx, (end + 3) / 4 - first_block, 40, [&](int64_t begin, int64_t stop) {
@@ -110,7 +111,7 @@ void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
   template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t); \
   template void widen(Context&, const CastPiece<T, T>*, size_t);                          \
   template void narrow(Context&, const CastPiece<T, T>*, size_t);                         \
-  template void gelu_again(Context&, const T*, T*, T*, int64_t);                          \
+  template void gelu_recompute(Context&, const T*, T*, T*, int64_t);                      \
   template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);       \
   template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
 LINEA_INSTANTIATE(float)

@@ -6,7 +6,7 @@ namespace linea::cpu {
 
 // phi_{a D + b} = x_a x_b, so that phi(q).phi(k) = (q.k)^2.   (Tsai 2019; Katharopoulos 2020, 3.2)
 template <typename T>
-void square_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
+void quadratic_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
   parallel_ranges(ctx, R, D * D, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r)
       for (int64_t a = 0; a < D; ++a)
@@ -16,7 +16,8 @@ void square_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D) {
 
 // dx_a = sum_b (dphi_{ab} + dphi_{ba}) x_b
 template <typename T>
-void square_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D) {
+void quadratic_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R,
+                                 int64_t D) {
   parallel_ranges(ctx, R, 2 * D * D, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const T *from = x + r * D, *dphi = dy + r * D * D;
@@ -77,10 +78,10 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                  \
-  template void square_features(Context&, const T*, T*, int64_t, int64_t);                    \
-  template void square_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
-  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);             \
+#define LINEA_INSTANTIATE(T)                                                                     \
+  template void quadratic_features(Context&, const T*, T*, int64_t, int64_t);                    \
+  template void quadratic_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
+  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                \
   template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kAlign = 16;     // strips begin at whole vectors
 constexpr int64_t kThinnest = 32;  // of a strip; thinner ones are left to BLAS
-constexpr int64_t kLeastWork = 65536,
-                  kMostWork = 100000000;  // multiplications of a product in strips
+constexpr int64_t kMinWork = 65536,
+                  kMaxWork = 100000000;  // multiplications of a product in strips
 
 // Rows [row, row + rows) and columns [col, col + cols) of one C.
 template <typename T>
@@ -34,7 +34,7 @@ void in_strips(const Context& ctx, const GemmShape& shape, const T* a, const T* 
   const bool by_rows = shape.rows >= shape.cols;
   const int64_t length = by_rows ? shape.rows : shape.cols, pieces = (length + kAlign - 1) / kAlign;
   const int64_t work = shape.rows * shape.cols * shape.inner;
-  if (length < kThinnest * ctx.threads || work < kLeastWork || work > kMostWork)
+  if (length < kThinnest * ctx.threads || work < kMinWork || work > kMaxWork)
     return strip(shape, a, b, c, 0, shape.rows, 0, shape.cols);
   parallel_ranges(ctx, pieces, work / pieces, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kAlign, count = std::min(last * kAlign, length) - begin;
@@ -73,12 +73,12 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
             const T* w, const T* bias, const T* residual, T* y) {
-  if (norm.gain != nullptr) {
-    const Workspace<T> normed(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
+  if (norm.weight != nullptr) {
+    const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
         scale(ctx, shape.rows);
-    layer_norm(ctx, x, norm.gain, norm.bias, normed.data(), mean.data(), scale.data(), shape.rows,
-               shape.in);
-    return linear(ctx, shape, normed.data(), NormWeights<T>{}, w, bias, residual, y);
+    layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(), mean.data(), scale.data(),
+               shape.rows, shape.in);
+    return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y);
   }
   GemmShape product;
   product.transpose_b = true;

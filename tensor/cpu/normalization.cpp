@@ -27,9 +27,9 @@ T dot_of(const T* x, const T* y, int64_t C) {
 
 }  // namespace
 
-// y = gain (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
+// y = weight (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
 template <typename T>
-void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, T* mean, T* scale,
+void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y, T* mean, T* scale,
                 int64_t R, int64_t C) {
   parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
@@ -44,7 +44,7 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, T*
       mean[r] = center;
       scale[r] = s;
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) to[c] = gain[c] * ((from[c] - center) * s);
+      for (int64_t c = 0; c < C; ++c) to[c] = weight[c] * ((from[c] - center) * s);
       if (bias != nullptr) {
 #pragma omp simd
         for (int64_t c = 0; c < C; ++c) to[c] += bias[c];
@@ -53,19 +53,19 @@ void layer_norm(Context& ctx, const T* x, const T* gain, const T* bias, T* y, T*
   });
 }
 
-// With n = (x - mean) scale and g = gain dy:  dx = scale (g - avg(g) - n avg(g n)),
-// dgain = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups,
+// With n = (x - mean) scale and g = weight dy:  dx = scale (g - avg(g) - n avg(g n)),
+// dweight = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups,
 // then the groups in order: the same bits at any thread count.
 template <typename T>
-void layer_norm_backward(Context& ctx, const T* x, const T* gain, const T* mean, const T* scale,
-                         const T* dy, T* dx, T* dgain, T* dbias, int64_t R, int64_t C) {
+void layer_norm_backward(Context& ctx, const T* x, const T* weight, const T* mean, const T* scale,
+                         const T* dy, T* dx, T* dweight, T* dbias, int64_t R, int64_t C) {
   const int64_t groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
   const Workspace<T> partial(ctx, groups * 2 * C);
   parallel_ranges(ctx, groups, (R / groups + 1) * 8 * C, [&](int64_t first, int64_t last) {
     for (int64_t group = first; group < last; ++group) {
-      T* group_gain = partial.data() + group * 2 * C;
-      T* group_bias = group_gain + C;
-      std::fill_n(group_gain, 2 * C, T(0));
+      T* group_weight = partial.data() + group * 2 * C;
+      T* group_bias = group_weight + C;
+      std::fill_n(group_weight, 2 * C, T(0));
       for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r) {
         const T *from = x + r * C, *dto = dy + r * C;
         const T center = mean[r], s = scale[r];
@@ -73,28 +73,28 @@ void layer_norm_backward(Context& ctx, const T* x, const T* gain, const T* mean,
 #pragma omp simd reduction(+ : sum_g, sum_gn)
         for (int64_t c = 0; c < C; ++c) {
           const T n = (from[c] - center) * s;
-          sum_g += gain[c] * dto[c];
-          sum_gn += gain[c] * dto[c] * n;
+          sum_g += weight[c] * dto[c];
+          sum_gn += weight[c] * dto[c] * n;
         }
         const T average_g = sum_g / static_cast<T>(C), average_gn = sum_gn / static_cast<T>(C);
         T* dfrom = dx + r * C;
 #pragma omp simd
         for (int64_t c = 0; c < C; ++c) {
           const T n = (from[c] - center) * s;
-          dfrom[c] = s * (gain[c] * dto[c] - average_g - n * average_gn);
-          group_gain[c] += dto[c] * n;
+          dfrom[c] = s * (weight[c] * dto[c] - average_g - n * average_gn);
+          group_weight[c] += dto[c] * n;
           group_bias[c] += dto[c];
         }
       }
     }
   });
-  std::fill_n(dgain, C, T(0));
+  std::fill_n(dweight, C, T(0));
   if (dbias != nullptr) std::fill_n(dbias, C, T(0));
   for (int64_t group = 0; group < groups; ++group) {
-    const T* group_gain = partial.data() + group * 2 * C;
-    for (int64_t c = 0; c < C; ++c) dgain[c] += group_gain[c];
+    const T* group_weight = partial.data() + group * 2 * C;
+    for (int64_t c = 0; c < C; ++c) dweight[c] += group_weight[c];
     if (dbias == nullptr) continue;
-    for (int64_t c = 0; c < C; ++c) dbias[c] += group_gain[C + c];
+    for (int64_t c = 0; c < C; ++c) dbias[c] += group_weight[C + c];
   }
 }
 

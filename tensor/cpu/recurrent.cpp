@@ -49,7 +49,7 @@ void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* sca
 // Nothing waits: a state is in the cache when it is written.
 template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                    const ChunkState<T>& states, const Waiting<T>&, T* y) {
+                    const ChunkState<T>& states, const PendingUpdates<T>&, T* y) {
   const int64_t F = shape.features, M = shape.values;
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
@@ -76,8 +76,8 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
 }
 
 template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<float>&,
-                             const ChunkState<float>&, const Waiting<float>&, float*);
+                             const ChunkState<float>&, const PendingUpdates<float>&, float*);
 template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<double>&,
-                             const ChunkState<double>&, const Waiting<double>&, double*);
+                             const ChunkState<double>&, const PendingUpdates<double>&, double*);
 
 }  // namespace linea::cpu

@@ -100,7 +100,7 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
 
 // Summed in double: a gate's gradient is what a long sum of both signs leaves.
 template <typename T>
-void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
+void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   parallel_ranges(ctx, R, n, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       double total = 0;
@@ -116,7 +116,7 @@ void sum_from_end(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   template void permute(Context&, const PermuteShape&, const T*, T*);                              \
   template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t);    \
   template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
-  template void sum_from_end(Context&, const T*, T*, int64_t, int64_t);                            \
+  template void reverse_cumsum(Context&, const T*, T*, int64_t, int64_t);                          \
   template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);
 LINEA_INSTANTIATE(float)
 LINEA_INSTANTIATE(double)

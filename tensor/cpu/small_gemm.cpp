@@ -5,7 +5,7 @@
 
 #include "tensor/bfloat16.h"
 #include "tensor/cpu/blas.h"
-#include "tensor/cpu/vectors.h"
+#include "tensor/cpu/simd.h"
 
 namespace linea::cpu {
 namespace {

@@ -110,7 +110,7 @@ void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const Hea
 // The sums of a block of queries over the blocks of keys.
 template <typename T>
 struct Running {
-  T *most, *total, *y;
+  T *max, *total, *y;
 };
 
 // Adds a block of keys; scores become weights.
@@ -122,13 +122,13 @@ void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
     const int64_t seen = block.seen(i);
     hide(block, i, row);
     if (seen == 0) continue;
-    const T most = std::max(running.most[i], largest(row, seen));
+    const T max = std::max(running.max[i], largest(row, seen));
     T total = 0;
 #pragma omp simd reduction(+ : total)
-    for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_below(row[j] - most);
-    const T kept = factor(running.most[i], most);
+    for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_below(row[j] - max);
+    const T kept = factor(running.max[i], max);
     running.total[i] = kept * running.total[i] + total;
-    running.most[i] = most;
+    running.max[i] = max;
     if (kept != T(1)) scale_row(running.y + i * M, M, kept);
   }
   add_by_row(block, M, scores, v, running.y);
@@ -150,7 +150,7 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     const int64_t rows = std::min(kQueries, shape.queries - query);
     const T* block_q = gather(q, pair, query, rows, D, static_cast<T>(shape.scale), arena);
     const Running<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
-    std::fill_n(running.most, rows, kNothing<T>);
+    std::fill_n(running.max, rows, kNothing<T>);
     std::fill_n(running.total, rows, T(0));
     std::fill_n(running.y, rows * M, T(0));
     T* scores = arena.take(kQueries * kKeys);
@@ -163,7 +163,7 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];
       log_sums[pair * shape.queries + query + i] =
-          total == T(0) ? T(0) : running.most[i] + std::log(total);
+          total == T(0) ? T(0) : running.max[i] + std::log(total);
       total = reciprocal_or_zero(total);
     }
     scatter(running.y, rows, M, running.total, y, pair, query);

@@ -17,7 +17,7 @@ void expect_true(const char* what, const Function& f, const std::vector<Tensor>&
   EXPECT_LE(result.error, kBound) << what << ", input " << result.worst_input;
 }
 
-Tensor draw(const Shape& shape, uint32_t lane = 1) { return random_tensor(shape, lane); }
+Tensor draw(const Shape& shape, uint32_t stream_id = 1) { return random_tensor(shape, stream_id); }
 
 TEST(Gradients, Arithmetic) {
   const std::vector<Tensor> two = {draw({3, 5}, 1), draw({3, 5}, 2)};
@@ -38,9 +38,9 @@ TEST(Gradients, Pointwise) {
     expect_true("pointwise", [f](const Vars& in) { return pointwise(f, in[0]); }, {draw({6, 11})});
   const Tensor between =
       ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)
-  for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_rest})
+  for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_one_minus_gate})
     expect_true("logs", [f](const Vars& in) { return pointwise(f, in[0]); }, {between});
-  expect_true("square_features", [](const Vars& in) { return square_features(in[0]); },
+  expect_true("quadratic_features", [](const Vars& in) { return quadratic_features(in[0]); },
               {draw({4, 3})});
   for (const int64_t nu : {1, 2, 5})
     expect_true("dpfp", [nu](const Vars& in) { return dpfp_features(in[0], nu); }, {draw({4, 3})});
@@ -158,10 +158,10 @@ TEST(Gradients, Logistics) {
   for (const int64_t levels : {2, 5, 256}) {
     const auto last = static_cast<int32_t>(levels - 1);
     const Tensor targets = Tensor::from(std::vector<int32_t>{0, last / 2, -1, last}, {2, 2});
-    for (const double deviation : {0.5, 1.5})
+    for (const double stddev : {0.5, 1.5})
       expect_true("logistics_loss",
                   [&](const Vars& in) { return logistics_loss(in[0], targets, levels); },
-                  {random_tensor({2, 2, 3 * kLogistics}, 5, deviation)});
+                  {random_tensor({2, 2, 3 * kLogistics}, 5, stddev)});
   }
 }
 
@@ -169,7 +169,7 @@ TEST(Gradcheck, SeesLogisticsOfOtherLevels) {
   const Tensor targets = Tensor::from(std::vector<int32_t>{0, 100, 255}, {3});
   const Function wrong = [&](const Vars& in) {
     const ops::LogisticsLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
-    return Var::made_by("logistics_loss", kept.mean, {in[0]},
+    return Var::from_op("logistics_loss", kept.mean, {in[0]},
                         [&, x = in[0].value(), kept](const Tensor& dy) -> std::vector<Gradient> {
                           return {ops::logistics_loss_backward(x, targets, 257, kept, dy)};
                         });
@@ -190,7 +190,7 @@ TEST(Gradients, OneLeafUsedOften) {
 TEST(Gradcheck, SeesASoftmaxWithoutItsSum) {
   const Function wrong = [](const Vars& in) {
     const Tensor y = ops::softmax(in[0].value());
-    return Var::made_by("softmax", y, {in[0]}, [y](const Tensor& dy) -> std::vector<Gradient> {
+    return Var::from_op("softmax", y, {in[0]}, [y](const Tensor& dy) -> std::vector<Gradient> {
       return {ops::multiply(y, dy)};  // the term -y sum(dy y) is missing
     });
   };
@@ -200,7 +200,7 @@ TEST(Gradcheck, SeesASoftmaxWithoutItsSum) {
 TEST(Gradcheck, SeesATransposedProduct) {
   const Function wrong = [](const Vars& in) {
     const Tensor a = in[0].value(), b = in[1].value();
-    return Var::made_by("matmul", ops::matmul(a, b), {in[0], in[1]},
+    return Var::from_op("matmul", ops::matmul(a, b), {in[0], in[1]},
                         [a, b](const Tensor& dy) -> std::vector<Gradient> {
                           return {ops::matmul(dy, b), ops::matmul(a, dy, true)};  // b, not b^T
                         });
@@ -212,7 +212,7 @@ TEST(Gradcheck, SeesATransposedProduct) {
 
 TEST(Gradcheck, SeesOnePartInAMillion) {
   const Function wrong = [](const Vars& in) {
-    return Var::made_by(
+    return Var::from_op(
         "scale", ops::scale(in[0].value(), 2), {in[0]},
         [](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, 2 + 2e-6)}; });
   };
@@ -230,7 +230,7 @@ TEST(Gradcheck, SeesAGradientThatIsNotThere) {
 
 TEST(Gradcheck, NanIsAnError) {
   const Function wrong = [](const Vars& in) {
-    return Var::made_by(
+    return Var::from_op(
         "nan", ops::scale(in[0].value(), 1), {in[0]},
         [](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, std::nan(""))}; });
   };

@@ -12,7 +12,7 @@ namespace {
 
 using Vars = std::vector<Var>;
 
-// Takes parameters off a list: (gain, bias) or (weight, bias), the bias only where there are any.
+// Takes parameters off a list: (weight, bias) or (weight, bias), the bias only where there are any.
 class Taken {
  public:
   Taken(const Vars& from, size_t first, bool bias) : from_(from), next_(first), bias_(bias) {}
@@ -43,8 +43,8 @@ struct Branch {
 // Every branch for R rows of `in` numbers, `out` or `wide` of them made.
 std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, bool bias,
                              float rate) {
-  uint32_t lane = 1;
-  const auto draw = [&lane](const Shape& shape) { return random_tensor(shape, lane++); };
+  uint32_t stream_id = 1;
+  const auto draw = [&stream_id](const Shape& shape) { return random_tensor(shape, stream_id++); };
   std::vector<Tensor> norm = {draw({in})}, linear = {draw({out, in})}, up = {draw({wide, in})},
                       down = {draw({in, wide})};
   if (bias) {
@@ -68,7 +68,7 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
            [=](const Vars& v) {
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
-             return apply(taken.take<LinearVars>(), layer_norm(v[0], n.gain, n.bias));
+             return apply(taken.take<LinearVars>(), layer_norm(v[0], n.weight, n.bias));
            },
            joined({x}, {norm, linear})},
           {"add_linear",
@@ -98,7 +98,7 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
              const auto first = taken.take<LinearVars>();
-             const Var hidden = gelu(apply(first, layer_norm(v[0], n.gain, n.bias)));
+             const Var hidden = gelu(apply(first, layer_norm(v[0], n.weight, n.bias)));
              return dropout(apply(taken.take<LinearVars>(), hidden), rate, 3);
            },
            joined({x}, {norm, up, down})},
@@ -113,7 +113,7 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
              const auto first = taken.take<LinearVars>();
-             const Var hidden = gelu(apply(first, layer_norm(v[0], n.gain, n.bias)));
+             const Var hidden = gelu(apply(first, layer_norm(v[0], n.weight, n.bias)));
              return add(v[0], dropout(apply(taken.take<LinearVars>(), hidden), rate, 3));
            },
            joined({x}, {norm, up, down})}};

@@ -18,7 +18,7 @@ void sleep() { std::this_thread::sleep_for(std::chrono::duration<double>(kSleep)
 // An op that takes its time, `forward` and `backward` times the sleep.
 Var slow(const char* name, const Var& x, int forward, int backward_times) {
   for (int i = 0; i < forward; ++i) sleep();
-  return Var::made_by(name, ops::scale(x.value(), 2), {x},
+  return Var::from_op(name, ops::scale(x.value(), 2), {x},
                       [=](const Tensor& dy) -> std::vector<Gradient> {
                         for (int i = 0; i < backward_times; ++i) sleep();
                         return {ops::scale(dy, 2)};

@@ -27,7 +27,7 @@ std::string message_of(const Body& body) {
 
 // An op whose backward answers with what it is given.
 Var answering(const Var& x, const std::vector<Gradient>& answer) {
-  return Var::made_by("odd_op", ops::scale(x.value(), 1), {x},
+  return Var::from_op("odd_op", ops::scale(x.value(), 1), {x},
                       [answer](const Tensor&) { return answer; });
 }
 
@@ -179,11 +179,11 @@ TEST(TapeErrors, LeavesAndValues) {
 
 TEST(DetectNonfinite, NamesTheOp) {
   const Var x = leaf({1, 0});
-  EXPECT_EQ(message_of([&] { pointwise(Pointwise::log_rest, x); }), "no error");
+  EXPECT_EQ(message_of([&] { pointwise(Pointwise::log_one_minus_gate, x); }), "no error");
   const DetectNonfinite detect;
   EXPECT_EQ(message_of([&] { scale(x, 2); }), "no error");
   try {
-    multiply(pointwise(Pointwise::log_rest, x), x);
+    multiply(pointwise(Pointwise::log_one_minus_gate, x), x);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::numeric);
@@ -191,18 +191,18 @@ TEST(DetectNonfinite, NamesTheOp) {
                  "1 of the 2 values that the op pointwise made are not finite (shape [2])");
   }
   {
-    const OpPlace outer("blocks", 0);
+    const ModuleScope outer("blocks", 0);
     {
-      const OpPlace inner("head");
-      EXPECT_EQ(OpPlace::text(), " in head");
+      const ModuleScope inner("head");
+      EXPECT_EQ(ModuleScope::path(), " in head");
     }
     EXPECT_EQ(
-        message_of([&] { pointwise(Pointwise::log_rest, x); }),
+        message_of([&] { pointwise(Pointwise::log_one_minus_gate, x); }),
         "1 of the 2 values that the op pointwise made in blocks.0 are not finite (shape [2])");
   }
-  EXPECT_EQ(OpPlace::text(), "");
+  EXPECT_EQ(ModuleScope::path(), "");
   { const DetectNonfinite inner; }
-  EXPECT_NE(message_of([&] { pointwise(Pointwise::log_rest, x); }), "no error");
+  EXPECT_NE(message_of([&] { pointwise(Pointwise::log_one_minus_gate, x); }), "no error");
 }
 
 Var chain(Var x, int64_t ops) {

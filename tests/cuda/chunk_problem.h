@@ -13,8 +13,8 @@ namespace linea::cuda_tests {
 // them), or logs of which the share `lost` is -infinity.
 template <typename T>
 Tensor features(const Shape& shape, uint32_t lane, FeatureKind kind, KernelFeature feature,
-                double deviation, double lost) {
-  const Tensor x = input<T>(shape, lane, deviation), coin = input<T>(shape, lane + 1000);
+                double stddev, double lost) {
+  const Tensor x = input<T>(shape, lane, stddev), coin = input<T>(shape, lane + 1000);
   std::vector<double> values = x.to_doubles(), toss = coin.to_doubles();
   std::vector<T> result;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -28,18 +28,18 @@ Tensor features(const Shape& shape, uint32_t lane, FeatureKind kind, KernelFeatu
 }
 
 template <typename T>
-Tensor negative(const Shape& shape, uint32_t lane, double deviation) {
+Tensor negative(const Shape& shape, uint32_t lane, double stddev) {
   std::vector<T> result;
-  for (const double x : input<T>(shape, lane, deviation).to_doubles())
+  for (const double x : input<T>(shape, lane, stddev).to_doubles())
     result.push_back(static_cast<T>(static_cast<float>(-std::abs(x))));
   return Tensor::from(result, shape);
 }
 
 // S, z and their scales, starting with nothing.
 template <typename T>
-struct Carried {
+struct StateAccumulator {
   using A = Accumulator<T>;
-  Carried(int64_t pairs, int64_t F, int64_t M, bool scaled)
+  StateAccumulator(int64_t pairs, int64_t F, int64_t M, bool scaled)
       : state(Tensor::zeros({pairs, F, M}, DTypeOf<A>::value)),
         key_sum(Tensor::zeros({pairs, F}, DTypeOf<A>::value)) {
     if (scaled)
@@ -62,8 +62,8 @@ struct ChunkSetting {
   KernelFeature feature = KernelFeature::given;
   bool weights = false, decays = false, causal = true, padded = false;
   int64_t N = 65, F = 5, M = 3, segment = 1000;
-  double deviation = 1.0, lost = 0;  // of logs; the share of those that are -infinity
-  double weight_deviation = 1.0;
+  double stddev = 1.0, lost = 0;  // of logs; the share of those that are -infinity
+  double weight_std = 1.0;
   bool hints = true;              // the kernels are told which segment starts and which ends
   bool by_head = true;            // rows lie in [B,N,H,width], else in [B,H,N,width]
   int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
@@ -94,12 +94,12 @@ class ChunkProblem {
   explicit ChunkProblem(const ChunkSetting& s)
       : s_(s),
         scaled_(s.kind == FeatureKind::logs || s.weights || s.decays),
-        q_(features<T>({kPairs, s.N, s.F}, 1, s.kind, s.feature, s.deviation, 0)),
-        k_(features<T>({kPairs, s.N, s.F}, 2, s.kind, s.feature, s.deviation, s.lost)),
+        q_(features<T>({kPairs, s.N, s.F}, 1, s.kind, s.feature, s.stddev, 0)),
+        k_(features<T>({kPairs, s.N, s.F}, 2, s.kind, s.feature, s.stddev, s.lost)),
         v_(input<T>({kPairs, s.N, s.M}, 3)),
         dy_(input<T>({kPairs, s.N, s.M}, 4)),
-        weight_(input<T>({kPairs, s.N}, 5, s.weight_deviation)),
-        decay_(negative<T>({kPairs, s.N}, 6, s.weight_deviation)),
+        weight_(input<T>({kPairs, s.N}, 5, s.weight_std)),
+        decay_(negative<T>({kPairs, s.N}, 6, s.weight_std)),
         valid_(Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3),
                                                  static_cast<int32_t>(s.N / 9)},
                             {kBatch})),
@@ -112,39 +112,39 @@ class ChunkProblem {
 
   // y and log d; the state where it is needed
   std::vector<Tensor> forward() {
-    const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
+    const StateAccumulator<T> running(kPairs, s_.F, s_.M, scaled_);
     const Tensor y = y_ = like(v_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
-      table<T>().chunk_forward(context(), shape, in(shape, with_q, with_k), carried.view(),
+      table<T>().chunk_forward(context(), shape, in(shape, with_q, with_k), running.view(),
                                rows<T>(y, shape, with_q), kept(shape));
     });
     std::vector<Tensor> result{y, logs_of_denominators()};
     if (!s_.hints)
-      for (const Tensor& x : carried.sums()) result.push_back(x);
+      for (const Tensor& x : running.sums()) result.push_back(x);
     return result;
   }
 
   // After forward(): dq and e d
   std::vector<Tensor> backward_query() {
-    const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
+    const StateAccumulator<T> running(kPairs, s_.F, s_.M, scaled_);
     const Tensor dq = like(q_);
     sweep(false, [&](const ChunkShape& shape, bool with_q, bool with_k) {
-      table<T>().chunk_backward_query(context(), shape, in(shape, with_q, with_k),
-                                      rows<const T>(y_, shape, true),
-                                      rows<const T>(dy_, shape, true), kept(shape), carried.view(),
-                                      rows<T>(dq, shape, with_q), strided<A>(denominator_grad_, shape));
+      table<T>().chunk_backward_query(
+          context(), shape, in(shape, with_q, with_k), rows<const T>(y_, shape, true),
+          rows<const T>(dy_, shape, true), kept(shape), running.view(), rows<T>(dq, shape, with_q),
+          strided<A>(denominator_grad_, shape));
     });
     return {dq, products(denominator_grad_, denominator_)};
   }
 
   // After backward_query(): dk, dv, dweight
   std::vector<Tensor> backward_key() {
-    const Carried<T> carried(kPairs, s_.F, s_.M, scaled_);
+    const StateAccumulator<T> running(kPairs, s_.F, s_.M, scaled_);
     const Tensor dk = like(k_), dv = like(v_), dweight = like(weight_);
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       table<T>().chunk_backward_key(
           context(), shape, in(shape, with_q, with_k), rows<const T>(dy_, shape, true), kept(shape),
-          strided<const A>(denominator_grad_, shape), carried.view(), rows<T>(dk, shape, with_k),
+          strided<const A>(denominator_grad_, shape), running.view(), rows<T>(dk, shape, with_k),
           scaled_ && with_k ? strided<T>(dweight, shape) : Strided<T>{},
           rows<T>(dv, shape, with_k));
     });
@@ -154,7 +154,7 @@ class ChunkProblem {
   // After backward_query(), where logs of keys are those of hard codes: dk, straight through, of
   // `queries` [P,N,D].
   std::vector<Tensor> straight_through(const Tensor& codes, int64_t D) {
-    const Carried<T> carried(kPairs, s_.F, D * (s_.M + 1), true);
+    const StateAccumulator<T> running(kPairs, s_.F, D * (s_.M + 1), true);
     const Tensor dk = Tensor::zeros({kPairs, s_.N, D}, v_.dtype());
     sweep(true, [&](const ChunkShape& shape, bool with_q, bool with_k) {
       // queries, codes and dk of a segment lie in one piece
@@ -170,7 +170,8 @@ class ChunkProblem {
       table<T>().straight_through(
           context(), shape, in(shape, with_q, with_k), with_q ? queries.data<T>() : nullptr,
           with_k ? code.data<int32_t>() : nullptr, D, rows<const T>(dy_, shape, true), kept(shape),
-          strided<const A>(denominator_grad_, shape), carried.view(), with_k ? grad.data<T>() : nullptr);
+          strided<const A>(denominator_grad_, shape), running.view(),
+          with_k ? grad.data<T>() : nullptr);
       if (!with_k) return;
       std::vector<T> into = dk.to_vector<T>(), from = grad.to_vector<T>();
       for (int64_t pair = 0; pair < kPairs; ++pair)

@@ -11,8 +11,8 @@ inline std::string describe(const ChunkSetting& s) {
          (s.decays ? " decays" : "") + (s.causal ? " causal" : "") + (s.padded ? " padded" : "") +
          (s.hints ? " hints" : "") + (s.by_head ? " by head" : "") + " N " + std::to_string(s.N) +
          " F " + std::to_string(s.F) + " M " + std::to_string(s.M) + " segment " +
-         std::to_string(s.segment) + " deviation " + std::to_string(s.deviation) + " lost " +
-         std::to_string(s.lost) + " of weights " + std::to_string(s.weight_deviation) + " tiles " +
+         std::to_string(s.segment) + " stddev " + std::to_string(s.stddev) + " lost " +
+         std::to_string(s.lost) + " of weights " + std::to_string(s.weight_std) + " tiles " +
          std::to_string(s.tiles) + " blocks " + std::to_string(s.blocks);
 }
 
@@ -70,7 +70,7 @@ inline std::vector<ChunkSetting> every_size() {
 // Logs so far apart that their exponentials are 0 or infinite, lost ones, extreme weights.
 inline std::vector<ChunkSetting> far_logs() {
   std::vector<ChunkSetting> all;
-  for (const double deviation : {20.0, 200.0})
+  for (const double stddev : {20.0, 200.0})
     for (const double lost : {0.0, 0.5, 0.9, 1.0})
       for (const bool gated : {false, true}) {
         ChunkSetting s{FeatureKind::logs};
@@ -78,18 +78,18 @@ inline std::vector<ChunkSetting> far_logs() {
         s.F = 12;
         s.M = 9;
         s.segment = 70;
-        s.deviation = deviation;
+        s.stddev = stddev;
         s.lost = lost;
         s.weights = s.decays = gated;
-        s.weight_deviation = gated ? 50.0 : 1.0;
+        s.weight_std = gated ? 50.0 : 1.0;
         all.push_back(s);
       }
-  for (const double deviation : {30.0, 300.0}) {
+  for (const double stddev : {30.0, 300.0}) {
     ChunkSetting s;
     s.weights = s.decays = true;
     s.N = 150;
     s.segment = 70;
-    s.weight_deviation = deviation;
+    s.weight_std = stddev;
     all.push_back(s);
   }
   return all;

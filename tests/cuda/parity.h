@@ -32,15 +32,15 @@ class On {
 
 inline constexpr Device kCuda{DeviceKind::cuda, 0};
 
-// Normal numbers times `deviation`, each one that bfloat16 holds exactly: the same inputs for every
+// Normal numbers times `stddev`, each one that bfloat16 holds exactly: the same inputs for every
 // type.
 template <typename T>
-Tensor input(const Shape& shape, uint32_t lane, double deviation = 1.0) {
+Tensor input(const Shape& shape, uint32_t lane, double stddev = 1.0) {
   const RandomStream numbers{7, Purpose::test, lane, 0};
   std::vector<T> values;
   for (int64_t i = 0; i < shape.numel(); ++i)
     values.push_back(
-        static_cast<T>(static_cast<float>(BFloat16(deviation * random_normal(numbers, i)))));
+        static_cast<T>(static_cast<float>(BFloat16(stddev * random_normal(numbers, i)))));
   return Tensor::from(values, shape);
 }
 

@@ -6,17 +6,16 @@ namespace {
 struct Setting {
   FeatureKind kind;
   bool causal, weights, decays, padded;
-  double deviation = 1.0, lost = 0;
+  double stddev = 1.0, lost = 0;
   int64_t N = 21, F = 9;
 };
 
 template <typename T>
 std::vector<Tensor> matrix_and_gradients(const Setting& s) {
   const int64_t P = 4, heads = 2;
-  const Tensor q = features<T>({P, s.N, s.F}, 1, s.kind, KernelFeature::given, s.deviation, 0);
-  const Tensor k = features<T>({P, s.N, s.F}, 2, s.kind, KernelFeature::given, s.deviation, s.lost);
-  const Tensor weight = input<T>({P, s.N}, 3, s.deviation),
-               decay = negative<T>({P, s.N}, 4, s.deviation);
+  const Tensor q = features<T>({P, s.N, s.F}, 1, s.kind, KernelFeature::given, s.stddev, 0);
+  const Tensor k = features<T>({P, s.N, s.F}, 2, s.kind, KernelFeature::given, s.stddev, s.lost);
+  const Tensor weight = input<T>({P, s.N}, 3, s.stddev), decay = negative<T>({P, s.N}, 4, s.stddev);
   const Tensor valid = Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N / 2), 0}, {2});
   ChunkShape shape{P, s.N, s.F, 0, s.N};
   shape.kind = s.kind;
@@ -62,8 +61,8 @@ TEST(CudaAttentionMatrix, MoreKeysAndFeaturesThanThreads) {
   for (const FeatureKind kind : {FeatureKind::values, FeatureKind::logs})
     expect_parity([&](auto t) {
       return matrix_and_gradients<decltype(t)>({kind, true, false, true, true, 1.0, 0,
-                                             kind == FeatureKind::logs ? 40 : 261,
-                                             kind == FeatureKind::logs ? 300 : 5});
+                                                kind == FeatureKind::logs ? 40 : 261,
+                                                kind == FeatureKind::logs ? 300 : 5});
     });
 }
 

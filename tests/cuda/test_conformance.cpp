@@ -1,6 +1,6 @@
 // Attentions pass their conformance checks on the device too: in double its gradients are proved by
 // differences, nothing leaks from the future or from padding, two runs give the same bits.
-#include "nn/conformance.h"
+#include "nn/verify/conformance.h"
 
 #include <algorithm>
 #include <cctype>

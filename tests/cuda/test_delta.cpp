@@ -6,7 +6,7 @@ namespace {
 struct Setting {
   int64_t N, F, M, segment;
   bool padded = false;
-  double deviation = 1.0;
+  double stddev = 1.0;
 };
 
 // Rows divided by their sums, as the delta rule takes them; in a sum's rounding they differ from
@@ -36,7 +36,7 @@ template <typename T>
 std::vector<Tensor> sweep(const Setting& s) {
   using A = Accumulator<T>;
   const int64_t heads = 2, P = 4;
-  const Tensor v = input<T>({P, s.N, s.M}, 3, s.deviation), dy = input<T>({P, s.N, s.M}, 4),
+  const Tensor v = input<T>({P, s.N, s.M}, 3, s.stddev), dy = input<T>({P, s.N, s.M}, 4),
                beta = gates<T>({P, s.N}, 5);
   const Tensor valid = Tensor::from(
       std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)},

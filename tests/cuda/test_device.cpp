@@ -3,10 +3,10 @@
 
 #include <numeric>
 
+#include "bench/device_rates.h"
 #include "tensor/caching_allocator.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"
-#include "train/device_rates.h"
 
 namespace linea::cuda_tests {
 namespace {

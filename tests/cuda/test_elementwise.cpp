@@ -38,7 +38,7 @@ TEST(CudaElementwise, EveryPointwiseFunctionAndItsDerivative) {
 
 // Gates lie in (0, 1); bfloat16 would round many of them to 1.
 TEST(CudaElementwise, LogsOfGates) {
-  for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_rest}) {
+  for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_one_minus_gate}) {
     const auto body = [&](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({kCount}, 1, 4.0);
@@ -56,7 +56,7 @@ TEST(CudaElementwise, GeluOnceMore) {
     using T = decltype(t);
     const Shape shape{kCount};
     const Tensor u = input<T>(shape, 1, 2.0), dh = input<T>(shape, 2), h(shape, u.dtype());
-    table<T>().gelu_again(context(), u.data<T>(), h.data<T>(), dh.data<T>(), kCount);
+    table<T>().gelu_recompute(context(), u.data<T>(), h.data<T>(), dh.data<T>(), kCount);
     return std::vector<Tensor>{h, dh};
   });
 }

@@ -11,9 +11,9 @@ TEST(CudaFeatures, SquaresAndTheirBackward) {
         const Tensor x = input<T>({R, D}, 1), dy = input<T>({R, D * D}, 2),
                      y = unset<T>({R, D * D});
         const Tensor dx = unset<T>({R, D});
-        table<T>().square_features(context(), x.data<T>(), y.data<T>(), R, D);
-        table<T>().square_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), R,
-                                            D);
+        table<T>().quadratic_features(context(), x.data<T>(), y.data<T>(), R, D);
+        table<T>().quadratic_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(),
+                                               R, D);
         return std::vector<Tensor>{y, dx};
       });
 }

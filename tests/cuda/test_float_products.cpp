@@ -2,7 +2,7 @@
 // it.
 #include <algorithm>
 
-#include "nn/conformance_tools.h"
+#include "nn/verify/conformance_tools.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -35,9 +35,9 @@ std::vector<std::vector<double>> results(AttentionOptions options, FloatProducts
 
 double apart(const std::vector<std::vector<double>>& got,
              const std::vector<std::vector<double>>& expected) {
-  double most = 0;
-  for (size_t i = 0; i < got.size(); ++i) most = std::max(most, distance(got[i], expected[i]));
-  return most;
+  double max = 0;
+  for (size_t i = 0; i < got.size(); ++i) max = std::max(max, distance(got[i], expected[i]));
+  return max;
 }
 
 struct Named {

@@ -33,27 +33,28 @@ TEST(CudaLinear, ProductsWithWhatFollowsThem) {
 }
 
 // Rows of every kind of end: of a block's, of a panel's terms, of its columns; and those that are
-// normed first, since there are many, they are long, or they lie at no round address.
-struct NormedSize {
+// normalized first, since there are many, they are long, or they lie at no round address.
+struct FusedNormSize {
   int64_t rows, out, in, first = 0;
 };
-const NormedSize kNormedSizes[] = {{1, 1, 8},     {3, 9, 16},   {64, 64, 64}, {70, 130, 136},
-                                   {5, 48, 1024}, {5, 3, 1032}, {9, 10, 12},  {9, 10, 16, 1},
-                                   {2049, 2, 8},  {0, 4, 8}};
+const FusedNormSize kFusedNormSizes[] = {{1, 1, 8},     {3, 9, 16},   {64, 64, 64}, {70, 130, 136},
+                                         {5, 48, 1024}, {5, 3, 1032}, {9, 10, 12},  {9, 10, 16, 1},
+                                         {2049, 2, 8},  {0, 4, 8}};
 
 TEST(CudaLinear, OfNormedRows) {
-  for (const auto [R, out, in, first] : kNormedSizes)
+  for (const auto [R, out, in, first] : kFusedNormSizes)
     for (const bool gelu : {false, true})
       for (const bool with_bias : {false, true})
         expect_parity([&, R = R, out = out, in = in, first = first](auto t) {
           using T = decltype(t);
           const Tensor x = input<T>({R * in + first}, 1), w = input<T>({out, in}, 2, 0.3),
                        bias = input<T>({out}, 3);
-          const Tensor gain = input<T>({in}, 4), shift = input<T>({in}, 5), y = unset<T>({R, out});
+          const Tensor weight = input<T>({in}, 4), shift = input<T>({in}, 5),
+                       y = unset<T>({R, out});
           const Tensor residual = input<T>({R, out}, 6);
           const T* const none = nullptr;
           table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + first,
-                            {gain.data<T>(), with_bias ? shift.data<T>() : none}, w.data<T>(),
+                            {weight.data<T>(), with_bias ? shift.data<T>() : none}, w.data<T>(),
                             with_bias ? bias.data<T>() : none,
                             gelu && !with_bias ? residual.data<T>() : none, y.data<T>());
           return std::vector<Tensor>{y};
@@ -66,11 +67,11 @@ TEST(CudaLinear, NormedOnTheWayAsBefore) {
   using T = BFloat16;
   const int64_t R = 37, out = 70, in = 72;
   const Tensor x = input<T>({R, in}, 1, 2.0), w = input<T>({out, in}, 2, 0.3),
-               gain = input<T>({in}, 4);
+               weight = input<T>({in}, 4);
   const Tensor y = unset<T>({R, out});
-  ASSERT_TRUE(cuda::normed_linear(context(), {R, out, in}, x.data<T>(), {gain.data<T>()},
-                                  w.data<T>(), nullptr, y.data<T>()));
-  const Tensor expected = ops::matmul(ops::layer_norm(x, gain, Tensor()).y, w, false, true);
+  ASSERT_TRUE(cuda::fused_norm_linear(context(), {R, out, in}, x.data<T>(), {weight.data<T>()},
+                                      w.data<T>(), nullptr, y.data<T>()));
+  const Tensor expected = ops::matmul(ops::layer_norm(x, weight, Tensor()).y, w, false, true);
   EXPECT_LE(distance(numbers(y), numbers(expected)),
             0.004);  // a sum in another order may be rounded the other way
   size_t other = 0;

@@ -60,8 +60,8 @@ TEST(CudaLogistics, DrawsTheSameLevels) {
           [&](auto t) {
             const int64_t R = 60;
             const Tensor sampled = unset<int32_t>({R});
-            ops::draw(OutputKind::logistics, mixtures<decltype(t)>(R), V, params,
-                      {5, Purpose::sample, 0, 17}, {sampled});
+            ops::sample(OutputKind::logistics, mixtures<decltype(t)>(R), V, params,
+                        {5, Purpose::sample, 0, 17}, {sampled});
             return std::vector<Tensor>{sampled};
           },
           {0, 0, 0});

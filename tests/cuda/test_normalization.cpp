@@ -16,19 +16,19 @@ TEST(CudaNormalization, LayerNormAndItsBackward) {
           [&, R = R, C = C](auto t) {
             using T = decltype(t);
             using A = Accumulator<T>;
-            const Tensor x = input<T>({R, C}, 1, 2.0), gain = input<T>({C}, 2),
+            const Tensor x = input<T>({R, C}, 1, 2.0), weight = input<T>({C}, 2),
                          bias = input<T>({C}, 3);
             const Tensor dy = input<T>({R, C}, 4), y = unset<T>({R, C}), dx = unset<T>({R, C});
-            const Tensor dgain = unset<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
+            const Tensor dweight = unset<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
             const Tensor mean = unset<A>({R}), scale = unset<A>({R});
-            table<T>().layer_norm(context(), x.data<T>(), gain.data<T>(),
+            table<T>().layer_norm(context(), x.data<T>(), weight.data<T>(),
                                   with_bias ? bias.data<T>() : nullptr, y.data<T>(), mean.data<A>(),
                                   scale.data<A>(), R, C);
-            table<T>().layer_norm_backward(context(), x.data<T>(), gain.data<T>(), mean.data<A>(),
+            table<T>().layer_norm_backward(context(), x.data<T>(), weight.data<T>(), mean.data<A>(),
                                            scale.data<A>(), dy.data<T>(), dx.data<T>(),
-                                           dgain.data<T>(), with_bias ? dbias.data<T>() : nullptr,
+                                           dweight.data<T>(), with_bias ? dbias.data<T>() : nullptr,
                                            R, C);
-            return std::vector<Tensor>{y, mean, scale, dx, dgain, dbias};
+            return std::vector<Tensor>{y, mean, scale, dx, dweight, dbias};
           },
           {1e-4, 1e-12, 1e-2});  // a mean of both signs is small beside what was summed
 }
@@ -40,9 +40,9 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
     const int64_t R = 3, C = 100;
     std::vector<T> values;
     for (int64_t i = 0; i < R * C; ++i) values.push_back(T(4096.0f + static_cast<float>(i % 7)));
-    const Tensor x = Tensor::from(values, {R, C}), gain = input<T>({C}, 2), y = unset<T>({R, C});
+    const Tensor x = Tensor::from(values, {R, C}), weight = input<T>({C}, 2), y = unset<T>({R, C});
     const Tensor mean = unset<T>({R}), scale = unset<T>({R});
-    table<T>().layer_norm(context(), x.template data<T>(), gain.template data<T>(), nullptr,
+    table<T>().layer_norm(context(), x.template data<T>(), weight.template data<T>(), nullptr,
                           y.template data<T>(), mean.template data<T>(), scale.template data<T>(),
                           R, C);
     return std::vector<Tensor>{y, scale};
@@ -54,15 +54,15 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
 TEST(CudaNormalization, GradientsOfGainsAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 5000, C = 7;
-  const Tensor x = input<float>({R, C}, 1), gain = input<float>({C}, 2),
+  const Tensor x = input<float>({R, C}, 1), weight = input<float>({C}, 2),
                dy = input<float>({R, C}, 3);
   const Tensor mean = input<float>({R}, 4), scale = input<float>({R}, 5), dx = unset<float>({R, C});
   const auto grads = [&] {
-    const Tensor dgain = unset<float>({C}), dbias = unset<float>({C});
+    const Tensor dweight = unset<float>({C}), dbias = unset<float>({C});
     table<float>().layer_norm_backward(
-        context(), x.data<float>(), gain.data<float>(), mean.data<float>(), scale.data<float>(),
-        dy.data<float>(), dx.data<float>(), dgain.data<float>(), dbias.data<float>(), R, C);
-    std::vector<double> both = numbers(dgain), of_bias = numbers(dbias);
+        context(), x.data<float>(), weight.data<float>(), mean.data<float>(), scale.data<float>(),
+        dy.data<float>(), dx.data<float>(), dweight.data<float>(), dbias.data<float>(), R, C);
+    std::vector<double> both = numbers(dweight), of_bias = numbers(dbias);
     both.insert(both.end(), of_bias.begin(), of_bias.end());
     return both;
   };

@@ -16,7 +16,7 @@ class CudaRecorder : public testing::Test {
 };
 
 TEST_F(CudaRecorder, DoesTheSameOnNewNumbers) {
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   ASSERT_NE(recorder, nullptr);
   const Tensor x({6, 5}, DType::f32), w = input<float>({5, 4}, 2),
                                       total = Tensor::zeros({6, 4}, DType::f32);
@@ -40,7 +40,7 @@ TEST_F(CudaRecorder, DoesTheSameOnNewNumbers) {
 }
 
 TEST_F(CudaRecorder, TakesNoMemoryOnceItHasRecorded) {
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({300}, 1), y({300}, DType::f32);
   const auto work = [&] { ops::copy_into(ops::scale(ops::scale(x, 2), 0.5), y); };
   recorder->run(0, work);
@@ -54,7 +54,7 @@ TEST_F(CudaRecorder, TakesNoMemoryOnceItHasRecorded) {
 
 // Their temporary memory is their own: the emulator has the parts take turns.
 TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({40, 30}, 1), w = input<float>({30, 30}, 2),
                scaled = Tensor::zeros({40, 30}, DType::f32);
   std::vector<Tensor> y;
@@ -89,7 +89,7 @@ TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
 // Two parts that do touch what is the other's: the emulator has them take turns, so each sees both.
 TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
   if (real_gpu) GTEST_SKIP() << "on a GPU either may be first";
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor one = Tensor::full({8}, DType::f32, 1), shared = Tensor::zeros({8}, DType::f32);
   const Tensor y[] = {Tensor::zeros({8}, DType::f32), Tensor::zeros({8}, DType::f32)};
   const auto work = [&] {
@@ -106,7 +106,7 @@ TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
 }
 
 TEST_F(CudaRecorder, PartsMayBeRefused) {
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
   const auto work = [&] {
     for (const size_t part : {0, 1})
@@ -124,7 +124,7 @@ TEST_F(CudaRecorder, PartsMayBeRefused) {
 
 // Numbers that the host writes or waits for cannot be recorded: it says so, and goes on plainly.
 TEST_F(CudaRecorder, GoesOnPlainlyWhereTheHostTakesPart) {
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
   const auto work = [&] {
     ops::copy_into(ops::add(x, Tensor::from(std::vector<float>(8, 1.0f), {8})), y);
@@ -146,7 +146,7 @@ TEST_F(CudaRecorder, GoesOnPlainlyWhereTheHostTakesPart) {
 
 // Memory that is taken while work is recorded would be the graph's.
 TEST_F(CudaRecorder, GoesOnPlainlyWhereMoreMemoryIsAskedFor) {
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor y({4}, DType::f32);
   int64_t size = 1 << 20;
   const auto work = [&] {
@@ -164,7 +164,7 @@ TEST_F(CudaRecorder, GoesOnPlainlyWhereMoreMemoryIsAskedFor) {
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(4));
 }
 
-TEST(Recorder, TheCpuHasNone) { EXPECT_EQ(make_recorder(), nullptr); }
+TEST(GraphRecorder, TheCpuHasNone) { EXPECT_EQ(make_graph_recorder(), nullptr); }
 
 }  // namespace
 }  // namespace linea::cuda_tests

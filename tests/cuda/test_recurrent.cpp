@@ -6,18 +6,18 @@ namespace {
 
 // Keys that wait beside a state of P pairs: on a GPU, whose state is written at every third step.
 template <typename T>
-struct WaitingKeys {
+struct PendingKeys {
   static constexpr int64_t kCapacity = 3;
-  WaitingKeys(int64_t P, int64_t F, int64_t M)
+  PendingKeys(int64_t P, int64_t F, int64_t M)
       : keys(unset<T>({P, kCapacity, F})),
         values(unset<T>({P, kCapacity, M})),
         count(Tensor::zeros({P}, DType::i32)),
         high(Tensor::zeros({P, F, M}, DType::bf16)),
         low(Tensor::zeros({P, F, M}, DType::bf16)) {}
-  Waiting<T> view() const {
+  PendingUpdates<T> view() const {
     if (context().device.kind == DeviceKind::cpu) return {};
-    Waiting<T> all{keys.template data<T>(), values.template data<T>(), count.data<int32_t>(),
-                   kCapacity};
+    PendingUpdates<T> all{keys.template data<T>(), values.template data<T>(), count.data<int32_t>(),
+                          kCapacity};
     if (!halves()) return all;
     all.high = high.data<BFloat16>();
     all.low = low.data<BFloat16>();
@@ -39,18 +39,18 @@ struct WaitingKeys {
 // any more.
 template <typename T>
 std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights, bool decays,
-                          int64_t F, int64_t M, double deviation, double lost) {
+                          int64_t F, int64_t M, double stddev, double lost) {
   const bool scaled = kind == FeatureKind::logs || weights || decays;
   const int64_t P = 5;
-  Carried<T> carried(P, F, M, scaled);
-  const WaitingKeys<T> waiting(P, F, M);
+  StateAccumulator<T> running(P, F, M, scaled);
+  const PendingKeys<T> pending(P, F, M);
   std::vector<Tensor> result;
-  for (uint32_t step = 0; step < 2 * WaitingKeys<T>::kCapacity; ++step) {
-    const Tensor q = features<T>({P, F}, 10 * step, kind, feature, deviation, 0);
-    const Tensor k = features<T>({P, F}, 10 * step + 1, kind, feature, deviation, lost);
+  for (uint32_t step = 0; step < 2 * PendingKeys<T>::kCapacity; ++step) {
+    const Tensor q = features<T>({P, F}, 10 * step, kind, feature, stddev, 0);
+    const Tensor k = features<T>({P, F}, 10 * step + 1, kind, feature, stddev, lost);
     const Tensor v = input<T>({P, M}, 10 * step + 2);
-    const Tensor weight = input<T>({P}, 10 * step + 3, deviation),
-                 decay = negative<T>({P}, 10 * step + 4, deviation);
+    const Tensor weight = input<T>({P}, 10 * step + 3, stddev),
+                 decay = negative<T>({P}, 10 * step + 4, stddev);
     ChunkShape shape{P, 1, F, M, 1};
     shape.kind = kind;
     shape.feature = feature;
@@ -61,13 +61,13 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
     if (weights) in.weight = {weight.data<T>(), 1};
     if (decays) in.decay = {decay.data<T>(), 1};
     const Tensor y({P, M}, q.dtype());
-    table<T>().recurrent_step(context(), shape, in, carried.view(),
-                              scaled ? Waiting<T>{} : waiting.view(), y.template data<T>());
+    table<T>().recurrent_step(context(), shape, in, running.view(),
+                              scaled ? PendingUpdates<T>{} : pending.view(), y.template data<T>());
     result.push_back(y);
   }
-  if (!scaled && waiting.halves() && context().device.kind == DeviceKind::cuda)
-    carried.state = waiting.state();
-  for (const Tensor& x : carried.sums()) result.push_back(x);
+  if (!scaled && pending.halves() && context().device.kind == DeviceKind::cuda)
+    running.state = pending.state();
+  for (const Tensor& x : running.sums()) result.push_back(x);
   return result;
 }
 
@@ -90,17 +90,17 @@ TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
   const auto ones = [](int64_t n) { return Tensor::full({1, n}, DType::bf16, 1.0); };
   const Tensor q = ones(F), k = Tensor::full({1, F}, DType::bf16, kTerm), v = ones(M),
                y({1, M}, DType::bf16);
-  const Carried<T> carried(1, F, M, false);
-  const WaitingKeys<T> waiting(1, F, M);
+  const StateAccumulator<T> running(1, F, M, false);
+  const PendingKeys<T> pending(1, F, M);
   const ChunkShape shape{1, 1, F, M, 1};
   ChunkInput<T> in;
   in.q = head_rows<const T>(q.data<T>(), 1, F);
   in.k = head_rows<const T>(k.data<T>(), 1, F);
   in.v = head_rows<const T>(v.data<T>(), 1, M);
-  const int64_t count = (a_share() ? 20 : 400) * WaitingKeys<T>::kCapacity;
+  const int64_t count = (a_share() ? 20 : 400) * PendingKeys<T>::kCapacity;
   for (int64_t step = 0; step < count; ++step)
-    table<T>().recurrent_step(context(), shape, in, carried.view(), waiting.view(), y.data<T>());
-  for (const double x : numbers(waiting.state())) EXPECT_EQ(x, kTerm * static_cast<double>(count));
+    table<T>().recurrent_step(context(), shape, in, running.view(), pending.view(), y.data<T>());
+  for (const double x : numbers(pending.state())) EXPECT_EQ(x, kTerm * static_cast<double>(count));
   for (const double x : numbers(y)) EXPECT_NEAR(x, 1, 0.01);
 }
 
@@ -116,36 +116,36 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
   using T = BFloat16;
   const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
   const Tensor w = input<T>({out, s.dim}, 1, 0.3), bias = input<T>({out}, 2),
-               gain = input<T>({s.dim}, 3);
+               weight = input<T>({s.dim}, 3);
   const Tensor shift = input<T>({s.dim}, 4);
-  const Carried<T> carried(P, D, D, false);
-  const WaitingKeys<T> waiting(P, D, D);
+  const StateAccumulator<T> running(P, D, D, false);
+  const PendingKeys<T> pending(P, D, D);
   ChunkShape shape{P, 1, D, D, 1};
   shape.feature = s.feature;
   const LinearShape linear{s.rows, out, s.dim};
   const T *const b = s.biases ? bias.data<T>() : nullptr, *const n =
                                                               s.biases ? shift.data<T>() : nullptr;
   std::vector<Tensor> result;
-  for (uint32_t step = 0; step < 2 * WaitingKeys<T>::kCapacity; ++step) {
+  for (uint32_t step = 0; step < 2 * PendingKeys<T>::kCapacity; ++step) {
     const Tensor x = input<T>({s.rows, s.dim}, 10 + step), y = unset<T>({P, D});
     if (in_one) {
-      EXPECT_TRUE(table<T>().normed_step(context(), linear, x.data<T>(), {gain.data<T>(), n},
-                                         w.data<T>(), b, shape, carried.view(), waiting.view(),
-                                         y.data<T>()));
+      EXPECT_TRUE(table<T>().fused_norm_step(context(), linear, x.data<T>(), {weight.data<T>(), n},
+                                             w.data<T>(), b, shape, running.view(), pending.view(),
+                                             y.data<T>()));
     } else {
       const Tensor qkv = unset<T>({s.rows, out});
-      table<T>().linear(context(), linear, x.data<T>(), {gain.data<T>(), n}, w.data<T>(), b,
+      table<T>().linear(context(), linear, x.data<T>(), {weight.data<T>(), n}, w.data<T>(), b,
                         nullptr, qkv.data<T>());
       const auto part = [&](int64_t i) {
         return HeadRows<const T>{qkv.data<T>() + i * s.heads * D, out, D, out, s.heads, 0};
       };
       const ChunkInput<T> in{part(0), part(1), {}, {}, part(2)};
-      table<T>().recurrent_step(context(), shape, in, carried.view(), waiting.view(), y.data<T>());
+      table<T>().recurrent_step(context(), shape, in, running.view(), pending.view(), y.data<T>());
     }
     result.push_back(y);
   }
-  result.push_back(carried.key_sum);
-  result.push_back(waiting.state());
+  result.push_back(running.key_sum);
+  result.push_back(pending.state());
   return result;
 }
 
@@ -172,13 +172,13 @@ TEST(CudaRecurrent, FromRowsNotOfEverySize) {
   const auto done = [](const FromRows& s, bool waits) {
     const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
     const Tensor x = input<T>({s.rows, s.dim}, 1), w = input<T>({out, s.dim}, 1),
-                 gain = input<T>({s.dim}, 3);
-    const Carried<T> carried(P, D, D, false);
-    const WaitingKeys<T> waiting(P, D, D);
-    return table<T>().normed_step(context(), {s.rows, out, s.dim}, x.data<T>(), {gain.data<T>()},
-                                  w.data<T>(), nullptr, {P, 1, D, D, 1}, carried.view(),
-                                  waits ? waiting.view() : Waiting<T>{},
-                                  unset<T>({P, D}).data<T>());
+                 weight = input<T>({s.dim}, 3);
+    const StateAccumulator<T> running(P, D, D, false);
+    const PendingKeys<T> pending(P, D, D);
+    return table<T>().fused_norm_step(context(), {s.rows, out, s.dim}, x.data<T>(),
+                                      {weight.data<T>()}, w.data<T>(), nullptr, {P, 1, D, D, 1},
+                                      running.view(), waits ? pending.view() : PendingUpdates<T>{},
+                                      unset<T>({P, D}).data<T>());
   };
   EXPECT_TRUE(done({2, 1, 8, 8}, true));
   EXPECT_FALSE(done({2, 1, 8, 8}, false));     // its state lies in no halves
@@ -188,7 +188,7 @@ TEST(CudaRecurrent, FromRowsNotOfEverySize) {
   EXPECT_FALSE(done({2, 1, 136, 136}, true));  // too wide
   EXPECT_TRUE(
       done({2, 1, 128, 1024}, true));  // neither: what takes most of a block's shared memory
-  EXPECT_EQ(table<float>().normed_step, nullptr);
+  EXPECT_EQ(table<float>().fused_norm_step, nullptr);
   size_t& shared_bytes = static_cast<cuda::Queue*>(context().queue)->shared_bytes;
   const size_t before = shared_bytes;
   shared_bytes = size_t{99} << 10;  // of a smaller GPU
@@ -216,7 +216,7 @@ TEST(CudaRecurrent, WeightsAndDecays) {
 
 TEST(CudaRecurrent, Logs) {
   for (const auto [F, M] : kSizes)
-    for (const double deviation : {1.0, 60.0})
+    for (const double stddev : {1.0, 60.0})
       for (const double lost : {0.0, 0.3, 1.0})
         for (const bool weights : {false, true})
           for (const bool decays : {false, true}) {
@@ -225,7 +225,7 @@ TEST(CudaRecurrent, Logs) {
             expect_parity(
                 [&, F = F, M = M](auto t) {
                   return steps<decltype(t)>(FeatureKind::logs, KernelFeature::given, weights,
-                                            decays, F, M, deviation, lost);
+                                            decays, F, M, stddev, lost);
                 },
                 {2e-5, 1e-12, 1e-2});
           }

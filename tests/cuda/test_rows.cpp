@@ -116,7 +116,7 @@ TEST(CudaRows, SumsFromTheEnd) {
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({R, n}, 1), y = unset<T>({R, n});
-      table<T>().sum_from_end(context(), x.data<T>(), y.data<T>(), R, n);
+      table<T>().reverse_cumsum(context(), x.data<T>(), y.data<T>(), R, n);
       return std::vector<Tensor>{y};
     });
 }
@@ -129,7 +129,7 @@ TEST(CudaRows, SumsFromTheEndAreOfDoubles) {
   for (int i = 10; i < 40; ++i) values[i] = 1.0f;
   values[5] = -1e9f;
   const Tensor x = Tensor::from(values, {64});
-  table<float>().sum_from_end(context(), x.data<float>(), x.data<float>(), 1, 64);
+  table<float>().reverse_cumsum(context(), x.data<float>(), x.data<float>(), 1, 64);
   EXPECT_EQ(x.to_vector<float>()[0], 30.0f);
 }
 

@@ -36,11 +36,11 @@ size_t launches(ModelConfig config, int64_t layers) {
   const Transformer model(config);
   DecodeState state = model.start(2);
   const Tensor tokens = token_tensor({3, 4}, {2}, config.input_vocab_size);
-  const std::unique_ptr<Recorder> recorder = make_recorder();
+  const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   for (int i = 0; i < 2; ++i) {
     model.count_position(state);
     EXPECT_TRUE(recorder->run(0, [&] {
-      model.head().sample(model.work(state, tokens), {}, {}, {tokens, state.place});
+      model.output_head().sample(model.work(state, tokens), {}, {}, {tokens, state.place});
     }));
   }
   return recorder->launches(0);
@@ -61,16 +61,16 @@ TEST_F(CudaSampling, APositionIsFewLaunches) {
                         {small("performer"), DType::f32, 12, 4},
                         {small("soft-vq"), DType::f32, 16, 4},
                         {small("vq"), DType::f32, 12, 4}};
-  for (Most most : cases) {
-    most.config.stored = most.stored;
-    most.config.head = most.stored == DType::bf16 ? "logistics" : "categorical";
-    const size_t one = launches(most.config, 1), layer = launches(most.config, 2) - one;
-    const AttentionOptions& of = most.config.attention;
-    const std::string name = of.attention + " " + of.rule + " " + name_of(most.stored);
+  for (Most max : cases) {
+    max.config.stored = max.stored;
+    max.config.output_head = max.stored == DType::bf16 ? "logistics" : "categorical";
+    const size_t one = launches(max.config, 1), layer = launches(max.config, 2) - one;
+    const AttentionOptions& of = max.config.attention;
+    const std::string name = of.attention + " " + of.rule + " " + name_of(max.stored);
     // How many launches a product is, the emulated cuBLAS knows: one.
     const size_t slack = real_gpu ? 4 : 0;
-    EXPECT_LE(layer, most.layer + slack) << name << ", of a layer";
-    EXPECT_LE(one - layer, most.outside + slack) << name << ", outside of layers";
+    EXPECT_LE(layer, max.layer + slack) << name << ", of a layer";
+    EXPECT_LE(one - layer, max.outside + slack) << name << ", outside of layers";
     EXPECT_GT(layer, 3u) << name;
   }
 }
@@ -80,7 +80,7 @@ TEST_F(CudaSampling, PositionsInBf16AreThoseOfTheParallelForm) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
   const Transformer model(config);
-  const int64_t B = 2, N = 2 * kMostWaiting + 3, V = config.vocab_size;
+  const int64_t B = 2, N = 2 * kMaxPending + 3, V = config.vocab_size;
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < B * N; ++i) tokens.push_back(static_cast<int32_t>(i * i % V));
   const NoGrad no_grad;
@@ -141,11 +141,11 @@ TEST_F(CudaSampling, IsRecordedAfterTheFirstPositions) {
 // Rows enough for parts that are drawn at the same time, and not of one size: the CPU's tokens.
 TEST_F(CudaSampling, PartsDrawWhatTheCpuDraws) {
   const Transformer model(small("linear"));
-  context().sizes.history = 4;  // positions, so that it is gone through several times
+  context().sizes.token_buffer = 4;  // positions, so that it is gone through several times
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
-  std::string not_recorded = "?";
-  const auto got = Generator(model, {}).sample(prompts, 12, {}, &not_recorded);
-  EXPECT_EQ(not_recorded, "");
+  std::string not_captured = "?";
+  const auto got = Generator(model, {}).sample(prompts, 12, {}, &not_captured);
+  EXPECT_EQ(not_captured, "");
   use_device(Device{});
   const Transformer same(small("linear"));
   const auto expected = Generator(same, {}).sample(prompts, 12);
@@ -160,20 +160,20 @@ TEST_F(CudaSampling, PartsDrawWhatTheCpuDraws) {
 TEST_F(CudaSampling, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
-  config.head = "logistics";
+  config.output_head = "logistics";
   const Transformer model(config);
-  const int64_t rows = 2 * 128 + 1, positions = kMostWaiting + 2;
-  std::string not_recorded = "?";
+  const int64_t rows = 2 * 128 + 1, positions = kMaxPending + 2;
+  std::string not_captured = "?";
   const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(rows), {1});
-  const auto got = Generator(model, {}).sample(prompts, positions, {}, &not_recorded);
-  EXPECT_EQ(not_recorded, "");
+  const auto got = Generator(model, {}).sample(prompts, positions, {}, &not_captured);
+  EXPECT_EQ(not_captured, "");
   DecodeState state = model.start(rows);
   const std::vector<int32_t> none(static_cast<size_t>(rows), 0),
       first(static_cast<size_t>(rows), 1);
   const ops::Sampled sampled{Tensor::from(first, {rows}), {}, Tensor::from(none, {rows}), {}};
   for (int64_t n = 0; n < positions; ++n) {
-    model.head().sample(model.step(state, sampled.tokens), {},
-                      {SamplingOptions{}.seed, Purpose::sample, 0, 0}, sampled);
+    model.output_head().sample(model.step(state, sampled.tokens), {},
+                               {SamplingOptions{}.seed, Purpose::sample, 0, 0}, sampled);
     const std::vector<int32_t> expected = sampled.tokens.to_vector<int32_t>();
     size_t different = 0;
     for (size_t row = 0; row < got.size(); ++row)
@@ -200,9 +200,9 @@ TEST_F(CudaSampling, AsManyRowsAsTheMemoryHolds) {
 // Some positions are drawn before the host looks at them: each is told once, in order.
 TEST_F(CudaSampling, EachPositionIsToldOnce) {
   const Transformer model(small("linear"));
-  context().sizes.history = 16;
-  for (const int64_t count :
-       {int64_t{1}, int64_t{3}, 2 * context().sizes.history + 7, int64_t{70}}) {  // past the length
+  context().sizes.token_buffer = 16;
+  for (const int64_t count : {int64_t{1}, int64_t{3}, 2 * context().sizes.token_buffer + 7,
+                              int64_t{70}}) {  // past the length
     std::vector<std::vector<int32_t>> told;
     const auto sampled = Generator(model, {}).sample(
         {{1}, {2}}, count, [&](const std::vector<int32_t>& tokens) { told.push_back(tokens); });

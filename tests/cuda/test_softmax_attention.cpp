@@ -6,7 +6,7 @@ namespace {
 struct Setting {
   int64_t queries, keys, D, M;
   bool causal, padded, by_head;
-  double deviation = 1.0;
+  double stddev = 1.0;
 };
 
 template <typename U>
@@ -25,9 +25,9 @@ template <typename T>
 std::vector<Tensor> run(const Setting& s) {
   using A = Accumulator<T>;
   const int64_t heads = 2, P = 4;
-  const Tensor q = input<T>({P, s.queries, s.D}, 1, s.deviation),
+  const Tensor q = input<T>({P, s.queries, s.D}, 1, s.stddev),
                dy = input<T>({P, s.queries, s.M}, 4);
-  Tensor k = input<T>({P, s.keys, s.D}, 2, s.deviation), v = input<T>({P, s.keys, s.M}, 3);
+  Tensor k = input<T>({P, s.keys, s.D}, 2, s.stddev), v = input<T>({P, s.keys, s.M}, 3);
   const std::vector<int32_t> counts{static_cast<int32_t>(s.keys - s.keys / 3),
                                     static_cast<int32_t>(s.keys / 9)};
   if (s.padded)

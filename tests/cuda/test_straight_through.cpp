@@ -46,7 +46,7 @@ TEST(CudaStraightThrough, SegmentsPaddingAndSizes) {
     s.N = 70;
     s.F = 70;
     s.M = 3;
-    s.deviation = 10;
+    s.stddev = 10;
     expect_parity([&](auto t) { return run<decltype(t)>(s, D); }, {1e-4, 1e-11, 2e-2});
   }
 }

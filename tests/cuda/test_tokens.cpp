@@ -58,7 +58,7 @@ TEST(CudaTokens, EmbeddingAtAPositionOfEachRow) {
     });
 }
 
-// For more rows than a block has threads, and round the end of the history.
+// For more rows than a block has threads, and round the end of the token_buffer.
 TEST(CudaTokens, WhatIsDrawnIsKept) {
   for (const int64_t R : {1, 700})
     for (const Device& device : {Device{}, kCuda}) {
@@ -67,7 +67,7 @@ TEST(CudaTokens, WhatIsDrawnIsKept) {
         return std::vector<int32_t>(static_cast<size_t>(R), n);
       };
       const ops::Sampled to{unset<int32_t>({R}), Tensor::from(filled(40), {R}),
-                          Tensor::from(filled(5), {R}), Tensor::zeros({3, R}, DType::i32)};
+                            Tensor::from(filled(5), {R}), Tensor::zeros({3, R}, DType::i32)};
       SamplingParams greedy;
       greedy.greedy = true;
       std::vector<std::vector<int32_t>> sampled;
@@ -80,9 +80,9 @@ TEST(CudaTokens, WhatIsDrawnIsKept) {
       EXPECT_EQ(to.place.to_vector<int32_t>(), filled(44));
       EXPECT_EQ(to.count.to_vector<int32_t>(), filled(9));
       // the 6th, 7th and 8th of all went to rows 2, 0 and 1, the 9th to row 2 again
-      EXPECT_EQ(to.history.rows(0, 1).to_vector<int32_t>(), sampled[1]);
-      EXPECT_EQ(to.history.rows(1, 1).to_vector<int32_t>(), sampled[2]);
-      EXPECT_EQ(to.history.rows(2, 1).to_vector<int32_t>(), sampled[3]);
+      EXPECT_EQ(to.token_buffer.rows(0, 1).to_vector<int32_t>(), sampled[1]);
+      EXPECT_EQ(to.token_buffer.rows(1, 1).to_vector<int32_t>(), sampled[2]);
+      EXPECT_EQ(to.token_buffer.rows(2, 1).to_vector<int32_t>(), sampled[3]);
     }
 }
 
@@ -182,9 +182,9 @@ TEST(CudaTokens, TheFirstOfTheLargest) {
 // Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits
 // are multiples of a quarter: there are ties, which the first tokens win.
 TEST(CudaTokens, DrawsTheSameTokens) {
-  const SamplingParams drawings[] = {{1, 0, 1},    {0.7, 0, 1},  {1, 1, 1},           {1, 5, 1},
-                              {1, 0, 0.5},  {2, 7, 0.8},  {1, 0, 0.0},         {1, 1000, 0.9},
-                              {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
+  const SamplingParams drawings[] = {
+      {1, 0, 1},   {0.7, 0, 1},    {1, 1, 1},    {1, 5, 1},    {1, 0, 0.5},         {2, 7, 0.8},
+      {1, 0, 0.0}, {1, 1000, 0.9}, {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
   for (const SamplingParams& params : drawings)
     for (const auto [R, V] : {Rows{1, 1}, Rows{140, 29}, Rows{3, 256}, Rows{1, 700}, Rows{0, 5}})
       expect_parity(

@@ -56,12 +56,12 @@ Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
     result.losses.push_back(made.loss);
     result.norms.push_back(made.gradient_norm);
   }
-  result.recorded = training.records();
+  result.recorded = training.captures();
   for (const Parameter& parameter : model.parameters())
     result.weights.push_back(parameter.var.value().to_doubles());
   SamplingOptions sampling;
   sampling.greedy = true;
-  result.sampled = Generator(model, sampling).draw({{8}, {8}, {8}}, 20);
+  result.sampled = Generator(model, sampling).sample({{8}, {8}, {8}}, 20);
   return result;
 }
 
@@ -158,7 +158,7 @@ TEST(CudaSteps, BadWeightsNameTheirLayerInBf16) {
   };
   EXPECT_NE(first_bad("blocks.1.down.bias").find(" made in blocks.1 "), std::string::npos);
   EXPECT_NE(first_bad("blocks.0.qkv.weight").find(" made in blocks.0 "), std::string::npos);
-  EXPECT_NE(first_bad("head.bias").find(" made in head "), std::string::npos);
+  EXPECT_NE(first_bad("output_head.bias").find(" made in output_head "), std::string::npos);
   EXPECT_EQ(first_bad(""), "");
 }
 
@@ -216,11 +216,11 @@ TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
     SamplingOptions sampling;
     sampling.top_k = 5;
     const Transformer model(sizes);
-    return Generator(model, sampling).draw({{1, 2}, {2, 3}, {3, 4}}, a_share() ? 30 : 60);
+    return Generator(model, sampling).sample({{1, 2}, {2, 3}, {3, 4}}, a_share() ? 30 : 60);
   };
   const auto expected = sampled();
   const On device(kCuda);
-  context().sizes.history = 16;  // positions, so that it is gone through several times
+  context().sizes.token_buffer = 16;  // positions, so that it is gone through several times
   EXPECT_EQ(sampled(), expected);
 }
 

@@ -1,4 +1,4 @@
-#include "data/cifar10.h"
+#include "data/readers/cifar10.h"
 
 #include <map>
 
@@ -104,7 +104,7 @@ TEST_F(Cifar10Test, MakesATask) {
   chosen.size = 16;
   const auto task = make_task(chosen);
   EXPECT_EQ(task->length(), 16 * 16 * 3);
-  EXPECT_EQ(task->vocabulary(), 4);
+  EXPECT_EQ(task->vocab_size(), 4);
   EXPECT_EQ(task->input_vocab_size(), 14);
   EXPECT_EQ(task->shape().channels, 3);
   const Batch batch = task->eval_batch(Split::test, 3, 1);

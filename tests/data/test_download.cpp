@@ -39,12 +39,12 @@ class DownloadTest : public DataTest {
   }
 
   // Adds what a server that gives `bytes` would to what is there, at most `most` of them.
-  static DownloadResult serve(const fs::path& file, const std::string& bytes, size_t most = 1000) {
+  static DownloadResult serve(const fs::path& file, const std::string& bytes, size_t max = 1000) {
     std::error_code absent;
     const uintmax_t size = fs::file_size(file, absent);
     const size_t start = absent ? 0 : static_cast<size_t>(size);
     std::ofstream out(file, std::ios::binary | std::ios::app);
-    out << bytes.substr(std::min(start, bytes.size()), most);
+    out << bytes.substr(std::min(start, bytes.size()), max);
     return {};
   }
 };

@@ -1,4 +1,4 @@
-#include "data/idx.h"
+#include "data/readers/idx.h"
 
 #include "tests/data/data_helpers.h"
 #include "tests/data/idx_bytes.h"

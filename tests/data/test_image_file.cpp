@@ -1,4 +1,4 @@
-#include "data/image_file.h"
+#include "data/readers/image_file.h"
 
 #include "data/image.h"
 #include "tests/data/data_helpers.h"
@@ -93,8 +93,7 @@ TEST_F(ImageFileTest, RefusesWhatIsCutAnywhere) {
   for (const std::string& whole : {png, jpeg}) {
     EXPECT_NO_THROW(decode(whole, 3, 3));
     for (size_t size = 0; size < whole.size(); ++size)
-      expect_error(ErrorKind::input, {"image: is "},
-                   [&] { decode(whole.substr(0, size), 3, 3); });
+      expect_error(ErrorKind::input, {"image: is "}, [&] { decode(whole.substr(0, size), 3, 3); });
   }
 }
 

@@ -1,8 +1,8 @@
-#include "data/image_folder.h"
+#include "data/readers/image_folder.h"
 
 #include <algorithm>
 
-#include "data/image_folder_task.h"
+#include "data/tasks/image_folder_task.h"
 #include "tests/data/data_helpers.h"
 #include "tests/data/png_bytes.h"
 

@@ -1,4 +1,4 @@
-#include "data/mnist.h"
+#include "data/readers/mnist.h"
 
 #include "tests/data/data_helpers.h"
 #include "tests/data/idx_bytes.h"

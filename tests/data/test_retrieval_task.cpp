@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "tests/expect_error.h"
 
 namespace linea {
@@ -37,9 +37,9 @@ Row row_of(const Batch& batch, int64_t row) {
   const auto first = row * batch.length, last = first + batch.length - 1;
   const auto end = static_cast<size_t>(last);
   return {{batch.inputs.begin() + first, batch.inputs.begin() + last},
-          {batch.partners.begin() + first, batch.partners.begin() + last},
+          {batch.second_inputs.begin() + first, batch.second_inputs.begin() + last},
           batch.inputs[end],
-          batch.partners[end],
+          batch.second_inputs[end],
           batch.targets[end]};
 }
 
@@ -83,7 +83,7 @@ TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
   TaskOptions copy;
   copy.task = "copy";
   EXPECT_EQ(task_shape(copy).second_vocab_size, 0);
-  EXPECT_TRUE(make_task(copy)->train_batch(0, 0, 1).partners.empty());
+  EXPECT_TRUE(make_task(copy)->train_batch(0, 0, 1).second_inputs.empty());
 }
 
 TEST(Retrieval, OnlyTheQuestionIsScored) {
@@ -95,13 +95,13 @@ TEST(Retrieval, OnlyTheQuestionIsScored) {
       const auto tokens = static_cast<size_t>(batch.rows * batch.length);
       ASSERT_EQ(batch.inputs.size(), tokens);
       ASSERT_EQ(batch.targets.size(), tokens);
-      ASSERT_EQ(batch.partners.size(), tokens);
+      ASSERT_EQ(batch.second_inputs.size(), tokens);
       for (size_t i = 0; i < tokens; ++i) {
         const bool question = (i + 1) % static_cast<size_t>(batch.length) == 0;
         EXPECT_EQ(batch.targets[i] != kNotScored, question) << i;
-        EXPECT_EQ(batch.partners[i] == 5, question) << i;
+        EXPECT_EQ(batch.second_inputs[i] == 5, question) << i;
         EXPECT_TRUE(batch.inputs[i] >= 0 && batch.inputs[i] < 5) << i;
-        EXPECT_TRUE(batch.partners[i] >= 0 && batch.partners[i] <= 5) << i;
+        EXPECT_TRUE(batch.second_inputs[i] >= 0 && batch.second_inputs[i] <= 5) << i;
         EXPECT_LT(batch.targets[i], 5) << i;
       }
     }
@@ -183,7 +183,7 @@ TEST(Retrieval, BatchesAreFunctionsOfSeedAndStep) {
     const auto task = make_task(retrieval(10, repeat)), again = make_task(retrieval(10, repeat));
     const Batch batch = task->train_batch(4, 9, 8), same = again->train_batch(4, 9, 8);
     EXPECT_EQ(batch.inputs, same.inputs);
-    EXPECT_EQ(batch.partners, same.partners);
+    EXPECT_EQ(batch.second_inputs, same.second_inputs);
     EXPECT_EQ(batch.targets, same.targets);
     const Batch all = task->eval_batch(Split::val, 0, 20),
                 part = again->eval_batch(Split::val, 15, 5);

@@ -1,4 +1,4 @@
-#include "data/tar.h"
+#include "data/readers/tar.h"
 
 #include "tests/data/data_helpers.h"
 #include "tests/data/idx_bytes.h"

@@ -5,8 +5,8 @@
 #include <array>
 #include <map>
 
-#include "data/digits.h"
-#include "data/task.h"
+#include "data/tasks/digits.h"
+#include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {
@@ -87,7 +87,8 @@ TEST(Digits, AreInkOnBlackPaperInsideTheFrame) {
 // A reader's eye, roughly: the nearest mean image of 1,000 others names the digit.
 TEST(Digits, CanBeToldApart) {
   constexpr int64_t kSide = 14, kPixels = kSide * kSide;
-  const ImageSet known = render_digits(0, 0, 1000, kSide), asked = render_digits(0, 1000, 500, kSide);
+  const ImageSet known = render_digits(0, 0, 1000, kSide),
+                 asked = render_digits(0, 1000, 500, kSide);
   std::array<std::array<double, kPixels>, 10> mean{};
   for (int64_t i = 0; i < known.count(); ++i)
     for (int64_t p = 0; p < kPixels; ++p)
@@ -126,7 +127,7 @@ TEST(Images, LevelsAreEvenStepsThatComeBack) {
 TEST(Images, AreSequencesThatScoreEveryPixel) {
   const auto task = make_task(small_digits());
   const ImageSet test = render_digits(0, 0, 3, 14);
-  EXPECT_EQ(task->vocabulary(), 8);
+  EXPECT_EQ(task->vocab_size(), 8);
   EXPECT_EQ(task->input_vocab_size(), 9);
   EXPECT_EQ(task->length(), 196);
   EXPECT_EQ(task->shape().side, 14);
@@ -151,7 +152,7 @@ TEST(Images, ClassTokenStandsForTheLabel) {
   TaskOptions options = small_digits();
   options.class_token = true;
   const auto task = make_task(options);
-  EXPECT_EQ(task->vocabulary(), 8);
+  EXPECT_EQ(task->vocab_size(), 8);
   EXPECT_EQ(task->input_vocab_size(), 18);
   EXPECT_EQ(task->shape().classes, 10);
   const ImageSet test = render_digits(0, 0, 20, 14);
@@ -220,7 +221,7 @@ TEST(Copy, RepeatsWhatItHasSeen) {
   TaskOptions options = named("copy");
   options.length = 12;
   const auto task = make_task(options);
-  EXPECT_EQ(task->vocabulary(), 11);
+  EXPECT_EQ(task->vocab_size(), 11);
   EXPECT_EQ(task->input_vocab_size(), 11);
   constexpr int64_t kString = 5;
   for (const Batch& batch : {task->train_batch(1, 0, 6), task->eval_batch(Split::val, 0, 6)})

@@ -1,4 +1,4 @@
-#include "data/text.h"
+#include "data/readers/text.h"
 
 #include "tests/data/data_helpers.h"
 

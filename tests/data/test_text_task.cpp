@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "data/task.h"
-#include "data/text.h"
+#include "data/readers/text.h"
+#include "data/tasks/task.h"
 
 namespace linea {
 namespace {
@@ -66,8 +66,7 @@ TEST_F(TextTaskTest, HasNoTestSplit) {
 TEST_F(TextTaskTest, OneEpochVisitsEveryWindowOnceAndStaysInTrain) {
   const std::string text = sample_text();
   const auto task = make_task(options(text, 16));
-  const std::vector<int32_t> tokens =
-      Vocabulary::parse(task->serialized_vocabulary()).encode(text);
+  const std::vector<int32_t> tokens = Vocabulary::parse(task->serialized_vocabulary()).encode(text);
   std::map<std::vector<int32_t>, int> expected, visited;
   for (size_t start = 0; start + 16 < 902; ++start)
     ++expected[{tokens.begin() + static_cast<long>(start),
@@ -102,8 +101,8 @@ TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
   without_data.length = 4;
   expect_error(ErrorKind::usage, {"vocabulary"}, [&] { task_shape(without_data); });
   without_data.vocabulary = task->serialized_vocabulary();
-  EXPECT_EQ(task_shape(without_data).vocabulary, task->vocabulary());
-  EXPECT_EQ(task_shape(without_data).input_vocab_size, task->vocabulary());
+  EXPECT_EQ(task_shape(without_data).vocab_size, task->vocab_size());
+  EXPECT_EQ(task_shape(without_data).input_vocab_size, task->vocab_size());
   EXPECT_EQ(task_shape(without_data).start, task->shape().start);
   EXPECT_EQ(task_shape(without_data).length, 4);
 }
@@ -111,7 +110,7 @@ TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
 TEST_F(TextTaskTest, AGivenVocabularyMustCoverTheFile) {
   TaskOptions given = options("abcabcabcabc", 4);
   given.vocabulary = Vocabulary::from_text("abcde", "text").serialize();
-  EXPECT_EQ(make_task(given)->vocabulary(), 5);
+  EXPECT_EQ(make_task(given)->vocab_size(), 5);
   given.vocabulary = Vocabulary::from_text("ab", "text").serialize();
   expect_error(ErrorKind::input,
                {path("text.txt"), "character 'c' (U+0063) at position 3", "2 tokens"},
@@ -148,7 +147,7 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
     TaskOptions chosen = options(file, 4);
     chosen.bytes = true;
     const auto task = make_task(chosen);
-    EXPECT_EQ(task->vocabulary(), 256);
+    EXPECT_EQ(task->vocab_size(), 256);
     const Batch batch = task->eval_batch(Split::train, 0, 1);
     EXPECT_EQ(batch.inputs[0], '\n');
     for (size_t t = 0; t < 4; ++t) EXPECT_EQ(batch.targets[t], static_cast<unsigned char>(file[t]));
@@ -156,7 +155,7 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
     EXPECT_EQ(saved.kind(), Vocabulary::Kind::bytes);
     EXPECT_EQ(saved.decode(saved.encode(file)), file);
   }
-  EXPECT_EQ(make_task(options("h\xC3\xA9llo, h\xC3\xA9llo", 4))->vocabulary(),
+  EXPECT_EQ(make_task(options("h\xC3\xA9llo, h\xC3\xA9llo", 4))->vocab_size(),
             6);  // without it: characters
 }
 

@@ -1,6 +1,6 @@
-#include "data/zip.h"
+#include "data/readers/zip.h"
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
 #include "tests/data/zip_bytes.h"
 

@@ -1,6 +1,6 @@
 // The archive of CIFAR-10, plain or gzip, with the checksums of its headers as they are and right
 // ones.
-#include "data/cifar10.h"
+#include "data/readers/cifar10.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/repaired.h"
 #include "tests/fuzz/targets.h"

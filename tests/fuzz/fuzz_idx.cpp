@@ -1,5 +1,5 @@
 // An IDX file, plain or gzip; the size chooses the rank that is asked for.
-#include "data/idx.h"
+#include "data/readers/idx.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 

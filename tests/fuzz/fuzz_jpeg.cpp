@@ -1,5 +1,5 @@
 // A JPEG; the size chooses gray or colors.
-#include "data/image_file.h"
+#include "data/readers/image_file.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,5 +1,5 @@
 // A PNG, with the checksums that it has and with right ones; the size chooses gray or colors.
-#include "data/image_file.h"
+#include "data/readers/image_file.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/repaired.h"
 #include "tests/fuzz/targets.h"

@@ -1,5 +1,5 @@
 // A zip archive of one file.
-#include "data/zip.h"
+#include "data/readers/zip.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 

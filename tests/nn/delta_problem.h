@@ -12,8 +12,8 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/conformance_tools.h"
 #include "nn/delta.h"
+#include "nn/verify/conformance_tools.h"
 
 namespace linea::delta_tests {
 
@@ -66,16 +66,16 @@ struct Problem {
 };
 
 // Numbers in (0,1) of the shape.
-inline Tensor fractions(const Shape& shape, uint32_t lane, DType dtype) {
-  std::vector<double> values = random_tensor(shape, lane, 1.5).to_doubles();
+inline Tensor fractions(const Shape& shape, uint32_t stream_id, DType dtype) {
+  std::vector<double> values = random_tensor(shape, stream_id, 1.5).to_doubles();
   for (double& value : values) value = 1 / (1 + std::exp(-value));
   return conformance::in_dtype(Tensor::from(values, shape), dtype);
 }
 
 inline Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M,
                        DType dtype = DType::f64) {
-  const auto normal = [&](int64_t width, uint32_t lane) {
-    return random_tensor({B, H, N, width}, lane, 1.0, 1e-2, dtype);
+  const auto normal = [&](int64_t width, uint32_t stream_id) {
+    return random_tensor({B, H, N, width}, stream_id, 1.0, 1e-2, dtype);
   };
   const Tensor beta = fractions({B, H, N}, 34, dtype);
   return {B, H, N, D, M, normal(D, 31), normal(D, 32), normal(M, 33), beta, normal(M, 35)};
@@ -138,7 +138,8 @@ inline Result run(const Form& form, const Problem& p) {
   return {y.value(), q.grad(), k.grad(), v.grad(), beta.grad()};
 }
 
-inline Result chunked(const Map& map, const Problem& p, const EngineOptions& options = {}) {
+inline Result chunked(const Map& map, const Problem& p,
+                      const LinearAttentionOptions& options = {}) {
   return run([&](const auto&... in) { return delta_attention(map, in..., options); }, p);
 }
 

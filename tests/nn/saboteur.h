@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/conformance.h"
+#include "nn/verify/conformance.h"
 
 namespace linea::sabotage {
 

@@ -1,8 +1,8 @@
 // The definition where a gate is exactly 1: a key of no weight adds nothing, to gradients either.
 #include <gtest/gtest.h>
 
-#include "nn/conformance_tools.h"
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
+#include "nn/verify/conformance_tools.h"
 
 namespace linea {
 namespace {

@@ -1,6 +1,6 @@
 // Every registered attention passes the conformance checks. That each check catches the defect it
 // is for stands in test_sabotage_*.cpp.
-#include "nn/conformance.h"
+#include "nn/verify/conformance.h"
 
 #include <gtest/gtest.h>
 

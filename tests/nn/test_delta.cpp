@@ -15,7 +15,8 @@ TEST(Delta, IsTheFormulaAtEveryLength) {
       const Result exact = quadratic(map, p);
       const Tensor expected = by_loops(*map, p);
       EXPECT_LE(relative_error(exact.y, expected), 1e-13) << name << " quadratic " << N;
-      for (const EngineOptions& options : {EngineOptions{true, {}, 40, 16}, EngineOptions{}}) {
+      for (const LinearAttentionOptions& options :
+           {LinearAttentionOptions{true, {}, 40, 16}, LinearAttentionOptions{}}) {
         const std::string where =
             name + (" " + std::to_string(N)) + " / " + std::to_string(options.segment);
         const Result found = chunked(map, p, options);

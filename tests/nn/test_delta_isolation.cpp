@@ -54,7 +54,8 @@ TEST(Delta, TheFutureNeverChangesThePast) {
   const Map map = named("elu");
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Problem p = problem(1, 2, 131, 8, 9, dtype);
-    for (const EngineOptions& options : {EngineOptions{true, {}, 40, 16}, EngineOptions{}}) {
+    for (const LinearAttentionOptions& options :
+         {LinearAttentionOptions{true, {}, 40, 16}, LinearAttentionOptions{}}) {
       const NoGrad no_grad;
       const auto forward = [&](const Problem& x) {
         return delta_attention(map, Var(x.q), Var(x.k), Var(x.v), Var(x.beta), options).value();
@@ -94,8 +95,8 @@ TEST(Delta, PaddingWritesNothingAndIsNeverRead) {
                         wild.D,         wild.M,         wild.q,
                         wild.k.clone(), wild.v.clone(), wild.beta.clone(),
                         wild.dy};
-    for (const EngineOptions& options :
-         {EngineOptions{true, valid, 40, 16}, EngineOptions{true, valid, 0, 0}}) {
+    for (const LinearAttentionOptions& options :
+         {LinearAttentionOptions{true, valid, 40, 16}, LinearAttentionOptions{true, valid, 0, 0}}) {
       width.clear_grad();
       const Result clean = chunked(map, p, options);
       const Tensor dwidth = width.grad();

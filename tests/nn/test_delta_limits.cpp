@@ -40,7 +40,7 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
   struct Case {
     Shape q, k, v, beta;
     const char* expected;
-    EngineOptions options;
+    LinearAttentionOptions options;
     DType dtype = DType::f64;
   };
   for (const Case& c : {

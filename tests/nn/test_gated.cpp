@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "autograd/ops.h"
-#include "nn/conformance_tools.h"
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
+#include "nn/verify/conformance_tools.h"
 
 namespace linea {
 namespace {
@@ -63,7 +63,7 @@ Tensor by_loops(const FeatureMap& map, const Problem& p) {
   return Tensor::from(y, x.v.shape());
 }
 
-Tensor forward(const Map& map, const Problem& p, const EngineOptions& options) {
+Tensor forward(const Map& map, const Problem& p, const LinearAttentionOptions& options) {
   return linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), Var(p.gate)}, options).value();
 }
 

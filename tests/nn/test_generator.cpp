@@ -18,7 +18,7 @@ using Rows = std::vector<std::vector<int32_t>>;
 constexpr int64_t kLength = 12;
 
 // Scores far enough apart for a greedy choice not to hang on rounding.
-std::unique_ptr<Transformer> some_model(const std::string& attention, double deviation = 0.5) {
+std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5) {
   ModelConfig config;
   config.attention.attention = attention;
   config.layers = 2;
@@ -29,17 +29,17 @@ std::unique_ptr<Transformer> some_model(const std::string& attention, double dev
   config.vocab_size = 7;
   config.input_vocab_size = 9;
   auto model = std::make_unique<Transformer>(config);
-  uint32_t lane = 300;
+  uint32_t stream_id = 300;
   for (const Parameter& parameter : model->parameters()) {
     if (parameter.var.shape().rank() < 2) continue;
     Var var = parameter.var;
-    var.set_value(random_tensor(var.shape(), lane++, deviation, 0.0, DType::f32));
+    var.set_value(random_tensor(var.shape(), stream_id++, stddev, 0.0, DType::f32));
   }
   return model;
 }
 
 Rows sample(const Transformer& model, const Rows& prompt, int64_t count, uint64_t seed,
-          bool greedy = false, double temperature = 1.0) {
+            bool greedy = false, double temperature = 1.0) {
   return Generator(model, {temperature, greedy, seed}).sample(prompt, count);
 }
 
@@ -113,11 +113,12 @@ TEST(Generator, GoesOnPastTheLength) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     int64_t seen = 0;
-    const Rows sampled = Generator(*model, {1.0, true, 1})
-                           .sample({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
-                             EXPECT_EQ(tokens.size(), 1u);
-                             ++seen;
-                           });
+    const Rows sampled =
+        Generator(*model, {1.0, true, 1})
+            .sample({{7}}, 3 * kLength + 5, [&](const std::vector<int32_t>& tokens) {
+              EXPECT_EQ(tokens.size(), 1u);
+              ++seen;
+            });
     ASSERT_EQ(sampled[0].size(), static_cast<size_t>(3 * kLength + 5));
     EXPECT_EQ(seen, 3 * kLength + 5);
     std::vector<int32_t> text = {7};

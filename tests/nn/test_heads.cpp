@@ -3,7 +3,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/heads.h"
+#include "nn/qkv_layout.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
 

@@ -266,19 +266,19 @@ TEST(Optimizer, NamesAMomentThatDoesNotFit) {
 }
 
 TEST(LearningRate, WarmsUpThenFallsAlongACosine) {
-  const double peak = 1e-3, least = 1e-4;
-  EXPECT_DOUBLE_EQ(learning_rate_at(0, 100, 9, peak, least), peak / 10);
-  EXPECT_DOUBLE_EQ(learning_rate_at(8, 100, 9, peak, least), peak * 0.9);
-  EXPECT_DOUBLE_EQ(learning_rate_at(9, 100, 9, peak, least), peak);
-  EXPECT_DOUBLE_EQ(learning_rate_at(0, 100, 0, peak, least), peak);
-  EXPECT_NEAR(learning_rate_at(50, 100, 0, peak, least), (peak + least) / 2, 1e-15);
-  EXPECT_DOUBLE_EQ(learning_rate_at(100, 100, 9, peak, least), least);
-  EXPECT_DOUBLE_EQ(learning_rate_at(1000, 100, 9, peak, least), least);
+  const double peak = 1e-3, min = 1e-4;
+  EXPECT_DOUBLE_EQ(learning_rate_at(0, 100, 9, peak, min), peak / 10);
+  EXPECT_DOUBLE_EQ(learning_rate_at(8, 100, 9, peak, min), peak * 0.9);
+  EXPECT_DOUBLE_EQ(learning_rate_at(9, 100, 9, peak, min), peak);
+  EXPECT_DOUBLE_EQ(learning_rate_at(0, 100, 0, peak, min), peak);
+  EXPECT_NEAR(learning_rate_at(50, 100, 0, peak, min), (peak + min) / 2, 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate_at(100, 100, 9, peak, min), min);
+  EXPECT_DOUBLE_EQ(learning_rate_at(1000, 100, 9, peak, min), min);
   for (int64_t step = 9; step < 100; ++step)
-    EXPECT_GT(learning_rate_at(step, 100, 9, peak, least),
-              learning_rate_at(step + 1, 100, 9, peak, least));
+    EXPECT_GT(learning_rate_at(step, 100, 9, peak, min),
+              learning_rate_at(step + 1, 100, 9, peak, min));
   for (int64_t step = 0; step < 20; ++step)  // a warm-up longer than the run
-    EXPECT_DOUBLE_EQ(learning_rate_at(step, 20, 100, peak, least),
+    EXPECT_DOUBLE_EQ(learning_rate_at(step, 20, 100, peak, min),
                      peak * static_cast<double>(step + 1) / 101);
 }
 

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "nn/conformance_tools.h"
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 #include "nn/random_projection.h"
+#include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 
 namespace linea {

@@ -111,7 +111,7 @@ TEST(RandomProjection, QuantilesOfLengths) {
       long double above = 0, grad = 0;
       for (int64_t i = 0; i < D / 2; ++i) {
         grad = std::exp(static_cast<long double>(i) * std::log(static_cast<long double>(x)) - x -
-                         std::lgamma(i + 1.0L));
+                        std::lgamma(i + 1.0L));
         above += grad;  // ends as the density of x
       }
       const double error_in_r = static_cast<double>((1 - above - p) / (grad * r));
@@ -192,7 +192,7 @@ TEST(RandomProjection, IsAFunctionOfTheStream) {
     other.step += 1;
     EXPECT_NE(draw_projection(projection, 24, 16, other), omega);
     other = kStream;
-    other.lane += 1;
+    other.stream_id += 1;
     EXPECT_NE(draw_projection(projection, 24, 16, other), omega);
     if (projection == Projection::stratified) continue;
     const std::vector<double> first = draw_projection(projection, 21, 16, kStream);

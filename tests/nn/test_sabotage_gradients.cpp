@@ -1,6 +1,6 @@
 // Caught: gradients of inputs, gates and parameters that are wrong or lose digits.
 #include "autograd/ops.h"
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 #include "nn/quadratic.h"
 #include "tensor/ops.h"
 #include "tests/nn/saboteur.h"
@@ -39,7 +39,7 @@ TEST(Sabotage, AWrongDerivativeOfTheFeatureMap) {
 }
 
 Var with_gradient_times(const Var& x, double factor) {
-  return Var::made_by(
+  return Var::from_op(
       "wrong", ops::scale(x.value(), 1.0), {x},
       [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
 }

@@ -1,5 +1,5 @@
 // Caught: memory that grows with the sequence where it must not.
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 #include "tensor/ops.h"
 #include "tests/nn/saboteur.h"
 
@@ -37,7 +37,7 @@ class KeptFeatures final : public Saboteur {
     const int64_t pairs = in.k.size(0) * in.k.size(1);
     const Tensor keys = in.k.value().reshape({pairs, in.k.size(2), in.k.size(3)});
     const Tensor features = map_->forward(keys, Side::key, {0, in.k.size(1)}).rows;
-    return Var::made_by("kept", ops::scale(y.value(), 1.0), {y},
+    return Var::from_op("kept", ops::scale(y.value(), 1.0), {y},
                         [features](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
   }
 

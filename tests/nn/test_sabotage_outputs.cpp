@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 #include "nn/quadratic.h"
 #include "tensor/ops.h"
 #include "tests/nn/saboteur.h"
@@ -153,7 +153,7 @@ class Overflowing final : public Saboteur {
       for (int64_t i = 0; i < x.value().numel(); ++i)
         y.data<T>()[i] = exp_of(x.value().data<T>()[i]);
     });
-    return Var::made_by("exponential", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
+    return Var::from_op("exponential", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
       return {ops::multiply(y, dy)};
     });
   }

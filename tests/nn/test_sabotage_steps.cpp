@@ -1,5 +1,5 @@
 // Caught: steps that are not the forward, one position at a time.
-#include "nn/engine.h"
+#include "nn/linear_attention.h"
 #include "tensor/ops.h"
 #include "tests/nn/saboteur.h"
 

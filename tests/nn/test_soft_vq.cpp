@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "nn/conformance_tools.h"
+#include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 
 namespace linea {
@@ -145,7 +145,7 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
         for (const size_t head : {0, 1, 2})
           for (const size_t element : {0, 100, 767})
             expect_gradient(attention->parameters()[0].var, found.dparameters[0],
-                         head * 768 + element);
+                            head * 768 + element);
       }
     }
   }

@@ -41,9 +41,9 @@ Tensor some_ids(int64_t B, int64_t N, int32_t salt = 0) {
 
 // Weights of trained size: those of initialization are so small that attention hardly mixes.
 void stir(const Transformer& model) {
-  uint32_t lane = 100;
+  uint32_t stream_id = 100;
   for (const Parameter& parameter : model.parameters()) {
-    const Tensor noise = random_tensor(parameter.var.shape(), lane++, 0.4, 0.0, DType::f32);
+    const Tensor noise = random_tensor(parameter.var.shape(), stream_id++, 0.4, 0.0, DType::f32);
     std::vector<float> values = parameter.var.value().to_vector<float>();
     const std::vector<float> added = noise.to_vector<float>();
     for (size_t i = 0; i < values.size(); ++i) values[i] += added[i];
@@ -135,7 +135,8 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
       const Transformer halves(config);
       for (const Transformer* model : {&plain, &rounded, &halves}) stir(*model);
       for (const Parameter& parameter : rounded.parameters()) {
-        const bool table = parameter.name == "positions" || parameter.name == "tokens";
+        const bool table = parameter.name == "position_embedding.weight" ||
+                           parameter.name == "token_embedding.weight";
         if (parameter.var.shape().rank() != 2 || table) continue;
         std::vector<float> values = parameter.var.value().to_vector<float>();
         for (float& x : values) x = BFloat16(x);
@@ -195,12 +196,15 @@ TEST(Transformer, NamesItsParameters) {
       shapes[parameter.name] = parameter.var.shape().str();
     return shapes;
   };
-  std::map<std::string, std::string> expected = {
-      {"tokens", "[12,16]"}, {"positions", "[20,16]"},   {"norm.gain", "[16]"},
-      {"norm.bias", "[16]"},  {"head.weight", "[11,16]"}, {"head.bias", "[11]"}};
+  std::map<std::string, std::string> expected = {{"token_embedding.weight", "[12,16]"},
+                                                 {"position_embedding.weight", "[20,16]"},
+                                                 {"norm.weight", "[16]"},
+                                                 {"norm.bias", "[16]"},
+                                                 {"output_head.weight", "[11,16]"},
+                                                 {"output_head.bias", "[11]"}};
   for (const std::string block : {"blocks.0.", "blocks.1."}) {
     for (const char* norm : {"norm1", "norm2"}) {
-      expected[block + norm + ".gain"] = "[16]";
+      expected[block + norm + ".weight"] = "[16]";
       expected[block + norm + ".bias"] = "[16]";
     }
     const std::pair<std::string, std::pair<std::string, std::string>> linears[] = {
@@ -220,12 +224,13 @@ TEST(Transformer, NamesItsParameters) {
   bare.tie = true;
   bare.positions = "sinusoidal";
   for (auto it = expected.begin(); it != expected.end();) {
-    const bool gone = it->first == "positions" || it->first == "head.weight" ||
+    const bool gone = it->first == "position_embedding.weight" ||
+                      it->first == "output_head.weight" ||
                       it->first.find(".bias") != std::string::npos;
     it = gone ? expected.erase(it) : std::next(it);
   }
   EXPECT_EQ(names_of(bare), expected);
-  // 12*16 tokens, 2 blocks of 4*16*16 + 2*16*24 weights and 2 gains, the last gain
+  // 12*16 tokens, 2 blocks of 4*16*16 + 2*16*24 weights and 2 gains, the last weight
   EXPECT_EQ(count_elements(Transformer(bare).parameters()), 192 + 2 * (1024 + 768 + 32) + 16);
   EXPECT_EQ(Transformer(small_model()).matrix_weights(), 2 * (1024 + 768) + 16 * 11);
 }
@@ -272,13 +277,13 @@ TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
   for (const Parameter& parameter : model.parameters()) {
     const std::vector<double> values = parameter.var.value().to_doubles();
     if (parameter.var.shape().rank() < 2) {
-      const double expected = parameter.name.find("gain") != std::string::npos ? 1.0 : 0.0;
+      const double expected = parameter.name.find("weight") != std::string::npos ? 1.0 : 0.0;
       for (const double x : values) ASSERT_EQ(x, expected) << parameter.name;
       continue;
     }
     const bool residual = parameter.name.find("out.weight") != std::string::npos ||
                           parameter.name.find("down.weight") != std::string::npos;
-    const double deviation = residual ? 0.02 / 4 : 0.02;  // sqrt(2 * 8 layers) = 4
+    const double stddev = residual ? 0.02 / 4 : 0.02;  // sqrt(2 * 8 layers) = 4
     double sum = 0, squares = 0, fourth = 0;
     for (const double x : values) {
       sum += x;
@@ -286,8 +291,8 @@ TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
       fourth += x * x * x * x;
     }
     const double count = static_cast<double>(values.size()), variance = squares / count;
-    EXPECT_NEAR(sum / count, 0.0, 5 * deviation / std::sqrt(count)) << parameter.name;
-    EXPECT_NEAR(std::sqrt(variance) / deviation, 1.0, 5 / std::sqrt(2 * count)) << parameter.name;
+    EXPECT_NEAR(sum / count, 0.0, 5 * stddev / std::sqrt(count)) << parameter.name;
+    EXPECT_NEAR(std::sqrt(variance) / stddev, 1.0, 5 / std::sqrt(2 * count)) << parameter.name;
     EXPECT_NEAR(fourth / count / (variance * variance), 3.0, 5 * std::sqrt(24 / count))
         << parameter.name;
   }
@@ -408,7 +413,8 @@ TEST(Transformer, BadNumbersNameTheirLayer) {
               std::string::npos);
     EXPECT_NE(first_bad("blocks.0.out.bias").find("op add_linear made in blocks.0 "),
               std::string::npos);
-    EXPECT_NE(first_bad("head.bias").find("op norm_linear made in head "), std::string::npos);
+    EXPECT_NE(first_bad("output_head.bias").find("op norm_linear made in output_head "),
+              std::string::npos);
     EXPECT_EQ(first_bad(""), "");
     config.recompute = false;
     config.reversible = true;

@@ -112,8 +112,7 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
     DecodeState state = copy.start(3);
     double largest = 0, error = 0;
     for (size_t n = 0; n < kLength; ++n) {
-      const std::vector<int32_t> column = {tokens[n], tokens[kLength + n],
-                                           tokens[2 * kLength + n]};
+      const std::vector<int32_t> column = {tokens[n], tokens[kLength + n], tokens[2 * kLength + n]};
       const std::vector<double> logits = copy.step(state, Tensor::from(column, {3})).to_doubles();
       for (size_t row = 0; row < 3; ++row)
         for (size_t s = 0; s < kTokens; ++s) {
@@ -157,9 +156,9 @@ TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
   for (const std::string attention : {"softmax", "linear", "performer", "vq", "soft-vq"}) {
     Transformer model(model_of(attention));
     std::map<std::string, std::vector<double>> before;
-    uint32_t lane = 70;
+    uint32_t stream_id = 70;
     for (const Parameter& parameter : model.parameters()) {
-      write_values(random_tensor(parameter.var.shape(), lane++).to_doubles(),
+      write_values(random_tensor(parameter.var.shape(), stream_id++).to_doubles(),
                    parameter.var.value());
       before[parameter.name] = parameter.var.value().to_doubles();
     }

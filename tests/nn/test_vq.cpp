@@ -7,8 +7,8 @@
 #include <set>
 
 #include "autograd/ops.h"
-#include "nn/conformance_tools.h"
 #include "nn/quadratic.h"
+#include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 
 namespace linea {
@@ -47,14 +47,14 @@ Coded nearest(const Tensor& k, const Tensor& codebook) {
   Coded result;
   for (size_t row = 0; row < keys.size() / D; ++row) {
     const size_t head = row / N % H;
-    double least = std::numeric_limits<double>::infinity();
+    double min = std::numeric_limits<double>::infinity();
     size_t best = 0;
     for (size_t f = 0; f < F; ++f) {
       double distance = 0;
       for (size_t d = 0; d < D; ++d)
         distance += std::pow(keys[row * D + d] - codes[(head * F + f) * D + d], 2);
-      if (distance >= least) continue;
-      least = distance;
+      if (distance >= min) continue;
+      min = distance;
       best = f;
     }
     result.code.push_back(best);
@@ -196,15 +196,15 @@ TEST(Vq, ACodeWithoutKeysIsPutOnOne) {
     attention->auxiliary_loss(Var(k));
     attention->after_step();
     const std::vector<double> found = codebook_of(*attention).to_doubles(), keys = k.to_doubles();
-    double least = 1e9;
+    double min = 1e9;
     for (size_t row = 0; row < keys.size() / 3; ++row) {
       if (row / 300 % 2 != 1) continue;  // of its own head
       double away = 0;
       for (size_t d = 0; d < 3; ++d)
         away = std::max(away, std::abs(found[(4 + 2) * 3 + d] - keys[row * 3 + d]));
-      least = std::min(least, away);
+      min = std::min(min, away);
     }
-    EXPECT_LE(least, 1e-5) << codebook;
+    EXPECT_LE(min, 1e-5) << codebook;
     const std::map<std::string, double> statistics = statistics_of(*attention);
     EXPECT_EQ(statistics.at("vq_revived"), 1.0);
     EXPECT_EQ(statistics.at("vq_usage"), 7.0 / 8);

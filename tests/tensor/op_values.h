@@ -20,10 +20,10 @@ inline Tensor make(const Values& values, const Shape& shape, DType dtype) {
 }
 
 // The same numbers in f32 and f64.
-inline Tensor random(const Shape& shape, uint32_t lane, DType dtype) {
+inline Tensor random(const Shape& shape, uint32_t stream_id, DType dtype) {
   Values values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(random_normal({2, Purpose::test, lane, 0}, i));
+    values[i] = static_cast<float>(random_normal({2, Purpose::test, stream_id, 0}, i));
   return make(values, shape, dtype);
 }
 

@@ -136,14 +136,14 @@ TEST_P(FeatureOps, CodesOfKeys) {
           sums(static_cast<size_t>(H * F * D), 0.0);
       for (int64_t row = 0; row < P * S; ++row) {
         const int64_t head = (first + row / S) % H;
-        double least = std::numeric_limits<double>::infinity();
+        double min = std::numeric_limits<double>::infinity();
         int64_t best = -1;
         for (int64_t f = 0; f < F; ++f) {
           double distance = 0;
           for (int64_t d = 0; d < D; ++d)
             distance += std::pow(at(a, row * D + d) - at(c, (head * F + f) * D + d), 2);
-          if (distance >= least) continue;
-          least = distance;
+          if (distance >= min) continue;
+          min = distance;
           best = f;
         }
         expected.push_back(static_cast<int32_t>(best));
@@ -186,10 +186,10 @@ TEST_P(FeatureOps, SumFromTheEnd) {
   const Tensor x = random({R, n}, 1, dtype()), y({R, n}, dtype());
   if (dtype() == DType::f32)
     kernels<float>(context().device)
-        .sum_from_end(context(), x.data<float>(), y.data<float>(), R, n);
+        .reverse_cumsum(context(), x.data<float>(), y.data<float>(), R, n);
   else
     kernels<double>(context().device)
-        .sum_from_end(context(), x.data<double>(), y.data<double>(), R, n);
+        .reverse_cumsum(context(), x.data<double>(), y.data<double>(), R, n);
   Values expected(static_cast<size_t>(R * n));
   const Values values = x.to_doubles();
   for (int64_t r = 0; r < R; ++r) {
@@ -197,7 +197,7 @@ TEST_P(FeatureOps, SumFromTheEnd) {
     for (int64_t i = n - 1; i >= 0; --i)
       expected[static_cast<size_t>(r * n + i)] = total += at(values, r * n + i);
   }
-  expect_near(y, expected, "sum_from_end");
+  expect_near(y, expected, "reverse_cumsum");
 }
 
 TEST_P(FeatureOps, FunctionsOfGates) {
@@ -223,8 +223,9 @@ TEST_P(FeatureOps, FunctionsOfGates) {
   expect_near(ops::pointwise_backward(Pointwise::sigmoid, in, dy), dsigmoid, "sigmoid, backward");
   expect_near(ops::pointwise(Pointwise::log_gate, gate), log, "log");
   expect_near(ops::pointwise_backward(Pointwise::log_gate, gate, dy), dlog, "log, backward");
-  expect_near(ops::pointwise(Pointwise::log_rest, gate), rest, "log_rest");
-  expect_near(ops::pointwise_backward(Pointwise::log_rest, gate, dy), drest, "log_rest, backward");
+  expect_near(ops::pointwise(Pointwise::log_one_minus_gate, gate), rest, "log_one_minus_gate");
+  expect_near(ops::pointwise_backward(Pointwise::log_one_minus_gate, gate, dy), drest,
+              "log_one_minus_gate, backward");
 
   const Tensor ends = make({-800, 800, -30}, {3}, dtype()), one = make({1, 1, 1}, {3}, dtype());
   const Values s = ops::pointwise(Pointwise::sigmoid, ends).to_doubles();
@@ -233,9 +234,10 @@ TEST_P(FeatureOps, FunctionsOfGates) {
   EXPECT_NEAR(s[2], std::exp(-30),
               1e-6 * std::exp(-30));  // relative: no digit of a small gate is lost
   EXPECT_EQ(ops::pointwise_backward(Pointwise::sigmoid, ends, one).to_doubles()[1], 0.0);
-  EXPECT_EQ(ops::pointwise_backward(Pointwise::log_rest, one, one).to_doubles(), (Values{0, 0, 0}));
+  EXPECT_EQ(ops::pointwise_backward(Pointwise::log_one_minus_gate, one, one).to_doubles(),
+            (Values{0, 0, 0}));
   const double small = static_cast<float>(1e-20);
-  EXPECT_EQ(ops::pointwise(Pointwise::log_rest, make({small}, {1}, dtype())).item(),
+  EXPECT_EQ(ops::pointwise(Pointwise::log_one_minus_gate, make({small}, {1}, dtype())).item(),
             -small);  // 1 - x is 1
 }
 

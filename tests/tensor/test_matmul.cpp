@@ -96,11 +96,11 @@ TEST_P(Ops, LinearIsItsParts) {
   EXPECT_EQ(y.to_doubles(), ops::add(residual, with_bias).to_doubles());
   ops::linear_into(x, {}, w, bias, true, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), ops::pointwise(Pointwise::gelu, with_bias).to_doubles());
-  const Tensor gain = random({5}, 5, dtype()), shift = random({5}, 6, dtype());
+  const Tensor weight = random({5}, 5, dtype()), shift = random({5}, 6, dtype());
   for (const Tensor& of_norm : {shift, Tensor()}) {
-    const Tensor normed = ops::layer_norm(x, gain, of_norm).y;
-    ops::linear_into(x, {gain, of_norm}, w, Tensor(), false, Tensor(), y);
-    EXPECT_EQ(y.to_doubles(), ops::matmul(normed, w, false, true).to_doubles());
+    const Tensor normalized = ops::layer_norm(x, weight, of_norm).y;
+    ops::linear_into(x, {weight, of_norm}, w, Tensor(), false, Tensor(), y);
+    EXPECT_EQ(y.to_doubles(), ops::matmul(normalized, w, false, true).to_doubles());
   }
 }
 

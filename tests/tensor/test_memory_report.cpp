@@ -26,7 +26,9 @@ struct Limit {
 TEST(MemoryReport, SaysWhoAskedAndWhatIsHeldForWhat) {
   const Tensor weights({1 << 19}, DType::f32), gradients({1 << 18}, DType::f32),
       rest({3 << 18}, DType::f32);
-  const MemoryCensus census([&] { return MemoryParts{0, weights.bytes(), gradients.bytes(), 0}; });
+  const MemoryBreakdown breakdown([&] {
+    return MemoryParts{0, weights.bytes(), gradients.bytes(), 0};
+  });
   const Limit limit(kMiB);
   const auto too_much = [] { const Tensor x({1 << 20}, DType::f32); };
   expect_error(
@@ -41,7 +43,7 @@ TEST(MemoryReport, SaysWhoAskedAndWhatIsHeldForWhat) {
                too_much);
 }
 
-TEST(MemoryReport, ScopesAndCensusesEnd) {
+TEST(MemoryReport, ScopesAndBreakdownsEnd) {
   EXPECT_EQ(memory_part_at_work(), MemoryPart::activations);
   {
     const MemoryScope outer(MemoryPart::parameters);
@@ -50,16 +52,17 @@ TEST(MemoryReport, ScopesAndCensusesEnd) {
   }
   EXPECT_EQ(memory_part_at_work(), MemoryPart::activations);
   {
-    const MemoryCensus outer([] { return MemoryParts{0, 1, 2, 3}; });
+    const MemoryBreakdown outer([] { return MemoryParts{0, 1, 2, 3}; });
     {
-      const MemoryCensus inner([] { return MemoryParts{0, 4, 5, 6}; });
+      const MemoryBreakdown inner([] { return MemoryParts{0, 4, 5, 6}; });
     }
-    const MemoryParts parts = MemoryCensus::take(10);
+    const MemoryParts parts = MemoryBreakdown::take(10);
     EXPECT_EQ(parts.parameters, 1u);
     EXPECT_EQ(parts.activations, 4u);
-    EXPECT_EQ(MemoryCensus::take(2).activations, 0u) << "less is held than was counted: rounding";
+    EXPECT_EQ(MemoryBreakdown::take(2).activations, 0u)
+        << "less is held than was counted: rounding";
   }
-  EXPECT_EQ(MemoryCensus::take(10).activations, 10u);
+  EXPECT_EQ(MemoryBreakdown::take(10).activations, 10u);
 }
 
 TEST(MemoryReport, AnAllocationFailsWhereAsked) {

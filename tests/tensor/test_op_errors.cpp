@@ -46,7 +46,7 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
             }),
             "sum_rows: [4] does not repeat over [4,6]");
   EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({2}), Tensor()); }),
-            "layer_norm: gain has shape [2], expected [3]");
+            "layer_norm: weight has shape [2], expected [3]");
   EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({3}), zeros({3}, DType::f64)); }),
             "layer_norm: dtypes f32 and f64 do not go together");
   EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"),
@@ -89,7 +89,7 @@ TEST(OpErrors, TokensOutsideTheTable) {
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
             "draw: outputs [2,4] and [3] of what is drawn do not go together");
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
-            "draw: outputs [2,4] and a history [4,3] do not go together");
+            "draw: outputs [2,4] and a token_buffer [4,3] do not go together");
   EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at place 1"),
             std::string::npos);
   EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");

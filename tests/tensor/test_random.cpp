@@ -36,8 +36,8 @@ TEST(Random, EveryPartOfAStreamMatters) {
   EXPECT_TRUE(changed([](RandomStream& s) { s.seed ^= 1; }));
   EXPECT_TRUE(changed([](RandomStream& s) { s.seed ^= uint64_t{1} << 63; }));
   EXPECT_TRUE(changed([](RandomStream& s) { s.purpose = Purpose::init; }));
-  EXPECT_TRUE(changed([](RandomStream& s) { s.lane = 4; }));
-  EXPECT_TRUE(changed([](RandomStream& s) { s.lane = 3 + (1 << 15); }));
+  EXPECT_TRUE(changed([](RandomStream& s) { s.stream_id = 4; }));
+  EXPECT_TRUE(changed([](RandomStream& s) { s.stream_id = 3 + (1 << 15); }));
   EXPECT_TRUE(changed([](RandomStream& s) { s.step = 8; }));
   EXPECT_TRUE(changed([](RandomStream& s) { s.step += uint64_t{1} << 39; }));
   EXPECT_NE(random_word(kStream, 5 + (uint64_t{1} << 40)), word);

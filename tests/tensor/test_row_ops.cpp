@@ -14,12 +14,12 @@ Values scaled(Values x, double factor) {
 
 TEST_P(Ops, LayerNorm) {
   const int64_t R = 133, C = 17;  // more rows than the 64 groups of the backward
-  const Tensor x = random({R, C}, 1, dtype()), gain = random({C}, 2, dtype()),
+  const Tensor x = random({R, C}, 1, dtype()), weight = random({C}, 2, dtype()),
                bias = random({C}, 3, dtype());
   const Tensor dy = random({R, C}, 4, dtype());
-  const Values a = x.to_doubles(), g = gain.to_doubles(), b = bias.to_doubles(),
+  const Values a = x.to_doubles(), g = weight.to_doubles(), b = bias.to_doubles(),
                d = dy.to_doubles();
-  Values y, without, dx, dgain(static_cast<size_t>(C), 0.0), dbias = dgain;
+  Values y, without, dx, dweight(static_cast<size_t>(C), 0.0), dbias = dweight;
   for (size_t r = 0; r < static_cast<size_t>(R); ++r) {
     const size_t row = r * static_cast<size_t>(C);
     double mean = 0, variance = 0, along = 0, along_n = 0;
@@ -31,7 +31,7 @@ TEST_P(Ops, LayerNorm) {
       const double n = (a[row + c] - mean) * s;
       y.push_back(g[c] * n + b[c]);
       without.push_back(g[c] * n);
-      dgain[c] += d[row + c] * n;
+      dweight[c] += d[row + c] * n;
       dbias[c] += d[row + c];
       along += g[c] * d[row + c] / static_cast<double>(C);
       along_n += g[c] * d[row + c] * n / static_cast<double>(C);
@@ -39,14 +39,14 @@ TEST_P(Ops, LayerNorm) {
     for (size_t c = 0; c < g.size(); ++c)
       dx.push_back(s * (g[c] * d[row + c] - along - (a[row + c] - mean) * s * along_n));
   }
-  const ops::LayerNorm kept = ops::layer_norm(x, gain, bias);
+  const ops::LayerNorm kept = ops::layer_norm(x, weight, bias);
   expect_near(kept.y, y, "layer_norm");
-  expect_near(ops::layer_norm(x, gain, Tensor()).y, without, "layer_norm without bias");
-  const ops::LayerNormGradient found = ops::layer_norm_backward(x, gain, true, kept, dy);
+  expect_near(ops::layer_norm(x, weight, Tensor()).y, without, "layer_norm without bias");
+  const ops::LayerNormGradient found = ops::layer_norm_backward(x, weight, true, kept, dy);
   expect_near(found.dx, dx, "dx");
-  expect_near(ops::scale(found.dgain, 0.1), scaled(dgain, 0.1), "dgain");
+  expect_near(ops::scale(found.dweight, 0.1), scaled(dweight, 0.1), "dweight");
   expect_near(ops::scale(found.dbias, 0.1), scaled(dbias, 0.1), "dbias");
-  EXPECT_FALSE(ops::layer_norm_backward(x, gain, false, kept, dy).dbias.defined());
+  EXPECT_FALSE(ops::layer_norm_backward(x, weight, false, kept, dy).dbias.defined());
 }
 
 TEST_P(Ops, SoftmaxAndNormalize) {

@@ -12,11 +12,11 @@ namespace linea::cpu {
 namespace {
 
 template <typename T>
-std::vector<T> sample(int64_t count, uint32_t lane) {
+std::vector<T> sample(int64_t count, uint32_t stream_id) {
   std::vector<T> values;
   for (int64_t i = 0; i < count; ++i)
     values.push_back(
-        static_cast<T>(random_normal({1, Purpose::test, lane, 0}, static_cast<uint64_t>(i))));
+        static_cast<T>(random_normal({1, Purpose::test, stream_id, 0}, static_cast<uint64_t>(i))));
   return values;
 }
 

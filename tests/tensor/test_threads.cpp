@@ -9,10 +9,10 @@
 namespace linea {
 namespace {
 
-Tensor random(const Shape& shape, uint32_t lane) {
+Tensor random(const Shape& shape, uint32_t stream_id) {
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(random_normal({1, Purpose::test, lane, 0}, i));
+    values[i] = static_cast<float>(random_normal({1, Purpose::test, stream_id, 0}, i));
   return Tensor::from(values, shape);
 }
 
@@ -61,7 +61,7 @@ TEST(Threads, Rows) {
   expect_same_bits("layer_norm", [&] {
     const ops::LayerNorm kept = ops::layer_norm(x, row, row);
     const ops::LayerNormGradient d = ops::layer_norm_backward(x, row, true, kept, dy);
-    return std::vector<Tensor>{kept.y, kept.mean, kept.scale, d.dx, d.dgain, d.dbias};
+    return std::vector<Tensor>{kept.y, kept.mean, kept.scale, d.dx, d.dweight, d.dbias};
   });
   expect_same_bits("permute", [&] {
     return std::vector<Tensor>{ops::permute(x, {{1, 613, 331, 1}, {0, 2, 1, 3}, 1}, {331, 613})};
@@ -69,7 +69,7 @@ TEST(Threads, Rows) {
   const Tensor small = random({3001, 6}, 4), wide = random({3001, 36}, 5);
   expect_same_bits("feature maps", [&] {
     return std::vector<Tensor>{
-        ops::square_features(small), ops::square_features_backward(small, wide),
+        ops::quadratic_features(small), ops::quadratic_features_backward(small, wide),
         ops::dpfp_features(small, 3), ops::dpfp_features_backward(small, wide, 3)};
   });
 }

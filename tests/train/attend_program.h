@@ -9,11 +9,11 @@
 namespace linea::attend_tests {
 
 // The same numbers in f32 and f64.
-inline Array normal(const Shape& shape, uint32_t lane, double deviation = 1) {
+inline Array normal(const Shape& shape, uint32_t stream_id, double stddev = 1) {
   Array result{shape, {}};
   for (int64_t i = 0; i < shape.numel(); ++i)
     result.values.push_back(static_cast<float>(
-        deviation * random_normal({7, Purpose::test, lane, 0}, static_cast<uint64_t>(i))));
+        stddev * random_normal({7, Purpose::test, stream_id, 0}, static_cast<uint64_t>(i))));
   return result;
 }
 

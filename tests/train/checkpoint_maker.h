@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
 #include "train/checkpoint.h"
 

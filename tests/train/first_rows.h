@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "data/task.h"
+#include "data/tasks/task.h"
 
 namespace linea {
 

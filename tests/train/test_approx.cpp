@@ -8,12 +8,12 @@ namespace {
 class Approx : public ProgramTest {};
 using Matrix = std::vector<std::vector<double>>;
 
-Matrix normal(int64_t rows, int64_t cols, uint32_t lane, uint64_t draw, double deviation) {
-  const RandomStream stream{3, Purpose::task, lane, draw};
+Matrix normal(int64_t rows, int64_t cols, uint32_t stream_id, uint64_t draw, double stddev) {
+  const RandomStream stream{3, Purpose::task, stream_id, draw};
   Matrix matrix(static_cast<size_t>(rows), std::vector<double>(static_cast<size_t>(cols)));
   uint64_t index = 0;
   for (auto& row : matrix)
-    for (double& x : row) x = deviation * random_normal(stream, index++);
+    for (double& x : row) x = stddev * random_normal(stream, index++);
   return matrix;
 }
 
@@ -45,12 +45,12 @@ struct Errors {
 };
 
 Errors expected(const std::string& kind, const std::string& projection, int64_t F, int64_t N,
-                int64_t D, uint64_t draws, double deviation) {
+                int64_t D, uint64_t draws, double stddev) {
   Errors errors;
   const int64_t R = kind == "positive" ? F : F / 2;
   for (uint64_t draw = 0; draw < draws; ++draw) {
-    const Matrix q = normal(N, D, 0, draw, deviation), k = normal(N, D, 1, draw, deviation),
-                 v = normal(N, D, 2, draw, deviation);
+    const Matrix q = normal(N, D, 0, draw, stddev), k = normal(N, D, 1, draw, stddev),
+                 v = normal(N, D, 2, draw, stddev);
     const std::vector<double> sampled =
         draw_projection(projection_of(projection), R, D, {3, Purpose::features, 0, draw});
     Matrix omega;
@@ -103,17 +103,17 @@ void expect_summary(const nlohmann::json& summary, std::vector<double> errors) {
 TEST_F(Approx, AgreesWithTheDefinitions) {
   // 150 rows are more than a block and no multiple of one; 6 features are no multiple of the
   // key's 4.
-  for (const double deviation : {0.7, 1.5}) {
+  for (const double stddev : {0.7, 1.5}) {
     const Outcome outcome =
         done(fmt::format("approx --json --length 150 --key-size 4 --counts 6,32 --draws 3 --seed 3 "
-                         "--deviation {}",
-                         deviation));
+                         "--stddev {}",
+                         stddev));
     const std::vector<nlohmann::json> lines = json_lines(outcome.out);
     ASSERT_EQ(lines.size(), 3u * 4 * 2);
     for (const nlohmann::json& line : lines) {
       SCOPED_TRACE(json_text(line));
       const Errors errors =
-          expected(line["feature"], line["projection"], line["features"], 150, 4, 3, deviation);
+          expected(line["feature"], line["projection"], line["features"], 150, 4, 3, stddev);
       expect_summary(line["matrix_mse"], errors.matrix);
       expect_summary(line["output_mse"], errors.output);
       EXPECT_EQ(line["rows_left_out"].get<int64_t>(), errors.left_out);
@@ -128,7 +128,7 @@ TEST_F(Approx, AgreesWithTheDefinitions) {
 TEST_F(Approx, IsRepeatableAndFinite) {
   const std::string command = "approx --json --length 300 --key-size 8 --counts 64 --draws 2";
   EXPECT_EQ(done(command).out, done(command).out);
-  for (const nlohmann::json& line : json_lines(done(command + " --deviation 8").out)) {
+  for (const nlohmann::json& line : json_lines(done(command + " --stddev 8").out)) {
     EXPECT_TRUE(line["matrix_mse"]["mean"].is_number()) << line;
     EXPECT_TRUE(line["output_mse"]["median"].is_number()) << line;
     if (line["feature"] != "trig") {
@@ -171,8 +171,8 @@ TEST_F(Approx, RefusesWhatCannotBe) {
   refused(2, "approx --key-size -3", {"--key-size", "-3"});
   refused(2, "approx --draws 0", {"--draws", "0"});
   refused(2, "approx --seed -1", {"--seed", "-1"});
-  refused(2, "approx --deviation 0", {"--deviation", "0"});
-  refused(2, "approx --deviation nan", {"--deviation", "nan"});
+  refused(2, "approx --stddev 0", {"--stddev", "0"});
+  refused(2, "approx --stddev nan", {"--stddev", "nan"});
   refused(2, "approx --threads -2", {"-2"});
   refused(6, "approx --svg nowhere/a.svg", {"nowhere"});
   refused(6, "approx --csv nowhere/a.csv", {"nowhere"});

@@ -1,16 +1,16 @@
-// linea bench: the ways of the memory ledger give one gradient, counts are those of the formulas,
-// and each verb says what it should.
+// linea bench: the ways of the memory memory_comparison give one gradient, counts are those of the
+// formulas, and each command says what it should.
 #include <set>
 
 #include "autograd/gradcheck.h"
+#include "bench/bench.h"
+#include "bench/memory_comparison.h"
 #include "tests/train/program.h"
-#include "train/bench.h"
-#include "train/memory_ledger.h"
 
 namespace linea {
 namespace {
 
-using ledger::Way;
+using memory_comparison::Way;
 
 AttentionOptions options_of(const std::string& attention, DType dtype) {
   AttentionOptions options;
@@ -23,28 +23,29 @@ AttentionOptions options_of(const std::string& attention, DType dtype) {
   return options;
 }
 
-ledger::Inputs inputs_of(const AttentionOptions& options, int64_t N) {
+memory_comparison::Inputs inputs_of(const AttentionOptions& options, int64_t N) {
   const Shape keys{N, options.heads, options.key_size},
       values{N, options.heads, options.value_size};
-  const auto normal = [&](const Shape& shape, uint32_t lane) {
-    return random_tensor(shape, lane, 1.0, 1e-3, options.dtype);
+  const auto normal = [&](const Shape& shape, uint32_t stream_id) {
+    return random_tensor(shape, stream_id, 1.0, 1e-3, options.dtype);
   };
   return {normal(keys, 1), normal(keys, 2), normal(values, 3), normal(values, 4)};
 }
 
 // Lengths: within a chunk, a chunk and a piece, within a segment, segments and a piece.
-TEST(MemoryLedger, AllWaysGiveOneGradient) {
+TEST(MemoryComparison, AllWaysGiveOneGradient) {
   for (const char* attention : {"linear", "performer"})
     for (const DType dtype : {DType::f64, DType::f32})
       for (const int64_t N : {1, 7, 100, 1024, 2500}) {
         const AttentionOptions options = options_of(attention, dtype);
-        const ledger::Inputs in = inputs_of(options, N);
-        const ledger::Results engine = compute(Way::recomputed, options, in.heads_first());
+        const memory_comparison::Inputs in = inputs_of(options, N);
+        const memory_comparison::Results engine =
+            compute(Way::recomputed, options, in.heads_first());
         const double bound = dtype == DType::f64 ? 1e-9 : 1e-5;
-        for (const Way way : ledger::ways()) {
+        for (const Way way : memory_comparison::ways()) {
           if (way == Way::recomputed) continue;
           SCOPED_TRACE(fmt::format("{}, {}, N {}", attention, name_of(way), N));
-          const ledger::Results found = compute(way, options, in).heads_first();
+          const memory_comparison::Results found = compute(way, options, in).heads_first();
           EXPECT_LE(relative_error(found.y, engine.y), bound);
           EXPECT_LE(relative_error(found.dv, engine.dv), bound);
           if (N == 1) continue;  // y = v: no gradient but rounding
@@ -59,14 +60,14 @@ double bytes_of(Way way, int64_t N) {
   AttentionOptions options = options_of("linear", DType::f32);
   options.heads = 1;
   options.key_size = options.value_size = 32;
-  ledger::Inputs in = inputs_of(options, N);
+  memory_comparison::Inputs in = inputs_of(options, N);
   if (way == Way::recomputed) in = in.heads_first();
-  ledger::Results found;
+  memory_comparison::Results found;
   const double bytes = bench::extra_bytes([&] { found = compute(way, options, in); });
   return bytes - static_cast<double>(4 * in.q.bytes());
 }
 
-TEST(MemoryLedger, KeepsWhatItSays) {
+TEST(MemoryComparison, KeepsWhatItSays) {
   const AttentionOptions options = options_of("linear", DType::f32);
   const double state = 3 * 8 * (5 + 1) * 4;
   EXPECT_EQ(state_bytes(Way::all_states, options, 2048), 2 * 2048 * state);
@@ -124,7 +125,7 @@ TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
         results("train --preset " + more + kTiny + " --batch 3 --steps 3 --warmup 1");
     ASSERT_EQ(lines.size(), 1u);
     const nlohmann::json& line = lines[0];
-    positive(line, {"tokens_per_s", "step_ms", "model_gflops", "sgemm_gflops", "of_sgemm",
+    positive(line, {"tokens_per_s", "step_ms", "model_gflops", "sgemm_gflops", "fraction_of_sgemm",
                     "optimizer_ms", "data_ms", "loss"});
     EXPECT_GE(line["peak_rss_delta_bytes"], 0.0);
     const nlohmann::json& bytes = line["bytes"];
@@ -166,8 +167,7 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   EXPECT_TRUE(lines[1]["read_gb_per_s"].is_null() && lines[1]["of_read"].is_null());
   EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"],
             20);  // softmax: to the end
-  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("images/s"),
-            std::string::npos);
+  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("images/s"), std::string::npos);
   const auto weights = [&](const std::string& dtype) {
     const std::string out = done(
                                 "bench sample --layers 2 --heads 2 --dim 128 --ffn 512 --length 8 "
@@ -185,17 +185,17 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   refused(2, "bench sample --length 4", {"--length", "4"});
 }
 
-TEST_F(Bench, MemoryIsALedgerOfFourWays) {
+TEST_F(Bench, MemoryComparesFourWays) {
   const std::string tiny =
       "memory --lengths 70,140 --heads 2 --key-size 4 --features 6 --seconds 0 --threads 1";
-  const auto lines = results(tiny + " --svg ledger.svg");
+  const auto lines = results(tiny + " --svg memory_comparison.svg");
   ASSERT_EQ(lines.size(), 2u * 2 * 4);
   for (const nlohmann::json& line : lines) {
     positive(line, {"extra_bytes", "forward_backward_s"});
     for (const char* key : {"dq_error", "dk_error", "dv_error"}) EXPECT_LT(line[key], 1e-4) << line;
     for (const char* key : {"attention", "way"}) EXPECT_TRUE(line[key].is_string()) << line;
   }
-  const std::string svg = bytes("ledger.svg");
+  const std::string svg = bytes("memory_comparison.svg");
   for (const char* part : {"<svg", "performer", "naive autograd", "recomputed"})
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   const auto limited = results(tiny + " --limit 0.0000001");
@@ -208,10 +208,10 @@ TEST_F(Bench, MemoryIsALedgerOfFourWays) {
 TEST_F(Bench, AttentionCountsItsWork) {
   const auto lines = results("attention --attention linear,softmax --lengths 64 --seconds 0");
   ASSERT_EQ(lines.size(), 2u + 1);
-  positive(lines[0], {"forward_gflops", "gflops", "of_sgemm"});
+  positive(lines[0], {"forward_gflops", "gflops", "fraction_of_sgemm"});
   EXPECT_NEAR(lines[0]["gflops"].get<double>(),
               14.0 * 64 * 64 * 4 * 64 / lines[0]["forward_backward_s"].get<double>() / 1e9, 1e-6);
-  EXPECT_TRUE(lines[1]["gflops"].is_null() && lines[1]["of_sgemm"].is_null());
+  EXPECT_TRUE(lines[1]["gflops"].is_null() && lines[1]["fraction_of_sgemm"].is_null());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Charts: well-formed, with everything that is asked for on them and nothing outside.
-#include "train/chart.h"
+#include "data/chart.h"
 
 #include <gtest/gtest.h>
 

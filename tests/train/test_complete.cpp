@@ -1,8 +1,8 @@
 // linea sample --complete and --nll-map: what is kept is kept to the bit, and bits are those of
 // linea eval.
-#include "data/image_file.h"
 #include "data/image.h"
-#include "data/image_task.h"
+#include "data/readers/image_file.h"
+#include "data/tasks/image_task.h"
 #include "nn/generator.h"
 #include "tests/train/first_rows.h"
 #include "tests/train/program.h"
@@ -117,7 +117,7 @@ TEST_F(Images, CompletionsGoOnFromWhatIsKept) {
   }
   SamplingOptions options;
   options.seed = 7;
-  const auto sampled = Generator(*saved.model, options).draw(prompts, 6 * kSide);
+  const auto sampled = Generator(*saved.model, options).sample(prompts, 6 * kSide);
   for (size_t row = 0; row < 8; ++row) {
     const Grays& image = shown[4 * (row / 2) + 2 + row % 2];
     Grays expected;
@@ -139,7 +139,8 @@ TEST_F(Images, CompletionsOfAClass) {
 }
 
 TEST_F(Images, NllMapIsWhatEvalMeasures) {
-  done(kDigits + " --class-token --head logistics --steps 60 --lr 0.02 --warmup 0 --out run");
+  done(kDigits +
+       " --class-token --output-head logistics --steps 60 --lr 0.02 --warmup 0 --out run");
   const Outcome outcome = done("sample run --nll-map --count 3 --out heat.png");
   EXPECT_EQ(lines_of(outcome.out).back(), "heat.png");
   const std::vector<double> shown = numbers_after_colons(outcome.out);
@@ -184,7 +185,8 @@ TEST_F(Images, InColor) {
   put("cifar/data_batch_1.bin", records);
   put("cifar/data_batch_2.bin", records);
   put("cifar/test_batch.bin", records);
-  done("train --task cifar10 --data cifar --size 8 --steps 2 --head logistics --out run" + kSmall);
+  done("train --task cifar10 --data cifar --size 8 --steps 2 --output-head logistics --out run" +
+       kSmall);
   done("sample run --complete test:0 test:7 test:5 --keep-rows 5 --count 1 --out out.png");
   SavedModel saved = load_model(path("run"));
   saved.config.data = path("cifar");  // it was said from inside the folder

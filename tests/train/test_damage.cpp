@@ -26,7 +26,8 @@ class Damage : public ProgramTest {
     text.replace(at, from.size(), to);
   }
   void all_refuse(const std::string& file, std::initializer_list<std::string> fragments) const {
-    for (const std::string verb : {"eval", "sample"}) refused(3, verb + " " + file, fragments);
+    for (const std::string command : {"eval", "sample"})
+      refused(3, command + " " + file, fragments);
   }
 };
 
@@ -82,13 +83,13 @@ TEST_F(Damage, AModelOfAnotherArchitectureIsRefused) {
   config("layers = 1", "layers = 4611686018427387904", {"m.safetensors", "4611686018427387904"});
   config("task = \"text\"", "task = \"digits\"", {"m.safetensors"});
   config("task = \"text\"", "task = \"\"", {"m.safetensors"});
-  changed({"m.safetensors", "tokens"}, [](auto& tensors, auto&) {
+  changed({"m.safetensors", "token_embedding"}, [](auto& tensors, auto&) {
     for (NamedTensor& tensor : tensors)
-      if (tensor.name == "tokens") tensor.tensor = tensor.tensor.reshape({16, 7});
+      if (tensor.name == "token_embedding.weight") tensor.tensor = tensor.tensor.reshape({16, 7});
   });
   changed({"m.safetensors", "f64"}, [](auto& tensors, auto&) {
     for (NamedTensor& tensor : tensors)
-      if (tensor.name == "norm.gain") tensor.tensor = Tensor::full({16}, DType::f64, 1.0);
+      if (tensor.name == "norm.weight") tensor.tensor = Tensor::full({16}, DType::f64, 1.0);
   });
   changed({"m.safetensors", "missing"}, [](auto& tensors, auto&) { tensors.pop_back(); });
   changed({"m.safetensors", "tensors"}, [](auto& tensors, auto&) {
@@ -104,7 +105,8 @@ TEST_F(Damage, AModelOfAnotherArchitectureIsRefused) {
           [](auto&, auto& metadata) { metadata.erase("vocabulary"); });
   changed({"m.safetensors"}, [](auto&, auto& metadata) { metadata["vocabulary"] = "[\"a\""; });
   changed({"m.safetensors"}, [](auto&, auto& metadata) { metadata["vocabulary"].pop_back(); });
-  write_safetensors(path("m.safetensors"), {{"tokens", Tensor::full({2}, DType::f32, 1.0)}});
+  write_safetensors(path("m.safetensors"),
+                    {{"token_embedding.weight", Tensor::full({2}, DType::f32, 1.0)}});
   all_refuse("m.safetensors", {"not a model of Linea"});
   done("info m.safetensors");
 }
@@ -235,7 +237,7 @@ TEST_F(Damage, AModelThatIsSpoiltIsNotScored) {
   rewrite("run/checkpoints/step-00000001/model.safetensors", "m.safetensors",
           [](auto& tensors, auto&) {
             for (NamedTensor& tensor : tensors)
-              if (tensor.name == "norm.gain") tensor.tensor = Tensor::full({16}, DType::f32, NAN);
+              if (tensor.name == "norm.weight") tensor.tensor = Tensor::full({16}, DType::f32, NAN);
           });
   const Outcome outcome = linea("eval m.safetensors --json");
   check_refusal(outcome, 4, "eval of NaN", {"m.safetensors", "nan"}, true);

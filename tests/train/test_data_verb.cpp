@@ -6,7 +6,7 @@
 namespace linea {
 namespace {
 
-class DataVerb : public ProgramTest {
+class DataCommand : public ProgramTest {
  protected:
   // Runs with a stand-in for curl first in PATH.
   Outcome with_curl(const std::string& script, const std::string& line) const {
@@ -34,7 +34,7 @@ class DataVerb : public ProgramTest {
   }
 };
 
-TEST_F(DataVerb, ListsWithChecksumsAndAddresses) {
+TEST_F(DataCommand, ListsWithChecksumsAndAddresses) {
   const std::string list = done("data list").out;
   for (const char* part :
        {"mnist", "cifar-10-binary.tar.gz  170052171 bytes", "https://mattmahoney.net/dc/text8.zip",
@@ -46,7 +46,7 @@ TEST_F(DataVerb, ListsWithChecksumsAndAddresses) {
   EXPECT_EQ(lines[5]["bytes"], 1115394);
 }
 
-TEST_F(DataVerb, VerifiesAFolder) {
+TEST_F(DataCommand, VerifiesAFolder) {
   fs::create_directories(path("set"));
   put("set/input.txt", "to be or not to be");
   const Outcome outcome = linea("data verify set");
@@ -65,7 +65,7 @@ TEST_F(DataVerb, VerifiesAFolder) {
   refused(3, "data verify empty", {"empty", "holds no file of mnist"});
 }
 
-TEST_F(DataVerb, WithoutANetworkItSaysWhatToFetch) {
+TEST_F(DataCommand, WithoutANetworkItSaysWhatToFetch) {
   const Outcome outcome = with_curl("exit 6", "data get tinyshakespeare --out set");
   check_refusal(
       outcome, 3, "get",
@@ -75,7 +75,7 @@ TEST_F(DataVerb, WithoutANetworkItSaysWhatToFetch) {
   EXPECT_TRUE(names_in("set").empty());
 }
 
-TEST_F(DataVerb, WhatCurlBringsIsCheckedBeforeItHasAName) {
+TEST_F(DataCommand, WhatCurlBringsIsCheckedBeforeItHasAName) {
   const std::string script =
       "while [ $# -gt 1 ]; do [ \"$1\" = --output ] && echo other > \"$2\"; shift; done";
   const Outcome outcome = with_curl(script, "data get tinyshakespeare --out set");
@@ -88,7 +88,7 @@ TEST_F(DataVerb, WhatCurlBringsIsCheckedBeforeItHasAName) {
   refused(2, "data", {"subcommand"});
 }
 
-TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
+TEST_F(DataCommand, ImagesTrainSampleAndEvaluate) {
   put_images("images", 10);
   const std::string train =
       "train --task images --data images --size 2 --class-token --flip --steps 2" + kSmall;
@@ -107,21 +107,19 @@ TEST_F(DataVerb, ImagesTrainSampleAndEvaluate) {
   refused(3, "eval run", {"'bright'", "dark, light"});
 }
 
-TEST_F(DataVerb, BadImagesAreNamedOnStderr) {
+TEST_F(DataCommand, BadImagesAreNamedOnStderr) {
   put_images("images", 60);
   put("images/dark/000.png", "no image");
-  const Outcome outcome =
-      done("train --task images --data images --size 2 --channels 1 --steps 1" + kSmall +
-           " --out run");
+  const Outcome outcome = done("train --task images --data images --size 2 --channels 1 --steps 1" +
+                               kSmall + " --out run");
   EXPECT_NE(outcome.err.find("left out: images/dark/000.png: is neither"), std::string::npos)
       << outcome.err;
-  for (const char* name : {"001", "002"})
-    put(fmt::format("images/dark/{}.png", name), "no image");
+  for (const char* name : {"001", "002"}) put(fmt::format("images/dark/{}.png", name), "no image");
   refused(3, "train --task images --data images --size 2 --steps 1" + kSmall + " --out other",
           {"images", "more than one in 100"});
 }
 
-TEST_F(DataVerb, TextsMayBeBytes) {
+TEST_F(DataCommand, TextsMayBeBytes) {
   std::string all;
   for (int i = 0; i < 1024; ++i) all += static_cast<char>(i % 256);
   put("any.bin", all);

@@ -1,8 +1,8 @@
 // linea train --dry-run: what it says is what the run then is, and it leaves nothing behind.
+#include "bench/bench.h"
 #include "data/safetensors.h"
 #include "tests/data/png_bytes.h"
 #include "tests/train/program.h"
-#include "train/bench.h"
 
 namespace linea {
 namespace {
@@ -116,9 +116,9 @@ TEST_F(DryRun, KnowsEveryTaskAndHead) {
       {kCopy, {"train", "val", "test"}},
       {"train --task retrieval --associations 4 --layers 1 --heads 1 --dim 8 --batch 2",
        {"train", "val", "test"}},
-      {"train --task digits --size 12 --levels 64 --head logistics" + kSmall,
+      {"train --task digits --size 12 --levels 64 --output-head logistics" + kSmall,
        {"train", "val", "test"}},
-      {"train --task images --data images --size 2 --head logistics" + kSmall,
+      {"train --task images --data images --size 2 --output-head logistics" + kSmall,
        {"train", "val", "test"}}};
   for (const auto& [run, splits] : runs) {
     const nlohmann::json report = this->report(run);

@@ -97,9 +97,9 @@ TEST(Evaluate, APartialLookIsSpreadOverTheSplit) {
     int64_t tokens = 0;
     for (const int64_t row : {0, 2, 5, 8}) {
       const Batch batch = task->eval_batch(Split::val, row, 1);
-      const BatchTensors tokens = batch_tensors(*task, batch);
-      const Tensor outputs = model.forward(tokens.inputs, false, tokens.partners).value();
-      const Tensor losses = model.head().losses(outputs, tokens.targets);
+      const BatchTensors tensors = batch_tensors(*task, batch);
+      const Tensor outputs = model.forward(tensors.inputs, false, tensors.second_inputs).value();
+      const Tensor losses = model.output_head().losses(outputs, tensors.targets);
       const std::vector<float> values = losses.to_vector<float>();
       for (size_t i = 0; i < values.size(); ++i)
         if (batch.targets[i] != kNotScored) {

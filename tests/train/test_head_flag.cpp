@@ -1,4 +1,4 @@
-// --head and the flags of sampling, as the program has them.
+// --output-head and the flags of sampling, as the program has them.
 #include "tests/train/program.h"
 
 namespace linea {
@@ -13,7 +13,8 @@ class HeadFlag : public ProgramTest {
 
 TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
   const std::string train =
-      "train --task digits --size 12 --levels 16 --head logistics --lr 0.01 --warmup 0" + kSmall;
+      "train --task digits --size 12 --levels 16 --output-head logistics --lr 0.01 --warmup 0" +
+      kSmall;
   done(train + " --steps 2 --out short");
   const int steps = kSanitized ? 40 : 150;
   done(fmt::format("{} --steps {} --out run", train, steps));
@@ -32,21 +33,21 @@ TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
 }
 
 TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
-  refused(2, kCopy + " --head logistics --steps 1 --out run",
-          {"--head logistics", "copy", "images"});
-  refused(2, kDigits + " --head logistics --tie --steps 1 --out run", {"--tie", "--head logistics"},
-          true);
-  refused(2, kDigits + " --head gauss --steps 1 --out run",
-          {"--head is 'gauss'", "categorical or logistics"}, true);
+  refused(2, kCopy + " --output-head logistics --steps 1 --out run",
+          {"--output-head logistics", "copy", "images"});
+  refused(2, kDigits + " --output-head logistics --tie --steps 1 --out run",
+          {"--tie", "--output-head logistics"}, true);
+  refused(2, kDigits + " --output-head gauss --steps 1 --out run",
+          {"--output-head is 'gauss'", "categorical or logistics"}, true);
   EXPECT_FALSE(exists("run"));
-  refused(2, "bench train --head logistics --steps 1 --warmup 0",
-          {"--head logistics", "random tokens"}, true);
+  refused(2, "bench train --output-head logistics --steps 1 --warmup 0",
+          {"--output-head logistics", "random tokens"}, true);
 }
 
 TEST_F(HeadFlag, OtherHeadsWeightsAreRefused) {
   done(kDigits + " --steps 1 --out run");
-  refused(3, kDigits + " --head logistics --steps 1 --out new --init-from run", {"head.weight"},
-          true);
+  refused(3, kDigits + " --output-head logistics --steps 1 --out new --init-from run",
+          {"output_head.weight"}, true);
 }
 
 TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {

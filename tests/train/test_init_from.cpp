@@ -135,7 +135,7 @@ TEST_F(InitFrom, BothProjectionsOfPairsAreScaled) {
       "softmax --steps 2 "
       "--out pairs");
   done("train --init-from pairs --attention soft-vq --codes 4" + kStill + " --out soft");
-  for (const std::string name : {"blocks.0.qk.weight", "blocks.0.partner_qk.weight"}) {
+  for (const std::string name : {"blocks.0.qk.weight", "blocks.0.second_qk.weight"}) {
     const std::vector<double> before = tensor("pairs", 2, name), after = tensor("soft", 1, name);
     ASSERT_EQ(before.size(), size_t{32 * 16});
     for (size_t i = 0; i < before.size(); ++i)
@@ -191,18 +191,18 @@ TEST_F(InitFrom, ATextOfOtherTokensIsRefused) {
 }
 
 TEST_F(InitFrom, WhatCannotBeIsRefused) {
-  refused(3, "train --init-from softmax --dim 32 --out other", {"tokens", "32"});
+  refused(3, "train --init-from softmax --dim 32 --out other", {"token_embedding.weight", "32"});
   refused(3, "train --init-from nothing --out other", {"nothing", "does not exist"});
   refused(2, "train --init-from softmax --resume softmax", {"--init-from", "--resume"});
   const std::string file = "softmax/checkpoints/step-00000030/model.safetensors";
   std::string other = bytes(file);
-  const size_t at = other.find("linea-1");
+  const size_t at = other.find("linea-2");
   ASSERT_NE(at, std::string::npos);
   put(file, other.replace(at, 7, "linea-9"));
   seal("softmax/checkpoints/step-00000030");
   refused(3, "train --init-from softmax --out other",
-          {"model.safetensors", "'linea-9'", "'linea-1'"});
-  refused(3, "train --resume softmax --steps 40", {"model.safetensors", "'linea-9'", "'linea-1'"});
+          {"model.safetensors", "'linea-9'", "'linea-2'"});
+  refused(3, "train --resume softmax --steps 40", {"model.safetensors", "'linea-9'", "'linea-2'"});
 }
 
 }  // namespace

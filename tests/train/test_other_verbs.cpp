@@ -4,9 +4,9 @@
 namespace linea {
 namespace {
 
-class OtherVerbs : public ProgramTest {};
+class OtherCommands : public ProgramTest {};
 
-TEST_F(OtherVerbs, InfoTellsOfTheBuild) {
+TEST_F(OtherCommands, InfoTellsOfTheBuild) {
   const Outcome info = done("info");
   EXPECT_EQ(info.err, "");
   for (const char* part : {"linea ", "BLAS", "OpenBLAS", "threads", "devices", "softmax",
@@ -14,7 +14,7 @@ TEST_F(OtherVerbs, InfoTellsOfTheBuild) {
     EXPECT_NE(info.out.find(part), std::string::npos) << part << "\n" << info.out;
 }
 
-TEST_F(OtherVerbs, InfoTellsOfRunsAndFiles) {
+TEST_F(OtherCommands, InfoTellsOfRunsAndFiles) {
   done(kDigits + " --steps 3 --out run");
   const std::string folder = "run/checkpoints/step-00000003";
   const std::string run = done("info run").out;
@@ -24,8 +24,8 @@ TEST_F(OtherVerbs, InfoTellsOfRunsAndFiles) {
   EXPECT_EQ(done("info " + folder).out, run);
   const Outcome file = done("info " + folder + "/model.safetensors");
   EXPECT_EQ(file.err, "");
-  for (const char* part : {"[5,16] tokens", "[144,16] positions", "[48,16] blocks.0.qkv.weight",
-                           "18 tensors", "metadata format"})
+  for (const char* part : {"[5,16] token_embedding.weight", "[144,16] position_embedding.weight",
+                           "[48,16] blocks.0.qkv.weight", "18 tensors", "metadata format"})
     EXPECT_NE(file.out.find(part), std::string::npos) << part << "\n" << file.out;
   EXPECT_NE(done("info " + folder + "/optimizer.safetensors").out.find("36 tensors"),
             std::string::npos);
@@ -36,7 +36,7 @@ TEST_F(OtherVerbs, InfoTellsOfRunsAndFiles) {
   refused(3, "info empty", {"empty", "no checkpoint"});
 }
 
-TEST_F(OtherVerbs, VerifyProvesTheAttentions) {
+TEST_F(OtherCommands, VerifyProvesTheAttentions) {
   if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const Outcome outcome = done("verify --attention linear --json");
   const std::vector<nlohmann::json> checks = json_lines(outcome.out);
@@ -53,7 +53,7 @@ TEST_F(OtherVerbs, VerifyProvesTheAttentions) {
   EXPECT_EQ(attentions.size(), 5u + 4 + 4);  // features by the rules sum, gated and delta
 }
 
-TEST_F(OtherVerbs, BenchPrintsALineALength) {
+TEST_F(OtherCommands, BenchPrintsALineALength) {
   const Outcome outcome = done("bench attention --lengths 64,128 --seconds 0 --json");
   const std::vector<nlohmann::json> lines = json_lines(outcome.out);
   ASSERT_EQ(lines.size(), 1u + 3 * 2 + 3);  // softmax, linear, performer; who is faster than whom

@@ -68,7 +68,7 @@ class OutOfMemoryTest : public ProgramTest {
     config.data = path("images");
     config.length = 0;
     config.size = 2;
-    config.head = "logistics";
+    config.output_head = "logistics";
     config.threads = 2;
     return config;
   }
@@ -139,8 +139,8 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
     options.heads = 4;
     options.key_size = options.value_size = options.features = 8;
     const auto definition = make_attention(options);
-    const auto normal = [](uint32_t lane) {
-      return random_tensor({1, 4, 16, 8}, lane, 1.0, 1e-3, DType::f32);
+    const auto normal = [](uint32_t stream_id) {
+      return random_tensor({1, 4, 16, 8}, stream_id, 1.0, 1e-3, DType::f32);
     };
     const Tensor q = normal(1), k = normal(2), v = normal(3), dy = normal(4);
     const auto work = [&] {
@@ -174,7 +174,7 @@ TEST_F(OutOfMemoryTest, ALimitOnTheProcessDoesNotHangIt) {
 TEST_F(OutOfMemoryTest, SaysWhatToLower) {
   const auto train_within = [&](const RunConfig& config, size_t bytes) {
     set_cpu_memory_limit(cpu_memory().held + bytes);
-    with_memory_advice(config, [&] { train(config); });
+    with_out_of_memory_hint(config, [&] { train(config); });
   };
   RunConfig wide_batch = small_run();
   wide_batch.batch = 5000;

@@ -145,8 +145,8 @@ TEST_F(Run, HelpNamesEveryFlagWithItsDefault) {
        {"--weight-decay", "--min-lr", "0.0001", "--save-every", "--no-bias", "--resume", "adamw"})
     EXPECT_NE(help.out.find(part), std::string::npos) << part;
   EXPECT_EQ(linea("--help").code, 0);
-  for (const char* verb : {"train", "sample", "eval", "verify", "bench", "info"})
-    EXPECT_NE(linea("--help").out.find(verb), std::string::npos) << verb;
+  for (const char* command : {"train", "sample", "eval", "verify", "bench", "info"})
+    EXPECT_NE(linea("--help").out.find(command), std::string::npos) << command;
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ TEST_F(Sample, TakesAClassWhereTheModelHasThem) {
     done("sample classes --count 16 --out x.png " + more);
     return bytes("x.png");
   };
-  const std::string each_in_turn = sampled(""), third = sampled("--class 3"), last = sampled("--class 9");
+  const std::string each_in_turn = sampled(""), third = sampled("--class 3"),
+                    last = sampled("--class 9");
   EXPECT_NE(each_in_turn, third);
   EXPECT_NE(third, last);
   EXPECT_EQ(third, sampled("--class 3"));
@@ -248,10 +249,10 @@ TEST_F(Eval, TheModelFileAloneIsEnough) {
 TEST_F(Eval, RefusesWhatIsNoModel) {
   fs::create_directories(path("empty"));
   done(kCopy + " --steps 1 --out run");
-  for (const std::string verb : {"eval", "sample"}) {
-    refused(3, verb + " nowhere", {"nowhere", "does not exist"});
-    refused(3, verb + " empty", {"empty", "no checkpoint"});
-    refused(2, verb, {"RUN"});
+  for (const std::string command : {"eval", "sample"}) {
+    refused(3, command + " nowhere", {"nowhere", "does not exist"});
+    refused(3, command + " empty", {"empty", "no checkpoint"});
+    refused(2, command, {"RUN"});
   }
   refused(2, "eval run --split nope", {"nope", "val"});
   put_text("text.txt", 2000);

@@ -19,7 +19,7 @@ RunConfig small(const std::string& attention, const std::string& head) {
   config.size = 12;
   config.levels = 8;
   config.attention = attention;
-  config.head = head;
+  config.output_head = head;
   config.codes = 4;
   config.layers = 1;
   config.heads = 2;
@@ -92,7 +92,7 @@ TEST(TrainingStep, IsTheMeanOfItsBatches) {
         const BatchTensors tokens = batch_tensors(*definition.task, batch);
         Var added;
         const Var outputs = definition.model.forward(tokens.inputs, true, {}, &added);
-        const Var own = definition.model.head().loss(outputs, tokens.targets);
+        const Var own = definition.model.output_head().loss(outputs, tokens.targets);
         EXPECT_EQ(added.defined(), attention == "vq");
         backward(scale(added.defined() ? add(own, added) : own, 0.5));
         expected += 0.5 * own.value().item();

@@ -23,7 +23,7 @@ void RunQueue::fill(int threads, ThreadOrder order, Random& random) {
   head_ = tail_ = 0;
   if (order != ThreadOrder::priority) return;
   runnable_ = {};
-  std::array<uint16_t, kMostThreads / 32> warps;
+  std::array<uint16_t, kMaxThreads / 32> warps;
   std::array<uint16_t, 32> lanes;
   shuffle(warps, (threads + 31) / 32, random);
   int rank = 0;
@@ -43,14 +43,14 @@ void RunQueue::push(int thread) {
   if (order_ == ThreadOrder::priority)
     set(rank_of_[static_cast<size_t>(thread)]);
   else
-    waiting_[tail_++ % kMostThreads] = static_cast<uint16_t>(thread);
+    waiting_[tail_++ % kMaxThreads] = static_cast<uint16_t>(thread);
 }
 
 void RunQueue::push_first(int thread) {
   if (order_ == ThreadOrder::priority)
     push(thread);
   else
-    waiting_[--head_ % kMostThreads] = static_cast<uint16_t>(thread);
+    waiting_[--head_ % kMaxThreads] = static_cast<uint16_t>(thread);
 }
 
 int RunQueue::pop_by_rank() {

@@ -8,7 +8,7 @@
 
 namespace linea::emulator {
 
-inline constexpr int kMostThreads = 1024;
+inline constexpr int kMaxThreads = 1024;
 
 class RunQueue {
  public:
@@ -18,7 +18,7 @@ class RunQueue {
   void push_first(int thread);  // before those that wait, where their order is not left to chance
   int pop() {                   // -1: none
     if (order_ == ThreadOrder::priority) return pop_by_rank();
-    if (head_ != tail_) return waiting_[head_++ % kMostThreads];
+    if (head_ != tail_) return waiting_[head_++ % kMaxThreads];
     if (started_ == threads_) return -1;
     const int thread = started_++;
     return reversed() ? threads_ - 1 - thread : thread;
@@ -35,10 +35,10 @@ class RunQueue {
   // waits for others, and its stacks stay in the cache
   int started_ = 0;
   uint32_t head_ = 0, tail_ = 0;
-  std::array<uint16_t, kMostThreads> waiting_{};
+  std::array<uint16_t, kMaxThreads> waiting_{};
   // priority: one bit a rank, and who has it
-  std::array<uint64_t, kMostThreads / 64> runnable_{};
-  std::array<uint16_t, kMostThreads> rank_of_{}, thread_at_{};
+  std::array<uint64_t, kMaxThreads / 64> runnable_{};
+  std::array<uint16_t, kMaxThreads> rank_of_{}, thread_at_{};
 };
 
 }  // namespace linea::emulator

@@ -12,7 +12,7 @@
 namespace linea::emulator {
 namespace {
 
-constexpr size_t kAlignment = 128, kZone = 128, kMostPieces = 64;
+constexpr size_t kAlignment = 128, kZone = 128, kMaxPieces = 64;
 constexpr unsigned char kZoneByte = 0xA5, kFreshByte = 0xFF;
 
 size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -21,7 +21,7 @@ size_t round_up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * k
 
 void SharedMemory::begin(size_t bytes) {
   bytes_ = bytes;
-  const size_t needed = bytes + (kMostPieces + 2) * (kZone + kAlignment);
+  const size_t needed = bytes + (kMaxPieces + 2) * (kZone + kAlignment);
   if (memory_.size() < needed) {
     permit(memory_.data(), memory_.size());
     memory_.assign(needed, kZoneByte);
@@ -44,7 +44,7 @@ void* SharedMemory::take(size_t number, size_t bytes, std::source_location place
           number, place.file_name(), place.line(), pieces_[number].bytes, bytes);
     return pieces_[number].data;
   }
-  if (number == kMostPieces) stop("more than {} pieces of dynamic shared memory", kMostPieces);
+  if (number == kMaxPieces) stop("more than {} pieces of dynamic shared memory", kMaxPieces);
   taken_ = round_up(taken_) + bytes;
   if (taken_ > bytes_)
     stop("dynamic shared memory at {}:{}: the block takes {} bytes, its launch gave {}",

@@ -220,7 +220,7 @@ class KernelChecker final : public Checker {
 
   Shadow shadow_;
   Places places_;
-  std::array<Clocks, kMostThreads> clocks_{};
+  std::array<Clocks, kMaxThreads> clocks_{};
   int thread_ = 0, threads_ = 0;
   uintptr_t stack_ = 0, arguments_ = 0;
   size_t stack_bytes_ = 0, argument_bytes_ = 0;

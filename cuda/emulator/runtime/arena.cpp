@@ -15,7 +15,7 @@
 namespace linea::emulator {
 namespace {
 
-constexpr size_t kMostAddresses = size_t{1} << 40, kFewestAddresses = size_t{1} << 32;
+constexpr size_t kMaxAddresses = size_t{1} << 40, kFewestAddresses = size_t{1} << 32;
 constexpr size_t kAlignment = 256, kPage = 4096;
 constexpr int kFreshByte = 0xFF, kFreedByte = 0xFE;
 constexpr size_t kIdle =
@@ -46,7 +46,7 @@ Arena& arena() {
 // Addresses only: memory comes when it is touched.
 void Arena::reserve() {
   void* found = MAP_FAILED;
-  size_t bytes = kMostAddresses;
+  size_t bytes = kMaxAddresses;
   for (; found == MAP_FAILED && bytes >= kFewestAddresses; bytes /= 2)
     found = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -41,7 +41,7 @@ cudaDeviceProp properties() {
   all.totalGlobalMem = settings().memory;
   all.multiProcessorCount = kProcessors;
   all.warpSize = 32;
-  all.maxThreadsPerBlock = kMostThreadsOfBlock;
+  all.maxThreadsPerBlock = kMaxThreadsOfBlock;
   all.maxThreadsPerMultiProcessor = kThreadsOfProcessor;
   all.maxBlocksPerMultiProcessor = 32;
   all.sharedMemPerBlock = kSharedBytes;
@@ -50,7 +50,7 @@ cudaDeviceProp properties() {
   all.reservedSharedMemPerBlock = kSharedBytesOfSystem;
   all.regsPerBlock = all.regsPerMultiprocessor = 65536;
   all.l2CacheSize = 50 << 20;
-  const dim3 limits[] = {kMostThreadsEach, kMostBlocks};
+  const dim3 limits[] = {kMaxThreadsEach, kMaxBlocks};
   int* const places[] = {all.maxThreadsDim, all.maxGridSize};
   for (int i = 0; i < 2; ++i) {
     places[i][0] = static_cast<int>(limits[i].x);

@@ -31,8 +31,8 @@ cudaError_t check(const Launch& launch) {
   if (const cudaError_t error = need_device(); error != cudaSuccess) return error;
   const dim3 one(1, 1, 1);
   const dim3& block = launch.block;
-  if (!within(launch.grid, one, kMostBlocks) || !within(block, one, kMostThreadsEach) ||
-      block.x * block.y * block.z > kMostThreadsOfBlock)
+  if (!within(launch.grid, one, kMaxBlocks) || !within(block, one, kMaxThreadsEach) ||
+      block.x * block.y * block.z > kMaxThreadsOfBlock)
     return cudaErrorInvalidConfiguration;
   if (launch.shared_bytes > static_cast<size_t>(allowed_shared_bytes(launch.kernel)))
     return cudaErrorInvalidValue;
@@ -66,7 +66,7 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
   const std::lock_guard lock(runtime_mutex());
   *attributes = {};
-  attributes->maxThreadsPerBlock = kMostThreadsOfBlock;
+  attributes->maxThreadsPerBlock = kMaxThreadsOfBlock;
   attributes->maxDynamicSharedSizeBytes = allowed_shared_bytes(kernel);
   return cudaSuccess;
 }

@@ -1,0 +1,249 @@
+// linea bench attention: one attention by length, forward, backward and step by step, and who is
+// faster than whom.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "autograd/gradcheck.h"
+#include "bench/bench.h"
+#include "cli/flags.h"
+#include "tensor/ops.h"
+#include "train/machine.h"
+#include "train/progress.h"
+
+namespace linea::bench {
+namespace {
+
+struct AttentionBench {
+  std::vector<std::string> attentions = {"softmax", "linear", "performer"};
+  std::vector<int64_t> lengths = {512, 1024, 2048, 4096, 8192, 16384};
+  AttentionOptions attention;
+  int64_t batch = 1, heads = 4, key_size = 64, threads = 0;
+  std::string device = "cpu", dtype = "fp32";
+  double seconds = 0.5;  // at least, a measurement
+  bool json = false;
+};
+
+// Seconds and extra bytes of a sequence; GFLOP/s (bench.h, recurrent_count), NaN where nothing is
+// counted; seconds of a sampled token, the mean over as many positions.
+struct Measured {
+  int64_t length;
+  double forward_s, both_s, step_s, forward_bytes, both_bytes;
+  double forward_gflops, gflops;
+};
+
+Measured measure(const AttentionOptions& chosen, const AttentionBench& options, int64_t length) {
+  const std::unique_ptr<Attention> attention = make_attention(chosen);
+  const Shape shape{options.batch, options.heads, length, options.key_size};
+  const DType dtype = options.dtype == "bf16" && attention->takes_bf16() ? DType::bf16 : DType::f32;
+  const auto normal = [&](uint32_t stream_id) {
+    return ops::cast(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32), dtype);
+  };
+  std::vector<Var> inputs;
+  for (uint32_t stream_id = 0; stream_id < 3; ++stream_id)
+    inputs.emplace_back(normal(stream_id), true);
+  const Tensor seed = normal(9);
+  AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
+  if (attention->gated()) {
+    const Tensor half = Tensor::full({options.batch, options.heads, length}, DType::f32, 0.5);
+    taken.gate = inputs.emplace_back(half, true);
+  }
+  const auto forward = [&] {
+    const NoGrad no_grad;
+    attention->forward(taken, {});
+  };
+  const auto both = [&] {
+    backward(attention->forward(taken, {}), seed);
+    for (Var& input : inputs) input.clear_grad();
+  };
+  const double results = static_cast<double>(seed.bytes());  // y; and dq, dk, dv
+  Measured measured{};
+  measured.length = length;
+  measured.forward_bytes = extra_bytes(forward) - results;
+  measured.both_bytes = extra_bytes(both) - 4 * results;
+  measured.forward_s = median_seconds(options.seconds, forward);
+  measured.both_s = median_seconds(options.seconds, both);
+  const std::optional<RecurrentCount> count = recurrent_count(chosen);
+  const double rows = static_cast<double>(options.batch * options.heads * length) / 1e9;
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  measured.forward_gflops = count ? rows * count->forward / measured.forward_s : none;
+  measured.gflops = count ? rows * count->both / measured.both_s : none;
+  return measured;
+}
+
+// The recurrent form from position 0 on: for each length the mean seconds of a position up to it.
+void measure_steps(const AttentionOptions& chosen, const AttentionBench& options,
+                   std::vector<Measured>& rows) {
+  const std::unique_ptr<Attention> attention = make_attention(chosen);
+  const Shape shape{options.batch, options.heads, options.key_size};
+  const auto normal = [&](uint32_t stream_id) {
+    return random_tensor(shape, stream_id, 1.0, 0.0, DType::f32);
+  };
+  AttentionStep in{normal(1), normal(2), normal(3), Tensor()};
+  if (attention->gated()) in.gate = Tensor::full({options.batch, options.heads}, DType::f32, 0.5);
+  const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
+  int64_t position = 0;
+  const Stopwatch watch;
+  for (Measured& row : rows) {
+    for (; position < row.length; ++position) attention->step(*state, in);
+    device_memory(context().device).wait(context());
+    row.step_s = watch.seconds() / static_cast<double>(row.length);
+  }
+}
+
+// From which of the measured lengths on `one` takes less time than `other`, in words.
+std::string crossover(const std::vector<Measured>& one, const std::vector<Measured>& other,
+                      double Measured::*time) {
+  size_t from = one.size();
+  while (from > 0 && one[from - 1].*time < other[from - 1].*time) --from;
+  if (from == one.size()) return fmt::format("not up to N = {}", one.back().length);
+  return fmt::format("from N = {}{}", one[from].length, from == 0 ? " or less" : "");
+}
+
+using Table = std::vector<std::pair<std::string, std::vector<Measured>>>;
+
+void print_crossovers(const Table& table, bool json) {
+  if (!json)
+    fmt::print(
+        "\nfaster than                                          forward              fwd+bwd       "
+        "       a "
+        "sampled token\n");
+  for (const auto& [name, rows] : table)
+    for (const auto& [other, others] : table) {
+      if (name == other || other.rfind("performer", 0) == 0 || name == "softmax") continue;
+      const std::string forward = crossover(rows, others, &Measured::forward_s);
+      const std::string both = crossover(rows, others, &Measured::both_s);
+      const std::string step = crossover(rows, others, &Measured::step_s);
+      if (json) {
+        const nlohmann::ordered_json line = {{"faster", name},
+                                             {"than", other},
+                                             {"forward", forward},
+                                             {"forward_backward", both},
+                                             {"step", step}};
+        print_line(line);
+      } else {
+        fmt::print("{:<52} {:<20} {:<20} {}\n", name + " than " + other, forward, both, step);
+      }
+    }
+}
+
+constexpr const char* kHead = "{:<42} {:>7} {:>11} {:>11} {:>9} {:>8} {:>9} {:>10} {:>14} {:>13}\n";
+
+void print_head(const Machine& machine, const AttentionBench& options) {
+  if (options.json) {
+    nlohmann::ordered_json line = json_of(machine);
+    line.update(
+        {{"batch", options.batch}, {"heads", options.heads}, {"key_size", options.key_size}});
+    return print_line(line);
+  }
+  fmt::print(
+      "{}causal, {}, B {} H {} D = M = {}; extra bytes are beyond inputs and results; GFLOP/s of "
+      "forward "
+      "and backward\nby the products of the recurrent form, 14 F M a token and head (delta: "
+      "22)\n\n",
+      text_of(machine), options.dtype, options.batch, options.heads, options.key_size);
+  fmt::print(kHead, "attention", "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM",
+             "us/step", "extra MiB fwd", "extra MiB f+b");
+}
+
+void print_row(const Machine& machine, const AttentionBench& options, const std::string& name,
+               const Measured& m) {
+  const bool counted = !std::isnan(m.gflops);
+  const double share = m.gflops / machine.sgemm_gflops;
+  if (options.json) {
+    const auto number = [&](double x) {
+      return counted ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
+    };
+    return print_line({{"attention", name},
+                       {"length", m.length},
+                       {"forward_s", m.forward_s},
+                       {"forward_backward_s", m.both_s},
+                       {"forward_gflops", number(m.forward_gflops)},
+                       {"gflops", number(m.gflops)},
+                       {"fraction_of_sgemm", number(share)},
+                       {"step_s", m.step_s},
+                       {"forward_bytes", m.forward_bytes},
+                       {"forward_backward_bytes", m.both_bytes}});
+  }
+  const auto text = [](double x, int digits) { return fmt::format("{:.{}f}", x, digits); };
+  fmt::print(kHead, name, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),
+             text(1e6 * m.both_s / static_cast<double>(m.length * options.batch), 3),
+             counted ? text(m.gflops, 1) : "-", counted ? text(share, 2) : "-",
+             text(1e6 * m.step_s, 2), text(m.forward_bytes / 1048576.0, 2),
+             text(m.both_bytes / 1048576.0, 2));
+  std::fflush(stdout);
+}
+
+AttentionOptions chosen_attention(const std::string& name, const AttentionBench& options) {
+  AttentionOptions chosen = options.attention;
+  chosen.attention = name;
+  if (name != "linear") chosen.rule = "sum";
+  if (name == "softmax" || name == "vq" || name == "soft-vq") chosen.feature.clear();
+  chosen.heads = options.heads;
+  chosen.key_size = chosen.value_size = options.key_size;
+  return chosen;
+}
+
+void run(const AttentionBench& options) {
+  use_machine(options.threads, options.device, options.dtype);
+  const Machine machine = measure_machine(options.seconds, options.dtype);
+  print_head(machine, options);
+  std::vector<int64_t> lengths = options.lengths;
+  std::sort(lengths.begin(), lengths.end());
+  Table table;
+  for (const std::string& name : options.attentions) {
+    const AttentionOptions chosen = chosen_attention(name, options);
+    std::vector<Measured> rows;
+    for (const int64_t length : lengths) {
+      require(length >= 1, "--lengths has {}; each must be at least 1", length);
+      rows.push_back(measure(chosen, options, length));
+    }
+    measure_steps(chosen, options, rows);
+    table.emplace_back(label_of(chosen), rows);
+    for (const Measured& m : rows) print_row(machine, options, label_of(chosen), m);
+  }
+  print_crossovers(table, options.json);
+}
+
+}  // namespace
+
+void add_attention(CLI::App& bench, int& exit_code) {
+  CLI::App& what =
+      add_command(bench, "attention", "one attention, forward and backward, by length");
+  const auto options = std::make_shared<AttentionBench>();
+  add_option(what, "--attention", options->attentions, "comma-separated names",
+             OptionKind::comma_separated);
+  add_option(what, "--lengths", options->lengths, "comma-separated numbers",
+             OptionKind::comma_separated);
+  add_option(what, "--feature", options->attention.feature,
+             "of linear or performer; of the others it has no meaning");
+  add_option(what, "--rule", options->attention.rule, "of linear: sum, gated or delta",
+             OptionKind::shows_default);
+  add_option(what, "--nu", options->attention.nu, "of dpfp", OptionKind::shows_default);
+  add_option(what, "--features", options->attention.features, "of performer: rows of omega",
+             OptionKind::shows_default);
+  add_option(what, "--codes", options->attention.codes, "of vq and soft-vq",
+             OptionKind::shows_default);
+  add_option(what, "--batch", options->batch, "sequences", OptionKind::shows_default);
+  add_option(what, "--heads", options->heads, "heads", OptionKind::shows_default);
+  add_option(what, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
+  add_option(what, "--segment", options->attention.segment, "positions a tile; 0: chosen",
+             OptionKind::shows_default);
+  add_option(what, "--chunk", options->attention.chunk, "rows a matrix product; 0: chosen",
+             OptionKind::shows_default);
+  add_option(what, "--seconds", options->seconds, "at least, a measurement",
+             OptionKind::shows_default);
+  add_option(what, "--threads", options->threads, "processor threads; 0: all cores");
+  add_option(what, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
+             OptionKind::shows_default);
+  add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16",
+             OptionKind::shows_default);
+  add_flag(what, "--json", options->json, "one JSON object a line");
+  set_action(what, [options, &exit_code] {
+    run(*options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea::bench

@@ -1,0 +1,81 @@
+// What the benches share: how time and bytes are measured, the rate of this machine's BLAS that
+// every speed stands beside, the work that an attention is counted as, and the models that are
+// measured.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/transformer.h"
+#include "train/config.h"
+
+namespace CLI {
+class App;
+}
+
+namespace linea::bench {
+
+double median(std::vector<double> values);
+// The median of the times of `work`, called at least three times and for at least `seconds`.
+double median_seconds(double seconds, const std::function<void()>& work);
+// Bytes in tensors at the peak of `work` beyond those held before it.
+double extra_bytes(const std::function<void()>& work);
+// The most memory that this process has held, as the system counts it.
+double peak_rss_bytes();
+
+// What every bench begins with.
+struct Machine {
+  BlasInfo blas;
+  int threads;
+  double sgemm_gflops;   // GFLOP/s of square products of the run's dtype (bench/device_rates.h), on
+                         // its device
+  std::string dtype;     // fp32, tf32 or bf16
+  std::string device;    // cpu, or what `linea info` calls it
+  double read_gb_per_s;  // of a device that is no CPU, else 0
+};
+Machine measure_machine(double seconds, const std::string& dtype = "fp32");
+std::string text_of(const Machine& machine);
+nlohmann::ordered_json json_of(const Machine& machine);
+void print_line(const nlohmann::ordered_json& line);
+
+// FLOPs of a token and head where the state S [F,M] has a fixed size, counted by the recurrent
+// form, whatever form runs; features and what is linear in F or M are not counted:
+//   sum, gated  forward 4 F M: S += phi(k) v^T, S^T phi(q); backward 10 F M: S again, and the
+//   products for dq, dS,
+//               dk, dv
+//   delta       forward 6 F M: S^T phi(k) besides; backward 16 F M: S again (4), dq, dS (twice), dk
+//   (twice), dv
+struct RecurrentCount {
+  double forward, both;
+};
+// Nothing where there is no such state. `options` with its sizes.
+std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options);
+
+// FLOPs of a token in training: 6 a weight of a matrix; and of the attentions, a layer and head,
+//   with a state  as recurrent_count
+//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2
+//   D; backward 5
+//                 products (scores again, dv, da, dq, dk), 2.5 times that
+double flops_of_token(const Transformer& model);
+
+// The model that is measured: a preset, changed by flags.
+struct ModelChoice {
+  std::string preset = "nanogpt";
+  RunConfig config;
+  bool trains = false;  // has the settings of training too
+};
+void add_model(CLI::App& command, ModelChoice& choice);
+// Fills choice.config, sets the threads. Error: an unknown preset, settings that cannot be.
+ModelConfig chosen_model(CLI::App& command, ModelChoice& choice);
+// "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 tokens"
+std::string text_of(const ModelConfig& config);
+
+void add_attention(CLI::App& bench, int& exit_code);  // bench_attention.cpp
+void add_train(CLI::App& bench, int& exit_code);      // bench_train.cpp
+void add_sample(CLI::App& bench, int& exit_code);     // bench_sample.cpp
+void add_memory(CLI::App& bench, int& exit_code);     // bench_memory.cpp
+
+}  // namespace linea::bench

@@ -1,0 +1,154 @@
+// linea bench sample: how fast a preset model with random weights draws by the recurrent form, side
+// by side in batches; and one alone beside the rate at which its weights can be read, which no
+// program can beat.
+#include <algorithm>
+#include <memory>
+
+#include "bench/bench.h"
+#include "bench/device_rates.h"
+#include "cli/flags.h"
+#include "nn/generator.h"
+#include "train/progress.h"
+
+namespace linea::bench {
+namespace {
+
+constexpr int64_t kWarmup = 4;  // positions drawn before time is taken
+
+struct SampleBench {
+  ModelChoice model;
+  std::vector<int64_t> batches = {1, 16, 256, 1024};
+  int64_t tokens = 0, parts = 0;
+  bool json = false;
+};
+
+struct Sampled {
+  int64_t batch, positions;
+  double tokens_per_s, images_per_s;
+  double read_gb_per_s = 0, of_read = 0;  // of a batch of 1
+  std::string not_captured{};             // why a GPU was asked for each launch by itself
+};
+
+// Of the parameters that a token passes: of a table it reads one row, but for one that is the head
+// too.
+double weight_bytes(const Transformer& model) {
+  double bytes = 0;
+  for (const auto& [name, var] : model.parameters()) {
+    const bool one_row = name == "positions" || (name == "tokens" && !model.config().tie);
+    const bool matrix = var.shape().rank() == 2 && !one_row;
+    bytes += static_cast<double>(var.value().numel()) /
+             static_cast<double>(one_row ? var.size(0) : 1) *
+             static_cast<double>(size_of(matrix ? model.config().panels : var.dtype()));
+  }
+  return bytes;
+}
+
+// Positions that take a few seconds; all of a image where a position costs more the later it is.
+int64_t positions_of(const Transformer& model, const SampleBench& options, int64_t batch) {
+  const int64_t max = model.config().length - kWarmup;
+  if (options.tokens > 0) return std::min(options.tokens, max);
+  if (!recurrent_count(model.config().attention)) return max;
+  const int64_t fewest = context().device.kind == DeviceKind::cpu ? 16 : 200;
+  return std::min<int64_t>(max, std::clamp<int64_t>(12800 / batch, fewest, 200));
+}
+
+Sampled measure(const Transformer& model, const SampleBench& options, int64_t batch) {
+  const int64_t positions = positions_of(model, options, batch);
+  const Stopwatch watch;
+  std::vector<double> times;  // at which each position's tokens came
+  const std::vector<std::vector<int32_t>> prompt(static_cast<size_t>(batch), {0});
+  std::string not_captured;
+  const auto sampled_now = [&](const std::vector<int32_t>&) { times.push_back(watch.seconds()); };
+  Generator(model, {1.0, false, 1}).sample(prompt, kWarmup + positions, sampled_now, &not_captured);
+  const double seconds = times.back() - times[kWarmup - 1];
+  Sampled sampled{batch, positions, static_cast<double>(batch * positions) / seconds, 0};
+  sampled.not_captured = not_captured;
+  sampled.images_per_s = sampled.tokens_per_s / static_cast<double>(model.config().length);
+  if (batch == 1) {
+    const double bytes = weight_bytes(model);
+    sampled.read_gb_per_s = read_rate(bytes) / 1e9;
+    sampled.of_read = sampled.tokens_per_s * bytes / 1e9 / sampled.read_gb_per_s;
+  }
+  return sampled;
+}
+
+void print(const SampleBench& options, const Sampled& sampled) {
+  const bool alone = sampled.batch == 1;
+  if (options.json) {
+    const auto number = [&](double x) {
+      return alone ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
+    };
+    nlohmann::ordered_json line = {{"batch", sampled.batch},
+                                   {"positions", sampled.positions},
+                                   {"tokens_per_s", sampled.tokens_per_s},
+                                   {"images_per_s", sampled.images_per_s},
+                                   {"read_gb_per_s", number(sampled.read_gb_per_s)},
+                                   {"of_read", number(sampled.of_read)}};
+    if (options.parts > 0) line["parts"] = options.parts;
+    if (!sampled.not_captured.empty()) line["not_captured"] = sampled.not_captured;
+    return print_line(line);
+  }
+  fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", sampled.batch, sampled.positions,
+             sampled.tokens_per_s, sampled.images_per_s,
+             alone ? fmt::format("{:.1f}", sampled.read_gb_per_s) : "-",
+             alone ? fmt::format("{:.0f}%", 100 * sampled.of_read) : "-");
+  if (!sampled.not_captured.empty())
+    fmt::print("        positions were not recorded: {}\n", sampled.not_captured);
+  std::fflush(stdout);
+}
+
+void run(CLI::App& command, SampleBench& options) {
+  const ModelConfig config = chosen_model(command, options.model);
+  require(config.length > kWarmup,
+          "--length is {}; it must be above the {} positions of the warm-up", config.length,
+          kWarmup);
+  require(options.tokens >= 0, "--tokens is {}; it must be at least 0", options.tokens);
+  for (const int64_t batch : options.batches)
+    require(batch >= 1, "--batches has {}; each must be at least 1", batch);
+  require(options.parts >= 0, "--parts is {}; it must be at least 0", options.parts);
+  require(options.parts == 0 || context().device.kind != DeviceKind::cpu,
+          "--parts is {}: a CPU draws a batch as one; leave it out, or take --device cuda",
+          options.parts);
+  const Machine machine = measure_machine(0.3, options.model.config.dtype);
+  if (options.parts > 0) context().sizes.parts = options.parts;
+  const Transformer model(config);
+  if (options.json) {
+    print_line(json_of(machine));
+  } else {
+    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights a token passes\n\n",
+               text_of(machine), options.model.preset, text_of(config), options.model.config.dtype,
+               weight_bytes(model) / 1e6);
+    fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
+               "images/s", "weights GB/s", "of it");
+  }
+  for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
+  if (!options.json)
+    fmt::print(
+        "\nA image is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: "
+        "the share that "
+        "is reached.\n",
+        config.length);
+}
+
+}  // namespace
+
+void add_sample(CLI::App& bench, int& exit_code) {
+  CLI::App& command = add_command(bench, "sample", "drawing with random weights: speed by batch");
+  const auto options = std::make_shared<SampleBench>();
+  options->model.preset = "mnist-paper";
+  add_model(command, options->model);
+  add_option(command, "--batches,--batch", options->batches,
+             "comma-separated: sequences drawn side by side", OptionKind::comma_separated);
+  add_option(command, "--tokens", options->tokens, "positions that are timed; 0: chosen",
+             OptionKind::shows_default);
+  add_option(command, "--parts", options->parts,
+             "of a batch on a GPU, drawn at the same time, at most; 0: the device's",
+             OptionKind::shows_default);
+  add_flag(command, "--json", options->json, "one JSON object a line");
+  set_action(command, [&command, options, &exit_code] {
+    run(command, *options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea::bench

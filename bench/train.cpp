@@ -1,0 +1,280 @@
+// linea bench train: the trainer's own step on a preset model and random tokens. How many tokens a
+// second, how much of the machine's arithmetic that is, where the time goes, and what memory is
+// held for.
+#include <algorithm>
+#include <memory>
+
+#include "autograd/profile.h"
+#include "bench/bench.h"
+#include "cli/flags.h"
+#include "data/tasks/task.h"
+#include "nn/optimizer.h"
+#include "tensor/random.h"
+#include "train/progress.h"
+#include "train/training_step.h"
+
+namespace linea::bench {
+namespace {
+
+struct TrainBench {
+  ModelChoice model;
+  int64_t steps = 20, warmup = 3;
+  bool json = false;
+};
+
+// Bytes of tensors by what they are for: parameters and buffers; what is held at the end of the
+// forward pass beyond those of before it (activations), and of the backward pass (gradients).
+// `workspace` is what the peak holds beyond all the others, 0 where it holds less: activations go
+// while gradients come.
+struct Bytes {
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0, workspace = 0, peak = 0;
+  double sum() const { return parameters + gradients + optimizer + activations + workspace; }
+};
+
+struct OpTimes {
+  std::string op;
+  Profile::Times times;
+};
+
+// Times are seconds of all steps together, done plainly; but step_s, the median step as the trainer
+// makes it.
+struct Trained {
+  Bytes bytes;
+  double rss = 0, step_s = 0, all_s = 0, optimizer_s = 0, data_s = 0, loss = 0;
+  double flops = 0;  // of a token
+  int64_t parameters = 0;
+  std::vector<OpTimes> ops;
+  std::string plainly;  // why the device's steps could not be recorded; empty: they were
+};
+
+double held() { return static_cast<double>(memory_use().held); }
+
+// Tokens at random, each the target of the one before it.
+class RandomTokens : public Task {
+ public:
+  explicit RandomTokens(const TaskShape& shape) : Task(shape) {}
+
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    const RandomStream stream{seed, Purpose::test, 0, step};
+    Batch batch = blank_batch(rows, length(), 0);
+    const auto token = [&](size_t place) {
+      return static_cast<int32_t>(random_below(stream, place, static_cast<uint32_t>(vocab_size())));
+    };
+    for (size_t i = 0; i < batch.inputs.size(); ++i) {
+      batch.inputs[i] = token(i);
+      batch.targets[i] = token(i + 1);
+    }
+    return batch;
+  }
+  bool has(Split split) const override { return split == Split::train; }
+  int64_t rows(Split) const override { return 0; }
+  Batch eval_batch(Split split, int64_t, int64_t) const override {
+    fail(ErrorKind::usage, "random tokens have no {} split", split_name(split));
+  }
+};
+
+TaskShape shape_of(const ModelConfig& model) {
+  TaskShape shape;
+  shape.vocab_size = model.vocab_size;
+  shape.input_vocab_size = model.input_vocab_size;
+  shape.length = model.length;
+  return shape;
+}
+
+// A step of the trainer's, watched.
+class Step {
+ public:
+  Step(Transformer& model, Optimizer& optimizer, const TrainBench& options, bool recorded)
+      : model_(model),
+        config_(options.model.config),
+        task_(shape_of(model.config())),
+        steps_(options.warmup + options.steps),
+        step_(model, optimizer, task_, config_, recorded) {}
+
+  void run(int64_t number, Trained& result) {
+    Profile* profile = Profile::current();
+    const auto lap = [&] { return profile == nullptr ? 0.0 : profile->restart(); };
+    double before = 0;
+    step_.watch({[&] {
+                   result.data_s += lap();
+                   before = held();
+                 },
+                 [&] { result.bytes.activations = held() - before; },
+                 [&] {
+                   result.bytes.gradients = held() - before;
+                   lap();
+                 }});
+    lap();
+    model_.before_step(number, steps_);
+    result.loss =
+        step_.run(number, learning_rate_at(number, steps_, 0, config_.lr, config_.min_lr)).loss;
+    result.optimizer_s += lap();
+  }
+
+  const std::string& not_captured_reason() const { return step_.not_captured_reason(); }
+
+ private:
+  Transformer& model_;
+  const RunConfig& config_;
+  RandomTokens task_;
+  int64_t steps_;
+  TrainingStep step_;
+};
+
+// Seconds of steps that a device does by what it has recorded, as the trainer has it do them;
+// `plainly` becomes the reason where it could not.
+std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer,
+                                   const TrainBench& options, std::string& plainly) {
+  release_memory_cache();  // that of the plain steps: what is recorded has memory of its own
+  Step step(model, optimizer, options, true);
+  Trained unused;
+  std::vector<double> times;
+  for (int64_t i = 0; i < options.warmup + options.steps; ++i) {
+    const Stopwatch watch;
+    step.run(i, unused);
+    if (i >= options.warmup) times.push_back(watch.seconds());
+  }
+  plainly = step.not_captured_reason();
+  return times;
+}
+
+Trained train(const ModelConfig& config, const TrainBench& options) {
+  Trained result;
+  const double rss = peak_rss_bytes(), empty = held();
+  Transformer model(config);
+  result.bytes.parameters = held() - empty;
+  Optimizer optimizer(optimizer_config(options.model.config), model.parameters());
+  result.bytes.optimizer = held() - empty - result.bytes.parameters;
+  result.parameters = count_elements(model.parameters());
+  result.flops = flops_of_token(model);
+  Step plain(model, optimizer, options, false);
+  for (int64_t i = 0; i < options.warmup; ++i) plain.run(i, result);
+  reset_memory_peak();
+  std::vector<double> times;
+  {
+    const Profile profile;
+    for (int64_t i = 0; i < options.steps; ++i) {
+      const Stopwatch watch;
+      plain.run(options.warmup + i, result);
+      times.push_back(watch.seconds());
+      result.all_s += times.back();
+    }
+    for (const auto& [op, op_times] : profile.ops()) result.ops.push_back({op, op_times});
+  }
+  if (context().device.kind != DeviceKind::cpu)
+    times = recorded_times(model, optimizer, options, result.plainly);
+  result.step_s = median(times);
+  Bytes& bytes = result.bytes;
+  bytes.peak = static_cast<double>(memory_use().peak) - empty;
+  bytes.workspace = std::max(0.0, bytes.peak - bytes.sum());
+  result.rss = peak_rss_bytes() - rss;
+  const auto all = [](const OpTimes& op) { return op.times.forward + op.times.backward; };
+  std::sort(result.ops.begin(), result.ops.end(),
+            [&](const auto& a, const auto& b) { return all(a) > all(b); });
+  return result;
+}
+
+std::vector<std::pair<const char*, double>> kinds(const Bytes& bytes) {
+  return {{"parameters", bytes.parameters},
+          {"gradients", bytes.gradients},
+          {"optimizer", bytes.optimizer},
+          {"activations", bytes.activations},
+          {"workspace", bytes.workspace},
+          {"sum", bytes.sum()},
+          {"peak", bytes.peak}};
+}
+
+void print_json(const ModelConfig& model, const TrainBench& options, const Machine& machine,
+                const Trained& trained, double tokens, double gflops) {
+  const auto of_step = [&](double seconds) {
+    return 1e3 * seconds / static_cast<double>(options.steps);
+  };
+  nlohmann::ordered_json bytes, ops = nlohmann::ordered_json::array();
+  for (const auto& [kind, value] : kinds(trained.bytes)) bytes[kind] = value;
+  for (const auto& [op, times] : trained.ops)
+    ops.push_back({{"op", op},
+                   {"forward_ms", of_step(times.forward)},
+                   {"backward_ms", of_step(times.backward)},
+                   {"share", (times.forward + times.backward) / trained.all_s}});
+  nlohmann::ordered_json line = {{"preset", options.model.preset},
+                                 {"attention", label_of(model.attention)},
+                                 {"tokens_per_s", tokens},
+                                 {"step_ms", 1e3 * trained.step_s},
+                                 {"model_gflops", gflops},
+                                 {"sgemm_gflops", machine.sgemm_gflops},
+                                 {"fraction_of_sgemm", gflops / machine.sgemm_gflops},
+                                 {"peak_rss_delta_bytes", trained.rss},
+                                 {"bytes", bytes},
+                                 {"ops", ops},
+                                 {"optimizer_ms", of_step(trained.optimizer_s)},
+                                 {"data_ms", of_step(trained.data_s)},
+                                 {"loss", trained.loss}};
+  if (!trained.plainly.empty()) line["not_captured"] = trained.plainly;
+  print_line(json_of(machine));
+  print_line(line);
+}
+
+void print_text(const ModelConfig& model, const TrainBench& options, const Machine& machine,
+                const Trained& trained, double tokens, double gflops) {
+  fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", text_of(machine), options.model.preset,
+             text_of(model), count_text(static_cast<double>(trained.parameters)),
+             options.model.config.batch, options.model.config.dtype);
+  fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n",
+             tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
+  if (!trained.plainly.empty()) fmt::print("steps could not be recorded: {}\n", trained.plainly);
+  fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops,
+             100 * gflops / machine.sgemm_gflops,
+             machine.device == "cpu" ? "SGEMM" : "the products' rate");
+  for (const auto& [kind, value] : kinds(trained.bytes))
+    fmt::print("{:<16} {:>10.2f} MiB\n", kind, value / 1048576);
+  fmt::print("{:<16} {:>10.2f} MiB, the process beyond its start\n\n", "peak RSS",
+             trained.rss / 1048576);
+  fmt::print("{:<20} {:>12} {:>12} {:>10}\n", "ms a step", "forward", "backward", "per cent");
+  const auto row = [&](const std::string& name, double forward, double backward) {
+    const double scale = 1e3 / static_cast<double>(options.steps);
+    fmt::print("{:<20} {:>12.3f} {:>12.3f} {:>10.1f}\n", name, scale * forward, scale * backward,
+               100 * (forward + backward) / trained.all_s);
+  };
+  Profile::Times sum;
+  for (const auto& [op, times] : trained.ops) {
+    row(op, times.forward, times.backward);
+    sum.forward += times.forward;
+    sum.backward += times.backward;
+  }
+  row("all ops", sum.forward, sum.backward);
+  row("optimizer", trained.optimizer_s, 0);
+  row("data", trained.data_s, 0);
+}
+
+// SGEMM comes last: its matrices are no memory of the training.
+void run(CLI::App& command, TrainBench& options) {
+  require(options.steps >= 1 && options.warmup >= 0,
+          "--steps is {} and --warmup {}; at least 1 and 0", options.steps, options.warmup);
+  const ModelConfig model = chosen_model(command, options.model);
+  const Trained trained = train(model, options);
+  const double tokens =
+      static_cast<double>(options.model.config.batch * model.length) / trained.step_s;
+  const double gflops = tokens * trained.flops / 1e9;
+  const auto print = options.json ? print_json : print_text;
+  print(model, options, measure_machine(0.5, options.model.config.dtype), trained, tokens, gflops);
+}
+
+}  // namespace
+
+void add_train(CLI::App& bench, int& exit_code) {
+  CLI::App& command = add_command(
+      bench, "train", "training steps on random tokens: speed, memory, where time goes");
+  const auto options = std::make_shared<TrainBench>();
+  options->model.trains = true;
+  add_model(command, options->model);
+  add_option(command, "--steps", options->steps, "steps that are measured",
+             OptionKind::shows_default);
+  add_option(command, "--warmup", options->warmup, "steps before them", OptionKind::shows_default);
+  add_flag(command, "--json", options->json, "one JSON object a line");
+  set_action(command, [&command, options, &exit_code] {
+    run(command, *options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea::bench

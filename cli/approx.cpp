@@ -1,0 +1,94 @@
+// linea approx: how well random features estimate softmax attention (bench/approx.h).
+#include <limits>
+#include <memory>
+
+#include "bench/approx.h"
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "data/files.h"
+#include "tensor/context.h"
+
+namespace linea {
+namespace {
+
+void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
+  require(value >= min && value <= max, "{} is {}; it must be from {} to {}", flag, value, min,
+          max);
+}
+
+// Every feature with every projection at every count, in that order.
+std::vector<approx::Estimate> asked_estimates(const approx::Options& options) {
+  check_range("--length", options.length, 1, int64_t{1} << 24);
+  check_range("--key-size", options.key_size, 1, 4096);
+  check_range("--draws", options.draws, 1, 1000000);
+  check_range("--seed", options.seed, 0, std::numeric_limits<int64_t>::max());
+  require(options.stddev > 0 && options.stddev <= 10,
+          "--stddev is {}; it must be above 0 and at most 10", options.stddev);
+  std::vector<approx::Estimate> result;
+  for (const std::string& feature : options.features)
+    for (const std::string& projection : options.projections)
+      for (const int64_t count : options.counts) {
+        check_range("a number in --counts", count, 1, int64_t{1} << 20);
+        const approx::Kind kind = approx::kind_of(feature);
+        require(
+            count % approx::features_a_row(kind) == 0,
+            "--counts has {}; {} makes two features of a row of omega, so the number must be even",
+            count, feature);
+        result.push_back({feature, projection, kind, projection_of(projection), count});
+      }
+  return result;
+}
+
+void run_approx(const approx::Options& options) {
+  std::vector<approx::Estimate> estimates = asked_estimates(options);
+  if (options.threads != 0) set_threads(static_cast<int>(options.threads));
+  for (const std::string& path : {options.csv, options.svg})
+    if (!path.empty())
+      AtomicFile probe(path);  // a folder that takes no files is an error now, not in minutes
+  approx::measure_errors(options, estimates);
+  options.json ? approx::print_json(estimates) : approx::print_table(options, estimates);
+  if (!options.csv.empty()) write_file_atomically(options.csv, approx::csv_text(estimates));
+  if (!options.svg.empty()) approx::write_error_charts(options.svg, options, estimates);
+}
+
+}  // namespace
+
+void add_approx(CLI::App& program, int& exit_code) {
+  const auto options = std::make_shared<approx::Options>();
+  CLI::App& command = add_command(
+      program, "approx", "measure how well random features estimate softmax attention",
+      "Errors are those of the attention matrix, rows of it summing to 1, and of the "
+      "output. hyperbolic and trig\n"
+      "make two features of a random direction, so at equal --counts they use half as "
+      "many. trig's weights have\n"
+      "signs and may cancel: rows with |sum a| < 1e-3 sum |a| are counted and left out of "
+      "the means. The relu\n"
+      "features of performer are not among these: they do not estimate softmax.");
+  add_option(command, "--features", options->features,
+             "comma-separated: positive, hyperbolic, trig", OptionKind::comma_separated);
+  add_option(command, "--projections", options->projections,
+             "comma-separated: iid, orthogonal, stratified, fixed-norm",
+             OptionKind::comma_separated);
+  add_option(command, "--counts", options->counts, "comma-separated numbers of features",
+             OptionKind::comma_separated);
+  add_option(command, "--stddev", options->stddev, "standard stddev of q, k and v",
+             OptionKind::shows_default);
+  add_option(command, "--length", options->length, "N, rows of q, k and v",
+             OptionKind::shows_default);
+  add_option(command, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
+  add_option(command, "--draws", options->draws, "of q, k, v and of the random directions",
+             OptionKind::shows_default);
+  add_option(command, "--seed", options->seed, "of everything that is drawn",
+             OptionKind::shows_default);
+  add_option(command, "--csv", options->csv, "write the table to this file");
+  add_option(command, "--svg", options->svg, "draw the medians to this file");
+  add_option(command, "--threads", options->threads, "processor threads; 0: all cores",
+             OptionKind::shows_default);
+  add_flag(command, "--json", options->json, "one JSON object a line");
+  set_action(command, [options, &exit_code] {
+    run_approx(*options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea

@@ -1,0 +1,128 @@
+// The tensors that linea attend is given.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/attend_run.h"
+
+namespace linea::attend {
+namespace {
+
+std::string text_of(const Axes& axes) {
+  std::vector<std::string> sizes;
+  for (const Axis& axis : axes)
+    sizes.push_back(axis.size > 0 ? std::to_string(axis.size) : axis.name);
+  return fmt::format("[{}]", fmt::join(sizes, ","));
+}
+
+// A size that a flag and a tensor both say.
+void check_agrees(const Options& options, const char* flag, int64_t asked, const char* name,
+                  const Tensor& x) {
+  require(options.given.count(flag) == 0 || asked == x.size(1),
+          "--{} is {}, and {} of {} is {}: leave --{} out", flag, asked, name, options.in,
+          x.shape().str(), flag);
+}
+
+}  // namespace
+
+std::string place_of(const Shape& shape, int64_t index) {
+  std::vector<int64_t> place(static_cast<size_t>(shape.rank()));
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    place[static_cast<size_t>(axis)] = index % shape[axis];
+    index /= shape[axis];
+  }
+  return fmt::format("[{}]", fmt::join(place, ","));
+}
+
+InputFile::InputFile(const std::string& path) : path_(path), file_(SafetensorsFile::open(path)) {
+  for (const std::string& warning : file_.warnings()) fmt::print(stderr, "linea: {}\n", warning);
+}
+
+Tensor InputFile::read(const std::string& name, const Axes& axes, const std::string& why) {
+  if (!has(name))
+    fail(ErrorKind::input, "{}: there is no tensor {}; {}it must be {}", path_, name, why,
+         text_of(axes));
+  const SafetensorsEntry& entry = file_.entry(name);
+  check_dtype(entry);
+  bool fits = entry.shape.size() == axes.size();
+  for (size_t i = 0; fits && i < axes.size(); ++i)
+    fits = axes[i].size == 0 || axes[i].size == entry.shape[i];
+  if (!fits)
+    fail(ErrorKind::input, "{}: {} is [{}]; {}it must be {}", path_, name,
+         fmt::join(entry.shape, ","), why, text_of(axes));
+  if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end())
+    fail(ErrorKind::input,
+         "{}: {} is [{}], which has no elements; {}it must be {}, every size at least 1", path_,
+         name, fmt::join(entry.shape, ","), why, text_of(axes));
+  const Tensor result = file_.read(name);
+  used_.insert(name);
+  refuse(
+      name, result, [](auto x) { return std::isfinite(x); }, "every number must be finite");
+  return result;
+}
+
+void InputFile::warn_of_unused(const std::string& label) const {
+  std::vector<std::string> names;
+  for (const SafetensorsEntry& entry : file_.entries())
+    if (used_.count(entry.name) == 0) names.push_back(quoted_name(entry.name));
+  if (!names.empty())
+    fmt::print(stderr, "linea: {}: {} does not use {}: ignored\n", path_, label,
+               fmt::join(names, ", "));
+}
+
+// What is read first says what all have to be.
+void InputFile::check_dtype(const SafetensorsEntry& entry) {
+  if (entry.dtype != "F32" && entry.dtype != "F64")
+    fail(ErrorKind::input, "{}: {} is {}; all tensors must be F32, or all F64", path_, entry.name,
+         entry.dtype);
+  if (first_.empty()) first_ = entry.name, dtype_ = entry.dtype;
+  if (entry.dtype != dtype_)
+    fail(ErrorKind::input, "{}: {} is {} and {} is {}; all tensors must be F32, or all F64", path_,
+         entry.name, entry.dtype, first_, dtype_);
+}
+
+Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) {
+  Inputs in;
+  in.q = file.read("q", {{"B"}, {"H"}, {"N"}, {"D"}});
+  const Axis B{"B", in.q.size(0)}, H{"H", in.q.size(1)}, N{"N", in.q.size(2)}, D{"D", in.q.size(3)};
+  const std::string why = fmt::format("with q {} ", in.q.shape().str());
+  in.k = file.read("k", {B, H, N, D}, why);
+  in.v = file.read("v", {B, H, N, {"M"}}, why);
+  if (!needs.gate.empty()) {
+    in.gate = file.read(needs.gate, {B, H, N}, why);
+    file.refuse(
+        needs.gate, in.gate, [](auto g) { return g > 0 && g < 1; },
+        "it must be above 0 and below 1");
+  }
+  if (needs.omega && file.has("omega")) {
+    in.omega = file.read("omega", {H, {"R"}, D}, why);
+    check_agrees(options, "features", options.attention.features, "omega", in.omega);
+  }
+  if (needs.codebook) {
+    in.codebook = file.read("codebook", {H, {"F"}, D}, why);
+    check_agrees(options, "codes", options.attention.codes, "codebook", in.codebook);
+  }
+  if (needs.sigma && file.has("sigma")) {
+    in.sigma = file.read("sigma", {{"1", 1}});
+    file.refuse(
+        "sigma", in.sigma, [](auto sigma) { return sigma > 0; }, "it must be above 0");
+    const bool same = with_real(in.sigma.dtype(), "attend", [&](auto zero) {
+      return static_cast<decltype(zero)>(options.attention.sigma) ==
+             static_cast<decltype(zero)>(in.sigma.item());
+    });
+    require(same || options.given.count("sigma") == 0,
+            "--sigma is {}, and sigma of {} is {:.9g}: leave --sigma out", options.attention.sigma,
+            options.in, in.sigma.item());
+  }
+  if (file.has("dy")) {
+    in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
+                      fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));
+    require(options.form != "recurrent",
+            "{} holds dy, and --form recurrent has no gradients: take --form chunked or quadratic, "
+            "or leave dy out",
+            options.in);
+  }
+  return in;
+}
+
+}  // namespace linea::attend

@@ -1,0 +1,21 @@
+// The commands. Each adds a subcommand with its options and what it does; `exit_code` is set by
+// what runs. Errors are thrown as linea::Error, and become one line and an exit code in main.cpp.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace linea {
+
+void add_train(CLI::App& program, int& exit_code);   // cmd_train.cpp
+void add_sample(CLI::App& program, int& exit_code);  // cmd_sample.cpp
+void add_eval(CLI::App& program, int& exit_code);    // cmd_eval.cpp
+void add_attend(CLI::App& program, int& exit_code);  // cmd_attend.cpp
+void add_verify(CLI::App& program, int& exit_code);  // cmd_verify.cpp
+void add_bench(CLI::App& program, int& exit_code);   // cmd_bench.cpp
+void add_approx(CLI::App& program, int& exit_code);  // cmd_approx.cpp
+void add_data(CLI::App& program, int& exit_code);    // cmd_data.cpp
+void add_info(CLI::App& program, int& exit_code);    // cmd_info.cpp
+
+}  // namespace linea

@@ -1,0 +1,126 @@
+// linea data: the published data sets: what there is, how to get one, whether files are the
+// published ones.
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "data/catalog.h"
+#include "data/download.h"
+#include "data/json.h"
+#include "tensor/error.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+struct DataOptions {
+  std::string name, folder;
+  bool json = false;
+};
+
+void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
+
+void list_sets(bool json) {
+  for (const DataSet& set : catalog()) {
+    if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
+    for (const PublishedFile& file : set.files) {
+      if (json) {
+        print(json_text(nlohmann::ordered_json{{"set", set.name},
+                                               {"task", set.task},
+                                               {"file", file.name},
+                                               {"bytes", file.bytes},
+                                               {"sha256", file.sha256},
+                                               {"sources", file.sources}}));
+        continue;
+      }
+      print(fmt::format("  {}  {} bytes", file.name, file.bytes));
+      print(fmt::format("    sha256 {}", file.sha256.empty() ? "not published" : file.sha256));
+      for (const UnpackedFile& content : file.unpacked)
+        if (!content.md5.empty()) print(fmt::format("    md5 of its content {}", content.md5));
+      for (const std::string& source : file.sources) print("    " + source);
+    }
+  }
+}
+
+void print_report(const FileReport& report, bool json) {
+  if (json) {
+    nlohmann::ordered_json line{{"set", report.set},
+                                {"file", report.file},
+                                {"state", state_name(report.state)},
+                                {"by", report.by}};
+    if (report.state == FileState::differs) {
+      line["expected"] = report.expected;
+      line["found"] = report.found;
+    }
+    print(json_text(line, -1, NoUtf8::replaced));
+    return;
+  }
+  std::string line =
+      fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));
+  if (!report.by.empty()) line += fmt::format(" ({})", report.by);
+  if (report.state == FileState::differs)
+    line += fmt::format(": found {}, published is {}", report.found, report.expected);
+  print(line);
+}
+
+void verify(const DataOptions& options) {
+  int64_t wrong = 0;
+  const std::vector<FileReport> reports = verify_folder(options.folder);
+  for (const FileReport& report : reports) {
+    print_report(report, options.json);
+    wrong += report.state == FileState::differs || report.state == FileState::missing;
+  }
+  if (wrong > 0)
+    fail(ErrorKind::input,
+         "{}: {} of {} files are missing or not the published ones; fetch them again",
+         options.folder, wrong, reports.size());
+}
+
+void get(const DataOptions& options) {
+  const DataSet& set = find_data_set(options.name);
+  const std::string folder = options.folder.empty() ? "datasets/" + set.name : options.folder;
+  Progress progress;
+  get_data_set(set, folder, download_by_curl,
+               [&](const std::string& line) { progress.note(line); });
+  for (const PublishedFile& file : set.files)
+    for (const FileReport& report : check_file(set, file, folder))
+      print_report(report, options.json);
+  const bool one_text = set.task == "text";
+  progress.note(fmt::format("train on it with: linea train --task {} --data {}{}", set.task, folder,
+                            one_text ? "/" + set.files[0].name : ""));
+}
+
+}  // namespace
+
+void add_data(CLI::App& program, int& exit_code) {
+  CLI::App& command = add_command(program, "data", "published data sets: list, get, verify");
+  require_command(command);
+  const auto options = std::make_shared<DataOptions>();
+  CLI::App& list_command =
+      add_command(command, "list", "what there is, with sizes, checksums and addresses");
+  add_flag(list_command, "--json", options->json, "one JSON object a file on stdout");
+  CLI::App& get_command =
+      add_command(command, "get", "fetch a data set with curl, and compare its checksums");
+  add_option(get_command, "NAME", options->name, "the data set's name, from the list",
+             OptionKind::required);
+  add_option(get_command, "--out", options->folder,
+             "the folder for its files; without it, datasets/NAME");
+  add_flag(get_command, "--json", options->json, "one JSON object a file on stdout");
+  CLI::App& verify_command =
+      add_command(command, "verify", "compare the files of a folder with the published ones");
+  add_option(verify_command, "DIR", options->folder, "the folder", OptionKind::required);
+  add_flag(verify_command, "--json", options->json, "one JSON object a file on stdout");
+  const auto runs = [options, &exit_code](auto action) {
+    return [options, &exit_code, action] {
+      action(*options);
+      exit_code = 0;
+    };
+  };
+  set_action(list_command, runs([](const DataOptions& chosen) { list_sets(chosen.json); }));
+  set_action(get_command, runs(get));
+  set_action(verify_command, runs(verify));
+}
+
+}  // namespace linea

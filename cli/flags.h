@@ -1,0 +1,46 @@
+// The commands of the command line and their flags, as each command adds its own. CLI11 takes
+// seconds to compile in every file that includes it: of the commands none does. What a flag gets
+// wrong is an error of CLI11, which main.cpp reports.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace linea {
+
+// `footer` ends the command's help.
+CLI::App& add_command(CLI::App& parent, const std::string& name, const std::string& description,
+                      const std::string& footer = "");
+// Without one of its own commands it is an error.
+void require_command(CLI::App& command);
+// What runs once all flags are read.
+void set_action(CLI::App& command, const std::function<void()>& action);
+
+enum class OptionKind {
+  plain,
+  required,
+  shows_default,   // in the help: what `value` holds when the option is added
+  comma_separated  // a list, in one word or more; shows its default too
+};
+
+// `names` as "--batch" or "--batches,--batch"; without dashes, a word that stands by itself.
+// `value` lives as long as the command. T is int64_t, double or std::string, an optional int64_t,
+// or a vector of int64_t or std::string.
+template <typename T>
+void add_option(CLI::App& command, const std::string& names, T& value, const std::string& help,
+                OptionKind kind = OptionKind::plain);
+void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& help);
+// Both at once are an error. Both were added.
+void exclude_each_other(CLI::App& command, const std::string& one, const std::string& other);
+
+// Whether the user gave it; `name` was added.
+bool was_given(const CLI::App& command, const std::string& name);
+// The names, without their dashes, of what the user gave.
+std::set<std::string> given_names(const CLI::App& command);
+
+}  // namespace linea

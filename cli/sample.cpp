@@ -1,0 +1,203 @@
+// linea sample: images as a grid in a PNG, completions of images, their bits, or text on stdout
+// as it is drawn.
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "data/files.h"
+#include "tensor/ops.h"
+#include "train/inference/complete.h"
+#include "train/inference/nll_map.h"
+#include "train/machine.h"
+#include "train/progress.h"
+#include "train/samples.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
+
+struct SampleOptions {
+  std::string run, data, out = "grid.png", prompt, prompt_file, device = "cpu", dtype;
+  std::vector<std::string> complete;
+  std::optional<int64_t> count, keep_rows;
+  int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
+  bool nll_map = false;
+  SamplingOptions sampling;
+};
+
+// Draws by draw(progress), which returns a preview; `what` tells what was drawn.
+void show_sampling(const SampleOptions& options, const std::string& what, int64_t count,
+                   const std::function<std::string(const SamplingProgress&)>& sample) {
+  Progress progress;
+  const Stopwatch watch;
+  const std::string preview = sample([&](int64_t done, int64_t all) {
+    if (progress.due(done == all))
+      progress.show(fmt::format("{} of {} tokens, {} left", done, all,
+                                duration_text(watch.seconds() / static_cast<double>(done) *
+                                              static_cast<double>(all - done))));
+  });
+  progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} images/s", count, what, watch.seconds(),
+                            static_cast<double>(count) / watch.seconds()));
+  std::fputs(preview.c_str(), stdout);
+  std::printf("%s\n", options.out.c_str());
+}
+
+void sample_images(const SavedModel& saved, const SampleOptions& options) {
+  const int64_t count = options.count.value_or(kImages);
+  show_sampling(options, fmt::format("images of step {}", saved.step), count,
+                [&](const SamplingProgress& progress) {
+                  return sample_images(*saved.model, saved.shape, options.sampling,
+                                       {count, options.class_label}, options.out,
+                                       color_terminal_width(), progress);
+                });
+}
+
+void complete_images(const SavedModel& saved, const SampleOptions& options) {
+  const std::vector<GivenImage> images = given_images(options.complete, saved, options.class_label);
+  const int64_t count = options.count.value_or(kCompletions);
+  const int64_t keep_rows = options.keep_rows.value_or(std::max<int64_t>(1, saved.shape.side / 2));
+  const auto sample = [&](const SamplingProgress& progress) {
+    return sample_completions(*saved.model, saved.shape, options.sampling, images, keep_rows, count,
+                              options.out, color_terminal_width(), progress);
+  };
+  show_sampling(options, fmt::format("completions by step {}", saved.step),
+                count * static_cast<int64_t>(images.size()), sample);
+}
+
+// A line for each image, and their mean.
+void show_nll_map(const SavedModel& saved, const SampleOptions& options) {
+  if (options.count)
+    require(*options.count >= 1, "--count is {}; it must be at least 1", *options.count);
+  const std::vector<GivenImage> images =
+      options.complete.empty()
+          ? first_test_images(options.count, kNllMaps, saved, options.class_label)
+          : given_images(options.complete, saved, options.class_label);
+  const std::vector<std::vector<float>> bits = bits_of_tokens(*saved.model, images);
+  const std::string preview =
+      write_nll_map(saved.shape, images, bits, options.out, color_terminal_width());
+  double all = 0;
+  for (size_t i = 0; i < images.size(); ++i) {
+    const double mean =
+        std::accumulate(bits[i].begin(), bits[i].end(), 0.0) / static_cast<double>(bits[i].size());
+    fmt::print("{}: {:.4f} bits/dim\n", images[i].name, mean);
+    all += mean / static_cast<double>(images.size());
+  }
+  fmt::print("mean of {}: {:.4f} bits/dim\n{}{}\n", images.size(), all, preview, options.out);
+}
+
+void sample_text(const SavedModel& saved, const SampleOptions& options) {
+  const std::string prompt =
+      options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
+  sample_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
+              [](const std::string& piece) {
+                std::fwrite(piece.data(), 1, piece.size(), stdout);
+                std::fflush(stdout);
+              });
+  std::fputc('\n', stdout);
+}
+
+void refuse_flags(const CLI::App& command, const std::string& where,
+                  const std::vector<std::string>& flags) {
+  for (const std::string& flag : flags)
+    require(!was_given(command, flag), "{} has no meaning {}; leave it out", flag, where);
+}
+
+void add_flags(CLI::App& command, SampleOptions& options) {
+  add_option(command, "RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors",
+             OptionKind::required);
+  add_option(
+      command, "--count", options.count,
+      fmt::format("images to draw ({}); completions of each image ({}); images of --nll-map ({})",
+                  kImages, kCompletions, kNllMaps));
+  add_option(command, "--out", options.out, "the PNG of the images", OptionKind::shows_default);
+  add_option(command, "--class", options.class_label,
+             "only this class; without it, each in turn, or a image's own");
+  add_option(
+      command, "--complete", options.complete,
+      "images whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
+      "image of the run's data");
+  add_option(command, "--keep-rows", options.keep_rows,
+             "of --complete: rows that are kept; without it, half of them");
+  add_flag(command, "--nll-map", options.nll_map,
+           "bits of each pixel of the images of --complete, or of the first of the test split, "
+           "as a heat map");
+  add_option(command, "--data", options.data,
+             "the run's data, where it is not at its place in training");
+  add_option(command, "--prompt", options.prompt, "text to go on from");
+  add_option(command, "--prompt-file", options.prompt_file, "a file of text to go on from");
+  exclude_each_other(command, "--prompt", "--prompt-file");
+  add_option(command, "--tokens", options.tokens, "tokens of text to draw",
+             OptionKind::shows_default);
+  add_option(command, "--temperature", options.sampling.temperature,
+             "below 1: likelier tokens; above: wilder", OptionKind::shows_default);
+  add_option(command, "--top-k", options.sampling.top_k,
+             "draw from so many of the likeliest tokens; 0: all", OptionKind::shows_default);
+  add_option(command, "--top-p", options.sampling.top_p,
+             "draw from the fewest likeliest tokens that together have this probability",
+             OptionKind::shows_default);
+  add_flag(command, "--greedy", options.sampling.greedy, "the likeliest token always");
+  add_option(command, "--seed", options.seed, "of what is drawn", OptionKind::shows_default);
+  add_option(command, "--threads", options.threads, "processor threads; 0: all cores");
+  add_option(command, "--device", options.device, "cpu, cuda, or one of several as cuda:1",
+             OptionKind::shows_default);
+  add_option(command, "--dtype", options.dtype,
+             "fp32, bf16 (on a CPU: of the weights), or on a CUDA device tf32; without it fp32 or "
+             "bf16 as in training");
+}
+
+// Flags that this model, or this kind of image, makes nothing of.
+void check_flags(const CLI::App& command, const SavedModel& saved, const SampleOptions& options) {
+  require(saved.shape.second_vocab_size == 0,
+          "{} answers questions of the task {}; there is nothing to sample: see linea eval",
+          options.run, saved.config.task);
+  if (saved.shape.side == 0)
+    return refuse_flags(
+        command, "for a model of text",
+        {"--count", "--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
+  refuse_flags(command, "for a model of images", {"--prompt", "--prompt-file", "--tokens"});
+  if (options.nll_map)
+    refuse_flags(command, "with --nll-map, which draws nothing at random",
+                 {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
+  if (options.nll_map && context().device.kind == DeviceKind::cpu)
+    refuse_flags(command, "with --nll-map on a CPU, which computes its bits in fp32", {"--dtype"});
+  if (options.complete.empty()) {
+    refuse_flags(command, "without --complete", {"--keep-rows"});
+    if (!options.nll_map) refuse_flags(command, "without --complete or --nll-map", {"--data"});
+  } else if (options.nll_map) {
+    refuse_flags(command, "with --nll-map and --complete, which names the images", {"--count"});
+  }
+}
+
+void run_sample(const CLI::App& command, SampleOptions& options) {
+  require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
+  ops::check_sampling_params(options.sampling.params());
+  const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
+  use_machine(options.threads, options.device, dtype, Work::drawing);
+  options.sampling.seed = static_cast<uint64_t>(options.seed);
+  SavedModel saved = load_model(options.run, options.dtype);
+  check_flags(command, saved, options);
+  if (!options.data.empty()) saved.config.data = options.data;
+  if (saved.shape.side == 0) return sample_text(saved, options);
+  if (options.nll_map) return show_nll_map(saved, options);
+  if (!options.complete.empty()) return complete_images(saved, options);
+  sample_images(saved, options);
+}
+
+}  // namespace
+
+void add_sample(CLI::App& program, int& exit_code) {
+  CLI::App& command =
+      add_command(program, "sample", "draw images or text from a trained model, complete images");
+  const auto options = std::make_shared<SampleOptions>();
+  add_flags(command, *options);
+  set_action(command, [&command, options, &exit_code] {
+    run_sample(command, *options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea

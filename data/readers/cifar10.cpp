@@ -1,0 +1,154 @@
+#include "data/readers/cifar10.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "data/files.h"
+#include "data/one_line.h"
+#include "data/readers/tar.h"
+#include "data/tasks/image_task.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kPublishedSide = 32, kColors = 3, kClasses = 10;
+constexpr int64_t kPlane = kPublishedSide * kPublishedSide, kRecord = 1 + kColors * kPlane;
+constexpr int64_t kMaxBatchBytes = int64_t{1} << 28;
+constexpr int64_t kTrainBatches = 5;
+constexpr int64_t kValFraction = 10;  // one image in ten
+constexpr const char* kFolder = "cifar-10-batches-bin";
+constexpr const char* kArchive = "cifar-10-binary.tar.gz";
+constexpr const char* kTestBatch = "test_batch.bin";
+
+std::string train_batch_name(int64_t number) { return fmt::format("data_batch_{}.bin", number); }
+
+bool is_batch(const std::string& name) {
+  if (name == kTestBatch) return true;
+  for (int64_t number = 1; number <= kTrainBatches; ++number)
+    if (name == train_batch_name(number)) return true;
+  return false;
+}
+
+// `source` names the file in errors.
+ImageSet parse_batch(const std::string& bytes, const std::string& source, int64_t side,
+                     int64_t channels) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (size == 0 || size % kRecord != 0)
+    fail(ErrorKind::input,
+         "{}: has {} bytes, no multiple of the {} of a CIFAR-10 record; download it again", source,
+         size, kRecord);
+  const int64_t count = size / kRecord;
+  ImageSet set{kPublishedSide, channels, {}, {}};
+  set.pixels.reserve(static_cast<size_t>(count * set.image_bytes()));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + i * kRecord;
+    if (record[0] >= kClasses)
+      fail(ErrorKind::input, "{}: label {} of record {} is not one of 0 to {}", source, record[0],
+           i, kClasses - 1);
+    set.labels.push_back(record[0]);
+    const uint8_t *red = record + 1, *green = red + kPlane, *blue = green + kPlane;
+    for (int64_t pixel = 0; pixel < kPlane; ++pixel) {
+      if (channels == 1)
+        set.pixels.push_back(luma(red[pixel], green[pixel], blue[pixel]));
+      else
+        set.pixels.insert(set.pixels.end(), {red[pixel], green[pixel], blue[pixel]});
+    }
+  }
+  return side == kPublishedSide ? set : shrink(set, side);
+}
+
+using Batches = std::map<std::string, ImageSet>;  // by the file's name
+
+Batches read_archive(const fs::path& path, int64_t side, int64_t channels) {
+  Batches batches;
+  TarReader archive(path);
+  while (archive.next()) {
+    const std::string name = fs::path(archive.entry_name()).filename().string();
+    if (!is_batch(name)) continue;
+    const std::string source = path.string() + ": " + one_line(archive.entry_name());
+    if (batches.count(name) != 0)
+      fail(ErrorKind::input, "{}: is in the archive twice; download it again", source);
+    batches[name] = parse_batch(archive.read_entry(kMaxBatchBytes), source, side, channels);
+  }
+  return batches;
+}
+
+Batches read_folder(const fs::path& folder, int64_t side, int64_t channels) {
+  Batches batches;
+  std::error_code ignored;
+  for (int64_t number = 0; number <= kTrainBatches; ++number) {
+    const std::string name = number == 0 ? kTestBatch : train_batch_name(number);
+    const fs::path path = folder / name;
+    if (fs::exists(path, ignored))
+      batches[name] = parse_batch(read_file(path, kMaxBatchBytes), path.string(), side, channels);
+  }
+  return batches;
+}
+
+Batches read_batches(const fs::path& path, int64_t side, int64_t channels) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return read_archive(path, side, channels);
+  if (fs::exists(path / kTestBatch, ignored) || fs::exists(path / train_batch_name(1), ignored))
+    return read_folder(path, side, channels);
+  if (fs::is_directory(path / kFolder, ignored)) return read_folder(path / kFolder, side, channels);
+  if (fs::exists(path / kArchive, ignored)) return read_archive(path / kArchive, side, channels);
+  fail(ErrorKind::input,
+       "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the "
+       "archive",
+       path.string(), train_batch_name(1), kFolder, kArchive);
+}
+
+}  // namespace
+
+ImageSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels) {
+  Batches batches = read_batches(path, side, channels);
+  ImageSplits splits;
+  splits.train = ImageSet{side, channels, {}, {}};
+  int64_t last = 0;
+  for (int64_t number = 1; number <= kTrainBatches; ++number)
+    if (batches.count(train_batch_name(number)) != 0) last = number;
+  for (int64_t number = 1; number <= std::max<int64_t>(last, 1); ++number) {
+    const auto batch = batches.find(train_batch_name(number));
+    if (batch == batches.end())
+      fail(ErrorKind::input, "{}: has no {}; put CIFAR-10's binary batches there", path.string(),
+           train_batch_name(number));
+    append(splits.train, batch->second);
+    batches.erase(batch);
+  }
+  const auto test = batches.find(kTestBatch);
+  if (test == batches.end())
+    fail(ErrorKind::input, "{}: has no {}; put CIFAR-10's binary batches there", path.string(),
+         kTestBatch);
+  splits.test = std::move(test->second);
+  if (splits.train.count() < 2)
+    fail(ErrorKind::input, "{}: has {} training image, training and val need one each",
+         path.string(), splits.train.count());
+  splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
+  return splits;
+}
+
+TaskShape cifar10_shape(const TaskOptions& options) {
+  const int64_t side = options.size == 0 ? kPublishedSide : options.size;
+  require(side == kPublishedSide || 2 * side == kPublishedSide || 4 * side == kPublishedSide,
+          "cifar10 images of size {}; choose {}, {} or {}", side, kPublishedSide,
+          kPublishedSide / 2, kPublishedSide / 4);
+  require(options.count == 0, "cifar10 has a fixed number of images; leave the count {} out",
+          options.count);
+  return image_shape(options, side, options.channels == 0 ? kColors : options.channels, kClasses);
+}
+
+std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options) {
+  const TaskShape shape = cifar10_shape(options);
+  require(!options.data.empty(),
+          "task cifar10 reads files; name the folder of its binary batches, or {}, with --data",
+          kArchive);
+  return make_image_task(shape, read_cifar10(options.data, shape.side, shape.channels), options);
+}
+
+}  // namespace linea

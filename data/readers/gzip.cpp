@@ -1,0 +1,32 @@
+#include "data/readers/gzip.h"
+
+#include <zlib.h>
+
+#include "data/files.h"
+#include "tensor/error.h"
+
+namespace linea {
+
+// zlib's gzFile hands plain files through, so that both kinds take the same path.
+GzipReader::GzipReader(const std::filesystem::path& path)
+    : name_(path.string()),
+      file_bytes_(plain_file_size(path)),
+      file_(gzopen(path.c_str(), "rb"), gzclose) {
+  if (!file_) fail(ErrorKind::input, "{}: cannot be opened for reading", name_);
+}
+
+bool GzipReader::compressed() { return gzdirect(file_.get()) == 0; }
+
+int64_t GzipReader::read(void* target, int64_t count) {
+  const int got = gzread(file_.get(), target, static_cast<unsigned>(count));
+  int code = Z_OK;
+  const char* reason = gzerror(file_.get(), &code);
+  if (code == Z_BUF_ERROR)
+    fail(ErrorKind::input, "{}: its gzip data is cut ({} bytes); download it again", name_,
+         file_bytes_);
+  if (got < 0)
+    fail(ErrorKind::input, "{}: its gzip data is damaged ({}); download it again", name_, reason);
+  return got;
+}
+
+}  // namespace linea

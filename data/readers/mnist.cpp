@@ -1,0 +1,82 @@
+#include "data/readers/mnist.h"
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "data/readers/idx.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kPublishedSide = 28;
+constexpr int64_t kValFraction = 12;  // one image in twelve
+
+// stem-idxR-ubyte or stem.idxR-ubyte, plain or .gz
+std::filesystem::path find_idx(const std::filesystem::path& folder, const std::string& stem,
+                               int rank) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored))
+    fail(ErrorKind::input, "{}: is not a folder; name the one with the four MNIST files",
+         folder.string());
+  const std::string ending = fmt::format("idx{}-ubyte", rank);
+  for (const char* separator : {"-", "."})
+    for (const char* compression : {"", ".gz"}) {
+      const std::filesystem::path path = folder / (stem + separator + ending + compression);
+      if (std::filesystem::exists(path, ignored)) return path;
+    }
+  fail(ErrorKind::input, "{}: has no {}-{} or {}-{}.gz; put the four MNIST files there",
+       folder.string(), stem, ending, stem, ending);
+}
+
+ImageSet read_images(const std::filesystem::path& folder, const std::string& name, int64_t side) {
+  const std::filesystem::path image_path = find_idx(folder, name + "-images", 3);
+  const std::filesystem::path label_path = find_idx(folder, name + "-labels", 1);
+  IdxFile images = read_idx(image_path, 3);
+  IdxFile labels = read_idx(label_path, 1);
+  if (images.sizes[1] != kPublishedSide || images.sizes[2] != kPublishedSide)
+    fail(ErrorKind::input, "{}: has images of {} x {} pixels, expected {} x {}",
+         image_path.string(), images.sizes[1], images.sizes[2], kPublishedSide, kPublishedSide);
+  if (images.sizes[0] != labels.sizes[0])
+    fail(ErrorKind::input, "{} has {} images, but {} has {} labels; they must belong together",
+         image_path.string(), images.sizes[0], label_path.string(), labels.sizes[0]);
+  for (size_t i = 0; i < labels.bytes.size(); ++i)
+    if (labels.bytes[i] >= kDigitClasses)
+      fail(ErrorKind::input, "{}: label {} of image {} is not one of 0 to {}", label_path.string(),
+           labels.bytes[i], i, kDigitClasses - 1);
+  ImageSet set{kPublishedSide, 1, std::move(images.bytes), std::move(labels.bytes)};
+  return side == kPublishedSide ? set : shrink(set, side);
+}
+
+}  // namespace
+
+ImageSplits read_mnist(const std::filesystem::path& folder, int64_t side) {
+  ImageSplits splits;
+  splits.train = read_images(folder, "train", side);
+  splits.test = read_images(folder, "t10k", side);
+  if (splits.train.count() < 2)
+    fail(ErrorKind::input, "{}: has {} training image, training and val need one each",
+         folder.string(), splits.train.count());
+  splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
+  return splits;
+}
+
+TaskShape mnist_shape(const TaskOptions& options) {
+  const int64_t side = options.size == 0 ? kPublishedSide : options.size;
+  require(side == kPublishedSide || 2 * side == kPublishedSide,
+          "mnist images of size {}; choose {} or {}", side, kPublishedSide, kPublishedSide / 2);
+  require(options.count == 0, "mnist has a fixed number of images; leave the count {} out",
+          options.count);
+  return image_shape(options, side, 1, kDigitClasses);
+}
+
+std::unique_ptr<Task> make_mnist_task(const TaskOptions& options) {
+  const TaskShape shape = mnist_shape(options);
+  require(!options.data.empty(),
+          "task mnist reads files; name the folder of the four MNIST files with --data");
+  return make_image_task(shape, read_mnist(options.data, shape.side), options);
+}
+
+}  // namespace linea

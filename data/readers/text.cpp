@@ -1,0 +1,210 @@
+#include "data/readers/text.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "data/json.h"
+#include "tensor/error.h"
+
+namespace linea {
+namespace {
+
+using nlohmann::json;
+
+constexpr char32_t kCodePoints = 0x110000;
+constexpr char32_t kNotUtf8 = kCodePoints;
+constexpr int64_t kMaxTokens = 65536;
+constexpr int32_t kNoToken = -1;
+
+bool is_surrogate(char32_t code) { return code >= 0xD800 && code < 0xE000; }
+
+char32_t byte_at(std::string_view text, size_t position) {
+  return static_cast<unsigned char>(text[position]);
+}
+
+// The character at `position`, which moves past it; kNotUtf8 where none starts. Overlong forms,
+// surrogates and codes beyond U+10FFFF are refused, so that encode and decode are inverses.
+char32_t next_character(std::string_view text, size_t& position) {
+  const char32_t first = byte_at(text, position);
+  if (first < 0x80) {
+    ++position;
+    return first;
+  }
+  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC0 || first >= 0xF8 || length > text.size() - position) return kNotUtf8;
+  char32_t code = first & (0x7F >> length);
+  for (size_t i = 1; i < length; ++i) {
+    const char32_t next = byte_at(text, position + i);
+    if ((next & 0xC0) != 0x80) return kNotUtf8;
+    code = code << 6 | (next & 0x3F);
+  }
+  constexpr char32_t kSmallest[] = {0x80, 0x800, 0x10000};  // of 2, 3 and 4 bytes
+  if (code < kSmallest[length - 2] || code >= kCodePoints || is_surrogate(code)) return kNotUtf8;
+  position += length;
+  return code;
+}
+
+void append_utf8(std::string& text, char32_t code) {
+  const auto put = [&text](char32_t byte) { text += static_cast<char>(byte); };
+  if (code < 0x80) {
+    put(code);
+  } else if (code < 0x800) {
+    put(0xC0 | code >> 6);
+    put(0x80 | (code & 0x3F));
+  } else if (code < 0x10000) {
+    put(0xE0 | code >> 12);
+    put(0x80 | (code >> 6 & 0x3F));
+    put(0x80 | (code & 0x3F));
+  } else {
+    put(0xF0 | code >> 18);
+    put(0x80 | (code >> 12 & 0x3F));
+    put(0x80 | (code >> 6 & 0x3F));
+    put(0x80 | (code & 0x3F));
+  }
+}
+
+// For a message of one line: control characters, which could break it, are shown by number only.
+std::string describe(Vocabulary::Kind kind, char32_t code) {
+  const auto number = static_cast<uint32_t>(code);
+  if (kind == Vocabulary::Kind::bytes) return fmt::format("byte 0x{:02X}", number);
+  if (code < 0x20 || (code >= 0x7F && code < 0xA0))
+    return fmt::format("character U+{:04X}", number);
+  std::string shown;
+  append_utf8(shown, code);
+  return fmt::format("character '{}' (U+{:04X})", shown, number);
+}
+
+[[noreturn]] void fail_damaged(const std::string& reason) {
+  fail(ErrorKind::input, "the vocabulary is damaged: {}; use another checkpoint", reason);
+}
+
+}  // namespace
+
+Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
+    : kind_(kind), codes_(std::move(codes)), token_of_(codes_.back() + 1, kNoToken) {
+  for (size_t token = 0; token < codes_.size(); ++token)
+    token_of_[codes_[token]] = static_cast<int32_t>(token);
+}
+
+Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name) {
+  if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", name);
+  Kind kind = Kind::characters;
+  std::vector<bool> seen;  // up to the largest code
+  for (size_t position = 0; position < text.size();) {
+    const char32_t code = next_character(text, position);
+    if (code == kNotUtf8) {
+      kind = Kind::bytes;
+      break;
+    }
+    if (code >= seen.size()) seen.resize(code + 1, false);
+    seen[code] = true;
+  }
+  if (kind == Kind::bytes) {
+    seen.assign(256, false);
+    for (size_t position = 0; position < text.size(); ++position)
+      seen[byte_at(text, position)] = true;
+  }
+  std::vector<char32_t> codes;
+  for (char32_t code = 0; code < seen.size(); ++code)
+    if (seen[code]) codes.push_back(code);
+  if (static_cast<int64_t>(codes.size()) > kMaxTokens)
+    fail(ErrorKind::input,
+         "{}: has {} distinct characters, at most {} can be tokens; use another text", name,
+         codes.size(), kMaxTokens);
+  return Vocabulary(kind, std::move(codes));
+}
+
+Vocabulary Vocabulary::all_bytes() {
+  std::vector<char32_t> codes;
+  for (char32_t code = 0; code < 256; ++code) codes.push_back(code);
+  return Vocabulary(Kind::bytes, std::move(codes));
+}
+
+std::string Vocabulary::serialize() const {
+  const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
+                         {"tokens", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
+  return json_text(document);
+}
+
+Vocabulary Vocabulary::parse(const std::string& text) {
+  const json document = parse_json(text);
+  if (document.is_discarded() || !document.is_object()) fail_damaged("it is not a JSON object");
+  if (!document.contains("kind") || !document.contains("tokens"))
+    fail_damaged("it has no \"kind\" or no \"tokens\"");
+  const json& kind_name = document["kind"];
+  if (kind_name != "characters" && kind_name != "bytes")
+    fail_damaged("its kind is neither \"characters\" nor \"bytes\"");
+  const Kind kind = kind_name == "bytes" ? Kind::bytes : Kind::characters;
+  const int64_t limit = kind == Kind::bytes ? 256 : static_cast<int64_t>(kCodePoints);
+
+  const json& tokens = document["tokens"];
+  if (!tokens.is_array() || tokens.empty() || tokens.size() > kMaxTokens)
+    fail_damaged(fmt::format("its tokens are not a list of 1 to {} numbers", kMaxTokens));
+  std::vector<char32_t> codes;
+  for (const json& entry : tokens) {
+    // A larger unsigned number would wrap when it is read as signed: it then fails the range check.
+    const int64_t code = entry.is_number_integer() ? entry.get<int64_t>() : -1;
+    const bool ascends = codes.empty() || code > static_cast<int64_t>(codes.back());
+    if (code < 0 || code >= limit || !ascends ||
+        (kind == Kind::characters && is_surrogate(static_cast<char32_t>(code))))
+      fail_damaged(
+          fmt::format("token {} is not a character above the one before it", codes.size()));
+    codes.push_back(static_cast<char32_t>(code));
+  }
+  return Vocabulary(kind, std::move(codes));
+}
+
+int32_t Vocabulary::start_token() const {
+  const bool has_newline = U'\n' < token_of_.size() && token_of_[U'\n'] != kNoToken;
+  return has_newline ? token_of_[U'\n'] : 0;
+}
+
+std::vector<int32_t> Vocabulary::encode(std::string_view text, const std::string& what) const {
+  std::vector<int32_t> tokens;
+  tokens.reserve(text.size());
+  for (size_t position = 0; position < text.size();) {
+    const char32_t code =
+        kind_ == Kind::bytes ? byte_at(text, position++) : next_character(text, position);
+    if (code == kNotUtf8)
+      fail(ErrorKind::input,
+           "{} byte 0x{:02X} after {} characters is not UTF-8; the vocabulary needs UTF-8", what,
+           static_cast<uint32_t>(byte_at(text, position)), tokens.size());
+    const int32_t token = code < token_of_.size() ? token_of_[code] : kNoToken;
+    if (token == kNoToken)
+      fail(ErrorKind::input,
+           "{} {} at position {} is not in the vocabulary of {} tokens; leave it out", what,
+           describe(kind_, code), tokens.size() + 1, size());
+    tokens.push_back(token);
+  }
+  return tokens;
+}
+
+std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
+  std::string text;
+  for (const int32_t token : tokens) {
+    require(token >= 0 && token < size(), "token {} is outside of the vocabulary of {} tokens",
+            token, size());
+    const char32_t code = codes_[static_cast<size_t>(token)];
+    if (kind_ == Kind::bytes)
+      text += static_cast<char>(code);
+    else
+      append_utf8(text, code);
+  }
+  return text;
+}
+
+// Both ascend: at the first place where they differ, the smaller token is the one that the other
+// lacks.
+std::string Vocabulary::difference_from(const Vocabulary& other) const {
+  if (kind_ != other.kind_)
+    return kind_ == Kind::bytes ? "its tokens are bytes, not characters"
+                                : "its tokens are characters, not bytes";
+  const auto [own, theirs] =
+      std::mismatch(codes_.begin(), codes_.end(), other.codes_.begin(), other.codes_.end());
+  if (own == codes_.end() && theirs == other.codes_.end()) return "";
+  const bool added = theirs == other.codes_.end() || (own != codes_.end() && *own < *theirs);
+  return describe(kind_, added ? *own : *theirs) + (added ? " is new" : " is missing");
+}
+
+}  // namespace linea

@@ -1,0 +1,49 @@
+// The tokens of a text: its distinct Unicode characters if it is valid UTF-8, its distinct bytes
+// otherwise, in ascending order; or all 256 bytes. Token s of a model is the s-th of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linea {
+
+class Vocabulary {
+ public:
+  enum class Kind { characters, bytes };
+
+  // `name` is the file's, for errors.
+  static Vocabulary from_text(std::string_view text, const std::string& name);
+
+  // Every byte is a token, whether a text has it or not.
+  static Vocabulary all_bytes();
+
+  // What serialize() gave. It may come from a damaged file: everything is checked.
+  static Vocabulary parse(const std::string& json);
+  std::string serialize() const;
+
+  Kind kind() const { return kind_; }
+  int64_t size() const { return static_cast<int64_t>(codes_.size()); }
+
+  // Read before the first token of a text: the newline if the vocabulary has it, else token 0.
+  int32_t start_token() const;
+
+  // `what` names the text in errors, which say the first character that is unknown and its position
+  // (counted in characters, or in bytes for Kind::bytes, from 1).
+  std::vector<int32_t> encode(std::string_view text, const std::string& what = "prompt") const;
+  std::string decode(const std::vector<int32_t>& tokens) const;
+
+  // What tells it from another, for errors: "character 'x' (U+0078) is new", or "... is missing";
+  // empty where both have the same tokens.
+  std::string difference_from(const Vocabulary& other) const;
+
+ private:
+  Vocabulary(Kind kind, std::vector<char32_t> codes);
+
+  Kind kind_;
+  std::vector<char32_t> codes_;    // code points or bytes, ascending
+  std::vector<int32_t> token_of_;  // by code; kNoToken where there is none
+};
+
+}  // namespace linea

@@ -1,0 +1,79 @@
+#include "data/tasks/copy_task.h"
+
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace linea {
+namespace {
+
+constexpr int32_t kTokens = 10;
+constexpr int32_t kSeparator = kTokens;
+constexpr int64_t kDefaultLength = 128;
+constexpr int64_t kMaxLength = int64_t{1} << 24;
+constexpr int64_t kEvalRows = 1000;
+
+class CopyTask : public Task {
+ public:
+  CopyTask(const TaskShape& shape, uint64_t seed) : Task(shape), seed_(seed) {}
+
+  // The supply is endless: every row of every step is new.
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    Batch batch = blank_batch(rows, length(), kSeparator);
+    for (int64_t row = 0; row < rows; ++row)
+      put({seed, Purpose::task, task_lane::kCopyTrain, step}, row * length(), batch, row);
+    return batch;
+  }
+
+  int64_t rows(Split) const override { return kEvalRows; }
+
+  Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    check_eval_rows(*this, split, first_row, rows);
+    Batch batch = blank_batch(rows, length(), kSeparator);
+    const uint32_t stream_id = task_lane::kCopyEval + static_cast<uint32_t>(split);
+    for (int64_t row = 0; row < rows; ++row)
+      put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
+    return batch;
+  }
+
+ private:
+  // Fills `row` with the tokens at `first_index` and on of a stream.
+  void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
+    const int64_t n = length() / 2 - 1;
+    int32_t* inputs = batch.inputs.data() + row * length();
+    int32_t* targets = batch.targets.data() + row * length();
+    for (int64_t i = 1; i <= n; ++i) {
+      const auto index = static_cast<uint64_t>(first_index + i);
+      const auto token = static_cast<int32_t>(random_below(stream, index, kTokens));
+      inputs[i] = token;
+      inputs[n + 1 + i] = token;
+      targets[n + i] = token;
+    }
+  }
+
+  uint64_t seed_;
+};
+
+}  // namespace
+
+TaskShape copy_shape(const TaskOptions& options) {
+  const int64_t length = options.length == 0 ? kDefaultLength : options.length;
+  require(length >= 4 && length <= kMaxLength && length % 2 == 0,
+          "copy sequences of length {}; choose an even length from 4 to {}", length, kMaxLength);
+  require(options.data.empty(), "task copy makes its data; leave '{}' out", options.data);
+  require(options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token &&
+              options.vocabulary.empty(),
+          "task copy takes a length and a seed; leave out size, levels, count, class token and "
+          "vocabulary");
+  TaskShape shape;
+  shape.vocab_size = kTokens + 1;
+  shape.input_vocab_size = kTokens + 1;
+  shape.length = length;
+  shape.start = kSeparator;
+  return shape;
+}
+
+std::unique_ptr<Task> make_copy_task(const TaskOptions& options) {
+  return std::make_unique<CopyTask>(copy_shape(options), options.seed);
+}
+
+}  // namespace linea

@@ -1,0 +1,15 @@
+// The `copy` task: repeat a random string after having seen it. With n = length / 2 - 1,
+//   inputs   sep x1 .. xn sep x1 .. xn        targets[t] = inputs[t + 1]
+// and only the second copy (t = n + 1 .. 2n) is scored: a model without memory scores log 10.
+#pragma once
+
+#include <memory>
+
+#include "data/tasks/task.h"
+
+namespace linea {
+
+TaskShape copy_shape(const TaskOptions& options);
+std::unique_ptr<Task> make_copy_task(const TaskOptions& options);
+
+}  // namespace linea

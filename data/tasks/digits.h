@@ -1,0 +1,21 @@
+// The `digits` task: ten hand-drawn digits, made up on the spot. Each is a few strokes through
+// points that move a little; slant, size, place and thickness vary. Image i is a pure function of
+// (seed, i).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/tasks/image_task.h"
+#include "data/tasks/task.h"
+
+namespace linea {
+
+// Images [first, first + count), white on black, drawn at side x side. Each ten that start at a
+// multiple of 10 hold every digit once, in random order.
+ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side);
+
+TaskShape digits_shape(const TaskOptions& options);
+std::unique_ptr<Task> make_digits_task(const TaskOptions& options);
+
+}  // namespace linea

@@ -1,0 +1,24 @@
+// The `images` task: the images of a folder (data/readers/image_folder.h), at --size 32 unless said
+// otherwise.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/tasks/task.h"
+
+namespace linea {
+
+// With a class token, a run's "vocabulary" is the names of the classes: label c is the c-th of
+// them.
+std::string serialize_classes(const std::vector<std::string>& names);
+bool is_class_list(const std::string& vocabulary);
+
+// What serialize_classes gave. It may come from a damaged file: everything is checked.
+std::vector<std::string> parse_classes(const std::string& vocabulary);
+
+TaskShape image_folder_shape(const TaskOptions& options);
+std::unique_ptr<Task> make_image_folder_task(const TaskOptions& options);
+
+}  // namespace linea

@@ -1,0 +1,109 @@
+#include "data/tasks/image_task.h"
+
+#include <utility>
+
+#include "data/hash.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kDefaultLevels = 256;
+
+class ImageTask : public Task {
+ public:
+  ImageTask(const TaskShape& shape, ImageSplits splits, const TaskOptions& options)
+      : Task(shape),
+        splits_(std::move(splits)),
+        flip_(options.flip),
+        made_up_(options.data.empty()) {}
+
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    Batch batch = blank_batch(rows, length(), shape().start);
+    for (int64_t row = 0; row < rows; ++row) {
+      const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0};
+      const bool mirrored = flip_ && random_below(stream, example_number(step, rows, row), 2) == 1;
+      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), mirrored,
+          batch, row);
+    }
+    return batch;
+  }
+
+  int64_t rows(Split split) const override { return set_of(split).count(); }
+
+  Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    check_eval_rows(*this, split, first_row, rows);
+    Batch batch = blank_batch(rows, length(), shape().start);
+    for (int64_t row = 0; row < rows; ++row) put(set_of(split), first_row + row, false, batch, row);
+    return batch;
+  }
+
+  std::string fingerprint() const override {
+    if (made_up_) return "";
+    Hasher hasher;
+    hasher.update(splits_.train.pixels.data(), splits_.train.pixels.size());
+    hasher.update(splits_.train.labels.data(), splits_.train.labels.size());
+    return hasher.hex();
+  }
+
+ private:
+  const ImageSet& set_of(Split split) const {
+    if (split == Split::train) return splits_.train;
+    return split == Split::val ? splits_.val : splits_.test;
+  }
+
+  void put(const ImageSet& set, int64_t image, bool mirrored, Batch& batch, int64_t row) const {
+    int32_t* inputs = batch.inputs.data() + row * length();
+    int32_t* targets = batch.targets.data() + row * length();
+    const uint8_t* pixels = set.pixels.data() + image * length();
+    if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(image)];
+    for (int64_t t = 0; t < length(); ++t) {
+      targets[t] = gray_to_token(pixels[mirrored ? mirror_of(t) : t], shape().levels);
+      if (t > 0) inputs[t] = targets[t - 1];
+    }
+  }
+
+  // Where the pixel stands that token t shows when left and right are exchanged; its colors keep
+  // their order.
+  int64_t mirror_of(int64_t t) const {
+    const int64_t side = shape().side, channels = shape().channels;
+    const int64_t channel = t % channels, column = t / channels % side,
+                  row_start = t - channel - column * channels;
+    return row_start + (side - 1 - column) * channels + channel;
+  }
+
+  ImageSplits splits_;
+  bool flip_, made_up_;
+};
+
+}  // namespace
+
+TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
+  const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
+  require(levels >= 2 && levels <= 256, "{} gray levels; choose 2 to 256", levels);
+  require(channels == 1 || channels == 3,
+          "images of {} channels; choose 1 (gray) or 3 (red, green, blue)", channels);
+  const int64_t length = side * side * channels;
+  require(options.length == 0 || options.length == length,
+          "length {} does not fit images of {} x {}, which have {} tokens; leave it out",
+          options.length, side, side, length);
+  require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
+  TaskShape shape;
+  shape.classes = options.class_token ? classes : 0;
+  shape.vocab_size = levels;
+  shape.input_vocab_size = levels + (options.class_token ? classes : 1);
+  shape.length = length;
+  shape.start = static_cast<int32_t>(levels);
+  shape.side = side;
+  shape.channels = channels;
+  shape.levels = levels;
+  return shape;
+}
+
+std::unique_ptr<Task> make_image_task(const TaskShape& shape, ImageSplits splits,
+                                      const TaskOptions& options) {
+  return std::make_unique<ImageTask>(shape, std::move(splits), options);
+}
+
+}  // namespace linea

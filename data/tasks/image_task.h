@@ -1,0 +1,36 @@
+// Images as sequences: side * side * channels tokens in raster order, a pixel's red, green and
+// blue one after another, each one of `levels` grays. The model reads the start token (or the class
+// token), then the tokens before the one it predicts; every token is scored, the first too. A
+// training image may be flipped left to right: whether it is, is drawn for each (seed, example).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/image_set.h"
+#include "data/tasks/task.h"
+
+namespace linea {
+
+constexpr int64_t kDigitClasses = 10;
+
+// token = floor(gray * levels / 256)
+inline int32_t gray_to_token(uint8_t gray, int64_t levels) {
+  return static_cast<int32_t>(gray * levels / 256);
+}
+
+// gray = round(token * 255 / (levels - 1)): the first level is black, the last is white
+inline uint8_t token_to_gray(int32_t token, int64_t levels) {
+  return static_cast<uint8_t>((2 * 255 * token + levels - 1) / (2 * (levels - 1)));
+}
+
+// The shape of sequences of side x side x channels images; checks the options that images
+// share. `classes`: how many labels there are, for options.class_token.
+TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
+
+// Of `options`, whether training images are flipped, and whether they were read (from
+// options.data) or made up.
+std::unique_ptr<Task> make_image_task(const TaskShape& shape, ImageSplits splits,
+                                      const TaskOptions& options);
+
+}  // namespace linea

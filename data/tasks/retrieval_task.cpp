@@ -1,0 +1,113 @@
+#include "data/tasks/retrieval_task.h"
+
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kDefaultAssociations = 20;
+// Keeps the bias of random_below small and tokens and positions far from the ends of their types.
+constexpr int64_t kMaxAssociations = int64_t{1} << 20;
+constexpr int64_t kEvalRows = 1000;
+
+class RetrievalTask : public Task {
+ public:
+  RetrievalTask(const TaskShape& shape, bool repeat, uint64_t seed)
+      : Task(shape), repeat_(repeat), seed_(seed) {}
+
+  // The supply is endless: every row of every step is new.
+  Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
+    Batch batch = blank(rows);
+    // A row draws its writes' keys, their values and which write is asked for.
+    const int64_t draws = 2 * writes() + 1;
+    for (int64_t row = 0; row < rows; ++row)
+      put({seed, Purpose::task, task_lane::kRetrievalTrain, step}, row * draws, batch, row);
+    return batch;
+  }
+
+  int64_t rows(Split) const override { return kEvalRows; }
+
+  Batch eval_batch(Split split, int64_t first_row, int64_t rows) const override {
+    check_eval_rows(*this, split, first_row, rows);
+    Batch batch = blank(rows);
+    const uint32_t stream_id = task_lane::kRetrievalEval + static_cast<uint32_t>(split);
+    for (int64_t row = 0; row < rows; ++row)
+      put({seed_, Purpose::task, stream_id, static_cast<uint64_t>(first_row + row)}, 0, batch, row);
+    return batch;
+  }
+
+ private:
+  int64_t writes() const { return length() - 1; }
+
+  Batch blank(int64_t rows) const {
+    Batch batch = blank_batch(rows, length(), 0);
+    batch.second_inputs.assign(batch.inputs.size(), static_cast<int32_t>(vocab_size()));
+    return batch;
+  }
+
+  // Fills `row` with the numbers at `first_index` and on of a stream.
+  void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
+    int32_t* keys = batch.inputs.data() + row * length();
+    int32_t* values = batch.second_inputs.data() + row * length();
+    sample_tokens(stream, first_index, keys);
+    sample_tokens(stream, first_index + writes(), values);
+    const auto asked = random_below(stream, static_cast<uint64_t>(first_index + 2 * writes()),
+                                    static_cast<uint32_t>(writes()));
+    const int32_t query = keys[asked];
+    int64_t last = writes() - 1;
+    while (keys[last] != query) --last;
+    keys[writes()] = query;
+    batch.targets[static_cast<size_t>(row * length() + writes())] = values[last];
+  }
+
+  // One token below vocab_size() for each write: with repetition, or a shuffle that grows by one
+  // token at a time (Fisher and Yates, inside out), in which all permutations are equally likely.
+  void sample_tokens(const RandomStream& stream, int64_t first_index, int32_t* tokens) const {
+    for (int64_t i = 0; i < writes(); ++i) {
+      const auto index = static_cast<uint64_t>(first_index + i);
+      if (repeat_) {
+        const auto count = static_cast<uint32_t>(vocab_size());
+        tokens[i] = static_cast<int32_t>(random_below(stream, index, count));
+      } else {
+        const auto place = random_below(stream, index, static_cast<uint32_t>(i + 1));
+        tokens[i] = tokens[place];
+        tokens[place] = static_cast<int32_t>(i);
+      }
+    }
+  }
+
+  bool repeat_;
+  uint64_t seed_;
+};
+
+}  // namespace
+
+TaskShape retrieval_shape(const TaskOptions& options) {
+  const int64_t associations =
+      options.associations == 0 ? kDefaultAssociations : options.associations;
+  require(associations >= 1 && associations <= kMaxAssociations,
+          "retrieval of {} associations; choose 1 to {}", associations, kMaxAssociations);
+  const int64_t writes = options.repeat ? 2 * associations : associations;
+  require(options.length == 0 || options.length == writes + 1,
+          "length {} does not fit {} writes and a question, which take {} positions; leave it out",
+          options.length, writes, writes + 1);
+  require(options.data.empty(), "task retrieval makes its data; leave '{}' out", options.data);
+  require(
+      options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token &&
+          options.vocabulary.empty(),
+      "task retrieval takes associations, repeat keys and a seed; leave out size, levels, count, "
+      "class token and vocabulary");
+  TaskShape shape;
+  shape.vocab_size = associations;
+  shape.input_vocab_size = associations;
+  shape.second_vocab_size = associations + 1;
+  shape.length = writes + 1;
+  return shape;
+}
+
+std::unique_ptr<Task> make_retrieval_task(const TaskOptions& options) {
+  return std::make_unique<RetrievalTask>(retrieval_shape(options), options.repeat, options.seed);
+}
+
+}  // namespace linea

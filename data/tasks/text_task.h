@@ -1,0 +1,17 @@
+// The `text` task: any file; where its name ends in .zip, the one file in it. Its tokens are its
+// characters (data/readers/text.h) or, with `bytes`, the 256 bytes. The first 90% of them are
+// train, the rest is val; there is no test. Training takes windows at every position, in random
+// order; evaluation takes windows side by side, so that each token of the split is scored once,
+// after the token before it.
+#pragma once
+
+#include <memory>
+
+#include "data/tasks/task.h"
+
+namespace linea {
+
+TaskShape text_shape(const TaskOptions& options);
+std::unique_ptr<Task> make_text_task(const TaskOptions& options);
+
+}  // namespace linea

@@ -1,0 +1,69 @@
+// The engine of linear attention:
+//
+//   y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j), j <= i when causal, all j
+//   otherwise
+//
+// as a loop over tiles of the work, a few (batch, head) pairs by a segment of some hundred
+// positions. A tile's features are made by the feature map's tensor ops and handed to the kernels
+// of the sum rule (tensor/kernels.h, chunk_*), which carry a state [F,M] a pair from segment to
+// segment. The backward makes features and states again: one sweep forward for dq, one backward for
+// dk and dv. Kept for it: q, k, v, y and one denominator a row (and its scale). Never in memory: N
+// x N scores, N states, features of a whole sequence.
+//
+// The gated rule is the sum rule with weights: S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T has
+// a_ij = (1 - g_j) exp(L_i - L_j) phi(q_i).phi(k_j), L = sum of log g, and exp(L_i) cancels in y_i.
+//
+// Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). (Katharopoulos 2020,
+// section 3.3; Peng 2021, section 3.4, for the gate)
+#pragma once
+
+#include "nn/attention.h"
+#include "nn/tiles.h"
+
+namespace linea {
+
+// q, k [B,H,N,D], v [B,H,N,M], gate [B,H,N] or undefined -> y [B,H,N,M]. Errors: shapes or dtypes
+// that do not go together; a gate that is not causal.
+Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+                     const LinearAttentionOptions& options);
+
+// The definition: the matrix of a_ij / sum_j a_ij [B,H,N,N] on the tape, and y by a product with
+// it.
+Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+                     const AttentionMask& mask);
+Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+                     const AttentionMask& mask);
+
+// The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F],
+// and their scale (tensor/cpu/chunk.h) where logs or weights need one; where the device wants it,
+// keys and values that wait to be added to S, and S in halves (PendingUpdates in
+// tensor/kernel_shapes.h). `dtype`: of q, k and v.
+class LinearState final : public AttentionState {
+ public:
+  LinearState(const Shape& key_sum, int64_t values, DType dtype, bool scaled);
+  size_t bytes() const override;
+  template <typename T>
+  PendingUpdates<T> pending() const {
+    if (!count_.defined()) return {};
+    return {pending_keys_.data<T>(), pending_values_.data<T>(), count_.data<int32_t>(),
+            pending_keys_.size(2),   pointer<BFloat16>(high_),  pointer<BFloat16>(low_)};
+  }
+  template <typename T>
+  ChunkState<Accumulator<T>> sums() const {
+    using A = Accumulator<T>;
+    return {pointer<A>(state), key_sum.data<A>(), pointer<A>(scale)};
+  }
+  int64_t values() const { return (high_.defined() ? high_ : state).size(3); }
+  Tensor state, key_sum, scale;  // no state where it lies in halves
+
+ private:
+  Tensor pending_keys_, pending_values_, count_, high_, low_;
+};
+std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options,
+                                          int64_t batch, DType dtype, bool gated);
+// One position for all sequences side by side -> y [B,H,M]; changes the state.
+Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
+Tensor linear_step_from(const FeatureMap& map, LinearState& state,
+                        const AttentionSource& in);  // or undefined
+
+}  // namespace linea

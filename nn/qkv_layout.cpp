@@ -1,0 +1,39 @@
+#include "nn/qkv_layout.h"
+
+#include "tensor/ops.h"
+
+namespace linea {
+
+void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid) {
+  int64_t B = 0, H = in.heads, N = 0;
+  if (in.qkv.defined()) {
+    ops::common_dtype(op, {&in.qkv.value()});
+    require(in.qkv.shape().rank() == 3 && H > 0 && in.qkv.size(2) % (3 * H) == 0,
+            "{}: qkv {} is not [B,N,3 H D] of {} heads", op, in.qkv.shape(), H);
+    B = in.qkv.size(0);
+    N = in.qkv.size(1);
+  } else {
+    ops::common_dtype(op, {&in.q.value(), &in.k.value(), &in.v.value()});
+    require(in.q.shape().rank() == 4 && in.v.shape().rank() == 4,
+            "{}: q {} and v {} are not [B,H,N,D]", op, in.q.shape(), in.v.shape());
+    ops::require_shape(op, "k", in.k.value(), in.q.shape());
+    ops::require_shape(op, "v", in.v.value(), in.q.shape().with(-1, in.v.size(-1)));
+    B = in.q.size(0);
+    H = in.q.size(1);
+    N = in.q.size(2);
+  }
+  if (valid.defined()) ops::require_shape(op, "valid", valid, {B});
+  if (in.gate.defined()) ops::require_shape(op, "gate", in.gate.value(), {B, H, N});
+}
+
+std::vector<Var> inputs_of(const AttentionInputs& in) {
+  if (in.qkv.defined()) return {in.qkv};
+  return {in.q, in.k, in.v};
+}
+
+std::vector<Gradient> gradients_of(const Heads& grads) {
+  if (grads.packed) return {grads.q.data};
+  return {grads.q.data, grads.k.data, grads.v.data};
+}
+
+}  // namespace linea

@@ -1,0 +1,78 @@
+// One attention under test, and the checks of it: each measures one number a claim of
+// nn/verify/conformance.cpp.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/verify/conformance.h"
+#include "nn/verify/conformance_tools.h"
+
+namespace linea::conformance {
+
+struct Subject {
+  AttentionFactory make;
+  AttentionOptions variant;
+  ConformanceOptions options;
+
+  std::unique_ptr<Attention> made(const Sizes& sizes, DType dtype, int64_t segment = 0,
+                                  int64_t chunk = 0) const {
+    AttentionOptions filled = variant;
+    filled.dtype = dtype;
+    filled.heads = sizes.heads;
+    filled.key_size = sizes.key_size;
+    filled.value_size = sizes.value_size;
+    filled.segment = segment;
+    filled.chunk = chunk;
+    return make(filled);
+  }
+
+  // The engine's own sizes, and small ones whose borders every length here crosses.
+  template <typename Body>
+  void with_cuts(const Sizes& sizes, DType dtype, const Body& body) const {
+    body(*made(sizes, dtype), std::string("own segments"));
+    body(*made(sizes, dtype, 40, 16), std::string("segments of 40"));
+  }
+
+  std::vector<bool> directions() const {
+    return made({}, DType::f32)->causal_only() ? std::vector<bool>{true}
+                                               : std::vector<bool>{true, false};
+  }
+
+  // The only kind whose state and blocks of scores grow with the sequence.
+  bool keeps_keys() const { return variant.attention == "softmax"; }
+  // Random features or codes a head: heads are not interchangeable.
+  bool has_heads_of_its_own() const {
+    return variant.attention != "linear" && variant.attention != "softmax";
+  }
+  // Signed weights nearly cancel in some rows of N(0,1), which then rule every error; at 0.5 they
+  // do not.
+  bool signed_features() const {
+    return variant.attention == "performer" && variant.feature == "trig";
+  }
+  double stddev() const { return signed_features() ? 0.5 : 1.0; }
+};
+
+// nn/verify/conformance_forms.cpp: the three forms agree, in float too, and hold what they claim to
+// hold.
+std::vector<Worst> forms(const Subject& subject);
+std::vector<Worst> single_precision(const Subject& subject, int64_t length);
+std::vector<Worst> recurrent(const Subject& subject, DType dtype);
+std::vector<Worst> large_inputs(const Subject& subject);
+std::vector<Worst> state_growth(const Subject& subject);
+std::vector<Worst> memory(const Subject& subject);
+
+// nn/verify/conformance_gradients.cpp: gradients are true.
+std::vector<Worst> differences(const Subject& subject);
+std::vector<Worst> long_gradient(const Subject& subject);
+
+// nn/verify/conformance_leaks.cpp: nothing comes from the future, padding, other sequences or
+// another run.
+std::vector<Worst> causality(const Subject& subject);
+std::vector<Worst> padding(const Subject& subject);
+std::vector<Worst> padded_values(const Subject& subject);
+std::vector<Worst> independence(const Subject& subject);
+std::vector<Worst> determinism(const Subject& subject);
+
+}  // namespace linea::conformance

@@ -1,0 +1,170 @@
+// Conformance: the quadratic, the chunked and the recurrent form agree, in float and with large
+// inputs too; and the state and the memory of training are of the size that they claim.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "nn/verify/conformance_checks.h"
+
+namespace linea::conformance {
+namespace {
+
+// Signed weights cancel in some rows: those with |sum_j a_ij| < 1e-3 sum_j |a_ij| are counted
+// instead. The matrix of a_ij / sum_j a_ij is what the definition makes of v = 1.
+std::pair<double, int64_t> error_of_sound_rows(const Attention& attention, const Inputs& x,
+                                               const AttentionMask& mask, const Tensor& found,
+                                               const Tensor& expected) {
+  const int64_t pairs = x.q.size(0) * x.q.size(1), N = x.q.size(2), M = found.size(3);
+  std::vector<double> identity(static_cast<size_t>(pairs * N * N));
+  for (int64_t i = 0; i < pairs * N; ++i) identity[static_cast<size_t>(i * N + i % N)] = 1;
+  const Inputs wide = in_dtype(x, DType::f64);
+  const Var ones(Tensor::from(identity, {x.q.size(0), x.q.size(1), N, N}));
+  const std::vector<double> matrix =
+      attention.quadratic({Var(wide.q), Var(wide.k), ones, Var()}, mask).value().to_doubles();
+  const std::vector<double> a = found.to_doubles(), b = expected.to_doubles();
+  double error = 0, max = 0;
+  int64_t exempt = 0;
+  for (int64_t i = 0; i < pairs * N; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < N; ++j) sum += std::abs(matrix[static_cast<size_t>(i * N + j)]);
+    if (!(sum <= 1e3)) {
+      ++exempt;
+      continue;
+    }
+    for (int64_t m = i * M; m < (i + 1) * M; ++m) {
+      error = std::max(error, std::abs(a[static_cast<size_t>(m)] - b[static_cast<size_t>(m)]));
+      max = std::max(max, std::abs(b[static_cast<size_t>(m)]));
+    }
+  }
+  return {error / max, exempt};
+}
+
+}  // namespace
+
+std::vector<Worst> forms(const Subject& subject) {
+  Worst outputs, gradients;
+  const std::vector<int64_t> lengths = subject.options.quick
+                                           ? std::vector<int64_t>{1, 65, 257}
+                                           : std::vector<int64_t>{1, 63, 64, 65, 257};
+  for (const int64_t length : lengths) {
+    for (const bool causal : subject.directions()) {
+      Sizes sizes;
+      sizes.length = length;
+      const Inputs x = draw(sizes, DType::f64);
+      const AttentionMask mask{causal, {}};
+      const Outcome expected =
+          run(*subject.made(sizes, DType::f64), &Attention::quadratic, x, mask);
+      for (const int count : {1, 2}) {
+        const Threads threads(count);
+        subject.with_cuts(
+            sizes, DType::f64, [&](const Attention& attention, const std::string& cut) {
+              const Outcome found = run(attention, &Attention::forward, x, mask);
+              const std::string where = fmt::format("{} positions, {}, {}, {} threads", length,
+                                                    causal ? "causal" : "not causal", cut, count);
+              outputs.take(relative_error(found.y, expected.y), where);
+              gradients.take(gradient_error(found, expected), where);
+            });
+      }
+    }
+  }
+  return {outputs, gradients};
+}
+
+std::vector<Worst> single_precision(const Subject& subject, int64_t length) {
+  Worst outputs, gradients;
+  Sizes sizes;
+  sizes.length = length;
+  const Inputs x = draw(sizes, DType::f32);
+  for (const bool causal : subject.directions()) {
+    const AttentionMask mask{causal, {}};
+    const Outcome expected =
+        run(*subject.made(sizes, DType::f64), &Attention::quadratic, in_dtype(x, DType::f64), mask);
+    subject.with_cuts(sizes, DType::f32, [&](const Attention& attention, const std::string& cut) {
+      const Outcome found = run(attention, &Attention::forward, x, mask);
+      const std::string where = (causal ? "causal, " : "not causal, ") + cut;
+      outputs.take(relative_error(found.y, expected.y), where);
+      gradients.take(gradient_error(found, expected), where);
+    });
+  }
+  return {outputs, gradients};
+}
+
+std::vector<Worst> recurrent(const Subject& subject, DType dtype) {
+  Worst worst;
+  Sizes sizes;
+  sizes.length = 130;
+  const Inputs x = draw(sizes, dtype);
+  const std::unique_ptr<Attention> attention = subject.made(sizes, dtype);
+  const Tensor expected = run(*attention, &Attention::forward, x, {}).y;
+  const std::unique_ptr<AttentionState> state = attention->start(sizes.batch, dtype);
+  const double scale = relative_error(expected, Tensor::zeros(expected.shape(), dtype));
+  for (int64_t n = 0; n < sizes.length; ++n) {
+    const Tensor y = attention->step(*state, step_at(*attention, x, n));
+    const std::vector<double> a = y.to_doubles(), b = at_position(expected, n).to_doubles();
+    for (size_t i = 0; i < a.size(); ++i)
+      worst.take(std::abs(a[i] - b[i]) / scale, fmt::format("position {}", n));
+  }
+  return {worst};
+}
+
+// q, k of standard stddev 8 at D = 64.
+std::vector<Worst> large_inputs(const Subject& subject) {
+  Worst outputs, bad;
+  const Sizes sizes{1, 2, 257, 64, 24};
+  const Inputs x = draw(sizes, DType::f32, 8.0);
+  const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32),
+                                   precise = subject.made(sizes, DType::f64);
+  for (const bool causal : subject.directions()) {
+    const AttentionMask mask{causal, {}};
+    const std::string where = causal ? "causal" : "not causal";
+    const Outcome expected = run(*precise, &Attention::forward, in_dtype(x, DType::f64), mask);
+    const Outcome found = run(*attention, &Attention::forward, x, mask);
+    if (subject.signed_features()) {
+      const auto [error, exempt] = error_of_sound_rows(*precise, x, mask, found.y, expected.y);
+      outputs.take(
+          error, fmt::format("{}, {} rows of {} cancel and are left out", where, exempt, 2 * 257));
+    } else {
+      outputs.take(relative_error(found.y, expected.y), where);
+    }
+    for (const Tensor& t : {found.y, found.dq, found.dk, found.dv, found.dgate})
+      if (t.defined()) bad.take(static_cast<double>(ops::count_nonfinite(t)), where);
+  }
+  return {outputs, bad};
+}
+
+// In units of one key and one value of every sequence and head.
+std::vector<Worst> state_growth(const Subject& subject) {
+  Sizes sizes;
+  sizes.length = 200;
+  const Inputs x = draw(sizes, DType::f32);
+  const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32);
+  const std::unique_ptr<AttentionState> state = attention->start(sizes.batch, DType::f32);
+  const double before = static_cast<double>(state->bytes());
+  for (int64_t n = 0; n < sizes.length; ++n) attention->step(*state, step_at(*attention, x, n));
+  const double unit = static_cast<double>(x.k.bytes() + x.v.bytes());
+  return {{(static_cast<double>(state->bytes()) - before) / unit,
+           fmt::format("{} bytes, then {}", static_cast<size_t>(before), state->bytes())}};
+}
+
+// How much more a forward and backward hold for each further position of one head, in scalars,
+// beyond inputs, output and gradients. A row of features would be 16, a row of scores 4096; softmax
+// works in two blocks of 64 rows of scores.
+std::vector<Worst> memory(const Subject& subject) {
+  const Threads threads(1);
+  const auto extra = [&](int64_t length) {
+    const Sizes sizes{1, 1, length, 16, 16};
+    const Inputs x = draw(sizes, DType::f32);
+    const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32);
+    reset_memory_peak();
+    const double before = static_cast<double>(memory_use().held);
+    const Outcome o = run(*attention, &Attention::forward, x, {});
+    const double results =
+        static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
+    return static_cast<double>(memory_use().peak) - before - results;
+  };
+  const double at_2048 = extra(2048), at_4096 = extra(4096);
+  return {{(at_4096 - at_2048) / (2048 * sizeof(float)),
+           fmt::format("{:.0f} bytes at 2048 positions, {:.0f} at 4096", at_2048, at_4096)}};
+}
+
+}  // namespace linea::conformance

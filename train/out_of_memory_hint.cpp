@@ -1,0 +1,47 @@
+#include "train/out_of_memory_hint.h"
+
+#include "tensor/context.h"
+
+namespace linea {
+
+MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer) {
+  MemoryParts parts;
+  if (model != nullptr) {
+    for (const Parameter& parameter : model->parameters()) {
+      parts.parameters += parameter.var.value().bytes();
+      if (parameter.var.grad().defined()) parts.gradients += parameter.var.grad().bytes();
+    }
+    for (const Buffer& buffer : model->buffers()) parts.parameters += buffer.tensor.bytes();
+  }
+  if (optimizer != nullptr)
+    for (const Optimizer::Moment& moment : optimizer->moments())
+      parts.optimizer += moment.tensor.bytes();
+  return parts;
+}
+
+std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate) {
+  if (weights_dominate)
+    return fmt::format("lower --dim ({}), --ffn ({}) or --layers ({})", config.dim, config.ffn,
+                       config.layers);
+  std::string hint = "lower ";
+  if (config.batch > 1)
+    hint += fmt::format("--batch ({}; --accumulate makes up for it), ", config.batch);
+  const bool sequence =
+      config.task == "text" || config.task == "copy" || config.task == "retrieval";
+  const int64_t extent = sequence ? config.length : config.size;
+  hint += sequence ? "--length" : "--size";
+  if (extent > 0) hint += fmt::format(" ({})", extent);
+  hint += fmt::format(", --layers ({}), --dim ({}) or --ffn ({})", config.layers, config.dim,
+                      config.ffn);
+  const bool can_recompute = !config.recompute && !config.reversible && config.attention != "vq" &&
+                             config.task != "retrieval";
+  return can_recompute ? hint + ", or say --recompute" : hint;
+}
+
+std::string machine_hint() {
+  const int threads = context().threads;
+  const std::string machine = "use a machine (or a container) with more memory";
+  return threads > 1 ? fmt::format("{}, or lower --threads ({})", machine, threads) : machine;
+}
+
+}  // namespace linea
