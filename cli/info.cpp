@@ -6,6 +6,7 @@
 #include "bench/device_rates.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/program.h"
 #include "data/safetensors.h"
 #include "tensor/kernels.h"
 #include "train/checkpoint.h"
@@ -20,7 +21,7 @@ void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
 void show_build() {
   const BlasInfo blas = blas_info();
-  print(fmt::format("linea {}", LINEA_VERSION));
+  print("linea " + version());
   print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel,
                     blas.flavour, blas.threads));
   print(fmt::format("vectors     {} (of {}; LINEA_ISA chooses)", cpu_isa(),

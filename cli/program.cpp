@@ -1,0 +1,125 @@
+// The command line: the table of commands, and how an error becomes one line and an exit code.
+#include "cli/program.h"
+
+#include <unistd.h>
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "tensor/context.h"
+#include "tensor/kernels.h"
+#include "tensor/memory_report.h"
+#include "train/config.h"
+#include "train/progress.h"
+
+namespace {
+
+constexpr const char* kAbout =
+    "Linea trains linear Transformers on images and text, and samples from them.\n"
+    "First image:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
+
+// The flags of the command that was asked for, to name the nearest known one.
+std::vector<std::string> known_flags(const CLI::App& program) {
+  std::vector<std::string> flags;
+  for (const CLI::App* command : program.get_subcommands())
+    for (const CLI::Option* option : command->get_options())
+      for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  return flags;
+}
+
+std::vector<std::string> known_commands(CLI::App& program) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
+    commands.push_back(command->get_name());
+  return commands;
+}
+
+// What was asked for and does not exist, with the nearest thing that does.
+std::string explain_unknown(CLI::App& program) {
+  for (const std::string& word : program.remaining(true)) {
+    const bool flag = word.rfind("--", 0) == 0;
+    const std::string name = word.substr(0, word.find('='));
+    const std::string close =
+        linea::nearest(name, flag ? known_flags(program) : known_commands(program));
+    return fmt::format("there is no {} '{}'{}", flag ? "option" : "command or argument", name,
+                       close.empty() ? "; see --help" : "; the nearest is '" + close + "'");
+  }
+  return "see --help";
+}
+
+// GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others
+// use too the thread waited for is then not running, and a step takes ten times as long; three
+// thousand rounds cost nothing on idle cores (docs/performance.md). The library reads this before
+// main: start again once.
+void start_with_short_spins(char** argv) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  if (setenv("GOMP_SPINCOUNT", "3000", 1) == 0) execv("/proc/self/exe", argv);
+}
+
+void complain(const std::string& message) {
+  std::fprintf(stderr, "linea: %s\n", linea::printable(message).c_str());
+}
+
+int run(int argc, char** argv) {
+  CLI::App program{kAbout, "linea"};
+  program.set_version_flag("--version", "linea " + linea::version());
+  int exit_code = 0;
+  for (const auto add :
+       {linea::add_train, linea::add_sample, linea::add_eval, linea::add_attend, linea::add_verify,
+        linea::add_bench, linea::add_approx, linea::add_data, linea::add_info})
+    add(program, exit_code);
+  program.require_subcommand(1);
+  for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
+    command->fallthrough(false);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    linea::fail(linea::ErrorKind::usage, "{}", explain_unknown(program));
+  } catch (const CLI::RequiredError& error) {
+    if (program.get_subcommands().empty() && !program.remaining(true).empty())
+      linea::fail(linea::ErrorKind::usage, "{}", explain_unknown(program));
+    linea::fail(linea::ErrorKind::usage, "{}; see linea --help", error.what());
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
+    linea::fail(linea::ErrorKind::usage, "{}", error.what());
+  }
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0)
+    linea::fail(linea::ErrorKind::write, "standard output could not be written to its end");
+  return exit_code;
+}
+
+}  // namespace
+
+int linea::run_program(int argc, char** argv) {
+  start_with_short_spins(argv);
+  // A file that exceeds the limit on its size is a failed write, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    linea::check_blas();
+    static_cast<void>(linea::cpu_isa());  // refuses an unknown LINEA_ISA
+    linea::take_blas_buffers();
+    return run(argc, argv);
+  } catch (const linea::Error& error) {
+    complain(error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    complain(fmt::format(
+        "out of memory outside of tensors (data, files, what is written): {}; use smaller data, or "
+        "lower --batch, --length or --size",
+        linea::machine_memory().text()));
+    return static_cast<int>(linea::ErrorKind::memory);
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return 1;
+  }
+}
