@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# One command to a first image: installs what is missing, builds, trains a linear Transformer on the
-# built-in digits (about two minutes on two cores) and draws 64 of its own. Prints the image's path last.
+# From a fresh clone to a first image: installs missing packages, builds, trains a linear Transformer on
+# the built-in digits (about two minutes on two cores) and samples 64 new ones. The last line of output
+# is the path of the image.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
@@ -11,13 +12,13 @@ build release linea
 linea=build/release/linea
 
 if [ -f demo/trained ]; then
-  say "The model in demo/run is trained already; remove the folder demo to train it again"
+  say "Using the trained model in demo/run; remove the folder demo to train a new one"
 else
-  say "Training a linear Transformer to draw digits"
+  say "Training a linear Transformer on digits"
   rm -rf demo
   "$linea" train --preset digits-demo --out demo/run
   touch demo/trained
 fi
 
-say "Drawing 64 digits, one token at a time from a state of fixed size"
+say "Sampling 64 digits, token by token, from a state of fixed size"
 "$linea" sample demo/run --count 64 --temperature 0.8 --out "$PWD/demo/digits.png"

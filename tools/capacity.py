@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""How many associations a state can hold: the retrieval task of Schlag et al. 2021, section 6.1.
+"""Measures how many associations a state can hold: the retrieval task of Schlag et al. 2021, section 6.1.
 
     tools/capacity.py --linea build/release/linea --out capacity.jsonl --svg capacity.svg
 
-One bare attention with keys of 64 (`linea train --task retrieval`), at most 3,000 steps of batch 32; a run ends
-early when its validation loss is below a hundredth of guessing's. A mechanism breaks at the first n whose final
-loss is above a tenth of guessing's, log n: larger n are not tried. One line of JSON a run; runs that are in --out
-already, with the same --seed and --steps, are not repeated, so the script can be stopped and started again. The
-chart has a line for each seed in --out: a mean would be over other seeds at each n, as each stops where it breaks.
+Trains a single attention with keys of size 64 (`linea train --task retrieval`) for at most 3,000 steps of batch 32. A
+run ends early when its validation loss falls below 1% of the loss of guessing, log n. A mechanism breaks at the first
+n whose final loss exceeds 10% of it; larger n are skipped. Each run appends one line of JSON to --out. Runs found
+there with the same --seed and --steps are not repeated, so the script can be interrupted and restarted. The chart has
+one line per seed and no means: seeds break at different n, so a mean would mix different seeds at each n.
 """
 import argparse
 import json
@@ -47,8 +47,8 @@ def train(linea, name, n, repeat, seed, steps, threads):
                "--threads", str(threads), "--json", "--out", run]
     if repeat:
         command.append("--repeat-keys")
-    began, last, stopped = time.time(), None, False
-    with tempfile.TemporaryFile("w+") as errors:  # a pipe that nobody reads would fill up and stop the run
+    start, last, stopped = time.time(), None, False
+    with tempfile.TemporaryFile("w+") as errors:  # an unread pipe would fill up and block the run
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         for line in process.stdout:
             record = json.loads(line)
@@ -64,11 +64,11 @@ def train(linea, name, n, repeat, seed, steps, threads):
     shutil.rmtree(folder)
     return {"mechanism": name, "n": n, "repeat": repeat, "seed": seed, "limit": steps, "loss": last["val_loss"],
             "of_guessing": last["val_loss"] / math.log(n), "accuracy": last["val_accuracy"], "steps": last["step"],
-            "seconds": round(time.time() - began, 1)}
+            "seconds": round(time.time() - start, 1)}
 
 
 def read(path, repeat, limit):
-    """The runs in a file of one task, of at most `limit` steps; lines without a limit are of STEPS."""
+    """Reads the runs of one task with a limit of `limit` steps; lines without a limit count as STEPS."""
     if not os.path.exists(path):
         return []
     with open(path) as file:
@@ -77,40 +77,40 @@ def read(path, repeat, limit):
 
 
 def chart(results, path, title):
-    """Accuracy against n, one line a mechanism and seed, one color a mechanism."""
+    """Draws accuracy against n: one color per mechanism, one line per seed."""
     seeds = sorted({r["seed"] for r in results})
-    title += ", a line for each of the seeds " if len(seeds) > 1 else ", seed "
+    title += ", one line per seed: " if len(seeds) > 1 else ", seed "
     title += ", ".join(map(str, seeds))
     left, top, width, height = 60, 40, 560, 320
     colors = ["#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#7F7F7F"]
     low, high = math.log(SIZES[0]), math.log(SIZES[-1])
-    place = lambda n: left + width * (math.log(n) - low) / (high - low)
-    rise = lambda accuracy: top + height * (1 - accuracy)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{top + height + 60}" '
+    to_x = lambda n: left + width * (math.log(n) - low) / (high - low)
+    to_y = lambda accuracy: top + height * (1 - accuracy)
+    elements = [f'<svg xmlns="http://www.w3.org/2000/svg" width="860" height="{top + height + 60}" '
              f'font-family="sans-serif" font-size="13">', '<rect width="100%" height="100%" fill="white"/>',
              f'<text x="{left}" y="22" font-size="15">{title}</text>']
     for n in SIZES:
-        parts.append(f'<text x="{place(n):.1f}" y="{top + height + 18}" text-anchor="middle">{n}</text>')
+        elements.append(f'<text x="{to_x(n):.1f}" y="{top + height + 18}" text-anchor="middle">{n}</text>')
     for share in (0, 0.25, 0.5, 0.75, 1):
-        y = rise(share)
-        parts.append(f'<line x1="{left}" x2="{left + width}" y1="{y}" y2="{y}" stroke="#ddd"/>')
-        parts.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{share:.2f}</text>')
-    parts.append(f'<text x="{left + width / 2}" y="{top + height + 42}" text-anchor="middle">associations</text>')
+        y = to_y(share)
+        elements.append(f'<line x1="{left}" x2="{left + width}" y1="{y}" y2="{y}" stroke="#ddd"/>')
+        elements.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{share:.2f}</text>')
+    elements.append(f'<text x="{left + width / 2}" y="{top + height + 42}" text-anchor="middle">associations</text>')
     names = [name for name in MECHANISMS if any(r["mechanism"] == name for r in results)]
     for i, name in enumerate(names):
         color, dash = colors[i % len(colors)], "" if i < len(colors) else ' stroke-dasharray="6 3"'
         for seed in seeds:
             own = [r for r in results if r["mechanism"] == name and r["seed"] == seed]
             points = sorted((r["n"], r["accuracy"]) for r in own)
-            line = " ".join(f"{place(n):.1f},{rise(a):.1f}" for n, a in points)
-            parts.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"{dash}/>')
+            line = " ".join(f"{to_x(n):.1f},{to_y(a):.1f}" for n, a in points)
+            elements.append(f'<polyline points="{line}" fill="none" stroke="{color}" stroke-width="2"{dash}/>')
             for n, a in points:
-                parts.append(f'<circle cx="{place(n):.1f}" cy="{rise(a):.1f}" r="3" fill="{color}"/>')
+                elements.append(f'<circle cx="{to_x(n):.1f}" cy="{to_y(a):.1f}" r="3" fill="{color}"/>')
         y = top + 16 * i + 8
-        parts.append(f'<line x1="{left + width + 20}" x2="{left + width + 50}" y1="{y}" y2="{y}" stroke="{color}" '
+        elements.append(f'<line x1="{left + width + 20}" x2="{left + width + 50}" y1="{y}" y2="{y}" stroke="{color}" '
                      f'stroke-width="2"{dash}/><text x="{left + width + 56}" y="{y + 4}">{name}</text>')
     with open(path, "w") as file:
-        file.write("\n".join(parts) + "\n</svg>\n")
+        file.write("\n".join(elements) + "\n</svg>\n")
 
 
 def main():
@@ -119,9 +119,10 @@ def main():
     parser.add_argument("--out", default="capacity.jsonl")
     parser.add_argument("--svg")
     parser.add_argument("--mechanisms", default=",".join(MECHANISMS).replace(", ", "; "),
-                        help="separated by commas ('; ' stands for ', ' in a name)")
+                        help="comma-separated; write '; ' for the ', ' within a name")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
-    parser.add_argument("--repeat-keys", action="store_true", help="the edit task")
+    parser.add_argument("--repeat-keys", action="store_true",
+                        help="the edit task: keys are written again with new values")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
@@ -136,7 +137,7 @@ def main():
                                options.threads)]
                 with open(options.out, "a") as file:
                     file.write(json.dumps(found[0]) + "\n")
-            print(f"{name:20} n {n:4}  loss {found[0]['loss']:.4f}, {found[0]['of_guessing']:.3f} of guessing's, "
+            print(f"{name:20} n {n:4}  loss {found[0]['loss']:.4f}, {found[0]['of_guessing']:.3f} of guessing, "
                   f"accuracy {found[0]['accuracy']:.3f}, {found[0]['steps']} steps, {found[0]['seconds']} s",
                   flush=True)
             if found[0]["of_guessing"] > 0.1:

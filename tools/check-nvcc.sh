@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# nvcc compiles and links the whole CUDA backend, warnings being errors; then what ptxas says of each kernel is read: a
-# hot kernel of float or bf16 that spills registers beyond the few bytes listed here fails. No GPU is needed.
+# Compiles and links the whole CUDA backend with nvcc, warnings as errors. Then reads the ptxas report: fails if a hot
+# float or bf16 kernel spills more bytes of registers than tools/read_ptxas.py allows. Needs no GPU.
 #
-#   tools/check-nvcc.sh [ARCHITECTURE]      90 unless told; prints the kernels with most registers
+#   tools/check-nvcc.sh [ARCHITECTURE]      default 90; prints the kernels with the most registers
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-command -v nvcc >/dev/null || { echo "nvcc is not here: the CUDA backend is NOT compiled"; exit 0; }
+command -v nvcc >/dev/null || { echo "nvcc not found: the CUDA backend is NOT compiled"; exit 0; }
 EXTRA=(-DLINEA_WERROR=ON -DLINEA_CUDA_VERBOSE=ON "-DLINEA_CUDA_ARCHITECTURES=${1:-90}-real")
 log=build/release/nvcc.log
 mkdir -p build/release
@@ -15,6 +15,6 @@ build release linea_gpu >"$log.new" 2>&1 || {
   echo "the CUDA backend did not compile or link: see $log.new"
   exit 1
 }
-# A build that compiled nothing says nothing: the words of the last that did are kept.
+# A build that compiles nothing reports nothing: keep the report of the last one that did.
 if grep -q 'ptxas info' "$log.new"; then mv "$log.new" "$log"; else rm "$log.new"; fi
 python3 tools/read_ptxas.py "$log"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Reads RUN/tensorboard by TensorBoard's own reader and compares it with the rest of the run.
+"""Reads RUN/tensorboard with TensorBoard's own reader and compares it with the other files of the run.
 
 Usage: python tools/check_tensorboard.py RUN        (a run of linea train --tensorboard; pip install tensorboard)
 
-Scalars must be those of RUN/metrics.jsonl, images and texts those of RUN/samples. Exit code 1 where they are not.
+Scalars must match RUN/metrics.jsonl; images and texts must match RUN/samples. Exit code 1 on a mismatch.
 """
 import json
 import math
@@ -18,7 +18,7 @@ KEEP_ALL = {"scalars": 0, "images": 0, "tensors": 0}
 
 
 def float32(value):
-    """What metrics.jsonl says, as a scalar of TensorBoard holds it."""
+    """A value of metrics.jsonl, rounded to float32 as TensorBoard stores it."""
     return struct.unpack("<f", struct.pack("<f", float(value)))[0]
 
 
@@ -27,7 +27,7 @@ def same(a, b):
 
 
 def expected_scalars(run):
-    """{name: [(step, value)]} of metrics.jsonl."""
+    """metrics.jsonl as {name: [(step, value)]}."""
     expected = {}
     for line in (run / "metrics.jsonl").read_text().splitlines():
         record = json.loads(line)
@@ -37,21 +37,22 @@ def expected_scalars(run):
     return expected
 
 
-def unpacked_png(png):
-    """Size of a PNG whose chunks are whole and whose pixels inflate."""
-    assert png[:8] == b"\x89PNG\r\n\x1a\n", "no PNG"
-    at, pixels, size = 8, b"", None
-    while at < len(png):
-        length, kind = struct.unpack(">I4s", png[at:at + 8])
-        data = png[at + 8:at + 8 + length]
-        assert struct.unpack(">I", png[at + 8 + length:at + 12 + length])[0] == zlib.crc32(kind + data), "a chunk's CRC"
+def png_size(png):
+    """(width, height) of a PNG; checks its chunk CRCs and the length of its pixel data."""
+    assert png[:8] == b"\x89PNG\r\n\x1a\n", "not a PNG"
+    offset, pixels, size = 8, b"", None
+    while offset < len(png):
+        length, kind = struct.unpack(">I4s", png[offset:offset + 8])
+        data = png[offset + 8:offset + 8 + length]
+        crc = struct.unpack(">I", png[offset + 8 + length:offset + 12 + length])[0]
+        assert crc == zlib.crc32(kind + data), "wrong chunk CRC"
         if kind == b"IHDR":
             size = struct.unpack(">II", data[:8])
             channels = {0: 1, 2: 3}[data[9]]
         if kind == b"IDAT":
             pixels += data
-        at += 12 + length
-    assert len(zlib.decompress(pixels)) == size[1] * (1 + channels * size[0]), "pixels are missing"
+        offset += 12 + length
+    assert len(zlib.decompress(pixels)) == size[1] * (1 + channels * size[0]), "wrong length of pixel data"
     return size
 
 
@@ -67,9 +68,9 @@ def check(run):
     for name in sorted(set(tags["scalars"]) & set(expected)):
         found = [(event.step, event.value) for event in accumulator.Scalars(name)]
         count += len(found)
-        alike = len(found) == len(expected[name]) and all(
+        equal = len(found) == len(expected[name]) and all(
             a[0] == b[0] and same(a[1], b[1]) for a, b in zip(found, expected[name]))
-        if not alike:
+        if not equal:
             problems.append(f"{name}: {found}, metrics.jsonl has {expected[name]}")
 
     images = {event.step: event for tag in tags["images"] for event in accumulator.Images(tag)}
@@ -77,18 +78,18 @@ def check(run):
              for tag in tags["tensors"] for event in accumulator.Tensors(tag)}
     for step, event in images.items():
         png = event.encoded_image_string
-        if unpacked_png(png) != (event.width, event.height):
-            problems.append(f"the image of step {step} is {unpacked_png(png)}, not {event.width, event.height}")
+        if png_size(png) != (event.width, event.height):
+            problems.append(f"the image of step {step} is {png_size(png)}, the event says {event.width, event.height}")
         if png != (run / "samples" / f"step-{step:08}.png").read_bytes():
-            problems.append(f"the image of step {step} is not that of samples/")
-    for step, shown in texts.items():
+            problems.append(f"the image of step {step} differs from samples/")
+    for step, text_event in texts.items():
         text = (run / "samples" / f"step-{step:08}.txt").read_text()
-        if shown != "    " + text.replace("\n", "\n    "):
-            problems.append(f"the text of step {step} is not that of samples/")
+        if text_event != "    " + text.replace("\n", "\n    "):
+            problems.append(f"the text of step {step} differs from samples/")
     for kind, found in (("png", images), ("txt", texts)):
         steps = sorted(int(path.stem[5:]) for path in (run / "samples").glob("*." + kind))
         if steps != sorted(found):
-            problems.append(f"samples/*.{kind} of steps {steps}, TensorBoard has {sorted(found)}")
+            problems.append(f"samples/*.{kind} has steps {steps}, TensorBoard has {sorted(found)}")
     print(f"{count} scalars of {len(expected)} names, {len(images)} images, {len(texts)} texts", file=sys.stderr)
     return problems
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU, in under ten minutes: installs what is missing, builds the CUDA backend, runs its
-# tests on the device (and small ones under compute-sanitizer), measures, and writes a table in Markdown to OUT.
+# For a machine with an NVIDIA GPU, in under ten minutes: installs missing packages, builds the CUDA backend, runs its
+# tests on the device (small ones also under compute-sanitizer) and the benchmarks, and writes a Markdown report to OUT.
 #
-#   tools/gpu-check.sh [OUT]      gpu-check.md unless told
+#   tools/gpu-check.sh [OUT]      default gpu-check.md
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 out=$(realpath -m "${1:-gpu-check.md}")
 PATH=$PATH:/usr/local/cuda/bin
-command -v nvcc >/dev/null || { echo "nvcc is neither in PATH nor in /usr/local/cuda/bin: install the CUDA toolkit"; exit 1; }
-nvidia-smi >/dev/null || { echo "this machine has no NVIDIA GPU, or its driver does not answer"; exit 1; }
+command -v nvcc >/dev/null || { echo "nvcc is not in PATH or /usr/local/cuda/bin: install the CUDA toolkit"; exit 1; }
+nvidia-smi >/dev/null || { echo "no NVIDIA GPU found, or its driver does not respond"; exit 1; }
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
 EXTRA=(-DLINEA_CUDA=ON "-DLINEA_CUDA_ARCHITECTURES=$capability-real")
-install_missing "${linea_packages[@]}" "${linea_test_packages[@]}" || echo "Going on with what is here."
+install_missing "${linea_packages[@]}" "${linea_test_packages[@]}" || echo "Continuing with the installed packages."
 
 say "Building for compute capability $capability"
 build cuda linea test_gpu
@@ -25,14 +25,14 @@ linea=build/cuda/linea tests=build/cuda/tests/cuda/test_gpu
 } >"$out"
 status=0
 
-# A process a suite: an illegal access spoils the device for all that comes after it in the same process.
+# One process per suite: after an illegal access, every later CUDA call of the process fails.
 say "Tests on the device"
 passed=0 failed=()
 suites=$("$tests" --gtest_list_tests | grep '^[^ ].*\.' | cut -d. -f1 | sort -u)
 for suite in $suites; do
   log=build/cuda/test_gpu.${suite//\//-}.log
   timeout 120 "$tests" --gtest_filter="$suite.*" >"$log" 2>&1 || {
-    failed+=("$suite ($(if [ $? -eq 124 ]; then echo 'out of time'; else echo 'failed'; fi))")
+    failed+=("$suite ($(if [ $? -eq 124 ]; then echo 'timed out'; else echo 'failed'; fi))")
     grep -h -B6 '^\[  FAILED  \]\|error' "$log" | tail -20 || true
   }
   passed=$((passed + $(grep -c '^\[       OK \]' "$log" || true)))
@@ -44,7 +44,7 @@ done
 } | tee -a "$out"
 [ ${#failed[@]} -eq 0 ] && [ "$passed" -gt 0 ] || status=1
 
-# Kernels by rows and by states, and those of the tensor cores, at small sizes.
+# Row kernels, state kernels and tensor-core kernels at small sizes.
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     say "compute-sanitizer, $tool"
@@ -53,7 +53,7 @@ if command -v compute-sanitizer >/dev/null; then
       --gtest_filter='CudaRows*:CudaNormalization*:CudaTokens*:CudaRecurrent*:CudaChunkForward.EverySize:CudaSoftmaxAttention.*:CudaDelta.*' \
       >"$log" 2>&1 || {
       if [ $? -eq 124 ] && ! grep -qE '^=+ (Invalid|Error|Program hit|Race|Uninit|Misaligned)' "$log"; then
-        result="no error in the time there was"
+        result="no error before the timeout"
       else
         result=failed status=1
       fi
@@ -62,7 +62,7 @@ if command -v compute-sanitizer >/dev/null; then
   done
 fi
 
-say "Measuring"
+say "Benchmarks"
 "$linea" info | grep -o 'cuda:.*' | sed 's/^/    /' | tee -a "$out" || status=1
 echo >>"$out"
 for dtype in fp32 tf32 bf16; do

@@ -1,5 +1,5 @@
-# Sourced by demo.sh and test.sh: installs what is missing from the distribution's packages, configures
-# and builds. It fetches nothing else.
+# Sourced by demo.sh and test.sh: installs missing packages from the distribution, configures and builds.
+# Downloads nothing else.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -8,7 +8,7 @@ linea_packages=(
   "g++: the compiler"
   "cmake: configures the build"
   "ninja-build: runs the build"
-  "libopenblas-openmp-dev: matrix products, in the flavour that shares threads with OpenMP"
+  "libopenblas-openmp-dev: matrix products on OpenMP threads"
   "libcli11-dev: the command line and TOML"
   "libfmt-dev: text formatting"
   "nlohmann-json3-dev: JSON"
@@ -23,7 +23,7 @@ say() { printf '\n== %s\n' "$*"; }
 install_missing() { # "package: why" ...
   local entry package missing=()
   if ! command -v dpkg-query >/dev/null; then
-    echo "This is no Debian or Ubuntu: what is needed must be installed already:"
+    echo "This system has no dpkg (Debian, Ubuntu). Install these packages or their equivalents:"
     printf '  %s\n' "$@"
     return 0
   fi
@@ -31,7 +31,7 @@ install_missing() { # "package: why" ...
     package=${entry%%:*}
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' && continue
     missing+=("$package")
-    [ ${#missing[@]} -gt 1 ] || say "Installing what is missing from the distribution's packages"
+    [ ${#missing[@]} -gt 1 ] || say "Installing missing packages"
     echo "  $entry"
   done
   [ ${#missing[@]} -gt 0 ] || return 0
@@ -44,13 +44,13 @@ install_missing() { # "package: why" ...
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
       "${missing[@]}" >>/tmp/linea-apt.$$ 2>&1 || {
       tail -n 20 /tmp/linea-apt.$$
-      echo "Installing failed: see above."
+      echo "Installation failed: see the messages above."
       return 1
     }
   rm -f /tmp/linea-apt.$$
 }
 
-build() { # preset, targets... ; EXTRA holds more options of cmake
+build() { # preset, targets... ; EXTRA: additional cmake options
   local preset=$1
   shift
   cmake --preset "$preset" "${EXTRA[@]}" >"/tmp/linea-cmake.$$" 2>&1 || {

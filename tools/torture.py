@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Kills runs, stops them by signals, spoils their checkpoints and fills their disk, over and over; after each the run
-goes on, and its end must be the bits of a run that nothing disturbed. Prints one line a part; exit code 1 where
-anything differed. A share of this is in the tests; this is the whole.
+"""Kills training runs, stops them with signals and corrupts their checkpoints, at random moments. Each run is resumed
+and must end with the same bits as an undisturbed run. Prints one line per mechanism and kind of disturbance; exit code
+1 if anything differs. The tests contain a smaller version.
 
     python3 tools/torture.py [--program build/release/linea] [--kills 200] [--signals 60] [--flips 400] [--seed 1]
 """
@@ -18,7 +18,7 @@ import tempfile
 import time
 
 STEPS = 400
-# Short steps and frequent saves: most kills fall into a save. Each mechanism that keeps state of its own is there.
+# Short steps and frequent saves: most kills hit a save. The list covers each mechanism with state of its own.
 MODEL = "--layers 1 --heads 2 --dim 16 --ffn 32 --batch 2 --dropout 0.1 --accumulate 2"
 RUNS = {
     "linear": f"--task copy --length 16 {MODEL} --attention linear",
@@ -37,14 +37,14 @@ class Torture:
         self.program, self.folder, self.rng = os.path.abspath(program), folder, rng
         self.differences = 0
 
-    def start(self, words):
-        return subprocess.Popen([self.program, "train", *words.split()], cwd=self.folder, stdout=subprocess.DEVNULL,
+    def start(self, flags):
+        return subprocess.Popen([self.program, "train", *flags.split()], cwd=self.folder, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, text=True)
 
-    def finish(self, words):
-        process = self.start(words)
-        _, said = process.communicate(timeout=600)
-        return process.returncode, said
+    def finish(self, flags):
+        process = self.start(flags)
+        _, stderr = process.communicate(timeout=600)
+        return process.returncode, stderr
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -55,13 +55,13 @@ class Torture:
 
     def undisturbed(self, name):
         began = time.monotonic()
-        code, said = self.finish(f"{RUNS[name]} {COMMON} --out straight-{name}")
+        code, stderr = self.finish(f"{RUNS[name]} {COMMON} --out straight-{name}")
         if code != 0:
-            sys.exit(f"the undisturbed run of {name} failed: {said}")
+            sys.exit(f"the undisturbed run of {name} failed: {stderr}")
         return time.monotonic() - began
 
-    def go_on(self, run, name):
-        """Resumes, from the beginning where nothing was saved yet."""
+    def resume_flags(self, run, name):
+        """Resumes the run; starts it again where nothing is saved yet."""
         if not os.path.exists(self.path(run, "config.toml")) or not self.checkpoints(run):
             shutil.rmtree(self.path(run), ignore_errors=True)
             return f"{RUNS[name]} {COMMON} --out {run}"
@@ -76,7 +76,7 @@ class Torture:
             return [{key: value for key, value in json.loads(line).items() if key not in CLOCK} for line in lines]
 
     def compare(self, run, name):
-        """The last checkpoint, the record, the samples and the names of what was kept."""
+        """Compares the checkpoints, their names, metrics.jsonl and the samples."""
         straight = f"straight-{name}"
         if self.checkpoints(run) != self.checkpoints(straight):
             self.fail(f"{run}: checkpoints {self.checkpoints(run)}, undisturbed {self.checkpoints(straight)}")
@@ -90,32 +90,32 @@ class Torture:
             self.fail(f"{run}/metrics.jsonl")
         drafts = [entry for entry in os.listdir(self.path(run, "checkpoints")) if not entry.startswith(("step-", "bad-"))]
         if drafts:
-            self.fail(f"{run}: left over: {drafts}")
+            self.fail(f"{run}: unfinished checkpoints: {drafts}")
 
     def disturbed(self, name, count, seconds, disturb):
-        """Runs of one mechanism until `count` disturbances were made; each run is disturbed until its end."""
-        made = runs = 0
-        while made < count:
+        """Disturbs runs of one mechanism, each until it ends, `count` times in total."""
+        done = runs = 0
+        while done < count:
             run = f"run-{name}-{runs}"
             runs += 1
             while True:
-                process = self.start(self.go_on(run, name))
+                process = self.start(self.resume_flags(run, name))
                 try:
-                    process.wait(self.rng.uniform(0, 0.6 * seconds) if made < count else 600)
+                    process.wait(self.rng.uniform(0, 0.6 * seconds) if done < count else 600)
                     code = process.returncode
-                    said = process.stderr.read()
+                    stderr = process.stderr.read()
                     if code == 0:
                         break
-                    self.fail(f"{run}: exit {code}: {said}")
+                    self.fail(f"{run}: exit {code}: {stderr}")
                     break
                 except subprocess.TimeoutExpired:
-                    made += 1
+                    done += 1
                     problem = disturb(process, run)
                     if problem:
                         self.fail(f"{run}: {problem}")
             self.compare(run, name)
             shutil.rmtree(self.path(run), ignore_errors=True)
-        return made, runs
+        return done, runs
 
     def kill(self, process, run):
         process.kill()
@@ -125,13 +125,13 @@ class Torture:
     def stop(self, process, run):
         number = self.rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-        # A signal before the program watches for them, or after its last step, meets its default or nothing.
-        early = -number if "run in" not in said else 75
-        return "" if process.returncode in (75, 0, early) else f"signal {number}: exit {process.returncode}: {said}"
+        _, stderr = process.communicate(timeout=60)
+        # A signal before the handlers are installed has its default effect; after the last step it has none.
+        early = -number if "run in" not in stderr else 75
+        return "" if process.returncode in (75, 0, early) else f"signal {number}: exit {process.returncode}: {stderr}"
 
     def flip(self, name, count):
-        """Flips bits of the newest checkpoint's files: each must be noticed, and the end be the same."""
+        """Flips bits in the newest checkpoint: each must be detected, and the run must end the same."""
         straight = self.path(f"straight-{name}", "checkpoints")
         newest = self.checkpoints(f"straight-{name}")[-1]
         files = sorted(os.listdir(os.path.join(straight, newest)))
@@ -141,14 +141,14 @@ class Torture:
             shutil.rmtree(self.path("flipped"), ignore_errors=True)
             shutil.copytree(self.path(f"straight-{name}"), self.path("flipped"))
             with open(path, "r+b") as changed:
-                at = self.rng.randrange(os.path.getsize(path))
-                changed.seek(at)
+                offset = self.rng.randrange(os.path.getsize(path))
+                changed.seek(offset)
                 byte = changed.read(1)[0] ^ (1 << self.rng.randrange(8))
-                changed.seek(at)
+                changed.seek(offset)
                 changed.write(bytes([byte]))
-            code, said = self.finish("--resume flipped")
-            if code != 0 or newest not in said or "taking the checkpoint before it" not in said:
-                self.fail(f"{file}, byte {at}: exit {code}: {said}")
+            code, stderr = self.finish("--resume flipped")
+            if code != 0 or newest not in stderr or "taking the checkpoint before it" not in stderr:
+                self.fail(f"{file}, byte {offset}: exit {code}: {stderr}")
             else:
                 self.compare("flipped", name)
 
@@ -163,15 +163,15 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="linea-torture-") as folder:
         torture = Torture(options.program, folder, random.Random(options.seed))
-        share = len(RUNS)
+        mechanisms = len(RUNS)
         for name in RUNS:
             seconds = torture.undisturbed(name)
             for kind, count, disturb in (("kill -9", options.kills, torture.kill),
                                          ("signals", options.signals, torture.stop)):
-                made, runs = torture.disturbed(name, -(-count // share), seconds, disturb)
-                print(f"{name:10} {kind:8} {made:4} in {runs:3} runs", flush=True)
-            torture.flip(name, -(-options.flips // share))
-            print(f"{name:10} flipped bits {-(-options.flips // share)}", flush=True)
+                done, runs = torture.disturbed(name, -(-count // mechanisms), seconds, disturb)
+                print(f"{name:10} {kind:8} {done:4} in {runs:3} runs", flush=True)
+            torture.flip(name, -(-options.flips // mechanisms))
+            print(f"{name:10} flipped bits {-(-options.flips // mechanisms)}", flush=True)
             shutil.rmtree(torture.path(f"straight-{name}"))
         print(f"{torture.differences} differences")
         sys.exit(1 if torture.differences else 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The thread sanitizer on what runs in threads: the tests of tensor, autograd and nn, built by clang with its own
-# OpenMP library (g++'s gives false reports). A program with a race comes first: a sanitizer that does not see it
-# proves nothing. Needs clang, libomp and libclang-rt of one version; takes some minutes.
+# Runs the tests of tensor, autograd and nn under the thread sanitizer, built by clang with its own OpenMP library
+# (g++'s gives false reports). First checks that the sanitizer reports a program with a known race. Needs clang, libomp
+# and libclang-rt of the same version; takes some minutes.
 #
-#   tools/tsan.sh [VERSION]      VERSION of clang, 14 unless told
+#   tools/tsan.sh [VERSION]      clang version, default 14
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=${1:-14}
@@ -23,7 +23,7 @@ EOF
 # shellcheck disable=SC2086
 $clang $flags -fopenmp=libomp build/tsan/race.cpp -o build/tsan/race
 if build/tsan/race 2>build/tsan/race.log; then
-  echo "the sanitizer did not see a race that is there" >&2
+  echo "the sanitizer missed a known race" >&2
   exit 1
 fi
 
@@ -31,6 +31,6 @@ cmake -S . -B build/tsan -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DCMAKE_BUILD_TY
   -DCMAKE_CXX_FLAGS="$flags" -DLINEA_NATIVE=OFF >build/tsan/cmake.log
 cmake --build build/tsan --target test_tensor test_autograd test_nn
 for folder in tensor autograd nn; do
-  echo "== $folder"  # the chain of a million ops takes minutes there, and one thread
+  echo "== $folder"  # without the chain of a million ops: minutes under the sanitizer, single-threaded
   "build/tsan/tests/test_$folder" --gtest_brief=1 --gtest_filter=-DeepChain.*
 done

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""The peers against the quadratic definition in double: the chunked and recurrent forms, gradients too.
+"""Checks the peers against the quadratic definition in double: chunked and recurrent forms, and gradients.
 
     check_peer.py [RANK1]      RANK1: the program compiled from rank1_attention.cpp
 
-Prints the errors, each relative to the largest element of its tensor, as a JSON object; fails where one is too
-large.
+Prints a JSON object of errors, each relative to the largest element of its tensor. Fails if one is too large.
 """
 import json
 import subprocess
@@ -18,7 +17,7 @@ from peer_torch import PRESETS, Mixer, Transformer, elu_features, log_features
 
 
 def quadratic(q, k, v, omega=None):
-    """The definition, in whatever precision q has."""
+    """The definition, in the precision of q."""
     if omega is None:
         a = elu_features(q) @ elu_features(k).transpose(2, 3)
     else:
@@ -29,7 +28,7 @@ def quadratic(q, k, v, omega=None):
 
 
 def error(got, expected):
-    """The largest error of any tensor, relative to its largest element."""
+    """The largest error over the tensors, each relative to its largest element."""
     return max(((g - e).abs().max() / e.abs().max()).item() for g, e in zip(got, expected))
 
 
@@ -40,7 +39,7 @@ def with_gradients(attend, inputs, dy):
 
 
 def check_rank1(program, inputs, dy):
-    """Runs the C++ peer on the same numbers: it reads q k v dy and writes y dq dk dv, raw floats."""
+    """Runs the C++ peer on the same inputs: it reads q k v dy and writes y dq dk dv as raw floats."""
     B, H, N, D = inputs[0].shape
     with tempfile.NamedTemporaryFile() as given, tempfile.NamedTemporaryFile() as taken:
         given.write(torch.stack([*inputs, dy]).float().numpy().tobytes())
@@ -54,7 +53,7 @@ def check_rank1(program, inputs, dy):
 def check(rank1):
     result = {}
     normal = lambda *size: torch.randn(*size, dtype=torch.float64)
-    for N in (20, 96, 101):  # one chunk; chunks of 24; chunks that are not all full
+    for N in (20, 96, 101):  # one chunk; chunks of 24; a last chunk that is not full
         inputs, dy, omega = [normal(2, 3, N, 16) for _ in range(3)], normal(2, 3, N, 16), normal(3, 40, 16)
         for kind, more in (("linear", ()), ("performer", (omega,))):
             mixer = Mixer(kind, 3, 16, 24)
@@ -66,7 +65,7 @@ def check(rank1):
     p = dict(PRESETS["nanogpt"], length=101, dim=64)
     for kind in ("softmax", "linear", "performer"):
         model = Transformer(kind, p, 24).double()
-        for block in model.blocks:  # weights that make attention do something
+        for block in model.blocks:  # weights large enough for attention to matter
             nn.init.normal_(block.qkv.weight, std=0.3)
         ids = torch.randint(p["vocab"], (2, p["length"]))
         logits = model(ids)

@@ -1,5 +1,5 @@
-"""Runs Linea and its peers in turn, several rounds, and prints a Markdown table: both numbers and the median of
-the ratios with the least and the largest. A ratio above 1 says that Linea is better."""
+"""Runs Linea and its peers alternately for several rounds and prints a Markdown table: both numbers, and the median,
+minimum and maximum of the ratio per round. A ratio above 1 means that Linea is better."""
 import argparse
 import json
 import pathlib
@@ -10,12 +10,12 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-LINEA = HERE.parent / "build/release/linea"
+LINEA = HERE.parents[1] / "build/release/linea"
 GROUPS = ("train-nanogpt", "train-mnist", "attention", "sample", "memory")
 PRESETS = {"train-nanogpt": "nanogpt", "train-mnist": "mnist-paper"}
 ATTENTIONS = ("softmax", "linear", "performer")
 STEPS = {"nanogpt": 100, "mnist-paper": 5}
-POSITIONS = {1: 784, 16: 784, 256: 128, 1024: 32}  # that the peer draws: with a state, each takes as long
+POSITIONS = {1: 784, 16: 784, 256: 128, 1024: 32}  # sampled by the peer: with a state, all positions take equally long
 NAMES = {"tokens_per_s": "k tokens/s", "images_per_s": "images/s", "gflops": "GFLOP/s",
          "peak_rss_delta_bytes": "MiB"}
 UNITS = {"tokens_per_s": 1e3, "peak_rss_delta_bytes": 2**20}
@@ -24,11 +24,11 @@ UNITS = {"tokens_per_s": 1e3, "peak_rss_delta_bytes": 2**20}
 class Row:
     def __init__(self, name, key, linea, peer):
         self.name, self.key, self.linea, self.peer = name, key, linea, peer
-        self.values, self.failure = [], None  # values: (Linea's, the peer's), one a round
+        self.values, self.failure = [], None  # values: one (Linea, peer) per round
 
 
-def measured(command, key):
-    """What the command's last line of stdout says of `key`."""
+def measure(command, key):
+    """The value of `key` in the last line of the command's output, a JSON object."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.strip().splitlines()
     if done.returncode != 0 or not lines:
@@ -36,12 +36,12 @@ def measured(command, key):
         raise RuntimeError(f"{shlex.join(map(str, command))}: exit {done.returncode}: {why}")
     result = json.loads(lines[-1])
     if key not in result:
-        raise RuntimeError(f"{shlex.join(map(str, command))}: its last line has no {key}")
+        raise RuntimeError(f"{shlex.join(map(str, command))}: no {key} in the last line")
     return result[key]
 
 
-def rows_of(group, peer, threads, more):
-    """`more`: the peer's --compile, or nothing."""
+def make_rows(group, peer, threads, more):
+    """The rows of a group. `more`: additional flags of the peer, --compile or none."""
     threaded = ["--threads", str(threads)]
     linea = lambda command, *flags: [LINEA, "bench", command, *map(str, flags), *threaded, "--json"]
     torch = lambda command, *flags: [*peer, command, *map(str, flags), *threaded]
@@ -60,24 +60,24 @@ def rows_of(group, peer, threads, more):
         B, H, N, D = 1, 8, 4096, 64
         own = linea("attention", "--attention", "linear", "--batch", B, "--heads", H, "--lengths", N,
                     "--key-size", D)
-        name = f"linear attention, B {B} H {H} N {N} D {D}, beside "
-        rank1 = ["env", f"OMP_NUM_THREADS={threads}", built_rank1(), *map(str, (B, H, N, D))]
+        name = f"linear attention, B {B} H {H} N {N} D {D}, compared with "
+        rank1 = ["env", f"OMP_NUM_THREADS={threads}", build_rank1(), *map(str, (B, H, N, D))]
         return [Row(name + "PyTorch", "gflops", own,
                     torch("attention", "--b", B, "--h", H, "--n", N, "--d", D, *more)),
                 Row(name + "rank-1 updates", "gflops", own, rank1)]
     result = []
     for attention, batch in [("linear", b) for b in POSITIONS] + [("performer", 16), ("performer", 256), ("softmax", 16)]:
         flags = ("--preset", "mnist-paper", "--attention", attention, "--batch", batch)
-        again = () if attention == "softmax" else more  # a growing cache would be compiled for each length
+        again = () if attention == "softmax" else more  # a growing cache would be recompiled for each length
         tokens = () if attention == "softmax" else ("--tokens", POSITIONS[batch])
-        result.append(Row(f"sampling, mnist-paper, {attention}, {batch} at once", "images_per_s",
+        result.append(Row(f"sampling, mnist-paper, {attention}, batch {batch}", "images_per_s",
                           linea("sample", *flags), torch("sample", *flags, *tokens, *again)))
     one = result[0]
-    halves = Row(one.name + ", Linea's weights in bf16", one.key, [*one.linea, "--dtype", "bf16"], one.peer)
-    return [one, halves, *result[1:]]
+    bf16 = Row(one.name + ", Linea's weights in bf16", one.key, [*one.linea, "--dtype", "bf16"], one.peer)
+    return [one, bf16, *result[1:]]
 
 
-def built_rank1():
+def build_rank1():
     program = pathlib.Path(tempfile.gettempdir()) / "linea_rank1_attention"
     source = HERE / "rank1_attention.cpp"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
@@ -90,7 +90,7 @@ def number(x):
     return f"{x:.0f}" if x >= 100 else f"{x:.3g}"
 
 
-def line_of(row):
+def format_row(row):
     if row.failure:
         return f"| {row.name} | {NAMES[row.key]} | | | failed |"
     unit, less_is_better = UNITS.get(row.key, 1), row.key == "peak_rss_delta_bytes"
@@ -103,27 +103,27 @@ def line_of(row):
 def main():
     parser = argparse.ArgumentParser(prog="compare.sh", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="ROWS",
-                        help=" ".join(GROUPS) + "; all of them if none is named")
+                        help=" ".join(GROUPS) + "; default: all")
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-p", "--python", default="python3", help="a Python that has torch")
-    parser.add_argument("-c", "--compile", action="store_true", help="the peer by torch.compile")
+    parser.add_argument("-p", "--python", default="python3", help="Python interpreter with torch")
+    parser.add_argument("-c", "--compile", action="store_true", help="run the peer under torch.compile")
     o = parser.parse_args()
     for group in o.groups:
         if group not in GROUPS:
-            parser.error(f"there are no rows '{group}'; choose from {', '.join(GROUPS)}")
+            parser.error(f"unknown rows '{group}'; choose from {', '.join(GROUPS)}")
     peer = [o.python, HERE / "peer_torch.py"]
     more = ("--compile",) if o.compile else ()
-    rows = [row for group in o.groups or GROUPS for row in rows_of(group, peer, o.threads, more)]
+    rows = [row for group in o.groups or GROUPS for row in make_rows(group, peer, o.threads, more)]
     rates = []
     for round_ in range(1, o.rounds + 1):
-        rates.append(measured([*peer, "sgemm", "--threads", str(o.threads)], "sgemm_gflops"))
+        rates.append(measure([*peer, "sgemm", "--threads", str(o.threads)], "sgemm_gflops"))
         for row in rows:
             if row.failure:
                 continue
             print(f"round {round_} of {o.rounds}: {row.name}", file=sys.stderr)
             try:
-                row.values.append((measured(row.linea, row.key), measured(row.peer, row.key)))
+                row.values.append((measure(row.linea, row.key), measure(row.peer, row.key)))
             except (RuntimeError, json.JSONDecodeError) as failure:
                 row.failure = str(failure)
                 print(row.failure, file=sys.stderr)
@@ -131,7 +131,7 @@ def main():
           f"{min(rates):.0f}..{max(rates):.0f} GFLOP/s\n")
     print("| | | Linea | peer | ratio: median (min..max) |\n|---|---|---|---|---|")
     for row in rows:
-        print(line_of(row))
+        print(format_row(row))
     return any(row.failure for row in rows)
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Linea's Transformer in plain PyTorch: the peer that its speed and memory are compared with on a CPU.
+"""Linea's Transformer in plain PyTorch: the peer for comparisons of speed and memory on a CPU.
 
-    peer_torch.py train --preset nanogpt --attention linear [--compile]   tokens a second, peak memory
+    peer_torch.py train --preset nanogpt --attention linear [--compile]   tokens per second, peak memory
     peer_torch.py attention --n 4096       linear attention alone, forward and backward
-    peer_torch.py sample --batch 16        drawing with the recurrent state (softmax: a key/value cache)
-    peer_torch.py sgemm                    the rate of this PyTorch's matrix product
+    peer_torch.py sample --batch 16        sampling with the recurrent state (softmax: a key/value cache)
+    peer_torch.py sgemm                    the rate of PyTorch's matrix product
 
-The last line of stdout is one JSON object. check_peer.py proves the formulas right.
+The last line of stdout is one JSON object. check_peer.py checks the formulas.
 B H N D M F: batch, heads, length, key, value and feature size; C chunks of L rows.
 """
 import argparse
@@ -26,7 +26,7 @@ PRESETS = {
     "mnist-paper": dict(layers=8, heads=8, dim=256, ffn=1024, length=784, batch=10, vocab=256, tokens=257,
                         tie=False, bias=True, lr=1e-3, weight_decay=0.0),
 }
-FEATURES = 256  # of the Performer
+FEATURES = 256  # Performer
 CHUNK = {"linear": 64, "performer": 128}  # the fastest of 32, 64 and 128
 
 
@@ -42,46 +42,46 @@ def with_ones(v):
 
 
 def in_chunks(x, L):
-    """[B,H,N,D] -> [B*H,C,L,D], zeros at the end."""
+    """[B,H,N,D] -> [B*H,C,L,D], zero-padded at the end."""
     B, H, N, D = x.shape
     C = -(-N // L)
     return F.pad(x, (0, 0, 0, C * L - N)).reshape(B * H, C, L, D)
 
 
 def even_chunk(N, chunk):
-    """The length of as many chunks as `chunk` asks for, but of equal size."""
+    """The length of equal chunks, as many as chunks of length `chunk` would be."""
     return -(-N // -(-N // chunk))
 
 
 def causal_linear(q, k, v, chunk):
-    """Numerators and, last, the denominator: [B*H,C,L,M+1]."""
+    """Numerators, and the denominator as the last column: [B*H,C,L,M+1]."""
     N, L = q.size(2), even_chunk(q.size(2), chunk)
     q, k, v = (in_chunks(x, L) for x in (elu_features(q), elu_features(k), with_ones(v)))
     keys = k.transpose(2, 3)
     y = (q @ keys).tril_() @ v
     C = q.size(1)
-    if C > 1:  # states before each chunk: an exclusive running sum, as a product with a triangle of ones
+    if C > 1:  # states before each chunk: an exclusive prefix sum, as a product with a triangle of ones
         before = torch.ones(C, C, dtype=q.dtype).tril(-1)
         y = y + q @ (before @ (keys @ v).flatten(2)).view(-1, C, q.size(3), v.size(3))
     return y
 
 
 def log_features(x, omega, key):
-    """omega . x' - |x'|^2 / 2 with x' = x / D^(1/4), the last term of keys only: a query's cancels."""
+    """omega . x' - |x'|^2 / 2 with x' = x / D^(1/4), the last term for keys only: that of a query cancels."""
     x = x * x.size(-1) ** -0.25
     y = x @ omega.transpose(1, 2)  # [B,H,N,D], [H,F,D] -> [B,H,N,F]
     return y - x.square().sum(-1, keepdim=True) / 2 if key else y
 
 
 def causal_performer(q, k, v, omega, chunk):
-    """Positive features. A chunk's keys are scaled by their largest log, top; its rows by the largest so far.
-    The result as causal_linear's."""
+    """Positive features. The keys of a chunk are scaled by their largest log, top; its rows by the largest so far.
+    Returns the same layout as causal_linear."""
     L = even_chunk(q.size(2), chunk)
     q, k = log_features(q, omega, False), log_features(k, omega, True)
     q = in_chunks((q - q.detach().amax(-1, keepdim=True)).exp(), L)
     N = k.size(2)
     if N % L != 0:
-        k = F.pad(k, (0, 0, 0, -N % L), value=-math.inf)  # no key at all
+        k = F.pad(k, (0, 0, 0, -N % L), value=-math.inf)  # padding keys have weight 0
     k = k.reshape(q.shape)
     v = in_chunks(with_ones(v), L)
     top = k.detach().amax((2, 3))  # [B*H,C]
@@ -89,14 +89,14 @@ def causal_performer(q, k, v, omega, chunk):
     y = (q @ keys).tril_() @ v
     C = q.size(1)
     if C > 1:
-        weights = (top[:, None, :] - top.cummax(1).values[:, :, None]).exp().tril()  # of chunk j in chunk i
+        weights = (top[:, None, :] - top.cummax(1).values[:, :, None]).exp().tril()  # weight of chunk j in chunk i
         own = weights.diagonal(dim1=1, dim2=2)[:, :, None, None]
         y = own * y + q @ (weights.tril(-1) @ (keys @ v).flatten(2)).view(-1, C, q.size(3), v.size(3))
     return y
 
 
 def orthogonal_omega(heads, features, D):
-    """Blocks of D orthogonal directions with the lengths of normal vectors: [H,F,D]."""
+    """Blocks of D orthogonal directions with lengths distributed as those of normal vectors: [H,F,D]."""
     blocks = -(-features // D)
     Q, R = torch.linalg.qr(torch.randn(heads, blocks, D, D, dtype=torch.float64))
     Q = Q * R.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
@@ -105,7 +105,7 @@ def orthogonal_omega(heads, features, D):
 
 
 class Mixer(nn.Module):
-    """One layer's attention: a whole sequence (forward) or the next position (start, step)."""
+    """The attention of one layer: a whole sequence (forward) or one position (start, step)."""
 
     def __init__(self, kind, heads, D, chunk=0):
         super().__init__()
@@ -119,7 +119,7 @@ class Mixer(nn.Module):
         y = causal_linear(q, k, v, self.chunk) if self.kind == "linear" else causal_performer(
             q, k, v, self.omega, self.chunk)
         B, H, N, M = v.shape
-        y = y.view(B, H, -1, M + 1)[:, :, :N]  # without the rows that fill the last chunk: theirs would be 0 / 0
+        y = y.view(B, H, -1, M + 1)[:, :, :N]  # drop the padding rows of the last chunk, which are 0 / 0
         return y[..., :-1] / y[..., -1:]
 
     def start(self, B, heads, length, D):
@@ -130,7 +130,7 @@ class Mixer(nn.Module):
         return state if self.kind == "linear" else state + [torch.full((B * heads, 1, 1), -math.inf)]
 
     def step(self, state, position, q, k, v):
-        """q, k, v [B,H,1,D]; changes the state."""
+        """q, k, v [B,H,1,D]; updates the state."""
         if self.kind == "softmax":
             for cache, x in zip(state, (k, v)):
                 cache[:, :, position] = x[:, :, 0]
@@ -172,7 +172,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Pre-norm, learned positions, GPT-2's initialization: nn/transformer.h."""
+    """Pre-norm, learned positions, GPT-2's initialization, as in nn/transformer.h."""
 
     def __init__(self, kind, p, chunk=0):
         super().__init__()
@@ -203,14 +203,14 @@ class Transformer(nn.Module):
         return [b.mixer.start(B, p["heads"], p["length"], p["dim"] // p["heads"]) for b in self.blocks]
 
     def step(self, state, position, ids):
-        """ids [B] -> logits [B,vocab]; changes the state."""
+        """ids [B] -> logits [B,vocab]; updates the state."""
         x = (self.tokens(ids) + self.positions[position]).unsqueeze(1)
         for block, own in zip(self.blocks, state):
             x = block(x, lambda q, k, v, m=block.mixer, s=own: m.step(s, position, q, k, v))
         return self.head(self.norm(x)).squeeze(1)
 
 
-# ---- measuring -------------------------------------------------------------------------------------------
+# ---- measurements -------------------------------------------------------------------------------------------
 
 def memory(key):
     with open("/proc/self/status") as status:
@@ -218,21 +218,21 @@ def memory(key):
 
 
 def memory_at_start():
-    """Resident bytes once the libraries are loaded and have run one tiny step; the peak is counted from here."""
+    """Resident bytes after loading the libraries and one tiny step: the baseline of the peak."""
     tiny = nn.Linear(8, 8)
     F.gelu(tiny(torch.randn(8, 8))).sum().backward()
     torch.optim.AdamW(tiny.parameters(), fused=True).step()
     gc.collect()
     with open("/proc/self/clear_refs", "w") as clear:
-        clear.write("5")  # VmHWM starts again from here
+        clear.write("5")  # resets VmHWM
     return memory("VmRSS")
 
 
-def median_seconds(work, seconds=1.0, least=5, warmup=3):
+def median_seconds(work, seconds=1.0, min_count=5, warmup=3):
     for _ in range(warmup):
         work()
     times, begin = [], time.perf_counter()
-    while len(times) < least or time.perf_counter() - begin < seconds:
+    while len(times) < min_count or time.perf_counter() - begin < seconds:
         one = time.perf_counter()
         work()
         times.append(time.perf_counter() - one)
@@ -286,16 +286,16 @@ def sample(o):
     step = torch.compile(model.step, dynamic=False) if o.compile else model.step
     tokens = min(o.tokens or p["length"], p["length"])
 
-    def draw(count):
+    def generate(count):
         state = model.start(o.batch)
         ids = torch.full((o.batch,), p["tokens"] - 1)
         for position in range(count):
             logits = step(state, torch.tensor(position), ids)
             ids = torch.multinomial(logits.softmax(-1), 1).squeeze(1)
 
-    draw(min(tokens, 8))
+    generate(min(tokens, 8))
     begin = time.perf_counter()
-    draw(tokens)
+    generate(tokens)
     rate = o.batch * tokens / (time.perf_counter() - begin)
     return dict(tokens_per_s=rate, images_per_s=rate / p["length"])
 
@@ -317,9 +317,9 @@ def main():
             command.add_argument("--preset", choices=PRESETS, default="mnist-paper")
             command.add_argument("--attention", choices=("softmax", "linear", "performer"), default="linear")
         if name in ("train", "attention"):
-            command.add_argument("--chunk", type=int, default=0, help="rows a chunk; 0: the fastest one measured")
+            command.add_argument("--chunk", type=int, default=0, help="rows per chunk; 0: the measured best")
         if name in ("train", "attention", "sample"):
-            command.add_argument("--compile", action="store_true", help="by torch.compile")
+            command.add_argument("--compile", action="store_true", help="use torch.compile")
         if name == "train":
             command.add_argument("--steps", type=int, default=20)
             command.add_argument("--warmup", type=int, default=3)
@@ -328,7 +328,7 @@ def main():
                 command.add_argument(f"--{flag}", type=int, default=default)
         if name == "sample":
             command.add_argument("--batch", type=int, default=16)
-            command.add_argument("--tokens", type=int, default=0, help="positions a image; 0: all of them")
+            command.add_argument("--tokens", type=int, default=0, help="positions per image; 0: all")
     o = parser.parse_args()
     torch.set_num_threads(o.threads)
     torch.manual_seed(o.seed)

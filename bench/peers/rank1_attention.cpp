@@ -1,19 +1,19 @@
-// Causal linear attention by one rank-1 update a token: the algorithm of the CPU kernels that are
-// published for it, as a peer of `linea bench attention`. Features phi(x) = elu(x) + 1 and the
-// denominator included:
+// Causal linear attention by one rank-1 update per token, the algorithm of published CPU kernels: a
+// peer of `linea bench attention`. It includes the features phi(x) = elu(x) + 1 and the
+// denominator:
 //
 //   S += phi(k)^T v    z += phi(k)    d = phi(q) z^T    y = phi(q) S / d
 //
-// Three passes over the tokens, (batch, head) pairs in parallel: forward; forward again with S and
-// z made anew, for dq; in reverse with the sums R, r of phi(q)^T dn and phi(q) dd, for dk and dv.
-// With n = phi(q) S, dn = dy / d and dd = -(dy . y) / d. Per token 4, 4 and 6 D M operations: 14 D
-// M.
+// Three passes over the tokens, parallel over (batch, head): forward; forward again, which
+// recomputes S and z, for dq; in reverse with the sums R, r of phi(q)^T dn and phi(q) dd, for dk
+// and dv. Here n = phi(q) S, dn = dy / d, dd = -(dy . y) / d. The passes take 4, 4 and 6 D M
+// operations per token, 14 D M in total.
 //
 //   g++ -std=c++20 -Ofast -march=native -fopenmp rank1_attention.cpp -o rank1_attention
 //   OMP_NUM_THREADS=2 ./rank1_attention [B H N D] [--seconds S] [--in FILE] [--dump FILE]
 //
-// --in reads q k v dy, --dump writes y dq dk dv: raw floats [B,H,N,D] one after the other
-// (check_peer.py).
+// --in reads q k v dy, --dump writes y dq dk dv: consecutive raw float tensors [B,H,N,D], as
+// check_peer.py uses them.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -29,13 +29,13 @@ using Floats = std::vector<float>;
 
 struct Sizes {
   long B = 1, H = 8, N = 4096, D = 64;
-  long pairs() const { return B * H; }
+  long batch_heads() const { return B * H; }
   long count() const { return B * H * N * D; }
 };
 
 float feature(float x) { return x >= 0 ? x + 1 : std::exp(x); }
 
-// Of its own output: 1 above x = 0, where the feature is above 1, and exp(x) below.
+// The derivative as a function of the feature: 1 for x > 0 (feature > 1), exp(x) below.
 float feature_derivative(float feature) { return std::min(feature, 1.0f); }
 
 Floats features(const Floats& x) {
@@ -45,7 +45,7 @@ Floats features(const Floats& x) {
   return result;
 }
 
-// The loops of one token. Width is D where it is known to the compiler, 0 where it is not.
+// The loops of one token. Width is D if known at compile time, otherwise 0.
 template <int Width>
 struct Token {
   long size;
@@ -97,16 +97,16 @@ struct Token {
   }
 };
 
-// y and the denominators d [B,H,N] of features q, k.
+// Computes y and the denominators d [B,H,N] from the features q, k.
 template <int Width>
 void forward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v, Floats& y,
              Floats& d) {
   const Token<Width> token{s.D};
 #pragma omp parallel for
-  for (long pair = 0; pair < s.pairs(); ++pair) {
+  for (long bh = 0; bh < s.batch_heads(); ++bh) {
     Floats S(s.D * s.D), z(s.D);
     for (long i = 0; i < s.N; ++i) {
-      const long row = pair * s.N + i, at = row * s.D;
+      const long row = bh * s.N + i, at = row * s.D;
       token.update_and_read(&k[at], &v[at], &q[at], S.data(), &y[at]);
       float sum = 0;
       for (long f = 0; f < s.D; ++f) {
@@ -134,11 +134,11 @@ void backward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v,
               const Floats& d, const Floats& dy, Floats& dq, Floats& dk, Floats& dv) {
   const Token<Width> token{s.D};
 #pragma omp parallel for
-  for (long pair = 0; pair < s.pairs(); ++pair) {
+  for (long bh = 0; bh < s.batch_heads(); ++bh) {
     Floats S(s.D * s.D), z(s.D), R(s.D * s.D), r(s.D), dn(s.D);
     float dd = 0;
     for (long i = 0; i < s.N; ++i) {
-      const long row = pair * s.N + i, at = row * s.D;
+      const long row = bh * s.N + i, at = row * s.D;
       through_division(s.D, &dy[at], &y[at], d[row], dn.data(), dd);
       token.update_and_read_transposed(&k[at], &v[at], dn.data(), S.data(), &dq[at]);
       for (long f = 0; f < s.D; ++f) {
@@ -147,7 +147,7 @@ void backward(const Sizes& s, const Floats& q, const Floats& k, const Floats& v,
       }
     }
     for (long i = s.N - 1; i >= 0; --i) {
-      const long row = pair * s.N + i, at = row * s.D;
+      const long row = bh * s.N + i, at = row * s.D;
       through_division(s.D, &dy[at], &y[at], d[row], dn.data(), dd);
       token.update_and_read_both(&q[at], dn.data(), &k[at], &v[at], R.data(), &dk[at], &dv[at]);
       for (long f = 0; f < s.D; ++f) {
@@ -169,7 +169,7 @@ void run(const Sizes& s, Data& x) {
   backward<Width>(s, q, k, x.v, x.y, x.d, x.dy, x.dq, x.dk, x.dv);
 }
 
-void run_of(const Sizes& s, Data& x) {
+void run_any(const Sizes& s, Data& x) {
   if (s.D == 64) return run<64>(s, x);
   if (s.D == 32) return run<32>(s, x);
   run<0>(s, x);
@@ -186,7 +186,7 @@ void transfer(const std::string& path, const char* mode, std::initializer_list<F
   for (Floats* x : tensors) {
     const size_t done = mode[0] == 'r' ? std::fread(x->data(), sizeof(float), x->size(), file)
                                        : std::fwrite(x->data(), sizeof(float), x->size(), file);
-    if (done != x->size()) fail(path + " is too short, or could not be written");
+    if (done != x->size()) fail(path + ": short read or write");
   }
   std::fclose(file);
 }
@@ -198,7 +198,7 @@ int main(int count, char** arguments) {
   double seconds = 1;
   std::string in, dump;
   long* const sizes[] = {&s.B, &s.H, &s.N, &s.D};
-  for (int i = 1, place = 0; i < count; ++i) {
+  for (int i = 1, index = 0; i < count; ++i) {
     const std::string flag = arguments[i];
     if (flag.rfind("--", 0) == 0) {
       if (i + 1 == count) fail(flag + " needs a value");
@@ -210,10 +210,10 @@ int main(int count, char** arguments) {
       else if (flag == "--dump")
         dump = value;
       else
-        fail("there is no " + flag);
+        fail("unknown option " + flag);
     } else {
-      if (place == 4 || std::atol(flag.c_str()) < 1) fail("sizes are B H N D, each at least 1");
-      *sizes[place++] = std::atol(flag.c_str());
+      if (index == 4 || std::atol(flag.c_str()) < 1) fail("sizes are B H N D, each at least 1");
+      *sizes[index++] = std::atol(flag.c_str());
     }
   }
 
@@ -232,14 +232,14 @@ int main(int count, char** arguments) {
   const auto since = [&](auto begin) {
     return std::chrono::duration<double>(now() - begin).count();
   };
-  run_of(s, x);
+  run_any(s, x);
   if (!dump.empty()) {
     transfer(dump, "wb", {&x.y, &x.dq, &x.dk, &x.dv});
     return 0;
   }
   for (const auto begin = now(); times.size() < 5 || since(begin) < seconds;) {
     const auto one = now();
-    run_of(s, x);
+    run_any(s, x);
     times.push_back(since(one));
   }
   std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
@@ -248,5 +248,5 @@ int main(int count, char** arguments) {
   for (const Floats* tensor : {&x.y, &x.dq, &x.dk, &x.dv})
     for (const float value : *tensor) checksum += std::abs(value);
   std::printf("{\"ms\": %.3f, \"gflops\": %.2f, \"checksum\": %.6g}\n", 1e3 * time,
-              14.0 * s.D * s.D * s.N * s.pairs() / time / 1e9, checksum);
+              14.0 * s.D * s.D * s.N * s.batch_heads() / time / 1e9, checksum);
 }
