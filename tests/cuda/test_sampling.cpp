@@ -1,7 +1,7 @@
 // Drawing by the recurrent form: how many launches a position is, and that it is recorded.
 #include "nn/generator.h"
 #include "tests/cuda/parity.h"
-#include "tests/nn/saboteur.h"
+#include "tests/nn/verify/saboteur.h"
 #include "train/samples.h"
 
 namespace linea::cuda_tests {

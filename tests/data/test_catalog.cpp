@@ -3,8 +3,8 @@
 #include <set>
 
 #include "tests/data/data_helpers.h"
-#include "tests/data/idx_bytes.h"
-#include "tests/data/zip_bytes.h"
+#include "tests/data/readers/idx_bytes.h"
+#include "tests/data/readers/zip_bytes.h"
 
 namespace linea {
 namespace {

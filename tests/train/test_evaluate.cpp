@@ -2,8 +2,8 @@
 // taken at once.
 #include "train/evaluate.h"
 
+#include "tests/cli/program.h"
 #include "tests/train/first_rows.h"
-#include "tests/train/program.h"
 #include "train/training_step.h"
 
 namespace linea {

@@ -1,8 +1,8 @@
 // Event files for TensorBoard: every record whole, what metrics.jsonl has, and a run that goes on.
+#include "tests/cli/program.h"
 #include "tests/data/faulty_disk.h"
 #include "tests/data/file_size_limit.h"
 #include "tests/train/event_records.h"
-#include "tests/train/program.h"
 #include "train/event_file.h"
 
 namespace linea {

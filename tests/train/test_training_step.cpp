@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "autograd/ops.h"
-#include "tests/train/program.h"
+#include "tests/cli/program.h"
 #include "train/evaluate.h"
 
 namespace linea {

@@ -1,0 +1,218 @@
+// linea bench: the ways of the memory memory_comparison give one gradient, counts are those of the
+// formulas, and each command says what it should.
+#include <set>
+
+#include "autograd/gradcheck.h"
+#include "bench/bench.h"
+#include "bench/memory_comparison.h"
+#include "tests/cli/program.h"
+
+namespace linea {
+namespace {
+
+using memory_comparison::Way;
+
+AttentionOptions options_of(const std::string& attention, DType dtype) {
+  AttentionOptions options;
+  options.attention = attention;
+  options.heads = 3;
+  options.key_size = 8;
+  options.value_size = 5;
+  options.features = 16;
+  options.dtype = dtype;
+  return options;
+}
+
+memory_comparison::Inputs inputs_of(const AttentionOptions& options, int64_t N) {
+  const Shape keys{N, options.heads, options.key_size},
+      values{N, options.heads, options.value_size};
+  const auto normal = [&](const Shape& shape, uint32_t stream_id) {
+    return random_tensor(shape, stream_id, 1.0, 1e-3, options.dtype);
+  };
+  return {normal(keys, 1), normal(keys, 2), normal(values, 3), normal(values, 4)};
+}
+
+// Lengths: within a chunk, a chunk and a piece, within a segment, segments and a piece.
+TEST(MemoryComparison, AllWaysGiveOneGradient) {
+  for (const char* attention : {"linear", "performer"})
+    for (const DType dtype : {DType::f64, DType::f32})
+      for (const int64_t N : {1, 7, 100, 1024, 2500}) {
+        const AttentionOptions options = options_of(attention, dtype);
+        const memory_comparison::Inputs in = inputs_of(options, N);
+        const memory_comparison::Results engine =
+            compute(Way::recomputed, options, in.heads_first());
+        const double bound = dtype == DType::f64 ? 1e-9 : 1e-5;
+        for (const Way way : memory_comparison::ways()) {
+          if (way == Way::recomputed) continue;
+          SCOPED_TRACE(fmt::format("{}, {}, N {}", attention, name_of(way), N));
+          const memory_comparison::Results found = compute(way, options, in).heads_first();
+          EXPECT_LE(relative_error(found.y, engine.y), bound);
+          EXPECT_LE(relative_error(found.dv, engine.dv), bound);
+          if (N == 1) continue;  // y = v: no gradient but rounding
+          EXPECT_LE(relative_error(found.dq, engine.dq), bound);
+          EXPECT_LE(relative_error(found.dk, engine.dk), bound);
+        }
+      }
+}
+
+// Beyond inputs and results, which are as large.
+double bytes_of(Way way, int64_t N) {
+  AttentionOptions options = options_of("linear", DType::f32);
+  options.heads = 1;
+  options.key_size = options.value_size = 32;
+  memory_comparison::Inputs in = inputs_of(options, N);
+  if (way == Way::recomputed) in = in.heads_first();
+  memory_comparison::Results found;
+  const double bytes = bench::extra_bytes([&] { found = compute(way, options, in); });
+  return bytes - static_cast<double>(4 * in.q.bytes());
+}
+
+TEST(MemoryComparison, KeepsWhatItSays) {
+  const AttentionOptions options = options_of("linear", DType::f32);
+  const double state = 3 * 8 * (5 + 1) * 4;
+  EXPECT_EQ(state_bytes(Way::all_states, options, 2048), 2 * 2048 * state);
+  EXPECT_EQ(state_bytes(Way::chunk_states, options, 2000), 2 * 32 * state);
+  EXPECT_EQ(state_bytes(Way::segments, options, 2049), 3 * state);
+  EXPECT_GE(bytes_of(Way::all_states, 2048), 2 * 2048 * 32 * 33 * 4);
+  EXPECT_GT(bytes_of(Way::all_states, 2048), 3 * bytes_of(Way::chunk_states, 2048));
+  EXPECT_GT(bytes_of(Way::chunk_states, 8192), 2 * bytes_of(Way::segments, 8192));
+  EXPECT_GT(bytes_of(Way::segments, 8192), 2 * bytes_of(Way::recomputed, 8192));
+}
+
+TEST(BenchCount, IsThatOfTheRecurrentForm) {
+  const auto both = [](const char* attention, const char* feature, const char* rule) {
+    AttentionOptions options = options_of(attention, DType::f32);
+    options.feature = feature;
+    options.rule = rule;
+    return bench::recurrent_count(options).value().both;
+  };
+  EXPECT_EQ(both("linear", "elu", "sum"), 14 * 8 * 5);
+  EXPECT_EQ(both("linear", "square", "sum"), 14 * 64 * 5);
+  EXPECT_EQ(both("linear", "elu", "gated"), 14 * 8 * 5);
+  EXPECT_EQ(both("linear", "elu", "delta"), 22 * 8 * 5);
+  EXPECT_EQ(both("performer", "positive", "sum"), 14 * 16 * 5);
+  EXPECT_EQ(both("performer", "hyperbolic", "sum"), 14 * 32 * 5);
+  EXPECT_EQ(bench::recurrent_count(options_of("linear", DType::f32))->forward, 4 * 8 * 5);
+  EXPECT_FALSE(bench::recurrent_count(options_of("softmax", DType::f32)).has_value());
+}
+
+class Bench : public ProgramTest {
+ protected:
+  // The lines after the first, which is the machine's.
+  std::vector<nlohmann::json> results(const std::string& line) const {
+    const Outcome outcome = done("bench " + line + " --json");
+    EXPECT_EQ(outcome.err, "");
+    std::vector<nlohmann::json> lines = json_lines(outcome.out);
+    if (lines.empty()) return lines;
+    for (const char* key : {"blas", "kernel", "flavour", "threads", "sgemm_gflops"})
+      EXPECT_TRUE(lines[0].contains(key)) << lines[0];
+    lines.erase(lines.begin());
+    return lines;
+  }
+  static void positive(const nlohmann::json& line, const std::vector<const char*>& keys) {
+    for (const char* key : keys)
+      EXPECT_TRUE(line.contains(key) && line[key].is_number() && line[key] > 0.0) << key << line;
+  }
+};
+
+const std::string kTiny = " --layers 2 --heads 2 --dim 16 --ffn 32 --length 24 --threads 1";
+
+TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
+  for (const std::string more :
+       {"nanogpt", "nanogpt --attention linear", "mnist-paper --attention performer",
+        "mnist-paper --attention linear --rule delta --optimizer radam"}) {
+    const auto lines =
+        results("train --preset " + more + kTiny + " --batch 3 --steps 3 --warmup 1");
+    ASSERT_EQ(lines.size(), 1u);
+    const nlohmann::json& line = lines[0];
+    positive(line, {"tokens_per_s", "step_ms", "model_gflops", "sgemm_gflops", "fraction_of_sgemm",
+                    "optimizer_ms", "data_ms", "loss"});
+    EXPECT_GE(line["peak_rss_delta_bytes"], 0.0);
+    const nlohmann::json& bytes = line["bytes"];
+    positive(bytes, {"parameters", "gradients", "optimizer", "activations", "sum", "peak"});
+    EXPECT_GE(bytes["sum"], bytes["peak"]);
+    EXPECT_GE(bytes["optimizer"], 1.9 * bytes["gradients"].get<double>());
+    double share = 0;
+    std::set<std::string> ops;
+    for (const nlohmann::json& op : line["ops"]) {
+      ops.insert(op["op"].get<std::string>());
+      EXPECT_GE(op["forward_ms"], 0.0);
+      EXPECT_GE(op["backward_ms"], 0.0);
+      share += op["share"].get<double>();
+    }
+    EXPECT_GT(share, 0.0) << line;  // how much depends on what else the machine does
+    for (const char* op : {"add_feed_forward", "norm_linear", "add_linear", "cross_entropy"})
+      EXPECT_TRUE(ops.count(op)) << op << " in " << line;
+    EXPECT_LE(share, 1.0) << line;
+  }
+  const std::string table = done("bench train" + kTiny + " --steps 1 --warmup 0").out;
+  for (const char* part : {"nanogpt: softmax", "tokens/s", "of SGEMM", "workspace", "peak RSS",
+                           "cross_entropy", "optimizer"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << "\n" << table;
+  refused(2, "bench train --preset gpt", {"gpt", "nanogpt"});
+  refused(2, "bench train --steps 0", {"--steps"});
+  refused(2, "bench train --heads 3", {"--heads 3"});
+}
+
+TEST_F(Bench, SampleSaysHowFastByBatch) {
+  const auto lines = results("sample --preset mnist-paper" + kTiny + " --batches 1,3 --tokens 5");
+  ASSERT_EQ(lines.size(), 2u);
+  for (const nlohmann::json& line : lines) {
+    positive(line, {"batch", "tokens_per_s", "images_per_s"});
+    EXPECT_EQ(line["positions"], 5);
+    EXPECT_NEAR(line["tokens_per_s"].get<double>(), 24 * line["images_per_s"].get<double>(),
+                1e-6 * line["tokens_per_s"].get<double>());
+  }
+  positive(lines[0], {"read_gb_per_s", "of_read"});
+  EXPECT_TRUE(lines[1]["read_gb_per_s"].is_null() && lines[1]["of_read"].is_null());
+  EXPECT_EQ(results("sample --preset nanogpt" + kTiny + " --batch 2")[0]["positions"],
+            20);  // softmax: to the end
+  EXPECT_NE(done("bench sample" + kTiny + " --batches 1").out.find("images/s"), std::string::npos);
+  const auto weights = [&](const std::string& dtype) {
+    const std::string out = done(
+                                "bench sample --layers 2 --heads 2 --dim 128 --ffn 512 --length 8 "
+                                "--batches 1,3 --dtype " +
+                                dtype)
+                                .out;
+    return std::stod(
+        out.substr(out.find(dtype + "; ") + dtype.size() + 2));  // "bf16; 0.9 MB of weights"
+  };
+  EXPECT_NEAR(weights("bf16"), weights("fp32") / 2, 0.1);
+  refused(2, "bench sample --batches 0", {"--batches", "0"});
+  refused(2, "bench sample --parts 2", {"--parts is 2", "--device cuda"});
+  refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
+  refused(2, "bench train --dtype bf16", {"--dtype bf16", "--device cuda"});
+  refused(2, "bench sample --length 4", {"--length", "4"});
+}
+
+TEST_F(Bench, MemoryComparesFourWays) {
+  const std::string tiny =
+      "memory --lengths 70,140 --heads 2 --key-size 4 --features 6 --seconds 0 --threads 1";
+  const auto lines = results(tiny + " --svg memory_comparison.svg");
+  ASSERT_EQ(lines.size(), 2u * 2 * 4);
+  for (const nlohmann::json& line : lines) {
+    positive(line, {"extra_bytes", "forward_backward_s"});
+    for (const char* key : {"dq_error", "dk_error", "dv_error"}) EXPECT_LT(line[key], 1e-4) << line;
+    for (const char* key : {"attention", "way"}) EXPECT_TRUE(line[key].is_string()) << line;
+  }
+  const std::string svg = bytes("memory_comparison.svg");
+  for (const char* part : {"<svg", "performer", "naive autograd", "recomputed"})
+    EXPECT_NE(svg.find(part), std::string::npos) << part;
+  const auto limited = results(tiny + " --limit 0.0000001");
+  EXPECT_TRUE(limited[0]["extra_bytes"].is_null() && limited[0]["dq_error"].is_null());
+  EXPECT_NE(done("bench " + tiny).out.find("chunk states kept"), std::string::npos);
+  refused(2, "bench memory --lengths 0", {"--lengths", "0"});
+  refused(6, "bench memory --lengths 8 --svg nowhere/x.svg", {"nowhere"});
+}
+
+TEST_F(Bench, AttentionCountsItsWork) {
+  const auto lines = results("attention --attention linear,softmax --lengths 64 --seconds 0");
+  ASSERT_EQ(lines.size(), 2u + 1);
+  positive(lines[0], {"forward_gflops", "gflops", "fraction_of_sgemm"});
+  EXPECT_NEAR(lines[0]["gflops"].get<double>(),
+              14.0 * 64 * 64 * 4 * 64 / lines[0]["forward_backward_s"].get<double>() / 1e9, 1e-6);
+  EXPECT_TRUE(lines[1]["gflops"].is_null() && lines[1]["fraction_of_sgemm"].is_null());
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,149 @@
+// What linea attend computes: its three forms against the formulas, its gradients against central
+// differences of these.
+#include "tests/cli/attend_program.h"
+
+namespace linea::attend_tests {
+namespace {
+
+// The largest difference, as a share of the largest number of `expected`.
+double error_of(const Numbers& found, const Numbers& expected) {
+  EXPECT_EQ(found.size(), expected.size());
+  double worst = 0, largest = 1e-3;
+  for (size_t i = 0; i < expected.size() && i < found.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(found[i])) << i;
+    worst = std::max(worst, std::abs(found[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return worst / largest;
+}
+
+// d (dy . y) / d (in.name) by central differences.
+Numbers differences(const Mechanism& m, Arrays in, bool causal, const std::string& name) {
+  constexpr double kStep = 1e-5;
+  const Numbers dy = in.at("dy").values;
+  Numbers result;
+  for (double& number : in.at(name).values) {
+    const double before = number;
+    double sides[2];
+    for (int side = 0; side < 2; ++side) {
+      number = before + (side == 0 ? kStep : -kStep);
+      sides[side] = dot(dy.data(), formula(m, in, causal).data(), static_cast<int64_t>(dy.size()));
+    }
+    number = before;
+    result.push_back((sides[0] - sides[1]) / (2 * kStep));
+  }
+  return result;
+}
+
+std::string direction(bool causal) { return causal ? " --causal" : ""; }
+
+// The three forms against the formula, and the gradients of two of them against each other.
+void check_forms(const Attend& test, const Mechanism& m) {
+  const Arrays in = inputs_for(m);
+  for (const bool causal : {true, false}) {
+    if (!causal && m.causal_only()) continue;
+    SCOPED_TRACE(m.flags() + direction(causal));
+    const Numbers expected = formula(m, in, causal);
+    const std::string flags = m.flags() + direction(causal), cut = " --segment 8 --chunk 4";
+    const auto forms = [&](DType dtype, double bound, double gradient_bound) {
+      const Arrays quadratic = test.attend(flags + " --form quadratic", in, dtype);
+      const Arrays chunked = test.attend(flags + (dtype == DType::f64 ? cut : ""), in, dtype);
+      EXPECT_LE(error_of(quadratic.at("y").values, expected), bound);
+      EXPECT_LE(error_of(chunked.at("y").values, expected), bound);
+      EXPECT_EQ(quadratic.size(), chunked.size());
+      for (const auto& [name, array] : quadratic) {
+        EXPECT_TRUE(array.shape == chunked.at(name).shape) << name;
+        EXPECT_LE(error_of(chunked.at(name).values, array.values), gradient_bound) << name;
+      }
+      if (causal) {
+        const Arrays recurrent = test.attend(flags + " --form recurrent", without(in, "dy"), dtype);
+        EXPECT_LE(error_of(recurrent.at("y").values, expected), bound);
+      }
+    };
+    forms(DType::f64, 1e-9, 1e-9);
+    // A denominator of squares can be small, and its gradient steep.
+    forms(DType::f32, 1e-4, m.feature == "square" ? 5e-3 : 1e-3);
+  }
+}
+
+void check_gradients(const Attend& test, const Mechanism& m,
+                     const std::vector<std::string>& names) {
+  Sizes small;
+  small.batch = 1, small.length = 7, small.key_size = 3, small.value_size = 2, small.rows = 5;
+  const Arrays in = inputs_for(m, small);
+  Mechanism differentiated = m;
+  Arrays at = in;
+  if (m.attention == "vq") {  // as if every key were its code
+    differentiated.attention = "surrogate";
+    Array& k = at.at("k");
+    const Array& codes = in.at("codebook");
+    for (int64_t row = 0; row < k.shape.numel() / 3; ++row) {
+      const double* table = &codes.values[static_cast<size_t>(row / 7 * 5 * 3)];
+      double* key = &k.values[static_cast<size_t>(row * 3)];
+      std::copy_n(table + 3 * nearest_code(key, table, 5, 3), 3, key);
+    }
+  }
+  for (const bool causal : {true, false}) {
+    if (!causal && m.causal_only()) continue;
+    SCOPED_TRACE(m.flags() + direction(causal));
+    const Arrays out = test.attend(m.flags() + direction(causal) + " --segment 4 --chunk 2", in);
+    for (const std::string& name : names)
+      EXPECT_LE(error_of(out.at("d" + name).values, differences(differentiated, at, causal, name)),
+                1e-7)
+          << name;
+    const size_t others = m.attention == "performer" ? 2 : 1;  // y, and omega
+    EXPECT_EQ(out.size(), names.size() + others);
+  }
+}
+
+TEST_F(Attend, SoftmaxAndSumsAreTheFormula) {
+  check_forms(*this, {"softmax", ""});
+  for (const char* feature : {"elu", "relu", "exp", "square"})
+    check_forms(*this, {"linear", feature});
+  check_forms(*this, {"linear", "dpfp", "sum", 2});
+}
+
+TEST_F(Attend, RandomFeaturesAreTheFormula) {
+  for (const char* feature : {"positive", "hyperbolic", "trig", "relu"})
+    check_forms(*this, {"performer", feature});
+}
+
+TEST_F(Attend, CodesAreTheFormula) {
+  check_forms(*this, {"vq", ""});
+  check_forms(*this, {"soft-vq", ""});
+}
+
+TEST_F(Attend, RulesAreTheFormula) {
+  for (const char* rule : {"gated", "delta"}) {
+    for (const char* feature : {"elu", "relu", "exp"})
+      check_forms(*this, {"linear", feature, rule});
+    check_forms(*this, {"linear", "dpfp", rule, 2});
+  }
+}
+
+TEST_F(Attend, GradientsAreDifferencesOfTheFormula) {
+  check_gradients(*this, {"softmax", ""}, {"q", "k", "v"});
+  check_gradients(*this, {"linear", "elu"}, {"q", "k", "v"});
+  check_gradients(*this, {"performer", "positive"}, {"q", "k", "v"});
+  check_gradients(*this, {"performer", "trig"}, {"q", "k", "v"});
+  check_gradients(*this, {"soft-vq", ""}, {"q", "k", "v", "codebook", "sigma"});
+  check_gradients(*this, {"vq", ""}, {"q", "k", "v"});
+  check_gradients(*this, {"linear", "elu", "gated"}, {"q", "k", "v", "gate"});
+  check_gradients(*this, {"linear", "elu", "delta"}, {"q", "k", "v", "beta"});
+  check_gradients(*this, {"linear", "exp", "delta"}, {"q", "k", "v", "beta"});
+}
+
+// f64 tables keep all their digits.
+TEST_F(Attend, KeepsTheDigitsOfDoubles) {
+  for (const Mechanism& m :
+       {Mechanism{"performer", "positive"}, Mechanism{"vq", ""}, Mechanism{"soft-vq", ""}}) {
+    Arrays in = inputs_for(m);
+    for (auto& [name, array] : in)
+      for (double& value : array.values) value *= 1 + 1e-9;
+    EXPECT_LE(error_of(attend(m.flags(), in).at("y").values, formula(m, in, false)), 1e-12)
+        << m.flags();
+  }
+}
+
+}  // namespace
+}  // namespace linea::attend_tests

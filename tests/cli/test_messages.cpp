@@ -1,0 +1,147 @@
+// Everything that can be said wrongly: the exit code, and one line that names what was wrong.
+#include "tests/cli/program.h"
+
+namespace linea {
+namespace {
+
+class Messages : public ProgramTest {
+ protected:
+  void config_refused(const std::string& toml, std::initializer_list<std::string> fragments) const {
+    SCOPED_TRACE(toml);
+    put("c.toml", toml);
+    refused(2, kCopy + " --steps 2 --out run --config c.toml", fragments);
+    EXPECT_FALSE(exists("run"));
+  }
+};
+
+TEST_F(Messages, NameTheNearestWord) {
+  refused(2, kCopy + " --stpes 5 --out run", {"'--stpes'", "'--steps'"});
+  refused(2, kCopy + " --stpes=5 --out run", {"'--stpes'", "'--steps'"});
+  refused(2, "sample run --temprature 1", {"'--temprature'", "'--temperature'"});
+  refused(2, "eval run --jsn", {"'--jsn'", "'--json'"});
+  refused(2, "trian", {"'trian'", "'train'"});
+  refused(2, "trian --steps 5", {"'trian'", "'train'"});
+  refused(2, "", {"--help"});
+  refused(2, kCopy + " --out run surplus", {"'surplus'"});
+  refused(2, kCopy + " --out run -x", {"'-x'"});
+  refused(2, "train --preset digits-dem --out run", {"'digits-dem'", "'digits-demo'"});
+  refused(2, "train --preset zzzzzzzzzzzzzzzzzz --out run", {"zzzzzzzzzzzzzzzzzz", "digits-demo"});
+  refused(2, kCopy + " --attention sparse --out run",
+          {"'sparse'", "linear, performer, soft-vq, softmax, vq"});
+  refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
+  refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam or radam"});
+  refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned or sinusoidal"});
+  refused(2, "train --task chess --out run",
+          {"'chess'", "digits, mnist, cifar10, images, text, copy"});
+  refused(2, "train --out run", {"--task", "digits, mnist, cifar10, images, text, copy"});
+  refused(2, kCopy, {"--out"});
+  refused(2, kCopy + " --device cuda --out run", {"'cuda'", "cpu"});
+  refused(2, "verify --attention nope", {"nope", "linear, performer, soft-vq, softmax, vq"});
+  refused(2, "bench attention --attention nope --lengths 8 --seconds 0 --json",
+          {"'nope'", "linear, performer, soft-vq, softmax, vq"});
+  EXPECT_FALSE(exists("run"));
+}
+
+TEST_F(Messages, ShowNumbersThatCannotWork) {
+  const std::string copy = "train --task copy --length 16 --out run";
+  const auto numbers = [&](const std::string& flags, std::initializer_list<std::string> fragments) {
+    refused(2, copy + " " + flags, fragments);
+  };
+  numbers("--dim 16 --heads 3", {"--dim 16", "--heads 3"});
+  for (const char* size : {"layers", "heads", "dim", "ffn", "nu", "batch", "accumulate", "steps"})
+    for (const char* value : {"0", "-3"})
+      numbers(fmt::format("--{} {}", size, value),
+              {fmt::format("--{} is {}", size, value), "at least 1"});
+  for (const char* size : {"warmup", "seed", "save-every", "eval-every", "sample-every",
+                           "keep-last", "threads", "segment", "chunk"})
+    numbers(fmt::format("--{} -1", size), {fmt::format("--{} is -1", size), "at least 0"});
+  for (const char* size : {"batch", "dim", "ffn", "layers", "steps", "threads", "warmup"}) {
+    numbers(fmt::format("--{} 4611686018427387904", size), {fmt::format("--{} is", size), "below"});
+    numbers(fmt::format("--{} 99999999999999999999", size),
+            {fmt::format("--{} is", size), "below"});
+  }
+  for (const char* value : {"1.5", "abc", "1x", ""})
+    refused(2, words_of(copy) + Words{"--steps", value}, {"--steps"});
+  numbers("--steps", {"--steps"});
+  numbers("--lr abc", {"--lr"});
+  for (const char* value : {"0", "-1", "nan", "inf"})
+    numbers(fmt::format("--lr {}", value), {fmt::format("--lr {}", value)});
+  for (const char* value : {"-1", "nan"}) {
+    numbers(fmt::format("--clip {}", value), {fmt::format("--clip {}", value)});
+    numbers(fmt::format("--weight-decay {}", value), {fmt::format("--weight-decay {}", value)});
+    numbers(fmt::format("--min-lr {}", value), {fmt::format("--min-lr {}", value)});
+    numbers(fmt::format("--dropout {}", value), {fmt::format("--dropout is {}", value)});
+  }
+  numbers("--dropout 1", {"--dropout is 1"});
+  numbers("--beta1 1", {"--beta1 1"});
+  numbers("--beta2 -0.5", {"--beta2 -0.5"});
+  numbers("--optimizer adam --weight-decay 0.1", {"--weight-decay 0.1", "adam"});
+  numbers("--feature dpfp --nu 99", {"nu is 99"});
+  numbers("--tie=3", {"--tie", "3"});
+  refused(2, "train --task copy --length 15 --out run", {"15", "even"});
+  refused(2, "train --task digits --levels 1 --out run", {"1", "2 to 256"});
+  refused(2, "train --task digits --size 3 --out run", {"3"});
+  refused(2, "train --task digits --length 7 --out run", {"7", "784"});
+  refused(2, "train --task digits --data somewhere --out run", {"somewhere"});
+  EXPECT_FALSE(exists("run"));
+  refused(5, copy + " --ffn 2000000000 --dim 200000", {"memory"});
+}
+
+TEST_F(Messages, NameWhatIsWrongInAConfig) {
+  config_refused("dimm = 3\n", {"c.toml", "'dimm'", "'dim'"});
+  config_refused("min-lr = 0.1\n", {"'min-lr'", "'min_lr'"});
+  config_refused("zzzzzzzzzzzzzzzzzzzz = 3\n", {"'zzzzzzzzzzzzzzzzzzzz'"});
+  config_refused("warmup = \"three\"\n", {"c.toml", "'three'", "'warmup'"});
+  config_refused("warmup = 3.5\n", {"'3.5'", "'warmup'"});
+  config_refused("warmup = true\n", {"'true'", "'warmup'"});
+  config_refused("warmup = 99999999999999999999\n", {"--warmup"});
+  config_refused("warmup = -5\n", {"--warmup is -5"});
+  config_refused("lr = fast\n", {"'fast'", "'lr'"});
+  config_refused("tie = 3\n", {"'3'", "'tie'"});
+  config_refused("tie = maybe\n", {"'maybe'", "'tie'"});
+  config_refused("warmup = [1, 2]\n", {"1, 2", "'warmup'"});
+  config_refused("warmup = 1\nwarmup = 2\n", {"1, 2", "'warmup'"});
+  config_refused("warmup =\n", {"'warmup'"});
+  config_refused("warmup = \"\"\n", {"'warmup'"});
+  config_refused("[training]\nwarmup = 3\n", {"c.toml", "[training]"});
+  config_refused("this is not toml\n", {"c.toml", "this is not toml"});
+  config_refused("[[[[\n", {"c.toml"});
+  config_refused("= 3\n", {"c.toml"});
+  config_refused("{\"dim\": 3}\n", {"c.toml"});
+  std::string noise;
+  for (uint32_t i = 0, state = 1; i < 2000; ++i)
+    noise += static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
+  config_refused(noise, {"c.toml"});
+  refused(3, kCopy + " --out run --config nowhere.toml", {"nowhere.toml"});
+  refused(3, kCopy + " --out run --config .", {"folder"});
+}
+
+TEST_F(Messages, NameDataThatCannotBeRead) {
+  const auto text = [&](const std::string& more) { return "train --task text --out run " + more; };
+  refused(2, text(""), {"--data"});
+  refused(3, text("--data nowhere.txt"), {"nowhere.txt"});
+  refused(3, text("--data ."), {"folder"});
+  refused(3, text("--data /dev/zero"), {"/dev/zero", "plain file"});
+  put("empty.txt", "");
+  refused(3, text("--data empty.txt"), {"empty.txt", "empty"});
+  put_text("short.txt", 100);
+  refused(3, text("--data short.txt --length 90"), {"short.txt", "100", "90"});
+  refused(3, text("--data short.txt"), {"short.txt", "--length"});
+  EXPECT_FALSE(exists("run"));
+}
+
+TEST_F(Messages, NameAPlaceThatCannotTakeARun) {
+  done(kCopy + " --steps 1 --out run");
+  const std::string model = bytes("run/checkpoints/step-00000001/model.safetensors");
+  refused(2, kCopy + " --steps 1 --seed 2 --out run", {"run", "holds a run", "--resume run"});
+  EXPECT_EQ(bytes("run/checkpoints/step-00000001/model.safetensors"), model);
+  put("file", "");
+  refused(6, kCopy + " --steps 1 --out file", {"file"});
+  refused(6, kCopy + " --steps 1 --out file/below", {"file/below", "file"});
+  EXPECT_EQ(bytes("file"), "");
+  done(kCopy + " --steps 1 --out deep/er/run");
+  EXPECT_TRUE(exists("deep/er/run/config.toml"));
+}
+
+}  // namespace
+}  // namespace linea

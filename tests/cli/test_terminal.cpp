@@ -1,0 +1,142 @@
+// What the program writes where its output is a terminal: a pseudo-terminal of some width.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "tests/cli/program.h"
+#include "train/progress.h"
+
+namespace linea {
+namespace {
+
+struct Environment {
+  const char *term = "xterm", *no_color = nullptr;  // null: not set
+  unsigned short columns = 80;
+};
+
+class Terminal : public ProgramTest {
+ protected:
+  // All that the program writes to the terminal that is its stdout and stderr.
+  std::string shown(const std::string& line, const Environment& environment) const {
+    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    EXPECT_GE(master, 0);
+    EXPECT_EQ(grantpt(master), 0);
+    EXPECT_EQ(unlockpt(master), 0);
+    const std::string name = ptsname(master);
+    const int slave = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    winsize size{};
+    size.ws_col = environment.columns;
+    size.ws_row = 24;
+    EXPECT_EQ(ioctl(slave, TIOCSWINSZ, &size), 0);
+    termios modes{};
+    tcgetattr(slave, &modes);
+    modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // "\n" stays as it is written
+    tcsetattr(slave, TCSANOW, &modes);
+    const pid_t pid = start(words_of(line), slave, environment);
+    close(slave);
+    std::string text;
+    char buffer[4096];
+    for (ssize_t count; (count = read(master, buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<size_t>(count));
+    close(master);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << text;
+    return text;
+  }
+
+ private:
+  pid_t start(const Words& arguments, int slave, const Environment& environment) const {
+    Words words = Words{LINEA_PROGRAM} + arguments;
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const auto set = [](const char* key, const char* value) {
+      value == nullptr ? unsetenv(key) : setenv(key, value, 1);
+    };
+    const pid_t pid = fork();
+    if (pid != 0) return pid;
+    set("TERM", environment.term);
+    set("NO_COLOR", environment.no_color);
+    for (const int to : {STDOUT_FILENO, STDERR_FILENO}) dup2(slave, to);
+    if (chdir(path("").c_str()) != 0) _exit(126);
+    alarm(100);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+};
+
+// What a terminal would show between line ends and returns.
+Words pieces_of(const std::string& text) {
+  Words pieces(1);
+  for (const char c : text) {
+    if (c == '\n' || c == '\r') {
+      pieces.emplace_back();
+    } else {
+      pieces.back() += c;
+    }
+  }
+  return pieces;
+}
+
+const std::string kRun = kCopy + " --steps 400 --out ";
+
+TEST_F(Terminal, TheProgressLineIsRewrittenAndSaysEverything) {
+  const std::string text = shown(kRun + "run", {"xterm", nullptr, 200});
+  EXPECT_NE(text.find('\r'), std::string::npos) << text;
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  bool found = false;
+  for (const std::string& piece : pieces_of(text)) {
+    if (piece.rfind("step 400/400", 0) != 0) continue;
+    found = true;
+    for (const char* part :
+         {"loss ", "bits/char", "lr ", "|g| ", "tokens/s", "MiB", "elapsed", "left"})
+      EXPECT_NE(piece.find(part), std::string::npos) << part << " is not in: " << piece;
+  }
+  EXPECT_TRUE(found) << text;
+}
+
+// Only what is rewritten is cut; what stays may wrap.
+TEST_F(Terminal, TheProgressLineFitsANarrowTerminal) {
+  const std::string text = shown(kRun + "run", {"xterm", nullptr, 40});
+  size_t lines = 0;
+  for (const std::string& piece : pieces_of(text)) {
+    if (piece.rfind("step ", 0) != 0 || piece.find(": validation") != std::string::npos) continue;
+    EXPECT_LT(piece.size(), 40u) << piece;
+    ++lines;
+  }
+  EXPECT_GE(lines, 1u) << text;
+}
+
+TEST_F(Terminal, ADumbTerminalGetsPlainLines) {
+  for (const char* term : {"dumb", static_cast<const char*>(nullptr)}) {
+    const std::string text =
+        shown(kRun + (term == nullptr ? "unknown" : term), {term, nullptr, 40});
+    EXPECT_EQ(text.find_first_of("\r\x1b"), std::string::npos) << text;
+    EXPECT_NE(text.find("step 400/400  loss "), std::string::npos) << text;
+  }
+}
+
+TEST_F(Terminal, APreviewNeedsATerminalWithColors) {
+  done(kDigits + " --steps 1 --out run");
+  const std::string sample = "sample run --count 2 --out grid.png";
+  EXPECT_NE(shown(sample, {"xterm", nullptr, 80}).find("\x1b[38;2;"), std::string::npos);
+  EXPECT_NE(shown(sample, {"xterm", "", 80}).find("\x1b[38;2;"), std::string::npos)
+      << "an empty NO_COLOR";
+  EXPECT_EQ(shown(sample, {"xterm", "1", 80}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(shown(sample, {"dumb", nullptr, 80}).find_first_of("\r\x1b"), std::string::npos);
+  EXPECT_EQ(done(sample).out.find('\x1b'), std::string::npos) << "no terminal";
+}
+
+TEST(Progress, CutsBetweenCharacters) {
+  EXPECT_EQ(cut_to_width("abc", 5), "abc");
+  EXPECT_EQ(cut_to_width("abc", 3), "abc");
+  EXPECT_EQ(cut_to_width("abc", 2), "ab");
+  EXPECT_EQ(cut_to_width("a\xC3\xA9z", 2), "a\xC3\xA9");
+  EXPECT_EQ(cut_to_width("a\xC3\xA9z", 1), "a");
+  EXPECT_EQ(cut_to_width("abc", 0), "");
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,137 @@
+// Caught: gradients of inputs, gates and parameters that are wrong or lose digits.
+#include "autograd/ops.h"
+#include "nn/linear_attention.h"
+#include "nn/quadratic.h"
+#include "tensor/ops.h"
+#include "tests/nn/verify/saboteur.h"
+
+namespace linea::sabotage {
+namespace {
+
+// The derivative of the feature map is 1% too large, in every form: only finite differences can
+// tell.
+class WrongGradient final : public Saboteur {
+ public:
+  class Steeper final : public FeatureMap {
+   public:
+    int64_t features(int64_t key_size) const override { return key_size; }
+    Features forward(const Tensor& x, Side, const PairRange&) const override {
+      return {ops::pointwise(Pointwise::feature_elu, x), {}, {}};
+    }
+    Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                    const PairRange&, const std::vector<Tensor>&) const override {
+      return ops::scale(ops::pointwise_backward(Pointwise::feature_elu, x, gradient.rows), 1.01);
+    }
+  };
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map_, in, {mask.causal, mask.valid, 0, 0});
+  }
+
+ private:
+  std::shared_ptr<const FeatureMap> map_ = std::make_shared<Steeper>();
+};
+
+TEST(Sabotage, AWrongDerivativeOfTheFeatureMap) {
+  expect_caught<WrongGradient>("gradients = differences");
+  expect_caught<WrongGradient>("gradients = quadratic");
+  expect_caught<WrongGradient>("gradients, float");
+}
+
+Var with_gradient_times(const Var& x, double factor) {
+  return Var::from_op(
+      "wrong", ops::scale(x.value(), 1.0), {x},
+      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
+}
+
+class WrongGateGradient final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return right_->forward({in.q, in.k, in.v, with_gradient_times(in.gate, 1.01)}, mask);
+  }
+};
+
+TEST(Sabotage, AWrongGradientOfTheGates) {
+  for (const char* rule : {"gated", "delta"}) {
+    AttentionOptions options;
+    options.rule = rule;
+    expect_caught<WrongGateGradient>("gradients = quadratic", options);
+    expect_caught<WrongGateGradient>("gradients = differences", options);
+  }
+}
+
+// Gradients that lose digits in float, as long sums do where each term is added to all that came
+// before.
+class RoundedGradients final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    const double factor = in.q.dtype() == DType::f32 ? 1.001 : 1.0;
+    return right_->forward(
+        {with_gradient_times(in.q, factor), in.k, in.v, with_gradient_times(in.gate, factor)},
+        mask);
+  }
+};
+
+TEST(Sabotage, LongSumsThatLoseDigits) {
+  AttentionOptions gated;
+  gated.rule = "gated";
+  expect_caught<RoundedGradients>("gradients, long, float", gated, false);
+  expect_caught<RoundedGradients>("gate, parameters, long, float", gated, false);
+}
+
+// log phi(x) = a x, a trained, whose gradient is multiplied by `percent` / 100.
+template <int percent>
+class TrainedMap : public Attention {
+ public:
+  class Stretched final : public FeatureMap {
+   public:
+    explicit Stretched(Var a) : a_(std::move(a)) {}
+    int64_t features(int64_t key_size) const override { return key_size; }
+    FeatureKind kind() const override { return FeatureKind::logs; }
+    std::vector<Var> parameters() const override { return {a_}; }
+    Features forward(const Tensor& x, Side, const PairRange&) const override {
+      return {ops::scale(x, a_.value().item()), {}, {}};
+    }
+    Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
+                    const PairRange&, const std::vector<Tensor>& gradients) const override {
+      const Tensor all = ops::multiply(x, gradient.rows).reshape({x.numel(), 1});
+      if (gradients[0].defined())
+        ops::accumulate(ops::scale(ops::sum_rows(all, {1}), percent / 100.0), gradients[0]);
+      return ops::scale(gradient.rows, a_.value().item());
+    }
+
+   private:
+    Var a_;
+  };
+  explicit TrainedMap(const AttentionOptions& options)
+      : options_(options),
+        a_(Tensor::full({1}, options.dtype, 0.75), true),
+        map_(std::make_shared<Stretched>(a_)) {}
+  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+  }
+  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
+    return linear_quadratic(map_, in, mask);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    return start_linear(*map_, options_, batch, dtype, false);
+  }
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
+  }
+  Parameters parameters() const override { return {{"a", a_}}; }
+
+ private:
+  AttentionOptions options_;
+  Var a_;
+  std::shared_ptr<const FeatureMap> map_;
+};
+
+TEST(Sabotage, AWrongGradientOfAParameter) {
+  expect_caught<TrainedMap<101>, TrainedMap<100>>("gradients = differences");
+}
+
+}  // namespace
+}  // namespace linea::sabotage

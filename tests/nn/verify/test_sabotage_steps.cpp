@@ -1,0 +1,77 @@
+// Caught: steps that are not the forward, one position at a time.
+#include "nn/linear_attention.h"
+#include "tensor/ops.h"
+#include "tests/nn/verify/saboteur.h"
+
+namespace linea::sabotage {
+namespace {
+
+// The step forgets the denominator: weights are not divided by their sum.
+class NoDenominator final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return ops::scale(right_->step(state, in), 1.5);
+  }
+};
+
+TEST(Sabotage, AStepThatDoesNotDivide) {
+  expect_caught<NoDenominator>("step = outputs");
+  expect_caught<NoDenominator>("step = outputs, float");
+}
+
+// The recurrent copy has drawn its own features: here, uses another map.
+class OtherFeatures final : public Saboteur {
+ public:
+  explicit OtherFeatures(const AttentionOptions& options)
+      : Saboteur(options), other_(make_feature_map("relu", 1)) {}
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return linear_step(*other_, dynamic_cast<LinearState&>(state), in);
+  }
+
+ private:
+  std::unique_ptr<FeatureMap> other_;
+};
+
+TEST(Sabotage, AStepWithFeaturesOfItsOwn) { expect_caught<OtherFeatures>("step = outputs"); }
+
+// A step that leaves the state as it is where it should decay.
+class GateForgotten final : public Saboteur {
+ public:
+  using Saboteur::Saboteur;
+  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+    return right_->step(state,
+                        {in.q, in.k, in.v, Tensor::full(in.gate.shape(), in.gate.dtype(), 0.5)});
+  }
+};
+
+TEST(Sabotage, AStepWithAnotherGate) {
+  AttentionOptions gated;
+  gated.rule = "gated";
+  expect_caught<GateForgotten>("step = outputs", gated);
+}
+
+// omega is drawn again between training and sampling.
+class RedrawnForSteps final : public Saboteur {
+ public:
+  explicit RedrawnForSteps(const AttentionOptions& options) : Saboteur(options) {
+    AttentionOptions redrawn = options;
+    redrawn.redraw = 1;
+    right_ = make_attention(redrawn);
+  }
+  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
+    right_->before_step(1, 2);
+    return right_->start(batch, dtype);
+  }
+};
+
+TEST(Sabotage, OmegaDrawnAgainForSampling) {
+  AttentionOptions performer;
+  performer.attention = "performer";
+  performer.features = 16;
+  expect_caught<RedrawnForSteps>("step = outputs", performer);
+  expect_caught<RedrawnForSteps>("step = outputs, float", performer);
+}
+
+}  // namespace
+}  // namespace linea::sabotage
