@@ -7,7 +7,8 @@
 #include <limits>
 
 #include "tensor/ops.h"
-#include "train/progress.h"
+#include "train/format.h"
+#include "train/timing.h"
 
 namespace linea::approx {
 namespace {
@@ -189,29 +190,30 @@ void measure(Estimate& estimate, const Tensor& q, const Tensor& v, const KeyFeat
   }
 }
 
-// Prints how far it is; its units are products of features.
-class SamplingProgress {
+// Progress in products of features.
+class ApproxProgress {
  public:
-  SamplingProgress(const Options& options, double total) : options_(options), total_(total) {}
+  ApproxProgress(const Options& options, double total, ProgressReporter& reporter)
+      : options_(options), total_(total), reporter_(reporter) {}
   void add(int64_t draw, double units) {
     done_ += units;
-    if (!progress_.due()) return;
-    progress_.show(fmt::format("draw {} of {}, {:.0f}% done, {} left", draw + 1, options_.draws,
+    if (!reporter_.due()) return;
+    reporter_.show(fmt::format("draw {} of {}, {:.0f}% done, {} left", draw + 1, options_.draws,
                                100 * done_ / total_,
-                               duration_text(watch_.seconds() * (total_ - done_) / done_)));
+                               format_duration(watch_.seconds() * (total_ - done_) / done_)));
   }
 
  private:
   const Options& options_;
   double total_, done_ = 0;
-  Progress progress_;
+  ProgressReporter& reporter_;
   Stopwatch watch_;
 };
 
 // One draw of q, k, v and of every omega: all omega of a draw start from the same numbers, so that
 // features, projections and counts are compared on equal terms.
 void run_draw(const Options& options, int64_t draw, std::vector<Estimate>& estimates,
-              SamplingProgress& progress) {
+              ApproxProgress& progress) {
   const int64_t N = options.length, D = options.key_size;
   const Tensor q = normal_rows(options, 0, draw), k = normal_rows(options, 1, draw),
                v = normal_rows(options, 2, draw);
@@ -258,12 +260,13 @@ Kind kind_of(const std::string& name) {
 
 int64_t features_a_row(Kind kind) { return kind == Kind::positive ? 1 : 2; }
 
-void measure_errors(const Options& options, std::vector<Estimate>& estimates) {
+void measure_errors(const Options& options, std::vector<Estimate>& estimates,
+                    ProgressReporter& reporter) {
   double units = 0;
   for (const Estimate& estimate : estimates)
     units += static_cast<double>(options.draws * options.length) *
              static_cast<double>(estimate.features + 64);
-  SamplingProgress progress(options, units);
+  ApproxProgress progress(options, units, reporter);
   for (int64_t draw = 0; draw < options.draws; ++draw) run_draw(options, draw, estimates, progress);
 }
 

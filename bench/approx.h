@@ -14,6 +14,7 @@
 
 #include "nn/random_projection.h"
 #include "tensor/tensor.h"
+#include "train/progress.h"
 
 namespace linea::approx {
 
@@ -51,8 +52,9 @@ struct Estimate {
   int64_t rows = 0;                       // that were measured
 };
 
-// Fills the errors of all estimates, and shows how far it is.
-void measure_errors(const Options& options, std::vector<Estimate>& estimates);
+// Fills the errors of all estimates and reports progress.
+void measure_errors(const Options& options, std::vector<Estimate>& estimates,
+                    ProgressReporter& reporter);
 
 // Results, on stdout and for files (bench/approx_output.cpp).
 void print_json(const std::vector<Estimate>& estimates);

@@ -8,9 +8,11 @@
 #include "autograd/gradcheck.h"
 #include "bench/bench.h"
 #include "cli/flags.h"
+#include "data/json.h"
 #include "tensor/ops.h"
+#include "train/flops.h"
 #include "train/machine.h"
-#include "train/progress.h"
+#include "train/timing.h"
 
 namespace linea::bench {
 namespace {
@@ -25,7 +27,7 @@ struct AttentionBench {
   bool json = false;
 };
 
-// Seconds and extra bytes of a sequence; GFLOP/s (bench.h, recurrent_count), NaN where nothing is
+// Seconds and extra bytes of a sequence; GFLOP/s (train/flops.h), NaN where nothing is
 // counted; seconds of a sampled token, the mean over as many positions.
 struct Measured {
   int64_t length;
@@ -64,11 +66,11 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
   measured.both_bytes = extra_bytes(both) - 4 * results;
   measured.forward_s = median_seconds(options.seconds, forward);
   measured.both_s = median_seconds(options.seconds, both);
-  const std::optional<RecurrentCount> count = recurrent_count(chosen);
+  const std::optional<RecurrentFlops> count = recurrent_flops(chosen);
   const double rows = static_cast<double>(options.batch * options.heads * length) / 1e9;
   const double none = std::numeric_limits<double>::quiet_NaN();
   measured.forward_gflops = count ? rows * count->forward / measured.forward_s : none;
-  measured.gflops = count ? rows * count->both / measured.both_s : none;
+  measured.gflops = count ? rows * count->training / measured.both_s : none;
   return measured;
 }
 
@@ -121,7 +123,7 @@ void print_crossovers(const Table& table, bool json) {
                                              {"forward", forward},
                                              {"forward_backward", both},
                                              {"step", step}};
-        print_line(line);
+        print_json_line(line);
       } else {
         fmt::print("{:<52} {:<20} {:<20} {}\n", name + " than " + other, forward, both, step);
       }
@@ -135,7 +137,7 @@ void print_head(const Machine& machine, const AttentionBench& options) {
     nlohmann::ordered_json line = json_of(machine);
     line.update(
         {{"batch", options.batch}, {"heads", options.heads}, {"key_size", options.key_size}});
-    return print_line(line);
+    return print_json_line(line);
   }
   fmt::print(
       "{}causal, {}, B {} H {} D = M = {}; extra bytes are beyond inputs and results; GFLOP/s of "
@@ -155,16 +157,16 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
     const auto number = [&](double x) {
       return counted ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
     };
-    return print_line({{"attention", name},
-                       {"length", m.length},
-                       {"forward_s", m.forward_s},
-                       {"forward_backward_s", m.both_s},
-                       {"forward_gflops", number(m.forward_gflops)},
-                       {"gflops", number(m.gflops)},
-                       {"fraction_of_sgemm", number(share)},
-                       {"step_s", m.step_s},
-                       {"forward_bytes", m.forward_bytes},
-                       {"forward_backward_bytes", m.both_bytes}});
+    return print_json_line({{"attention", name},
+                            {"length", m.length},
+                            {"forward_s", m.forward_s},
+                            {"forward_backward_s", m.both_s},
+                            {"forward_gflops", number(m.forward_gflops)},
+                            {"gflops", number(m.gflops)},
+                            {"fraction_of_sgemm", number(share)},
+                            {"step_s", m.step_s},
+                            {"forward_bytes", m.forward_bytes},
+                            {"forward_backward_bytes", m.both_bytes}});
   }
   const auto text = [](double x, int digits) { return fmt::format("{:.{}f}", x, digits); };
   fmt::print(kHead, name, m.length, text(1e3 * m.forward_s, 2), text(1e3 * m.both_s, 2),

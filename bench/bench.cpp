@@ -7,11 +7,9 @@
 #include "autograd/gradcheck.h"
 #include "bench/device_rates.h"
 #include "cli/flags.h"
-#include "data/json.h"
-#include "nn/linear_attention.h"
 #include "tensor/ops.h"
 #include "train/machine.h"
-#include "train/progress.h"
+#include "train/timing.h"
 
 namespace linea::bench {
 namespace {
@@ -59,12 +57,6 @@ const ModelPreset& preset_of(const std::string& name) {
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 double median_seconds(double seconds, const std::function<void()>& work) {
   std::vector<double> times;
@@ -124,32 +116,6 @@ nlohmann::ordered_json json_of(const Machine& machine) {
           {"read_gb_per_s",
            machine.read_gb_per_s > 0 ? nlohmann::ordered_json(machine.read_gb_per_s) : nullptr},
           {"sgemm_gflops", machine.sgemm_gflops}};
-}
-
-void print_line(const nlohmann::ordered_json& line) {
-  std::printf("%s\n", json_text(line).c_str());
-  std::fflush(stdout);
-}
-
-std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options) {
-  const std::unique_ptr<AttentionState> state = make_attention(options)->start(1, DType::f32);
-  if (const auto* linear = dynamic_cast<const LinearState*>(state.get())) {
-    const auto elements = static_cast<double>(linear->key_sum.size(2) * options.value_size);  // F M
-    return RecurrentCount{4 * elements, 14 * elements};
-  }
-  if (options.rule != "delta") return std::nullopt;
-  const double elements =
-      static_cast<double>(state->bytes()) / static_cast<double>(options.heads) / sizeof(float);
-  return RecurrentCount{6 * elements, 22 * elements};
-}
-
-double flops_of_token(const Transformer& model) {
-  const ModelConfig& config = model.config();
-  const std::optional<RecurrentCount> count = recurrent_count(config.attention);
-  const double softmax =
-      3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);
-  return 6.0 * static_cast<double>(model.matrix_weights()) +
-         static_cast<double>(config.layers * config.heads) * (count ? count->both : softmax);
 }
 
 void add_model(CLI::App& command, ModelChoice& choice) {

@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +17,6 @@ class App;
 
 namespace linea::bench {
 
-double median(std::vector<double> values);
 // The median of the times of `work`, called at least three times and for at least `seconds`.
 double median_seconds(double seconds, const std::function<void()>& work);
 // Bytes in tensors at the peak of `work` beyond those held before it.
@@ -39,27 +37,6 @@ struct Machine {
 Machine measure_machine(double seconds, const std::string& dtype = "fp32");
 std::string text_of(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
-void print_line(const nlohmann::ordered_json& line);
-
-// FLOPs of a token and head where the state S [F,M] has a fixed size, counted by the recurrent
-// form, whatever form runs; features and what is linear in F or M are not counted:
-//   sum, gated  forward 4 F M: S += phi(k) v^T, S^T phi(q); backward 10 F M: S again, and the
-//   products for dq, dS,
-//               dk, dv
-//   delta       forward 6 F M: S^T phi(k) besides; backward 16 F M: S again (4), dq, dS (twice), dk
-//   (twice), dv
-struct RecurrentCount {
-  double forward, both;
-};
-// Nothing where there is no such state. `options` with its sizes.
-std::optional<RecurrentCount> recurrent_count(const AttentionOptions& options);
-
-// FLOPs of a token in training: 6 a weight of a matrix; and of the attentions, a layer and head,
-//   with a state  as recurrent_count
-//   softmax       what is not masked, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2
-//   D; backward 5
-//                 products (scores again, dv, da, dq, dk), 2.5 times that
-double flops_of_token(const Transformer& model);
 
 // The model that is measured: a preset, changed by flags.
 struct ModelChoice {

@@ -9,7 +9,7 @@
 #include "bench/bench.h"
 #include "tensor/cpu/simd.h"
 #include "tensor/ops.h"
-#include "train/progress.h"
+#include "train/timing.h"
 
 namespace linea {
 namespace {

@@ -11,7 +11,8 @@
 #include "cli/flags.h"
 #include "data/chart.h"
 #include "data/files.h"
-#include "train/progress.h"
+#include "data/json.h"
+#include "train/timing.h"
 
 namespace linea::bench {
 namespace {
@@ -88,14 +89,14 @@ void print(const MemoryBench& options, const Entry& entry) {
     const auto number = [&](double x) {
       return tried ? nlohmann::ordered_json(x) : nlohmann::ordered_json();
     };
-    return print_line({{"attention", entry.attention},
-                       {"way", name_of(entry.way)},
-                       {"length", entry.length},
-                       {"extra_bytes", number(entry.bytes)},
-                       {"forward_backward_s", number(entry.seconds)},
-                       {"dq_error", number(entry.dq)},
-                       {"dk_error", number(entry.dk)},
-                       {"dv_error", number(entry.dv)}});
+    return print_json_line({{"attention", entry.attention},
+                            {"way", name_of(entry.way)},
+                            {"length", entry.length},
+                            {"extra_bytes", number(entry.bytes)},
+                            {"forward_backward_s", number(entry.seconds)},
+                            {"dq_error", number(entry.dq)},
+                            {"dk_error", number(entry.dk)},
+                            {"dv_error", number(entry.dv)}});
   }
   const auto fixed = [&](double x) { return tried ? fmt::format("{:.2f}", x) : "-"; };
   const auto error = [&](double x) { return tried ? fmt::format("{:.1e}", x) : "-"; };
@@ -137,7 +138,7 @@ void run(const MemoryBench& options) {
     AtomicFile probe(options.svg);  // a folder that takes no files is an error now
   const Machine machine = measure_machine(options.seconds);
   if (options.json) {
-    print_line(json_of(machine));
+    print_json_line(json_of(machine));
   } else {
     fmt::print(
         "{}causal, float32, one sequence, H {} D = M = {}; extra MiB are beyond inputs and "

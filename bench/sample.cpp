@@ -7,8 +7,10 @@
 #include "bench/bench.h"
 #include "bench/device_rates.h"
 #include "cli/flags.h"
+#include "data/json.h"
 #include "nn/generator.h"
-#include "train/progress.h"
+#include "train/flops.h"
+#include "train/timing.h"
 
 namespace linea::bench {
 namespace {
@@ -47,7 +49,7 @@ double weight_bytes(const Transformer& model) {
 int64_t positions_of(const Transformer& model, const SampleBench& options, int64_t batch) {
   const int64_t max = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, max);
-  if (!recurrent_count(model.config().attention)) return max;
+  if (!recurrent_flops(model.config().attention)) return max;
   const int64_t fewest = context().device.kind == DeviceKind::cpu ? 16 : 200;
   return std::min<int64_t>(max, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }
@@ -86,7 +88,7 @@ void print(const SampleBench& options, const Sampled& sampled) {
                                    {"of_read", number(sampled.of_read)}};
     if (options.parts > 0) line["parts"] = options.parts;
     if (!sampled.not_captured.empty()) line["not_captured"] = sampled.not_captured;
-    return print_line(line);
+    return print_json_line(line);
   }
   fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", sampled.batch, sampled.positions,
              sampled.tokens_per_s, sampled.images_per_s,
@@ -113,7 +115,7 @@ void run(CLI::App& command, SampleBench& options) {
   if (options.parts > 0) context().sizes.parts = options.parts;
   const Transformer model(config);
   if (options.json) {
-    print_line(json_of(machine));
+    print_json_line(json_of(machine));
   } else {
     fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights a token passes\n\n",
                text_of(machine), options.model.preset, text_of(config), options.model.config.dtype,

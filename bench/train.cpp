@@ -7,10 +7,13 @@
 #include "autograd/profile.h"
 #include "bench/bench.h"
 #include "cli/flags.h"
+#include "data/json.h"
 #include "data/tasks/task.h"
 #include "nn/optimizer.h"
 #include "tensor/random.h"
-#include "train/progress.h"
+#include "train/flops.h"
+#include "train/format.h"
+#include "train/timing.h"
 #include "train/training_step.h"
 
 namespace linea::bench {
@@ -146,7 +149,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   Optimizer optimizer(optimizer_config(options.model.config), model.parameters());
   result.bytes.optimizer = held() - empty - result.bytes.parameters;
   result.parameters = count_elements(model.parameters());
-  result.flops = flops_of_token(model);
+  result.flops = flops_per_token(model);
   Step plain(model, optimizer, options, false);
   for (int64_t i = 0; i < options.warmup; ++i) plain.run(i, result);
   reset_memory_peak();
@@ -210,14 +213,14 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
                                  {"data_ms", of_step(trained.data_s)},
                                  {"loss", trained.loss}};
   if (!trained.plainly.empty()) line["not_captured"] = trained.plainly;
-  print_line(json_of(machine));
-  print_line(line);
+  print_json_line(json_of(machine));
+  print_json_line(line);
 }
 
 void print_text(const ModelConfig& model, const TrainBench& options, const Machine& machine,
                 const Trained& trained, double tokens, double gflops) {
   fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", text_of(machine), options.model.preset,
-             text_of(model), count_text(static_cast<double>(trained.parameters)),
+             text_of(model), format_count(static_cast<double>(trained.parameters)),
              options.model.config.batch, options.model.config.dtype);
   fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n",
              tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);

@@ -5,6 +5,7 @@
 #include "bench/approx.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "data/files.h"
 #include "tensor/context.h"
 
@@ -45,7 +46,8 @@ void run_approx(const approx::Options& options) {
   for (const std::string& path : {options.csv, options.svg})
     if (!path.empty())
       AtomicFile probe(path);  // a folder that takes no files is an error now, not in minutes
-  approx::measure_errors(options, estimates);
+  TerminalProgress progress;
+  approx::measure_errors(options, estimates, progress);
   options.json ? approx::print_json(estimates) : approx::print_table(options, estimates);
   if (!options.csv.empty()) write_file_atomically(options.csv, approx::csv_text(estimates));
   if (!options.svg.empty()) approx::write_error_charts(options.svg, options, estimates);

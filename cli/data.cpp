@@ -6,11 +6,11 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "data/catalog.h"
 #include "data/download.h"
 #include "data/json.h"
 #include "tensor/error.h"
-#include "train/progress.h"
 
 namespace linea {
 namespace {
@@ -81,7 +81,7 @@ void verify(const DataOptions& options) {
 void get(const DataOptions& options) {
   const DataSet& set = find_data_set(options.name);
   const std::string folder = options.folder.empty() ? "datasets/" + set.name : options.folder;
-  Progress progress;
+  TerminalProgress progress;
   get_data_set(set, folder, download_by_curl,
                [&](const std::string& line) { progress.note(line); });
   for (const PublishedFile& file : set.files)

@@ -6,12 +6,14 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "data/json.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/format.h"
 #include "train/machine.h"
 #include "train/out_of_memory_hint.h"
-#include "train/progress.h"
+#include "train/timing.h"
 
 namespace linea {
 namespace {
@@ -35,19 +37,19 @@ void run_eval(const EvalOptions& options) {
   SavedModel saved = load_model(options.run);
   if (!options.data.empty()) saved.config.data = options.data;
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
-  Progress progress;
+  TerminalProgress progress;
   for (const std::string& note : task->notes()) progress.note(note);
   const Stopwatch watch;
   const auto watcher = [&](int64_t done, int64_t all) {
     if (progress.due(done == all))
       progress.show(fmt::format("{} of {} sequences, {} left", done, all,
-                                duration_text(watch.seconds() / static_cast<double>(done) *
-                                              static_cast<double>(all - done))));
+                                format_duration(watch.seconds() / static_cast<double>(done) *
+                                                static_cast<double>(all - done))));
   };
   const Score score = with_model_memory(saved.model.get(), machine_hint(), [&] {
     return evaluate(*saved.model, *task, split, saved.config.batch, 0, watcher);
   });
-  if (progress.terminal()) progress.note("");
+  if (progress.is_terminal()) progress.note("");
   if (!std::isfinite(score.loss))
     fail(ErrorKind::numeric, "{}: the loss over the {} split is {}: the model of step {} is spoilt",
          options.run, options.split, std::abs(score.loss), saved.step);

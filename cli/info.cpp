@@ -10,7 +10,7 @@
 #include "data/safetensors.h"
 #include "tensor/kernels.h"
 #include "train/checkpoint.h"
-#include "train/progress.h"
+#include "train/format.h"
 
 namespace linea {
 namespace {
@@ -56,7 +56,7 @@ void show_run(const std::string& path) {
   print(fmt::format("step        {} of {}", saved.step, saved.config.steps));
   print(fmt::format("attention   {}", label_of(saved.model->config().attention)));
   print(fmt::format("parameters  {} in {} tensors",
-                    count_text(static_cast<double>(count_elements(saved.model->parameters()))),
+                    format_count(static_cast<double>(count_elements(saved.model->parameters()))),
                     saved.model->parameters().size()));
   print(fmt::format("tokens     {}, length {}", saved.shape.vocab_size, saved.shape.length));
   print("");

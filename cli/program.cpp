@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "tensor/context.h"
 #include "tensor/kernels.h"
 #include "tensor/memory_report.h"
 #include "train/config.h"
-#include "train/progress.h"
 
 namespace {
 

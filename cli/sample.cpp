@@ -7,13 +7,15 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "data/files.h"
 #include "tensor/ops.h"
+#include "train/format.h"
 #include "train/inference/complete.h"
 #include "train/inference/nll_map.h"
 #include "train/machine.h"
-#include "train/progress.h"
 #include "train/samples.h"
+#include "train/timing.h"
 
 namespace linea {
 namespace {
@@ -32,13 +34,13 @@ struct SampleOptions {
 // Draws by draw(progress), which returns a preview; `what` tells what was drawn.
 void show_sampling(const SampleOptions& options, const std::string& what, int64_t count,
                    const std::function<std::string(const SamplingProgress&)>& sample) {
-  Progress progress;
+  TerminalProgress progress;
   const Stopwatch watch;
   const std::string preview = sample([&](int64_t done, int64_t all) {
     if (progress.due(done == all))
       progress.show(fmt::format("{} of {} tokens, {} left", done, all,
-                                duration_text(watch.seconds() / static_cast<double>(done) *
-                                              static_cast<double>(all - done))));
+                                format_duration(watch.seconds() / static_cast<double>(done) *
+                                                static_cast<double>(all - done))));
   });
   progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} images/s", count, what, watch.seconds(),
                             static_cast<double>(count) / watch.seconds()));

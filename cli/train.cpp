@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/terminal.h"
 #include "data/files.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
@@ -74,8 +75,9 @@ int run(const TrainOptions& options) {
     return 0;
   }
   require(resume || !options.out.empty(), "say where the run goes: --out FOLDER");
+  TerminalProgress progress;
   Trainer trainer(options.config, resume ? options.resume : options.out, resume, options.json,
-                  options.initial);
+                  progress, options.initial);
   return trainer.run();
 }
 

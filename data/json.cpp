@@ -1,5 +1,6 @@
 #include "data/json.h"
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 namespace linea {
@@ -25,6 +26,11 @@ std::string json_text(const nlohmann::json& document, int indent, NoUtf8 no_utf8
 }
 std::string json_text(const nlohmann::ordered_json& document, int indent, NoUtf8 no_utf8) {
   return text_of(document, indent, no_utf8);
+}
+
+void print_json_line(const nlohmann::ordered_json& document) {
+  std::printf("%s\n", json_text(document).c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace linea

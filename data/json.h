@@ -20,4 +20,7 @@ std::string json_text(const nlohmann::json& document, int indent = -1,
 std::string json_text(const nlohmann::ordered_json& document, int indent = -1,
                       NoUtf8 no_utf8 = NoUtf8::refused);
 
+// One line on stdout, flushed.
+void print_json_line(const nlohmann::ordered_json& document);
+
 }  // namespace linea

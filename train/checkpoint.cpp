@@ -7,9 +7,9 @@
 #include "data/files.h"
 #include "data/hash.h"
 #include "data/json.h"
-#include "data/readers/text.h"
 #include "data/safetensors.h"
 #include "data/tasks/image_folder_task.h"
+#include "data/vocabulary.h"
 #include "tensor/context.h"
 #include "train/out_of_memory_hint.h"
 

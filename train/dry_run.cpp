@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "bench/bench.h"
+#include "data/json.h"
 #include "data/tasks/task.h"
 #include "train/checkpoint.h"
+#include "train/flops.h"
+#include "train/format.h"
 #include "train/machine.h"
 #include "train/out_of_memory_hint.h"
-#include "train/progress.h"
+#include "train/timing.h"
 #include "train/training_step.h"
 
 namespace linea {
@@ -100,7 +103,7 @@ void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   if (all > static_cast<double>(limit.bytes))
     fail(ErrorKind::memory,
          "out of memory: parameters, gradients and optimizer of this run would hold {}; {}; {}",
-         bytes_text(all), limit.text(), out_of_memory_hint(config, true));
+         format_bytes(all), limit.text(), out_of_memory_hint(config, true));
 }
 
 Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed,
@@ -196,7 +199,7 @@ void measure(Prepared& run, Report& report) {
   }
   report.memory = {parts_at(run, static_cast<double>(whole.peak)),
                    "measured, steps of the whole batch"};
-  report.time = {bench::median(times),
+  report.time = {median(times),
                  fmt::format("the median of {} steps of the whole batch", kTimedSteps)};
 }
 
@@ -204,7 +207,7 @@ Report report_of(Prepared& run) {
   Report report{};
   report.groups = groups_of(run.model->parameters());
   report.limit = memory_limit();
-  report.flops = bench::flops_of_token(*run.model);
+  report.flops = flops_per_token(*run.model);
   report.tokens = run.config.batch * run.config.accumulate * run.task->length();
   const MemoryParts saved = training_memory(run.model.get(), run.optimizer.get());
   report.checkpoint_bytes = static_cast<int64_t>(saved.parameters + saved.optimizer);
@@ -262,7 +265,7 @@ void print_parameters(const Prepared& run, const Report& report) {
 }
 
 void print_text(const Prepared& run, const Report& report) {
-  const auto number = [](double x) { return count_text(x); };
+  const auto number = [](double x) { return format_count(x); };
   fmt::print("{} on {}: what the run would be; nothing is written\n\n",
              label_of(run.model->config().attention), run.config.task);
   print_parameters(run, report);
@@ -275,7 +278,7 @@ void print_text(const Prepared& run, const Report& report) {
   fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops),
              report.flops * static_cast<double>(report.tokens));
   const MemoryParts& parts = report.memory.parts;
-  const auto bytes = [](size_t x) { return bytes_text(static_cast<double>(x)); };
+  const auto bytes = [](size_t x) { return format_bytes(static_cast<double>(x)); };
   fmt::print(
       "memory         parameters {}, gradients {}, optimizer {}, activations and workspace {}\n",
       bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimizer),
@@ -287,7 +290,7 @@ void print_text(const Prepared& run, const Report& report) {
   fmt::print(
       "time           {} for {} steps{}: {:.4g} s a step ({}), without validation, samples and "
       "saving\n",
-      duration_text(report.time.seconds * static_cast<double>(remaining)), remaining,
+      format_duration(report.time.seconds * static_cast<double>(remaining)), remaining,
       run.step > 0 ? fmt::format(" after step {}", run.step) : "", report.time.seconds,
       report.time.how);
   std::fflush(stdout);
@@ -302,7 +305,7 @@ void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
       [&] { return training_memory(run.model.get(), run.optimizer.get()); });
   const Report report = report_of(run);
   if (json) {
-    bench::print_line(json_of(run, report));
+    print_json_line(json_of(run, report));
   } else {
     print_text(run, report);
   }

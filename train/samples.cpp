@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "data/files.h"
-#include "data/readers/text.h"
 #include "data/tasks/image_task.h"
+#include "data/vocabulary.h"
 #include "train/inference/given_images.h"
 #include "train/out_of_memory_hint.h"
 

@@ -6,6 +6,7 @@
 #include "data/files.h"
 #include "tensor/ops.h"
 #include "train/checkpoint.h"
+#include "train/format.h"
 #include "train/machine.h"
 #include "train/samples.h"
 #include "train/signals.h"
@@ -31,8 +32,12 @@ void refuse_held_run(const fs::path& folder) {
 }
 
 Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
-                 const std::string& initial)
-    : config_(config), folder_(folder), looks_first_(!initial.empty()), guard_(config.spike_guard) {
+                 ProgressReporter& progress, const std::string& initial)
+    : config_(config),
+      folder_(folder),
+      progress_(progress),
+      looks_first_(!initial.empty()),
+      guard_(config.spike_guard) {
   check_settings(config_);
   if (!resume) refuse_held_run(folder_);
   max_seconds_ = parse_duration(config_.max_time);
@@ -84,7 +89,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   progress_.note(
       fmt::format("{} on {}: {} parameters, {} tokens, length {}, {} threads; run in {}{}",
                   label_of(model_->config().attention), config_.task,
-                  count_text(static_cast<double>(count_elements(model_->parameters()))),
+                  format_count(static_cast<double>(count_elements(model_->parameters()))),
                   task_->vocab_size(), task_->length(), config_.threads, folder_.string(),
                   resume ? fmt::format(", from step {}", step_) : ""));
 }
@@ -128,7 +133,7 @@ int Trainer::run() {
   metrics_->flush();
   if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
   progress_.note(fmt::format("done: {} steps in {}; run in {}", step_ - first_step_,
-                             duration_text(watch_.seconds()), folder_.string()));
+                             format_duration(watch_.seconds()), folder_.string()));
   return 0;
 }
 
@@ -249,8 +254,8 @@ void Trainer::record_step(double learning_rate, const StepResult& result, bool l
         fmt::format("step {}/{}  loss {:.4f}  {:.4f} {}  lr {:.2e}  |g| {:.2f}  {} tokens/s  {}  "
                     "{} elapsed, {} left",
                     step_, config_.steps, loss, bits_of(loss), bits_name(task_->shape()),
-                    learning_rate, result.gradient_norm, count_text(tokens_per_s), bytes_text(peak),
-                    duration_text(elapsed), duration_text(left)));
+                    learning_rate, result.gradient_norm, format_count(tokens_per_s),
+                    format_bytes(peak), format_duration(elapsed), format_duration(left)));
   }
   if (!last && step_ % kRecordEvery != 0) return;
   std::vector<std::pair<std::string, double>> record = {

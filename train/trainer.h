@@ -17,6 +17,7 @@
 #include "train/out_of_memory_hint.h"
 #include "train/progress.h"
 #include "train/run_lock.h"
+#include "train/timing.h"
 #include "train/training_step.h"
 #include "train/update_guard.h"
 
@@ -31,7 +32,7 @@ class Trainer {
   // goes on with the one that is there. Errors: a folder that holds another run or cannot be
   // written, settings or data that cannot work, weights of other sizes.
   Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json,
-          const std::string& initial = "");
+          ProgressReporter& progress, const std::string& initial = "");
 
   // The exit code: 0, or 75 when a signal or its time ended it with the run saved. Errors:
   // ErrorKind::numeric when several updates in a row could not be made, with what went bad first;
@@ -67,6 +68,7 @@ class Trainer {
 
   RunConfig config_;
   std::filesystem::path folder_;
+  ProgressReporter& progress_;
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Task> task_;
   std::string vocabulary_, fingerprint_;
@@ -74,7 +76,6 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
-  Progress progress_;
   Stopwatch watch_;
   bool looks_first_ = false;  // at the validation split, before any step
   int64_t step_ = 0, first_step_ = 0;

@@ -9,7 +9,6 @@
 #include "data/files.h"
 #include "data/one_line.h"
 #include "data/readers/tar.h"
-#include "data/tasks/image_task.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -17,13 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPublishedSide = 32, kColors = 3, kClasses = 10;
-constexpr int64_t kPlane = kPublishedSide * kPublishedSide, kRecord = 1 + kColors * kPlane;
+constexpr int64_t kPlane = kCifar10Side * kCifar10Side, kRecord = 1 + kCifar10Channels * kPlane;
 constexpr int64_t kMaxBatchBytes = int64_t{1} << 28;
 constexpr int64_t kTrainBatches = 5;
 constexpr int64_t kValFraction = 10;  // one image in ten
 constexpr const char* kFolder = "cifar-10-batches-bin";
-constexpr const char* kArchive = "cifar-10-binary.tar.gz";
 constexpr const char* kTestBatch = "test_batch.bin";
 
 std::string train_batch_name(int64_t number) { return fmt::format("data_batch_{}.bin", number); }
@@ -44,13 +41,13 @@ ImageSet parse_batch(const std::string& bytes, const std::string& source, int64_
          "{}: has {} bytes, no multiple of the {} of a CIFAR-10 record; download it again", source,
          size, kRecord);
   const int64_t count = size / kRecord;
-  ImageSet set{kPublishedSide, channels, {}, {}};
+  ImageSet set{kCifar10Side, channels, {}, {}};
   set.pixels.reserve(static_cast<size_t>(count * set.image_bytes()));
   for (int64_t i = 0; i < count; ++i) {
     const auto* record = reinterpret_cast<const uint8_t*>(bytes.data()) + i * kRecord;
-    if (record[0] >= kClasses)
+    if (record[0] >= kCifar10Classes)
       fail(ErrorKind::input, "{}: label {} of record {} is not one of 0 to {}", source, record[0],
-           i, kClasses - 1);
+           i, kCifar10Classes - 1);
     set.labels.push_back(record[0]);
     const uint8_t *red = record + 1, *green = red + kPlane, *blue = green + kPlane;
     for (int64_t pixel = 0; pixel < kPlane; ++pixel) {
@@ -60,7 +57,7 @@ ImageSet parse_batch(const std::string& bytes, const std::string& source, int64_
         set.pixels.insert(set.pixels.end(), {red[pixel], green[pixel], blue[pixel]});
     }
   }
-  return side == kPublishedSide ? set : shrink(set, side);
+  return side == kCifar10Side ? set : shrink(set, side);
 }
 
 using Batches = std::map<std::string, ImageSet>;  // by the file's name
@@ -97,11 +94,12 @@ Batches read_batches(const fs::path& path, int64_t side, int64_t channels) {
   if (fs::exists(path / kTestBatch, ignored) || fs::exists(path / train_batch_name(1), ignored))
     return read_folder(path, side, channels);
   if (fs::is_directory(path / kFolder, ignored)) return read_folder(path / kFolder, side, channels);
-  if (fs::exists(path / kArchive, ignored)) return read_archive(path / kArchive, side, channels);
+  if (fs::exists(path / kCifar10Archive, ignored))
+    return read_archive(path / kCifar10Archive, side, channels);
   fail(ErrorKind::input,
        "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the "
        "archive",
-       path.string(), train_batch_name(1), kFolder, kArchive);
+       path.string(), train_batch_name(1), kFolder, kCifar10Archive);
 }
 
 }  // namespace
@@ -131,24 +129,6 @@ ImageSplits read_cifar10(const fs::path& path, int64_t side, int64_t channels) {
          path.string(), splits.train.count());
   splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
   return splits;
-}
-
-TaskShape cifar10_shape(const TaskOptions& options) {
-  const int64_t side = options.size == 0 ? kPublishedSide : options.size;
-  require(side == kPublishedSide || 2 * side == kPublishedSide || 4 * side == kPublishedSide,
-          "cifar10 images of size {}; choose {}, {} or {}", side, kPublishedSide,
-          kPublishedSide / 2, kPublishedSide / 4);
-  require(options.count == 0, "cifar10 has a fixed number of images; leave the count {} out",
-          options.count);
-  return image_shape(options, side, options.channels == 0 ? kColors : options.channels, kClasses);
-}
-
-std::unique_ptr<Task> make_cifar10_task(const TaskOptions& options) {
-  const TaskShape shape = cifar10_shape(options);
-  require(!options.data.empty(),
-          "task cifar10 reads files; name the folder of its binary batches, or {}, with --data",
-          kArchive);
-  return make_image_task(shape, read_cifar10(options.data, shape.side, shape.channels), options);
 }
 
 }  // namespace linea

@@ -11,7 +11,6 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kPublishedSide = 28;
 constexpr int64_t kValFraction = 12;  // one image in twelve
 
 // stem-idxR-ubyte or stem.idxR-ubyte, plain or .gz
@@ -36,18 +35,18 @@ ImageSet read_images(const std::filesystem::path& folder, const std::string& nam
   const std::filesystem::path label_path = find_idx(folder, name + "-labels", 1);
   IdxFile images = read_idx(image_path, 3);
   IdxFile labels = read_idx(label_path, 1);
-  if (images.sizes[1] != kPublishedSide || images.sizes[2] != kPublishedSide)
+  if (images.sizes[1] != kMnistSide || images.sizes[2] != kMnistSide)
     fail(ErrorKind::input, "{}: has images of {} x {} pixels, expected {} x {}",
-         image_path.string(), images.sizes[1], images.sizes[2], kPublishedSide, kPublishedSide);
+         image_path.string(), images.sizes[1], images.sizes[2], kMnistSide, kMnistSide);
   if (images.sizes[0] != labels.sizes[0])
     fail(ErrorKind::input, "{} has {} images, but {} has {} labels; they must belong together",
          image_path.string(), images.sizes[0], label_path.string(), labels.sizes[0]);
   for (size_t i = 0; i < labels.bytes.size(); ++i)
-    if (labels.bytes[i] >= kDigitClasses)
+    if (labels.bytes[i] >= kMnistClasses)
       fail(ErrorKind::input, "{}: label {} of image {} is not one of 0 to {}", label_path.string(),
-           labels.bytes[i], i, kDigitClasses - 1);
-  ImageSet set{kPublishedSide, 1, std::move(images.bytes), std::move(labels.bytes)};
-  return side == kPublishedSide ? set : shrink(set, side);
+           labels.bytes[i], i, kMnistClasses - 1);
+  ImageSet set{kMnistSide, 1, std::move(images.bytes), std::move(labels.bytes)};
+  return side == kMnistSide ? set : shrink(set, side);
 }
 
 }  // namespace
@@ -61,22 +60,6 @@ ImageSplits read_mnist(const std::filesystem::path& folder, int64_t side) {
          folder.string(), splits.train.count());
   splits.val = split_off(splits.train, std::max<int64_t>(1, splits.train.count() / kValFraction));
   return splits;
-}
-
-TaskShape mnist_shape(const TaskOptions& options) {
-  const int64_t side = options.size == 0 ? kPublishedSide : options.size;
-  require(side == kPublishedSide || 2 * side == kPublishedSide,
-          "mnist images of size {}; choose {} or {}", side, kPublishedSide, kPublishedSide / 2);
-  require(options.count == 0, "mnist has a fixed number of images; leave the count {} out",
-          options.count);
-  return image_shape(options, side, 1, kDigitClasses);
-}
-
-std::unique_ptr<Task> make_mnist_task(const TaskOptions& options) {
-  const TaskShape shape = mnist_shape(options);
-  require(!options.data.empty(),
-          "task mnist reads files; name the folder of the four MNIST files with --data");
-  return make_image_task(shape, read_mnist(options.data, shape.side), options);
 }
 
 }  // namespace linea

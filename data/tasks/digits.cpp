@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kDefaultSide = 28, kMinSide = 12, kMaxSide = 64;
 constexpr int64_t kDefaultTrain = 20000, kMaxTrain = 1000000, kVal = 1000, kTest = 2000;
+constexpr int64_t kDigitClasses = 10;
 constexpr int kPointsPerCurve = 6;
 constexpr float kWobble = 0.022f;  // how far a point of a stroke moves, in glyphs
 

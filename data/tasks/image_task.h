@@ -12,8 +12,6 @@
 
 namespace linea {
 
-constexpr int64_t kDigitClasses = 10;
-
 // token = floor(gray * levels / 256)
 inline int32_t gray_to_token(uint8_t gray, int64_t levels) {
   return static_cast<int32_t>(gray * levels / 256);

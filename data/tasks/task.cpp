@@ -1,10 +1,10 @@
 #include "data/tasks/task.h"
 
-#include "data/readers/cifar10.h"
-#include "data/readers/mnist.h"
+#include "data/tasks/cifar10_task.h"
 #include "data/tasks/copy_task.h"
 #include "data/tasks/digits.h"
 #include "data/tasks/image_folder_task.h"
+#include "data/tasks/mnist_task.h"
 #include "data/tasks/retrieval_task.h"
 #include "data/tasks/text_task.h"
 #include "tensor/error.h"

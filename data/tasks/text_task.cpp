@@ -7,8 +7,8 @@
 
 #include "data/files.h"
 #include "data/hash.h"
-#include "data/readers/text.h"
 #include "data/readers/zip.h"
+#include "data/vocabulary.h"
 #include "tensor/error.h"
 
 namespace linea {

@@ -1,5 +1,5 @@
 // The `text` task: any file; where its name ends in .zip, the one file in it. Its tokens are its
-// characters (data/readers/text.h) or, with `bytes`, the 256 bytes. The first 90% of them are
+// characters (data/vocabulary.h) or, with `bytes`, the 256 bytes. The first 90% of them are
 // train, the rest is val; there is no test. Training takes windows at every position, in random
 // order; evaluation takes windows side by side, so that each token of the split is scored once,
 // after the token before it.

@@ -6,6 +6,7 @@
 #include "bench/bench.h"
 #include "bench/memory_comparison.h"
 #include "tests/cli/program.h"
+#include "train/flops.h"
 
 namespace linea {
 namespace {
@@ -84,7 +85,7 @@ TEST(BenchCount, IsThatOfTheRecurrentForm) {
     AttentionOptions options = options_of(attention, DType::f32);
     options.feature = feature;
     options.rule = rule;
-    return bench::recurrent_count(options).value().both;
+    return recurrent_flops(options).value().training;
   };
   EXPECT_EQ(both("linear", "elu", "sum"), 14 * 8 * 5);
   EXPECT_EQ(both("linear", "square", "sum"), 14 * 64 * 5);
@@ -92,8 +93,8 @@ TEST(BenchCount, IsThatOfTheRecurrentForm) {
   EXPECT_EQ(both("linear", "elu", "delta"), 22 * 8 * 5);
   EXPECT_EQ(both("performer", "positive", "sum"), 14 * 16 * 5);
   EXPECT_EQ(both("performer", "hyperbolic", "sum"), 14 * 32 * 5);
-  EXPECT_EQ(bench::recurrent_count(options_of("linear", DType::f32))->forward, 4 * 8 * 5);
-  EXPECT_FALSE(bench::recurrent_count(options_of("softmax", DType::f32)).has_value());
+  EXPECT_EQ(recurrent_flops(options_of("linear", DType::f32))->forward, 4 * 8 * 5);
+  EXPECT_FALSE(recurrent_flops(options_of("softmax", DType::f32)).has_value());
 }
 
 class Bench : public ProgramTest {

@@ -1,8 +1,9 @@
 // linea train --dry-run: what it says is what the run then is, and it leaves nothing behind.
-#include "bench/bench.h"
 #include "data/safetensors.h"
 #include "tests/cli/program.h"
 #include "tests/data/readers/png_bytes.h"
+#include "train/config.h"
+#include "train/flops.h"
 
 namespace linea {
 namespace {
@@ -89,7 +90,7 @@ TEST_F(DryRun, CountsTheFlopsOfTheBench) {
   }();
   const auto task = make_task(task_options(config, ""));
   const Transformer model(model_config(config, task->shape()));
-  EXPECT_EQ(report["flops_per_token"].get<double>(), bench::flops_of_token(model));
+  EXPECT_EQ(report["flops_per_token"].get<double>(), flops_per_token(model));
 }
 
 TEST_F(DryRun, OfARunThatGoesOnCountsItsRemainingSteps) {

@@ -1,6 +1,7 @@
 // Memory that runs out while a run is made, trains, saves or looks at its validation split, or
 // while a model draws or is evaluated: always the one error, at any number of threads.
 #include "autograd/gradcheck.h"
+#include "cli/terminal.h"
 #include "tests/cli/program.h"
 #include "tests/data/readers/png_bytes.h"
 #include "train/samples.h"
@@ -25,7 +26,8 @@ class OutOfMemoryTest : public ProgramTest {
     fs::remove_all(path("run"));
     testing::internal::CaptureStderr();  // the notes of hundreds of runs
     try {
-      Trainer(config, path("run"), false, false).run();
+      TerminalProgress progress;
+      Trainer(config, path("run"), false, false, progress).run();
     } catch (...) {
       testing::internal::GetCapturedStderr();
       throw;

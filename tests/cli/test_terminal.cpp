@@ -4,8 +4,8 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "cli/terminal.h"
 #include "tests/cli/program.h"
-#include "train/progress.h"
 
 namespace linea {
 namespace {

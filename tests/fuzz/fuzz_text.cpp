@@ -1,5 +1,5 @@
 // A text: the vocabulary that it gives encodes it, and gives it back.
-#include "data/readers/text.h"
+#include "data/vocabulary.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 

@@ -1,6 +1,6 @@
 // What a checkpoint holds of a text's tokens, or of the names of classes.
-#include "data/readers/text.h"
 #include "data/tasks/image_folder_task.h"
+#include "data/vocabulary.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 

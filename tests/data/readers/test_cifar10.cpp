@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
 #include "tests/data/readers/idx_bytes.h"
 #include "tests/data/readers/tar_bytes.h"

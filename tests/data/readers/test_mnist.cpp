@@ -1,5 +1,6 @@
 #include "data/readers/mnist.h"
 
+#include "data/tasks/task.h"
 #include "tests/data/data_helpers.h"
 #include "tests/data/readers/idx_bytes.h"
 

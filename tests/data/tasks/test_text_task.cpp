@@ -4,8 +4,8 @@
 #include <map>
 #include <tuple>
 
-#include "data/readers/text.h"
 #include "data/tasks/task.h"
+#include "data/vocabulary.h"
 
 namespace linea {
 namespace {

@@ -1,4 +1,4 @@
-#include "data/readers/text.h"
+#include "data/vocabulary.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,0 +1,43 @@
+// Output for a person: on a terminal one status line, rewritten in place; elsewhere, and with
+// TERM=dumb, one line per update. It goes to stderr, without escape sequences.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "train/progress.h"
+#include "train/timing.h"
+
+namespace linea {
+
+class TerminalProgress : public ProgressReporter {
+ public:
+  TerminalProgress();
+  ~TerminalProgress() override;
+  // A few times a second on a terminal, every few seconds elsewhere.
+  bool due(bool last = false) override;
+  // On a terminal, cut to its width: a line that wraps could not be rewritten.
+  void show(const std::string& line) override;
+  void note(const std::string& line) override;
+  bool is_terminal() const { return is_terminal_; }
+
+ private:
+  void wipe();
+
+  bool is_terminal_;
+  size_t columns_ = 0;  // of the status line, while it is unterminated
+  Stopwatch watch_;
+  double shown_at_ = -1e9;
+};
+
+// The longest prefix of a UTF-8 text with at most `columns` characters.
+std::string cut_to_width(const std::string& text, size_t columns);
+
+// Without line breaks and terminal control codes, which file names may contain.
+std::string printable(std::string text);
+
+// Columns of the terminal on stdout; 0 without one, or where colors are disabled (NO_COLOR set and
+// not empty, TERM=dumb).
+int64_t color_terminal_width();
+
+}  // namespace linea

@@ -1,0 +1,27 @@
+#include "train/format.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+namespace linea {
+
+std::string format_duration(double seconds) {
+  const auto rounded = static_cast<int64_t>(seconds + 0.5);
+  if (rounded >= 3600) return fmt::format("{}h{:02}m", rounded / 3600, rounded % 3600 / 60);
+  if (rounded >= 60) return fmt::format("{}m{:02}s", rounded / 60, rounded % 60);
+  return fmt::format("{}s", rounded);
+}
+
+std::string format_bytes(double bytes) {
+  if (bytes >= 1073741824.0) return fmt::format("{:.2f} GiB", bytes / 1073741824.0);
+  return fmt::format("{:.1f} MiB", bytes / 1048576.0);
+}
+
+std::string format_count(double count) {
+  if (count >= 1e6) return fmt::format("{:.2f}M", count / 1e6);
+  if (count >= 1e4) return fmt::format("{:.1f}k", count / 1e3);
+  return fmt::format("{:.0f}", count);
+}
+
+}  // namespace linea
