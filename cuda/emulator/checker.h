@@ -1,5 +1,5 @@
-// What a checker of kernels is told. Programs that are linked with cuda/emulator/checker/ have one;
-// in the others there is none and nothing is told.
+// The events that a kernel checker observes. Programs linked with cuda/emulator/checker/ have a
+// checker; in all others the pointer is null.
 #pragma once
 
 #include <cstddef>
@@ -13,23 +13,23 @@ class Checker {
  public:
   virtual ~Checker() = default;
 
-  // ---- memory that kernels may touch ----
-  virtual void allocated(const void* data, size_t bytes, bool written) = 0;
-  virtual void released(const void* data, size_t bytes) = 0;
-  virtual void device_writes(const void* data, size_t bytes) = 0;  // a copy, or a matrix product
-  virtual void device_reads(const void* data, size_t bytes) = 0;
+  // ---- memory that kernels may access ----
+  virtual void on_allocate(const void* data, size_t bytes, bool initialized) = 0;
+  virtual void on_free(const void* data, size_t bytes) = 0;
+  virtual void on_device_write(const void* data, size_t bytes) = 0;  // a copy or a matrix product
+  virtual void on_device_read(const void* data, size_t bytes) = 0;
 
-  // ---- who runs ----
-  virtual void launch_begins(const Launch& launch) = 0;
-  virtual void block_begins() = 0;
-  virtual void thread_runs(int thread, const void* stack, size_t stack_bytes) = 0;
-  virtual void block_met() = 0;  // all its threads, at a barrier
-  virtual void warp_met(int first_thread, unsigned lanes) = 0;
+  // ---- execution ----
+  virtual void on_launch(const Launch& launch) = 0;
+  virtual void on_block_start() = 0;
+  virtual void on_thread_switch(int thread, const void* stack, size_t stack_bytes) = 0;
+  virtual void on_block_barrier() = 0;
+  virtual void on_warp_sync(int first_thread, unsigned lanes) = 0;
 
-  // ---- what the running thread does ----
-  virtual void touches(const void* data, size_t bytes, Access access, const void* code) = 0;
+  // ---- accesses of the running thread; `code`: an address in the accessing code ----
+  virtual void on_access(const void* data, size_t bytes, Access access, const void* code) = 0;
 };
 
-extern Checker* checker;  // null: none
+extern Checker* checker;  // or null
 
 }  // namespace linea::emulator

@@ -1,11 +1,11 @@
-// Included before anything else in each .cu file that g++ compiles: CUDA's keywords, and the
-// functions that device code calls. NVIDIA's own host headers give the types and bf16, so that the
-// emulator cannot drift from them.
+// Included before anything else in each .cu file that g++ compiles: CUDA's keywords and device
+// functions. Types and bf16 come from NVIDIA's host headers, so that the emulator cannot diverge
+// from them.
 #pragma once
 
-// One block runs at a time, so an array shared by a block may be static. The address sanitizer then
-// lays red zones around it. The checker looks for such arrays among thread-local symbols
-// (checker/symbols.cpp).
+// Only one block runs at a time, so a __shared__ array can be static; the address sanitizer then
+// surrounds it with red zones. The checker finds these arrays among the thread-local symbols
+// (checker/symbolizer.cpp).
 #ifdef LINEA_EMULATOR_CHECKED
 #define __shared__ static __thread
 #else

@@ -1,5 +1,4 @@
-// A kernel with its arguments, put on a stream; and what a block's dynamic shared memory is cut
-// from.
+// Kernel launches, and the dynamic shared memory of a block.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,8 +10,8 @@
 
 namespace linea::emulator {
 
-// A kernel on its grid. `run` calls it once, for the CUDA thread that is running, with what lies in
-// `arguments`.
+// A kernel, its grid and its arguments. `run` calls the kernel with `arguments` on behalf of the
+// running CUDA thread.
 struct Launch {
   const void* kernel = nullptr;
   dim3 grid, block;
@@ -22,8 +21,8 @@ struct Launch {
   size_t argument_bytes = 0;
 };
 
-// As of a real launch: an error is returned for what no device could start; nothing has run yet
-// when it returns.
+// Asynchronous, like a real launch: returns an error if a device would refuse the launch; nothing
+// has run on return.
 cudaError_t enqueue(Launch launch, cudaStream_t stream);
 
 template <typename... Params>
@@ -47,8 +46,8 @@ cudaError_t launch_kernel(void (*kernel)(Params...), dim3 grid, dim3 block, size
   return enqueue(std::move(launch), stream);
 }
 
-// The next piece of the running block's dynamic shared memory: the same for all its threads, each
-// of which takes the same pieces in the same order.
-void* take_shared(size_t bytes, std::source_location place);
+// The next array of the running block's dynamic shared memory. All threads of a block take the same
+// arrays in the same order.
+void* take_shared(size_t bytes, std::source_location location);
 
 }  // namespace linea::emulator

@@ -25,12 +25,12 @@ void print(const std::string& line) {
   if (!thread.empty()) print("CUDA emulator: in " + thread);
 }
 
-// No function that a signal's handler may call would do; the process is at its end either way.
+// Not async-signal-safe; the process ends in any case.
 [[maybe_unused]] void on_signal(int number, siginfo_t* info, void*) {
   std::signal(number, SIG_DFL);
-  if (number == SIGSEGV && !in_kernel && arena().holds(info->si_addr))
+  if (number == SIGSEGV && !in_kernel && arena().contains(info->si_addr))
     print(fmt::format(
-        "CUDA emulator: the host touched device memory at {} outside of any copy or kernel",
+        "CUDA emulator: the host accessed device memory at {} outside of a copy or kernel",
         info->si_addr));
   print(fmt::format("CUDA emulator: signal {} ({})", number, strsignal(number)));
   print_running_thread();
@@ -39,13 +39,17 @@ void print(const std::string& line) {
 
 }  // namespace
 
+std::string to_string(const std::source_location& location) {
+  return fmt::format("{}:{}", location.file_name(), location.line());
+}
+
 std::string running_thread() {
   if (!block.running()) return "";
   return fmt::format("block ({},{},{}) thread ({},{},{}) of {}", blockIdx.x, blockIdx.y, blockIdx.z,
                      threadIdx.x, threadIdx.y, threadIdx.z, symbol_name(block.launch().kernel));
 }
 
-void stop_with(const std::string& message) {
+void fatal_with(const std::string& message) {
   in_kernel = false;
   const std::string thread = running_thread();
   print("CUDA emulator: " + message + (thread.empty() ? "" : "\n    in " + thread));
@@ -53,17 +57,17 @@ void stop_with(const std::string& message) {
   std::abort();
 }
 
-void watch_signals() {
+void install_signal_handlers() {
   static const bool done = [] {
 #ifdef LINEA_ADDRESS_SANITIZER
     __sanitizer_set_death_callback(print_running_thread);
 #else
-    // A stack of its own: a kernel may have run over that of its fiber.
+    // On a separate stack: the kernel may have overflowed that of its fiber.
     static char stack[1 << 16];
-    stack_t place{};
-    place.ss_sp = stack;
-    place.ss_size = sizeof(stack);
-    sigaltstack(&place, nullptr);
+    stack_t alternate{};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof(stack);
+    sigaltstack(&alternate, nullptr);
     struct sigaction action {};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_ONSTACK | SA_SIGINFO;

@@ -1,27 +1,31 @@
-// How the emulator says what is wrong with a kernel, and with which thread of it: then the process
-// aborts, for what a GPU does from there on is undefined.
+// Error reports. An error in a kernel aborts the process: on a GPU, its behavior from then on is
+// undefined.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <source_location>
 #include <string>
 #include <utility>
 
 namespace linea::emulator {
 
-// "CUDA emulator: <message>", and the block and thread that run.
-[[noreturn]] void stop_with(const std::string& message);
+// Prints "CUDA emulator: <message>" with the running block and thread, and aborts.
+[[noreturn]] void fatal_with(const std::string& message);
 
 template <typename... Args>
-[[noreturn]] void stop(fmt::format_string<Args...> text, Args&&... args) {
-  stop_with(fmt::format(text, std::forward<Args>(args)...));
+[[noreturn]] void fatal(fmt::format_string<Args...> text, Args&&... args) {
+  fatal_with(fmt::format(text, std::forward<Args>(args)...));
 }
 
-// "block (1,0,0) thread (3,0,0) of scale(float*)"; empty where no kernel runs.
+// "softmax.cu:17"
+std::string to_string(const std::source_location& location);
+
+// "block (1,0,0) thread (3,0,0) of scale(float*)"; empty if no kernel runs.
 std::string running_thread();
 
-// Lets what kills the process (a bad address, the address sanitizer) name the running thread. Once
-// is enough.
-void watch_signals();
+// Makes fatal signals (a bad address, the address sanitizer) report the running thread. Only the
+// first call has an effect.
+void install_signal_handlers();
 
 }  // namespace linea::emulator

@@ -1,5 +1,4 @@
-// What the emulator tells the address sanitizer, where the build has one: which memory is in
-// nobody's use.
+// Marks memory as inaccessible for the address sanitizer; does nothing in builds without it.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +20,12 @@ namespace linea::emulator {
 
 #ifdef LINEA_ADDRESS_SANITIZER
 inline constexpr bool kAddressSanitizer = true;
-inline void forbid(const void* data, size_t bytes) { __asan_poison_memory_region(data, bytes); }
-inline void permit(const void* data, size_t bytes) { __asan_unpoison_memory_region(data, bytes); }
+inline void poison(const void* data, size_t bytes) { __asan_poison_memory_region(data, bytes); }
+inline void unpoison(const void* data, size_t bytes) { __asan_unpoison_memory_region(data, bytes); }
 #else
 inline constexpr bool kAddressSanitizer = false;
-inline void forbid(const void*, size_t) {}
-inline void permit(const void*, size_t) {}
+inline void poison(const void*, size_t) {}
+inline void unpoison(const void*, size_t) {}
 #endif
 
 }  // namespace linea::emulator

@@ -23,7 +23,7 @@ void choose(const char* name, Value& value,
     }
     known += (known.empty() ? "" : ", ") + std::string(word);
   }
-  stop("{} is '{}'; it can be: {}", name, text, known);
+  fatal("{} is '{}'; valid values: {}", name, text, known);
 }
 
 template <typename Value>
@@ -32,16 +32,16 @@ void read_number(const char* name, Value& value) {
   if (text == nullptr) return;
   char* end = nullptr;
   value = static_cast<Value>(std::strtoull(text, &end, 10));
-  if (*text == '\0' || *end != '\0') stop("{} is '{}', which is no number", name, text);
+  if (*text == '\0' || *end != '\0') fatal("{} is '{}', which is not a number", name, text);
 }
 
 Settings from_environment() {
   Settings result;
-  choose("LINEA_EMULATOR_ORDER", result.threads,
+  choose("LINEA_EMULATOR_ORDER", result.thread_order,
          {{"forward", ThreadOrder::forward},
           {"reverse", ThreadOrder::reverse},
           {"priority", ThreadOrder::priority}});
-  choose("LINEA_EMULATOR_STREAMS", result.streams,
+  choose("LINEA_EMULATOR_STREAMS", result.stream_order,
          {{"late", StreamOrder::late},
           {"eager", StreamOrder::eager},
           {"random", StreamOrder::random}});
@@ -59,7 +59,6 @@ Settings& settings() {
   return instance;
 }
 
-// splitmix64
 uint32_t Random::next() {
   state_ += 0x9E3779B97F4A7C15u;
   uint64_t bits = state_;

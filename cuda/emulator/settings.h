@@ -1,13 +1,11 @@
-// How the emulator runs what it is given. From the environment at first; tests change them between
-// launches.
+// The emulator's settings. Read from the environment; tests change them between launches.
 //
-//   LINEA_EMULATOR_ORDER=forward|reverse|priority   which thread of a block goes on
-//   LINEA_EMULATOR_STREAMS=late|eager|random        when what lies on a stream is run
-//   LINEA_EMULATOR_SEED=N                           of what is random in both
-//   LINEA_EMULATOR_MEMORY=BYTES                     of the device
+//   LINEA_EMULATOR_ORDER=forward|reverse|priority   the scheduling order of a block's threads
+//   LINEA_EMULATOR_STREAMS=late|eager|random        when operations of a stream run
+//   LINEA_EMULATOR_SEED=N                           of the random numbers for both
+//   LINEA_EMULATOR_MEMORY=BYTES                     size of device memory
 //   LINEA_EMULATOR_DEVICES=0|1                      0: a machine without a GPU
-//   LINEA_EMULATOR_GUARD=0|1                        1: the host dies when it touches device memory
-//   itself
+//   LINEA_EMULATOR_GUARD=0|1                        1: direct host access to device memory is fatal
 #pragma once
 
 #include <cstddef>
@@ -15,15 +13,15 @@
 
 namespace linea::emulator {
 
-// priority: warps and lanes have random priorities, and always the first that can run does, so that
-// some run as far ahead of others as barriers permit. That shows a missing barrier before a write
-// as well as one after.
+// priority: warps and lanes have random priorities, and the runnable thread of highest priority
+// always runs, so that some threads run as far ahead of others as the barriers permit. That exposes
+// missing barriers both before and after a write.
 enum class ThreadOrder : uint8_t { forward, reverse, priority };
 enum class StreamOrder : uint8_t { late, eager, random };
 
 struct Settings {
-  ThreadOrder threads = ThreadOrder::forward;
-  StreamOrder streams = StreamOrder::late;
+  ThreadOrder thread_order = ThreadOrder::forward;
+  StreamOrder stream_order = StreamOrder::late;
   uint32_t seed = 1;
   size_t memory = size_t{8} << 30;
   int devices = 1;
@@ -32,7 +30,7 @@ struct Settings {
 
 Settings& settings();
 
-// A few random numbers, the same for the same key.
+// A small generator (splitmix64), deterministic for its key.
 class Random {
  public:
   explicit Random(uint64_t key) : state_(key) {}

@@ -29,7 +29,8 @@ std::vector<Symbol> read_symbols() {
   const uintptr_t base = program_image().begin;
   const auto* header = at<ElfW(Ehdr)>(file, 0);
   const auto* sections = at<ElfW(Shdr)>(file, header->e_shoff);
-  const bool moved = header->e_type == ET_DYN;  // addresses count from where the program was loaded
+  // Addresses in a position-independent program are relative to its load address.
+  const bool relative = header->e_type == ET_DYN;
   for (int i = 0; i < header->e_shnum; ++i) {
     const ElfW(Shdr)& section = sections[i];
     if (section.sh_type != SHT_SYMTAB) continue;
@@ -40,7 +41,7 @@ std::vector<Symbol> read_symbols() {
       if ((type != STT_FUNC && type != STT_TLS) || symbols[k].st_shndx == SHN_UNDEF) continue;
       const bool local = type == STT_TLS;
       result.push_back({names + symbols[k].st_name,
-                        symbols[k].st_value + (local || !moved ? 0 : base), symbols[k].st_size,
+                        symbols[k].st_value + (local || !relative ? 0 : base), symbols[k].st_size,
                         local});
     }
   }
@@ -54,7 +55,7 @@ const std::vector<Symbol>& program_symbols() {
   return symbols;
 }
 
-std::string demangled(const std::string& name) {
+std::string demangle(const std::string& name) {
   int status = 0;
   char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
   const std::string result = text != nullptr ? text : name;
@@ -65,7 +66,7 @@ std::string demangled(const std::string& name) {
 std::string symbol_name(const void* function) {
   const auto address = reinterpret_cast<uintptr_t>(function);
   for (const Symbol& symbol : program_symbols())
-    if (!symbol.thread_local_data && symbol.address == address) return demangled(symbol.name);
+    if (!symbol.thread_local_data && symbol.address == address) return demangle(symbol.name);
   return fmt::format("{}", function);
 }
 
@@ -75,11 +76,12 @@ ProgramImage program_image() {
     ProgramImage& found = *static_cast<ProgramImage*>(result);
     found.begin = info->dlpi_addr;
     for (int i = 0; i < info->dlpi_phnum; ++i) {
-      const ElfW(Phdr)& part = info->dlpi_phdr[i];
-      if (part.p_type == PT_LOAD) found.end = info->dlpi_addr + part.p_vaddr + part.p_memsz;
-      if (part.p_type != PT_TLS) continue;
+      const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+      if (segment.p_type == PT_LOAD)
+        found.end = info->dlpi_addr + segment.p_vaddr + segment.p_memsz;
+      if (segment.p_type != PT_TLS) continue;
       found.thread_begin = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
-      found.thread_end = found.thread_begin + part.p_memsz;
+      found.thread_end = found.thread_begin + segment.p_memsz;
     }
     return 1;  // the first object is the program itself
   };

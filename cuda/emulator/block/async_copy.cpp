@@ -12,9 +12,10 @@ namespace {
 
 constexpr int kUndefinedByte = 0xFF;
 
-// A second write for the checker: who reads without a barrier after the wait races with this one.
+// Recorded as a second write: a read by another thread without a barrier after the wait races with
+// it.
 void do_copy(const AsyncCopy& copy, const void* code) {
-  note_access(copy.to, copy.bytes, Access::write, code);
+  record_access(copy.to, copy.bytes, Access::write, code);
   char* to = static_cast<char*>(copy.to);
   std::memcpy(to, copy.from, copy.bytes - copy.zeros);
   std::memset(to + copy.bytes - copy.zeros, 0, copy.zeros);
@@ -23,30 +24,30 @@ void do_copy(const AsyncCopy& copy, const void* code) {
 }  // namespace
 
 void copy_async(void* to, const void* from, size_t bytes, size_t zeros,
-                std::source_location place) {
-  const OutsideKernel outside;
+                std::source_location location) {
+  const EmulatorScope scope;
   const void* code = __builtin_return_address(0);
   const auto addresses = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
   if ((bytes != 4 && bytes != 8 && bytes != 16) || addresses % bytes != 0 || zeros > bytes)
-    stop(
-        "cp.async at {}:{}: {} bytes from {} to {}; it copies 4, 8 or 16 bytes, aligned to their "
-        "number",
-        place.file_name(), place.line(), bytes, from, to);
-  note_access(from, bytes - zeros, Access::read, code);
-  note_access(to, bytes, Access::write, code);
-  std::memset(to, kUndefinedByte, bytes);  // copied as late as a GPU may
+    fatal(
+        "cp.async at {}: {} bytes from {} to {}; sizes are 4, 8 or 16 bytes, and both addresses "
+        "must be aligned to the size",
+        to_string(location), bytes, from, to);
+  record_access(from, bytes - zeros, Access::read, code);
+  record_access(to, bytes, Access::write, code);
+  std::memset(to, kUndefinedByte, bytes);  // the copy happens as late as a GPU may do it
   Thread& thread = block.current();
   thread.copies.push_back({to, from, bytes, zeros, thread.copy_group});
 }
 
 void commit_copies() { ++block.current().copy_group; }
 
-void wait_for_copies(size_t newer) {
-  const OutsideKernel outside;
+void wait_for_copies(size_t pending) {
+  const EmulatorScope scope;
   const void* code = __builtin_return_address(0);
   Thread& thread = block.current();
   auto copy = thread.copies.begin();
-  for (; copy != thread.copies.end() && copy->group + newer < thread.copy_group; ++copy)
+  for (; copy != thread.copies.end() && copy->group + pending < thread.copy_group; ++copy)
     do_copy(*copy, code);
   thread.copies.erase(thread.copies.begin(), copy);
 }

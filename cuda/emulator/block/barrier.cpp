@@ -1,4 +1,4 @@
-// Barriers of a block.
+// Block barriers.
 #include <cstring>
 
 #include "cuda/emulator/block/block.h"
@@ -7,44 +7,43 @@
 
 namespace linea::emulator {
 
-int Block::meet_at_barrier(bool counted, const char* what, Place place) {
+int Block::arrive_at_barrier(bool predicate, const char* function, std::source_location location) {
   Thread& thread = current();
   thread.state = ThreadState::at_barrier;
-  thread.what = what;
-  thread.place = place;
-  counted_ += counted;
-  if (++at_barrier_ == alive_) open_barrier();
-  run_others();
-  return thread.counted;
+  thread.function = function;
+  thread.location = location;
+  num_true_ += predicate;
+  if (++num_at_barrier_ == num_live_) release_barrier();
+  yield();
+  return thread.num_true;
 }
 
-void Block::open_barrier() {
+void Block::release_barrier() {
   const Thread* first = nullptr;
-  for (int i = 0; i < count_; ++i) {
-    const int number = queue_.reversed() ? count_ - 1 - i : i;
+  for (int i = 0; i < num_threads_; ++i) {
+    const int number = queue_.reversed() ? num_threads_ - 1 - i : i;
     Thread& thread = threads_[static_cast<size_t>(number)];
     if (thread.state != ThreadState::at_barrier) continue;
     if (first == nullptr) first = &thread;
-    const char *here = thread.place.file_name(), *there = first->place.file_name();
-    if (thread.place.line() != first->place.line() ||
+    const char *here = thread.location.file_name(), *there = first->location.file_name();
+    if (thread.location.line() != first->location.line() ||
         (here != there && std::strcmp(here, there) != 0))
-      stop("divergent barrier: threads meet in {} at {}:{} and {} at {}:{}", first->what,
-           first->place.file_name(), first->place.line(), thread.what, thread.place.file_name(),
-           thread.place.line());
-    thread.counted = counted_;
+      fatal("divergent barrier: threads wait in {} at {} and in {} at {}", first->function,
+            to_string(first->location), thread.function, to_string(thread.location));
+    thread.num_true = num_true_;
     thread.state = ThreadState::ready;
     queue_.push(number);
   }
-  if (alive_ < count_)
-    stop("{} threads of the block ended before {} at {}:{}, to which the others come",
-         count_ - alive_, first->what, first->place.file_name(), first->place.line());
-  at_barrier_ = counted_ = 0;
-  if (checker != nullptr) checker->block_met();
+  if (num_live_ < num_threads_)
+    fatal("{} threads of the block exited before {} at {}, where the others wait",
+          num_threads_ - num_live_, first->function, to_string(first->location));
+  num_at_barrier_ = num_true_ = 0;
+  if (checker != nullptr) checker->on_block_barrier();
 }
 
-int block_barrier(bool counted, const char* what, Place place) {
-  const OutsideKernel outside;
-  return block.meet_at_barrier(counted, what, place);
+int block_barrier(bool predicate, const char* function, std::source_location location) {
+  const EmulatorScope scope;
+  return block.arrive_at_barrier(predicate, function, location);
 }
 
 }  // namespace linea::emulator

@@ -14,18 +14,19 @@ bool in_kernel = false;
 Block block;
 Checker* checker = nullptr;
 
-void note_access(const void* data, size_t bytes, Access access, const void* code) {
-  if (checker != nullptr) checker->touches(data, bytes, access, code);
+void record_access(const void* data, size_t bytes, Access access, const void* code) {
+  if (checker != nullptr) checker->on_access(data, bytes, access, code);
 }
 
 void Block::begin(const Launch& launch) {
   launch_ = &launch;
   blockDim = launch.block;
   gridDim = launch.grid;
-  count_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
-  if (threads_.size() < static_cast<size_t>(count_)) threads_.resize(static_cast<size_t>(count_));
+  num_threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
+  if (threads_.size() < static_cast<size_t>(num_threads_))
+    threads_.resize(static_cast<size_t>(num_threads_));
   uint3 index{};
-  for (int i = 0; i < count_; ++i) {
+  for (int i = 0; i < num_threads_; ++i) {
     threads_[static_cast<size_t>(i)].index = index;
     if (++index.x < launch.block.x) continue;
     index.x = 0;
@@ -33,35 +34,35 @@ void Block::begin(const Launch& launch) {
     index.y = 0;
     ++index.z;
   }
-  living_.resize(static_cast<size_t>(count_ + 31) / 32);
-  arrived_.resize(living_.size());
+  live_lanes_.resize(static_cast<size_t>(num_threads_ + 31) / 32);
+  arrived_.resize(live_lanes_.size());
   shared_.begin(launch.shared_bytes);
 }
 
 void Block::run(uint3 index, Random random) {
   blockIdx = index;
-  alive_ = count_;
-  at_barrier_ = counted_ = 0;
-  for (size_t warp = 0; warp < living_.size(); ++warp) {
-    const int lanes = count_ - static_cast<int>(warp) * 32;
-    living_[warp] = lanes >= 32 ? kFullMask : (1u << lanes) - 1;
+  num_live_ = num_threads_;
+  num_at_barrier_ = num_true_ = 0;
+  for (size_t warp = 0; warp < live_lanes_.size(); ++warp) {
+    const int lanes = num_threads_ - static_cast<int>(warp) * 32;
+    live_lanes_[warp] = lanes >= 32 ? kFullMask : (1u << lanes) - 1;
     arrived_[warp] = 0;
   }
-  for (int i = 0; i < count_; ++i) {
+  for (int i = 0; i < num_threads_; ++i) {
     Thread& thread = threads_[static_cast<size_t>(i)];
-    thread.state = ThreadState::fresh;
-    thread.pieces = 0;
+    thread.state = ThreadState::not_started;
+    thread.num_shared_arrays = 0;
     thread.copies.clear();
     thread.copy_group = 0;
   }
-  queue_.fill(count_, settings().threads, random);
-  if (checker != nullptr) checker->block_begins();
+  queue_.fill(num_threads_, settings().thread_order, random);
+  if (checker != nullptr) checker->on_block_start();
 
   const int first = queue_.pop();
-  current_fiber_ = threads_[static_cast<size_t>(first)].fiber = idle_fiber();
-  become(first);
-  Fiber::change(host_, *current_fiber_);
-  idle_fibers_.push_back(current_fiber_);
+  running_fiber_ = threads_[static_cast<size_t>(first)].fiber = idle_fiber();
+  resume(first);
+  Fiber::switch_to(host_, *running_fiber_);
+  idle_fibers_.push_back(running_fiber_);
   current_ = -1;
   shared_.end_block();
 }
@@ -80,46 +81,45 @@ Fiber* Block::idle_fiber() {
   return fiber;
 }
 
-void Block::become(int thread) {
+void Block::resume(int thread) {
   current_ = thread;
   Thread& now = current();
   now.state = ThreadState::ready;
   threadIdx = now.index;
   if (checker == nullptr) return;
-  checker->thread_runs(thread, current_fiber_->stack(), current_fiber_->stack_bytes());
+  checker->on_thread_switch(thread, running_fiber_->stack(), running_fiber_->stack_bytes());
 }
 
 void Block::fiber_main() { block.run_threads(); }
 
-// Threads that end one after the other share a fiber, so that those that wait for nobody cost no
-// switch.
+// A fiber runs threads until one has to wait: threads that never wait need no context switch.
 void Block::run_threads() {
-  current_fiber_->started();
+  running_fiber_->finish_switch();
   for (;;) {
     in_kernel = true;
     launch_->run(launch_->arguments.get());
     in_kernel = false;
-    end_thread();
-    Fiber& mine = *current_fiber_;
-    if (alive_ == 0) {
-      Fiber::change(mine, host_);  // comes back for the first thread of another block
+    exit_thread();
+    Fiber& left = *running_fiber_;
+    if (num_live_ == 0) {
+      Fiber::switch_to(left, host_);  // returns for the first thread of another block
       continue;
     }
     const int next = next_thread();
     Thread& thread = threads_[static_cast<size_t>(next)];
-    if (thread.state == ThreadState::fresh) {
-      thread.fiber = current_fiber_;
-      become(next);
+    if (thread.state == ThreadState::not_started) {
+      thread.fiber = running_fiber_;
+      resume(next);
       continue;
     }
-    idle_fibers_.push_back(current_fiber_);
-    current_fiber_ = thread.fiber;
-    become(next);
-    Fiber::change(mine, *current_fiber_);
+    idle_fibers_.push_back(running_fiber_);
+    running_fiber_ = thread.fiber;
+    resume(next);
+    Fiber::switch_to(left, *running_fiber_);
   }
 }
 
-// ---- whose turn it is ----
+// ---- scheduling ----
 
 int Block::next_thread() {
   const int next = queue_.pop();
@@ -127,46 +127,46 @@ int Block::next_thread() {
   return next;
 }
 
-// The running thread waits, or stands in the queue: returns when it is its turn again.
-void Block::run_others() {
-  const int waits = current_;
-  Fiber& left = *current_fiber_;
+// Runs other threads until the scheduler picks the calling thread again.
+void Block::yield() {
+  const int self = current_;
+  Fiber& left = *running_fiber_;
   const int next = next_thread();
   Thread& thread = threads_[static_cast<size_t>(next)];
-  if (thread.state == ThreadState::fresh) thread.fiber = idle_fiber();
-  current_fiber_ = thread.fiber;
-  become(next);
-  if (next != waits) Fiber::change(left, *current_fiber_);
+  if (thread.state == ThreadState::not_started) thread.fiber = idle_fiber();
+  running_fiber_ = thread.fiber;
+  resume(next);
+  if (next != self) Fiber::switch_to(left, *running_fiber_);
 }
 
-void Block::end_thread() {
+void Block::exit_thread() {
   Thread& thread = current();
   if (!thread.copies.empty())
-    stop("a thread ends with {} copies by cp.async that it never waited for", thread.copies.size());
-  thread.state = ThreadState::ended;
-  --alive_;
+    fatal("a thread exits without waiting for {} cp.async copies", thread.copies.size());
+  thread.state = ThreadState::exited;
+  --num_live_;
   const int warp = current_ / 32;
-  unsigned& living = living_[static_cast<size_t>(warp)];
+  unsigned& living = live_lanes_[static_cast<size_t>(warp)];
   living &= ~(1u << lane());
-  if (at_barrier_ > 0 && at_barrier_ == alive_) open_barrier();
-  // What the others of the warp wait for may now be complete.
+  if (num_at_barrier_ > 0 && num_at_barrier_ == num_live_) release_barrier();
+  // This may complete operations that other lanes of the warp wait for.
   for (unsigned lanes = arrived_[static_cast<size_t>(warp)]; lanes != 0; lanes &= lanes - 1) {
     const unsigned first = lanes & -lanes;
     if ((arrived_[static_cast<size_t>(warp)] & first) != 0)
-      complete_warp(warp, threads_[static_cast<size_t>(warp * 32 + __builtin_ctz(lanes))]);
+      complete_warp_operation(warp,
+                              threads_[static_cast<size_t>(warp * 32 + __builtin_ctz(lanes))]);
   }
 }
 
-// ---- what is said when no thread can go on ----
+// ---- deadlocks ----
 
 void Block::report_deadlock() {
   std::map<std::string, std::vector<int>> waiting;
-  for (int i = 0; i < count_; ++i) {
+  for (int i = 0; i < num_threads_; ++i) {
     const Thread& thread = threads_[static_cast<size_t>(i)];
-    std::string text = "ended";
-    if (thread.state != ThreadState::ended)
-      text = fmt::format("wait in {} at {}:{}", thread.what, thread.place.file_name(),
-                         thread.place.line());
+    std::string text = "exited";
+    if (thread.state != ThreadState::exited)
+      text = fmt::format("wait in {} at {}", thread.function, to_string(thread.location));
     if (thread.state == ThreadState::in_warp) text += fmt::format(" with mask {:08x}", thread.mask);
     waiting[text].push_back(i);
   }
@@ -174,7 +174,7 @@ void Block::report_deadlock() {
   for (const auto& [text, threads] : waiting)
     lines += fmt::format("\n    {} threads ({} to {}) {}", threads.size(), threads.front(),
                          threads.back(), text);
-  stop("deadlock: no thread of the block can go on{}", lines);
+  fatal("deadlock: no thread of the block can run{}", lines);
 }
 
 }  // namespace linea::emulator

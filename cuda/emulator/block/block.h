@@ -1,6 +1,5 @@
-// The block that runs. Each of its threads is a fiber, and only one of all runs at a time, until it
-// waits for others or ends: so what a kernel does depends on the order of its threads and on
-// nothing else.
+// The running block. Each of its threads is a fiber. Only one fiber runs at a time, until it waits
+// for other threads or exits, so the scheduling order alone determines what a kernel does.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,25 +18,25 @@
 
 namespace linea::emulator {
 
-// Whether a kernel's own code runs: the checker looks at nothing else.
+// True while kernel code runs; the checker ignores all other accesses.
 extern bool in_kernel;
 
-// While one lives, the emulator runs on behalf of a kernel.
-class OutsideKernel {
+// Emulator code called from a kernel: clears in_kernel for its scope.
+class EmulatorScope {
  public:
-  OutsideKernel() { in_kernel = false; }
-  ~OutsideKernel() { in_kernel = true; }
-  OutsideKernel(const OutsideKernel&) = delete;
-  OutsideKernel& operator=(const OutsideKernel&) = delete;
+  EmulatorScope() { in_kernel = false; }
+  ~EmulatorScope() { in_kernel = true; }
+  EmulatorScope(const EmulatorScope&) = delete;
+  EmulatorScope& operator=(const EmulatorScope&) = delete;
 };
 
-enum class ThreadState : uint8_t { fresh, ready, at_barrier, in_warp, ended };
+enum class ThreadState : uint8_t { not_started, ready, at_barrier, in_warp, exited };
 
-// What a warp does together. `arguments[lane]` is what each lane of `lanes` brought; the last that
-// came runs this.
+// A warp-wide operation, run by the last lane that arrives. `arguments[lane]`: the argument of each
+// lane of `lanes`.
 using WarpOperation = void (*)(void* const* arguments, unsigned lanes);
 
-// A copy by cp.async that no one has waited for.
+// A pending cp.async copy.
 struct AsyncCopy {
   void* to;
   const void* from;
@@ -45,26 +44,26 @@ struct AsyncCopy {
   size_t group;
 };
 
-// First what each switch reads, in one line of the cache.
+// The fields that a context switch reads come first, in one cache line.
 struct alignas(64) Thread {
   uint3 index{};
-  ThreadState state = ThreadState::fresh;
+  ThreadState state = ThreadState::not_started;
   Fiber* fiber = nullptr;
-  const char* what = nullptr;  // it waits for, and where
-  Place place{};
+  const char* function = nullptr;  // the function it waits in, called at `location`
+  std::source_location location{};
   WarpOperation operation = nullptr;
   void* argument = nullptr;
-  unsigned mask = 0;  // of the warp's operation
+  unsigned mask = 0;  // of the warp operation
 
-  int counted = 0;    // what the barrier returns
-  size_t pieces = 0;  // of shared memory that it took
+  int num_true = 0;              // the result of the barrier: threads whose predicate was true
+  size_t num_shared_arrays = 0;  // dynamic shared arrays taken so far
   std::vector<AsyncCopy> copies;
   size_t copy_group = 0;
 };
 
 class Block {
  public:
-  // All that blocks of a launch have in common.
+  // Prepares for the blocks of a launch.
   void begin(const Launch& launch);
   void run(uint3 index, Random random);
   void end();
@@ -73,37 +72,36 @@ class Block {
   const Launch& launch() const { return *launch_; }
   Thread& current() { return threads_[static_cast<size_t>(current_)]; }
   int lane() const { return current_ & 31; }
-  int thread_number() const { return current_; }
-  unsigned living_lanes() const { return living_[static_cast<size_t>(current_) / 32]; }
+  unsigned live_lanes() const { return live_lanes_[static_cast<size_t>(current_) / 32]; }
   SharedMemory& shared() { return shared_; }
 
-  int meet_at_barrier(bool counted, const char* what, Place place);
-  void meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what,
-                    Place place);
+  int arrive_at_barrier(bool predicate, const char* function, std::source_location location);
+  void run_warp_operation(unsigned mask, WarpOperation operation, void* argument,
+                          const char* function, std::source_location location);
 
  private:
   static void fiber_main();
   void run_threads();
-  void become(int thread);
-  void end_thread();
+  void resume(int thread);
+  void exit_thread();
   int next_thread();
   Fiber* idle_fiber();
-  void run_others();
-  void open_barrier();
-  void complete_warp(int warp, const Thread& arrived);
+  void yield();
+  void release_barrier();
+  void complete_warp_operation(int warp, const Thread& arrived);
   [[noreturn]] void report_deadlock();
 
   const Launch* launch_ = nullptr;
   std::vector<Thread> threads_;
-  int count_ = 0, alive_ = 0, current_ = -1;
+  int num_threads_ = 0, num_live_ = 0, current_ = -1;
   RunQueue queue_;
   SharedMemory shared_;
   Fiber host_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_fibers_;
-  Fiber* current_fiber_ = nullptr;
-  int at_barrier_ = 0, counted_ = 0;
-  std::vector<unsigned> living_, arrived_;  // lanes of each warp
+  Fiber* running_fiber_ = nullptr;
+  int num_at_barrier_ = 0, num_true_ = 0;
+  std::vector<unsigned> live_lanes_, arrived_;  // lane masks of each warp
 };
 
 extern Block block;

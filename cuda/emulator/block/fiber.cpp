@@ -9,12 +9,12 @@
 #include "cuda/emulator/sanitizer.h"
 
 #ifndef LINEA_EMULATOR_UCONTEXT
-// Saves what the ABI says a called function keeps, then takes the other stack with what it saved.
-extern "C" void linea_change_stack(void** save_pointer, void* load_pointer);
+// Saves the callee-saved registers of the ABI and switches to the other stack.
+extern "C" void linea_switch_stack(void** save_pointer, void* load_pointer);
 asm(R"(.text
-.globl linea_change_stack
-.type linea_change_stack,@function
-linea_change_stack:
+.globl linea_switch_stack
+.type linea_switch_stack,@function
+linea_switch_stack:
   pushq %rbp
   pushq %rbx
   pushq %r12
@@ -30,7 +30,7 @@ linea_change_stack:
   popq %rbx
   popq %rbp
   ret
-.size linea_change_stack,.-linea_change_stack
+.size linea_switch_stack,.-linea_switch_stack
 )");
 #endif
 
@@ -39,11 +39,11 @@ namespace {
 
 constexpr size_t kStack = (kAddressSanitizer ? 512 : 128) << 10, kGuard = 4096;
 
-// Of a stack's end, unused: threads stand at the same depth mostly, and what lies at the same place
-// of many pages shares a few lines of a cache.
+// An unused offset at the top of each stack. Most threads wait at the same call depth, so without
+// it their frames would compete for a few cache sets.
 size_t stagger() {
-  static size_t made = 0;
-  return made++ % 32 * 128;
+  static size_t num_stacks = 0;
+  return num_stacks++ % 32 * 128;
 }
 
 [[maybe_unused]] Fiber* g_left = nullptr;  // the fiber that switched away last
@@ -51,9 +51,9 @@ size_t stagger() {
 }  // namespace
 
 Fiber::Fiber(void (*main)()) : stack_bytes_(kStack) {
-  constexpr int kKind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  mapping_ = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE, kKind, -1, 0);
-  if (mapping_ == MAP_FAILED) stop("no memory for the stack of a CUDA thread");
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  mapping_ = mmap(nullptr, kStack + kGuard, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (mapping_ == MAP_FAILED) fatal("out of memory for the stack of a CUDA thread");
   mprotect(mapping_, kGuard, PROT_NONE);
   stack_ = static_cast<char*>(mapping_) + kGuard;
   const size_t used = kStack - stagger();
@@ -63,8 +63,8 @@ Fiber::Fiber(void (*main)()) : stack_bytes_(kStack) {
   registers_.uc_stack.ss_size = used;
   makecontext(&registers_, main, 0);
 #else
-  // As if the fiber had just switched away: six registers and where to return to. The zero above
-  // ends backtraces.
+  // The stack of a fiber that has just switched away: six registers and the return address. The
+  // zero above them ends backtraces.
   void** frame = reinterpret_cast<void**>(static_cast<char*>(stack_) + used - 64);
   std::memset(frame, 0, 64);
   frame[6] = reinterpret_cast<void*>(main);
@@ -76,7 +76,7 @@ Fiber::~Fiber() {
   if (mapping_ != nullptr) munmap(mapping_, kStack + kGuard);
 }
 
-void Fiber::change(Fiber& from, Fiber& to) {
+void Fiber::switch_to(Fiber& from, Fiber& to) {
 #ifdef LINEA_ADDRESS_SANITIZER
   g_left = &from;
   __sanitizer_start_switch_fiber(&from.fake_stack_, to.stack_, to.stack_bytes_);
@@ -84,13 +84,13 @@ void Fiber::change(Fiber& from, Fiber& to) {
 #ifdef LINEA_EMULATOR_UCONTEXT
   swapcontext(&from.registers_, &to.registers_);
 #else
-  linea_change_stack(&from.stack_pointer_, to.stack_pointer_);
+  linea_switch_stack(&from.stack_pointer_, to.stack_pointer_);
 #endif
-  from.started();
+  from.finish_switch();
 }
 
-// The sanitizer says which stack it left: so the bounds of the host's become known.
-void Fiber::started() {
+// The sanitizer reports the bounds of the stack it left, the only source of those of the host.
+void Fiber::finish_switch() {
 #ifdef LINEA_ADDRESS_SANITIZER
   const void* stack = nullptr;
   size_t bytes = 0;

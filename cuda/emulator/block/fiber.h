@@ -1,5 +1,5 @@
-// A stack that a CUDA thread runs on, and the switch from one to another. 8 instructions of
-// assembler on x86-64; elsewhere, or with LINEA_EMULATOR_UCONTEXT, the C library's slower switch.
+// Stacks of CUDA threads, and context switches between them: assembly on x86-64; the C library's
+// slower swapcontext elsewhere or with LINEA_EMULATOR_UCONTEXT.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,18 @@ namespace linea::emulator {
 
 class Fiber {
  public:
-  Fiber() = default;  // of the stack that the host runs on
-  explicit Fiber(
-      void (*main)());  // with a stack of its own, on which `main` starts and never returns
+  // The host's own stack.
+  Fiber() = default;
+  // A new stack, on which `main` runs. It must not return.
+  explicit Fiber(void (*main)());
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Goes on where `to` switched away last. Returns when someone switches to `from` again.
-  static void change(Fiber& from, Fiber& to);
-  // What `main` calls first.
-  void started();
+  // Continues `to` where it last switched away. Returns on the next switch to `from`.
+  static void switch_to(Fiber& from, Fiber& to);
+  // Must be the first call of `main`.
+  void finish_switch();
 
   const void* stack() const { return stack_; }
   size_t stack_bytes() const { return stack_bytes_; }

@@ -12,8 +12,8 @@ namespace linea::emulator {
 
 void run_grid(const Launch& launch) {
   static uint64_t launches = 0;
-  watch_signals();
-  const ThreadOrder order = settings().threads;
+  install_signal_handlers();
+  const ThreadOrder order = settings().thread_order;
   Random random((uint64_t{settings().seed} << 32) + ++launches);
   const auto [x, y, z] =
       std::tuple<uint64_t, uint64_t, uint64_t>{launch.grid.x, launch.grid.y, launch.grid.z};
@@ -26,7 +26,7 @@ void run_grid(const Launch& launch) {
       std::swap(shuffled[i], shuffled[random.below(static_cast<uint32_t>(i + 1))]);
     }
   }
-  if (checker != nullptr) checker->launch_begins(launch);
+  if (checker != nullptr) checker->on_launch(launch);
   block.begin(launch);
   for (uint64_t i = 0; i < blocks; ++i) {
     uint64_t number = order == ThreadOrder::reverse ? blocks - 1 - i : i;

@@ -1,4 +1,4 @@
-// A kernel's blocks, one after the other.
+// Runs the blocks of a kernel one after another.
 #pragma once
 
 #include "cuda/emulator/launch.h"

@@ -1,26 +1,26 @@
-// The lanes of a mask, and what each of them brought to an operation of its warp.
+// Iteration over the lanes of a mask, and access to their arguments of a warp operation.
 #pragma once
 
 #include <bit>
 
 namespace linea::emulator {
 
-// for (const int lane : LanesOf(mask))
-class LanesOf {
+// for (const int lane : Lanes(mask))
+class Lanes {
  public:
-  explicit LanesOf(unsigned mask) : mask_(mask) {}
-  LanesOf begin() const { return *this; }
-  LanesOf end() const { return LanesOf(0); }
+  explicit Lanes(unsigned mask) : mask_(mask) {}
+  Lanes begin() const { return *this; }
+  Lanes end() const { return Lanes(0); }
   int operator*() const { return std::countr_zero(mask_); }
   void operator++() { mask_ &= mask_ - 1; }
-  bool operator!=(const LanesOf& other) const { return mask_ != other.mask_; }
+  bool operator!=(const Lanes& other) const { return mask_ != other.mask_; }
 
  private:
   unsigned mask_;
 };
 
 template <typename T>
-T& of(void* argument) {
+T& as(void* argument) {
   return *static_cast<T*>(argument);
 }
 

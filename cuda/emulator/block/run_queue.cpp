@@ -43,14 +43,14 @@ void RunQueue::push(int thread) {
   if (order_ == ThreadOrder::priority)
     set(rank_of_[static_cast<size_t>(thread)]);
   else
-    waiting_[tail_++ % kMaxThreads] = static_cast<uint16_t>(thread);
+    queue_[tail_++ % kMaxThreads] = static_cast<uint16_t>(thread);
 }
 
-void RunQueue::push_first(int thread) {
+void RunQueue::push_front(int thread) {
   if (order_ == ThreadOrder::priority)
     push(thread);
   else
-    waiting_[--head_ % kMaxThreads] = static_cast<uint16_t>(thread);
+    queue_[--head_ % kMaxThreads] = static_cast<uint16_t>(thread);
 }
 
 int RunQueue::pop_by_rank() {

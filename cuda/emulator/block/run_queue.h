@@ -1,4 +1,4 @@
-// Which thread of a block goes on next.
+// Schedules the runnable threads of a block.
 #pragma once
 
 #include <array>
@@ -12,13 +12,15 @@ inline constexpr int kMaxThreads = 1024;
 
 class RunQueue {
  public:
-  // All of `threads` can run.
+  // Makes `threads` threads runnable.
   void fill(int threads, ThreadOrder order, Random& random);
   void push(int thread);
-  void push_first(int thread);  // before those that wait, where their order is not left to chance
-  int pop() {                   // -1: none
+  // At the front of the queue; like push() for random priorities.
+  void push_front(int thread);
+  // The next thread to run; -1: none.
+  int pop() {
     if (order_ == ThreadOrder::priority) return pop_by_rank();
-    if (head_ != tail_) return waiting_[head_++ % kMaxThreads];
+    if (head_ != tail_) return queue_[head_++ % kMaxThreads];
     if (started_ == threads_) return -1;
     const int thread = started_++;
     return reversed() ? threads_ - 1 - thread : thread;
@@ -31,12 +33,12 @@ class RunQueue {
 
   ThreadOrder order_ = ThreadOrder::forward;
   int threads_ = 0;
-  // forward, reverse: those that wait in order, then those that never ran. So a warp runs until it
-  // waits for others, and its stacks stay in the cache
+  // forward, reverse: first the queue, then threads not yet started. A warp thus runs until it
+  // waits for others, while its stacks stay in the cache
   int started_ = 0;
   uint32_t head_ = 0, tail_ = 0;
-  std::array<uint16_t, kMaxThreads> waiting_{};
-  // priority: one bit a rank, and who has it
+  std::array<uint16_t, kMaxThreads> queue_{};
+  // priority: one bit per rank, and the thread of each rank
   std::array<uint64_t, kMaxThreads / 64> runnable_{};
   std::array<uint16_t, kMaxThreads> rank_of_{}, thread_at_{};
 };

@@ -1,4 +1,4 @@
-// The running block's dynamic shared memory, cut into pieces with red zones between them.
+// The running block's dynamic shared memory: arrays with red zones between them.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,26 @@ namespace linea::emulator {
 
 class SharedMemory {
  public:
-  void begin(size_t bytes);  // of each block of a launch
-  // Piece `number`, which the first thread that asks for it makes, full of NaN.
-  void* take(size_t number, size_t bytes, std::source_location place);
+  // `bytes`: the dynamic shared memory of each block of the launch.
+  void begin(size_t bytes);
+  // Returns array `number`. The first thread's call allocates it, filled with NaN.
+  void* take(size_t number, size_t bytes, std::source_location location);
   void end_block();
 
  private:
-  struct Piece {
+  struct Array {
     unsigned char* data;
     size_t bytes;
-    std::source_location place;
+    std::source_location location;
   };
-  unsigned char* zone_end(const Piece& piece) const;
-  void check_zone(const unsigned char* begin, const unsigned char* end, const Piece& piece,
-                  const char* side) const;
+  unsigned char* red_zone_end(const Array& array) const;
+  void check_red_zone(const unsigned char* begin, const unsigned char* end, const Array& array,
+                      const char* side) const;
 
   size_t bytes_ = 0, taken_ = 0;
   std::vector<unsigned char> memory_;
-  unsigned char* next_ = nullptr;  // where the next piece may lie, past a red zone
-  std::vector<Piece> pieces_;
+  unsigned char* next_ = nullptr;  // start of the first array's red zone
+  std::vector<Array> arrays_;
 };
 
 }  // namespace linea::emulator

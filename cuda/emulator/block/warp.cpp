@@ -1,4 +1,4 @@
-// What the lanes of a warp do together: barriers, votes, shuffles, sums.
+// Warp-wide operations: barriers, votes, shuffles, reductions.
 #include <algorithm>
 #include <bit>
 
@@ -9,53 +9,53 @@
 
 namespace linea::emulator {
 
-void Block::meet_in_warp(unsigned mask, WarpOperation operation, void* argument, const char* what,
-                         Place place) {
+void Block::run_warp_operation(unsigned mask, WarpOperation operation, void* argument,
+                               const char* function, std::source_location location) {
   Thread& thread = current();
   if ((mask >> lane() & 1) == 0)
-    stop("{} at {}:{} with mask {:08x}: the calling lane {} is not in the mask", what,
-         place.file_name(), place.line(), mask, lane());
+    fatal("{} at {} with mask {:08x} does not include the calling lane {}", function,
+          to_string(location), mask, lane());
   thread.state = ThreadState::in_warp;
-  thread.what = what;
-  thread.place = place;
+  thread.function = function;
+  thread.location = location;
   thread.mask = mask;
   thread.operation = operation;
   thread.argument = argument;
   const int warp = current_ / 32;
   arrived_[static_cast<size_t>(warp)] |= 1u << lane();
-  complete_warp(warp, thread);
-  run_others();
+  complete_warp_operation(warp, thread);
+  yield();
 }
 
-// Runs the operation if all lanes of the mask that have not ended are there.
-void Block::complete_warp(int warp, const Thread& arrived) {
-  const unsigned lanes = arrived.mask & living_[static_cast<size_t>(warp)];
+// Runs the operation if all lanes of the mask that have not exited have arrived.
+void Block::complete_warp_operation(int warp, const Thread& arrived) {
+  const unsigned lanes = arrived.mask & live_lanes_[static_cast<size_t>(warp)];
   if ((arrived_[static_cast<size_t>(warp)] & lanes) != lanes) return;
   void* arguments[32] = {};
   for (int i = 0; i < 32; ++i) {
     if ((lanes >> i & 1) == 0) continue;
     const Thread& other = threads_[static_cast<size_t>(warp * 32 + i)];
     if (other.mask != arrived.mask || other.operation != arrived.operation)
-      stop("divergent warp: {} with mask {:08x} at {}:{} meets {} with mask {:08x} at {}:{}",
-           arrived.what, arrived.mask, arrived.place.file_name(), arrived.place.line(), other.what,
-           other.mask, other.place.file_name(), other.place.line());
+      fatal("divergent warp: {} with mask {:08x} at {}, but {} with mask {:08x} at {}",
+            arrived.function, arrived.mask, to_string(arrived.location), other.function, other.mask,
+            to_string(other.location));
     arguments[i] = other.argument;
   }
   arrived_[static_cast<size_t>(warp)] &= ~lanes;
-  // First, so that what the operation touches for other lanes is no race with what they did before.
-  if (checker != nullptr) checker->warp_met(warp * 32, lanes);
+  // Before the operation, whose accesses on behalf of other lanes must be ordered after theirs.
+  if (checker != nullptr) checker->on_warp_sync(warp * 32, lanes);
   if (arrived.operation != nullptr) arrived.operation(arguments, lanes);
-  for (int i = 0; i < 32; ++i) {  // the one that is to run first comes last
+  for (int i = 0; i < 32; ++i) {  // the last one pushed runs first
     const int lane = queue_.reversed() ? i : 31 - i;
     if ((lanes >> lane & 1) == 0) continue;
     threads_[static_cast<size_t>(warp * 32 + lane)].state = ThreadState::ready;
-    queue_.push_first(warp * 32 + lane);
+    queue_.push_front(warp * 32 + lane);
   }
 }
 
-void warp_barrier(unsigned mask, const char* what, Place place) {
-  const OutsideKernel outside;
-  block.meet_in_warp(mask, nullptr, nullptr, what, place);
+void warp_barrier(unsigned mask, const char* function, std::source_location location) {
+  const EmulatorScope scope;
+  block.run_warp_operation(mask, nullptr, nullptr, function, location);
 }
 
 // ---- votes ----
@@ -69,34 +69,35 @@ struct Vote {
 
 void count_votes(void* const* arguments, unsigned lanes) {
   unsigned votes = 0;
-  for (const int lane : LanesOf(lanes)) votes |= unsigned{of<Vote>(arguments[lane]).cast} << lane;
-  for (const int lane : LanesOf(lanes)) of<Vote>(arguments[lane]).result = votes;
+  for (const int lane : Lanes(lanes)) votes |= unsigned{as<Vote>(arguments[lane]).cast} << lane;
+  for (const int lane : Lanes(lanes)) as<Vote>(arguments[lane]).result = votes;
 }
 
 }  // namespace
 
-unsigned ballot(unsigned mask, bool vote, const char* what, Place place) {
-  const OutsideKernel outside;
-  Vote mine{vote, 0};
-  block.meet_in_warp(mask, count_votes, &mine, what, place);
-  return mine.result;
+unsigned ballot(unsigned mask, bool vote, const char* function, std::source_location location) {
+  const EmulatorScope scope;
+  Vote argument{vote, 0};
+  block.run_warp_operation(mask, count_votes, &argument, function, location);
+  return argument.result;
 }
 
 // ---- shuffles ----
 
 namespace {
 
-struct Exchange {
+struct ShuffleArgument {
   uint64_t bits, result;
-  int from;
+  int source;
 };
 
-// A lane that reads one that is not there gets what a GPU leaves undefined: here NaN, or -1.
+// Reading an absent lane is undefined on a GPU; here it gives NaN or -1.
 void exchange(void* const* arguments, unsigned lanes) {
-  for (const int lane : LanesOf(lanes)) {
-    Exchange& mine = of<Exchange>(arguments[lane]);
-    mine.result =
-        (lanes >> mine.from & 1) != 0 ? of<Exchange>(arguments[mine.from]).bits : ~uint64_t{0};
+  for (const int lane : Lanes(lanes)) {
+    ShuffleArgument& argument = as<ShuffleArgument>(arguments[lane]);
+    argument.result = (lanes >> argument.source & 1) != 0
+                          ? as<ShuffleArgument>(arguments[argument.source]).bits
+                          : ~uint64_t{0};
   }
 }
 
@@ -116,7 +117,7 @@ int source_lane(ShuffleKind kind, int lane, int argument, int width) {
   return lane;
 }
 
-const char* name_of(ShuffleKind kind) {
+const char* to_string(ShuffleKind kind) {
   switch (kind) {
     case ShuffleKind::lane:
       return "__shfl_sync";
@@ -132,21 +133,22 @@ const char* name_of(ShuffleKind kind) {
 
 }  // namespace
 
-uint64_t shuffle(ShuffleKind kind, unsigned mask, uint64_t bits, int lane, int width, Place place) {
-  const OutsideKernel outside;
+uint64_t shuffle(ShuffleKind kind, unsigned mask, uint64_t bits, int lane, int width,
+                 std::source_location location) {
+  const EmulatorScope scope;
   if (width < 1 || width > 32 || !std::has_single_bit(static_cast<unsigned>(width)))
-    stop("{} at {}:{}: the width {} is no power of two up to 32", name_of(kind), place.file_name(),
-         place.line(), width);
-  Exchange mine{bits, 0, source_lane(kind, block.lane(), lane, width) & 31};
-  block.meet_in_warp(mask, exchange, &mine, name_of(kind), place);
-  return mine.result;
+    fatal("{} at {}: the width {} is not a power of two up to 32", to_string(kind),
+          to_string(location), width);
+  ShuffleArgument argument{bits, 0, source_lane(kind, block.lane(), lane, width) & 31};
+  block.run_warp_operation(mask, exchange, &argument, to_string(kind), location);
+  return argument.result;
 }
 
-// ---- sums and the like ----
+// ---- reductions ----
 
 namespace {
 
-struct Reduced {
+struct ReductionArgument {
   int64_t value;
   WarpReduction kind;
 };
@@ -155,9 +157,9 @@ int64_t combine(WarpReduction kind, int64_t a, int64_t b) {
   switch (kind) {
     case WarpReduction::sum:
       return a + b;
-    case WarpReduction::least:
+    case WarpReduction::min:
       return std::min(a, b);
-    case WarpReduction::largest:
+    case WarpReduction::max:
       return std::max(a, b);
     case WarpReduction::bit_and:
       return a & b;
@@ -171,21 +173,21 @@ int64_t combine(WarpReduction kind, int64_t a, int64_t b) {
 
 void reduce_lanes(void* const* arguments, unsigned lanes) {
   const int first = std::countr_zero(lanes);
-  Reduced all = of<Reduced>(arguments[first]);
-  for (const int lane : LanesOf(lanes & ~(1u << first)))
-    all.value = combine(all.kind, all.value, of<Reduced>(arguments[lane]).value);
-  for (const int lane : LanesOf(lanes)) of<Reduced>(arguments[lane]).value = all.value;
+  ReductionArgument total = as<ReductionArgument>(arguments[first]);
+  for (const int lane : Lanes(lanes & ~(1u << first)))
+    total.value = combine(total.kind, total.value, as<ReductionArgument>(arguments[lane]).value);
+  for (const int lane : Lanes(lanes)) as<ReductionArgument>(arguments[lane]).value = total.value;
 }
 
 }  // namespace
 
-int64_t reduce(WarpReduction kind, unsigned mask, int64_t value, Place place) {
-  const OutsideKernel outside;
-  Reduced mine{value, kind};
-  block.meet_in_warp(mask, reduce_lanes, &mine, "__reduce_sync", place);
-  return mine.value;
+int64_t reduce(WarpReduction kind, unsigned mask, int64_t value, std::source_location location) {
+  const EmulatorScope scope;
+  ReductionArgument argument{value, kind};
+  block.run_warp_operation(mask, reduce_lanes, &argument, "__reduce_sync", location);
+  return argument.value;
 }
 
 }  // namespace linea::emulator
 
-unsigned __activemask() { return linea::emulator::block.living_lanes(); }
+unsigned __activemask() { return linea::emulator::block.live_lanes(); }

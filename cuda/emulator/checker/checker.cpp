@@ -1,7 +1,6 @@
-// Finds in kernels, whatever the order of their threads: races within a block and between blocks,
-// reads of memory that no one wrote, and accesses outside of what kernels may touch. A thread is
-// ordered after another of its block by barriers (epochs), and of its warp by what the warp did
-// together (clocks, one a lane).
+// Finds data races within and between blocks, uninitialized reads and invalid accesses in kernels,
+// independent of the scheduling order. Happens-before between threads of a block follows from block
+// barriers (epochs), and within a warp also from warp operations (vector clocks, one entry a lane).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,14 +9,14 @@
 
 #include "cuda/emulator/block/block.h"
 #include "cuda/emulator/checker/kernel_checker.h"
-#include "cuda/emulator/checker/places.h"
 #include "cuda/emulator/checker/shadow.h"
+#include "cuda/emulator/checker/symbolizer.h"
 #include "cuda/emulator/report.h"
 
 namespace linea::emulator {
 namespace {
 
-const char* name_of(Access access) { return access == Access::read ? "read" : "write"; }
+const char* to_string(Access access) { return access == Access::read ? "read" : "write"; }
 
 class KernelChecker final : public Checker {
  public:
@@ -25,37 +24,36 @@ class KernelChecker final : public Checker {
 
   // ---- memory ----
 
-  void allocated(const void* data, size_t bytes, bool written) override {
-    set(data, bytes, true, written);
+  void on_allocate(const void* data, size_t bytes, bool initialized) override {
+    set_state(data, bytes, true, initialized);
   }
-  void released(const void* data, size_t bytes) override { set(data, bytes, false, false); }
+  void on_free(const void* data, size_t bytes) override { set_state(data, bytes, false, false); }
 
-  void device_writes(const void* data, size_t bytes) override {
-    shadow_.change(data, bytes, [](Cell& cell, uint8_t mask, uintptr_t) {
-      cell.written |= mask;
+  void on_device_write(const void* data, size_t bytes) override {
+    shadow_.update(data, bytes, [](Cell& cell, uint8_t mask, uintptr_t) {
+      cell.initialized |= mask;
       cell.write_mask = cell.read_mask = 0;
     });
   }
 
-  void device_reads(const void* data, size_t bytes) override {
-    shadow_.look(data, bytes, [&](const Cell* cell, uint8_t mask, uintptr_t address) {
-      if (cell == nullptr || (cell->written & mask) != mask)
-        stop("a copy or a matrix product reads {} that nothing has written",
-             places_.memory(address));
+  void on_device_read(const void* data, size_t bytes) override {
+    shadow_.inspect(data, bytes, [&](const Cell* cell, uint8_t mask, uintptr_t address) {
+      if (cell == nullptr || (cell->initialized & mask) != mask)
+        fatal("a copy or matrix product reads uninitialized {}", symbolizer_.memory_name(address));
     });
   }
 
-  // ---- who runs ----
+  // ---- execution ----
 
-  void launch_begins(const Launch& launch) override {
-    places_.find();
+  void on_launch(const Launch& launch) override {
+    symbolizer_.refresh();
     first_block_ = block_ + 1;
     threads_ = static_cast<int>(launch.block.x * launch.block.y * launch.block.z);
     arguments_ = reinterpret_cast<uintptr_t>(launch.arguments.get());
     argument_bytes_ = launch.argument_bytes;
   }
 
-  void block_begins() override {
+  void on_block_start() override {
     ++block_;
     epoch_ = 0;
     for (int thread = 0; thread < (threads_ + 31) / 32 * 32; ++thread) {
@@ -64,15 +62,15 @@ class KernelChecker final : public Checker {
     }
   }
 
-  void thread_runs(int thread, const void* stack, size_t stack_bytes) override {
+  void on_thread_switch(int thread, const void* stack, size_t stack_bytes) override {
     thread_ = thread;
     stack_ = reinterpret_cast<uintptr_t>(stack);
     stack_bytes_ = stack_bytes;
   }
 
-  void block_met() override { ++epoch_; }
+  void on_block_barrier() override { ++epoch_; }
 
-  void warp_met(int first_thread, unsigned lanes) override {
+  void on_warp_sync(int first_thread, unsigned lanes) override {
     Clocks latest{};
     for (int lane = 0; lane < 32; ++lane) {
       if ((lanes >> lane & 1) == 0) continue;
@@ -87,19 +85,18 @@ class KernelChecker final : public Checker {
     }
   }
 
-  // ---- what it does ----
+  // ---- accesses ----
 
-  void touches(const void* data, size_t bytes, Access access, const void* code) override {
+  void on_access(const void* data, size_t bytes, Access access, const void* code) override {
     const auto address = reinterpret_cast<uintptr_t>(data);
     if (address - stack_ < stack_bytes_) return;
     if (address - arguments_ < argument_bytes_ && access == Access::read) return;
     const bool was_in_kernel = in_kernel;
-    in_kernel = false;  // functions of the standard library may be the kernels' own copies, which
-                        // tell the checker
-    code_ = places_.code(code);
-    if (!in_other_thread_data(address, bytes))
-      shadow_.touch(address, bytes, [&](Cell* cell, uint8_t mask, uintptr_t at) {
-        touch(cell, mask, at, data, bytes, access);
+    in_kernel = false;  // the linker may use instrumented copies of standard library functions here
+    code_ = symbolizer_.code_offset(code);
+    if (!in_private_thread_data(address, bytes))
+      shadow_.access(address, bytes, [&](Cell* cell, uint8_t mask, uintptr_t at) {
+        check_access(cell, mask, at, data, bytes, access);
       });
     in_kernel = was_in_kernel;
   }
@@ -107,50 +104,53 @@ class KernelChecker final : public Checker {
  private:
   using Clocks = std::array<uint32_t, 32>;
 
-  void set(const void* data, size_t bytes, bool valid, bool written) {
-    shadow_.change(data, bytes, [&](Cell& cell, uint8_t mask, uintptr_t) {
-      const auto without = static_cast<uint8_t>(~mask);
-      cell.valid = static_cast<uint8_t>((cell.valid & without) | (valid ? mask : 0));
-      cell.written = static_cast<uint8_t>((cell.written & without) | (written ? mask : 0));
-      cell.write_mask &= without;
-      cell.read_mask &= without;
+  void set_state(const void* data, size_t bytes, bool accessible, bool initialized) {
+    shadow_.update(data, bytes, [&](Cell& cell, uint8_t mask, uintptr_t) {
+      const auto other_bytes = static_cast<uint8_t>(~mask);
+      cell.accessible =
+          static_cast<uint8_t>((cell.accessible & other_bytes) | (accessible ? mask : 0));
+      cell.initialized =
+          static_cast<uint8_t>((cell.initialized & other_bytes) | (initialized ? mask : 0));
+      cell.write_mask &= other_bytes;
+      cell.read_mask &= other_bytes;
     });
   }
 
-  // A thread-local variable that is no shared array, such as the compiler's guards of them.
-  bool in_other_thread_data(uintptr_t address, size_t bytes) {
-    if (!places_.in_thread_data(address)) return false;
-    enter(address + bytes - 1);
-    return !enter(address);
+  // A thread-local variable that is not a shared array, such as the compiler's guard of one.
+  bool in_private_thread_data(uintptr_t address, size_t bytes) {
+    if (!symbolizer_.in_thread_data(address)) return false;
+    enter_shared_array(address + bytes - 1);
+    return !enter_shared_array(address);
   }
 
-  // An array that the block has not touched yet holds nothing: all of a program's are too many to
-  // be cleared for each.
-  bool enter(uintptr_t address) {
-    SharedArray* const array = places_.shared_array(address);
+  // Marks a shared array as uninitialized on the block's first access to it; a program has too many
+  // to reset all of them for every block. Returns whether the address is in a shared array.
+  bool enter_shared_array(uintptr_t address) {
+    SharedArray* const array = symbolizer_.shared_array(address);
     if (array != nullptr && std::exchange(array->block, block_) != block_)
-      set(reinterpret_cast<const void*>(array->begin), array->end - array->begin, true, false);
+      set_state(reinterpret_cast<const void*>(array->begin), array->end - array->begin, true,
+                false);
     return array != nullptr;
   }
 
-  void touch(Cell* cell, uint8_t mask, uintptr_t at, const void* data, size_t bytes,
-             Access access) {
-    if (cell == nullptr || (cell->valid & mask) != mask) {
-      if (!places_.in_program(at))
-        stop(
-            "{} of {} bytes at {}, outside of device and shared memory (past an end, freed, or the "
-            "host's)\n"
+  void check_access(Cell* cell, uint8_t mask, uintptr_t at, const void* data, size_t bytes,
+                    Access access) {
+    if (cell == nullptr || (cell->accessible & mask) != mask) {
+      if (!symbolizer_.in_program(at))
+        fatal(
+            "{} of {} bytes at {}, outside of device and shared memory (out of bounds, freed, or "
+            "host memory)\n"
             "    at:{}",
-            name_of(access), bytes, data, places_.source(code_));
-      set(reinterpret_cast<const void*>(at), kCellBytes, true, true);
+            to_string(access), bytes, data, symbolizer_.source_lines(code_));
+      set_state(reinterpret_cast<const void*>(at), kCellBytes, true, true);
       return;
     }
-    if (access != Access::write && (cell->written & mask) != mask)
-      stop("read of {} that nothing has written\n    at:{}", places_.memory(at),
-           places_.source(code_));
+    if (access != Access::write && (cell->initialized & mask) != mask)
+      fatal("uninitialized read of {}\n    at:{}", symbolizer_.memory_name(at),
+            symbolizer_.source_lines(code_));
     check_last_write(*cell, mask, at, access);
     if (access != Access::read) check_reads(*cell, mask, at, access);
-    note(*cell, mask, access);
+    record(*cell, mask, access);
   }
 
   void check_last_write(const Cell& cell, uint8_t mask, uintptr_t at, Access access) const {
@@ -168,7 +168,7 @@ class KernelChecker final : public Checker {
     if ((cell.read_mask & mask) == 0 || cell.read_block < first_block_) return;
     if (cell.read_block != block_) report_race(at, access, "read", "another block", cell.read_code);
     if (cell.read_epoch != epoch_) return;
-    if (cell.reader_warp == kManyWarps)
+    if (cell.reader_warp == kSeveralWarps)
       report_race(at, access, "read", "threads of several warps", cell.read_code);
     if (cell.reader_warp != thread_ / 32)
       report_race(
@@ -182,10 +182,10 @@ class KernelChecker final : public Checker {
                     cell.read_code);
   }
 
-  void note(Cell& cell, uint8_t mask, Access access) const {
+  void record(Cell& cell, uint8_t mask, Access access) const {
     const uint32_t clock = clocks()[static_cast<size_t>(thread_ % 32)];
     if (access != Access::read) {
-      cell.written |= mask;
+      cell.initialized |= mask;
       cell.write_mask = mask;
       cell.write_atomic = access == Access::atomic;
       cell.writer = static_cast<uint16_t>(thread_);
@@ -196,12 +196,12 @@ class KernelChecker final : public Checker {
       return;
     }
     const auto warp = static_cast<uint16_t>(thread_ / 32);
-    const bool first =
+    const bool is_first =
         cell.read_mask == 0 || cell.read_block != block_ || cell.read_epoch != epoch_;
-    cell.read_mask = static_cast<uint8_t>(first ? mask : cell.read_mask | mask);
-    cell.reader_warp = first || cell.reader_warp == warp ? warp : kManyWarps;
-    cell.reader_lanes = (first ? 0 : cell.reader_lanes) | 1u << (thread_ % 32);
-    cell.read_clock = first ? clock : std::max(cell.read_clock, clock);
+    cell.read_mask = static_cast<uint8_t>(is_first ? mask : cell.read_mask | mask);
+    cell.reader_warp = is_first || cell.reader_warp == warp ? warp : kSeveralWarps;
+    cell.reader_lanes = (is_first ? 0 : cell.reader_lanes) | 1u << (thread_ % 32);
+    cell.read_clock = is_first ? clock : std::max(cell.read_clock, clock);
     cell.read_block = block_;
     cell.read_epoch = epoch_;
     cell.read_code = code_;
@@ -211,15 +211,14 @@ class KernelChecker final : public Checker {
 
   [[noreturn]] void report_race(uintptr_t at, Access access, const char* first,
                                 const std::string& by, uint32_t first_code) const {
-    stop(
-        "race on {}: a {} by {}, then a {} by thread {} with nothing that orders them\n    "
-        "first:{}\n    then:{}",
-        places_.memory(at), first, by, name_of(access), thread_, places_.source(first_code),
-        places_.source(code_));
+    fatal(
+        "data race on {}: a {} by {}, then an unordered {} by thread {}\n    first:{}\n    then:{}",
+        symbolizer_.memory_name(at), first, by, to_string(access), thread_,
+        symbolizer_.source_lines(first_code), symbolizer_.source_lines(code_));
   }
 
   Shadow shadow_;
-  Places places_;
+  Symbolizer symbolizer_;
   std::array<Clocks, kMaxThreads> clocks_{};
   int thread_ = 0, threads_ = 0;
   uintptr_t stack_ = 0, arguments_ = 0;

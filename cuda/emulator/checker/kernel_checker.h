@@ -1,5 +1,5 @@
-// The checker of a program whose kernels are compiled as `checked`. The hooks name it, so that the
-// linker takes it.
+// The checker of programs whose kernels are compiled as `checked`. The hooks reference it, so the
+// linker includes it.
 #pragma once
 
 #include "cuda/emulator/checker.h"

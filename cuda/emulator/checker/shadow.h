@@ -1,5 +1,5 @@
-// What the checker knows of each two bytes of memory: whether kernels may touch them, whether
-// anyone has written them, and who touched them last.
+// Shadow memory: for each two bytes, whether kernels may access them, whether they are initialized,
+// and the last accesses.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace linea::emulator {
 
 inline constexpr uintptr_t kCellBytes = 2, kPageBytes = 4096;
-inline constexpr uint16_t kManyWarps = 0xFFFF;
+inline constexpr uint16_t kSeveralWarps = 0xFFFF;
 
-// Masks have one bit a byte. Blocks are numbered through all launches; an epoch is what lies
-// between two barriers of a block; clocks are those of the lanes of a warp. `code` is relative to
-// the start of the program.
+// Masks have one bit per byte. Block numbers are unique over all launches. An epoch is the interval
+// between two block barriers; clocks are those of a warp's lanes. `code` is an offset from the
+// start of the program.
 struct Cell {
-  uint8_t valid = 0, written = 0;
+  uint8_t accessible = 0, initialized = 0;
 
   uint8_t write_mask = 0;
   bool write_atomic = false;
@@ -32,10 +32,10 @@ struct Cell {
 
 class Shadow {
  public:
-  // visit(cell, mask of bytes, address) for each cell of the range, which is made where there is
-  // none; once for a page whose cells are all the same.
+  // Calls visit(cell, byte mask, address) for each cell of the range, creating missing cells; only
+  // once for a page whose cells are all alike.
   template <typename Visit>
-  void change(const void* data, size_t bytes, const Visit& visit) {
+  void update(const void* data, size_t bytes, const Visit& visit) {
     each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {
       if (end - begin == kPageBytes)
         if (Page& page = pages_[begin / kPageBytes]; page.cells == nullptr)
@@ -44,16 +44,16 @@ class Shadow {
     });
   }
 
-  // The same of what a thread touches, a few bytes; the cell is null where there is none.
+  // The same for a thread's access to a few bytes; the cell is null if there is none.
   template <typename Visit>
-  void touch(uintptr_t address, size_t bytes, const Visit& visit) {
+  void access(uintptr_t address, size_t bytes, const Visit& visit) {
     each_cell(address, address + bytes,
               [&](uintptr_t at, uint8_t mask) { visit(find(at, false), mask, at); });
   }
 
-  // Of any range, without a change.
+  // The same for any range, without creating cells.
   template <typename Visit>
-  void look(const void* data, size_t bytes, const Visit& visit) {
+  void inspect(const void* data, size_t bytes, const Visit& visit) {
     each_page(data, bytes, [&](uintptr_t begin, uintptr_t end) {
       if (end - begin == kPageBytes)
         if (const auto page = pages_.find(begin / kPageBytes);
@@ -66,7 +66,7 @@ class Shadow {
  private:
   using Cells = std::array<Cell, kPageBytes / kCellBytes>;
   struct Page {
-    Cell all;  // until one of them differs
+    Cell all;  // the state of every cell while `cells` is null
     std::unique_ptr<Cells> cells;
   };
   static constexpr uint8_t kWholeCell = (1 << kCellBytes) - 1;
@@ -91,11 +91,11 @@ class Shadow {
     }
   }
 
-  Cell* find(uintptr_t address, bool make) {
+  Cell* find(uintptr_t address, bool create) {
     const uintptr_t number = address / kPageBytes;
     Recent& recent = recent_[number % recent_.size()];
     if (recent.cells == nullptr || recent.number != number) {
-      if (!make && !pages_.contains(number)) return nullptr;
+      if (!create && !pages_.contains(number)) return nullptr;
       Page& page = pages_[number];
       if (page.cells == nullptr) {
         page.cells = std::make_unique<Cells>();

@@ -1,4 +1,4 @@
-// cp.async: copies from global to shared memory that a thread waits for later.
+// cp.async: asynchronous copies from global to shared memory.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,13 @@
 
 namespace linea::emulator {
 
-// The last `zeros` of the bytes are not read but cleared. What is at `to` until the wait is
-// undefined.
-void copy_async(void* to, const void* from, size_t bytes, size_t zeros, std::source_location place);
-void commit_copies();                // ends a group of copies
-void wait_for_copies(size_t newer);  // for all groups but so many of the newest
+// Copies bytes - zeros bytes and clears the last `zeros`. The contents of `to` are undefined until
+// the wait.
+void copy_async(void* to, const void* from, size_t bytes, size_t zeros,
+                std::source_location location);
+// Ends a group of copies.
+void commit_copies();
+// Waits for all groups but the `pending` newest.
+void wait_for_copies(size_t pending);
 
 }  // namespace linea::emulator

@@ -1,19 +1,18 @@
-// Intrinsics on bits and whole numbers, and loads and stores with a hint for the cache.
+// Bit and integer intrinsics, and loads and stores with cache hints.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-// ---- the same bits as another type ----
+// ---- bit casts ----
 
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
 inline float __uint_as_float(unsigned x) { return std::bit_cast<float>(x); }
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
-inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x); }
 
-// ---- counting and moving bits ----
+// ---- bit counts and shifts ----
 
 inline int __popc(unsigned x) { return std::popcount(x); }
 inline int __popcll(unsigned long long x) { return std::popcount(x); }
@@ -38,7 +37,7 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return static_cast<unsigned>((uint64_t{high} << 32 | low) >> (shift & 31));
 }
 
-// ---- the upper half of a product ----
+// ---- the upper half of an integer product ----
 
 inline int __mulhi(int a, int b) { return static_cast<int>((int64_t{a} * b) >> 32); }
 inline unsigned __umulhi(unsigned a, unsigned b) {
@@ -49,7 +48,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
   return static_cast<unsigned long long>((static_cast<Product>(a) * b) >> 64);
 }
 
-// ---- smaller and larger; those of real numbers stand in math.h ----
+// ---- min and max of integers; math.h has those of floating-point types ----
 
 #define LINEA_MIN_MAX(type)                                    \
   constexpr type min(type a, type b) { return b < a ? b : a; } \
@@ -62,29 +61,21 @@ LINEA_MIN_MAX(long long)
 LINEA_MIN_MAX(unsigned long long)
 #undef LINEA_MIN_MAX
 
-// ---- memory ----
+// ---- loads and stores ----
 
 template <typename T>
-T __ldg(const T* at) {
-  return *at;
+T __ldg(const T* address) {
+  return *address;
 }
 template <typename T>
-T __ldca(const T* at) {
-  return *at;
+T __ldca(const T* address) {
+  return *address;
 }
 template <typename T>
-T __ldcg(const T* at) {
-  return *at;
+T __ldcg(const T* address) {
+  return *address;
 }
 template <typename T>
-T __ldcs(const T* at) {
-  return *at;
-}
-template <typename T>
-void __stcg(T* at, T value) {
-  *at = value;
-}
-template <typename T>
-void __stcs(T* at, T value) {
-  *at = value;
+T __ldcs(const T* address) {
+  return *address;
 }

@@ -1,6 +1,6 @@
-// In place of the toolkit's mma.h: nvcuda::wmma for tiles of 16 x 16 x 16, bf16 with sums in f32. A
-// lane's elements are others than a GPU's, and fewer of a and b: use x[] for one thing only, the
-// same change to every element.
+// Replaces the toolkit's mma.h: nvcuda::wmma for 16 x 16 x 16 tiles of bf16 with f32 accumulators.
+// A lane holds other elements than on a GPU, and fewer of a and b: only apply the same operation to
+// every element of x[].
 #pragma once
 
 #include <source_location>
@@ -17,53 +17,56 @@ struct col_major {};
 enum layout_t { mem_row_major, mem_col_major };
 
 template <typename Use, int m, int n, int k, typename T, typename Layout = void>
-struct fragment;  // shapes and types that are not below are not emulated
+struct fragment;  // other shapes and types than the following are not emulated
 
 template <typename Use, typename Layout>
 struct fragment<Use, 16, 16, 16, __nv_bfloat16, Layout> {
-  static constexpr int num_elements = linea::emulator::kTileShare;
+  static constexpr int num_elements = linea::emulator::kTileElementsPerLane;
   __nv_bfloat16 x[num_elements];
 };
 
 template <>
 struct fragment<accumulator, 16, 16, 16, float, void> {
-  static constexpr int num_elements = linea::emulator::kTileShare;
+  static constexpr int num_elements = linea::emulator::kTileElementsPerLane;
   float x[num_elements];
 };
 
 template <typename Use, typename Layout>
-using Factor = fragment<Use, 16, 16, 16, __nv_bfloat16, Layout>;
-using Sums = fragment<accumulator, 16, 16, 16, float>;
+using Operand = fragment<Use, 16, 16, 16, __nv_bfloat16, Layout>;
+using Accumulator = fragment<accumulator, 16, 16, 16, float>;
 
-inline void fill_fragment(Sums& fragment, float value) {
+inline void fill_fragment(Accumulator& fragment, float value) {
   for (float& element : fragment.x) element = value;
 }
 
 template <typename Use, typename Layout>
-void fill_fragment(Factor<Use, Layout>& fragment, __nv_bfloat16 value) {
+void fill_fragment(Operand<Use, Layout>& fragment, __nv_bfloat16 value) {
   for (__nv_bfloat16& element : fragment.x) element = value;
 }
 
 template <typename Use, typename Layout>
-void load_matrix_sync(Factor<Use, Layout>& fragment, const __nv_bfloat16* from, unsigned stride,
-                      std::source_location place = std::source_location::current()) {
-  linea::emulator::load_tile(fragment.x, from, stride, std::is_same_v<Layout, row_major>, place);
+void load_matrix_sync(Operand<Use, Layout>& fragment, const __nv_bfloat16* from, unsigned stride,
+                      std::source_location location = std::source_location::current()) {
+  linea::emulator::load_tile(fragment.x, from, stride, std::is_same_v<Layout, row_major>, location);
 }
 
-inline void load_matrix_sync(Sums& fragment, const float* from, unsigned stride, layout_t layout,
-                             std::source_location place = std::source_location::current()) {
-  linea::emulator::load_tile(fragment.x, from, stride, layout == mem_row_major, place);
+inline void load_matrix_sync(Accumulator& fragment, const float* from, unsigned stride,
+                             layout_t layout,
+                             std::source_location location = std::source_location::current()) {
+  linea::emulator::load_tile(fragment.x, from, stride, layout == mem_row_major, location);
 }
 
-inline void store_matrix_sync(float* to, const Sums& fragment, unsigned stride, layout_t layout,
-                              std::source_location place = std::source_location::current()) {
-  linea::emulator::store_tile(to, fragment.x, stride, layout == mem_row_major, place);
+inline void store_matrix_sync(float* to, const Accumulator& fragment, unsigned stride,
+                              layout_t layout,
+                              std::source_location location = std::source_location::current()) {
+  linea::emulator::store_tile(to, fragment.x, stride, layout == mem_row_major, location);
 }
 
 template <typename LayoutA, typename LayoutB>
-void mma_sync(Sums& d, const Factor<matrix_a, LayoutA>& a, const Factor<matrix_b, LayoutB>& b,
-              const Sums& c, std::source_location place = std::source_location::current()) {
-  linea::emulator::multiply_tiles(d.x, a.x, b.x, c.x, place);
+void mma_sync(Accumulator& d, const Operand<matrix_a, LayoutA>& a,
+              const Operand<matrix_b, LayoutB>& b, const Accumulator& c,
+              std::source_location location = std::source_location::current()) {
+  linea::emulator::multiply_tiles(d.x, a.x, b.x, c.x, location);
 }
 
 }  // namespace nvcuda::wmma

@@ -1,5 +1,5 @@
-// Device memory: one range of addresses, where what was freed lies idle for long, so that a pointer
-// that outlived its memory does not meet another's. Fresh memory is full of NaN.
+// Device memory: one range of addresses, with a long quarantine for freed allocations, so that a
+// dangling pointer does not reach another allocation. Fresh memory is filled with NaN.
 #pragma once
 
 #include <cstddef>
@@ -11,53 +11,52 @@ namespace linea::emulator {
 
 class Arena {
  public:
-  // Null where the addresses are used up.
+  // Null if the address range is exhausted.
   void* allocate(size_t bytes);
-  // What allocate does last, and release first: whoever orders memory on a stream has them run
-  // there.
+  // Called after allocate() and to free; stream-ordered allocation runs both on the stream.
   void fill(void* data);
   void release(void* data);
 
-  // The allocation that holds this address, {nullptr, 0} where there is none.
+  // The allocation that contains this address; {nullptr, 0} if there is none.
   struct Allocation {
     char* data;
     size_t bytes;
   };
   Allocation find(const void* address) const;
-  bool holds(const void* address) const { return address >= base_ && address < end_; }
+  bool contains(const void* address) const { return address >= base_ && address < end_; }
 
-  // Stops unless all the bytes lie in one allocation.
-  void need(const void* data, size_t bytes, const char* what) const;
+  // Fatal unless all the bytes lie in one live allocation; `what`: the access, for the message.
+  void check_range(const void* data, size_t bytes, const char* what) const;
 
-  // The host may touch device memory between these, if the guard is up.
-  void open();
-  void close();
+  // With the guard enabled, the host may access device memory only between these calls.
+  void allow_access();
+  void deny_access();
 
  private:
-  struct Region {  // an allocation with the red zone behind it
+  struct Region {  // an allocation and the red zone after it
     char* data;
     size_t bytes;
   };
   void reserve();
   Region take(size_t bytes);
-  void protect(int access);  // all that was ever handed out
+  void protect(int access);  // of all addresses used so far
 
   char *base_ = nullptr, *top_ = nullptr, *end_ = nullptr;
   std::map<char*, size_t> live_;
-  std::deque<Region> idle_;                      // freed not long ago
-  std::map<size_t, std::vector<char*>> unused_;  // freed long ago, by size
-  int opened_ = 0;
+  std::deque<Region> quarantine_;
+  std::map<size_t, std::vector<char*>> reusable_;  // by size
+  int num_accesses_ = 0;
 };
 
 Arena& arena();
 
-// Device memory is open while one lives.
-class OpenArena {
+// Allows access to device memory for its scope.
+class ArenaAccess {
  public:
-  OpenArena() { arena().open(); }
-  ~OpenArena() { arena().close(); }
-  OpenArena(const OpenArena&) = delete;
-  OpenArena& operator=(const OpenArena&) = delete;
+  ArenaAccess() { arena().allow_access(); }
+  ~ArenaAccess() { arena().deny_access(); }
+  ArenaAccess(const ArenaAccess&) = delete;
+  ArenaAccess& operator=(const ArenaAccess&) = delete;
 };
 
 }  // namespace linea::emulator

@@ -1,5 +1,5 @@
-// The capture of streams into a graph: of one, and of those that wait for an event of it. One
-// capture at a time.
+// Stream capture into a graph: of an origin stream, and of the streams that wait for its events.
+// Only one capture at a time.
 #pragma once
 
 #include <memory>
@@ -8,14 +8,15 @@
 
 namespace linea::emulator {
 
-// Keeps the operation if its stream is captured: success, or why it cannot be kept.
-// cudaErrorNotReady where the stream is not captured: the operation is to be put on it.
-cudaError_t capture_instead(const std::shared_ptr<StreamQueue>& queue, const Operation& operation,
-                            const std::vector<StreamPoint>& after);
+// Adds the operation to the graph if its stream is being captured: success, or why the capture
+// fails. cudaErrorNotReady: the stream is not being captured, and the caller enqueues the
+// operation.
+cudaError_t try_capture(const std::shared_ptr<StreamQueue>& queue, const Operation& operation,
+                        const std::vector<StreamPoint>& after);
 
-// What a captured stream has come to: nodes that its next one follows.
+// The nodes that the stream's next node depends on.
 CapturePoint capture_point(cudaStream_t stream);
-// The stream's next node follows `point` too; a stream that was not captured is, from here on.
-cudaError_t capture_after(cudaStream_t stream, const CapturePoint& point);
+// Makes the stream's next node depend on `point`. A stream that was not captured joins the capture.
+cudaError_t add_capture_dependency(cudaStream_t stream, const CapturePoint& point);
 
 }  // namespace linea::emulator

@@ -1,6 +1,6 @@
-// cublasLt on OpenBLAS: D = f(A B + C + bias), as far as the backend asks for it: one product, of
-// float or bf16, whose sums stay in float until all is done. Its descriptors live where the caller
-// keeps them.
+// cublasLt on OpenBLAS, as far as the backend needs it: D = f(alpha A B + beta C + bias) for a
+// single product of float or bf16, computed in float until the final rounding. Descriptors are
+// stored in the caller's opaque structures.
 #include <cublasLt.h>
 
 #include <cmath>
@@ -24,18 +24,18 @@ struct Description {
   const void* bias;
 };
 
-// Also what an algorithm that was found by it relies on.
+// An algorithm found with a preference relies on its alignment.
 struct Preference {
   uint32_t alignment[4];  // of A, B, C and D
 };
 
 template <typename T>
-T& inside(void* opaque) {
+T& as(void* opaque) {
   return *static_cast<T*>(opaque);
 }
 
 struct Product {
-  Description what;
+  Description description;
   Matrix a, b, c, d;
   float alpha, beta;
 };
@@ -45,37 +45,38 @@ double gelu(double x) {
 }
 
 void run(const Product& p) {
-  const bool with_bias = (p.what.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-  const bool with_gelu = (p.what.epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
-  const Matrix bias{p.what.bias, p.d.type, p.d.rows, 1, p.d.rows, 0};
-  announce_read(p.a, p.a.data);
-  announce_read(p.b, p.b.data);
-  if (p.beta != 0) announce_read(p.c, p.c.data);
-  if (with_bias) announce_read(bias, bias.data);
-  arena().need(p.d.data, p.d.span() * p.d.element(), "a matrix product of cuBLAS writes");
+  const bool with_bias = (p.description.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+  const bool with_gelu = (p.description.epilogue & CUBLASLT_EPILOGUE_GELU) != 0;
+  const Matrix bias{p.description.bias, p.d.type, p.d.rows, 1, p.d.rows, 0};
+  check_read(p.a, p.a.data);
+  check_read(p.b, p.b.data);
+  if (p.beta != 0) check_read(p.c, p.c.data);
+  if (with_bias) check_read(bias, bias.data);
+  arena().check_range(p.d.data, p.d.span() * p.d.element(), "a cuBLAS matrix product writes");
   std::vector<float> storage_a, storage_b, storage_c, storage_bias, sums(p.d.span());
   if (p.beta != 0) {
     const float* c = as_floats(p.c, p.c.data, storage_c);
     sums.assign(c, c + p.d.span());
   }
-  const int inner = p.what.transpose_a == CUBLAS_OP_N ? p.a.columns : p.a.rows;
-  cblas_sgemm(CblasColMajor, blas(p.what.transpose_a), blas(p.what.transpose_b), p.d.rows,
-              p.d.columns, inner, p.alpha, as_floats(p.a, p.a.data, storage_a), p.a.leading,
-              as_floats(p.b, p.b.data, storage_b), p.b.leading, p.beta, sums.data(), p.d.leading);
-  const float* of_row = with_bias ? as_floats(bias, bias.data, storage_bias) : nullptr;
+  const int inner = p.description.transpose_a == CUBLAS_OP_N ? p.a.columns : p.a.rows;
+  cblas_sgemm(CblasColMajor, blas(p.description.transpose_a), blas(p.description.transpose_b),
+              p.d.rows, p.d.columns, inner, p.alpha, as_floats(p.a, p.a.data, storage_a),
+              p.a.leading, as_floats(p.b, p.b.data, storage_b), p.b.leading, p.beta, sums.data(),
+              p.d.leading);
+  const float* row_bias = with_bias ? as_floats(bias, bias.data, storage_bias) : nullptr;
   void* to = const_cast<void*>(p.d.data);
   for (int column = 0; column < p.d.columns; ++column)
     for (int row = 0; row < p.d.rows; ++row) {
       const size_t i =
           static_cast<size_t>(column) * static_cast<size_t>(p.d.leading) + static_cast<size_t>(row);
-      float x = sums[i] + (with_bias ? of_row[row] : 0.0f);
+      float x = sums[i] + (with_bias ? row_bias[row] : 0.0f);
       if (with_gelu) x = static_cast<float>(gelu(double{x}));
       if (p.d.type == CUDA_R_32F)
         static_cast<float*>(to)[i] = x;
       else
         static_cast<__nv_bfloat16*>(to)[i] = __float2bfloat16(x);
     }
-  announce_write(p.d, p.d.data);
+  report_write(p.d, p.d.data);
 }
 
 bool aligned(const void* data, uint32_t bytes) {
@@ -89,26 +90,26 @@ using namespace linea::emulator;
 
 extern "C" {
 
-// ---- what there is to do ----
+// ---- descriptors ----
 
 cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t layout, size_t,
                                                  cudaDataType type, uint64_t rows, uint64_t columns,
                                                  int64_t leading) {
-  inside<Layout>(layout) = {type, static_cast<int>(rows), static_cast<int>(columns),
-                            static_cast<int>(leading)};
+  as<Layout>(layout) = {type, static_cast<int>(rows), static_cast<int>(columns),
+                        static_cast<int>(leading)};
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t description, size_t,
                                                cublasComputeType_t, cudaDataType_t) {
-  inside<Description>(description) = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+  as<Description>(description) = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, size_t bytes) {
-  auto& description = inside<Description>(opaque);
+  auto& description = as<Description>(opaque);
   const auto set = [&](auto& field) {
     if (bytes != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
     std::memcpy(&field, value, bytes);
@@ -130,7 +131,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t opaque,
 
 cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t preference,
                                                      size_t) {
-  inside<Preference>(preference) = {{256, 256, 256, 256}};
+  as<Preference>(preference) = {{256, 256, 256, 256}};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -139,28 +140,27 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     const void* value, size_t bytes) {
   const int operand = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
   if (operand < 0 || operand > 3)
-    return CUBLAS_STATUS_SUCCESS;  // a product takes one launch and no memory here
+    return CUBLAS_STATUS_SUCCESS;  // no workspace or reduction scheme is needed
   if (bytes != sizeof(uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(&inside<Preference>(preference).alignment[operand], value, bytes);
+  std::memcpy(&as<Preference>(preference).alignment[operand], value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// ---- how, and doing it ----
+// ---- matrix products ----
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   *found = 0;
-  if (asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
-  const cudaDataType type = inside<Layout>(d).type;
+  if (requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  const cudaDataType type = as<Layout>(d).type;
   for (const cublasLtMatrixLayout_t each : {a, b, c})
-    if (inside<Layout>(each).type != type) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (as<Layout>(each).type != type) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (type != CUDA_R_32F && type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (inside<Layout>(a).rows == 0 || inside<Layout>(b).columns == 0)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (as<Layout>(a).rows == 0 || as<Layout>(b).columns == 0) return CUBLAS_STATUS_NOT_SUPPORTED;
   results[0] = {};
   std::memcpy(&results[0].algo, preference, sizeof(Preference));
   *found = 1;
@@ -174,14 +174,18 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                               const cublasLtMatmulAlgo_t* algorithm, void*, size_t,
                               cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
-  Preference relied{};
-  std::memcpy(&relied, algorithm, sizeof relied);
+  Preference preference{};
+  std::memcpy(&preference, algorithm, sizeof preference);
   const void* data[] = {A, B, C, D};
   for (int operand = 0; operand < 4; ++operand)
-    if (!aligned(data[operand], relied.alignment[operand])) return CUBLAS_STATUS_EXECUTION_FAILED;
-  const Product product{inside<Description>(description), inside<Layout>(a).of(A),
-                        inside<Layout>(b).of(B),          inside<Layout>(c).of(C),
-                        inside<Layout>(d).of(D),          *static_cast<const float*>(alpha),
+    if (!aligned(data[operand], preference.alignment[operand]))
+      return CUBLAS_STATUS_EXECUTION_FAILED;
+  const Product product{as<Description>(description),
+                        as<Layout>(a).of(A),
+                        as<Layout>(b).of(B),
+                        as<Layout>(c).of(C),
+                        as<Layout>(d).of(D),
+                        *static_cast<const float*>(alpha),
                         *static_cast<const float*>(beta)};
   for (const Matrix& matrix : {product.a, product.b, product.c, product.d})
     if (!matrix.fits()) return CUBLAS_STATUS_INVALID_VALUE;

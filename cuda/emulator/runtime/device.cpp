@@ -1,5 +1,6 @@
-// The device, and the errors of the runtime.
+// Device properties and runtime errors.
 #include <cstring>
+#include <utility>
 
 #include "cuda/emulator/runtime/limits.h"
 #include "cuda/emulator/runtime/stream.h"
@@ -8,24 +9,16 @@
 namespace linea::emulator {
 namespace {
 
-thread_local cudaError_t g_last = cudaSuccess;
+thread_local cudaError_t g_last_error = cudaSuccess;
 
 }  // namespace
 
-cudaError_t remember(cudaError_t error) {
-  if (error != cudaSuccess) g_last = error;
+cudaError_t record_error(cudaError_t error) {
+  if (error != cudaSuccess) g_last_error = error;
   return error;
 }
 
-cudaError_t take_last_error() {
-  const cudaError_t error = g_last;
-  g_last = cudaSuccess;
-  return error;
-}
-
-cudaError_t last_error() { return g_last; }
-
-cudaError_t need_device() { return settings().devices > 0 ? cudaSuccess : cudaErrorNoDevice; }
+cudaError_t require_device() { return settings().devices > 0 ? cudaSuccess : cudaErrorNoDevice; }
 
 }  // namespace linea::emulator
 
@@ -34,31 +27,17 @@ using namespace linea::emulator;
 namespace {
 
 cudaDeviceProp properties() {
-  cudaDeviceProp all{};
-  std::strcpy(all.name, "Emulated GPU");
-  all.major = kMajor;
-  all.minor = kMinor;
-  all.totalGlobalMem = settings().memory;
-  all.multiProcessorCount = kProcessors;
-  all.warpSize = 32;
-  all.maxThreadsPerBlock = kMaxThreadsOfBlock;
-  all.maxThreadsPerMultiProcessor = kThreadsOfProcessor;
-  all.maxBlocksPerMultiProcessor = 32;
-  all.sharedMemPerBlock = kSharedBytes;
-  all.sharedMemPerBlockOptin = kSharedBytesOnRequest;
-  all.sharedMemPerMultiprocessor = kSharedBytesOfProcessor;
-  all.reservedSharedMemPerBlock = kSharedBytesOfSystem;
-  all.regsPerBlock = all.regsPerMultiprocessor = 65536;
-  all.l2CacheSize = 50 << 20;
-  const dim3 limits[] = {kMaxThreadsEach, kMaxBlocks};
-  int* const places[] = {all.maxThreadsDim, all.maxGridSize};
-  for (int i = 0; i < 2; ++i) {
-    places[i][0] = static_cast<int>(limits[i].x);
-    places[i][1] = static_cast<int>(limits[i].y);
-    places[i][2] = static_cast<int>(limits[i].z);
-  }
-  all.unifiedAddressing = all.concurrentKernels = all.memoryPoolsSupported = 1;
-  return all;
+  cudaDeviceProp result{};
+  std::strcpy(result.name, "Emulated GPU");
+  result.major = 9;
+  result.minor = 0;
+  result.totalGlobalMem = settings().memory;
+  result.multiProcessorCount = 4;
+  result.warpSize = 32;
+  result.maxThreadsPerBlock = kMaxThreadsPerBlock;
+  result.sharedMemPerBlock = kSharedBytes;
+  result.sharedMemPerBlockOptin = kSharedBytesOptIn;
+  return result;
 }
 
 }  // namespace
@@ -67,17 +46,12 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = settings().devices;
-  return remember(need_device());
+  return record_error(require_device());
 }
 
 cudaError_t cudaSetDevice(int device) {
-  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  return device == 0 ? cudaSuccess : remember(cudaErrorInvalidDevice);
-}
-
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return remember(need_device());
+  if (const cudaError_t error = require_device(); error != cudaSuccess) return record_error(error);
+  return device == 0 ? cudaSuccess : record_error(cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* result, int device) {
@@ -88,60 +62,16 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* result, int device) {
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (const cudaError_t error = cudaSetDevice(device); error != cudaSuccess) return error;
-  const cudaDeviceProp all = properties();
-  switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = all.major;
-      return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-      *value = all.minor;
-      return cudaSuccess;
-    case cudaDevAttrMultiProcessorCount:
-      *value = all.multiProcessorCount;
-      return cudaSuccess;
-    case cudaDevAttrWarpSize:
-      *value = all.warpSize;
-      return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerBlock:
-      *value = all.maxThreadsPerBlock;
-      return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = all.maxThreadsPerMultiProcessor;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = kSharedBytes;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = kSharedBytesOnRequest;
-      return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = kSharedBytesOfProcessor;
-      return cudaSuccess;
-    case cudaDevAttrL2CacheSize:
-      *value = all.l2CacheSize;
-      return cudaSuccess;
-    case cudaDevAttrMemoryPoolsSupported:
-      *value = all.memoryPoolsSupported;
-      return cudaSuccess;
-    default:
-      return remember(cudaErrorNotSupported);
-  }
-}
-
-cudaError_t cudaRuntimeGetVersion(int* version) {
-  *version = CUDART_VERSION;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int* version) {
-  *version = settings().devices > 0 ? CUDART_VERSION : 0;
+  if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin)
+    return record_error(cudaErrorNotSupported);
+  *value = kSharedBytesOptIn;
   return cudaSuccess;
 }
 
 // ---- errors ----
 
-cudaError_t cudaGetLastError() { return take_last_error(); }
-cudaError_t cudaPeekAtLastError() { return last_error(); }
+cudaError_t cudaGetLastError() { return std::exchange(g_last_error, cudaSuccess); }
+cudaError_t cudaPeekAtLastError() { return g_last_error; }
 
 namespace {
 
@@ -150,7 +80,7 @@ struct ErrorText {
   const char *name, *text;
 };
 
-// Those that the emulator returns.
+// The errors that the emulator returns.
 constexpr ErrorText kErrors[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
@@ -180,7 +110,7 @@ constexpr ErrorText kErrors[] = {
 };
 
 constexpr ErrorText kOtherError{cudaErrorUnknown, "cudaErrorUnknown",
-                                "an error that the emulator does not know"};
+                                "an error unknown to the emulator"};
 
 const ErrorText& find_error(cudaError_t error) {
   for (const ErrorText& known : kErrors)

@@ -1,5 +1,4 @@
-// Matrices as cuBLAS is given them, column-major, and what its products tell of the memory that
-// they touch.
+// Column-major matrices as passed to cuBLAS, and the checks of a product's memory accesses.
 #pragma once
 
 #include <cblas.h>
@@ -15,8 +14,8 @@
 
 namespace linea::emulator {
 
-// `count` matrices of rows x columns, `leading` elements from column to column, `stride` from
-// matrix to matrix.
+// A batch of rows x columns matrices: `leading` elements between columns, `stride` between
+// matrices.
 struct Matrix {
   const void* data;
   cudaDataType type;
@@ -25,10 +24,10 @@ struct Matrix {
 
   bool fits() const { return leading >= std::max(rows, 1); }
   size_t element() const { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
-  const void* at(int number) const {
-    return static_cast<const char*>(data) + number * stride * static_cast<int64_t>(element());
+  const void* at(int index) const {
+    return static_cast<const char*>(data) + index * stride * static_cast<int64_t>(element());
   }
-  // From the first element to the last.
+  // Elements from the first to the last, inclusive.
   size_t span() const {
     if (rows == 0 || columns == 0) return 0;
     return static_cast<size_t>(leading) * static_cast<size_t>(columns - 1) +
@@ -36,30 +35,30 @@ struct Matrix {
   }
 };
 
-// Tells the checker, column by column, that there may be anything between them.
-template <typename Tell>
-void each_column(const Matrix& matrix, const void* data, const Tell& tell) {
+// Calls visit(column, bytes) for each column; the gaps between columns may hold anything.
+template <typename Visit>
+void each_column(const Matrix& matrix, const void* data, const Visit& visit) {
   const size_t column_bytes = static_cast<size_t>(matrix.rows) * matrix.element();
   for (int column = 0; column < matrix.columns; ++column)
-    tell(static_cast<const char*>(data) +
-             static_cast<size_t>(column) * static_cast<size_t>(matrix.leading) * matrix.element(),
-         column_bytes);
+    visit(static_cast<const char*>(data) +
+              static_cast<size_t>(column) * static_cast<size_t>(matrix.leading) * matrix.element(),
+          column_bytes);
 }
 
-inline void announce_read(const Matrix& matrix, const void* data) {
-  arena().need(data, matrix.span() * matrix.element(), "a matrix product of cuBLAS reads");
+inline void check_read(const Matrix& matrix, const void* data) {
+  arena().check_range(data, matrix.span() * matrix.element(), "a cuBLAS matrix product reads");
   if (checker != nullptr)
     each_column(matrix, data,
-                [](const void* column, size_t bytes) { checker->device_reads(column, bytes); });
+                [](const void* column, size_t bytes) { checker->on_device_read(column, bytes); });
 }
 
-inline void announce_write(const Matrix& matrix, const void* data) {
+inline void report_write(const Matrix& matrix, const void* data) {
   if (checker != nullptr)
     each_column(matrix, data,
-                [](const void* column, size_t bytes) { checker->device_writes(column, bytes); });
+                [](const void* column, size_t bytes) { checker->on_device_write(column, bytes); });
 }
 
-// The elements as floats: where they lie, or converted into `storage`.
+// The elements as floats: the data itself, or converted into `storage`.
 inline const float* as_floats(const Matrix& matrix, const void* data, std::vector<float>& storage) {
   if (matrix.type == CUDA_R_32F) return static_cast<const float*>(data);
   const auto* from = static_cast<const __nv_bfloat16*>(data);

@@ -1,12 +1,11 @@
-// Who holds how much of the device, and which memory of the host is pinned.
+// The memory pool, and pinned host memory.
 #pragma once
 
 #include <cstddef>
 
 namespace linea::emulator {
 
-// What a pool does when the host has waited: gives back what its release threshold does not let it
-// keep.
+// Shrinks the pool to its release threshold, as a GPU does at each synchronization.
 void release_unused_pool_memory();
 
 bool is_pinned(const void* address);

@@ -13,12 +13,12 @@ namespace linea::emulator {
 namespace {
 
 struct Streams {
-  std::shared_ptr<StreamQueue> standard = std::make_shared<StreamQueue>(true);
+  std::shared_ptr<StreamQueue> default_stream = std::make_shared<StreamQueue>(true);
   std::vector<std::weak_ptr<StreamQueue>> others;
 
-  // The living ones, the default stream first.
+  // All existing streams, the default stream first.
   std::vector<std::shared_ptr<StreamQueue>> all() {
-    std::vector<std::shared_ptr<StreamQueue>> result{standard};
+    std::vector<std::shared_ptr<StreamQueue>> result{default_stream};
     std::erase_if(others, [](const auto& stream) { return stream.expired(); });
     for (const auto& stream : others) result.push_back(stream.lock());
     return result;
@@ -35,16 +35,16 @@ Random& random_streams() {
   return instance;
 }
 
-// What CUDA orders by itself: the default stream and the streams that were not created apart from
-// it.
-void add_default_order(const std::shared_ptr<StreamQueue>& queue, std::vector<StreamPoint>& after) {
+// Adds the implicit synchronization between the default stream and blocking streams.
+void add_implicit_dependencies(const std::shared_ptr<StreamQueue>& queue,
+                               std::vector<StreamPoint>& after) {
   Streams& known = streams();
-  if (queue == known.standard) {
+  if (queue == known.default_stream) {
     for (const auto& other : known.all())
       if (other != queue && other->waits_for_default() && !other->idle())
         after.push_back({other, other->issued()});
-  } else if (queue->waits_for_default() && !known.standard->idle()) {
-    after.push_back({known.standard, known.standard->issued()});
+  } else if (queue->waits_for_default() && !known.default_stream->idle()) {
+    after.push_back({known.default_stream, known.default_stream->issued()});
   }
 }
 
@@ -52,26 +52,26 @@ void run_some() {
   const auto all = streams().all();
   StreamQueue& chosen = *all[random_streams().below(static_cast<uint32_t>(all.size()))];
   if (chosen.idle()) return;
-  const auto left = static_cast<uint32_t>(chosen.issued() - chosen.done());
-  chosen.run_until(chosen.done() + 1 + random_streams().below(left));
+  const auto num_left = static_cast<uint32_t>(chosen.issued() - chosen.done());
+  chosen.run_until(chosen.done() + 1 + random_streams().below(num_left));
 }
 
 }  // namespace
 
 void StreamQueue::add(Operation operation, std::vector<StreamPoint> after) {
-  waiting_.push_back({std::move(operation), std::move(after)});
+  pending_.push_back({std::move(operation), std::move(after)});
   ++issued_;
 }
 
 void StreamQueue::run_until(uint64_t issued) {
   while (done_ < issued) {
-    if (running_) stop("an operation of a stream waits for itself");
+    if (running_) fatal("a stream operation waits for itself");
     running_ = true;
-    const Waiting next = std::move(waiting_.front());
-    waiting_.pop_front();
+    const PendingOperation next = std::move(pending_.front());
+    pending_.pop_front();
     for (const StreamPoint& point : next.after) point.stream->run_until(point.issued);
     {
-      const OpenArena open;
+      const ArenaAccess access;
       next.operation();
     }
     ++done_;
@@ -80,26 +80,25 @@ void StreamQueue::run_until(uint64_t issued) {
 }
 
 std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream) {
-  if (stream == nullptr || stream == cudaStreamLegacy) return streams().standard;
-  if (stream == cudaStreamPerThread) stop("streams of each host thread are not emulated");
+  if (stream == nullptr || stream == cudaStreamLegacy) return streams().default_stream;
+  if (stream == cudaStreamPerThread) fatal("per-thread default streams are not emulated");
   return stream->queue;
 }
 
 cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after) {
   const std::shared_ptr<StreamQueue> queue = queue_of(stream);
-  if (const cudaError_t error = capture_instead(queue, operation, after);
-      error != cudaErrorNotReady)
+  if (const cudaError_t error = try_capture(queue, operation, after); error != cudaErrorNotReady)
     return error;
-  add_default_order(queue, after);
+  add_implicit_dependencies(queue, after);
   queue->add(std::move(operation), std::move(after));
-  if (settings().streams == StreamOrder::eager) queue->run_all();
-  if (settings().streams == StreamOrder::random) run_some();
+  if (settings().stream_order == StreamOrder::eager) queue->run_all();
+  if (settings().stream_order == StreamOrder::random) run_some();
   return cudaSuccess;
 }
 
 void run_all_streams() {
   auto all = streams().all();
-  if (settings().streams == StreamOrder::random)
+  if (settings().stream_order == StreamOrder::random)
     for (size_t i = all.size(); i > 1; --i)
       std::swap(all[i - 1], all[random_streams().below(static_cast<uint32_t>(i))]);
   for (const auto& stream : all) stream->run_all();
@@ -118,26 +117,18 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
+  if (const cudaError_t error = require_device(); error != cudaSuccess) return record_error(error);
   if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking)
-    return remember(cudaErrorInvalidValue);
+    return record_error(cudaErrorInvalidValue);
   *stream = new CUstream_st{std::make_shared<StreamQueue>(flags == cudaStreamDefault)};
   streams().others.push_back((*stream)->queue);
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  return cudaStreamCreateWithFlags(stream, cudaStreamDefault);
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
-  return cudaStreamCreateWithFlags(stream, flags);
-}
-
-// What is on it still runs; here at once, since no one could ask for it later.
+// Pending operations still run; here at once.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
-  if (stream == nullptr) return remember(cudaErrorInvalidResourceHandle);
+  if (stream == nullptr) return record_error(cudaErrorInvalidResourceHandle);
   stream->queue->run_all();
   delete stream;
   return cudaSuccess;
@@ -145,19 +136,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
-    return remember(error);
+  if (const cudaError_t error = require_device(); error != cudaSuccess) return record_error(error);
+  if (const cudaError_t error = forbid_during_capture(); error != cudaSuccess)
+    return record_error(error);
   queue_of(stream)->run_all();
   release_unused_pool_memory();
   return cudaSuccess;
 }
 
-// Each question lets the stream go on by one operation.
+// Each query runs one operation of the stream.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
-    return remember(error);
+  if (const cudaError_t error = forbid_during_capture(); error != cudaSuccess)
+    return record_error(error);
   const auto queue = queue_of(stream);
   if (queue->idle()) return cudaSuccess;
   queue->run_until(queue->done() + 1);
@@ -166,21 +157,17 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(runtime_mutex());
-  if (event->captured.capture != 0) return remember(capture_after(stream, event->captured));
+  if (event->captured.capture != 0)
+    return record_error(add_capture_dependency(stream, event->captured));
   if (event->point.stream == nullptr) return cudaSuccess;  // never recorded
-  return remember(issue(stream, [] {}, {event->point}));
-}
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* argument) {
-  const std::lock_guard lock(runtime_mutex());
-  return remember(issue(stream, [=] { function(argument); }));
+  return record_error(issue(stream, [] {}, {event->point}));
 }
 
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(runtime_mutex());
-  if (const cudaError_t error = need_device(); error != cudaSuccess) return remember(error);
-  if (const cudaError_t error = refuse_while_capturing(); error != cudaSuccess)
-    return remember(error);
+  if (const cudaError_t error = require_device(); error != cudaSuccess) return record_error(error);
+  if (const cudaError_t error = forbid_during_capture(); error != cudaSuccess)
+    return record_error(error);
   run_all_streams();
   release_unused_pool_memory();
   return cudaSuccess;

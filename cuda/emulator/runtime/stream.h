@@ -1,6 +1,6 @@
-// Streams: operations in the order in which they were issued, run as late as CUDA permits unless
-// the settings say otherwise, so that whoever forgets to wait sees old data. And graphs, which are
-// operations kept instead of run.
+// Streams: queues of operations, which run as late as CUDA permits unless the settings say
+// otherwise, so that a missing synchronization reads stale data. Graphs: operations recorded
+// instead of run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ using Operation = std::function<void()>;
 
 class StreamQueue;
 
-// A point of a stream: what was issued before it.
+// The point of a stream after its first `issued` operations.
 struct StreamPoint {
   std::shared_ptr<StreamQueue> stream;
   uint64_t issued = 0;
@@ -38,48 +38,46 @@ class StreamQueue {
   void run_all() { run_until(issued_); }
 
  private:
-  struct Waiting {
+  struct PendingOperation {
     Operation operation;
     std::vector<StreamPoint> after;
   };
-  std::deque<Waiting> waiting_;
+  std::deque<PendingOperation> pending_;
   uint64_t issued_ = 0, done_ = 0;
   bool waits_for_default_, running_ = false;
 };
 
-// The queue of a handle; of the default stream for null.
+// The queue of a stream; null: the default stream.
 std::shared_ptr<StreamQueue> queue_of(cudaStream_t stream);
 
-// Puts an operation on a stream, after what `after` names; or into the graph that the stream is
-// captured into.
+// Enqueues an operation on a stream, to run after `after`; or adds it to the graph that the stream
+// is being captured into.
 cudaError_t issue(cudaStream_t stream, Operation operation, std::vector<StreamPoint> after = {});
 
 void run_all_streams();
 
 // ---- capture ----
 
-// Nodes of the graph of one capture.
+// Nodes of a graph being captured.
 struct CapturePoint {
-  uint64_t capture = 0;  // its number; 0: none
+  uint64_t capture = 0;  // the number of the capture; 0: none
   std::vector<size_t> nodes;
 };
 
-bool capturing(cudaStream_t stream);
-// Success, or the error of a call that a capture forbids; the capture is then lost.
-cudaError_t refuse_while_capturing();
+bool is_capturing(cudaStream_t stream);
+// Success, or the error of a call that is forbidden during capture, which it invalidates.
+cudaError_t forbid_during_capture();
 
-// ---- what every function of the runtime does first and last ----
+// ---- shared by all functions of the runtime ----
 
-// One call at a time; threads of the host may take turns.
+// Held during each call: host threads take turns.
 std::recursive_mutex& runtime_mutex();
 
-// Keeps an error for cudaGetLastError.
-cudaError_t remember(cudaError_t error);
-cudaError_t take_last_error();
-cudaError_t last_error();
+// Saves an error for cudaGetLastError, and returns it.
+cudaError_t record_error(cudaError_t error);
 
-// Success, or the error of a machine without a GPU.
-cudaError_t need_device();
+// Success, or the error for a machine without a GPU.
+cudaError_t require_device();
 
 }  // namespace linea::emulator
 
@@ -90,7 +88,7 @@ struct CUstream_st {
 struct CUevent_st {
   linea::emulator::StreamPoint point;
   bool timed = true;
-  linea::emulator::CapturePoint captured;  // recorded last while its stream was captured
+  linea::emulator::CapturePoint captured;  // the last record, if its stream was being captured
   std::shared_ptr<std::chrono::steady_clock::time_point> time;
 };
 
@@ -99,7 +97,7 @@ struct CUgraph_st {
     linea::emulator::Operation operation;
     std::vector<size_t> after;
   };
-  std::vector<Node> nodes;  // each after those that it follows
+  std::vector<Node> nodes;  // in topological order
 };
 
 struct CUgraphExec_st {

@@ -1,5 +1,4 @@
-// What the emulator's tests share: arrays on the device, the orders in which threads run, and
-// kernels that must stop the process with a message.
+// Shared by the emulator's tests: device arrays, scheduling orders, and death tests of kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,7 +24,7 @@ inline constexpr bool kChecked = true;
 inline constexpr bool kChecked = false;
 #endif
 
-// Memory of the device for as long as it lives.
+// An array in device memory.
 template <typename T>
 class DeviceArray {
  public:
@@ -57,24 +56,25 @@ class DeviceArray {
 
 // 0, 1, 2, ...
 template <typename T>
-std::vector<T> counted(size_t count) {
+std::vector<T> iota(size_t count) {
   std::vector<T> result;
   for (size_t i = 0; i < count; ++i) result.push_back(static_cast<T>(i));
   return result;
 }
 
-// body() in each order of threads, by priority with several seeds; returns in how many it was true.
+// Calls body() with each scheduling order, priority with several seeds; returns how often it was
+// true.
 template <typename Body>
 int count_orders(const Body& body) {
   int count = 0;
   for (const ThreadOrder order :
        {ThreadOrder::forward, ThreadOrder::reverse, ThreadOrder::priority})
     for (uint32_t seed = 1; seed <= (order == ThreadOrder::priority ? 3u : 1u); ++seed) {
-      settings().threads = order;
+      settings().thread_order = order;
       settings().seed = seed;
       count += body();
     }
-  settings().threads = ThreadOrder::forward;
+  settings().thread_order = ThreadOrder::forward;
   return count;
 }
 
@@ -82,9 +82,9 @@ inline constexpr int kOrders = 5;
 
 }  // namespace linea::cuda
 
-// `statement` must stop the process, a child that begins anew, with a message that holds the
-// extended regular expression.
-#define EXPECT_STOPS(statement, pattern)            \
+// `statement`, run in a new process, must abort with a message that contains the extended regular
+// expression.
+#define EXPECT_ABORTS(statement, pattern)           \
   do {                                              \
     GTEST_FLAG_SET(death_test_style, "threadsafe"); \
     EXPECT_DEATH(statement, pattern);               \

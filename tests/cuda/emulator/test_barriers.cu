@@ -1,4 +1,4 @@
-// Barriers of a block, and kernels that lack one or reach different ones.
+// Block barriers, and kernels that lack one or diverge at one.
 #include "tests/cuda/emulator/emulated.h"
 
 namespace linea::cuda {
@@ -8,7 +8,7 @@ constexpr int kThreads = 128;
 
 enum class Barriers { both, none_after_write, none_after_read };
 
-// y = x backwards, twice over, through shared memory.
+// y = x, reversed twice through shared memory.
 __global__ void reverse_twice(float* y, const float* x, Barriers barriers) {
   __shared__ float values[kThreads];
   const unsigned t = threadIdx.x;
@@ -22,41 +22,41 @@ __global__ void reverse_twice(float* y, const float* x, Barriers barriers) {
 }
 
 bool reverses(Barriers barriers) {
-  const DeviceArray<float> x(counted<float>(kThreads)), y(kThreads);
+  const DeviceArray<float> x(iota<float>(kThreads)), y(kThreads);
   launch(reverse_twice, 1, kThreads, 0, nullptr, y.data(), x.data(), barriers);
-  return y.values() == counted<float>(kThreads);
+  return y.values() == iota<float>(kThreads);
 }
 
 TEST(Barriers, OrderThreads) {
   EXPECT_EQ(count_orders([] { return reverses(Barriers::both); }), kOrders);
 }
 
-TEST(Barriers, OneThatIsMissingAfterAWriteShows) {
+TEST(Barriers, AMissingOneAfterAWriteIsDetected) {
   if (kChecked)
-    EXPECT_STOPS(
+    EXPECT_ABORTS(
         reverses(Barriers::none_after_write),
-        "race on shared array .*reverse_twice.*::values, byte .*a write by thread .*, then a read "
-        "by|"
-        "race on shared array .*reverse_twice.*::values, byte .*a read by thread .*, then a write "
-        "by|"
-        "read of shared array .*reverse_twice.*::values, byte .* that nothing has written");
+        "data race on shared array .*reverse_twice.*::values, byte .*a write by thread .*, then an "
+        "unordered read by|"
+        "data race on shared array .*reverse_twice.*::values, byte .*a read by thread .*, then an "
+        "unordered write by|"
+        "uninitialized read of shared array .*reverse_twice.*::values, byte");
   else
     EXPECT_LT(count_orders([] { return reverses(Barriers::none_after_write); }), kOrders);
 }
 
-TEST(Barriers, OneThatIsMissingAfterAReadShows) {
+TEST(Barriers, AMissingOneAfterAReadIsDetected) {
   if (kChecked)
-    EXPECT_STOPS(reverses(Barriers::none_after_read),
-                 "race on shared array .*reverse_twice.*::values");
+    EXPECT_ABORTS(reverses(Barriers::none_after_read),
+                  "data race on shared array .*reverse_twice.*::values");
   else
     EXPECT_LT(count_orders([] { return reverses(Barriers::none_after_read); }), kOrders);
 }
 
-TEST(Barriers, ARaceNamesBothLines) {
-  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
-  EXPECT_STOPS(reverses(Barriers::none_after_read),
-               "first:(.|\n)*test_barriers.cu:17(.|\n)*then:(.|\n)*test_barriers.cu:19|"
-               "first:(.|\n)*test_barriers.cu:19(.|\n)*then:(.|\n)*test_barriers.cu:17");
+TEST(Barriers, ARaceReportsBothLines) {
+  if (!kChecked) GTEST_SKIP() << "only test_emulator_checked detects this";
+  EXPECT_ABORTS(reverses(Barriers::none_after_read),
+                "first:(.|\n)*test_barriers.cu:17(.|\n)*then:(.|\n)*test_barriers.cu:19|"
+                "first:(.|\n)*test_barriers.cu:19(.|\n)*then:(.|\n)*test_barriers.cu:17");
 }
 
 __global__ void count_votes(int* y) {
@@ -76,28 +76,27 @@ TEST(Barriers, CountThreads) {
   EXPECT_EQ(count_orders(right), kOrders);
 }
 
-__global__ void meet_apart() {
+__global__ void use_two_barriers() {
   if (threadIdx.x < 32)
     __syncthreads();
   else
     __syncthreads();
 }
 
-TEST(Barriers, DivergentOnesAreNamed) {
-  EXPECT_STOPS((launch(meet_apart, 1, 64, 0, nullptr), cudaDeviceSynchronize()),
-               "divergent barrier: threads meet in __syncthreads at .*test_barriers.cu:[0-9]+ and "
-               "__syncthreads at "
-               ".*test_barriers.cu:[0-9]+");
+TEST(Barriers, DivergenceIsReported) {
+  EXPECT_ABORTS((launch(use_two_barriers, 1, 64, 0, nullptr), cudaDeviceSynchronize()),
+                "divergent barrier: threads wait in __syncthreads at .*test_barriers.cu:[0-9]+ and "
+                "in __syncthreads at .*test_barriers.cu:[0-9]+");
 }
 
-__global__ void leave_early() {
+__global__ void exit_early() {
   if (threadIdx.x < 5) return;
   __syncthreads();
 }
 
-TEST(Barriers, ThreadsThatEndedAreMissed) {
-  EXPECT_STOPS((launch(leave_early, 1, 64, 0, nullptr), cudaDeviceSynchronize()),
-               "5 threads of the block ended before __syncthreads at .*test_barriers.cu");
+TEST(Barriers, ExitedThreadsAreReported) {
+  EXPECT_ABORTS((launch(exit_early, 1, 64, 0, nullptr), cudaDeviceSynchronize()),
+                "5 threads of the block exited before __syncthreads at .*test_barriers.cu");
 }
 
 __global__ void wait_for_each_other() {
@@ -107,13 +106,13 @@ __global__ void wait_for_each_other() {
     __syncwarp();
 }
 
-TEST(Barriers, ADeadlockSaysWhoWaitsWhere) {
-  EXPECT_STOPS((launch(wait_for_each_other, 2, 32, 0, nullptr), cudaDeviceSynchronize()),
-               "deadlock: no thread of the block can go on\n *7 threads \\(0 to 6\\) wait in "
-               "__syncthreads at "
-               ".*test_barriers.cu:.*\n *25 threads \\(7 to 31\\) wait in __syncwarp at .*with "
-               "mask ffffffff\n"
-               " *in block \\(0,0,0\\) thread .*wait_for_each_other");
+TEST(Barriers, ADeadlockReportsWhereThreadsWait) {
+  EXPECT_ABORTS((launch(wait_for_each_other, 2, 32, 0, nullptr), cudaDeviceSynchronize()),
+                "deadlock: no thread of the block can run\n *7 threads \\(0 to 6\\) wait in "
+                "__syncthreads at "
+                ".*test_barriers.cu:.*\n *25 threads \\(7 to 31\\) wait in __syncwarp at .*with "
+                "mask ffffffff\n"
+                " *in block \\(0,0,0\\) thread .*wait_for_each_other");
 }
 
 }  // namespace

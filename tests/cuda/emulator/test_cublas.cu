@@ -1,4 +1,5 @@
-// cuBLAS on OpenBLAS: all types and forms of products against sums in double, and what it refuses.
+// cuBLAS on OpenBLAS: products of all types and transpositions against sums in double, and
+// refusals.
 #include <cublas_v2.h>
 
 #include <cmath>
@@ -40,37 +41,37 @@ class Cublas : public testing::Test {
 
   static constexpr int m = 6, n = 7, k = 5, batch = 3, lda = 9, ldb = 10, ldc = 8;
 
-  // C[b] = 2 op(A[b]) op(B[b]) + beta C[b], all in numbers that are exact in bf16 too.
+  // C[b] = 2 op(A[b]) op(B[b]) + beta C[b], with numbers that bf16 represents exactly.
   template <typename T, typename Out>
-  void expect_product(bool turn_a, bool turn_b, double beta) {
-    const int columns_a = turn_a ? m : k, columns_b = turn_b ? k : n;
+  void expect_product(bool transpose_a, bool transpose_b, double beta) {
+    const int columns_a = transpose_a ? m : k, columns_b = transpose_b ? k : n;
     const auto a = numbers<T>(lda * columns_a * batch, 7),
                b = numbers<T>(ldb * columns_b * batch, 8);
     const auto c = beta == 0 ? std::vector<Out>(ldc * n * batch, static_cast<Out>(NAN))
                              : numbers<Out>(ldc * n * batch, 6);
-    const DeviceArray<T> on_a(a), on_b(b);
-    const DeviceArray<Out> on_c(c);
+    const DeviceArray<T> device_a(a), device_b(b);
+    const DeviceArray<Out> device_c(c);
     using Scalar = std::conditional_t<std::is_same_v<T, double>, double, float>;
     const Scalar two = 2, factor = static_cast<Scalar>(beta);
-    ASSERT_EQ(
-        cublasGemmStridedBatchedEx(
-            handle_, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n,
-            k, &two, on_a.data(), TypeOf<T>::value, lda, lda * columns_a, on_b.data(),
-            TypeOf<T>::value, ldb, ldb * columns_b, &factor, on_c.data(), TypeOf<Out>::value, ldc,
-            ldc * n, batch, std::is_same_v<T, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-            CUBLAS_GEMM_DEFAULT),
-        CUBLAS_STATUS_SUCCESS);
-    const std::vector<Out> result = on_c.values();
+    ASSERT_EQ(cublasGemmStridedBatchedEx(
+                  handle_, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                  transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N, m, n, k, &two, device_a.data(),
+                  TypeOf<T>::value, lda, lda * columns_a, device_b.data(), TypeOf<T>::value, ldb,
+                  ldb * columns_b, &factor, device_c.data(), TypeOf<Out>::value, ldc, ldc * n,
+                  batch, std::is_same_v<T, double> ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                  CUBLAS_GEMM_DEFAULT),
+              CUBLAS_STATUS_SUCCESS);
+    const std::vector<Out> result = device_c.values();
     for (int p = 0; p < batch; ++p)
       for (int i = 0; i < m; ++i)
         for (int j = 0; j < n; ++j) {
           double sum = 0;
           for (int q = 0; q < k; ++q)
-            sum += at(a, p * lda * columns_a + (turn_a ? i * lda + q : q * lda + i)) *
-                   at(b, p * ldb * columns_b + (turn_b ? q * ldb + j : j * ldb + q));
-          const int place = p * ldc * n + j * ldc + i;
-          const double exact = 2 * sum + (beta == 0 ? 0 : beta * at(c, place));
-          EXPECT_EQ(at(result, place), exact);
+            sum += at(a, p * lda * columns_a + (transpose_a ? i * lda + q : q * lda + i)) *
+                   at(b, p * ldb * columns_b + (transpose_b ? q * ldb + j : j * ldb + q));
+          const int index = p * ldc * n + j * ldc + i;
+          const double exact = 2 * sum + (beta == 0 ? 0 : beta * at(c, index));
+          EXPECT_EQ(at(result, index), exact);
         }
   }
 
@@ -81,9 +82,9 @@ class Cublas : public testing::Test {
 
   template <typename T, typename Out>
   void expect_products() {
-    for (const bool turn_a : {false, true})
-      for (const bool turn_b : {false, true})
-        for (const double beta : {0.0, 1.0}) expect_product<T, Out>(turn_a, turn_b, beta);
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true})
+        for (const double beta : {0.0, 1.0}) expect_product<T, Out>(transpose_a, transpose_b, beta);
   }
 
   cublasHandle_t handle_ = nullptr;
@@ -94,7 +95,7 @@ TEST_F(Cublas, MultipliesDoubles) { expect_products<double, double>(); }
 TEST_F(Cublas, MultipliesHalves) { expect_products<Half, Half>(); }
 TEST_F(Cublas, MultipliesHalvesToFloats) { expect_products<Half, float>(); }
 
-TEST_F(Cublas, HasItsOtherNames) {
+TEST_F(Cublas, HasTypedVariants) {
   const DeviceArray<float> x(std::vector<float>(16, 1)), y(16);
   const DeviceArray<double> u(std::vector<double>(16, 1)), v(16);
   const DeviceArray<Half> h(numbers<Half>(16, 2)), g(16);
@@ -121,7 +122,7 @@ TEST_F(Cublas, HasItsOtherNames) {
   EXPECT_EQ(cublasSetWorkspace(handle_, nullptr, 0), 0);
 }
 
-TEST_F(Cublas, ReadsScalarsOnTheDeviceWhenTold) {
+TEST_F(Cublas, ReadsScalarsOnTheDeviceInDevicePointerMode) {
   const DeviceArray<float> x(std::vector<float>(4, 1)), y(4), scalars(std::vector<float>{3, 0});
   ASSERT_EQ(cublasSetPointerMode(handle_, CUBLAS_POINTER_MODE_DEVICE), CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(cublasSgemm(handle_, CUBLAS_OP_N, CUBLAS_OP_N, 2, 2, 2, scalars.data(), x.data(), 2,
@@ -130,7 +131,7 @@ TEST_F(Cublas, ReadsScalarsOnTheDeviceWhenTold) {
   EXPECT_EQ(y.values(), std::vector<float>(4, 6));
 }
 
-TEST_F(Cublas, IsLateOnItsStream) {
+TEST_F(Cublas, RunsLateOnItsStream) {
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
              "cudaStreamCreateWithFlags");
@@ -145,13 +146,13 @@ TEST_F(Cublas, IsLateOnItsStream) {
   cudaStreamDestroy(stream);
 }
 
-TEST_F(Cublas, RefusesLinesThatAreTooShort) {
+TEST_F(Cublas, RefusesTooSmallLeadingDimensions) {
   const DeviceArray<float> x(64), y(64);
   const float one = 1, zero = 0;
-  const auto product = [&](cublasOperation_t turn_a, cublasOperation_t turn_b, int a, int b,
-                           int c) {
-    return cublasSgemm(handle_, turn_a, turn_b, 4, 5, 6, &one, x.data(), a, x.data(), b, &zero,
-                       y.data(), c);
+  const auto product = [&](cublasOperation_t transpose_a, cublasOperation_t transpose_b, int a,
+                           int b, int c) {
+    return cublasSgemm(handle_, transpose_a, transpose_b, 4, 5, 6, &one, x.data(), a, x.data(), b,
+                       &zero, y.data(), c);
   };
   EXPECT_EQ(product(CUBLAS_OP_N, CUBLAS_OP_N, 3, 6, 4), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(product(CUBLAS_OP_N, CUBLAS_OP_N, 4, 5, 4), CUBLAS_STATUS_INVALID_VALUE);
@@ -161,7 +162,7 @@ TEST_F(Cublas, RefusesLinesThatAreTooShort) {
   EXPECT_STREQ(cublasGetStatusName(CUBLAS_STATUS_INVALID_VALUE), "CUBLAS_STATUS_INVALID_VALUE");
 }
 
-TEST_F(Cublas, StaysInsideOfItsMatrices) {
+TEST_F(Cublas, OutOfBoundsMatricesAreReported) {
   const auto run = [&] {
     const DeviceArray<float> x(std::vector<float>(16, 1)), y(15);
     const float one = 1, zero = 0;
@@ -169,9 +170,8 @@ TEST_F(Cublas, StaysInsideOfItsMatrices) {
                 y.data(), 4);
     cudaDeviceSynchronize();
   };
-  EXPECT_STOPS(
-      run(),
-      "a matrix product of cuBLAS writes: 64 bytes from .* are not inside one live allocation");
+  EXPECT_ABORTS(
+      run(), "a cuBLAS matrix product writes: 64 bytes at .* are not inside one live allocation");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// cublasLt on OpenBLAS: products that end with a bias, gelu and what is added, and what it refuses.
+// cublasLt on OpenBLAS: products with bias, GELU and accumulation epilogues, and refusals.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
@@ -19,32 +19,33 @@ class CublasLt : public testing::Test {
   cublasLtHandle_t lt() const { return reinterpret_cast<cublasLtHandle_t>(handle_); }
 
   void describe(cudaDataType type, cublasLtEpilogue_t epilogue, const void* bias) {
-    cublasLtMatmulDescInit(&what_, CUBLAS_COMPUTE_32F, CUDA_R_32F);
-    const cublasOperation_t turned = CUBLAS_OP_T;
-    const uint32_t end = epilogue;
-    ASSERT_EQ(
-        cublasLtMatmulDescSetAttribute(&what_, CUBLASLT_MATMUL_DESC_TRANSA, &turned, sizeof turned),
-        0);
-    ASSERT_EQ(
-        cublasLtMatmulDescSetAttribute(&what_, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end), 0);
-    ASSERT_EQ(cublasLtMatmulDescSetAttribute(&what_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                             sizeof bias),
+    cublasLtMatmulDescInit(&description_, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const uint32_t flags = epilogue;
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_TRANSA,
+                                             &transposed, sizeof transposed),
+              0);
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_EPILOGUE, &flags,
+                                             sizeof flags),
+              0);
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(&description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                             &bias, sizeof bias),
               0);
     cublasLtMatrixLayoutInit(&a_, type, k, m, k);
     cublasLtMatrixLayoutInit(&b_, type, k, n, k);
     cublasLtMatrixLayoutInit(&d_, type, m, n, m);
     cublasLtMatmulPreferenceInit(&preference_);
   }
-  int ways() {
+  int num_algorithms() {
     int found = 0;
-    cublasLtMatmulAlgoGetHeuristic(lt(), &what_, &a_, &b_, &d_, &d_, &preference_, 1, &way_,
-                                   &found);
+    cublasLtMatmulAlgoGetHeuristic(lt(), &description_, &a_, &b_, &d_, &d_, &preference_, 1,
+                                   &algorithm_, &found);
     return found;
   }
   cublasStatus_t multiply(const void* a, const void* b, const void* c, void* d, float beta) {
     const float one = 1;
-    return cublasLtMatmul(lt(), &what_, &one, a, &a_, b, &b_, &beta, c, &d_, d, &d_, &way_.algo,
-                          nullptr, 0, nullptr);
+    return cublasLtMatmul(lt(), &description_, &one, a, &a_, b, &b_, &beta, c, &d_, d, &d_,
+                          &algorithm_.algo, nullptr, 0, nullptr);
   }
 
   template <typename T>
@@ -59,21 +60,21 @@ class CublasLt : public testing::Test {
     return static_cast<double>(static_cast<float>(values[static_cast<size_t>(i)]));
   }
 
-  // D = f(A^T B + beta C + bias) in numbers that bf16 holds, or by gelu, which it rounds.
+  // D = f(A^T B + beta C + bias), with numbers that are exact in bf16 unless f is GELU.
   template <typename T>
   void expect_product(cudaDataType type, bool with_bias, bool with_gelu, float beta) {
     const auto a = numbers<T>(k * m, 7), b = numbers<T>(k * n, 8), bias = numbers<T>(m, 5),
                c = numbers<T>(m * n, 6);
-    const DeviceArray<T> on_a(a), on_b(b), on_bias(bias), on_c(c), on_d(m * n);
+    const DeviceArray<T> device_a(a), device_b(b), device_bias(bias), device_c(c), device_d(m * n);
     const int epilogue =
         (with_bias ? CUBLASLT_EPILOGUE_BIAS : 0) | (with_gelu ? CUBLASLT_EPILOGUE_GELU : 0);
     describe(type,
              epilogue == 0 ? CUBLASLT_EPILOGUE_DEFAULT : static_cast<cublasLtEpilogue_t>(epilogue),
-             on_bias.data());
-    ASSERT_EQ(ways(), 1);
-    ASSERT_EQ(multiply(on_a.data(), on_b.data(), on_c.data(), on_d.data(), beta),
+             device_bias.data());
+    ASSERT_EQ(num_algorithms(), 1);
+    ASSERT_EQ(multiply(device_a.data(), device_b.data(), device_c.data(), device_d.data(), beta),
               CUBLAS_STATUS_SUCCESS);
-    const std::vector<T> d = on_d.values();
+    const std::vector<T> d = device_d.values();
     for (int i = 0; i < m; ++i)
       for (int j = 0; j < n; ++j) {
         double x = beta * at(c, j * m + i) + (with_bias ? at(bias, i) : 0);
@@ -85,13 +86,13 @@ class CublasLt : public testing::Test {
   }
 
   cublasHandle_t handle_ = nullptr;
-  cublasLtMatmulDescOpaque_t what_{};
+  cublasLtMatmulDescOpaque_t description_{};
   cublasLtMatrixLayoutOpaque_t a_{}, b_{}, d_{};
   cublasLtMatmulPreferenceOpaque_t preference_{};
-  cublasLtMatmulHeuristicResult_t way_{};
+  cublasLtMatmulHeuristicResult_t algorithm_{};
 };
 
-TEST_F(CublasLt, EndsProductsAsItIsTold) {
+TEST_F(CublasLt, AppliesEpilogues) {
   for (const bool with_bias : {false, true})
     for (const bool with_gelu : {false, true})
       for (const float beta : {0.0f, 1.0f}) {
@@ -100,25 +101,24 @@ TEST_F(CublasLt, EndsProductsAsItIsTold) {
       }
 }
 
-TEST_F(CublasLt, KnowsNoDoubles) {
+TEST_F(CublasLt, RefusesDoubles) {
   describe(CUDA_R_64F, CUBLASLT_EPILOGUE_DEFAULT, nullptr);
-  EXPECT_EQ(ways(), 0);
+  EXPECT_EQ(num_algorithms(), 0);
 }
 
-// What it found relies on the addresses that it was told of: multiples of 256 unless told
-// otherwise.
-TEST_F(CublasLt, WantsMatricesWhereItWasTold) {
+// An algorithm relies on the alignment it was found for: 256 bytes by default.
+TEST_F(CublasLt, RequiresThePreferredAlignment) {
   const DeviceArray<float> a(k * m), b(numbers<float>(k * n + 1, 8)), d(m * n);
   check_cuda(cudaMemset(a.data(), 0, k * m * sizeof(float)), "cudaMemset");
   describe(CUDA_R_32F, CUBLASLT_EPILOGUE_DEFAULT, nullptr);
-  ASSERT_EQ(ways(), 1);
+  ASSERT_EQ(num_algorithms(), 1);
   EXPECT_EQ(multiply(a.data(), b.data() + 1, d.data(), d.data(), 0),
             CUBLAS_STATUS_EXECUTION_FAILED);
   const uint32_t four = 4;
   ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(
                 &preference_, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &four, sizeof four),
             CUBLAS_STATUS_SUCCESS);
-  ASSERT_EQ(ways(), 1);
+  ASSERT_EQ(num_algorithms(), 1);
   EXPECT_EQ(multiply(a.data(), b.data() + 1, d.data(), d.data(), 0), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(d.values(), std::vector<float>(m * n, 0));
 }

@@ -1,4 +1,4 @@
-// A stream captured into a graph: what is kept and run again, and what a capture forbids.
+// Stream capture into graphs: replay, and calls that are forbidden during capture.
 #include <cublas_v2.h>
 
 #include <functional>
@@ -38,7 +38,7 @@ class Graphs : public testing::Test {
   cudaGraph_t graph_ = nullptr;
 };
 
-TEST_F(Graphs, RunAgainAndAgain) {
+TEST_F(Graphs, AreReplayed) {
   EXPECT_EQ(status(), cudaStreamCaptureStatusNone);
   begin();
   EXPECT_EQ(status(), cudaStreamCaptureStatusActive);
@@ -61,7 +61,7 @@ TEST_F(Graphs, RunAgainAndAgain) {
   EXPECT_EQ(x_.values()[kCount - 1], 16);
 }
 
-TEST_F(Graphs, HoldProductsAndCopies) {
+TEST_F(Graphs, CaptureProductsAndCopies) {
   const DeviceArray<float> y(std::vector<float>(kCount, 0));
   cublasHandle_t handle = nullptr;
   ASSERT_EQ(cublasCreate(&handle), CUBLAS_STATUS_SUCCESS);
@@ -83,9 +83,9 @@ TEST_F(Graphs, HoldProductsAndCopies) {
   cublasDestroy(handle);
 }
 
-// Each of these loses the capture. (On a GPU cudaMallocAsync does not: it makes a node, and memory
-// that is the graph's.)
-TEST_F(Graphs, ForbidWhatWaitsOrAllocates) {
+// Each of these invalidates the capture. (On a GPU, cudaMallocAsync instead adds a node with memory
+// that the graph owns.)
+TEST_F(Graphs, ForbidSynchronizationAndAllocation) {
   void* data = nullptr;
   std::vector<float> host(kCount);
   const auto calls = std::vector<std::function<cudaError_t()>>{
@@ -109,7 +109,7 @@ TEST_F(Graphs, ForbidWhatWaitsOrAllocates) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorStreamCaptureInvalidated);
 }
 
-TEST_F(Graphs, DoNotTouchTheOtherStreams) {
+TEST_F(Graphs, DoNotAffectOtherStreams) {
   cudaStream_t other = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   begin();
@@ -119,7 +119,7 @@ TEST_F(Graphs, DoNotTouchTheOtherStreams) {
   EXPECT_EQ(x_.values()[0], 5);
 }
 
-TEST_F(Graphs, DoNotWaitForOthers) {
+TEST_F(Graphs, CannotWaitForOtherStreams) {
   cudaStream_t other = nullptr;
   cudaEvent_t event = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -135,7 +135,7 @@ TEST_F(Graphs, DoNotWaitForOthers) {
 
 __global__ void copy(const float* from, float* to) { to[threadIdx.x] = from[threadIdx.x]; }
 
-// A second stream takes part from an event of the first on, and is waited for by another.
+// A second stream joins the capture by one event, and is joined by another.
 class Branches : public Graphs {
  protected:
   Branches() {
@@ -173,7 +173,7 @@ class Branches : public Graphs {
   cudaEvent_t fork_ = nullptr, join_ = nullptr;
 };
 
-TEST_F(Branches, SeeWhatWasBeforeAndAreSeenAfter) {
+TEST_F(Branches, AreOrderedByForkAndJoin) {
   begin();
   launch(add, 1, kCount, 0, stream_, x_.data(), 2.0f);
   fork();
@@ -184,14 +184,13 @@ TEST_F(Branches, SeeWhatWasBeforeAndAreSeenAfter) {
   ASSERT_EQ(end(), cudaSuccess);
   size_t nodes = 0;
   EXPECT_EQ(cudaGraphGetNodes(graph_, nullptr, &nodes), cudaSuccess);
-  EXPECT_EQ(nodes, 4u);  // events are none
+  EXPECT_EQ(nodes, 4u);  // events add no nodes
   run();
   EXPECT_EQ(y_.values()[0], 113);
 }
 
-// Both branches use one piece of memory, which only one at a time may: done one after the other, as
-// they were asked for, they would hide it.
-TEST_F(Branches, TakeTurns) {
+// Both branches use the same memory, an error that running one branch after the other would hide.
+TEST_F(Branches, AreInterleaved) {
   const DeviceArray<float> shared(std::vector<float>(kCount, 0)), z(std::vector<float>(kCount, 0));
   begin();
   fork();
@@ -206,7 +205,7 @@ TEST_F(Branches, TakeTurns) {
   EXPECT_EQ(z.values()[0], 2);
 }
 
-TEST_F(Branches, HaveToEndWhereTheyBegan) {
+TEST_F(Branches, MustJoinTheOriginStream) {
   begin();
   fork();
   launch(add, 1, kCount, 0, other_, x_.data(), 1.0f);
@@ -216,8 +215,8 @@ TEST_F(Branches, HaveToEndWhereTheyBegan) {
   fork();
   EXPECT_EQ(cudaStreamEndCapture(other_, &graph_), cudaErrorStreamCaptureUnmatched);
   EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
-  EXPECT_EQ(cudaStreamWaitEvent(other_, fork_, 0),
-            cudaErrorInvalidValue);  // of a capture that has ended
+  // The event belongs to a capture that has ended.
+  EXPECT_EQ(cudaStreamWaitEvent(other_, fork_, 0), cudaErrorInvalidValue);
 }
 
 }  // namespace

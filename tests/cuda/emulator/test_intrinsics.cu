@@ -1,4 +1,4 @@
-// Functions of device code, called as a kernel calls them.
+// Device functions, called from kernels.
 #include <cmath>
 
 #include "tensor/formulas.h"
@@ -33,7 +33,7 @@ TEST(Intrinsics, OnBits) {
 }
 
 template <typename T>
-__global__ void use_reals(T* y, T x) {
+__global__ void use_floats(T* y, T x) {
   const float value = static_cast<float>(x);
   y[0] =
       static_cast<T>(std::exp(value) + std::log(value) + std::tanh(value) + linea::exp_of(value));
@@ -43,9 +43,9 @@ __global__ void use_reals(T* y, T x) {
 }
 
 template <typename T>
-void expect_reals(double tolerance) {
+void expect_floats(double tolerance) {
   const DeviceArray<T> y(4);
-  launch(use_reals<T>, 1, 1, 0, nullptr, y.data(), static_cast<T>(1.5f));
+  launch(use_floats<T>, 1, 1, 0, nullptr, y.data(), static_cast<T>(1.5f));
   const std::vector<T> values = y.values();
   const auto at = [&](size_t i) { return static_cast<double>(static_cast<float>(values[i])); };
   const double first = 2 * std::exp(1.5) + std::log(1.5) + std::tanh(1.5);
@@ -56,18 +56,18 @@ void expect_reals(double tolerance) {
   EXPECT_NEAR(at(3), third + 1, tolerance * 4);
 }
 
-TEST(Intrinsics, OnReals) {
-  expect_reals<float>(1e-6);
-  expect_reals<double>(1e-6);
-  expect_reals<__nv_bfloat16>(1e-2);
+TEST(Intrinsics, OnFloats) {
+  expect_floats<float>(1e-6);
+  expect_floats<double>(1e-6);
+  expect_floats<__nv_bfloat16>(1e-2);
 }
 
 __global__ void use_halves(__nv_bfloat16* y, const __nv_bfloat162* x) {
-  const __nv_bfloat162 pair = x[0];
-  y[0] = __hfma(pair.x, pair.y, __float2bfloat16(1.0f));
-  y[1] = __hfma2(pair, pair, pair).y;
+  const __nv_bfloat162 v = x[0];
+  y[0] = __hfma(v.x, v.y, __float2bfloat16(1.0f));
+  y[1] = __hfma2(v, v, v).y;
   y[2] = __float22bfloat162_rn(make_float2(1.0f, 7.0f)).y;
-  y[3] = pair.x + pair.y;
+  y[3] = v.x + v.y;
 }
 
 TEST(Intrinsics, OnHalves) {

@@ -1,4 +1,4 @@
-// What a device refuses to start, a machine without one, and the names of errors.
+// Launches that a device refuses, machines without a GPU, and error names.
 #include <cstdlib>
 
 #include "tests/cuda/emulator/emulated.h"
@@ -7,7 +7,7 @@
 namespace linea::cuda {
 namespace {
 
-__global__ void note_places(int* y) {
+__global__ void store_indices(int* y) {
   const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
@@ -18,7 +18,7 @@ TEST(Launches, HaveThreeDimensions) {
   const DeviceArray<int> y(24 * 30);
   const auto right = [&] {
     check_cuda(cudaMemset(y.data(), 0, 24 * 30 * sizeof(int)), "cudaMemset");
-    launch(note_places, dim3(2, 3, 4), dim3(5, 3, 2), 0, nullptr, y.data());
+    launch(store_indices, dim3(2, 3, 4), dim3(5, 3, 2), 0, nullptr, y.data());
     const std::vector<int> values = y.values();
     bool same = true;
     for (int block = 0; block < 24; ++block)
@@ -34,10 +34,10 @@ __global__ void nothing() {}
 void expect_refused(dim3 grid, dim3 block, size_t bytes, const std::string& error) {
   expect_error(ErrorKind::usage, {error, std::to_string(block.x), std::to_string(bytes)},
                [&] { launch(nothing, grid, block, bytes, nullptr); });
-  EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // the error was told already
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);  // the exception has cleared the error
 }
 
-TEST(Launches, BeyondADeviceAreRefused) {
+TEST(Launches, BeyondTheLimitsAreRefused) {
   const std::string wrong = "cudaErrorInvalidConfiguration";
   expect_refused(1, 1025, 0, wrong);
   expect_refused(1, 0, 0, wrong);
@@ -53,7 +53,7 @@ __global__ void take_all(size_t bytes) {
   shared.take<char>(bytes)[bytes - 1 - threadIdx.x] = 1;
 }
 
-TEST(Launches, NeedLeaveForMuchSharedMemory) {
+TEST(Launches, MustOptInToLargeSharedMemory) {
   expect_refused(1, 32, 49153, "cudaErrorInvalidValue");
   launch(take_all, 1, 32, 49152, nullptr, 49152);
   expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"},
@@ -62,7 +62,7 @@ TEST(Launches, NeedLeaveForMuchSharedMemory) {
   allow_shared_bytes(take_all, 100000, allowed);
   launch(take_all, 1, 32, 100000, nullptr, 100000);
   allow_shared_bytes(take_all, 60000, allowed);
-  launch(take_all, 1, 32, 100000, nullptr, 100000);  // who asks for less takes nothing away
+  launch(take_all, 1, 32, 100000, nullptr, 100000);  // a smaller request does not lower the limit
   expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"},
                [] { launch(take_all, 1, 32, 100001, nullptr, 100001); });
   expect_error(ErrorKind::usage, {"cudaErrorInvalidValue"},
@@ -102,18 +102,18 @@ TEST(Launches, RunOnAnEmulatedDevice) {
   EXPECT_EQ(bytes, 232448);
 }
 
-// ---- settings from the environment, which the child of a death test reads anew ----
+// ---- settings from the environment, which the child process of a death test reads again ----
 
-TEST(Settings, MustBeKnown) {
+TEST(Settings, UnknownValuesAreRefused) {
   setenv("LINEA_EMULATOR_ORDER", "sideways", 1);
-  EXPECT_STOPS(settings(),
-               "LINEA_EMULATOR_ORDER is 'sideways'; it can be: forward, reverse, priority");
+  EXPECT_ABORTS(settings(),
+                "LINEA_EMULATOR_ORDER is 'sideways'; valid values: forward, reverse, priority");
   unsetenv("LINEA_EMULATOR_ORDER");
 }
 
-TEST(Settings, AreReadOnce) {
+TEST(Settings, MalformedNumbersAreRefused) {
   setenv("LINEA_EMULATOR_SEED", "12x", 1);
-  EXPECT_STOPS(settings(), "LINEA_EMULATOR_SEED is '12x', which is no number");
+  EXPECT_ABORTS(settings(), "LINEA_EMULATOR_SEED is '12x', which is not a number");
   unsetenv("LINEA_EMULATOR_SEED");
 }
 

@@ -1,4 +1,4 @@
-// Tensor cores: wmma, mma.sync with ldmatrix, and tiles that cp.async brings.
+// Tensor cores: wmma, mma.sync with ldmatrix, and tiles copied by cp.async.
 #include <cuda_pipeline_primitives.h>
 #include <mma.h>
 
@@ -11,7 +11,7 @@ namespace {
 using Half = __nv_bfloat16;
 constexpr int kM = 32, kN = 48, kK = 64;
 
-// Small whole numbers, so that every sum is exact.
+// Small integers, so that every sum is exact.
 std::vector<Half> small_numbers(int count, int period) {
   std::vector<Half> result;
   for (int i = 0; i < count; ++i)
@@ -19,11 +19,11 @@ std::vector<Half> small_numbers(int count, int period) {
   return result;
 }
 
-// C [kM,kN] = A [kM,kK] B [kK,kN]; one warp for each tile.
+// C [kM,kN] = A [kM,kK] B [kK,kN]; one warp per tile.
 template <typename LayoutB>
 __global__ void multiply_by_wmma(float* c, const Half* a, const Half* b) {
   namespace wmma = nvcuda::wmma;
-  constexpr bool kByRows = std::is_same_v<LayoutB, wmma::row_major>;
+  constexpr bool kRowMajor = std::is_same_v<LayoutB, wmma::row_major>;
   const int row = static_cast<int>(blockIdx.y) * 16, column = static_cast<int>(blockIdx.x) * 16;
   wmma::fragment<wmma::accumulator, 16, 16, 16, float> sums;
   wmma::fill_fragment(sums, 0.25f);
@@ -31,27 +31,28 @@ __global__ void multiply_by_wmma(float* c, const Half* a, const Half* b) {
     wmma::fragment<wmma::matrix_a, 16, 16, 16, Half, wmma::row_major> left;
     wmma::fragment<wmma::matrix_b, 16, 16, 16, Half, LayoutB> right;
     wmma::load_matrix_sync(left, a + row * kK + k, kK);
-    wmma::load_matrix_sync(right, kByRows ? b + k * kN + column : b + column * kK + k,
-                           kByRows ? kN : kK);
+    wmma::load_matrix_sync(right, kRowMajor ? b + k * kN + column : b + column * kK + k,
+                           kRowMajor ? kN : kK);
     wmma::mma_sync(sums, left, right, sums);
   }
   for (int i = 0; i < sums.num_elements; ++i) sums.x[i] *= 2.0f;
   wmma::store_matrix_sync(c + row * kN + column, sums, kN, wmma::mem_row_major);
 }
 
-// The same with 16 x 8 tiles, whose A and B go through shared memory by cp.async.
-enum class Copies { waited_for, not_waited_for, left_open };
+// The same with 16 x 8 tiles of C; cp.async copies A and B to shared memory.
+enum class Copies { waited_for, not_waited_for, never_waited_for };
 
 __global__ void multiply_by_mma(float* c, const Half* a, const Half* b, Copies copies) {
-  __shared__ __align__(16) Half left[16 * 24],
-      right[16 * 8];  // rows of 24: whose addresses differ from rows of 16
+  // Rows of 24, so that a stride of 16 would show.
+  __shared__ __align__(16) Half left[16 * 24], right[16 * 8];
   const int row = static_cast<int>(blockIdx.y) * 16, column = static_cast<int>(blockIdx.x) * 8;
   const int lane = static_cast<int>(threadIdx.x);
   float sums[4] = {};
   for (int k = 0; k < kK; k += 16) {
-    const int line = lane / 2, half = lane % 2 * 8;
-    __pipeline_memcpy_async(left + line * 24 + half, a + (row + line) * kK + k + half, 16);
-    if (half == 0) __pipeline_memcpy_async(right + line * 8, b + (k + line) * kN + column, 16);
+    const int own_row = lane / 2, half = lane % 2 * 8;
+    __pipeline_memcpy_async(left + own_row * 24 + half, a + (row + own_row) * kK + k + half, 16);
+    if (half == 0)
+      __pipeline_memcpy_async(right + own_row * 8, b + (k + own_row) * kN + column, 16);
     __pipeline_commit();
     if (copies == Copies::waited_for) __pipeline_wait_prior(0);
     __syncwarp();
@@ -61,14 +62,14 @@ __global__ void multiply_by_mma(float* c, const Half* a, const Half* b, Copies c
     mma_m16n8k16(sums, fragment_a, fragment_b);
     __syncwarp();
   }
-  if (copies != Copies::left_open) __pipeline_wait_prior(0);
+  if (copies != Copies::never_waited_for) __pipeline_wait_prior(0);
   for (int i = 0; i < 4; ++i)
     c[(row + lane / 4 + i / 2 * 8) * kN + column + lane % 4 * 2 + i % 2] = sums[i];
 }
 
 class Matrices : public testing::Test {
  protected:
-  // A B + bias, times factor.
+  // (A B + bias) factor
   std::vector<float> expected(float bias, float factor) const {
     std::vector<float> result;
     for (int row = 0; row < kM; ++row)
@@ -96,11 +97,11 @@ TEST_F(Matrices, AreMultipliedByWmma) {
   EXPECT_EQ(count_orders(right), kOrders);
 }
 
-TEST_F(Matrices, MayLieByColumns) {
-  std::vector<Half> turned;
+TEST_F(Matrices, MayBeColumnMajor) {
+  std::vector<Half> transposed;
   for (int column = 0; column < kN; ++column)
-    for (int k = 0; k < kK; ++k) turned.push_back(b_[static_cast<size_t>(k * kN + column)]);
-  const DeviceArray<Half> a(a_), b(turned);
+    for (int k = 0; k < kK; ++k) transposed.push_back(b_[static_cast<size_t>(k * kN + column)]);
+  const DeviceArray<Half> a(a_), b(transposed);
   const DeviceArray<float> c(kM * kN);
   launch(multiply_by_wmma<nvcuda::wmma::col_major>, dim3(kN / 16, kM / 16), 32, 0, nullptr,
          c.data(), a.data(), b.data());
@@ -122,13 +123,13 @@ TEST_F(Matrices, AreMultipliedByMma) {
       kOrders);
 }
 
-TEST_F(Matrices, AreNotThereBeforeTheWait) {
+TEST_F(Matrices, AreUndefinedBeforeTheWait) {
   EXPECT_NE(product_by_mma(a_, b_, Copies::not_waited_for), expected(0, 1));
 }
 
-TEST_F(Matrices, CopiesThatNoOneWaitsForShow) {
-  EXPECT_STOPS(product_by_mma(a_, b_, Copies::left_open),
-               "a thread ends with [0-9]+ copies by cp.async");
+TEST_F(Matrices, CopiesWithoutAWaitAreReported) {
+  EXPECT_ABORTS(product_by_mma(a_, b_, Copies::never_waited_for),
+                "a thread exits without waiting for [0-9]+ cp.async copies");
 }
 
 __global__ void load_misaligned(const Half* a) {
@@ -142,11 +143,11 @@ TEST_F(Matrices, MustBeAligned) {
     launch(load_misaligned, 1, 32, 0, nullptr, a.data());
     cudaDeviceSynchronize();
   };
-  EXPECT_STOPS(run(),
-               "wmma::load_matrix_sync at .*test_matrices.cu:.* must be aligned to 32 bytes");
+  EXPECT_ABORTS(run(),
+                "wmma::load_matrix_sync at .*test_matrices.cu:.* must be aligned to 32 bytes");
 }
 
-// C [16,8] = A [16,8] B [8,8], of words whose lower 13 bits are anything.
+// C [16,8] = A [16,8] B [8,8], of words whose lower 13 bits are arbitrary.
 __global__ void multiply_words(float* c, const float* a, const float* b) {
   const int lane = static_cast<int>(threadIdx.x), group = lane / 4, own = lane % 4;
   uint32_t left[4], right[2];
@@ -158,7 +159,7 @@ __global__ void multiply_words(float* c, const float* a, const float* b) {
   for (int i = 0; i < 4; ++i) c[(group + i / 2 * 8) * 8 + own * 2 + i % 2] = sums[i];
 }
 
-TEST_F(Matrices, OfTensorFloatsAreMultiplied) {
+TEST_F(Matrices, OfTf32AreMultiplied) {
   std::vector<float> left, right, product;
   for (int i = 0; i < 16 * 8; ++i) left.push_back(static_cast<float>(i * 7 % 11 - 5));
   for (int i = 0; i < 8 * 8; ++i) right.push_back(static_cast<float>(i * 5 % 13 - 6));
@@ -176,8 +177,8 @@ TEST_F(Matrices, OfTensorFloatsAreMultiplied) {
 
 __global__ void round_words(float* x) { x[threadIdx.x] = __uint_as_float(to_tf32(x[threadIdx.x])); }
 
-TEST_F(Matrices, AreRoundedToTensorFloats) {
-  const float step = 1.0f / 1024;  // of TF32 above 1
+TEST_F(Matrices, AreRoundedToTf32) {
+  const float step = 1.0f / 1024;  // the spacing of TF32 above 1
   const DeviceArray<float> x(std::vector<float>{1, 1 + step, 1 + 0.4f * step, 1 + 0.5f * step,
                                                 -1 - 0.5f * step, 0, INFINITY, -INFINITY, NAN});
   launch(round_words, 1, 9, 0, nullptr, x.data());

@@ -1,5 +1,4 @@
-// Device memory: what it holds at first, how much there is, and kernels and hosts that touch what
-// is not theirs.
+// Device memory: initial contents, size, and invalid accesses by kernels and the host.
 #include <cmath>
 
 #include "tensor/error.h"
@@ -20,63 +19,61 @@ void run_copy(float* y, const float* x, int first = 0) {
   check_cuda(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-TEST(Memory, IsFullOfNanAtFirst) {
+TEST(Memory, IsInitiallyFilledWithNan) {
   const DeviceArray<float> x(16);
   if (kChecked)
-    EXPECT_STOPS(
-        x.values(),
-        "a copy or a matrix product reads global memory, byte 0 .* that nothing has written");
+    EXPECT_ABORTS(x.values(),
+                  "a copy or matrix product reads uninitialized global memory, byte 0 ");
   else
     for (const float value : x.values()) EXPECT_TRUE(std::isnan(value));
 }
 
-TEST(Memory, ANumberPastAnEndShows) {
+TEST(Memory, OutOfBoundsReadsAreReported) {
   const auto run = [] {
-    const DeviceArray<float> x(counted<float>(kCount)), y(kCount);
+    const DeviceArray<float> x(iota<float>(kCount)), y(kCount);
     run_copy(y.data(), x.data(), 1);
   };
   if (!kChecked && !kAddressSanitizer)
-    GTEST_SKIP() << "seen by the checker and the sanitizers alone: other builds run it";
-  EXPECT_STOPS(run(),
-               kChecked
-                   ? "read of 4 bytes at .*outside of device and shared memory(.|\n)*test_memory.cu"
-                   : "use-after-poison(.|\n)*in block \\(15,0,0\\) thread \\(255,0,0\\) of .*copy");
+    GTEST_SKIP() << "only the checker and the sanitizers detect this";
+  EXPECT_ABORTS(
+      run(), kChecked
+                 ? "read of 4 bytes at .*outside of device and shared memory(.|\n)*test_memory.cu"
+                 : "use-after-poison(.|\n)*in block \\(15,0,0\\) thread \\(255,0,0\\) of .*copy");
 }
 
-TEST(Memory, FreedMemoryIsGone) {
+TEST(Memory, UseAfterFreeIsReported) {
   const auto run = [] {
     const DeviceArray<float> y(kCount);
     float* x = nullptr;
     {
-      const DeviceArray<float> freed(counted<float>(kCount));
+      const DeviceArray<float> freed(iota<float>(kCount));
       x = freed.data();
     }
     run_copy(y.data(), x);
   };
-  EXPECT_STOPS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory"
-                      : kAddressSanitizer ? "use-after-poison"
-                                          : "signal 11(.|\n)*in block .* of .*copy");
+  EXPECT_ABORTS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory"
+                       : kAddressSanitizer ? "use-after-poison"
+                                           : "signal 11(.|\n)*in block .* of .*copy");
 }
 
-TEST(Memory, IsFreedOnce) {
+TEST(Memory, DoubleFreeIsReported) {
   const auto run = [] {
     void* data = nullptr;
     cudaMalloc(&data, 100);
     cudaFree(data);
     cudaFree(data);
   };
-  EXPECT_STOPS(run(), "is freed, which is no allocation of device memory, or no longer");
+  EXPECT_ABORTS(run(), "free of .*, which is not a live allocation of device memory");
 }
 
-// Addresses are used again in the end, or a long run would run out of them; what is there is fresh
-// each time.
-TEST(Memory, IsFreshWhereItIsUsedAgain) {
+// Addresses are eventually reused, as a long run would exhaust them; the memory is fresh each time.
+TEST(Memory, IsFreshWhenAddressesAreReused) {
   float* first = nullptr;
-  bool again = false;
+  bool reused = false;
   for (int i = 0; i < 1100; ++i) {
     float* x = nullptr;
     check_cuda(cudaMalloc(&x, 2 * kCount * sizeof(float)), "cudaMalloc");
-    again = again || x == first;
+    reused = reused || x == first;
     if (first == nullptr) first = x;
     if (i >= 1095) {
       check_cuda(cudaMemset(x, 0, kCount * sizeof(float)), "cudaMemset");
@@ -88,68 +85,69 @@ TEST(Memory, IsFreshWhereItIsUsedAgain) {
     }
     check_cuda(cudaFree(x), "cudaFree");
   }
-  EXPECT_TRUE(again);
+  EXPECT_TRUE(reused);
 }
 
-TEST(Memory, OfTheHostIsNoKernels) {
-  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
+TEST(Memory, OfTheHostIsInvalidInKernels) {
+  if (!kChecked) GTEST_SKIP() << "only test_emulator_checked detects this";
   const auto run = [] {
     const std::vector<float> x(kCount);
     const DeviceArray<float> y(kCount);
     run_copy(y.data(), x.data());
   };
-  EXPECT_STOPS(run(),
-               "read of 4 bytes at .*outside of device and shared memory .past an end, freed, or "
-               "the host's");
+  EXPECT_ABORTS(
+      run(),
+      "read of 4 bytes at .*outside of device and shared memory .out of bounds, freed, or "
+      "host memory");
 }
 
-TEST(Memory, ThatIsPinnedIsAlsoKernels) {
+TEST(Memory, PinnedHostMemoryIsValidInKernels) {
   float* pinned = nullptr;
   check_cuda(cudaMallocHost(&pinned, kCount * sizeof(float)), "cudaMallocHost");
   for (size_t i = 0; i < kCount; ++i) pinned[i] = static_cast<float>(i);
   const DeviceArray<float> y(kCount);
   run_copy(y.data(), pinned);
-  EXPECT_EQ(y.values(), counted<float>(kCount));
+  EXPECT_EQ(y.values(), iota<float>(kCount));
   check_cuda(cudaFreeHost(pinned), "cudaFreeHost");
 }
 
-TEST(Memory, IsNoHostsWithTheGuardUp) {
+TEST(Memory, HostAccessIsReportedByTheGuard) {
   const auto run = [] {
     settings().guard = true;
-    const DeviceArray<float> x(counted<float>(kCount)), y(kCount);
+    const DeviceArray<float> x(iota<float>(kCount)), y(kCount);
     run_copy(y.data(), x.data());
-    if (y.values() != counted<float>(kCount)) return;
+    if (y.values() != iota<float>(kCount)) return;
     x.data()[5] = 1;
   };
-  EXPECT_STOPS(run(), kAddressSanitizer
-                          ? "SEGV on unknown address"
-                          : "the host touched device memory at .* outside of any copy or kernel");
+  EXPECT_ABORTS(run(), kAddressSanitizer
+                           ? "SEGV on unknown address"
+                           : "the host accessed device memory at .* outside of a copy or kernel");
 }
 
-__global__ void copy_fours(float4* y, const float* x) {
+__global__ void copy_vectors(float4* y, const float* x) {
   y[threadIdx.x] = *reinterpret_cast<const float4*>(x + 1 + threadIdx.x * 4);
 }
 
-TEST(Memory, AMisalignedVectorShows) {
-  if (!kAddressSanitizer) GTEST_SKIP() << "seen by the sanitizers alone: their build runs it";
+TEST(Memory, MisalignedVectorsAreReported) {
+  if (!kAddressSanitizer) GTEST_SKIP() << "only the sanitizers detect this";
   const auto run = [] {
-    const DeviceArray<float> x(counted<float>(kCount));
+    const DeviceArray<float> x(iota<float>(kCount));
     const DeviceArray<float4> y(8);
-    launch(copy_fours, 1, 8, 0, nullptr, y.data(), x.data());
+    launch(copy_vectors, 1, 8, 0, nullptr, y.data(), x.data());
   };
-  EXPECT_STOPS(run(), "misaligned address");
+  EXPECT_ABORTS(run(), "misaligned address");
 }
 
-TEST(Memory, CopiesStayInsideOfOneAllocation) {
+TEST(Memory, OutOfBoundsCopiesAreReported) {
   const auto run = [] {
     const DeviceArray<float> x(16), y(16);
     cudaMemcpy(y.data(), x.data() + 1, 16 * sizeof(float), cudaMemcpyDeviceToDevice);
     cudaDeviceSynchronize();
   };
-  EXPECT_STOPS(run(), "a copy reads: 64 bytes from .* on are not inside one live allocation");
+  EXPECT_ABORTS(run(), "a copy reads: 64 bytes at .* are not inside one live allocation");
 }
 
-TEST(Memory, CopiesGoTheWayTheySay) {
+TEST(Memory, CopiesCheckTheirDirection) {
   const DeviceArray<float> x(16);
   float host[16] = {};
   EXPECT_EQ(cudaMemcpy(x.data(), host, sizeof(host), cudaMemcpyDeviceToHost),
@@ -158,7 +156,7 @@ TEST(Memory, CopiesGoTheWayTheySay) {
   EXPECT_EQ(cudaMemcpy(x.data(), host, sizeof(host), cudaMemcpyDefault), cudaSuccess);
 }
 
-// ---- how much there is ----
+// ---- memory size ----
 
 size_t free_bytes() {
   size_t free = 0, total = 0;
@@ -167,7 +165,7 @@ size_t free_bytes() {
   return free;
 }
 
-TEST(Memory, EndsWhereTheSettingsSay) {
+TEST(Memory, IsLimitedByTheSettings) {
   settings().memory = size_t{1} << 20;
   void *first = nullptr, *second = nullptr;
   EXPECT_EQ(cudaMalloc(&first, 700 << 10), cudaSuccess);
@@ -189,7 +187,7 @@ TEST(Memory, EndsWhereTheSettingsSay) {
   settings().memory = size_t{8} << 30;
 }
 
-uint64_t pool_has(cudaMemPoolAttr attribute) {
+uint64_t pool_attribute(cudaMemPoolAttr attribute) {
   cudaMemPool_t pool = nullptr;
   uint64_t value = 0;
   check_cuda(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
@@ -197,49 +195,49 @@ uint64_t pool_has(cudaMemPoolAttr attribute) {
   return value;
 }
 
-void keep_in_pool(uint64_t bytes) {
+void set_release_threshold(uint64_t bytes) {
   cudaMemPool_t pool = nullptr;
   check_cuda(cudaDeviceGetDefaultMemPool(&pool, 0), "cudaDeviceGetDefaultMemPool");
   check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes),
              "cudaMemPoolSetAttribute");
 }
 
-TEST(Memory, OfThePoolIsKeptUpToItsThreshold) {
+TEST(Memory, PoolKeepsMemoryUpToItsThreshold) {
   const size_t before = free_bytes();
-  keep_in_pool(4096);
+  set_release_threshold(4096);
   void *small = nullptr, *large = nullptr;
   check_cuda(cudaMallocAsync(&small, 2048, nullptr), "cudaMallocAsync");
   check_cuda(cudaMallocAsync(&large, 8192, nullptr), "cudaMallocAsync");
-  EXPECT_EQ(pool_has(cudaMemPoolAttrUsedMemCurrent), 10240u);
+  EXPECT_EQ(pool_attribute(cudaMemPoolAttrUsedMemCurrent), 10240u);
   EXPECT_EQ(before - free_bytes(), 10240u);
   check_cuda(cudaFreeAsync(large, nullptr), "cudaFreeAsync");
-  EXPECT_EQ(pool_has(cudaMemPoolAttrUsedMemCurrent), 2048u);
-  EXPECT_EQ(pool_has(cudaMemPoolAttrReservedMemCurrent), 10240u);
+  EXPECT_EQ(pool_attribute(cudaMemPoolAttrUsedMemCurrent), 2048u);
+  EXPECT_EQ(pool_attribute(cudaMemPoolAttrReservedMemCurrent), 10240u);
   cudaDeviceSynchronize();
-  EXPECT_EQ(pool_has(cudaMemPoolAttrReservedMemCurrent), 4096u);
+  EXPECT_EQ(pool_attribute(cudaMemPoolAttrReservedMemCurrent), 4096u);
   check_cuda(cudaFreeAsync(small, nullptr), "cudaFreeAsync");
   cudaMemPool_t pool = nullptr;
   cudaDeviceGetDefaultMemPool(&pool, 0);
   check_cuda(cudaMemPoolTrimTo(pool, 0), "cudaMemPoolTrimTo");
-  EXPECT_EQ(pool_has(cudaMemPoolAttrReservedMemCurrent), 0u);
-  EXPECT_EQ(pool_has(cudaMemPoolAttrUsedMemHigh), 10240u);
+  EXPECT_EQ(pool_attribute(cudaMemPoolAttrReservedMemCurrent), 0u);
+  EXPECT_EQ(pool_attribute(cudaMemPoolAttrUsedMemHigh), 10240u);
   EXPECT_EQ(free_bytes(), before);
-  keep_in_pool(0);
+  set_release_threshold(0);
 }
 
-TEST(Memory, FreedOnAStreamIsGoneForWhatComesLater) {
+TEST(Memory, UseAfterStreamOrderedFreeIsReported) {
   const auto run = [] {
     const DeviceArray<float> y(kCount);
     void* x = nullptr;
     cudaMallocAsync(&x, kCount * sizeof(float), nullptr);
     cudaMemsetAsync(x, 0, kCount * sizeof(float), nullptr);
-    run_copy(y.data(), static_cast<float*>(x));  // as it should be
+    run_copy(y.data(), static_cast<float*>(x));  // still valid
     cudaFreeAsync(x, nullptr);
     run_copy(y.data(), static_cast<float*>(x));
   };
-  EXPECT_STOPS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory"
-                      : kAddressSanitizer ? "use-after-poison"
-                                          : "signal 11");
+  EXPECT_ABORTS(run(), kChecked ? "read of 4 bytes at .*outside of device and shared memory"
+                       : kAddressSanitizer ? "use-after-poison"
+                                           : "signal 11");
 }
 
 }  // namespace

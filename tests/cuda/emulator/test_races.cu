@@ -1,4 +1,4 @@
-// Blocks of one launch that touch the same memory, and atomics that may.
+// Accesses to the same memory from several blocks of a launch: races and atomics.
 #include "tests/cuda/emulator/emulated.h"
 
 namespace linea::cuda {
@@ -6,41 +6,41 @@ namespace {
 
 constexpr int kBlocks = 8, kThreads = 64;
 
-enum class Sum { atomically, plainly };
+enum class Sum { atomic, non_atomic };
 
 __global__ void sum_columns(float* sums, const float* x, Sum how) {
   const int column = static_cast<int>(threadIdx.x);
   const float value = x[blockIdx.x * kThreads + threadIdx.x];
-  if (how == Sum::atomically)
+  if (how == Sum::atomic)
     atomicAdd(&sums[column], value);
   else
     sums[column] += value;
 }
 
 bool sums_columns(Sum how) {
-  const DeviceArray<float> x(counted<float>(kBlocks * kThreads)),
+  const DeviceArray<float> x(iota<float>(kBlocks * kThreads)),
       sums(std::vector<float>(kThreads, 0));
   launch(sum_columns, kBlocks, kThreads, 0, nullptr, sums.data(), x.data(), how);
   return sums.values()[3] == 28 * kThreads + 3 * kBlocks;
 }
 
-TEST(Races, AtomicsAreNone) {
-  EXPECT_EQ(count_orders([] { return sums_columns(Sum::atomically); }), kOrders);
+TEST(Races, NotBetweenAtomics) {
+  EXPECT_EQ(count_orders([] { return sums_columns(Sum::atomic); }), kOrders);
 }
 
-TEST(Races, BetweenBlocksShow) {
-  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
-  EXPECT_STOPS(sums_columns(Sum::plainly),
-               "race on global memory, byte 0 of 256 bytes .*: a write by another block, then a "
-               "read by thread 0 "
-               "with nothing that orders them");
+TEST(Races, BetweenBlocksAreReported) {
+  if (!kChecked) GTEST_SKIP() << "only test_emulator_checked detects this";
+  EXPECT_ABORTS(
+      sums_columns(Sum::non_atomic),
+      "data race on global memory, byte 0 of 256 bytes .*: a write by another block, then "
+      "an unordered read by thread 0");
 }
 
-// Two launches on one stream are in order.
-TEST(Races, BetweenLaunchesAreNone) {
-  const DeviceArray<float> x(counted<float>(kThreads)), sums(std::vector<float>(kThreads, 0));
+// Launches on one stream are ordered.
+TEST(Races, NotBetweenLaunches) {
+  const DeviceArray<float> x(iota<float>(kThreads)), sums(std::vector<float>(kThreads, 0));
   for (int i = 0; i < 3; ++i)
-    launch(sum_columns, 1, kThreads, 0, nullptr, sums.data(), x.data(), Sum::plainly);
+    launch(sum_columns, 1, kThreads, 0, nullptr, sums.data(), x.data(), Sum::non_atomic);
   EXPECT_EQ(sums.values()[5], 15);
 }
 
@@ -53,8 +53,8 @@ __global__ void count_in_shared(int* counts, const int* x) {
   if (threadIdx.x < 16) atomicAdd(&counts[threadIdx.x], counted[threadIdx.x]);
 }
 
-TEST(Races, AtomicsOfSharedMemoryAreNone) {
-  const DeviceArray<int> x(counted<int>(512)), counts(std::vector<int>(16, 0));
+TEST(Races, NotBetweenSharedMemoryAtomics) {
+  const DeviceArray<int> x(iota<int>(512)), counts(std::vector<int>(16, 0));
   const auto right = [&] {
     check_cuda(cudaMemset(counts.data(), 0, 64), "cudaMemset");
     launch(count_in_shared, 2, 256, 0, nullptr, counts.data(), x.data());
@@ -83,7 +83,7 @@ void expect_atomics() {
   EXPECT_EQ(y.values(), (std::vector<T>{190, 19, 0, 0xfffff, 0x7ff00000, 0, 9, 20}));
 }
 
-TEST(Races, AtomicsOfWholeNumbers) {
+TEST(Races, IntegerAtomics) {
   expect_atomics<int>();
   expect_atomics<unsigned>();
   expect_atomics<unsigned long long>();
@@ -94,7 +94,7 @@ __global__ void add_reals(double* y, __nv_bfloat16* z) {
   atomicAdd(z, __float2bfloat16(0.5f));
 }
 
-TEST(Races, AtomicsOfOtherReals) {
+TEST(Races, DoubleAndBf16Atomics) {
   const DeviceArray<double> y(std::vector<double>{0});
   const DeviceArray<__nv_bfloat16> z(std::vector<__nv_bfloat16>{__float2bfloat16(0)});
   launch(add_reals, 2, 32, 0, nullptr, y.data(), z.data());

@@ -1,4 +1,5 @@
-// Shared memory: how it is cut, and kernels that leave it, forget to write it or take too much.
+// Shared memory: dynamic arrays, out-of-bounds accesses, uninitialized reads and oversized
+// requests.
 #include <cmath>
 
 #include "tests/cuda/emulator/emulated.h"
@@ -9,12 +10,12 @@ namespace {
 constexpr int kThreads = 64;
 
 struct Misuse {
-  int past = 0;           // how far behind its piece a thread writes
-  bool skip_one = false;  // a number that no one writes
-  int other_size = 0;     // how much more the last thread takes
+  int past = 0;           // a thread writes this far past the end of its array
+  bool skip_one = false;  // one element stays uninitialized
+  int other_size = 0;     // the last thread takes this many elements more
 };
 
-__global__ void add_pieces(double* y, Misuse misuse) {
+__global__ void add_arrays(double* y, Misuse misuse) {
   SharedMemory shared;
   const unsigned t = threadIdx.x;
   float* first = shared.take<float>(kThreads - 3);
@@ -31,58 +32,57 @@ constexpr size_t kBytes = shared_bytes<float>(kThreads - 3) + shared_bytes<doubl
 
 std::vector<double> added(Misuse misuse, size_t bytes = kBytes) {
   const DeviceArray<double> y(kThreads);
-  launch(add_pieces, 1, kThreads, bytes, nullptr, y.data(), misuse);
+  launch(add_arrays, 1, kThreads, bytes, nullptr, y.data(), misuse);
   return y.values();
 }
 
-TEST(SharedMemory, IsCutInPieces) {
+TEST(SharedMemory, ProvidesSeveralArrays) {
   const std::vector<double> values = added({});
   EXPECT_EQ(values[0], kThreads - 4 + 0.5);
   EXPECT_EQ(values[kThreads - 1], 0.5);
 }
 
-TEST(SharedMemory, ANumberPastAPieceShows) {
-  EXPECT_STOPS(
+TEST(SharedMemory, OutOfBoundsWritesToDynamicArraysAreReported) {
+  EXPECT_ABORTS(
       added({1}),
       kAddressSanitizer
-          ? "use-after-poison(.|\n)*in block \\(0,0,0\\) thread \\(0,0,0\\) of .*add_pieces"
+          ? "use-after-poison(.|\n)*in block \\(0,0,0\\) thread \\(0,0,0\\) of .*add_arrays"
       : kChecked ? "write of 4 bytes at .*outside of device and shared(.|\n)*test_shared_memory.cu"
-                 : "block \\(0,0,0\\) wrote past the piece of 244 bytes .*test_shared_memory.cu");
+                 : "block \\(0,0,0\\) wrote past the dynamic shared array of 244 bytes "
+                   ".*test_shared_memory.cu");
 }
 
-TEST(SharedMemory, AThreadThatTakesAnotherSizeIsNamed) {
-  EXPECT_STOPS(
-      added({0, false, 1}),
-      "piece 1 of dynamic shared memory at .*another thread took 512 bytes, this one takes 520");
+TEST(SharedMemory, DifferentSizesBetweenThreadsAreReported) {
+  EXPECT_ABORTS(added({0, false, 1}),
+                "dynamic shared array 1 at .*another thread took 512 bytes, this one takes 520");
 }
 
-TEST(SharedMemory, ABlockTakesNoMoreThanItsLaunchGave) {
-  EXPECT_STOPS(added({}, 600),
-               "dynamic shared memory at .*the block takes 768 bytes, its launch gave 600");
+TEST(SharedMemory, MoreThanTheLaunchProvidesIsReported) {
+  EXPECT_ABORTS(added({}, 600),
+                "dynamic shared memory at .*the block takes 768 bytes, its launch provides 600");
 }
 
-TEST(SharedMemory, WhatNoOneWroteShows) {
+TEST(SharedMemory, UninitializedReadsOfDynamicArraysAreReported) {
   if (kChecked)
-    EXPECT_STOPS(added({0, true}), "read of dynamic shared memory at .* that nothing has written");
+    EXPECT_ABORTS(added({0, true}), "uninitialized read of dynamic shared memory at ");
   else
     EXPECT_TRUE(std::isnan(added({0, true})[kThreads - 4 - 9]));
 }
 
-__global__ void read_unwritten(float* y) {
+__global__ void read_uninitialized(float* y) {
   __shared__ float values[8];
   if (threadIdx.x == 0) values[0] = 1;
   __syncthreads();
   y[threadIdx.x] = values[threadIdx.x];
 }
 
-TEST(SharedMemory, WhatNoOneWroteOfAnArrayShows) {
-  if (!kChecked) GTEST_SKIP() << "seen by the checker alone: test_emulator_checked runs it";
+TEST(SharedMemory, UninitializedReadsOfStaticArraysAreReported) {
+  if (!kChecked) GTEST_SKIP() << "only test_emulator_checked detects this";
   const auto run = [] {
     const DeviceArray<float> y(8);
-    launch(read_unwritten, 1, 8, 0, nullptr, y.data());
+    launch(read_uninitialized, 1, 8, 0, nullptr, y.data());
   };
-  EXPECT_STOPS(run(),
-               "read of shared array .*read_unwritten.*::values, byte 4 that nothing has written");
+  EXPECT_ABORTS(run(), "uninitialized read of shared array .*read_uninitialized.*::values, byte 4");
 }
 
 __global__ void write_past_array(float* y, unsigned last) {
@@ -93,13 +93,13 @@ __global__ void write_past_array(float* y, unsigned last) {
   y[threadIdx.x] = values[threadIdx.x];
 }
 
-TEST(SharedMemory, ANumberPastAnArrayShows) {
-  if (!kAddressSanitizer) GTEST_SKIP() << "seen by the sanitizers alone: their build runs it";
+TEST(SharedMemory, OutOfBoundsWritesToStaticArraysAreReported) {
+  if (!kAddressSanitizer) GTEST_SKIP() << "only the sanitizers detect this";
   const auto run = [] {
     const DeviceArray<float> y(8);
     launch(write_past_array, 1, 8, 0, nullptr, y.data(), 8u);
   };
-  EXPECT_STOPS(run(), "index 8 out of bounds for type|global-buffer-overflow");
+  EXPECT_ABORTS(run(), "index 8 out of bounds for type|global-buffer-overflow");
 }
 
 }  // namespace

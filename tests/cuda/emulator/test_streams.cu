@@ -1,4 +1,4 @@
-// Streams and events: what CUDA orders, and what is not there yet when nobody waited.
+// Streams and events: the order that CUDA guarantees, and stale data without synchronization.
 #include "tests/cuda/emulator/emulated.h"
 
 namespace linea::cuda {
@@ -30,7 +30,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Numbers of the host that copies reach late.
+// Pinned host memory, which asynchronous copies access late.
 class Pinned {
  public:
   explicit Pinned(float value) {
@@ -55,12 +55,12 @@ void read_on(cudaStream_t stream, const Pinned& to, const DeviceArray<float>& x)
 
 class Streams : public testing::Test {
  protected:
-  ~Streams() override { settings().streams = StreamOrder::late; }
+  ~Streams() override { settings().stream_order = StreamOrder::late; }
   DeviceArray<float> x_{std::vector<float>(kCount, 1)};
   Pinned host_{-1};
 };
 
-TEST_F(Streams, AreLateWhereNobodyWaits) {
+TEST_F(Streams, RunLateWithoutSynchronization) {
   const Stream stream;
   add_on(stream, x_);
   read_on(stream, host_, x_);
@@ -69,17 +69,17 @@ TEST_F(Streams, AreLateWhereNobodyWaits) {
   EXPECT_EQ(host_.data()[0], 2);
 }
 
-TEST_F(Streams, AreEagerOnRequest) {
-  settings().streams = StreamOrder::eager;
+TEST_F(Streams, RunEagerlyOnRequest) {
+  settings().stream_order = StreamOrder::eager;
   const Stream stream;
   add_on(stream, x_);
   read_on(stream, host_, x_);
   EXPECT_EQ(host_.data()[0], 2);
 }
 
-TEST_F(Streams, OrderWhatIsOnOneOfThem) {
+TEST_F(Streams, RunOperationsInOrder) {
   for (const StreamOrder order : {StreamOrder::late, StreamOrder::eager, StreamOrder::random}) {
-    settings().streams = order;
+    settings().stream_order = order;
     const Stream stream;
     check_cuda(cudaMemsetAsync(x_.data(), 0, kBytes, stream), "cudaMemsetAsync");
     for (int i = 0; i < 5; ++i) add_on(stream, x_);
@@ -101,9 +101,9 @@ float read_by_another(const DeviceArray<float>& x, const Pinned& host, bool wait
 }
 
 TEST_F(Streams, AreOrderedByEvents) { EXPECT_EQ(read_by_another(x_, host_, true), 2); }
-TEST_F(Streams, AreNotOrderedWithoutOne) { EXPECT_EQ(read_by_another(x_, host_, false), 1); }
+TEST_F(Streams, AreNotOrderedWithoutEvents) { EXPECT_EQ(read_by_another(x_, host_, false), 1); }
 
-TEST_F(Streams, WaitForTheDefaultOneUnlessToldNotTo) {
+TEST_F(Streams, SynchronizeWithTheDefaultStreamUnlessNonBlocking) {
   const Stream waits(cudaStreamDefault);
   add_on(nullptr, x_);
   read_on(waits, host_, x_);
@@ -111,7 +111,7 @@ TEST_F(Streams, WaitForTheDefaultOneUnlessToldNotTo) {
   EXPECT_EQ(host_.data()[0], 2);
   add_on(waits, x_);
   check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
-  add_on(nullptr, x_);  // after what is on the other
+  add_on(nullptr, x_);  // waits for the other stream
   read_on(nullptr, host_, x_);
   check_cuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
   EXPECT_EQ(host_.data()[0], 4);
@@ -132,12 +132,12 @@ TEST_F(Streams, ReadPinnedMemoryLate) {
   const Stream stream;
   check_cuda(cudaMemcpyAsync(x_.data(), host_.data(), kBytes, cudaMemcpyHostToDevice, stream),
              "cudaMemcpyAsync");
-  host_.data()[0] = 50;  // too soon: the copy may not have read it
+  host_.data()[0] = 50;  // too early: the copy has not read it yet
   check_cuda(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
   EXPECT_EQ(x_.values()[0], 50);
 }
 
-TEST_F(Streams, SayWhenTheyAreDone) {
+TEST_F(Streams, ReportCompletion) {
   const Stream stream;
   const Event start, end;
   EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
@@ -147,9 +147,9 @@ TEST_F(Streams, SayWhenTheyAreDone) {
   float milliseconds = -1;
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, start, end), cudaErrorNotReady);
   EXPECT_EQ(cudaEventQuery(end), cudaErrorNotReady);
-  int questions = 0;
-  while (cudaStreamQuery(stream) == cudaErrorNotReady) ++questions;
-  EXPECT_EQ(questions, 3);
+  int queries = 0;
+  while (cudaStreamQuery(stream) == cudaErrorNotReady) ++queries;
+  EXPECT_EQ(queries, 3);
   EXPECT_EQ(cudaEventQuery(end), cudaSuccess);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, start, end), cudaSuccess);
   EXPECT_GE(milliseconds, 0);
@@ -167,7 +167,7 @@ TEST_F(Streams, WaitForAnEvent) {
   EXPECT_EQ(cudaStreamQuery(stream), cudaErrorNotReady);
 }
 
-TEST_F(Streams, MayEndWithThingsToDo) {
+TEST_F(Streams, MayBeDestroyedWithPendingOperations) {
   {
     const Stream stream;
     add_on(stream, x_);

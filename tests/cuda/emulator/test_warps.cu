@@ -1,4 +1,4 @@
-// Shuffles, votes and sums of warps, and what breaks them.
+// Warp shuffles, votes and reductions, and their misuse.
 #include <algorithm>
 #include <numeric>
 
@@ -45,7 +45,7 @@ void expect_shuffles() {
 TEST(Warps, ShuffleFloats) { expect_shuffles<float>(); }
 TEST(Warps, ShuffleDoubles) { expect_shuffles<double>(); }
 TEST(Warps, ShuffleHalves) { expect_shuffles<__nv_bfloat16>(); }
-TEST(Warps, ShuffleWholeNumbers) { expect_shuffles<long long>(); }
+TEST(Warps, ShuffleIntegers) { expect_shuffles<long long>(); }
 
 __global__ void vote_and_reduce(unsigned* y) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -75,17 +75,17 @@ TEST(Warps, VoteAndReduce) {
   }
 }
 
-// Lanes of a block's last, smaller warp; and a lane that ends sooner than the others.
-__global__ void sum_of_some(int* y) {
+// The incomplete last warp of a block, with a lane that exits early.
+__global__ void shuffle_incomplete(int* y) {
   if (threadIdx.x == 39) return;
   int value = 1;
   if (threadIdx.x >= 32) value = __shfl_sync(0xffu, value + static_cast<int>(threadIdx.x), 2);
   y[threadIdx.x] = value;
 }
 
-TEST(Warps, MayBeSmaller) {
-  const DeviceArray<int> y(counted<int>(40));
-  launch(sum_of_some, 1, 40, 0, nullptr, y.data());
+TEST(Warps, MayBeIncomplete) {
+  const DeviceArray<int> y(iota<int>(40));
+  launch(shuffle_incomplete, 1, 40, 0, nullptr, y.data());
   EXPECT_EQ(y.values()[36], 35);
 }
 
@@ -97,7 +97,8 @@ __global__ void through_shared(float* y, const float* x, bool with_barrier) {
 }
 
 bool passes_through_shared(bool with_barrier) {
-  static float first = 0;  // other numbers each time, for an array keeps those of the launch before
+  static float first =
+      0;  // different numbers each time, as a shared array retains the previous ones
   first += 100;
   std::vector<float> numbers(32);
   std::iota(numbers.begin(), numbers.end(), first);
@@ -107,13 +108,13 @@ bool passes_through_shared(bool with_barrier) {
   return y.values() == numbers;
 }
 
-TEST(Warps, MeetBeforeTheyReadWhatOthersWrote) {
+TEST(Warps, OrderAccessesByABarrier) {
   EXPECT_EQ(count_orders([] { return passes_through_shared(true); }), kOrders);
 }
 
-TEST(Warps, AMissingMeetingShows) {
+TEST(Warps, AMissingBarrierIsDetected) {
   if (kChecked)
-    EXPECT_STOPS(passes_through_shared(false), "race on shared array|nothing has written");
+    EXPECT_ABORTS(passes_through_shared(false), "data race on shared array|uninitialized read");
   else
     EXPECT_LT(count_orders([] { return passes_through_shared(false); }), kOrders);
 }
@@ -122,34 +123,34 @@ __global__ void shuffle_half(int* y) {
   if (threadIdx.x < 16) y[threadIdx.x] = __shfl_sync(kAll, 1, 0);
 }
 
-TEST(Warps, HalfOfOneDoesNotShuffleWithAll) {
+TEST(Warps, ExitedLanesDoNotBlockAShuffle) {
   const DeviceArray<int> y(std::vector<int>(32, 0));
-  launch(shuffle_half, 1, 32, 0, nullptr, y.data());  // the others have ended, which a GPU permits
+  launch(shuffle_half, 1, 32, 0, nullptr, y.data());  // a GPU also permits exited lanes in the mask
   EXPECT_EQ(y.values()[0], 1);
 }
 
-__global__ void shuffle_apart(int* y) {
+__global__ void diverge(int* y) {
   if (threadIdx.x < 16)
     y[threadIdx.x] = __shfl_sync(kAll, 1, 0);
   else
     y[threadIdx.x] = static_cast<int>(__ballot_sync(kAll, 1));
 }
 
-TEST(Warps, TwoOperationsAtOnceAreNamed) {
+TEST(Warps, DivergenceIsReported) {
   const auto run = [] {
     const DeviceArray<int> y(32);
-    launch(shuffle_apart, 1, 32, 0, nullptr, y.data());
+    launch(diverge, 1, 32, 0, nullptr, y.data());
   };
-  EXPECT_STOPS(run(),
-               "divergent warp: __ballot_sync with mask ffffffff at .*test_warps.cu:[0-9]+ meets "
-               "__shfl_sync");
+  EXPECT_ABORTS(run(),
+                "divergent warp: __ballot_sync with mask ffffffff at .*test_warps.cu:[0-9]+, but "
+                "__shfl_sync");
 }
 
 __global__ void not_in_mask() { __syncwarp(0xfffffffeu); }
 
-TEST(Warps, ALaneMustBeInItsMask) {
-  EXPECT_STOPS((launch(not_in_mask, 1, 32, 0, nullptr), cudaDeviceSynchronize()),
-               "__syncwarp at .*with mask fffffffe: the calling lane 0 is not in the mask");
+TEST(Warps, ALaneOutsideOfItsMaskIsReported) {
+  EXPECT_ABORTS((launch(not_in_mask, 1, 32, 0, nullptr), cudaDeviceSynchronize()),
+                "__syncwarp at .*with mask fffffffe does not include the calling lane 0");
 }
 
 }  // namespace

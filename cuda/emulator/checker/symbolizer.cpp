@@ -1,4 +1,4 @@
-#include "cuda/emulator/checker/places.h"
+#include "cuda/emulator/checker/symbolizer.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 
 namespace linea::emulator {
 
-void Places::find() {
+void Symbolizer::refresh() {
   const ProgramImage image = program_image();
   if (thread_begin_ == image.thread_begin && end_ == image.end) return;
   begin_ = image.begin;
@@ -19,8 +19,8 @@ void Places::find() {
   thread_begin_ = image.thread_begin;
   thread_end_ = image.thread_end;
   shared_.clear();
-  // A variable of a function, as __shared__ is defined in emulator.h: other thread-local ones are
-  // no one's there.
+  // __shared__ arrays are local variables of functions (emulator.h), whose mangled names begin with
+  // _ZZ; kernel files define no other local thread-local variables.
   for (const Symbol& symbol : program_symbols())
     if (symbol.thread_local_data && symbol.name.starts_with("_ZZ"))
       shared_.push_back({thread_begin_ + symbol.address,
@@ -30,19 +30,19 @@ void Places::find() {
   recent_ = 0;
 }
 
-SharedArray* Places::shared_array(uintptr_t address) {
-  if (recent_ >= shared_.size() || !shared_[recent_].has(address)) {
+SharedArray* Symbolizer::shared_array(uintptr_t address) {
+  if (recent_ >= shared_.size() || !shared_[recent_].contains(address)) {
     const auto after =
         std::upper_bound(shared_.begin(), shared_.end(), address,
                          [](uintptr_t at, const SharedArray& array) { return at < array.begin; });
-    if (after == shared_.begin() || !(after - 1)->has(address)) return nullptr;
+    if (after == shared_.begin() || !(after - 1)->contains(address)) return nullptr;
     recent_ = static_cast<size_t>(after - 1 - shared_.begin());
   }
   return &shared_[recent_];
 }
 
-std::string Places::source(uint32_t code) const {
-  const uint32_t call = code - 1;  // not what follows it
+std::string Symbolizer::source_lines(uint32_t code) const {
+  const uint32_t call = code - 1;  // `code` is a return address
   const std::string command =
       fmt::format("addr2line -e /proc/{}/exe -Cfpi {:#x} 2>/dev/null", getpid(), call);
   std::string lines;
@@ -58,10 +58,10 @@ std::string Places::source(uint32_t code) const {
   return lines.empty() ? fmt::format("\n        {:#x}", code) : lines;
 }
 
-std::string Places::memory(uintptr_t address) const {
+std::string Symbolizer::memory_name(uintptr_t address) const {
   for (const SharedArray& array : shared_)
-    if (array.has(address))
-      return fmt::format("shared array {}, byte {}", demangled(array.name), address - array.begin);
+    if (array.contains(address))
+      return fmt::format("shared array {}, byte {}", demangle(array.name), address - array.begin);
   const Arena::Allocation found = arena().find(reinterpret_cast<const void*>(address));
   if (found.data == nullptr) return fmt::format("dynamic shared memory at {:#x}", address);
   return fmt::format("global memory, byte {} of {} bytes at {}",
