@@ -1,17 +1,16 @@
 # The CUDA backend without a GPU: kernels in .cu files, compiled by g++ as C++ against the emulator of
 # cuda/emulator/. Only NVIDIA's headers are needed, neither nvcc nor a driver.
 #
-#   LINEA_CUDA_INCLUDE       the folder of those headers; false where there are none: then no target below exists
-#   linea_emulator           a library: CUDA's runtime and cuBLAS on the CPU
-#   linea_emulator_checker   a library: finds races, and reads of what no one wrote, in kernels compiled as
-#                            `checked`; not in builds with LINEA_SANITIZE, whose sanitizers exclude it
+#   LINEA_CUDA_INCLUDE       the folder of these headers; false if they are missing, and then the targets do not exist
+#   linea_emulator           a library: the CUDA runtime and cuBLAS on the CPU
+#   linea_emulator_checker   a library: finds data races and uninitialized reads in kernels compiled as `checked`;
+#                            not in builds with LINEA_SANITIZE, whose sanitizers exclude it
 #
 #   linea_emulated_kernels(NAME fast|checked SOURCES... [LINK TARGETS...])
-#     An OBJECT library of .cu files. `fast` is compiled for speed, or with the sanitizers of LINEA_SANITIZE.
-#     `checked` tells the checker of each access to memory. To be called from a CMakeLists.txt that compiles
-#     none of these files by nvcc: a file has one language in a directory.
-#     Link it with target_link_libraries(program PRIVATE NAME): the emulator, and the checker, come with it.
-#     Files of C++ that call CUDA (not kernels) may be among the sources.
+#     An OBJECT library of .cu files and C++ files that call CUDA. `fast` is compiled for speed, or with the
+#     sanitizers of LINEA_SANITIZE. `checked` reports each memory access to the checker. Linking it with
+#     target_link_libraries(program PRIVATE NAME) also links the emulator and the checker. Call it from a
+#     CMakeLists.txt that compiles none of these files with nvcc: a file has one language per directory.
 #
 # nvcc needs -std=c++20 --expt-relaxed-constexpr --extended-lambda (cuda/CMakeLists.txt).
 
@@ -34,20 +33,20 @@ function(linea_emulated_kernels name variant)
   add_library(${name} OBJECT ${KERNELS_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PUBLIC linea_emulator ${KERNELS_LINK})
   target_compile_options(${name} PRIVATE -fno-strict-aliasing -ffp-contract=off -Wno-unknown-pragmas)
-  if(NOT LINEA_SANITIZE)  # it stays on this machine
+  if(NOT LINEA_SANITIZE)  # never installed, so it may use every instruction of this machine
     target_compile_options(${name} PRIVATE -march=native)
   endif()
   if(variant STREQUAL "checked")
     target_link_libraries(${name} PUBLIC linea_emulator_checker)
     target_compile_definitions(${name} PRIVATE LINEA_EMULATOR_CHECKED)
-    # g++ tells of no access that it makes of several and that is not aligned to its size: so it makes none.
+    # g++ does not instrument accesses that it merges into a larger, unaligned one; so merging is disabled.
     target_compile_options(${name} PRIVATE -O2 -g1 -fsanitize=thread -fno-tree-vectorize -fno-store-merging)
   elseif(NOT variant STREQUAL "fast")
     message(FATAL_ERROR "linea_emulated_kernels(${name} ${variant}): the variant is fast or checked")
   endif()
   set(kernels ${KERNELS_UNPARSED_ARGUMENTS})
   list(FILTER kernels INCLUDE REGEX "\\.cu$")
-  # Of this directory and the files themselves: another that compiles them by nvcc does not see it.
+  # File properties are per directory: a directory that compiles these files with nvcc is not affected.
   set_source_files_properties(${kernels} PROPERTIES LANGUAGE CXX
     COMPILE_OPTIONS "-include;cuda/emulator/emulator.h")
 endfunction()
