@@ -17,5 +17,7 @@ void add_bench(CLI::App& program, int& exit_code);   // cmd_bench.cpp
 void add_approx(CLI::App& program, int& exit_code);  // cmd_approx.cpp
 void add_data(CLI::App& program, int& exit_code);    // cmd_data.cpp
 void add_info(CLI::App& program, int& exit_code);    // cmd_info.cpp
+void add_completion(CLI::App& program, int& exit_code);
+void add_man(CLI::App& program, int& exit_code);
 
 }  // namespace linea

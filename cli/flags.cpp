@@ -1,5 +1,6 @@
 #include "cli/flags.h"
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -46,6 +47,11 @@ template void add_option(CLI::App&, const std::string&, std::vector<std::string>
 
 void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& help) {
   command.add_flag(names, value, help);
+}
+
+void set_choices(CLI::App& command, const std::string& name,
+                 const std::vector<std::string>& choices) {
+  command.get_option(name)->type_name(fmt::format("{}", fmt::join(choices, "|")));
 }
 
 void exclude_each_other(CLI::App& command, const std::string& one, const std::string& other) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
@@ -35,6 +36,10 @@ template <typename T>
 void add_option(CLI::App& command, const std::string& names, T& value, const std::string& help,
                 OptionKind kind = OptionKind::plain);
 void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& help);
+// The values that the option may have, for the help and for completion; the command itself refuses
+// others. `name` was added.
+void set_choices(CLI::App& command, const std::string& name,
+                 const std::vector<std::string>& choices);
 // Both at once are an error. Both were added.
 void exclude_each_other(CLI::App& command, const std::string& one, const std::string& other);
 

@@ -91,8 +91,8 @@ void add_train(CLI::App& program, int& exit_code) {
              "go on with this run from its newest checkpoint");
   add_option(command, "--init-from", options->initial,
              "start from the weights and settings of this run; the attention may be another");
-  add_option(command, "--preset", options->preset,
-             fmt::format("settings by name: {}", fmt::join(preset_names(), ", ")));
+  add_option(command, "--preset", options->preset, "settings by name");
+  set_choices(command, "--preset", preset_names());
   add_option(command, "--config", options->config_file,
              "settings from a TOML file, such as RUN/config.toml");
   add_flag(command, "--json", options->json, "metrics as JSON lines on stdout");

@@ -10,7 +10,7 @@ function(linea_cpu_level target level) # flags...
   linea_precompiled(${level}_set OPTIONS ${ARGN} HEADERS ${standard_headers})
   add_library(cpu_${level} OBJECT ${sources})
   linea_use_precompiled(${level}_set cpu_${level})
-  target_link_libraries(cpu_${level} PRIVATE linea_options OpenMP::OpenMP_CXX openblas fmt::fmt)
+  target_link_libraries(cpu_${level} PRIVATE linea_options OpenMP::OpenMP_CXX linea::openblas fmt::fmt)
   target_compile_options(cpu_${level} PRIVATE ${ARGN})
   target_compile_definitions(cpu_${level} PRIVATE LINEA_CPU_BACKEND=cpu_backend_${level})
   set(joined ${PROJECT_BINARY_DIR}/cpu_${level}.o)

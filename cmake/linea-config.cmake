@@ -1,0 +1,11 @@
+# find_package(linea): linea::linea is the library, tensor to train and data; linea::program the command line.
+include(CMakeFindDependencyMacro)
+find_dependency(OpenMP COMPONENTS CXX)
+find_dependency(ZLIB)
+find_dependency(OpenSSL COMPONENTS Crypto)
+find_dependency(fmt)
+find_dependency(nlohmann_json)
+if(NOT TARGET linea::openblas)
+  include(${CMAKE_CURRENT_LIST_DIR}/openblas.cmake)
+endif()
+include(${CMAKE_CURRENT_LIST_DIR}/linea-targets.cmake)
