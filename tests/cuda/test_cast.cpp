@@ -26,8 +26,8 @@ TEST(CudaCast, ManyAtOnce) {
   EXPECT_TRUE(ops::cast_all({}, DType::bf16).empty());
 }
 
-// w enters once, by two casts, and by a cast and as it is: gradients of bf16 are added as floats. 1 +
-// 2^-10 is no bf16.
+// w enters once, by two casts, and by a cast and as it is: gradients of bf16 are added as floats. 1
+// + 2^-10 is no bf16.
 TEST(CudaCast, GradientsOfParametersAreFloats) {
   const On device(kCuda);
   const Tensor ones = Tensor::full({7}, DType::bf16, 1.0),

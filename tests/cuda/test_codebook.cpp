@@ -28,8 +28,8 @@ TEST(CudaCodebook, LogsOfMixtures) {
     });
 }
 
-// Logs of -infinity have no gradient and add nothing to that of the temperature. bfloat16: dt is a sum
-// of both signs.
+// Logs of -infinity have no gradient and add nothing to that of the temperature. bfloat16: dt is a
+// sum of both signs.
 TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {

@@ -5,16 +5,16 @@
 namespace linea::cuda_tests {
 namespace {
 
-struct Size {
+struct ProductSize {
   int64_t rows, out, in;
 };
-const Size kSizes[] = {{1, 1, 1}, {5, 70, 33}, {64, 48, 16}, {131, 31, 100},
-                       {0, 5, 5}, {3, 0, 2},   {3, 5, 0}};
+const ProductSize kProductSizes[] = {{1, 1, 1}, {5, 70, 33}, {64, 48, 16}, {131, 31, 100},
+                                     {0, 5, 5}, {3, 0, 2},   {3, 5, 0}};
 
 // Parts that are not there among those that are; rows from the second on, which lie at no round
 // address.
 TEST(CudaLinear, ProductsWithWhatFollowsThem) {
-  for (const auto [R, out, in] : kSizes)
+  for (const auto [R, out, in] : kProductSizes)
     for (const bool gelu : {false, true})
       for (const bool with_bias : {false, true})
         for (const bool with_residual : {false, true})

@@ -3,14 +3,14 @@
 namespace linea::cuda_tests {
 namespace {
 
-struct Size {
+struct NormSize {
   int64_t rows, columns;
 };
 // Rows of a warp and of a block, one row, and none.
-const Size kSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}};
+const NormSize kNormSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}};
 
 TEST(CudaNormalization, LayerNormAndItsBackward) {
-  for (const auto [R, C] : kSizes)
+  for (const auto [R, C] : kNormSizes)
     for (const bool with_bias : {false, true})
       expect_parity(
           [&, R = R, C = C](auto t) {
@@ -84,7 +84,7 @@ Tensor odd_rows(int64_t R, int64_t C) {
 }
 
 TEST(CudaNormalization, SoftmaxAndItsBackward) {
-  for (const auto [R, C] : kSizes)
+  for (const auto [R, C] : kNormSizes)
     expect_parity(
         [R = R, C = C](auto t) {
           using T = decltype(t);
@@ -98,7 +98,7 @@ TEST(CudaNormalization, SoftmaxAndItsBackward) {
 
 // A row of zeros has the sum 0, and no gradient.
 TEST(CudaNormalization, NormalizeAndItsBackward) {
-  for (const auto [R, C] : kSizes)
+  for (const auto [R, C] : kNormSizes)
     expect_parity(
         [R = R, C = C](auto t) {
           using T = decltype(t);

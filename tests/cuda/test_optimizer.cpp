@@ -5,7 +5,7 @@ namespace {
 
 // Parameters of sizes that leave blocks empty, full and cut short; more of them than a launch
 // takes.
-const std::vector<int64_t> kSizes[] = {
+const std::vector<int64_t> kTensorSizes[] = {
     {0}, {1}, {4096}, {4097}, {70001}, {5, 0, 4096, 1, 8193, 0}, std::vector<int64_t>(101, 7)};
 
 // Gradients, parameters, means and squares of `sizes`, one after another in a tensor each.
@@ -35,7 +35,7 @@ struct Held {
 };
 
 TEST(CudaOptimizer, SquaresAreAddedToTheTotal) {
-  for (const std::vector<int64_t>& sizes : kSizes)
+  for (const std::vector<int64_t>& sizes : kTensorSizes)
     expect_parity(
         [&](auto t) {
           using T = decltype(t);
@@ -101,7 +101,7 @@ TEST(CudaOptimizer, ClipScaleFollowsTheSameRules) {
 TEST(CudaOptimizer, AdamInEachOfItsForms) {
   for (const double rectification : {1.0, 0.3, -1.0})
     for (const double clip_scale : {1.0, 0.25, std::nan("")})
-      for (const std::vector<int64_t>& sizes : {kSizes[3], kSizes[5], kSizes[6]})
+      for (const std::vector<int64_t>& sizes : {kTensorSizes[3], kTensorSizes[5], kTensorSizes[6]})
         expect_parity([&](auto t) {
           using T = decltype(t);
           StepParams& step = *context().step;

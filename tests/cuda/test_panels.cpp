@@ -3,15 +3,15 @@
 namespace linea::cuda_tests {
 namespace {
 
-struct Size {
+struct PanelSize {
   int64_t rows, out, in;
 };
 
 // Panels that are full, that are not, and none; with and without a bias.
 TEST(CudaPanels, ProductsWithPackedWeights) {
   for (const auto [R, out, in] :
-       {Size{1, 1, 1}, Size{1, 64, 40}, Size{5, 70, 33}, Size{131, 31, 100}, Size{0, 5, 5},
-        Size{3, 5, 0}, Size{1, 40, 603}, Size{7, 40, 600}})
+       {PanelSize{1, 1, 1}, PanelSize{1, 64, 40}, PanelSize{5, 70, 33}, PanelSize{131, 31, 100},
+        PanelSize{0, 5, 5}, PanelSize{3, 5, 0}, PanelSize{1, 40, 603}, PanelSize{7, 40, 600}})
     for (const bool with_bias : {false, true})
       expect_parity([&, R = R, out = out, in = in](auto t) {
         using T = decltype(t);

@@ -6,15 +6,15 @@
 namespace linea::cuda_tests {
 namespace {
 
-struct Size {
+struct RandomFeatureSize {
   int64_t rows, key, features;
 };
-const Size kSizes[] = {{1, 1, 1},     {37, 5, 70},  {300, 64, 33},
-                       {3, 40, 1100}, {2, 1100, 8}, {0, 4, 4}};
+const RandomFeatureSize kRandomFeatureSizes[] = {{1, 1, 1},     {37, 5, 70},  {300, 64, 33},
+                                                 {3, 40, 1100}, {2, 1100, 8}, {0, 4, 4}};
 
 // Pairs of three heads, from the third on.
 TEST(CudaRandomFeatures, Logs) {
-  for (const auto [R, D, F] : kSizes)
+  for (const auto [R, D, F] : kRandomFeatureSizes)
     expect_parity([R = R, D = D, F = F](auto t) {
       using T = decltype(t);
       const HeadShape shape{4, R, F, D, 2, 3};
@@ -43,7 +43,7 @@ TEST(CudaRandomFeatures, ProductsWithTheMatrixOfAHead) {
 }
 
 TEST(CudaRandomFeatures, NormsAreWeights) {
-  for (const auto [R, D, F] : kSizes)
+  for (const auto [R, D, F] : kRandomFeatureSizes)
     expect_parity([R = R, D = D](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({R, D}, 1), w = unset<T>({R}), dw = input<T>({R}, 3),
@@ -56,7 +56,7 @@ TEST(CudaRandomFeatures, NormsAreWeights) {
 }
 
 TEST(CudaRandomFeatures, SinesAndCosines) {
-  for (const auto [R, n, F] : kSizes)
+  for (const auto [R, n, F] : kRandomFeatureSizes)
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
       const Tensor u = input<T>({R, n}, 1, 3.0), y = unset<T>({R, 2 * n}),

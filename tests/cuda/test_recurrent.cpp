@@ -199,13 +199,13 @@ TEST(CudaRecurrent, FromRowsNotOfEverySize) {
 
 // States of a block whose columns are read one by one, of a warp and of a block in vectors; columns
 // and features take several turns.
-struct Size {
+struct StepSize {
   int64_t features, values;
 };
-const Size kSizes[] = {{37, 33}, {8, 64}, {300, 68}};
+const StepSize kStepSizes[] = {{37, 33}, {8, 64}, {300, 68}};
 
 TEST(CudaRecurrent, WeightsAndDecays) {
-  for (const auto [F, M] : kSizes)
+  for (const auto [F, M] : kStepSizes)
     for (const bool weights : {false, true})
       for (const bool decays : {false, true})
         expect_parity([&, F = F, M = M](auto t) {
@@ -215,12 +215,12 @@ TEST(CudaRecurrent, WeightsAndDecays) {
 }
 
 TEST(CudaRecurrent, Logs) {
-  for (const auto [F, M] : kSizes)
+  for (const auto [F, M] : kStepSizes)
     for (const double stddev : {1.0, 60.0})
       for (const double lost : {0.0, 0.3, 1.0})
         for (const bool weights : {false, true})
           for (const bool decays : {false, true}) {
-            const bool all = F == kSizes[0].features;
+            const bool all = F == kStepSizes[0].features;
             if (!all && (lost != 0.3 || !weights || !decays)) continue;
             expect_parity(
                 [&, F = F, M = M](auto t) {

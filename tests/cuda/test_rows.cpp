@@ -3,14 +3,14 @@
 namespace linea::cuda_tests {
 namespace {
 
-struct Size {
+struct RowSize {
   int64_t rows, columns;
 };
 // Short rows and long ones, one alone, and none.
-const Size kSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}, {4, 0}};
+const RowSize kRowSizes[] = {{1, 1}, {37, 5}, {300, 33}, {9, 1025}, {1, 3000}, {0, 4}, {4, 0}};
 
 TEST(CudaRows, RowsAddedAndSummed) {
-  for (const auto [R, C] : kSizes)
+  for (const auto [R, C] : kRowSizes)
     expect_parity([R = R, C = C](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({R, C}, 1), row = input<T>({C}, 2), y = unset<T>({R, C}),
@@ -111,8 +111,8 @@ TEST(CudaRows, WhatIsNotSeenIsMasked) {
 }
 
 TEST(CudaRows, SumsFromTheEnd) {
-  for (const auto [R, n] :
-       {Size{1, 1}, Size{5, 31}, Size{5, 32}, Size{3, 33}, Size{2, 1000}, Size{0, 3}, Size{3, 0}})
+  for (const auto [R, n] : {RowSize{1, 1}, RowSize{5, 31}, RowSize{5, 32}, RowSize{3, 33},
+                            RowSize{2, 1000}, RowSize{0, 3}, RowSize{3, 0}})
     expect_parity([R = R, n = n](auto t) {
       using T = decltype(t);
       const Tensor x = input<T>({R, n}, 1), y = unset<T>({R, n});

@@ -25,13 +25,13 @@ Tensor targets_below(int64_t rows, int64_t count) {
 struct Rows {
   int64_t rows, tokens;
 };
-struct Size {
+struct TokenSize {
   int64_t rows, tokens, columns;
 };
 
 TEST(CudaTokens, EmbeddingAndItsBackward) {
-  for (const auto [R, V, C] :
-       {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{2000, 3, 40}, Size{0, 4, 5}})
+  for (const auto [R, V, C] : {TokenSize{1, 1, 1}, TokenSize{300, 11, 33}, TokenSize{5, 70, 300},
+                               TokenSize{2000, 3, 40}, TokenSize{0, 4, 5}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       const Tensor ids = tokens_below(R, V), weights = input<T>({V, C}, 1),
@@ -45,7 +45,8 @@ TEST(CudaTokens, EmbeddingAndItsBackward) {
 }
 
 TEST(CudaTokens, EmbeddingAtAPositionOfEachRow) {
-  for (const auto [R, V, C] : {Size{1, 1, 1}, Size{300, 11, 33}, Size{5, 70, 300}, Size{0, 4, 5}})
+  for (const auto [R, V, C] :
+       {TokenSize{1, 1, 1}, TokenSize{300, 11, 33}, TokenSize{5, 70, 300}, TokenSize{0, 4, 5}})
     expect_parity([R = R, V = V, C = C](auto t) {
       using T = decltype(t);
       using A = Accumulator<T>;

@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kBatch = 2, kHeads = 3, kLength = 70, kSize = 8;
+constexpr int64_t kBatch = 2, kHeads = 3, kRows = 70, kSize = 8;
 
 // Every variant that says it takes packed heads.
 template <typename Body>
@@ -33,12 +33,12 @@ void each_packed(const Body& body) {
 
 Var gate_of(const Attention& attention) {
   if (!attention.gated()) return {};
-  return Var(ops::pointwise(Pointwise::sigmoid, random_tensor({kBatch, kHeads, kLength}, 5)), true);
+  return Var(ops::pointwise(Pointwise::sigmoid, random_tensor({kBatch, kHeads, kRows}, 5)), true);
 }
 
 TEST(PackedHeads, ForwardAndGradients) {
-  const Tensor packed = random_tensor({kBatch, kLength, 3 * kHeads * kSize}, 1);
-  const Tensor seed = random_tensor({kBatch, kLength, kHeads * kSize}, 2);
+  const Tensor packed = random_tensor({kBatch, kRows, 3 * kHeads * kSize}, 1);
+  const Tensor seed = random_tensor({kBatch, kRows, kHeads * kSize}, 2);
   const Tensor valid = Tensor::from(std::vector<int32_t>{70, 41}, {kBatch});
   each_packed([&](const Attention& attention) {
     for (const bool padded : {false, true}) {
@@ -66,11 +66,11 @@ TEST(PackedHeads, ForwardAndGradients) {
 }
 
 TEST(PackedHeads, Steps) {
-  const Tensor packed = random_tensor({kLength, kBatch, 3 * kHeads * kSize}, 1);
+  const Tensor packed = random_tensor({kRows, kBatch, 3 * kHeads * kSize}, 1);
   each_packed([&](const Attention& attention) {
     const auto of_one = attention.start(kBatch, DType::f64),
                of_three = attention.start(kBatch, DType::f64);
-    for (int64_t n = 0; n < kLength; ++n) {
+    for (int64_t n = 0; n < kRows; ++n) {
       const Tensor now = packed.select(n);
       AttentionStep one, three;
       if (attention.gated())

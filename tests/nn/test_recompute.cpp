@@ -10,7 +10,7 @@
 namespace linea {
 namespace {
 
-ModelConfig model_of(bool recompute, const AttentionOptions& attention = {}) {
+ModelConfig recomputed_model(bool recompute, const AttentionOptions& attention = {}) {
   ModelConfig config = small_transformer(3);
   config.attention = attention;
   config.recompute = recompute;
@@ -51,13 +51,15 @@ TEST(Recompute, GivesTheSameBits) {
     for (AttentionOptions options : entry.variants) {
       options.attention = entry.name;
       if (entry.name == "vq") continue;
-      EXPECT_EQ(pass(model_of(true, options), 2).numbers, pass(model_of(false, options), 2).numbers)
+      EXPECT_EQ(pass(recomputed_model(true, options), 2).numbers,
+                pass(recomputed_model(false, options), 2).numbers)
           << label_of(options);
     }
 }
 
 TEST(Recompute, KeepsLess) {
-  const size_t without = pass(model_of(false), 16).kept, with = pass(model_of(true), 16).kept;
+  const size_t without = pass(recomputed_model(false), 16).kept,
+               with = pass(recomputed_model(true), 16).kept;
   EXPECT_LT(with, without / 3);
 }
 
@@ -90,7 +92,7 @@ TEST(Recompute, RefusesCodesThatAreCounted) {
   AttentionOptions options;
   options.attention = "vq";
   expect_error(ErrorKind::usage, {"--recompute", "vq"},
-               [&] { Transformer{model_of(true, options)}; });
+               [&] { Transformer{recomputed_model(true, options)}; });
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ TEST(Reversible, IsThePlainForm) {
     EXPECT_LE(relative_error(one[i], other[i]), 1e-10) << "result " << i;
 }
 
-ModelConfig model_of(int64_t layers) {
+ModelConfig reversible_model(int64_t layers) {
   ModelConfig config = small_transformer(layers);
   config.reversible = true;
   return config;
@@ -88,20 +88,20 @@ Held held_by(const ModelConfig& config) {
 }
 
 TEST(Reversible, KeepsNothingOfALayer) {
-  const Held two = held_by(model_of(2)), twelve = held_by(model_of(12));
+  const Held two = held_by(reversible_model(2)), twelve = held_by(reversible_model(12));
   const size_t stream = 16 * 48 * 16 * sizeof(float);
   EXPECT_EQ(two.kept, twelve.kept);
   EXPECT_LT(twelve.peak, two.peak + stream / 2);
 }
 
 TEST(Reversible, RefusesWhatItCannotUndo) {
-  ModelConfig config = model_of(2);
+  ModelConfig config = reversible_model(2);
   config.attention.attention = "vq";
   expect_error(ErrorKind::usage, {"--reversible", "vq", "codes"}, [&] { Transformer{config}; });
-  config = model_of(2);
+  config = reversible_model(2);
   config.recompute = true;
   expect_error(ErrorKind::usage, {"--reversible", "--recompute"}, [&] { Transformer{config}; });
-  config = model_of(2);
+  config = reversible_model(2);
   config.stored = DType::bf16;
   expect_error(ErrorKind::usage, {"--reversible", "bf16"}, [&] { Transformer{config}; });
 }

@@ -13,16 +13,16 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kTokens = 7, kLength = 16;
+constexpr int64_t kVocab = 7, kPositions = 16;
 
-ModelConfig model_of(const std::string& attention) {
+ModelConfig model_with(const std::string& attention) {
   ModelConfig config;
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;
   config.ffn = 24;
-  config.length = kLength;
-  config.vocab_size = config.input_vocab_size = kTokens;
+  config.length = kPositions;
+  config.vocab_size = config.input_vocab_size = kVocab;
   config.attention.attention = attention;
   config.attention.features = 24;
   config.attention.codes = 8;
@@ -31,9 +31,9 @@ ModelConfig model_of(const std::string& attention) {
 
 Tensor some_ids(int64_t B, int32_t salt) {
   std::vector<int32_t> ids;
-  for (int64_t i = 0; i < B * kLength; ++i)
-    ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kTokens));
-  return Tensor::from(ids, {B, kLength});
+  for (int64_t i = 0; i < B * kPositions; ++i)
+    ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kVocab));
+  return Tensor::from(ids, {B, kPositions});
 }
 
 // Some steps as training makes them; the losses.
@@ -74,17 +74,17 @@ void copy_saved(const Transformer& from, Transformer& to) {
 TEST(TransformerAttention, TrainedSavedAndSampled) {
   std::vector<ModelConfig> configs;
   for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
-    configs.push_back(model_of("performer"));
+    configs.push_back(model_with("performer"));
     configs.back().attention.feature = feature;
     configs.back().attention.redraw = 3;
   }
-  configs.push_back(model_of("soft-vq"));
+  configs.push_back(model_with("soft-vq"));
   configs.back().attention.anneal = 0.1;
   for (const char* codebook : {"ema", "gradient"}) {
-    configs.push_back(model_of("vq"));
+    configs.push_back(model_with("vq"));
     configs.back().attention.codebook = codebook;
   }
-  configs.push_back(model_of("linear"));
+  configs.push_back(model_with("linear"));
   configs.back().attention.rule = "gated";
   for (ModelConfig config : configs) {
     const std::string what = label_of(config.attention) + " " + config.attention.codebook;
@@ -111,14 +111,15 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
     const std::vector<double> parallel = expected.to_doubles();
     DecodeState state = copy.start(3);
     double largest = 0, error = 0;
-    for (size_t n = 0; n < kLength; ++n) {
-      const std::vector<int32_t> column = {tokens[n], tokens[kLength + n], tokens[2 * kLength + n]};
+    for (size_t n = 0; n < kPositions; ++n) {
+      const std::vector<int32_t> column = {tokens[n], tokens[kPositions + n],
+                                           tokens[2 * kPositions + n]};
       const std::vector<double> logits = copy.step(state, Tensor::from(column, {3})).to_doubles();
       for (size_t row = 0; row < 3; ++row)
-        for (size_t s = 0; s < kTokens; ++s) {
-          const double in_parallel = parallel[(row * kLength + n) * kTokens + s];
+        for (size_t s = 0; s < kVocab; ++s) {
+          const double in_parallel = parallel[(row * kPositions + n) * kVocab + s];
           largest = std::max(largest, std::abs(in_parallel));
-          error = std::max(error, std::abs(logits[row * kTokens + s] - in_parallel));
+          error = std::max(error, std::abs(logits[row * kVocab + s] - in_parallel));
         }
     }
     EXPECT_LE(error, 1e-4 * largest) << what;
@@ -126,7 +127,7 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
 }
 
 TEST(TransformerAttention, GatesStartFromTheirBiases) {
-  ModelConfig config = model_of("linear");
+  ModelConfig config = model_with("linear");
   config.heads = 8;
   config.bias = false;  // gates have one all the same
   for (const char* rule : {"gated", "delta", "sum"}) {
@@ -154,7 +155,7 @@ TEST(TransformerAttention, GatesStartFromTheirBiases) {
 
 TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
   for (const std::string attention : {"softmax", "linear", "performer", "vq", "soft-vq"}) {
-    Transformer model(model_of(attention));
+    Transformer model(model_with(attention));
     std::map<std::string, std::vector<double>> before;
     uint32_t stream_id = 70;
     for (const Parameter& parameter : model.parameters()) {
@@ -179,7 +180,7 @@ TEST(TransformerAttention, QueriesOfASoftmaxModelAreScaledOnce) {
 
 TEST(TransformerAttention, TermsAddedToTheLoss) {
   for (const std::string attention : {"softmax", "linear", "performer", "soft-vq"}) {
-    const Transformer model(model_of(attention));
+    const Transformer model(model_with(attention));
     Var auxiliary;
     model.forward(some_ids(2, 0), true, Tensor(), &auxiliary);
     EXPECT_FALSE(auxiliary.defined()) << attention;
@@ -188,7 +189,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
   std::vector<double> terms;
   for (const double commitment : {0.1, 0.2}) {
     for (const int64_t layers : {1, 2}) {
-      ModelConfig config = model_of("vq");
+      ModelConfig config = model_with("vq");
       config.attention.commitment = commitment;
       config.layers = layers;
       Transformer model(config);
@@ -218,7 +219,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
 
 // Only what is said to be training counts keys.
 TEST(TransformerAttention, EvaluationLeavesTheCodebookAlone) {
-  Transformer model(model_of("vq"));
+  Transformer model(model_with("vq"));
   std::vector<std::vector<double>> before;
   for (const Buffer& buffer : model.buffers()) before.push_back(buffer.tensor.to_doubles());
   model.forward(some_ids(2, 0), false);
