@@ -1,4 +1,4 @@
-// What cuBLAS is told of each type that is stored.
+// The cuBLAS types for each storage type.
 #pragma once
 
 #include "cuda/queue.h"

@@ -1,5 +1,5 @@
-// Sums and maxima over the threads of a warp and of a block, always in the same order: the same
-// bits every time.
+// Reductions over the threads of a warp and of a block, in a fixed order, so that results are
+// reproducible bit by bit.
 #pragma once
 
 #include "cuda/grid.h"
@@ -15,7 +15,7 @@ struct Sum {
     return a + b;
   }
 };
-// NaN wins, so that it is not lost.
+// Propagates NaN.
 struct Largest {
   template <typename T>
   __device__ T operator()(T a, T b) const {
@@ -23,7 +23,7 @@ struct Largest {
   }
 };
 
-// The same value in all lanes.
+// All lanes get the result.
 template <typename T, typename Op>
 __device__ T warp_reduce(T x, Op op) {
 #pragma unroll
@@ -32,7 +32,7 @@ __device__ T warp_reduce(T x, Op op) {
   return x;
 }
 
-// The same value in all threads of a block of kBlockThreads. All of them must call it.
+// All threads of a block of kBlockThreads get the result. All of them must call it.
 template <typename T, typename Op>
 __device__ T block_reduce(T x, Op op) {
   constexpr int kWarps = kBlockThreads / kWarp;
@@ -43,7 +43,7 @@ __device__ T block_reduce(T x, Op op) {
   x = part[0];
 #pragma unroll
   for (int warp = 1; warp < kWarps; ++warp) x = op(x, part[warp]);
-  __syncthreads();  // part is used again by the next call
+  __syncthreads();  // the next call reuses part
   return x;
 }
 
@@ -64,7 +64,7 @@ __device__ T warp_max(T x) {
   return warp_reduce(x, Largest{});
 }
 
-// The sum over the lanes up to this one.
+// Inclusive prefix sum over the lanes.
 template <typename T>
 __device__ T warp_running_sum(T x) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

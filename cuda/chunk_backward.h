@@ -1,19 +1,19 @@
-// The backward pass of the sum rule over a segment: what both of its sweeps make inside a chunk.
-// Formulas in tensor/cpu/chunk_backward.h.
+// Backward pass of the sum rule over a segment: the computations inside a chunk that both sweeps
+// share. Formulas: tensor/cpu/chunk_backward.h.
 #pragma once
 
 #include "cuda/chunk_sweep.h"
 
 namespace linea::cuda {
 
-// What a block knows of a tile of queries and one of keys, both of one chunk.
+// The inputs of a block for a tile of queries and a tile of keys of the same chunk.
 template <NumericMode kMode, typename T>
 struct Pieces {
   using A = Accumulator<T>;
-  bool own;  // they are the same
+  bool own;  // both tiles are the same
   Rows<kMode, T> q, k;
   ValueRows<T> v, dy;
-  const A *key_offset, *max;               // o, and the largest up to each row
+  const A *key_offset, *max;               // o, and its maximum up to each row
   const A *query_offset, *inverse, *grad;  // -m, 1 / d, e
 
   // n_i
@@ -27,18 +27,18 @@ struct Pieces {
   __device__ A visible(int i, int j) const {
     return kMode == NumericMode::plain ? A(1) : factor(key_offset[j], -query_offset[i]);
   }
-  // Does the forward pass sum this row's part inside the chunk by logs? Else m_i is at least the
-  // largest offset.
+  // Whether the forward pass sums this row's contribution from inside the chunk in log space.
+  // Otherwise m_i is at least the largest offset.
   __device__ bool by_logs(int i) const {
     return kMode == NumericMode::logs && k.count > 0 && i < q.count && -query_offset[i] < max[i];
   }
-  // w_ijf of such a row is exp(q_if + k_jf + rest).
+  // For such a row, w_ijf = exp(q_if + k_jf + rest).
   __device__ A rest(int i, int j) const {
     return key_offset[j] - k.top[j] - q.top[i] + query_offset[i];
   }
 };
 
-// Of the group's tiles `query` and `key`.
+// For the tiles `query` and `key` of the group.
 template <NumericMode kMode, typename T>
 __device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Group& group,
                                       const ChunkInput<T>& in, const HeadRows<const T>& dy,
@@ -61,7 +61,7 @@ __device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Group& grou
           at(queries.grad, q)};
 }
 
-// Which rows the forward pass summed by logs, and whether any: of logs alone.
+// The rows that the forward pass sums in log space (NumericMode::logs only).
 struct RowsByLogs {
   bool row[kTile];
   bool any;
@@ -80,8 +80,8 @@ __device__ void find_by_logs(const Pieces<kMode, T>& of, RowsByLogs& found) {
   __syncthreads();
 }
 
-// gradients[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, where row i sees key j, else 0;
-// of rows summed by logs dw_ij alone.
+// gradients[i][j] = dw_ij exp(o_j - m_i), dw_ij = n_i . v_j + e_i, if row i sees key j, else 0;
+// just dw_ij for rows summed in log space.
 template <NumericMode kMode, typename T, typename A>
 __device__ void make_gradients(const Pieces<kMode, T>& of, const RowsByLogs& by_logs,
                                Square<A>& grads, Panels<Factor<kMode, T>>& panels) {
@@ -101,8 +101,7 @@ __device__ void make_gradients(const Pieces<kMode, T>& of, const RowsByLogs& by_
   __syncthreads();
 }
 
-// exp(log of feature f in the state and in a row), `rest` what the row adds to it besides: no more
-// than 1.
+// exp(log of feature f in the state + log in a row); `rest`: the row's remaining terms. At most 1.
 template <typename A>
 __device__ A read_by_logs(A log, A scale, A rest) {
   const A all = log + scale;

@@ -1,5 +1,6 @@
-// Sums over the rows of matrices. Rows are cut into slices that depend on their number alone; a
-// slice is summed by one block, and the slices in order: the same bits every time.
+// Column sums of matrices. The rows are split into slices that depend only on their number; each
+// slice is summed by one block, and the slices are added in order, so that results are reproducible
+// bit by bit.
 #pragma once
 
 #include "cuda/team.h"
@@ -11,7 +12,7 @@ inline constexpr int kTileColumns = 32;
 inline constexpr int kTileRows = kBlockThreads / kTileColumns;
 inline constexpr int64_t kSliceRows = 128, kMaxSlices = 64;
 
-// P matrices [R,C]; kSums numbers are summed of every element.
+// P matrices [R,C]; each element contributes to kSums sums.
 struct ColumnShape {
   int64_t P, R, C;
   LINEA_HOST_DEVICE int64_t slices() const {
@@ -20,7 +21,7 @@ struct ColumnShape {
   }
 };
 
-// partial [slices,P,kSums,C]; add(p, r, c, totals) adds an element's kSums numbers to totals.
+// partial [slices,P,kSums,C]; add(p, r, c, totals) adds an element's kSums terms to totals.
 template <int kSums, typename A, typename Add>
 __global__ void __launch_bounds__(kBlockThreads)
     column_slices_kernel(ColumnShape shape, A* partial, Add add) {
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       for (int other = 1; other < kTileRows; ++other) total += part[row][other][column];
       partial[((slice * shape.P + p) * kSums + row) * shape.C + c] = total;
     }
-    __syncthreads();  // part is used again by the next item
+    __syncthreads();  // the next item reuses part
   }
 }
 
@@ -64,8 +65,8 @@ struct SumOfSlices {
   }
 };
 
-// finish(p, c, totals) once for every column of every matrix, with the sums over its R rows of what
-// add(p, r, c, totals) adds.
+// Calls finish(p, c, totals) once for each column of each matrix, with the sums over its R rows of
+// the terms of add(p, r, c, totals).
 template <int kSums, typename A, typename Add, typename Finish>
 void sum_columns(const Context& ctx, const ColumnShape& shape, const Add& add,
                  const Finish& finish) {

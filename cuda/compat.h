@@ -1,6 +1,5 @@
-// What kernels and their launches need, the same for nvcc and for g++ with the emulator: launches
-// and calls that throw, and a block's dynamic shared memory. Only this header and ptx.h know which
-// of the two compiles them.
+// Launches, error checks and dynamic shared memory, the same for nvcc and for g++ with the
+// emulator. Only this header and ptx.h depend on the compiler.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,18 +15,18 @@
 
 namespace linea::cuda {
 
-// ---- errors ---- (cuda/errors.cpp: nvcc would read fmt's headers for them)
+// ---- errors ---- (in cuda/errors.cpp, so that nvcc does not parse fmt's headers)
 
-// Error: `what` failed, with CUDA's name and words for it; ErrorKind::memory where there was none.
+// Error: `what` failed, with CUDA's error name and text; ErrorKind::memory if out of memory.
 void check_cuda(cudaError_t error, const char* what);
 // Error: ErrorKind::usage with this text.
 [[noreturn]] void refuse(const char* text);
-// Error: a kernel was not launched, with what it asked for.
+// Error: a launch failed, with its sizes.
 void check_launch(cudaError_t error, dim3 grid, dim3 block, size_t shared_bytes);
 
 // ---- launches ----
 
-// Starts `kernel` on `grid` blocks of `block` threads. Error: what the device refuses, with the
+// Launches `kernel` on `grid` blocks of `block` threads. Error: the launch is refused, with its
 // sizes.
 template <typename... Params>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
@@ -48,9 +47,8 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_byte
   check_launch(error, grid, block, shared_bytes);
 }
 
-// A kernel needs this before it is launched with more than 48 KiB of dynamic shared memory. What it
-// was allowed is never lowered: launches that were recorded keep it. `allowed`: the kernel's own, 0
-// at first.
+// Required before a launch with more than 48 KiB of dynamic shared memory. The limit is never
+// lowered, since captured launches rely on it. `allowed`: the kernel's current limit, 0 at first.
 template <typename... Params>
 void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed) {
   if (bytes <= allowed) return;
@@ -65,8 +63,8 @@ void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed
 
 inline constexpr size_t kSharedAlignment = 128;
 
-// What a piece of `count` elements takes of a block's dynamic shared memory: the host adds these up
-// for its launch.
+// The dynamic shared memory that an array of `count` elements takes; the host adds these up for its
+// launch.
 template <typename T>
 constexpr __host__ __device__ size_t shared_bytes(size_t count) {
   return (count * sizeof(T) + kSharedAlignment - 1) / kSharedAlignment * kSharedAlignment;
@@ -76,11 +74,11 @@ constexpr __host__ __device__ size_t shared_bytes(size_t count) {
 extern __shared__ __align__(128) unsigned char linea_dynamic_shared[];
 #endif
 
-// Cuts a block's dynamic shared memory into pieces. Every thread takes the same pieces in the same
-// order.
+// Splits a block's dynamic shared memory into arrays. Every thread takes the same arrays in the
+// same order.
 class SharedMemory {
  public:
-  // `count` elements that no one has written.
+  // `count` uninitialized elements.
   template <typename T>
   __device__ __forceinline__ T* take(size_t count,
                                      std::source_location place = std::source_location::current()) {

@@ -1,5 +1,5 @@
-// What the kernels of the delta rule share: a block's two matrices in shared memory, and the
-// triangular system that a chunk solves.
+// Shared by the kernels of the delta rule: a block's shared memory, and the triangular system of a
+// chunk.
 #pragma once
 
 #include "cuda/chunk.h"
@@ -13,7 +13,7 @@ using SquareRows = A (*)[kTile + 1];
 template <typename A>
 struct Shared {
   Panels<A>* panels;
-  SquareRows<A> pairs, columns;  // of positions by positions, of positions by columns
+  SquareRows<A> pairs, columns;  // positions x positions, positions x columns
   __device__ static Shared take(FloatProducts products) {
     SharedMemory memory;
     Shared shared;
@@ -39,8 +39,8 @@ void launch_large(Context& ctx, void (*kernel)(P...), dim3 grid, const Arguments
   launch(kernel, grid, dim3(kBlockThreads), shared_bytes<A>(), stream(ctx), arguments...);
 }
 
-// x becomes (I + strictly_lower(l))^-1 x, or its transpose's, `count` rows of 64 columns; all
-// threads call it.
+// x = (I + strictly_lower(l))^-1 x, or with the transposed inverse, for `count` rows of 64 columns.
+// All threads call it.
 template <typename A>
 __device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> x) {
   constexpr int kShares = kBlockThreads / kTile;
@@ -59,7 +59,7 @@ __device__ void solve(bool transpose, int count, SquareRows<A> l, SquareRows<A> 
   }
 }
 
-// Rows of [S,width] of one pair, from a chunk's first.
+// Rows of [S,width] of one (batch, head), from the first of a chunk.
 template <typename T>
 struct ChunkOf {
   using A = Accumulator<T>;

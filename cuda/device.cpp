@@ -13,7 +13,7 @@ void check_blas_status(cublasStatus_t status, const char* what) {
   require(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS answers {}", what, static_cast<int>(status));
 }
 
-// The process's one device, started at its first use and kept to its end.
+// The process's only device, started at first use and never stopped.
 struct Machine {
   std::mutex mutex;
   bool started = false;
@@ -44,7 +44,7 @@ void start_device(Machine& m, int device) {
   m.queue.shared_bytes = static_cast<size_t>(shared_bytes);
   cudaStream_t stream = nullptr;
   check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "starting a queue");
-  // Freed blocks stay the program's, so that no step waits for the driver.
+  // Keep freed blocks, so that no step waits for the driver.
   cudaMemPool_t pool = nullptr;
   uint64_t keep_all = UINT64_MAX;
   check_cuda(cudaDeviceGetDefaultMemPool(&pool, device), "finding the device's memory");
@@ -54,7 +54,7 @@ void start_device(Machine& m, int device) {
   void* workspace = nullptr;
   check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "the memory of cuBLAS");
   put_on(m.queue, stream, workspace);
-  // Where it cuts a long sum of bf16 into parts, they are added as floats.
+  // Partial sums of split bf16 products are added in float.
   constexpr int kSumsOfFloat =
       CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
   check_blas_status(cublasSetMathMode(m.queue.blas, static_cast<cublasMath_t>(kSumsOfFloat)),
@@ -68,7 +68,7 @@ void start_device(Machine& m, int device) {
 
 }  // namespace
 
-// A change of stream takes cuBLAS its memory away: it is given once more.
+// Changing the stream resets cuBLAS's workspace, so it is set again.
 void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace) {
   queue.stream = stream;
   queue.blas_workspace = blas_workspace;
@@ -91,8 +91,8 @@ void start(Context& ctx) {
   ctx.queue = &m.queue;
   ctx.step_on_device = m.step;
   send_step(ctx);
-  // Few large pieces: a launch costs some microseconds, and the chip holds what a CPU's cache
-  // cannot.
+  // Few large operations: a launch costs several microseconds, and device memory holds more than a
+  // CPU's cache.
   ctx.sizes = {int64_t{1} << 27, int64_t{1} << 26, 1024, false, kMaxPending, 64, 4};
 }
 
@@ -112,8 +112,7 @@ std::vector<std::string> devices() {
   return lines;
 }
 
-// Nothing is asked of the device for 0 bytes: what such a node of a graph does is not said
-// anywhere.
+// Zero-byte operations are skipped: their effect as graph nodes is undocumented.
 void clear(Context& ctx, void* to, size_t bytes) {
   if (bytes == 0) return;
   check_cuda(cudaMemsetAsync(to, 0, bytes, stream(ctx)), "clearing memory of the device");

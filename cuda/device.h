@@ -1,4 +1,4 @@
-// The device that this process uses, and its memory.
+// The CUDA device of this process, and its memory.
 #pragma once
 
 #include "cuda/queue.h"
@@ -7,16 +7,16 @@
 
 namespace linea::cuda {
 
-// Makes `ctx` one of the device that it names: its queue, its StepParams. One process uses one
-// device. Error: ErrorKind::usage where the machine has no such device.
+// Sets the queue and StepParams of `ctx` for the device it names. A process uses only one device.
+// Error: ErrorKind::usage if the machine has no such device.
 void start(Context& ctx);
-// The queue of the device that was started.
+// The queue of the device after start().
 const Queue& default_queue();
 
 Allocator& allocator();
-// While one lives, this thread's memory comes from a pool of its own, whose blocks no one else ever
-// gets: what was recorded writes into them again. The pool outlives it. Memory goes back to where
-// it came from.
+// For its scope, this thread allocates from a separate pool, whose blocks are never used by others:
+// captured graphs write to them on each replay. The pool outlives the scope. Memory returns to the
+// pool it came from.
 class PoolScope {
  public:
   explicit PoolScope(CachingAllocator& pool);
@@ -27,23 +27,23 @@ class PoolScope {
  private:
   CachingAllocator* before_;
 };
-// Never destroyed: tensors may outlive what was recorded. Given back, its cache is the device's
-// again, and it serves the next who asks for one.
+// Pools are never destroyed: tensors may outlive a graph. give_back_pool returns the pool's cached
+// memory to the device and makes the pool available to the next take_pool.
 CachingAllocator& take_pool();
 void give_back_pool(CachingAllocator& pool);
-// To be called when what was asked of the device is done again, not recorded.
+// Frees the blocks that were released during capture; call it after the capture has ended.
 void give_back_what_waited();
 MemoryUse memory_use();
 MemoryLimit memory_limit();
 void reset_peak();
 void release_cache();
 
-// A line each: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139.7 GiB".
+// One line per device: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139.7 GiB".
 std::vector<std::string> devices();
 
 void clear(Context&, void* to, size_t bytes);
 void copy(Context&, void* to, const void* from, size_t bytes);
-// After these two the host's memory may be used again at once.
+// The host memory may be reused when these two return.
 void read(Context&, void* host, const void* from, size_t bytes);
 void write(Context&, void* to, const void* host, size_t bytes);
 void wait(Context&);

@@ -12,7 +12,7 @@ ErrorKind kind_of(cudaError_t error) {
 
 void check_cuda(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // that of this call is told here: the next call must not find it
+  cudaGetLastError();  // clears the error, which is reported here
   fail(kind_of(error), "{} failed: {} ({})", what, cudaGetErrorName(error),
        cudaGetErrorString(error));
 }

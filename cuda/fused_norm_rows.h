@@ -1,7 +1,7 @@
-// Products of few rows of bf16, which are normalized on the way: a block brings whole rows of x to
-// shared memory, norms them there, and multiplies them by columns that come in panels of 64 terms,
-// one or two ahead of what is multiplied. Tensor cores, sums in float, as in cuda/tile_cores.h;
-// what is multiplied is what layer_norm would have stored.
+// Products of few rows of bf16, normalized on the fly: a block loads whole rows of x into shared
+// memory, normalizes them there, and multiplies them by columns loaded in panels of 64 terms, one
+// or two panels ahead. Tensor cores with float accumulators, as in cuda/tile_cores.h; the factors
+// are the bits that layer_norm would store.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -12,7 +12,7 @@
 
 namespace linea::cuda {
 
-// x [rows,terms], and the norm that comes before the product.
+// x [rows,terms], and the norm before the product.
 struct FusedNormRows {
   const BFloat16* x;
   NormWeights<BFloat16> norm;
@@ -21,7 +21,7 @@ struct FusedNormRows {
 
 inline constexpr int64_t kMaxFusedNorm = kLongestOfWarp;  // terms
 
-// Tensors come to shared memory by 16 bytes.
+// Tensors are copied to shared memory in units of 16 bytes.
 inline constexpr int kOfCopy = 16 / sizeof(BFloat16);
 inline bool lies_for_copies(const void* data) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0;
@@ -31,15 +31,16 @@ inline bool can_fuse_norm(const FusedNormRows& of, const BFloat16* w) {
          lies_for_copies(of.x) && lies_for_copies(w);
 }
 
-// A block's eight warps share its rows as bands of 16, and kColumns as groups; a warp makes
+// A block's eight warps split its rows into bands of 16, and kColumns into groups; a warp computes
 // products of 16 x 8.
 template <int kBands, int kTiles>
 struct FusedNormProduct {
   static constexpr int kWarps = kBlockThreads / kWarp, kGroups = kWarps / kBands;
   static constexpr int kRows = 16 * kBands, kColumns = 8 * kGroups * kTiles;
-  // Eight bf16 more a row let the eight rows of a matrix of ldmatrix lie in banks of their own.
+  // Rows are padded by eight bf16 so that the eight rows of an ldmatrix matrix have no bank
+  // conflicts.
   static constexpr int kDeep = 64, kRow = kDeep + 8;
-  static constexpr int kStages = kTiles < 12 ? 3 : 2;  // panels that there is memory for
+  static constexpr int kStages = kTiles < 12 ? 3 : 2;  // panels in shared memory
 
   static __host__ __device__ int panels(int64_t terms) {
     return static_cast<int>((terms + kDeep - 1) / kDeep);
@@ -55,7 +56,7 @@ struct FusedNormProduct {
 
   float sums[kTiles][4] = {};
 
-  // kCount pieces of 16 bytes of each of kLines rows, 0 from `terms` on and where there is no row;
+  // Copies kCount units of 16 bytes of each of kLines rows; 0 from `terms` on and for null rows.
   // line(i): row i.
   template <typename Line>
   __device__ static void copy(BFloat16* to, int lines, int row, int first, int count, int64_t terms,
@@ -69,8 +70,8 @@ struct FusedNormProduct {
     }
   }
 
-  // sums of the rows `first` and on with the columns whose weights column(c) are: null where there
-  // is none, but never of column 0. Every thread of the block calls it.
+  // Sums of the rows from `first` on with the columns whose weights are column(c): null if absent,
+  // but never for column 0. Every thread of the block calls it.
   template <typename Column>
   __device__ void multiply(const FusedNormRows& of, int64_t first, const Column& column,
                            SharedMemory& memory) {
@@ -98,7 +99,7 @@ struct FusedNormProduct {
     __syncthreads();
   }
 
-  // body(row, column, sums[..]) for each pair of columns beside each other, of the thread's sums.
+  // Calls body(row, column, sums[..]) for each pair of adjacent columns of the thread's sums.
   template <typename Body>
   __device__ void each_pair(const Body& body) const {
     const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -127,7 +128,7 @@ struct FusedNormProduct {
     }
   }
 
-  // sums += rows times columns over the terms of a panel.
+  // sums += rows columns^T over the terms of a panel.
   __device__ void add_panel(const BFloat16* rows, int row, const BFloat16* columns) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
 #pragma unroll
@@ -139,7 +140,7 @@ struct FusedNormProduct {
                                      step * 16 + matrix / 2 * 8);
 #pragma unroll
       for (int t = 0; t < kTiles; ++t) {
-        uint32_t b[4];  // the next eight terms in each matrix
+        uint32_t b[4];  // eight more terms in each matrix
         ldmatrix<false>(b, columns + (first_column(t) + i) * kRow + term + matrix * 8);
 #pragma unroll
         for (int step = 0; step < 2; ++step) {

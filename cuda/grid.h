@@ -1,4 +1,4 @@
-// How work is spread over a grid: one thread an element, one warp or one block a row.
+// Grids of kernels: one thread per element, one warp or one block per row.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 namespace linea::cuda {
 
 inline constexpr int kBlockThreads = 256;
-inline constexpr int64_t kMaxBlocks =
-    1 << 16;  // of an elementwise grid; its threads walk on from there
+// The size limit of a grid; its threads process further elements in a grid-stride loop.
+inline constexpr int64_t kMaxBlocks = 1 << 16;
 
 template <typename Body>
 __global__ void __launch_bounds__(kBlockThreads) each_kernel(int64_t n, Body body) {
@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(kBlockThreads) each_kernel(int64_t n, Body bod
     body(i);
 }
 
-// body(i) for every i < n, one thread each; body is a struct or an extended lambda ([=] __device__
-// (int64_t i)).
+// Calls body(i) for every i < n, one thread each; body is a struct or an extended lambda ([=]
+// __device__ (int64_t i)).
 template <typename Body>
 void for_each(const Context& ctx, int64_t n, const Body& body) {
   if (n <= 0) return;
@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(kBlockThreads) rows_kernel(int64_t rows, Body 
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(r);
 }
 
-// body(r) for every row r < rows, one block of kBlockThreads threads each; all threads of the block
-// run it together, so it may use block_sum and its kin (cuda/block.h).
+// Calls body(r) for every row r < rows, one block of kBlockThreads threads each. All threads of the
+// block run it together, so it may use block_sum and the other reductions of cuda/block.h.
 template <typename Body>
 void for_each_row(const Context& ctx, int64_t rows, const Body& body) {
   if (rows <= 0) return;

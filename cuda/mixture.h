@@ -1,4 +1,4 @@
-// A row's mixture of logistic distributions on the levels of a token (formulas.h): K logits, K
+// A row's mixture of logistic distributions over the levels of a token (formulas.h): K logits, K
 // means, K log scales.
 #pragma once
 
@@ -19,7 +19,7 @@ __device__ A log_sum_exp(const A (&x)[kMixed]) {
   return largest + std::log(sum);
 }
 
-// The log of the sum of exp of a row's logits: what its shares are divided by.
+// log sum exp of a row's logits, the normalizer of its mixture weights.
 template <typename T>
 __device__ Accumulator<T> log_whole(const T* row) {
   Accumulator<T> logits[kMixed];
@@ -48,15 +48,16 @@ struct Mixture {
   }
 };
 
-// A row's mixture in shared memory, until the block's next. All its threads call it.
+// A row's mixture in shared memory, valid until the block's next call. All threads of the block
+// call it.
 template <typename T>
 __device__ const Mixture<Accumulator<T>>& block_mixture(const T* row, int64_t V) {
   __shared__ Mixture<Accumulator<T>> mixture;
   __syncthreads();
   if (threadIdx.x < kMixed) {
     const int k = static_cast<int>(threadIdx.x);
-    const Logistic<Accumulator<T>> own =
-        logistic_of(row, k, V);  // the checker sees the copy, but not a call's return
+    // Assigned first: the race checker does not see a store of a returned value.
+    const Logistic<Accumulator<T>> own = logistic_of(row, k, V);
     mixture.parts[k] = own;
     mixture.log_share[k] = Accumulator<T>(row[k]) - log_whole(row);
   }

@@ -1,6 +1,6 @@
-// Instructions of tensor cores that CUDA C++ has no function for: inline PTX under nvcc, the
-// emulator's functions under g++. One wrapper a form of an instruction; layouts as in the PTX ISA,
-// "Matrix fragments for mma.m16n8k16" and "mma.m16n8k8".
+// Tensor-core instructions that CUDA C++ has no function for: inline PTX under nvcc, the emulator's
+// functions under g++. One wrapper per form of an instruction; layouts as in the PTX ISA, "Matrix
+// fragments for mma.m16n8k16" and "mma.m16n8k8".
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,8 +14,7 @@
 
 namespace linea::cuda {
 
-// D [16,8] of f32 += A [16,16] B [16,8] of bf16, by the 32 lanes of a warp. Pairs of bf16 in each
-// word.
+// D [16,8] += A [16,16] B [16,8], f32 += bf16, by the 32 lanes of a warp; two bf16 per word.
 __device__ __forceinline__ void mma_m16n8k16(
     float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
     std::source_location place = std::source_location::current()) {
@@ -30,7 +29,7 @@ __device__ __forceinline__ void mma_m16n8k16(
 #endif
 }
 
-// D [16,8] of f32 += A [16,8] B [8,8] of TF32, by the 32 lanes of a warp. One number in each word.
+// D [16,8] += A [16,8] B [8,8], f32 += TF32, by the 32 lanes of a warp; one element per word.
 __device__ __forceinline__ void mma_m16n8k8(
     float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
     std::source_location place = std::source_location::current()) {
@@ -45,19 +44,18 @@ __device__ __forceinline__ void mma_m16n8k8(
 #endif
 }
 
-// The nearest TF32, of two equally near the one farther from 0.
+// Rounds to the nearest TF32, ties away from 0.
 __device__ __forceinline__ uint32_t to_tf32(float x) {
 #ifdef LINEA_CUDA_EMULATED
   return emulator::to_tf32(x);
 #else
   uint32_t word = 0;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(x));
-  return word & 0xFFFFE000u;  // what a tf32 has no place for is not said to be 0
+  return word & 0xFFFFE000u;  // the low bits of the result are unspecified
 #endif
 }
 
-// Asks for the 128 bytes around an address of global memory, so that they are in the L2 cache when
-// they are read.
+// Prefetches the 128 bytes around an address of global memory into the L2 cache.
 __device__ __forceinline__ void prefetch_to_l2(const void* data) {
 #ifdef LINEA_CUDA_EMULATED
   static_cast<void>(data);
@@ -66,8 +64,8 @@ __device__ __forceinline__ void prefetch_to_l2(const void* data) {
 #endif
 }
 
-// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i gives the address of
-// row i of matrix m, aligned to 16 bytes; r[m] of lane 4 g + t becomes the elements 2 t and 2 t + 1
+// Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i passes the address
+// of row i of matrix m, aligned to 16 bytes; r[m] of lane 4 g + t receives elements 2 t and 2 t + 1
 // of row g, or of column g if transposed.
 template <bool kTransposed, int kMatrices>
 __device__ __forceinline__ void ldmatrix(

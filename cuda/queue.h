@@ -1,5 +1,5 @@
-// The queue of a device in which all of its work is done in order: a stream, and cuBLAS on it.
-// (Parts of recorded work go to streams of their own: cuda/recorder.cpp.)
+// A device's queue, which runs its operations in order: a stream, and cuBLAS on it. (Branches of a
+// captured graph use streams of their own: cuda/recorder.cpp.)
 #pragma once
 
 #include <cublas_v2.h>
@@ -9,20 +9,19 @@
 
 namespace linea::cuda {
 
-inline constexpr size_t kBlasWorkspace =
-    size_t{32} << 20;  // fixed: the same products are done in the same way
+// Fixed, so that equal products use equal algorithms.
+inline constexpr size_t kBlasWorkspace = size_t{32} << 20;
 
 struct Queue {
   int device = 0;
   cublasHandle_t blas = nullptr;
   cudaStream_t stream = nullptr;
   void* blas_workspace = nullptr;
-  size_t shared_bytes = 0;  // that a block may have, where its kernel asks for it
-  bool recording = false;   // what is asked of it is not done now
+  size_t shared_bytes = 0;  // the maximum for a block, with allow_shared_bytes
+  bool recording = false;   // operations are captured instead of run
 };
 
-// From now on the queue's work goes to that stream, and cuBLAS has that memory there
-// (kBlasWorkspace).
+// Moves the queue and cuBLAS to this stream, with this workspace of kBlasWorkspace bytes.
 void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace);
 
 inline Queue& queue(const Context& ctx) { return *static_cast<Queue*>(ctx.queue); }

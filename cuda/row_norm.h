@@ -1,4 +1,4 @@
-// The layer norm of a row, by the team that has it.
+// Layer norm of a row, computed by its team.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace linea::cuda {
 
-// sum_c term(c) of a row
+// sum_c term(c) over a row
 template <typename A, typename Team, typename Term>
 __device__ A row_sum(Team team, int64_t C, Term term) {
   A total = 0;
@@ -20,7 +20,7 @@ template <typename A>
 struct RowNorm {
   A mean, scale;
 
-  // Of the C elements element(c).
+  // Of the row element(0), ..., element(C - 1).
   template <typename Team, typename Element>
   __device__ static RowNorm of(Team team, int64_t C, Element element) {
     constexpr double kEpsilon = 1e-5;

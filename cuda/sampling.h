@@ -1,5 +1,5 @@
-// How a block draws one token of a row of outputs, as the CPU draws it: weights, sums and the
-// choice in double.
+// Sampling of one token from a row of outputs by a block, with the result of the CPU: weights, sums
+// and the choice are in double.
 #pragma once
 
 #include "cuda/mixture.h"
@@ -15,8 +15,8 @@ struct Smallest {
   }
 };
 
-// The first of the largest elements. NaN is passed over, but wins where it comes first: so does
-// std::max_element.
+// The index of the first maximum. Like std::max_element, ignores NaN except in the first element,
+// which then wins.
 template <typename T, typename Team>
 __device__ int64_t first_largest(Team team, const T* x, int64_t C) {
   using A = Accumulator<T>;
@@ -41,9 +41,9 @@ inline int64_t power_of_two_from(int64_t n) {
   return power;
 }
 
-// The first i < n at which the running sum of weight(i) reaches `share` of the whole, the last that
-// weighs anything where rounding keeps it from that, and n where the whole is NaN. Each thread sums
-// a run of neighbors, and the thread in whose run the place is walks it. All threads of the block
+// The first i < n at which the running sum of weight(i) reaches `share` of the total; the last i
+// with a positive weight if rounding prevents that; n if the total is NaN. Each thread sums a run
+// of neighbors, and the thread whose run contains the result scans it. All threads of the block
 // call it.
 template <typename Weight>
 __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight) {
@@ -65,8 +65,8 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
   reached[own] = sum;
   const double until = share * total;
   if (own == 0) place = n;
-  // The first run that weighs anything and reaches it; sums of neighbors are rounded each in its
-  // own way, so that none may: then the last that weighs anything.
+  // The first run with a positive weight that reaches it. Prefix sums are rounded differently in
+  // each run, so possibly none does: then the last run with a positive weight.
   const int rank = !(of_run > 0)  ? 2 * kBlockThreads
                    : sum >= until ? own
                                   : 2 * kBlockThreads - 1 - own;
@@ -80,11 +80,11 @@ __device__ int64_t first_reaching(int64_t n, double share, const Weight& weight)
     }
   }
   __syncthreads();
-  return place;  // thread 0 writes it again behind the next call's first barrier
+  return place;  // thread 0 writes it again only after the next call's first barrier
 }
 
-// order becomes the places 0 .. V - 1, the largest weight first, of equals the first place; what is
-// behind them, up to the power of two `places`, comes last. A bitonic sort (Batcher 1968).
+// Fills order with the indices 0 .. V - 1 by decreasing weight, ties by index; the padding up to
+// the power of two `places` comes last. A bitonic sort (Batcher 1968).
 __device__ inline void sort_by_weight(const double* weights, int32_t* order, int64_t V,
                                       int64_t places) {
   const auto before = [=](int32_t i, int32_t j) {
@@ -106,7 +106,7 @@ __device__ inline void sort_by_weight(const double* weights, int32_t* order, int
   __syncthreads();
 }
 
-// Leaves 0 in the weights of tokens that are not to be drawn.
+// Sets the weights of excluded tokens to 0.
 __device__ inline void cut_weights(const SamplingParams& params, double* weights, int32_t* order,
                                    int64_t V, int64_t places) {
   sort_by_weight(weights, order, V, places);
@@ -117,8 +117,8 @@ __device__ inline void cut_weights(const SamplingParams& params, double* weights
   __syncthreads();
 }
 
-// A row's scores: logits as they are, or logs of P of each level of a mixture (cuda/mixture.h),
-// which the block brings to shared memory first.
+// A row's scores: the logits, or the log probabilities of a mixture's levels (cuda/mixture.h),
+// which the block first loads into shared memory.
 template <OutputKind kKind, typename T>
 struct Scores {
   __device__ Scores(const T* row, int64_t) : logits(row) {}
@@ -132,9 +132,9 @@ struct Scores<OutputKind::logistics, T> {
   const Mixture<Accumulator<T>>& mixture;
 };
 
-// The first token at which the running sum of the weights exp((score - max) / temperature) that
-// are left reaches u times the whole: the inverse of the distribution function. A block has V
-// weights and `places` places to sort them, none where nothing is cut.
+// The first token at which the running sum of the remaining weights exp((score - max) /
+// temperature) reaches u times the total: the inverse of the distribution function. A block has V
+// weights and `places` indices to sort them, none if no token is excluded.
 template <OutputKind kKind, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     sample_kernel(const T* outputs, int64_t width, int64_t V, SamplingParams params,
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       const int64_t reached = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
       if (reached < V) chosen = reached;
     }
-    __syncthreads();  // all know how many there were, and are done with the weights
+    __syncthreads();  // all threads have read the token count and the weights
     if (threadIdx.x == 0) to.keep(r, static_cast<int32_t>(chosen));
   }
 }

@@ -1,5 +1,5 @@
-// Sums of the rows that carry the same number, without atomics: a block owns one number and some
-// columns and walks the rows' numbers in order, so that two runs add in the same order.
+// Sums of rows by bin, without atomics: a block owns one bin and some columns and scans the rows'
+// bins in order, so that results are reproducible bit by bit.
 #pragma once
 
 #include "cuda/team.h"
@@ -7,12 +7,12 @@
 
 namespace linea::cuda {
 
-// `groups` sets of rows, each with `bins` sums of C numbers.
+// `groups` groups of rows, each with `bins` sums of C elements.
 struct ScatterShape {
-  int64_t groups, rows, bins, C;  // rows: of the group that has the most
+  int64_t groups, rows, bins, C;  // rows: of the largest group
 
-  // Long sets are cut into slices, as many as their sizes say and memory for kMaxSums sums a
-  // column lets.
+  // Long groups are split into slices; their number depends only on the sizes, and is limited by
+  // memory for kMaxSums sums per column.
   LINEA_HOST_DEVICE int64_t slices() const {
     constexpr int64_t kMinRows = 512, kMaxSums = 16384;
     const int64_t wanted = (rows + kMinRows - 1) / kMinRows, fit = kMaxSums / (groups * bins);
@@ -21,16 +21,16 @@ struct ScatterShape {
   }
 };
 
-// Rows are what Source says of them:
-//   count(g)      rows of group g
-//   bin(g, i)     the number that the i-th of them carries
+// Source describes the rows:
+//   count(g)       number of rows of group g
+//   bin(g, i)      the bin of its row i
 //   value(g, i, c)
 // partial [slices,groups,bins,C]
 template <typename A, typename Source>
 __global__ void __launch_bounds__(kBlockThreads)
     scatter_kernel(ScatterShape shape, A* partial, Source source) {
   constexpr int kWarps = kBlockThreads / kWarp;
-  __shared__ unsigned running[kWarps];  // one bit a row of the next kBlockThreads
+  __shared__ unsigned running[kWarps];  // one bit per row of the next kBlockThreads
   const int64_t slices = shape.slices(), tiles = (shape.C + kBlockThreads - 1) / kBlockThreads;
   for (int64_t item = blockIdx.x; item < slices * shape.groups * shape.bins * tiles;
        item += gridDim.x) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       for (int warp = 0; warp < kWarps && c < shape.C; ++warp)
         for (unsigned left = running[warp]; left != 0; left &= left - 1)
           total += source.value(group, first + warp * kWarp + __ffs(static_cast<int>(left)) - 1, c);
-      __syncthreads();  // carried is used again
+      __syncthreads();  // the next iteration reuses running
     }
     if (c < shape.C) partial[sum * shape.C + c] = total;
   }
@@ -66,7 +66,7 @@ struct SumOfScattered {
   }
 };
 
-// finish(group bins + bin, c, total) once for every sum.
+// Calls finish(group bins + bin, c, total) once for each sum.
 template <typename A, typename Source, typename Finish>
 void scatter_sums(const Context& ctx, const ScatterShape& shape, const Source& source,
                   const Finish& finish) {

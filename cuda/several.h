@@ -1,4 +1,4 @@
-// One launch for many arrays: of parameters, of what is cast.
+// One launch for many arrays, such as parameters.
 #pragma once
 
 #include "cuda/grid.h"
@@ -6,21 +6,22 @@
 
 namespace linea::cuda {
 
-inline constexpr int64_t kPieceBlock = 4096;  // elements of an array that a block of threads takes
+// Elements of an array per block of threads.
+inline constexpr int64_t kPieceBlock = 4096;
 
 LINEA_HOST_DEVICE inline int64_t piece_blocks(int64_t n) {
   return (n + kPieceBlock - 1) / kPieceBlock;
 }
 
-// Arrays of `n` elements each as a launch's arguments (of which there may be 4 KB), cut into
-// blocks, one's after another's.
+// Arrays of `n` elements each, passed as kernel arguments (limited to 4 KB) and split into
+// consecutive blocks.
 template <typename Piece>
 struct Several {
   static constexpr size_t kMax = 3600 / (sizeof(Piece) + sizeof(int64_t));
   Piece of[kMax];
   int64_t first_block[kMax + 1];
 
-  // Those from `pieces` on that fit; how many they are.
+  // Takes as many of `pieces` as fit; returns their number.
   size_t take(const Piece* pieces, size_t count) {
     const size_t taken = count < kMax ? count : kMax;
     first_block[0] = 0;
@@ -32,8 +33,8 @@ struct Several {
   }
 };
 
-// body(piece, first element, the one after the last, block) in a block of threads each, for all
-// blocks of all pieces.
+// Calls body(piece, first element, end element, block) in one block of threads for each block of
+// each array.
 template <typename Piece, typename Body>
 void each_piece(const Context& ctx, const Piece* pieces, size_t count, const Body& body) {
   int64_t before = 0;

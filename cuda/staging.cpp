@@ -21,7 +21,7 @@ void Staging::write(void* to, const void* host, size_t bytes, cudaStream_t strea
     const Slot& slot = slots_[next_];
     next_ = (next_ + 1) % kSlots;
     check_cuda(cudaEventSynchronize(slot.copied),
-               "waiting for an earlier copy");  // at once before the slot's first
+               "waiting for an earlier copy");  // returns at once for an unused slot
     std::memcpy(slot.memory, static_cast<const char*>(host) + first, part);
     check_cuda(cudaMemcpyAsync(static_cast<char*>(to) + first, slot.memory, part,
                                cudaMemcpyHostToDevice, stream),

@@ -1,5 +1,5 @@
-// Pinned memory on the way to the device: what is written through it leaves the host's hands at
-// once, and the host does not wait for the device, but for a write that is larger than all slots.
+// Pinned staging memory for writes to the device. A write copies the host's data at once and does
+// not wait for the device, unless it is larger than all slots.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@ namespace linea::cuda {
 
 class Staging {
  public:
-  // Slots of pinned memory, and an event each. Never given back: it lasts as long as the process.
+  // Allocates the slots of pinned memory and their events, for the lifetime of the process.
   Staging();
 
-  // Has `bytes`, as they are on the host now, copied to the device when `stream` comes to it, a
-  // slot's worth at a time. Waits only for copies that began kSlots of them ago.
+  // Copies `bytes` bytes from the host to the device in the order of `stream`, one slot at a time.
+  // Waits only for copies started kSlots slots earlier.
   void write(void* to, const void* host, size_t bytes, cudaStream_t stream);
 
   static constexpr size_t kSlots = 8, kSlotBytes = size_t{1} << 20;

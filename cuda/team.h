@@ -1,12 +1,11 @@
-// Teams: the threads that work on one row together, a warp where rows are short, a block where they
-// are long.
+// Teams: the threads that process a row together, a warp for short rows and a block for long ones.
 #pragma once
 
 #include "cuda/block.h"
 
 namespace linea::cuda {
 
-// What every team has once it can reduce.
+// Reductions that every team inherits, given its reduce().
 template <typename Team>
 struct TeamSums {
   template <typename T>
@@ -26,7 +25,7 @@ struct WarpTeam : TeamSums<WarpTeam> {
   __device__ T reduce(T x, Op op) const {
     return warp_reduce(x, op);
   }
-  // What the others wrote to shared memory before it may be read after it.
+  // Makes shared-memory writes of the team's other threads visible.
   __device__ void sync() const { __syncwarp(); }
 };
 
@@ -40,10 +39,11 @@ struct BlockTeam : TeamSums<BlockTeam> {
   __device__ void sync() const { __syncthreads(); }
 };
 
-inline constexpr int64_t kLongestOfWarp = 1024;  // columns of a row that one warp still does alone
+// The longest row that a single warp processes.
+inline constexpr int64_t kLongestOfWarp = 1024;
 
-// The grid of a kernel whose blocks go from tile to tile of `count` of them; a large GPU holds
-// about as many blocks.
+// The grid of a kernel whose blocks loop over `count` tiles; about as many blocks as a large GPU
+// holds.
 inline dim3 grid_of_tiles(int64_t count) {
   constexpr int64_t kMaxTiles = 1024;
   return dim3(static_cast<unsigned>(count < kMaxTiles ? count : kMaxTiles));
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1) block_rows_kernel(int64_t ro
   for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) body(BlockTeam{}, r);
 }
 
-// body(team, r) for every row r < rows of `columns` elements; all threads of the team run it
+// Calls body(team, r) for every row r < rows of `columns` elements; all threads of the team run it
 // together. The body is a struct or an extended lambda ([=] __device__(auto team, int64_t r)).
 template <typename Body>
 void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body& body) {
@@ -74,7 +74,7 @@ void for_each_team(const Context& ctx, int64_t rows, int64_t columns, const Body
          dim3(kBlockThreads), 0, stream(ctx), rows, body);
 }
 
-// The same, for rows whose elements are treated alone: body(r, c).
+// The same for elementwise bodies: body(r, c).
 template <typename Body>
 struct EachColumn {
   int64_t columns;

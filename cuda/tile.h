@@ -1,6 +1,6 @@
-// Products of tiles of 64 x 64 by a block of 256 threads. What is multiplied is asked for element
-// by element, so that features, scales and masks are made on the way into shared memory. Factors of
-// bf16 are multiplied by tensor cores (cuda/tile_cores.h), which add in float; others in
+// Products of 64 x 64 tiles by a block of 256 threads. Factors are given by functions of their
+// elements, so that features, scales and masks are computed on the way into shared memory. Factors
+// in bf16 are multiplied by tensor cores (cuda/tile_cores.h) with float accumulators; others in
 // cuda/tile_floats.h.
 #pragma once
 
@@ -14,15 +14,14 @@
 
 namespace linea::cuda {
 
-inline constexpr int kSums = 16;  // of a thread
+inline constexpr int kSums = 16;  // per thread
 static_assert(kTile * kTile == kBlockThreads * kSums);
 
-// Whether factors are rounded to T, bf16, and multiplied by tensor cores.
+// Whether factors are rounded to T = bf16 and multiplied by tensor cores.
 template <typename T>
 inline constexpr bool kByCores = std::is_same_v<T, BFloat16>;
 
-// The sums that a thread has of a tile, where factors are multiplied as T: of the same rows and
-// columns in all Sums.
+// A thread's sums of a tile, for factors of type T. All Sums have the same rows and columns.
 template <typename T>
 struct Sums {
   using A = Accumulator<T>;
@@ -30,14 +29,14 @@ struct Sums {
   __device__ A& operator[](int e) { return x[e]; }
   __device__ const A& operator[](int e) const { return x[e]; }
 
-  // body(e, row, column) for each.
+  // Calls body(e, row, column) for each sum.
   template <typename Body>
   __device__ static void each(const Body& body) {
     each_of_cores(body);
   }
 };
 
-// Those of several tiles beside each other, their columns counted through.
+// The sums of several horizontally adjacent tiles, with columns counted across them.
 template <typename T, int kTiles>
 struct WideSums {
   using A = Accumulator<T>;
@@ -57,11 +56,10 @@ struct WideSums {
 template <typename T>
 using Panels = std::conditional_t<kByCores<T>, CorePanels, PlainPanels<T>>;
 
-// sums[row][column] += sum_l left(row, l) right(column, l) over l < terms, of kTiles tiles beside
-// each other those that have some of the first `columns` columns. left answers for places 0 .. 63,
-// right for those of all tiles, with 0 where there is nothing. Every thread of the block calls it;
-// what they read may have been written to shared memory just before, and `panels` is free
-// afterwards.
+// sums[row][column] += sum_l left(row, l) right(column, l), l < terms, for those of kTiles adjacent
+// tiles that contain some of the first `columns` columns. left is called for rows 0 .. 63, right
+// for the columns of all tiles; both return 0 out of range. Every thread of the block calls it; the
+// factors may read shared memory written just before, and `panels` is free afterwards.
 template <Along kLeft, Along kRight, int kTiles, typename T, typename Left, typename Right>
 __device__ void add_to_tiles(Sums<T>* sums, int64_t columns, int64_t terms, const Left& left,
                              const Right& right, Panels<T>& panels) {
@@ -100,11 +98,11 @@ __device__ void add_product(Sums<T>& sum, int64_t terms, const Left& left, const
   add_to_tiles<kLeft, kRight, 1>(&sum, kTile, terms, left, right, panels);
 }
 
-// The sums over whole rows of what each thread has of its two rows, for body(row, sum) of one
-// thread each. All threads call it, once in a kernel.
+// Sums each thread's values of its two rows over whole rows, and calls body(row, sum) in one thread
+// per row. All threads call it, once in a kernel.
 template <typename A, typename Body>
 __device__ void sum_rows(const A (&own)[2], const Body& body) {
-  __shared__ A half[2][kTile];  // of 32 columns each
+  __shared__ A half[2][kTile];  // over 32 columns each
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     A x = own[i];

@@ -1,6 +1,6 @@
-// Tiles of 64 x 64 whose factors are floats or doubles. Its threads have the sums that they have of
-// a tile of bf16 (cuda/tile_cores.h), and make them one by one, or, of floats, by tensor cores as
-// FloatProducts says.
+// 64 x 64 tiles with float or double factors. Threads own the same sums as with bf16
+// (cuda/tile_cores.h), and compute them one by one or, for floats, by tensor cores according to
+// FloatProducts.
 #pragma once
 
 #include "cuda/tile_cores.h"
@@ -9,13 +9,13 @@
 
 namespace linea::cuda {
 
-// How many terms are brought to shared memory at once: no kernel needs more than 48 KiB of it.
+// The number of terms in shared memory at a time; no kernel needs more than 48 KiB.
 template <typename A>
 inline constexpr int kDeep = sizeof(A) == 8 ? 8 : 16;
 
-// Pieces of the two factors, by term. Eight numbers more a row let what the lanes of a warp read at
-// once, of four terms eight neighbors, lie in banks of their own (what they write of sixteen terms
-// lies in banks of four).
+// Panels of the two factors, by term. Rows are padded by eight elements so that the lanes of a warp
+// read eight neighbors of each of four terms without bank conflicts (writes of sixteen terms have
+// 4-way conflicts).
 template <typename A>
 struct PlainPanels {
   static constexpr int kRow = kTile + 8;
@@ -23,7 +23,7 @@ struct PlainPanels {
   FloatProducts products;
 };
 
-// panel[term][place] = at(place, term) of the terms `first` and on, 0 from `terms` on.
+// panel[term][place] = at(place, term) for the terms from `first` on; 0 from `terms` on.
 template <Along kAlong, typename A, typename At>
 __device__ void load_panel(A* panel, int64_t first, int64_t terms, const At& at) {
 #pragma unroll
@@ -55,7 +55,7 @@ __device__ void multiply_one_by_one(A (&sums)[16], const PlainPanels<A>& panels)
   }
 }
 
-// Numbers of a fragment as TF32, and, where asked for, what that leaves of each as another.
+// The elements of a fragment as TF32 and, if split, their rounding errors as a second TF32.
 template <int kCount>
 struct TensorFloats {
   uint32_t high[kCount], low[kCount];
@@ -65,9 +65,8 @@ struct TensorFloats {
   }
 };
 
-// `split`: with the products of what TF32 leaves of one factor, too. Tensor cores cut off what does
-// not fit a sum; so those of eight terms are added to the others outside of them, where sums are
-// rounded (Ootomo and Yokota 2022).
+// `split`: adds the products with the rounding errors of one factor. Tensor cores truncate sums, so
+// the sums of eight terms are accumulated outside of them, with rounding (Ootomo and Yokota 2022).
 __device__ inline void multiply_by_cores(float (&sums)[16], const PlainPanels<float>& panels,
                                          bool split) {
   constexpr int kRow = PlainPanels<float>::kRow;
@@ -75,7 +74,8 @@ __device__ inline void multiply_by_cores(float (&sums)[16], const PlainPanels<fl
             lane = static_cast<int>(threadIdx.x) % kWarp;
   const int row = warp / 2 * 16 + lane / 4, col = warp % 2 * 32 + lane / 4;
 #pragma unroll 1
-  for (int term = lane % 4; term < kDeep<float>; term += 8) {  // of all lanes alike, two turns
+  // two iterations, the same in all lanes
+  for (int term = lane % 4; term < kDeep<float>; term += 8) {
     TensorFloats<4> a;
 #pragma unroll
     for (int i = 0; i < 4; ++i)
@@ -108,13 +108,13 @@ __device__ inline void multiply_panels(float (&sums)[16], const PlainPanels<floa
   multiply_by_cores(sums, panels, products == FloatProducts::split);
 }
 
-// The shape of a call, for its kernels.
+// The shape of a call with its FloatProducts, for its kernels.
 template <typename Shape>
 Shape as_multiplied(const Context& ctx, Shape shape) {
   shape.products = ctx.products;
   return shape;
 }
-// To be called once by a kernel, before the first product.
+// A kernel calls it once, before the first product.
 template <typename A>
 __device__ void multiply_as(FloatProducts products, PlainPanels<A>& panels) {
   if (threadIdx.x == 0) panels.products = products;
