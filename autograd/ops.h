@@ -59,8 +59,10 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
 Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
                      const LinearVars& down, float rate, uint32_t stream_id);
 
-// tokens.cpp
+// embedding.cpp
 Var embedding(const Var& table, const Tensor& ids);
+
+// loss.cpp
 // Mean of -log softmax(logits)[target] over the targets >= 0.
 Var cross_entropy(const Var& logits, const Tensor& targets);
 // Mean of -log P(target) over the targets >= 0, of mixtures of logistics [..., 3 kLogistics] on

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "autograd/var.h"
+#include "autograd/attention_inputs.h"
 #include "nn/parameter.h"
 #include "tensor/ops.h"
 
@@ -36,42 +36,6 @@ struct AttentionOptions {
   uint64_t seed = 1;
   int64_t layer = 0;         // tells the random numbers of one layer from another's
   DType dtype = DType::f32;  // of its parameters and buffers
-};
-
-// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
-// Attentions that say takes_packed() also take qkv [B,N,3 H D], as one product makes all three, in
-// their place; y is [B,N,H D] then, and no head is ever moved.
-struct AttentionInputs {
-  Var q, k, v;
-  Var gate;  // undefined where the attention has none
-  Var qkv{};
-  int64_t heads = 0;  // of qkv
-};
-
-struct AttentionMask {
-  bool causal = true;
-  Tensor valid;  // i32 [B], how many keys of each sequence exist; undefined: all
-};
-
-// What the recurrent form carries from position to position.
-class AttentionState {
- public:
-  virtual ~AttentionState() = default;
-  virtual size_t bytes() const = 0;
-};
-
-// q, k [B,H,D], v [B,H,M], gate [B,H] of one position; or qkv [B,3 H D], as above.
-struct AttentionStep {
-  Tensor q, k, v, gate;
-  Tensor qkv{};
-};
-
-// Rows x [B,dim] of one position, of which q, k and v are norm(x) W^T + b: W [3 H D,dim], the heads
-// of q first.
-struct AttentionSource {
-  Tensor x;
-  ops::Norm norm;
-  Tensor weight, bias;
 };
 
 // A tensor that belongs to a model but is not trained by gradients: random projections, running

@@ -1,7 +1,8 @@
 // The quadratic form of linear attention: every weight by itself, N x N of them. What the other
 // forms are checked against.
 #include "autograd/ops.h"
-#include "nn/linear_attention.h"
+#include "autograd/tiles.h"
+#include "nn/quadratic.h"
 
 namespace linea {
 

@@ -166,7 +166,8 @@ struct Kernels {
   void (*one_hot_logs)(Context&, const int32_t* code, T* y, int64_t R,
                        int64_t F);  // 0, else -infinity
 
-  // linear attention, the sum rule; formulas in nn/linear_attention.h. The state goes in and out.
+  // linear attention, the sum rule; formulas in autograd/linear_attention.h. The state goes in and
+  // out.
   void (*chunk_forward)(Context&, const ChunkShape&, const ChunkInput<T>&, const ChunkState<A>&,
                         HeadRows<T> y, const ChunkRows<A>&);
   void (*chunk_backward_query)(Context&, const ChunkShape&, const ChunkInput<T>&,
@@ -198,8 +199,8 @@ struct Kernels {
                            T* matrix);
   void (*attention_matrix_backward)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal,
                                     const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay);
-  // the delta rule (nn/delta.h): q, k [P,S,F] divided by their sums, v and y [P,S,M], beta [P,S];
-  // the state S [P,F,M] goes in and out
+  // the delta rule (autograd/delta_attention.h): q, k [P,S,F] divided by their sums, v and y
+  // [P,S,M], beta [P,S]; the state S [P,F,M] goes in and out
   void (*delta_forward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
                         Strided<const T> beta, A* state, Strided<T> y);
   // `state` as it was before the segment; the gradient of the state goes in and out

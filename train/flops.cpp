@@ -1,6 +1,6 @@
 #include "train/flops.h"
 
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
 
 namespace linea {
 

@@ -1,13 +1,14 @@
 // Linear attention: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), and its other
 // update rules, by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta
-// (nn/delta.h). Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers are RNNs", eq.
-// 4-5, 18-20; Peng et al. 2021, "Random feature attention", section 3.4; Schlag, Irie, Schmidhuber
-// 2021, "Linear Transformers are secretly fast weight programmers", section 4.
+// (autograd/delta_attention.h). Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers
+// are RNNs", eq. 4-5, 18-20; Peng et al. 2021, "Random feature attention", section 3.4; Schlag,
+// Irie, Schmidhuber 2021, "Linear Transformers are secretly fast weight programmers", section 4.
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/delta_attention.h"
 #include "nn/attention/mapped_attention.h"
-#include "nn/delta.h"
+#include "nn/feature_map.h"
 
 namespace linea {
 namespace {

@@ -5,7 +5,9 @@
 
 #include <memory>
 
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
+#include "nn/attention.h"
+#include "nn/quadratic.h"
 
 namespace linea {
 
@@ -24,7 +26,8 @@ class MappedAttention : public Attention {
     return linear_quadratic(map(), in, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map(), options_, batch, dtype, gated());
+    return start_linear(*map(), batch, options_.heads, options_.key_size, options_.value_size,
+                        dtype, gated());
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return linear_step(*map(), dynamic_cast<LinearState&>(state), in);

@@ -8,6 +8,7 @@
 // is.
 #include <cmath>
 
+#include "autograd/codebook.h"
 #include "autograd/ops.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/quadratic.h"
@@ -65,13 +66,7 @@ class Vq final : public MappedAttention {
 
   // softmax(q.k^), k^ with the gradient of k.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    const Shape shape = in.k.shape();
-    const Tensor keys = flat(in.k.value());
-    const Tensor codes =
-        ops::gather_codes(ops::nearest_code(keys, codebook_.value(), 0), codebook_.value(), 0);
-    const Var coded = Var::from_op("straight_through", codes.reshape(shape), {in.k},
-                                   [](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
-    const Var scores = matmul(in.q, coded, false, true);
+    const Var scores = matmul(in.q, quantize(in.k, codebook_.value()), false, true);
     return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())),
                   in.v);
   }
@@ -109,36 +104,11 @@ class Vq final : public MappedAttention {
   // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts
   // the keys of each code on the way.
   Var auxiliary_loss(const Var& k) override {
-    const Tensor keys = flat(k.value()), codebook = codebook_.value();
-    const Tensor codes = ops::nearest_code(keys, codebook, 0);
-    const Tensor away =
-        ops::add(keys, ops::scale(ops::gather_codes(codes, codebook, 0), -1.0));  // k - c_z
-    const auto [counts, sums] = ops::sum_by_code(keys, codes, codebook.shape());
-    batch_counts_.push_back(counts);
-    batch_sums_.push_back(sums);
-    keep_candidates(keys);
-
-    const double inverse = 1.0 / static_cast<double>(keys.size(0) * keys.size(1)),
-                 beta = options_.commitment;
-    const bool learns = codebook_.requires_grad();
-    const Tensor all = ops::sum_rows(ops::multiply(away, away).reshape({away.numel(), 1}), {1});
-    return Var::from_op(
-        "commitment", ops::scale(all, inverse * (beta + (learns ? 1.0 : 0.0))), {k, codebook_},
-        [=, counted = counts, summed = sums,
-         shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {
-          const double grad = 2 * inverse * dy.item();
-          std::vector<Gradient> result = {ops::scale(away.reshape(shape), beta * grad), Tensor()};
-          if (learns) {  // sum over the keys of a code of c - k
-            const Tensor unit =
-                Tensor::full({counted.numel(), codebook.size(2)}, codebook.dtype(), 1.0);
-            const Tensor repeated = ops::multiply(unit, spread(counted, codebook.size(2)));
-            const Tensor pull =
-                ops::add(ops::multiply(repeated.reshape(codebook.shape()), codebook),
-                         ops::scale(summed, -1.0));
-            result[1] = ops::scale(pull, grad);
-          }
-          return result;
-        });
+    const Commitment commitment = commitment_loss(k, codebook_, options_.commitment);
+    batch_counts_.push_back(commitment.counts);
+    batch_sums_.push_back(commitment.sums);
+    draw_candidates(k.value());
+    return commitment.loss;
   }
 
   void skip_step() override {
@@ -190,20 +160,10 @@ class Vq final : public MappedAttention {
             static_cast<uint32_t>(options_.layer * options_.heads + head),
             static_cast<uint64_t>(step)};
   }
-  static Tensor flat(const Tensor& x) {
-    return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
-  }
-
-  // counts [H,F] as columns [H F, D]
-  static Tensor spread(const Tensor& counts, int64_t D) {
-    const Tensor ones = Tensor::full({1, D}, counts.dtype(), 1.0);
-    return ops::matmul(counts.reshape({counts.numel(), 1}), ones);
-  }
-
   // A key of the batch for every code, should it be dead.
-  void keep_candidates(const Tensor& keys) {
-    const int64_t H = options_.heads, F = options_.codes, D = options_.key_size, S = keys.size(1);
-    const auto sequences = static_cast<uint32_t>(keys.size(0) / H);
+  void draw_candidates(const Tensor& keys) {
+    const int64_t H = options_.heads, F = options_.codes, D = options_.key_size, S = keys.size(2);
+    const auto sequences = static_cast<uint32_t>(keys.size(0));
     const std::vector<double> all = keys.to_doubles();
     candidates_.resize(static_cast<size_t>(H * F * D));
     for (int64_t head = 0; head < H; ++head) {

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "autograd/delta_attention.h"
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/delta.h"
+#include "nn/attention.h"
+#include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
 
 namespace linea::delta_tests {

@@ -1,7 +1,9 @@
 // The definition where a gate is exactly 1: a key of no weight adds nothing, to gradients either.
 #include <gtest/gtest.h>
 
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
+#include "nn/feature_map.h"
+#include "nn/quadratic.h"
 #include "nn/verify/conformance_tools.h"
 
 namespace linea {

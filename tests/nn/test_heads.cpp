@@ -3,7 +3,8 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/qkv_layout.h"
+#include "autograd/qkv_layout.h"
+#include "nn/attention.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
 

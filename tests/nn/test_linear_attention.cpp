@@ -1,5 +1,7 @@
 // The engine against loops written from the formula, at sizes that cut the work in every way.
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
+#include "nn/attention.h"
+#include "nn/feature_map.h"
 
 #include <gtest/gtest.h>
 
@@ -127,7 +129,8 @@ TEST(LinearAttention, ARowWithoutWeightIsZero) {
   EXPECT_NE(y[2], 0.0);
   AttentionOptions options;
   options.key_size = options.value_size = 2;
-  const std::unique_ptr<LinearState> state = start_linear(*map, options, 1, DType::f64, false);
+  const std::unique_ptr<LinearState> state =
+      start_linear(*map, 1, options.heads, options.key_size, options.value_size, DType::f64, false);
   const auto first_of = [](const Tensor& x) {
     return x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2});
   };

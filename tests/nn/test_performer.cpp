@@ -4,7 +4,8 @@
 
 #include <cmath>
 
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
+#include "nn/attention.h"
 #include "nn/random_projection.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"

@@ -1,6 +1,7 @@
 // Caught: gradients of inputs, gates and parameters that are wrong or lose digits.
+#include "autograd/linear_attention.h"
 #include "autograd/ops.h"
-#include "nn/linear_attention.h"
+#include "nn/attention.h"
 #include "nn/quadratic.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
@@ -116,7 +117,8 @@ class TrainedMap : public Attention {
     return linear_quadratic(map_, in, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map_, options_, batch, dtype, false);
+    return start_linear(*map_, batch, options_.heads, options_.key_size, options_.value_size, dtype,
+                        false);
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return linear_step(*map_, dynamic_cast<LinearState&>(state), in);

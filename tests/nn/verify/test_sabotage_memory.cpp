@@ -1,5 +1,7 @@
 // Caught: memory that grows with the sequence where it must not.
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
+#include "nn/attention.h"
+#include "nn/feature_map.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
 

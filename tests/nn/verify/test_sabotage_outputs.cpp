@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/linear_attention.h"
 #include "autograd/ops.h"
-#include "nn/linear_attention.h"
+#include "nn/attention.h"
 #include "nn/quadratic.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"

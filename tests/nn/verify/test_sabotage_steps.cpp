@@ -1,5 +1,7 @@
 // Caught: steps that are not the forward, one position at a time.
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
+#include "nn/attention.h"
+#include "nn/feature_map.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
 

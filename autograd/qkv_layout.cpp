@@ -1,4 +1,4 @@
-#include "nn/qkv_layout.h"
+#include "autograd/qkv_layout.h"
 
 #include "tensor/ops.h"
 

@@ -3,14 +3,6 @@
 
 namespace linea {
 
-// y_r = E[id_r];  dE[s] = sum over r with id_r = s of dy_r
-Var embedding(const Var& table, const Tensor& ids) {
-  return Var::from_op("embedding", ops::embedding(table.value(), ids), {table},
-                      [ids, tokens = table.size(0)](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::embedding_backward(ids, dy, tokens)};
-                      });
-}
-
 // L = mean over scored r of log sum_v exp(x_rv) - x_r,target;  dx = (softmax(x) - onehot) dL /
 // scored
 Var cross_entropy(const Var& logits, const Tensor& targets) {

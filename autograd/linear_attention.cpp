@@ -1,4 +1,4 @@
-#include "nn/linear_attention.h"
+#include "autograd/linear_attention.h"
 
 #include <limits>
 
@@ -327,11 +327,12 @@ size_t LinearState::bytes() const {
   return total;
 }
 
-std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options,
-                                          int64_t batch, DType dtype, bool gated) {
-  const Shape sums{batch, options.heads, map.features(options.key_size)};
+std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
+                                          int64_t key_size, int64_t value_size, DType dtype,
+                                          bool gated) {
+  const Shape sums{batch, heads, map.features(key_size)};
   const bool scaled = gated || map.kind() == FeatureKind::logs || map.weighs_keys();
-  return std::make_unique<LinearState>(sums, options.value_size, dtype, scaled);
+  return std::make_unique<LinearState>(sums, value_size, dtype, scaled);
 }
 
 // One position is a sequence of length 1.

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "nn/attention.h"
+#include "autograd/attention_inputs.h"
 #include "tensor/kernels.h"
 
 namespace linea {

@@ -1,4 +1,4 @@
-#include "nn/delta.h"
+#include "autograd/delta_attention.h"
 
 #include <utility>
 

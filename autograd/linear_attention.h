@@ -17,8 +17,10 @@
 // section 3.3; Peng 2021, section 3.4, for the gate)
 #pragma once
 
-#include "nn/attention.h"
-#include "nn/tiles.h"
+#include <memory>
+
+#include "autograd/attention_inputs.h"
+#include "autograd/tiles.h"
 
 namespace linea {
 
@@ -26,13 +28,6 @@ namespace linea {
 // that do not go together; a gate that is not causal.
 Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const LinearAttentionOptions& options);
-
-// The definition: the matrix of a_ij / sum_j a_ij [B,H,N,N] on the tape, and y by a product with
-// it.
-Var attention_matrix(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
-                     const AttentionMask& mask);
-Var linear_quadratic(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
-                     const AttentionMask& mask);
 
 // The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F],
 // and their scale (tensor/cpu/chunk.h) where logs or weights need one; where the device wants it,
@@ -59,8 +54,9 @@ class LinearState final : public AttentionState {
  private:
   Tensor pending_keys_, pending_values_, count_, high_, low_;
 };
-std::unique_ptr<LinearState> start_linear(const FeatureMap& map, const AttentionOptions& options,
-                                          int64_t batch, DType dtype, bool gated);
+std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
+                                          int64_t key_size, int64_t value_size, DType dtype,
+                                          bool gated);
 // One position for all sequences side by side -> y [B,H,M]; changes the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
 Tensor linear_step_from(const FeatureMap& map, LinearState& state,

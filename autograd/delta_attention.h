@@ -8,8 +8,8 @@
 // 0), and there is no denominator. beta in (0,1) is how much of the difference is written. Causal
 // by its nature.
 //
-// The chunked form loops over tiles as linear attention does (nn/linear_attention.h); inside a
-// chunk the recurrence is one triangular solve (tensor/cpu/delta.cpp). The backward needs the
+// The chunked form loops over tiles as linear attention does (autograd/linear_attention.h); inside
+// a chunk the recurrence is one triangular solve (tensor/cpu/delta.cpp). The backward needs the
 // states in reverse order and no state is ever walked backwards: of n segments it keeps about
 // sqrt(n) states and makes the ones between again.
 //
@@ -19,10 +19,10 @@
 
 #include <memory>
 
+#include "autograd/attention_inputs.h"
+#include "autograd/feature_map.h"
+#include "autograd/tiles.h"
 #include "autograd/var.h"
-#include "nn/attention.h"
-#include "nn/feature_map.h"
-#include "nn/tiles.h"
 
 namespace linea {
 

@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "nn/feature_map.h"
-#include "nn/qkv_layout.h"
+#include "autograd/feature_map.h"
+#include "autograd/qkv_layout.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
 

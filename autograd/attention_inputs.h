@@ -1,0 +1,46 @@
+// What an attention mixes: q, k, v and gates of a whole sequence (training) or of one position
+// (sampling), the mask, and the state of the recurrent form.
+#pragma once
+
+#include "autograd/var.h"
+#include "tensor/ops.h"
+
+namespace linea {
+
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
+// Attentions that say takes_packed() also take qkv [B,N,3 H D], as one product makes all three, in
+// their place; y is [B,N,H D] then, and no head is ever moved.
+struct AttentionInputs {
+  Var q, k, v;
+  Var gate;  // undefined where the attention has none
+  Var qkv{};
+  int64_t heads = 0;  // of qkv
+};
+
+struct AttentionMask {
+  bool causal = true;
+  Tensor valid;  // i32 [B], how many keys of each sequence exist; undefined: all
+};
+
+// What the recurrent form carries from position to position.
+class AttentionState {
+ public:
+  virtual ~AttentionState() = default;
+  virtual size_t bytes() const = 0;
+};
+
+// q, k [B,H,D], v [B,H,M], gate [B,H] of one position; or qkv [B,3 H D], as above.
+struct AttentionStep {
+  Tensor q, k, v, gate;
+  Tensor qkv{};
+};
+
+// Rows x [B,dim] of one position, of which q, k and v are norm(x) W^T + b: W [3 H D,dim], the heads
+// of q first.
+struct AttentionSource {
+  Tensor x;
+  ops::Norm norm;
+  Tensor weight, bias;
+};
+
+}  // namespace linea
