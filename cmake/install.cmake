@@ -42,6 +42,7 @@ install(EXPORT linea-targets NAMESPACE linea:: DESTINATION ${package_folder} COM
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/linea-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES cmake/linea-config.cmake cmake/openblas.cmake ${PROJECT_BINARY_DIR}/linea-config-version.cmake
   DESTINATION ${package_folder} COMPONENT development)
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/liblinea-dev COMPONENT development)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/liblinea-dev RENAME copyright COMPONENT development)
 
 set(CPACK_GENERATOR DEB)
