@@ -8,7 +8,7 @@
 #include "bench/device_rates.h"
 #include "cli/flags.h"
 #include "data/json.h"
-#include "nn/generator.h"
+#include "nn/generation.h"
 #include "train/flops.h"
 #include "train/timing.h"
 
@@ -33,10 +33,11 @@ struct Sampled {
 
 // Of the parameters that a token passes: of a table it reads one row, but for one that is the head
 // too.
-double weight_bytes(const Transformer& model) {
+double weight_bytes(const Model& model) {
   double bytes = 0;
-  for (const auto& [name, var] : model.parameters()) {
-    const bool one_row = name == "positions" || (name == "tokens" && !model.config().tie);
+  for (const auto& [name, var, optional] : model.parameters()) {
+    const bool one_row = name == "position_embedding.weight" ||
+                         (name == "token_embedding.weight" && !model.config().tie);
     const bool matrix = var.shape().rank() == 2 && !one_row;
     bytes += static_cast<double>(var.value().numel()) /
              static_cast<double>(one_row ? var.size(0) : 1) *
@@ -46,7 +47,7 @@ double weight_bytes(const Transformer& model) {
 }
 
 // Positions that take a few seconds; all of a image where a position costs more the later it is.
-int64_t positions_of(const Transformer& model, const SampleBench& options, int64_t batch) {
+int64_t positions_of(const Model& model, const SampleBench& options, int64_t batch) {
   const int64_t max = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, max);
   if (!recurrent_flops(model.config().attention)) return max;
@@ -54,7 +55,7 @@ int64_t positions_of(const Transformer& model, const SampleBench& options, int64
   return std::min<int64_t>(max, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }
 
-Sampled measure(const Transformer& model, const SampleBench& options, int64_t batch) {
+Sampled measure(const Model& model, const SampleBench& options, int64_t batch) {
   const int64_t positions = positions_of(model, options, batch);
   const Stopwatch watch;
   std::vector<double> times;  // at which each position's tokens came

@@ -87,7 +87,7 @@ TaskShape shape_of(const ModelConfig& model) {
 // A step of the trainer's, watched.
 class Step {
  public:
-  Step(Transformer& model, Optimizer& optimizer, const TrainBench& options, bool recorded)
+  Step(Model& model, Optimizer& optimizer, const TrainBench& options, bool recorded)
       : model_(model),
         config_(options.model.config),
         task_(shape_of(model.config())),
@@ -117,7 +117,7 @@ class Step {
   const std::string& not_captured_reason() const { return step_.not_captured_reason(); }
 
  private:
-  Transformer& model_;
+  Model& model_;
   const RunConfig& config_;
   RandomTokens task_;
   int64_t steps_;
@@ -126,8 +126,8 @@ class Step {
 
 // Seconds of steps that a device does by what it has recorded, as the trainer has it do them;
 // `plainly` becomes the reason where it could not.
-std::vector<double> recorded_times(Transformer& model, Optimizer& optimizer,
-                                   const TrainBench& options, std::string& plainly) {
+std::vector<double> recorded_times(Model& model, Optimizer& optimizer, const TrainBench& options,
+                                   std::string& plainly) {
   release_memory_cache();  // that of the plain steps: what is recorded has memory of its own
   Step step(model, optimizer, options, true);
   Trained unused;

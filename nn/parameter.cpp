@@ -3,23 +3,38 @@
 #include "tensor/random.h"
 
 namespace linea {
+namespace {
 
-Var normal_parameter(Parameters& list, const std::string& name, const Shape& shape, double stddev,
-                     uint64_t seed) {
-  const RandomStream stream{seed, Purpose::init, static_cast<uint32_t>(list.size()), 0};
+// FNV-1a of the name, in the upper half of the stream ids: a model has fewer parameters than 2^31.
+uint32_t stream_id_of_name(const std::string& name) {
+  uint32_t hash = 2166136261u;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash | 0x80000000u;
+}
+
+}  // namespace
+
+Var ParameterInit::normal(const std::string& name, const Shape& shape, double stddev,
+                          bool optional) {
+  const RandomStream stream{seed_, Purpose::init,
+                            optional ? stream_id_of_name(name) : next_stream_id_, 0};
   const Tensor tensor(shape, DType::f32);  // before the host's copy: its error says what is held
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(stddev * random_normal(stream, i));
   tensor.write(values.data());
-  list.push_back({name, Var(tensor, true)});
-  return list.back().var;
+  add({name, Var(tensor, true), optional});
+  return list_.back().var;
 }
 
-Var constant_parameter(Parameters& list, const std::string& name, const Shape& shape,
-                       double value) {
-  list.push_back({name, Var(Tensor::full(shape, DType::f32, value), true)});
-  return list.back().var;
+Var ParameterInit::constant(const std::string& name, const Shape& shape, double value) {
+  add({name, Var(Tensor::full(shape, DType::f32, value), true)});
+  return list_.back().var;
+}
+
+void ParameterInit::add(Parameter parameter) {
+  if (!parameter.optional) ++next_stream_id_;
+  list_.push_back(std::move(parameter));
 }
 
 int64_t count_elements(const Parameters& list) {

@@ -22,7 +22,7 @@ constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 
 // What a model has under a name, by parameters and buffers alike.
-std::vector<NamedTensor> tensors_of(const Transformer& model) {
+std::vector<NamedTensor> tensors_of(const Model& model) {
   std::vector<NamedTensor> result;
   for (const Parameter& parameter : model.parameters())
     result.push_back({parameter.name, parameter.var.value()});
@@ -46,7 +46,7 @@ void load_tensor(const SafetensorsFile& file, const std::string& path, const Nam
   own.tensor.write(bytes.data());
 }
 
-void load_tensors(const SafetensorsFile& file, const std::string& path, Transformer& model) {
+void load_tensors(const SafetensorsFile& file, const std::string& path, Model& model) {
   const std::vector<NamedTensor> tensors = tensors_of(model);
   for (const NamedTensor& tensor : tensors) load_tensor(file, path, tensor);
   if (file.entries().size() != tensors.size())
@@ -246,8 +246,8 @@ void note_settings(const RunConfig& before, const RunConfig& now, const Note& no
 }  // namespace
 
 void save_checkpoint(const fs::path& run, const RunState& at, const RunConfig& config,
-                     const std::string& vocabulary, const Transformer& model,
-                     const Optimizer& optimizer, const KeepRule& keep) {
+                     const std::string& vocabulary, const Model& model, const Optimizer& optimizer,
+                     const KeepRule& keep) {
   const std::string settings = to_toml(config);
   std::map<std::string, std::string> metadata = {
       {"format", kFormat}, {"config", settings}, {"step", std::to_string(at.step)}};
@@ -284,7 +284,7 @@ SavedModel read_model(const std::string& file_path, const std::string& dtype) {
     saved.vocabulary = vocabulary_of(file);
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
     check_size(file, saved.config, saved.shape);
-    saved.model = std::make_unique<Transformer>(model_config(saved.config, saved.shape));
+    saved.model = make_model(model_config(saved.config, saved.shape));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;
     fail(ErrorKind::input, "{}: {}", file_path, error.what());
@@ -308,7 +308,7 @@ std::string saved_settings(const fs::path& run) {
   return metadata_at(open_model(path), path, "config");
 }
 
-void load_initial_weights(const fs::path& run, Transformer& model, const std::string& vocabulary) {
+void load_initial_weights(const fs::path& run, Model& model, const std::string& vocabulary) {
   const std::string path = model_file_of(run).string();
   const SafetensorsFile file = open_model(path);
   check_vocabulary(file, path, vocabulary,
@@ -339,7 +339,7 @@ void load_initial_weights(const fs::path& run, Transformer& model, const std::st
   if (config.attention == "softmax") model.scale_queries_from_softmax();
 }
 
-RunState restore_checkpoint(const fs::path& run, Transformer& model, Optimizer& optimizer,
+RunState restore_checkpoint(const fs::path& run, Model& model, Optimizer& optimizer,
                             const RunConfig& config, const std::string& vocabulary,
                             const std::string& fingerprint,
                             const std::function<void(const std::string&)>& note) {

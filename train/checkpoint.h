@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "nn/model.h"
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
 #include "train/checkpoint_files.h"
 #include "train/config.h"
 #include "train/update_guard.h"
@@ -28,7 +28,7 @@ struct SavedModel {
   std::string vocabulary;  // of text; else empty
   TaskShape shape;
   int64_t step = 0;
-  std::unique_ptr<Transformer> model;
+  std::unique_ptr<Model> model;
 };
 
 // What going on needs besides weights and moments.
@@ -42,8 +42,8 @@ struct RunState {
 
 // Errors: ErrorKind::write. Older checkpoints go by `keep`.
 void save_checkpoint(const std::filesystem::path& run, const RunState& at, const RunConfig& config,
-                     const std::string& vocabulary, const Transformer& model,
-                     const Optimizer& optimizer, const KeepRule& keep);
+                     const std::string& vocabulary, const Model& model, const Optimizer& optimizer,
+                     const KeepRule& keep);
 
 // `path`: a run (its newest checkpoint that is whole), a checkpoint's folder, or a model file.
 // Errors: ErrorKind::input, naming what is missing, cut, not ours or of another architecture;
@@ -57,16 +57,16 @@ std::string saved_settings(const std::filesystem::path& run);
 // random projections), where they have its sizes. Queries are scaled where softmax scaled them and
 // this attention does not. Errors: ErrorKind::input naming a tensor that is missing or of another
 // shape, or what differs in the tokens of a text (`vocabulary`; empty: none).
-void load_initial_weights(const std::filesystem::path& run, Transformer& model,
+void load_initial_weights(const std::filesystem::path& run, Model& model,
                           const std::string& vocabulary);
 
 // Puts the newest checkpoint of a run into a model and an optimizer made for it by `config`. `note`
 // hears of what will keep the run from going on bit for bit: other settings, another program, BLAS,
 // device or number of threads. Errors: ErrorKind::input, as above; where the data's vocabulary or
 // `fingerprint` is not the run's.
-RunState restore_checkpoint(const std::filesystem::path& run, Transformer& model,
-                            Optimizer& optimizer, const RunConfig& config,
-                            const std::string& vocabulary, const std::string& fingerprint,
+RunState restore_checkpoint(const std::filesystem::path& run, Model& model, Optimizer& optimizer,
+                            const RunConfig& config, const std::string& vocabulary,
+                            const std::string& fingerprint,
                             const std::function<void(const std::string&)>& note);
 
 }  // namespace linea

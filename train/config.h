@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "data/tasks/task.h"
+#include "nn/model.h"
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
 #include "train/machine.h"
 
 namespace CLI {

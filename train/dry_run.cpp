@@ -45,7 +45,7 @@ struct StepTime {
 struct Prepared {
   RunConfig config;
   std::unique_ptr<Task> task;
-  std::unique_ptr<Transformer> model;
+  std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
   int64_t step = 0;
 };
@@ -85,7 +85,7 @@ std::vector<ParameterGroup> groups_of(const Parameters& parameters) {
 
 size_t weights_of(const ModelConfig& config) {
   const size_t before = memory_use().held;
-  const Transformer model(config);
+  const std::unique_ptr<Model> model = make_model(config);
   return memory_use().held - before;
 }
 
@@ -122,7 +122,7 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   config.channels = run.task->shape().channels;
   const ModelConfig model = model_config(config, run.task->shape());
   refuse_too_many_weights(config, model);
-  run.model = std::make_unique<Transformer>(model);
+  run.model = make_model(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
   if (!resumed.empty()) {
     const RunState at = restore_checkpoint(

@@ -57,7 +57,7 @@ double bits_of(double nats) { return nats / std::log(2.0); }
 // Without a tape a block holds its input, what its norm makes of it, q, k, v and what is mixed of
 // them, or the hidden layer instead of these; the head its outputs, and scores of a sequence at a
 // time. Twice that: blocks of memory are rounded up, and ops have workspace.
-int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch) {
+int64_t evaluation_rows(const Model& model, const Task& task, int64_t batch) {
   const ModelConfig& config = model.config();
   const int64_t of_token =
       2 * config.dim + std::max(5 * config.dim, 2 * config.ffn) + 2 * model.output_head().outputs();
@@ -65,7 +65,7 @@ int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batc
   return std::max<int64_t>(1, std::min(std::max(batch, fitting), kTokensAtOnce / task.length()));
 }
 
-Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch_rows,
+Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_rows,
                int64_t max_rows, const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
   const int64_t all = task.rows(split), rows = max_rows > 0 ? std::min(max_rows, all) : all;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "data/tasks/task.h"
-#include "nn/transformer.h"
+#include "nn/model.h"
 
 namespace linea {
 
@@ -31,12 +31,12 @@ BatchTensors batch_tensors(const Task& task, const Batch& batch);
 // How many rows evaluate() takes at once, so that it holds no more than training with batches of
 // `batch` rows: as many, or as many as fit where the gradients would be, whichever is more, up to
 // 16384 tokens; at least 1.
-int64_t evaluation_rows(const Transformer& model, const Task& task, int64_t batch);
+int64_t evaluation_rows(const Model& model, const Task& task, int64_t batch);
 
 // Over `max_rows` rows of a split, the same each time and evenly spread, for images may lie class
 // by class (0, or more than there are: all), by the parallel form, without dropout. `batch`: the
 // rows of a training batch. `progress`, where given, hears how many rows of how many are done.
-Score evaluate(const Transformer& model, const Task& task, Split split, int64_t batch,
+Score evaluate(const Model& model, const Task& task, Split split, int64_t batch,
                int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {});
 
 }  // namespace linea

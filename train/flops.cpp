@@ -16,7 +16,7 @@ std::optional<RecurrentFlops> recurrent_flops(const AttentionOptions& options) {
   return RecurrentFlops{6 * elements, 22 * elements};
 }
 
-double flops_per_token(const Transformer& model) {
+double flops_per_token(const Model& model) {
   const ModelConfig& config = model.config();
   const std::optional<RecurrentFlops> recurrent = recurrent_flops(config.attention);
   const double softmax =

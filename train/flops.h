@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "nn/transformer.h"
+#include "nn/model.h"
 
 namespace linea {
 
@@ -23,6 +23,6 @@ std::optional<RecurrentFlops> recurrent_flops(const AttentionOptions& options);
 //   with a state  recurrent_flops()
 //   softmax       the unmasked part, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2
 //                 D; backward 5 products (scores again, dv, da, dq, dk), 2.5 times that
-double flops_per_token(const Transformer& model);
+double flops_per_token(const Model& model);
 
 }  // namespace linea

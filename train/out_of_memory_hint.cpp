@@ -4,7 +4,7 @@
 
 namespace linea {
 
-MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer) {
+MemoryParts training_memory(const Model* model, const Optimizer* optimizer) {
   MemoryParts parts;
   if (model != nullptr) {
     for (const Parameter& parameter : model->parameters()) {

@@ -3,15 +3,15 @@
 
 #include <string>
 
+#include "nn/model.h"
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
 #include "tensor/memory_report.h"
 #include "train/config.h"
 
 namespace linea {
 
 // Bytes of the tensors that a model and an optimizer hold; null: not made yet.
-MemoryParts training_memory(const Transformer* model, const Optimizer* optimizer);
+MemoryParts training_memory(const Model* model, const Optimizer* optimizer);
 
 // "lower --batch (16) or ...": the settings that what dominates grows with, and their values.
 std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate);
@@ -32,7 +32,7 @@ auto with_out_of_memory_hint(const RunConfig& config, const Work& work) {
 // memory runs out in it, the error says what the model holds, and ends with `hint`. Within a
 // training, whose own errors say more: just calls it.
 template <typename Work>
-auto with_model_memory(const Transformer* model, const std::string& hint, const Work& work) {
+auto with_model_memory(const Model* model, const std::string& hint, const Work& work) {
   if (MemoryBreakdown::present()) return work();
   const MemoryBreakdown breakdown([model] { return training_memory(model, nullptr); });
   try {

@@ -21,7 +21,7 @@ std::string sampling_hint(int64_t at_once) {
 
 }  // namespace
 
-int64_t rows_at_once(const Transformer& model) {
+int64_t rows_at_once(const Model& model) {
   if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kFewestAtOnce;
   size_t of_row = 0;
   for (const auto& layer : model.start(1).layers) of_row += layer->bytes();
@@ -40,8 +40,7 @@ ImageGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns) {
   return grid;
 }
 
-std::vector<std::vector<int32_t>> sample_rows(const Transformer& model,
-                                              const SamplingOptions& options,
+std::vector<std::vector<int32_t>> sample_rows(const Model& model, const SamplingOptions& options,
                                               const std::vector<std::vector<int32_t>>& prompts,
                                               int64_t tokens, const SamplingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
@@ -65,7 +64,7 @@ std::vector<std::vector<int32_t>> sample_rows(const Transformer& model,
   return result;
 }
 
-std::string sample_images(const Transformer& model, const TaskShape& shape,
+std::string sample_images(const Model& model, const TaskShape& shape,
                           const SamplingOptions& options, const ImageRequest& request,
                           const std::filesystem::path& png, int64_t preview_width,
                           const SamplingProgress& progress) {
@@ -89,8 +88,8 @@ std::string sample_images(const Transformer& model, const TaskShape& shape,
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }
 
-void sample_text(const Transformer& model, const std::string& vocabulary,
-                 const SamplingOptions& options, const std::string& prompt, int64_t tokens,
+void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
+                 const std::string& prompt, int64_t tokens,
                  const std::function<void(const std::string&)>& print) {
   require(!vocabulary.empty(), "this model writes no text");
   require(tokens >= 1, "--tokens is {}; it must be at least 1", tokens);

@@ -52,7 +52,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   config_.size = task_->shape().side;
   config_.levels = task_->shape().levels;
   config_.channels = task_->shape().channels;
-  model_ = std::make_unique<Transformer>(model_config(config_, task_->shape()));
+  model_ = make_model(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
   fingerprint_ = task_->fingerprint();

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "data/tasks/task.h"
+#include "nn/model.h"
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
 #include "train/checkpoint_files.h"
 #include "train/config.h"
 #include "train/evaluate.h"
@@ -72,7 +72,7 @@ class Trainer {
   std::unique_ptr<RunLock> lock_;
   std::unique_ptr<Task> task_;
   std::string vocabulary_, fingerprint_;
-  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;

@@ -25,7 +25,7 @@ Var share_of_step(const Var& loss, const RunConfig& config) {
   return config.accumulate == 1 ? loss : scale(loss, 1.0 / static_cast<double>(config.accumulate));
 }
 
-Var loss_of(const Transformer& model, const RunConfig& config, const BatchTensors& batch,
+Var loss_of(const Model& model, const RunConfig& config, const BatchTensors& batch,
             Var* auxiliary) {
   const Var outputs = model.forward(batch.inputs, true, batch.second_inputs, auxiliary);
   const Var loss = model.output_head().loss(outputs, batch.targets);
@@ -44,14 +44,14 @@ void place(const Tensor& x, Tensor& kept) {
 
 }  // namespace
 
-Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config,
+Var micro_batch_loss(const Model& model, const Task& task, const RunConfig& config,
                      int64_t micro_step, Var* auxiliary) {
   set_number(config, micro_step);
   return loss_of(model, config, batch_tensors(task, train_batch(task, config, micro_step)),
                  auxiliary);
 }
 
-TrainingStep::TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task,
+TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, const Task& task,
                            const RunConfig& config, bool recorded)
     : model_(model), optimizer_(optimizer), task_(task), config_(config) {
   if (recorded && model.is_capturable()) graph_recorder_ = make_graph_recorder();

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "data/tasks/task.h"
+#include "nn/model.h"
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
 #include "train/config.h"
 #include "train/evaluate.h"
 
@@ -18,7 +18,7 @@ namespace linea {
 // The loss of training batch number `micro_step` of the task, config.batch rows of it, divided by
 // the batches of a step. `auxiliary`, where given: what the attentions add to the loss, divided
 // likewise; undefined: nothing.
-Var micro_batch_loss(const Transformer& model, const Task& task, const RunConfig& config,
+Var micro_batch_loss(const Model& model, const Task& task, const RunConfig& config,
                      int64_t micro_step, Var* auxiliary = nullptr);
 
 struct StepResult {
@@ -38,7 +38,7 @@ class TrainingStep {
 
   // Keeps references. `recorded`: where the device can, steps are recorded and done again by few
   // launches.
-  TrainingStep(Transformer& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
+  TrainingStep(Model& model, Optimizer& optimizer, const Task& task, const RunConfig& config,
                bool recorded = true);
   ~TrainingStep();
 
@@ -71,7 +71,7 @@ class TrainingStep {
   void make_gradients_again(int64_t step);
   StepResult outcome(bool made, const UpdateLimits& limits) const;
 
-  Transformer& model_;
+  Model& model_;
   Optimizer& optimizer_;
   const Task& task_;
   const RunConfig& config_;

@@ -3,7 +3,7 @@
 #include "data/image.h"
 #include "data/readers/image_file.h"
 #include "data/tasks/image_task.h"
-#include "nn/generator.h"
+#include "nn/generation.h"
 #include "tests/cli/program.h"
 #include "tests/train/first_rows.h"
 #include "train/checkpoint.h"

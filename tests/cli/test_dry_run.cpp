@@ -1,5 +1,6 @@
 // linea train --dry-run: what it says is what the run then is, and it leaves nothing behind.
 #include "data/safetensors.h"
+#include "nn/transformer.h"
 #include "tests/cli/program.h"
 #include "tests/data/readers/png_bytes.h"
 #include "train/config.h"

@@ -1,5 +1,6 @@
 // Drawing by the recurrent form: how many launches a position is, and that it is recorded.
-#include "nn/generator.h"
+#include "nn/generation.h"
+#include "nn/transformer.h"
 #include "tests/cuda/parity.h"
 #include "tests/nn/verify/saboteur.h"
 #include "train/samples.h"
@@ -40,7 +41,8 @@ size_t launches(ModelConfig config, int64_t layers) {
   for (int i = 0; i < 2; ++i) {
     model.count_position(state);
     EXPECT_TRUE(recorder->run(0, [&] {
-      model.output_head().sample(model.work(state, tokens), {}, {}, {tokens, state.place});
+      model.output_head().sample(model.decode(state, tokens), {}, {},
+                                 {tokens, state.device_position});
     }));
   }
   return recorder->launches(0);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "nn/generator.h"
+#include "nn/generation.h"
+#include "nn/transformer.h"
 #include "tests/cuda/parity.h"
 #include "train/training_step.h"
 

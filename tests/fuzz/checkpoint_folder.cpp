@@ -13,7 +13,7 @@ CheckpointFolder::CheckpointFolder() {
   config_.dim = 4;
   config_.ffn = 4;
   const TaskShape shape = task_shape(task_options(config_, ""));
-  model_ = std::make_unique<Transformer>(model_config(config_, shape));
+  model_ = make_model(model_config(config_, shape));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   save_checkpoint(run_.path(), {1, 3, 1.5, {}, "data"}, config_, "", *model_, *optimizer_, {});
   checkpoint_ = checkpoints_of(run_.path()).front().path;

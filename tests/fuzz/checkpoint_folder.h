@@ -6,7 +6,7 @@
 #include <string>
 
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
+#include "nn/model.h"
 #include "tests/fuzz/promise.h"
 #include "train/config.h"
 
@@ -23,7 +23,7 @@ class CheckpointFolder {
  private:
   ScratchFolder run_;
   RunConfig config_;
-  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::filesystem::path checkpoint_;
 };

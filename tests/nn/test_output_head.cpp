@@ -7,8 +7,9 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
-#include "nn/generator.h"
+#include "nn/generation.h"
 #include "nn/optimizer.h"
+#include "nn/transformer.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
 

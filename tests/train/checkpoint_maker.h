@@ -21,7 +21,7 @@ class CheckpointTest : public DataTest {
     config_.dim = 4;
     config_.ffn = 4;
     shape_ = task_shape(task_options(config_, ""));
-    model_ = std::make_unique<Transformer>(model_config(config_, shape_));
+    model_ = make_model(model_config(config_, shape_));
     optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   }
 
@@ -56,7 +56,7 @@ class CheckpointTest : public DataTest {
 
   RunConfig config_;
   TaskShape shape_;
-  std::unique_ptr<Transformer> model_;
+  std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 

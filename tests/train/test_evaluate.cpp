@@ -1,5 +1,6 @@
 // Looking at a split: no more memory than training takes, and the same score however many rows are
 // taken at once.
+#include "nn/transformer.h"
 #include "train/evaluate.h"
 
 #include "tests/cli/program.h"

@@ -1,5 +1,6 @@
 // What a step of training is: its loss is the head's, its gradients are those of the mean of its
 // batches, and an update that cannot be made leaves nothing behind.
+#include "nn/transformer.h"
 #include "train/training_step.h"
 
 #include <cmath>

@@ -11,7 +11,7 @@ constexpr uint8_t kNotKept = 40;  // gray; that of the lines between images is l
 
 }  // namespace
 
-std::string sample_completions(const Transformer& model, const TaskShape& shape,
+std::string sample_completions(const Model& model, const TaskShape& shape,
                                const SamplingOptions& options,
                                const std::vector<GivenImage>& images, int64_t keep_rows,
                                int64_t count, const std::filesystem::path& png,

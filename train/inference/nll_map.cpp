@@ -47,7 +47,7 @@ void append_heat(const std::vector<float>& bits, const TaskShape& shape, int64_t
 
 }  // namespace
 
-std::vector<std::vector<float>> bits_of_tokens(const Transformer& model,
+std::vector<std::vector<float>> bits_of_tokens(const Model& model,
                                                const std::vector<GivenImage>& images) {
   const NoGrad no_grad;
   const int64_t length = model.config().length;

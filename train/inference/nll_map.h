@@ -10,7 +10,7 @@ namespace linea {
 
 // -log2 P of every token of every image, given those before it, by the parallel form: what
 // evaluate() adds up.
-std::vector<std::vector<float>> bits_of_tokens(const Transformer& model,
+std::vector<std::vector<float>> bits_of_tokens(const Model& model,
                                                const std::vector<GivenImage>& images);
 
 // Writes a PNG: each image, and beside it its bits, a map for each channel, from black (0 bits)

@@ -1,5 +1,6 @@
 // Drawing from a model: what is drawn is a function of seed, row and place, and of nothing else.
-#include "nn/generator.h"
+#include "nn/generation.h"
+#include "nn/transformer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,22 @@
+#include "nn/feed_forward.h"
+
+#include "nn/model.h"
+
+namespace linea {
+
+FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
+                         uint32_t dropout_stream)
+    : norm(init, prefix + "norm2", config.dim, config.bias),
+      up(init, prefix + "up", config.dim, config.ffn, kInitStd, config.bias),
+      down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias),
+      stream_id(dropout_stream) {}
+
+Var FeedForward::forward(const Var& x, float dropout) const {
+  return add_feed_forward(x, norm, up, down, dropout, stream_id);
+}
+
+Var FeedForward::branch(const Var& x, float dropout) const {
+  return feed_forward(x, norm, up, down, dropout, stream_id);
+}
+
+}  // namespace linea

@@ -1,0 +1,197 @@
+#include "nn/generation.h"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "tensor/error.h"
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+using Rows = std::vector<std::vector<int32_t>>;
+
+constexpr int64_t kMinRowsPerStream = 128;  // fewer leave most of a GPU idle in a product
+
+// Column `position` of `count` rows from `first` on.
+Tensor column(const Rows& rows, int64_t first, int64_t count, size_t position, int64_t vocab_size) {
+  std::vector<int32_t> tokens;
+  for (int64_t row = first; row < first + count; ++row)
+    tokens.push_back(rows[static_cast<size_t>(row)][position]);
+  return token_tensor(tokens, {count}, vocab_size);
+}
+
+// Rows that are sampled by a stream of the device of their own. Their tokens stay on the device
+// until the host reads the buffer.
+struct Stream {
+  Stream(int64_t first_row, int64_t row_count, const Tensor& token_buffer)
+      : first(first_row), rows(row_count) {
+    sampled.tokens = Tensor::zeros({rows}, DType::i32);
+    sampled.count = Tensor::zeros({rows}, DType::i32);
+    sampled.token_buffer = token_buffer;
+  }
+
+  int64_t first, rows;
+  DecodeState state;
+  ops::Sampled sampled;  // its position is the state's
+};
+
+// Tokens one after another from one state. Where the device can, it captures a position's work as a
+// graph and replays it.
+class Window {
+ public:
+  // Samples what follows a stream's outputs.
+  using Sample = std::function<void(const Tensor& outputs, const Stream& stream)>;
+
+  Window(const Model& model, int64_t rows, Sample sample)
+      : model_(model),
+        sample_(std::move(sample)),
+        capacity_(context().sizes.token_buffer),
+        token_buffer_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
+    const int64_t max = model.is_step_capturable() ? context().sizes.parts : 1;
+    const int64_t streams = std::clamp<int64_t>(rows / kMinRowsPerStream, 1, max);
+    for (int64_t i = 0; i < streams; ++i) {
+      const int64_t first = i * rows / streams, count = (i + 1) * rows / streams - first;
+      streams_.emplace_back(
+          first, count,
+          token_buffer_.rows(capacity_ * first, capacity_ * count).reshape({capacity_, count}));
+    }
+  }
+
+  // Reads the tokens of `rows` from `first` on into new states, and samples what follows the last.
+  void read(const Rows& rows, size_t first) {
+    graph_recorder_.reset();
+    for (Stream& stream : streams_)
+      stream.state = {};  // frees its weights before new ones are made
+    for (Stream& stream : streams_) {
+      const Stream& leader = streams_[0];
+      stream.state = model_.start(stream.rows, &stream == &leader ? nullptr : &leader.state);
+      stream.sampled.place = stream.state.device_position;
+    }
+    if (model_.is_step_capturable()) graph_recorder_ = make_graph_recorder();
+    for (size_t position = first; position < rows[0].size(); ++position) {
+      for (Stream& stream : streams_) {
+        const Tensor tokens =
+            column(rows, stream.first, stream.rows, position, model_.config().input_vocab_size);
+        device_memory(tokens.device())
+            .copy(context(), stream.sampled.tokens.address(), tokens.address(), tokens.bytes());
+        model_.begin_position(stream.state);
+      }
+      decode_position(position + 1 == rows[0].size());
+    }
+    ++sampled_;
+  }
+
+  // Samples what follows the tokens that were sampled last.
+  void advance() {
+    for (Stream& stream : streams_) model_.count_position(stream.state);
+    decode_position(true);
+    ++sampled_;
+  }
+
+  bool full() const { return streams_[0].state.position >= model_.config().length; }
+  bool is_asynchronous() const { return capacity_ > 1; }
+  // Whether the token buffer is full.
+  bool must_flush() const { return sampled_ - taken_ >= capacity_; }
+
+  const std::string& refusal() const { return refusal_; }
+
+  // The tokens of each position that was sampled since the last call, in order.
+  Rows take() {
+    Rows result(static_cast<size_t>(sampled_ - taken_));
+    const std::vector<int32_t> buffer = token_buffer_.to_vector<int32_t>();
+    for (const Stream& stream : streams_) {
+      for (int64_t n = taken_; n < sampled_; ++n) {
+        const auto begin = buffer.begin() + capacity_ * stream.first + n % capacity_ * stream.rows;
+        Rows::value_type& tokens = result[static_cast<size_t>(n - taken_)];
+        tokens.insert(tokens.end(), begin, begin + stream.rows);
+      }
+    }
+    taken_ = sampled_;
+    return result;
+  }
+
+ private:
+  // All streams read the tokens that they hold and, if `samples`, replace them by those that
+  // follow.
+  void decode_position(bool samples) {
+    const auto work = [&] {
+      for (size_t i = 0; i < streams_.size(); ++i) {
+        const auto work_of_stream = [&, &stream = streams_[i]] {
+          const Tensor outputs = model_.decode(stream.state, stream.sampled.tokens);
+          if (samples) sample_(outputs, stream);
+        };
+        if (graph_recorder_ != nullptr) {
+          graph_recorder_->apart(i, work_of_stream);
+        } else {
+          work_of_stream();
+        }
+      }
+    };
+    if (graph_recorder_ != nullptr && graph_recorder_->run(samples ? 0 : 1, work)) return;
+    if (graph_recorder_ != nullptr) refusal_ = graph_recorder_->refusal();
+    graph_recorder_.reset();
+    work();
+  }
+
+  const Model& model_;
+  Sample sample_;
+  int64_t capacity_;     // positions in the token buffer
+  Tensor token_buffer_;  // of one stream after the other, so that one read fetches all
+  std::vector<Stream> streams_;
+  int64_t sampled_ = 0, taken_ = 0;
+  std::unique_ptr<GraphRecorder> graph_recorder_;
+  std::string refusal_;  // why the recorder could not capture
+};
+
+// The host reads the tokens of positions 1, 2, 4, 8, ..., so that the first ones show early.
+bool is_power_of_two(int64_t n) { return (n & (n - 1)) == 0; }
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vector<int32_t>>& prompt,
+                                                    int64_t count, const TokenCallback& on_tokens,
+                                                    std::string* not_captured) const {
+  require(!prompt.empty() && !prompt[0].empty(), "sampling needs at least one token to start from");
+  for (const auto& row : prompt)
+    require(row.size() == prompt[0].size(), "prompts of {} and {} tokens cannot form one batch",
+            prompt[0].size(), row.size());
+  const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
+  Rows rows = prompt;
+  Window window(model_, static_cast<int64_t>(rows.size()),
+                [this](const Tensor& outputs, const Stream& stream) {
+                  SamplingParams params = options_.params();
+                  params.first_row += stream.first;
+                  model_.output_head().sample(
+                      outputs, params, {options_.seed, Purpose::sample, 0, 0}, stream.sampled);
+                });
+  Rows taken;  // from the window, not yet appended to the rows
+  const auto append_taken = [&] {
+    for (const std::vector<int32_t>& next : std::exchange(taken, {})) {
+      for (size_t row = 0; row < rows.size(); ++row) rows[row].push_back(next[row]);
+      if (on_tokens) on_tokens(next);
+    }
+  };
+  for (int64_t position = 0; position < count; ++position) {
+    if (position == 0) {
+      window.read(rows, begin > length ? begin - length : 0);
+    } else if (window.full()) {
+      window.read(rows, rows[0].size() - std::max<size_t>(1, length / 2));
+    } else {
+      window.advance();
+    }
+    const bool must_read = window.full() || position + 1 == count;
+    if (!is_power_of_two(position + 1) && !window.must_flush() && !must_read) continue;
+    append_taken();  // while the device computes
+    const bool overlaps = window.must_flush() && window.is_asynchronous() && !must_read;
+    taken = window.take();
+    if (!overlaps) append_taken();
+  }
+  if (not_captured != nullptr) *not_captured = window.refusal();
+  for (auto& row : rows) row.erase(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(begin));
+  return rows;
+}
+
+}  // namespace linea

@@ -1,0 +1,46 @@
+// Generation: samples sequences from a model by its recurrent form, all rows of a batch at once.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/model.h"
+#include "tensor/kernels.h"
+
+namespace linea {
+
+struct SamplingOptions {
+  double temperature = 1.0;
+  bool greedy = false;  // the most likely token always
+  uint64_t seed = 1;
+  int64_t top_k = 0;  // as in SamplingParams
+  double top_p = 1.0;
+  // The number of the first row. A row's random numbers depend on its number, not on its batch.
+  int64_t first_row = 0;
+
+  SamplingParams params() const { return {temperature, top_k, top_p, first_row, greedy}; }
+};
+
+class Generator {
+ public:
+  Generator(const Model& model, const SamplingOptions& options)
+      : model_(model), options_(options) {}
+
+  // For each row: reads `prompt[row]` (at least one token, all rows of one length), then samples
+  // `count` tokens. Past the model's length it continues from the last half of its length, read
+  // again, so that a token costs O(1) whatever the count. `on_tokens`, where given, gets each
+  // position's tokens in order; on a GPU they arrive up to 64 positions late. *not_captured, where
+  // given, receives the reason why a GPU could not capture a position's work; empty: it could.
+  using TokenCallback = std::function<void(const std::vector<int32_t>& tokens)>;
+  std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
+                                           int64_t count, const TokenCallback& on_tokens = {},
+                                           std::string* not_captured = nullptr) const;
+
+ private:
+  const Model& model_;
+  SamplingOptions options_;
+};
+
+}  // namespace linea

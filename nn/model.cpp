@@ -1,0 +1,151 @@
+#include "nn/model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "nn/retrieval_model.h"
+#include "nn/transformer.h"
+#include "tensor/kernels.h"
+#include "tensor/memory_report.h"
+#include "tensor/ops.h"
+
+namespace linea {
+namespace {
+
+void check(const ModelConfig& config) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"layers", config.layers},  {"heads", config.heads},   {"dim", config.dim},
+      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocab_size},
+      {"nu", config.attention.nu}};
+  for (const auto& [name, value] : sizes)
+    require(value >= 1, "--{} is {}; it must be at least 1", name, value);
+  require(config.dim % config.heads == 0,
+          "--dim {} is not divisible by --heads {}: choose heads that divide it", config.dim,
+          config.heads);
+  require(config.dropout >= 0 && config.dropout < 1, "--dropout is {}; it must be in [0, 1)",
+          config.dropout);
+  require(config.positions == "learned" || config.positions == "sinusoidal",
+          "--positions is '{}'; choose learned or sinusoidal", config.positions);
+  require(!config.reversible || !config.recompute,
+          "--reversible keeps nothing of a block already: leave --recompute out");
+  require(!config.reversible || config.stored != DType::bf16,
+          "--reversible does not go with --dtype bf16: what is taken off again would lose its "
+          "digits; leave one out");
+  require(
+      !config.tie || config.output_head == "categorical",
+      "--tie does not go with --output-head {}: its outputs are no tokens; leave one of them out",
+      config.output_head);
+}
+
+}  // namespace
+
+double ModelConfig::residual_std() const {
+  return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));
+}
+
+Model::Model(const ModelConfig& config) : config_(config) {
+  check(config_);
+  head_ = make_output_head(config_.output_head, config_.vocab_size);
+  AttentionOptions& attention = config_.attention;
+  attention.heads = config_.heads;
+  attention.key_size = attention.value_size = config_.dim / config_.heads;
+  attention.seed = config_.seed;
+}
+
+DecodeState Model::start(int64_t, const DecodeState*) const {
+  fail(ErrorKind::usage, "this model reads two tokens at a position and does not sample");
+}
+
+Tensor Model::decode(DecodeState&, const Tensor&) const {
+  fail(ErrorKind::usage, "this model reads two tokens at a position and does not sample");
+}
+
+Tensor Model::step(DecodeState& state, const Tensor& ids) const {
+  begin_position(state);
+  return decode(state, ids);
+}
+
+void Model::begin_position(DecodeState& state) const {
+  const std::vector<int32_t> positions(static_cast<size_t>(state.batch),
+                                       static_cast<int32_t>(state.position));
+  count_position(state);
+  const Tensor& on_device = state.device_position;
+  device_memory(on_device.device())
+      .write(context(), on_device.address(), positions.data(), on_device.bytes());
+}
+
+void Model::count_position(DecodeState& state) const {
+  require(state.position < config_.length, "position {} does not fit the model's length of {}",
+          state.position, config_.length);
+  ++state.position;
+}
+
+bool Model::is_step_capturable() const {
+  return std::all_of(attentions_.begin(), attentions_.end(),
+                     [](const auto& attention) { return attention->is_step_capturable(); });
+}
+
+void Model::before_step(int64_t step, int64_t steps) {
+  for (const auto& attention : attentions_) attention->before_step(step, steps);
+}
+
+void Model::after_step() {
+  for (const auto& attention : attentions_) attention->after_step();
+}
+
+void Model::skip_step() {
+  for (const auto& attention : attentions_) attention->skip_step();
+}
+
+bool Model::is_capturable() const {
+  return std::all_of(attentions_.begin(), attentions_.end(),
+                     [](const auto& attention) { return attention->is_capturable(); });
+}
+
+std::vector<std::pair<std::string, double>> Model::statistics() const {
+  std::vector<std::pair<std::string, double>> result;
+  for (const auto& attention : attentions_) {
+    const auto of_layer = attention->statistics();
+    result.resize(of_layer.size());
+    for (size_t i = 0; i < of_layer.size(); ++i) {
+      result[i].first = of_layer[i].first;
+      result[i].second += of_layer[i].second / static_cast<double>(attentions_.size());
+    }
+  }
+  return result;
+}
+
+std::vector<Buffer> Model::buffers() const {
+  std::vector<Buffer> result;
+  for (size_t layer = 0; layer < attentions_.size(); ++layer)
+    for (const Buffer& buffer : attentions_[layer]->buffers())
+      result.push_back({fmt::format("blocks.{}.attention.{}", layer, buffer.name), buffer.tensor});
+  return result;
+}
+
+void Model::buffers_changed() {
+  for (const auto& attention : attentions_) attention->buffers_changed();
+}
+
+void Model::scale_queries(const std::vector<Var>& parameters, double factor) const {
+  if (factor == 1) return;
+  for (const Var& parameter : parameters) {
+    if (!parameter.defined()) continue;
+    const Tensor q = parameter.value().rows(0, config_.dim);
+    write_values(ops::scale(q, factor).to_doubles(), q);
+  }
+}
+
+std::unique_ptr<Model> make_model(const ModelConfig& config) {
+  if (config.second_vocab_size > 0) return std::make_unique<RetrievalModel>(config);
+  return std::make_unique<Transformer>(config);
+}
+
+Tensor token_tensor(const std::vector<int32_t>& tokens, const Shape& shape, int64_t vocab_size) {
+  for (const int32_t token : tokens)
+    require(token >= 0 && token < vocab_size, "token {} is outside the vocabulary of {}", token,
+            vocab_size);
+  return Tensor::from(tokens, shape);
+}
+
+}  // namespace linea

@@ -1,0 +1,110 @@
+// What training, evaluation and sampling know of a model: tokens in, outputs of the next token out.
+// nn/transformer.h is the model of sequences, nn/retrieval_model.h that of the retrieval task.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/attention.h"
+#include "nn/output_head.h"
+#include "nn/parameter.h"
+
+namespace linea {
+
+struct ModelConfig {
+  AttentionOptions attention;  // heads and sizes are filled from the fields below
+  int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
+  int64_t length = 64;     // positions
+  int64_t vocab_size = 2;  // tokens that are predicted
+  // Tokens that are read: the predicted ones, then start tokens or classes.
+  int64_t input_vocab_size = 2;
+  int64_t second_vocab_size = 0;      // above 0: a RetrievalModel, which reads a second stream
+  std::string positions = "learned";  // or sinusoidal
+  std::string output_head = "categorical";  // or logistics
+  bool tie = false;                         // the output layer is the transposed token embedding
+  bool bias = true;                         // of the linear layers and norms
+  float dropout = 0;
+  DType stored = DType::f32;  // of activations and of weights in products: f32 or bf16
+  DType panels = DType::f32;  // of weights in panels, for sampling on a CPU: f32 or bf16
+  bool recompute = false;     // training saves a block's input alone and runs the block twice
+  bool reversible = false;    // blocks of two streams, of which training saves nothing
+  uint64_t seed = 1;
+
+  // Of layers whose result is added to the residual stream (Radford 2019).
+  double residual_std() const;
+};
+
+class Transformer;
+
+// The running state of sampling.
+struct DecodeState {
+  std::vector<std::unique_ptr<AttentionState>> layers;
+  int64_t batch = 0, position = 0;             // the next position
+  Tensor device_position;                      // i32 [batch], the same number in all rows
+  std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // ids i32 [B,N], N <= length -> outputs [B,N,output_head().outputs()]. second_ids [B,N]: the
+  // second input stream, of a RetrievalModel. Dropout where `training`; the terms that attentions
+  // add to the loss are added to *auxiliary, unless that is null.
+  virtual Var forward(const Tensor& ids, bool training, const Tensor& second_ids = Tensor(),
+                      Var* auxiliary = nullptr) const = 0;
+
+  // The recurrent form: ids i32 [B] of the next position -> outputs [B,output_head().outputs()], by
+  // the weights as they were at the start; `shared`: by the weights of that state. Errors: a
+  // position past the length, a model that does not sample.
+  virtual DecodeState start(int64_t batch, const DecodeState* shared = nullptr) const;
+  Tensor step(DecodeState& state, const Tensor& ids) const;
+  // A step in two: begin_position counts the position and writes it to the device, decode computes.
+  // Where the device counts its position itself (ops::Sampled), count_position counts on the host
+  // alone. decode() is the same work at each position where is_step_capturable().
+  void begin_position(DecodeState& state) const;
+  void count_position(DecodeState& state) const;
+  virtual Tensor decode(DecodeState& state, const Tensor& ids) const;
+  bool is_step_capturable() const;
+
+  // The attentions' work around a training step (0-based, of `steps`): before it, after it, or
+  // instead of the latter where the update was skipped.
+  void before_step(int64_t step, int64_t steps);
+  void after_step();
+  void skip_step();
+  bool is_capturable() const;
+  // The attentions' statistics, the mean over layers.
+  std::vector<std::pair<std::string, double>> statistics() const;
+
+  const ModelConfig& config() const { return config_; }
+  const OutputHead& output_head() const { return *head_; }
+  const Parameters& parameters() const { return parameters_; }
+  // Saved with the parameters, but not trained by gradients.
+  std::vector<Buffer> buffers() const;
+  void buffers_changed();
+  // For weights that come from a model with softmax attention.
+  virtual void scale_queries_from_softmax() = 0;
+  // Weights of the matrices that a token passes: training takes 6 FLOPs for each.
+  virtual int64_t matrix_weights() const = 0;
+
+ protected:
+  // Errors: sizes below 1, dim not divisible by heads, settings that exclude each other.
+  explicit Model(const ModelConfig& config);
+  // Scales the rows of q, the first `dim` of a layer that makes q and more.
+  void scale_queries(const std::vector<Var>& parameters, double factor) const;
+
+  ModelConfig config_;
+  std::shared_ptr<const OutputHead> head_;
+  Parameters parameters_;
+  std::vector<std::shared_ptr<Attention>> attentions_;  // of all layers
+};
+
+// A Transformer, or a RetrievalModel where config.second_vocab_size is above 0.
+std::unique_ptr<Model> make_model(const ModelConfig& config);
+
+// i32 tensor of tokens. Error: ErrorKind::usage where one is outside [0, vocab_size).
+Tensor token_tensor(const std::vector<int32_t>& tokens, const Shape& shape, int64_t vocab_size);
+
+}  // namespace linea

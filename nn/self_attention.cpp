@@ -1,0 +1,101 @@
+#include "nn/self_attention.h"
+
+#include "nn/model.h"
+
+namespace linea {
+
+std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer) {
+  AttentionOptions options = config.attention;
+  options.layer = layer;
+  std::shared_ptr<Attention> attention = make_attention(options);
+  if ((config.recompute || config.reversible) && attention->straight_through())
+    fail(ErrorKind::usage,
+         "--{} does not go with --attention {}: it counts its codes each time it runs",
+         config.reversible ? "reversible" : "recompute", options.attention);
+  return attention;
+}
+
+void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention) {
+  for (Parameter& parameter : attention.parameters()) {
+    parameter.name = prefix + "attention." + parameter.name;
+    init.add(parameter);
+  }
+}
+
+Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
+                 const Attention& attention) {
+  if (!attention.gated()) return {};
+  Linear gate(init, prefix + "gate", config.dim, config.heads, kInitStd, true);
+  std::vector<double> start;
+  for (int64_t head = 0; head < config.heads; ++head)
+    start.push_back(attention.initial_gate_bias(head));
+  write_values(start, gate.bias.value());
+  return gate;
+}
+
+void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary) {
+  if (auxiliary == nullptr) return;
+  const Var term = attention.auxiliary_loss(k);
+  if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
+}
+
+Var sigmoid_gates(const Var& scores) {
+  const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2);
+  return reshape(split_heads(pointwise(Pointwise::sigmoid, scores), 1, H), {B, H, N});
+}
+
+SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
+                             const ModelConfig& config, int64_t layer, uint32_t dropout_stream)
+    : heads(config.heads),
+      norm(init, prefix + "norm1", config.dim, config.bias),
+      qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias),
+      attention(make_layer_attention(config, layer)),
+      stream_id(dropout_stream) {
+  gate = make_gate(init, prefix, config, *attention);
+  add_parameters(init, prefix, *attention);
+  out = Linear(init, prefix + "out", config.dim, config.dim, config.residual_std(), config.bias);
+}
+
+// q, k, v and the gates of x, in the layout and dtype that the attention takes.
+AttentionInputs SelfAttention::project(const Var& x) const {
+  const DType wide = sum_dtype(x.dtype());
+  AttentionInputs in;
+  in.heads = heads;
+  in.qkv = norm_linear(x, norm, qkv);
+  if (gate.weight.defined()) in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide));
+  if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
+  if (attention->takes_packed()) return in;
+  const Var split = split_heads(in.qkv, 3, heads);
+  return {select(split, 0), select(split, 1), select(split, 2), in.gate};
+}
+
+Var SelfAttention::forward(const Var& residual, const Var& x, float dropout, Var* auxiliary) const {
+  const AttentionInputs in = project(x);
+  add_auxiliary_loss(*attention, in.k, auxiliary);
+  const Var mixed = cast(attention->forward(in, AttentionMask{}), x.dtype());
+  return add_linear(residual, in.qkv.defined() ? mixed : merge_heads(mixed), out, dropout,
+                    stream_id);
+}
+
+Var SelfAttention::step(const Var& residual, const Var& x, AttentionState& state) const {
+  const auto value = [](const Var& var) { return var.defined() ? var.value() : Tensor(); };
+  const int64_t B = x.size(0), dim = x.size(2);
+  Tensor y;
+  if (!qkv.panels.defined() && !gate.weight.defined())
+    y = attention->step_from(state, {x.value().reshape({B, dim}),
+                                     {value(norm.weight), value(norm.bias)},
+                                     value(qkv.weight),
+                                     value(qkv.bias)});
+  if (!y.defined()) {
+    const AttentionInputs in = project(x);
+    const auto position = [&](const Var& var, const Shape& shape) {
+      return var.defined() ? var.value().reshape(shape) : Tensor();
+    };
+    const Shape head{B, heads, dim / heads};
+    y = attention->step(state, {position(in.q, head), position(in.k, head), position(in.v, head),
+                                position(in.gate, {B, heads}), position(in.qkv, {B, 3 * dim})});
+  }
+  return add_linear(residual, cast(Var(y.reshape({B, 1, dim})), x.dtype()), out, 0, stream_id);
+}
+
+}  // namespace linea

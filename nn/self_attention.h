@@ -1,0 +1,51 @@
+// x + dropout(out(attention(qkv(norm(x))))): projections and heads around an Attention, which mixes
+// q, k and v. Rules with a gate get g = sigmoid(gate(norm(x))), one number a head and position.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "nn/attention.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+
+namespace linea {
+
+struct ModelConfig;
+
+struct SelfAttention {
+  // Parameters: PREFIXnorm1, PREFIXqkv, PREFIXgate, PREFIXattention., PREFIXout.
+  SelfAttention(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
+                int64_t layer, uint32_t dropout_stream);
+
+  // x [B,N,dim]; residual undefined: the branch alone. What the attention adds to the loss is added
+  // to *auxiliary, unless that is null.
+  Var forward(const Var& residual, const Var& x, float dropout, Var* auxiliary = nullptr) const;
+  // One position x [B,1,dim], without gradients; changes the state.
+  Var step(const Var& residual, const Var& x, AttentionState& state) const;
+
+  int64_t heads;
+  LayerNorm norm;
+  Linear qkv, gate, out;
+  std::shared_ptr<Attention> attention;
+  uint32_t stream_id;  // of dropout
+
+ private:
+  AttentionInputs project(const Var& x) const;
+};
+
+// The attention of a layer. Error: one that cannot run twice, where config.recompute or
+// config.reversible asks for it.
+std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
+// Adds the parameters of an attention to the model's.
+void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention);
+// The layer of the gates: a number a head, with a bias in every model, which sets how long a head
+// remembers at first. Undefined where the attention has no gate.
+Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
+                 const Attention& attention);
+// *auxiliary += what the attention adds to the loss, given its keys; null: nowhere.
+void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary);
+// Scores [B,N,H] of gates -> [B,H,N] in (0,1).
+Var sigmoid_gates(const Var& scores);
+
+}  // namespace linea

@@ -1,0 +1,63 @@
+#include "nn/transformer_block.h"
+
+#include "nn/model.h"
+#include "nn/sampling_weights.h"
+
+namespace linea {
+namespace {
+
+std::string prefix_of_layer(int64_t layer) { return "blocks." + std::to_string(layer) + "."; }
+
+// Streams of dropout: 0 is the embedding's, two a layer follow.
+uint32_t first_stream(int64_t layer) { return static_cast<uint32_t>(2 * layer + 1); }
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t index)
+    : layer(index),
+      attention(init, prefix_of_layer(layer), config, layer, first_stream(layer)),
+      feed_forward(init, prefix_of_layer(layer), config, first_stream(layer) + 1) {}
+
+Var TransformerBlock::forward(const Var& x, float dropout, Var* auxiliary) const {
+  const ModuleScope scope("blocks", layer);
+  if (attention.qkv.weight.dtype() != x.dtype()) {
+    TransformerBlock stored = *this;
+    cast_weights(stored.weights(), x.dtype());
+    return stored.forward(x, dropout, auxiliary);
+  }
+  return feed_forward.forward(attention.forward(x, x, dropout, auxiliary), dropout);
+}
+
+ReversibleLayer TransformerBlock::reversible_layer(float dropout, AttentionState* state) const {
+  return {[this, dropout, state](const Var& x) {
+            const ModuleScope scope("blocks", layer);
+            return state != nullptr ? attention.step(Var(), x, *state)
+                                    : attention.forward(Var(), x, dropout);
+          },
+          [this, dropout](const Var& x) {
+            const ModuleScope scope("blocks", layer);
+            return feed_forward.branch(x, dropout);
+          }};
+}
+
+Var TransformerBlock::step(const Var& x, AttentionState& state) const {
+  const ModuleScope scope("blocks", layer);
+  return feed_forward.forward(attention.step(x, x, state), 0);
+}
+
+std::vector<Linear*> TransformerBlock::linears() {
+  std::vector<Linear*> all = {&attention.qkv};
+  if (attention.gate.weight.defined()) all.push_back(&attention.gate);
+  all.insert(all.end(), {&attention.out, &feed_forward.up, &feed_forward.down});
+  return all;
+}
+
+std::vector<Var*> TransformerBlock::weights() {
+  std::vector<Var*> all;
+  for (LayerNorm* norm : {&attention.norm, &feed_forward.norm})
+    all.insert(all.end(), {&norm->weight, &norm->bias});
+  for (Linear* linear : linears()) all.insert(all.end(), {&linear->weight, &linear->bias});
+  return all;
+}
+
+}  // namespace linea

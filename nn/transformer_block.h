@@ -1,0 +1,30 @@
+// x = x + attention(x), x = x + feed_forward(x), each with a norm in front (pre-norm).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/feed_forward.h"
+#include "nn/self_attention.h"
+
+namespace linea {
+
+struct TransformerBlock {
+  // Parameters: blocks.LAYER.
+  TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t layer);
+
+  Var forward(const Var& x, float dropout, Var* auxiliary = nullptr) const;
+  Var step(const Var& x, AttentionState& state) const;  // one position, x [B,1,dim]
+  // The same as a layer of two streams: x1 + attention(x2), x2 + feed_forward(x1). With a state: of
+  // one position.
+  ReversibleLayer reversible_layer(float dropout, AttentionState* state = nullptr) const;
+
+  std::vector<Linear*> linears();
+  std::vector<Var*> weights();
+
+  int64_t layer;
+  SelfAttention attention;
+  FeedForward feed_forward;
+};
+
+}  // namespace linea
