@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "nn/optimizer.h"
 #include "nn/model.h"
+#include "nn/optimizer.h"
 #include "tests/fuzz/promise.h"
 #include "train/config.h"
 
