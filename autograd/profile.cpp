@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 
 namespace linea {
 namespace {

@@ -9,6 +9,7 @@
 #include "bench/bench.h"
 #include "cli/flags.h"
 #include "data/json.h"
+#include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "train/flops.h"
 #include "train/machine.h"

@@ -7,6 +7,7 @@
 #include "autograd/gradcheck.h"
 #include "bench/device_rates.h"
 #include "cli/flags.h"
+#include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "train/machine.h"
 #include "train/timing.h"

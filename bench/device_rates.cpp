@@ -7,6 +7,7 @@
 
 #include "autograd/gradcheck.h"
 #include "bench/bench.h"
+#include "tensor/backend.h"
 #include "tensor/cpu/simd.h"
 #include "tensor/ops.h"
 #include "train/timing.h"

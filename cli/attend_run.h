@@ -11,7 +11,7 @@
 
 #include "data/safetensors.h"
 #include "nn/attention.h"
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 
 namespace linea::attend {
 

@@ -8,7 +8,7 @@
 #include "cli/flags.h"
 #include "cli/program.h"
 #include "data/safetensors.h"
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 #include "train/checkpoint.h"
 #include "train/format.h"
 

@@ -18,7 +18,7 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "tensor/context.h"
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 #include "tensor/memory_report.h"
 #include "train/config.h"
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "cuda/block.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "tensor/workspace.h"
 
 namespace linea::cuda {
@@ -245,12 +245,11 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
                WriteWeightGradients<T>{shape.length, weight_sums.data(), dweight, ddecay});
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);     \
-  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, \
-                                          const T*, T*, T*, T*, T*);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+AttentionMatrixKernels<T> attention_matrix_kernels() {
+  return {.attention_matrix = attention_matrix<T>,
+          .attention_matrix_backward = attention_matrix_backward<T>};
+}
+LINEA_INSTANTIATE(AttentionMatrixKernels, attention_matrix_kernels)
 
 }  // namespace linea::cuda

@@ -1,7 +1,7 @@
 // The sweep backward of the backward pass: dk and dv, from the gradients of the states. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -244,13 +244,10 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                \
-  template void chunk_backward_key(                                         \
-      Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>, \
-      const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>,      \
-      const ChunkState<Accumulator<T>>&, HeadRows<T>, Strided<T>, HeadRows<T>);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+ChunkBackwardKeyKernels<T> chunk_backward_key_kernels() {
+  return {.chunk_backward_key = chunk_backward_key<T>};
+}
+LINEA_INSTANTIATE(ChunkBackwardKeyKernels, chunk_backward_key_kernels)
 
 }  // namespace linea::cuda

@@ -1,7 +1,7 @@
 // The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -147,13 +147,10 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                   \
-  template void chunk_backward_query(                                                          \
-      Context&, const ChunkShape&, const ChunkInput<T>&, HeadRows<const T>, HeadRows<const T>, \
-      const ChunkRows<Accumulator<T>>&, const ChunkState<Accumulator<T>>&, HeadRows<T>,        \
-      Strided<Accumulator<T>>);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+ChunkBackwardQueryKernels<T> chunk_backward_query_kernels() {
+  return {.chunk_backward_query = chunk_backward_query<T>};
+}
+LINEA_INSTANTIATE(ChunkBackwardQueryKernels, chunk_backward_query_kernels)
 
 }  // namespace linea::cuda

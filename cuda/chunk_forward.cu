@@ -1,7 +1,7 @@
 // The forward pass of the sum rule over a segment. How it is cut: cuda/chunk.h; formulas:
 // tensor/cpu/chunk.h.
 #include "cuda/chunk_sweep.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -198,12 +198,10 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
             [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
 }
 
-#define LINEA_INSTANTIATE(T)                                                     \
-  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, \
-                              const ChunkState<Accumulator<T>>&, HeadRows<T>,    \
-                              const ChunkRows<Accumulator<T>>&);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+ChunkForwardKernels<T> chunk_forward_kernels() {
+  return {.chunk_forward = chunk_forward<T>};
+}
+LINEA_INSTANTIATE(ChunkForwardKernels, chunk_forward_kernels)
 
 }  // namespace linea::cuda

@@ -1,7 +1,7 @@
 // Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix
 // products.
 #include "cuda/columns.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/scatter.h"
 #include "cuda/team.h"
 
@@ -242,16 +242,16 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                   \
-  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);              \
-  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*); \
-  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);    \
-  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);        \
-  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);        \
-  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);     \
-  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+CodebookKernels<T> codebook_kernels() {
+  return {.mixture_logs = mixture_logs<T>,
+          .mixture_logs_backward = mixture_logs_backward<T>,
+          .add_to_heads = add_to_heads<T>,
+          .nearest_code = nearest_code<T>,
+          .gather_codes = gather_codes<T>,
+          .sum_by_code = sum_by_code<T>,
+          .one_hot_logs = one_hot_logs<T>};
+}
+LINEA_INSTANTIATE(CodebookKernels, codebook_kernels)
 
 }  // namespace linea::cuda

@@ -13,8 +13,8 @@
 // and the rest is made by all chunks side by side, P = lower(dY X^T), G = strictly_lower(dV X^T):
 //
 //   dQ = dY S^T + P K     dK = P^T Q + X dS'^T - (G + G^T) K - dV S^T     dbeta_i = dE_i . R_i
-#include "cuda/cuda_kernels.h"
 #include "cuda/delta.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -311,14 +311,10 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
                   dbeta);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,  \
-                              Strided<const T>, Accumulator<T>*, Strided<T>);                     \
-  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>, \
-                               Strided<const T>, Strided<const T>, const Accumulator<T>*,         \
-                               Accumulator<T>*, T*, T*, Strided<T>, Strided<T>);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+DeltaKernels<T> delta_kernels() {
+  return {.delta_forward = delta_forward<T>, .delta_backward = delta_backward<T>};
+}
+LINEA_INSTANTIATE(DeltaKernels, delta_kernels)
 
 }  // namespace linea::cuda

@@ -1,7 +1,7 @@
 // One position of the delta rule, and triangular systems by themselves. Formulas:
 // tensor/cpu/delta.cpp.
-#include "cuda/cuda_kernels.h"
 #include "cuda/delta.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -106,12 +106,10 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
                   M, tiles_of(N), solved.data());
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void delta_step(Context&, const T*, const T*, const T*, const T*, Accumulator<T>*, T*, \
-                           int64_t, int64_t, int64_t);                                            \
-  template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+DeltaStepKernels<T> delta_step_kernels() {
+  return {.delta_step = delta_step<T>, .solve_unit_lower = solve_unit_lower<T>};
+}
+LINEA_INSTANTIATE(DeltaStepKernels, delta_step_kernels)
 
 }  // namespace linea::cuda

@@ -1,6 +1,6 @@
 // Kernels that treat each element alone.
 #include "cuda/block.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/several.h"
 
 namespace linea::cuda {
@@ -24,9 +24,9 @@ struct DerivativeOf {
 };
 
 template <typename From, typename To>
-void cast_all(Context& ctx, const CastPiece<From, To>* pieces, size_t count) {
+void cast_all(Context& ctx, const CastSpan<From, To>* pieces, size_t count) {
   each_piece(ctx, pieces, count,
-             [=] __device__(const CastPiece<From, To>& of, int64_t first, int64_t last, int64_t) {
+             [=] __device__(const CastSpan<From, To>& of, int64_t first, int64_t last, int64_t) {
                for (int64_t i = first + threadIdx.x; i < last; i += kBlockThreads)
                  of.to[i] = To(of.from[i]);
              });
@@ -78,12 +78,12 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 }
 
 template <typename T>
-void widen(Context& ctx, const CastPiece<T, Accumulator<T>>* pieces, size_t count) {
+void widen(Context& ctx, const CastSpan<T, Accumulator<T>>* pieces, size_t count) {
   cast_all(ctx, pieces, count);
 }
 
 template <typename T>
-void narrow(Context& ctx, const CastPiece<Accumulator<T>, T>* pieces, size_t count) {
+void narrow(Context& ctx, const CastSpan<Accumulator<T>, T>* pieces, size_t count) {
   cast_all(ctx, pieces, count);
 }
 
@@ -128,21 +128,21 @@ void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                              \
-  template void fill(Context&, T*, double, int64_t);                                      \
-  template void add(Context&, const T*, const T*, T*, int64_t);                           \
-  template void multiply(Context&, const T*, const T*, T*, int64_t);                      \
-  template void scale(Context&, const T*, double, T*, int64_t);                           \
-  template void accumulate(Context&, const T*, T*, int64_t);                              \
-  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                    \
-  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t); \
-  template void widen<T>(Context&, const CastPiece<T, Accumulator<T>>*, size_t);          \
-  template void narrow<T>(Context&, const CastPiece<Accumulator<T>, T>*, size_t);         \
-  template void gelu_recompute(Context&, const T*, T*, T*, int64_t);                      \
-  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);       \
-  template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+ElementwiseKernels<T> elementwise_kernels() {
+  return {.fill = fill<T>,
+          .add = add<T>,
+          .multiply = multiply<T>,
+          .scale = scale<T>,
+          .accumulate = accumulate<T>,
+          .pointwise = pointwise<T>,
+          .pointwise_backward = pointwise_backward<T>,
+          .widen = widen<T>,
+          .narrow = narrow<T>,
+          .gelu_recompute = gelu_recompute<T>,
+          .dropout = dropout<T>,
+          .count_nonfinite = count_nonfinite<T>};
+}
+LINEA_INSTANTIATE(ElementwiseKernels, elementwise_kernels)
 
 }  // namespace linea::cuda

@@ -1,6 +1,6 @@
 // Feature maps that make more numbers than they are given, each with its backward beneath it.
 // Places within a row are 32-bit numbers: dividing those is quick.
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 
 namespace linea::cuda {
@@ -77,13 +77,13 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                     \
-  template void quadratic_features(Context&, const T*, T*, int64_t, int64_t);                    \
-  template void quadratic_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
-  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                \
-  template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+FeatureKernels<T> feature_kernels() {
+  return {.quadratic_features = quadratic_features<T>,
+          .quadratic_features_backward = quadratic_features_backward<T>,
+          .dpfp_features = dpfp_features<T>,
+          .dpfp_features_backward = dpfp_features_backward<T>};
+}
+LINEA_INSTANTIATE(FeatureKernels, feature_kernels)
 
 }  // namespace linea::cuda

@@ -1,5 +1,5 @@
-// y = f(norm(x) w^T + bias) of few rows of bf16 in one launch.
-#include "cuda/cuda_kernels.h"
+#include "cuda/fused_norm_linear.h"
+
 #include "cuda/fused_norm_rows.h"
 
 namespace linea::cuda {

@@ -1,7 +1,8 @@
 // q, k and v of one position, and the step that reads them, in one launch: a block norms rows of x,
 // makes q, k and v of one head of them, which stay in shared memory, and steps with those. What it
 // reads of the states is asked for before all that, so that it comes while the block multiplies.
-#include "cuda/cuda_kernels.h"
+#include "cuda/fused_norm_step.h"
+
 #include "cuda/fused_norm_rows.h"
 #include "cuda/recurrent.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cuda/blas.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "tensor/error.h"
 
 namespace linea::cuda {
@@ -65,8 +65,10 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
   }
 }
 
-template void gemm(Context&, const GemmShape&, const float*, const float*, float*);
-template void gemm(Context&, const GemmShape&, const double*, const double*, double*);
-template void gemm(Context&, const GemmShape&, const BFloat16*, const BFloat16*, BFloat16*);
+template <typename T>
+MatrixKernels<T> matrix_kernels() {
+  return {.gemm = gemm<T>};
+}
+LINEA_INSTANTIATE(MatrixKernels, matrix_kernels)
 
 }  // namespace linea::cuda

@@ -7,7 +7,8 @@
 #include <type_traits>
 
 #include "cuda/blas.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/fused_norm_linear.h"
+#include "cuda/kernel_tables.h"
 #include "tensor/error.h"
 #include "tensor/workspace.h"
 
@@ -119,8 +120,8 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
       if (residual == nullptr && fused_norm_linear(ctx, shape, x, norm, w, bias, y)) return;
     const Workspace<T> normalized(ctx, shape.rows * shape.in);
     const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
-    layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(), mean.data(), scale.data(),
-               shape.rows, shape.in);
+    normalization_kernels<T>().layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(),
+                                          mean.data(), scale.data(), shape.rows, shape.in);
     return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y);
   }
   // gelu comes before the residual
@@ -129,19 +130,20 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   LinearShape product = shape;
   product.gelu = false;
   if (!in_one<T>(ctx, product, x, w, bias, nullptr, y)) {
-    gemm(ctx, {.transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in}, x, w,
-         y);
-    if (bias != nullptr) add_rows(ctx, y, bias, y, shape.rows, shape.out);
+    matrix_kernels<T>().gemm(
+        ctx, {.transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in}, x, w,
+        y);
+    if (bias != nullptr) row_kernels<T>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
   }
-  if (shape.gelu) pointwise(ctx, Pointwise::gelu, y, y, n);
-  if (residual != nullptr) add(ctx, residual, y, y, n);
+  const ElementwiseKernels<T> elementwise = elementwise_kernels<T>();
+  if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y, y, n);
+  if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                    \
-  template void linear(Context&, const LinearShape&, const T*, const NormWeights<T>&, const T*, \
-                       const T*, const T*, T*);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+LinearKernels<T> linear_kernels() {
+  return {.linear = linear<T>};
+}
+LINEA_INSTANTIATE(LinearKernels, linear_kernels)
 
 }  // namespace linea::cuda

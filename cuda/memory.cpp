@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cuda/device.h"
+#include "tensor/backend.h"
 
 namespace linea::cuda {
 namespace {

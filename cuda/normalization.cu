@@ -1,7 +1,7 @@
 // Kernels that normalize rows, each with its backward beneath it. A row is done by one team; where
 // results are made of what is summed first, it is read again rather than kept in the storage type.
 #include "cuda/columns.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/row_norm.h"
 
 namespace linea::cuda {
@@ -118,19 +118,15 @@ void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, co
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                \
-  template void layer_norm(Context&, const T*, const T*, const T*, T*, Accumulator<T>*,     \
-                           Accumulator<T>*, int64_t, int64_t);                              \
-  template void layer_norm_backward(Context&, const T*, const T*, const Accumulator<T>*,    \
-                                    const Accumulator<T>*, const T*, T*, T*, T*, int64_t,   \
-                                    int64_t);                                               \
-  template void softmax(Context&, const T*, T*, int64_t, int64_t);                          \
-  template void softmax_backward(Context&, const T*, const T*, T*, int64_t, int64_t);       \
-  template void normalize(Context&, const T*, T*, Accumulator<T>*, int64_t, int64_t);       \
-  template void normalize_backward(Context&, const T*, const Accumulator<T>*, const T*, T*, \
-                                   int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+NormalizationKernels<T> normalization_kernels() {
+  return {.layer_norm = layer_norm<T>,
+          .layer_norm_backward = layer_norm_backward<T>,
+          .softmax = softmax<T>,
+          .softmax_backward = softmax_backward<T>,
+          .normalize = normalize<T>,
+          .normalize_backward = normalize_backward<T>};
+}
+LINEA_INSTANTIATE(NormalizationKernels, normalization_kernels)
 
 }  // namespace linea::cuda

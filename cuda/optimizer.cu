@@ -1,6 +1,6 @@
 // Kernels of the optimizer. What changes from step to step is read from StepParams, on the device.
 #include "cuda/block.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/several.h"
 #include "tensor/workspace.h"
 
@@ -84,12 +84,10 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
       });
 }
 
-#define LINEA_INSTANTIATE(T)                                                           \
-  template void sum_squares(Context&, const TrainedParameter<T>*, size_t, double*);    \
-  template void clip_scale<T>(Context&, const double*, const Accumulator<T>*, double); \
-  template void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+OptimizerKernels<T> optimizer_kernels() {
+  return {.sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
+}
+LINEA_INSTANTIATE(OptimizerKernels, optimizer_kernels)
 
 }  // namespace linea::cuda

@@ -1,7 +1,7 @@
 // Weights laid out for sampling: panels of 32 columns of W^T, one after the other. A warp reads a
 // row of a panel at once, each lane its own column; the warps of a block share the rows of one
 // panel among them.
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 
 namespace linea::cuda {
@@ -69,13 +69,13 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
          panels, bias, y, R, out, in);
 }
 
-#define LINEA_INSTANTIATE(T, W)                                        \
-  template void pack_panels(Context&, const T*, W*, int64_t, int64_t); \
-  template void panel_gemm(Context&, const T*, const W*, const T*, T*, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float, float)
-LINEA_INSTANTIATE(float, BFloat16)
-LINEA_INSTANTIATE(double, double)
-LINEA_INSTANTIATE(double, BFloat16)
-LINEA_INSTANTIATE(BFloat16, BFloat16)
+template <typename T>
+PanelKernels<T> panel_kernels() {
+  return {.pack_panels = pack_panels<T, T>,
+          .pack_bf16_panels = pack_panels<T, BFloat16>,
+          .panel_gemm = panel_gemm<T, T>,
+          .bf16_panel_gemm = panel_gemm<T, BFloat16>};
+}
+LINEA_INSTANTIATE(PanelKernels, panel_kernels)
 
 }  // namespace linea::cuda

@@ -1,7 +1,7 @@
 // Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x
 // beside rows of F. Logs are made whole by one kernel, the product with omega and what is
 // subtracted from it.
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 #include "cuda/tile.h"
 
@@ -144,16 +144,15 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);           \
-  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*,     \
-                                     double, T*);                                                  \
-  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                    \
-  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t); \
-  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                             \
-  template void sine_cosine_backward(Context&, const T*, const T*, T*, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+RandomFeatureKernels<T> random_feature_kernels() {
+  return {.random_logs = random_logs<T>,
+          .random_logs_backward = random_logs_backward<T>,
+          .square_norms = square_norms<T>,
+          .square_norms_backward = square_norms_backward<T>,
+          .sine_cosine = sine_cosine<T>,
+          .sine_cosine_backward = sine_cosine_backward<T>};
+}
+LINEA_INSTANTIATE(RandomFeatureKernels, random_feature_kernels)
 
 }  // namespace linea::cuda

@@ -78,7 +78,7 @@ class CudaGraphRecorder final : public GraphRecorder {
       if (piece.graph != nullptr) cudaGraphExecDestroy(piece.graph);
     cudaEventDestroy(fork_);
     give_back_pool(pool_);
-    for (CachingAllocator* pool : part_pools_) give_back_pool(*pool);
+    for (CachingAllocator* pool : branch_pools_) give_back_pool(*pool);
   }
 
   bool run(size_t number, const std::function<void()>& work) override {
@@ -97,10 +97,10 @@ class CudaGraphRecorder final : public GraphRecorder {
     return true;
   }
 
-  void apart(size_t part, const std::function<void()>& work) override {
-    while (part >= part_pools_.size()) part_pools_.push_back(&take_pool());
-    const Branch& own = branch(part);  // made at the latest when the work is done plainly
-    const PoolScope scope(*part_pools_[part]);
+  void fork(size_t index, const std::function<void()>& work) override {
+    while (index >= branch_pools_.size()) branch_pools_.push_back(&take_pool());
+    const Branch& own = branch(index);  // made at the latest when the work is done plainly
+    const PoolScope scope(*branch_pools_[index]);
     if (!queue_.recording) return work();
     if (!std::exchange(forked_, true))
       check_cuda(cudaEventRecord(fork_, queue_.stream), "beginning the parts");
@@ -166,7 +166,7 @@ class CudaGraphRecorder final : public GraphRecorder {
   Queue& queue_;
   CachingAllocator& pool_;
   std::vector<Piece> pieces_;
-  std::vector<CachingAllocator*> part_pools_;
+  std::vector<CachingAllocator*> branch_pools_;
   cudaEvent_t fork_ = nullptr;  // before the first part of the piece that is recorded
   bool forked_ = false;
   std::string refusal_;

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 
 namespace linea::cuda {
 

@@ -2,7 +2,8 @@
 // where it is.
 #include "cuda/recurrent.h"
 
-#include "cuda/cuda_kernels.h"
+#include "cuda/fused_norm_step.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 
@@ -23,11 +24,16 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
     start(RecurrentStep<T, 1, false>{shape, in, states, pending, y});
 }
 
-#define LINEA_INSTANTIATE(T)                                                      \
-  template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<T>&, \
-                               const ChunkState<Accumulator<T>>&, const PendingUpdates<T>&, T*);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+constexpr decltype(RecurrentKernels<T>::fused_norm_step) fused_norm_step_or_null() {
+  if constexpr (std::is_same_v<T, BFloat16>) return fused_norm_step;
+  return nullptr;
+}
+
+template <typename T>
+RecurrentKernels<T> recurrent_kernels() {
+  return {.recurrent_step = recurrent_step<T>, .fused_norm_step = fused_norm_step_or_null<T>()};
+}
+LINEA_INSTANTIATE(RecurrentKernels, recurrent_kernels)
 
 }  // namespace linea::cuda

@@ -1,6 +1,6 @@
 // Kernels that move or add whole rows.
 #include "cuda/columns.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 
 namespace linea::cuda {
@@ -115,16 +115,16 @@ void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);                      \
-  template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                                \
-  template void permute(Context&, const PermuteShape&, const T*, T*);                              \
-  template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t);    \
-  template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
-  template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);                     \
-  template void reverse_cumsum(Context&, const T*, T*, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+RowKernels<T> row_kernels() {
+  return {.add_rows = add_rows<T>,
+          .sum_rows = sum_rows<T>,
+          .permute = permute<T>,
+          .copy_rows = copy_rows<T>,
+          .clear_padding = clear_padding<T>,
+          .mask_causal = mask_causal<T>,
+          .reverse_cumsum = reverse_cumsum<T>};
+}
+LINEA_INSTANTIATE(RowKernels, row_kernels)
 
 }  // namespace linea::cuda

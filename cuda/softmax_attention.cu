@@ -11,7 +11,7 @@
 // again: once along the keys for dq, once along the queries for dk and dv, so that no two blocks
 // add to one number.
 #include "cuda/chunk.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -304,16 +304,11 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
            dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, dk, dv);
 }
 
-#define LINEA_INSTANTIATE(T)                                                               \
-  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&, \
-                                  const HeadRows<const T>&, const HeadRows<const T>&,      \
-                                  const HeadRows<T>&, Accumulator<T>*);                    \
-  template void softmax_attention_backward(                                                \
-      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&,   \
-      const HeadRows<const T>&, const HeadRows<const T>&, const Accumulator<T>*,           \
-      const HeadRows<const T>&, const HeadRows<T>&, const HeadRows<T>&, const HeadRows<T>&);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+SoftmaxAttentionKernels<T> softmax_attention_kernels() {
+  return {.softmax_attention = softmax_attention<T>,
+          .softmax_attention_backward = softmax_attention_backward<T>};
+}
+LINEA_INSTANTIATE(SoftmaxAttentionKernels, softmax_attention_kernels)
 
 }  // namespace linea::cuda

@@ -2,7 +2,7 @@
 // dw_ij q_i, that of k^_j = c_{z_j} in exp(q_i . k^_j). What every code carries is W = sum_i
 // exp(a_if) q_i [n_i, e_i], D (M+1) numbers beside the sums of chunk_backward_key.cu.
 #include "cuda/chunk_backward.h"
-#include "cuda/cuda_kernels.h"
+#include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
@@ -151,13 +151,10 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
   }
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,     \
-                                 const int32_t*, int64_t, HeadRows<const T>,                      \
-                                 const ChunkRows<Accumulator<T>>&, Strided<const Accumulator<T>>, \
-                                 const ChunkState<Accumulator<T>>&, T*);
-LINEA_INSTANTIATE(float)
-LINEA_FOR_DOUBLE(LINEA_INSTANTIATE)
-LINEA_INSTANTIATE(BFloat16)
+template <typename T>
+StraightThroughKernels<T> straight_through_kernels() {
+  return {.straight_through = straight_through<T>};
+}
+LINEA_INSTANTIATE(StraightThroughKernels, straight_through_kernels)
 
 }  // namespace linea::cuda

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "tensor/backend.h"
 #include "tensor/error.h"
 #include "tensor/ops.h"
 
@@ -124,7 +125,7 @@ class Window {
           if (samples) sample_(outputs, stream);
         };
         if (graph_recorder_ != nullptr) {
-          graph_recorder_->apart(i, work_of_stream);
+          graph_recorder_->fork(i, work_of_stream);
         } else {
           work_of_stream();
         }

@@ -5,7 +5,7 @@
 
 #include "nn/retrieval_model.h"
 #include "nn/transformer.h"
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
 

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "tensor/backend.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
 

@@ -6,8 +6,8 @@
 
 #include <vector>
 
+#include "tensor/backend.h"
 #include "tensor/error.h"
-#include "tensor/kernels.h"
 
 namespace linea {
 

@@ -211,7 +211,7 @@ struct SampledTokens {
 
 // n numbers of one type that become those of another.
 template <typename From, typename To>
-struct CastPiece {
+struct CastSpan {
   const From* from;
   To* to;
   int64_t n;

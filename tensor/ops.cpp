@@ -86,8 +86,8 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype) {
   std::vector<Tensor> ys;
-  std::vector<CastPiece<float, BFloat16>> narrowed;
-  std::vector<CastPiece<BFloat16, float>> widened;
+  std::vector<CastSpan<float, BFloat16>> narrowed;
+  std::vector<CastSpan<BFloat16, float>> widened;
   for (const Tensor& x : xs) {
     require(sum_dtype(dtype) == sum_dtype(x.dtype()) && dtype != x.dtype(),
             "cast: {} does not become {}", name_of(x.dtype()), name_of(dtype));

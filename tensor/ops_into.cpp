@@ -1,4 +1,5 @@
 // Ops that write into memory that is there.
+#include "tensor/backend.h"
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 

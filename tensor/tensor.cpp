@@ -1,7 +1,7 @@
 #include "tensor/tensor.h"
 
+#include "tensor/backend.h"
 #include "tensor/context.h"
-#include "tensor/kernels.h"
 
 namespace linea {
 

@@ -10,6 +10,7 @@
 #include "data/safetensors.h"
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
+#include "tensor/backend.h"
 #include "tensor/context.h"
 #include "train/out_of_memory_hint.h"
 

@@ -12,6 +12,7 @@
 #include "nn/optimizer.h"
 #include "train/config.h"
 #include "train/evaluate.h"
+#include "tensor/backend.h"
 
 namespace linea {
 

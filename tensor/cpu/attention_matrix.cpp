@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "tensor/cpu/chunk.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {
@@ -166,11 +166,12 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void attention_matrix(Context&, const ChunkShape&, const ChunkInput<T>&, bool, T*);     \
-  template void attention_matrix_backward(Context&, const ChunkShape&, const ChunkInput<T>&, bool, \
-                                          const T*, T*, T*, T*, T*);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+AttentionMatrixKernels<T> attention_matrix_kernels() {
+  return {.attention_matrix = attention_matrix<T>,
+          .attention_matrix_backward = attention_matrix_backward<T>};
+}
+template AttentionMatrixKernels<float> attention_matrix_kernels();
+template AttentionMatrixKernels<double> attention_matrix_kernels();
 
 }  // namespace linea::cpu

@@ -1,7 +1,7 @@
 // The sweep backward of the backward pass: dk and dv, from the gradients of the states. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "tensor/cpu/chunk_backward.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {
@@ -137,11 +137,11 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
   sweep_chunks(ctx, shape, grads, true, sides, join, visit);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                 \
-  template void chunk_backward_key(Context&, const ChunkShape&, const ChunkInput<T>&,        \
-                                   HeadRows<const T>, const ChunkRows<T>&, Strided<const T>, \
-                                   const ChunkState<T>&, HeadRows<T>, Strided<T>, HeadRows<T>);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+ChunkBackwardKeyKernels<T> chunk_backward_key_kernels() {
+  return {.chunk_backward_key = chunk_backward_key<T>};
+}
+template ChunkBackwardKeyKernels<float> chunk_backward_key_kernels();
+template ChunkBackwardKeyKernels<double> chunk_backward_key_kernels();
 
 }  // namespace linea::cpu

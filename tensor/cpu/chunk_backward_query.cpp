@@ -1,7 +1,7 @@
 // The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "tensor/cpu/chunk_backward.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {
@@ -88,11 +88,11 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
                 });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                    \
-  template void chunk_backward_query(Context&, const ChunkShape&, const ChunkInput<T>&,         \
-                                     HeadRows<const T>, HeadRows<const T>, const ChunkRows<T>&, \
-                                     const ChunkState<T>&, HeadRows<T>, Strided<T>);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+ChunkBackwardQueryKernels<T> chunk_backward_query_kernels() {
+  return {.chunk_backward_query = chunk_backward_query<T>};
+}
+template ChunkBackwardQueryKernels<float> chunk_backward_query_kernels();
+template ChunkBackwardQueryKernels<double> chunk_backward_query_kernels();
 
 }  // namespace linea::cpu

@@ -1,7 +1,7 @@
 // The forward pass of the sum rule over a segment: chunks as matrix products, a state carried
 // between them. Formulas in tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk_parts.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {
@@ -113,10 +113,11 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
                 });
 }
 
-#define LINEA_INSTANTIATE(T)                                                     \
-  template void chunk_forward(Context&, const ChunkShape&, const ChunkInput<T>&, \
-                              const ChunkState<T>&, HeadRows<T>, const ChunkRows<T>&);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+ChunkForwardKernels<T> chunk_forward_kernels() {
+  return {.chunk_forward = chunk_forward<T>};
+}
+template ChunkForwardKernels<float> chunk_forward_kernels();
+template ChunkForwardKernels<double> chunk_forward_kernels();
 
 }  // namespace linea::cpu

@@ -2,7 +2,7 @@
 // products; and the gradient that passes straight through a hard code.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/chunk.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {}  // namespace
@@ -219,18 +219,24 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void mixture_logs(Context&, const HeadShape&, const T*, const T*, T*);                 \
-  template void mixture_logs_backward(Context&, const HeadShape&, const T*, const T*, T*, T*);    \
-  template void add_to_heads(Context&, const HeadShape&, const T*, const T*, const T*, T*);       \
-  template void nearest_code(Context&, const HeadShape&, const T*, const T*, int32_t*);           \
-  template void gather_codes(Context&, const HeadShape&, const int32_t*, const T*, T*);           \
-  template void sum_by_code(Context&, const HeadShape&, const T*, const int32_t*, T*, T*);        \
-  template void one_hot_logs(Context&, const int32_t*, T*, int64_t, int64_t);                     \
-  template void straight_through(Context&, const ChunkShape&, const ChunkInput<T>&, const T*,     \
-                                 const int32_t*, int64_t, HeadRows<const T>, const ChunkRows<T>&, \
-                                 Strided<const T>, const ChunkState<T>&, T*);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+CodebookKernels<T> codebook_kernels() {
+  return {.mixture_logs = mixture_logs<T>,
+          .mixture_logs_backward = mixture_logs_backward<T>,
+          .add_to_heads = add_to_heads<T>,
+          .nearest_code = nearest_code<T>,
+          .gather_codes = gather_codes<T>,
+          .sum_by_code = sum_by_code<T>,
+          .one_hot_logs = one_hot_logs<T>};
+}
+template CodebookKernels<float> codebook_kernels();
+template CodebookKernels<double> codebook_kernels();
+
+template <typename T>
+StraightThroughKernels<T> straight_through_kernels() {
+  return {.straight_through = straight_through<T>};
+}
+template StraightThroughKernels<float> straight_through_kernels();
+template StraightThroughKernels<double> straight_through_kernels();
 
 }  // namespace linea::cpu

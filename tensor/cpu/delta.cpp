@@ -19,7 +19,7 @@
 // Only keys that exist are rows of K, V and B: what lies behind them is never read.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/chunk_backward.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -259,16 +259,18 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
   parallel_items(ctx, P, one);
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void delta_forward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>,  \
-                              Strided<const T>, T*, Strided<T>);                                  \
-  template void delta_backward(Context&, const ChunkShape&, const T*, const T*, Strided<const T>, \
-                               Strided<const T>, Strided<const T>, const T*, T*, T*, T*,          \
-                               Strided<T>, Strided<T>);                                           \
-  template void delta_step(Context&, const T*, const T*, const T*, const T*, T*, T*, int64_t,     \
-                           int64_t, int64_t);                                                     \
-  template void solve_unit_lower(Context&, const T*, const T*, T*, bool, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+DeltaKernels<T> delta_kernels() {
+  return {.delta_forward = delta_forward<T>, .delta_backward = delta_backward<T>};
+}
+template DeltaKernels<float> delta_kernels();
+template DeltaKernels<double> delta_kernels();
+
+template <typename T>
+DeltaStepKernels<T> delta_step_kernels() {
+  return {.delta_step = delta_step<T>, .solve_unit_lower = solve_unit_lower<T>};
+}
+template DeltaStepKernels<float> delta_step_kernels();
+template DeltaStepKernels<double> delta_step_kernels();
 
 }  // namespace linea::cpu

@@ -1,5 +1,5 @@
 // Kernels that treat each element alone.
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -56,13 +56,13 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 
 // The CPU stores the types that it sums in.
 template <typename T>
-void widen(Context& ctx, const CastPiece<T, T>* pieces, size_t count) {
-  for (const CastPiece<T, T>* piece = pieces; piece != pieces + count; ++piece)
+void widen(Context& ctx, const CastSpan<T, T>* pieces, size_t count) {
+  for (const CastSpan<T, T>* piece = pieces; piece != pieces + count; ++piece)
     map(ctx, piece->to, piece->n, 1, [x = piece->from](int64_t i) { return x[i]; });
 }
 
 template <typename T>
-void narrow(Context& ctx, const CastPiece<T, T>* pieces, size_t count) {
+void narrow(Context& ctx, const CastSpan<T, T>* pieces, size_t count) {
   widen(ctx, pieces, count);
 }
 
@@ -101,20 +101,22 @@ void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
   *count = found;
 }
 
-#define LINEA_INSTANTIATE(T)                                                              \
-  template void fill(Context&, T*, double, int64_t);                                      \
-  template void add(Context&, const T*, const T*, T*, int64_t);                           \
-  template void multiply(Context&, const T*, const T*, T*, int64_t);                      \
-  template void scale(Context&, const T*, double, T*, int64_t);                           \
-  template void accumulate(Context&, const T*, T*, int64_t);                              \
-  template void pointwise(Context&, Pointwise, const T*, T*, int64_t);                    \
-  template void pointwise_backward(Context&, Pointwise, const T*, const T*, T*, int64_t); \
-  template void widen(Context&, const CastPiece<T, T>*, size_t);                          \
-  template void narrow(Context&, const CastPiece<T, T>*, size_t);                         \
-  template void gelu_recompute(Context&, const T*, T*, T*, int64_t);                      \
-  template void dropout(Context&, const T*, T*, int64_t, float, uint32_t, int64_t);       \
-  template void count_nonfinite(Context&, const T*, int32_t*, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+ElementwiseKernels<T> elementwise_kernels() {
+  return {.fill = fill<T>,
+          .add = add<T>,
+          .multiply = multiply<T>,
+          .scale = scale<T>,
+          .accumulate = accumulate<T>,
+          .pointwise = pointwise<T>,
+          .pointwise_backward = pointwise_backward<T>,
+          .widen = widen<T>,
+          .narrow = narrow<T>,
+          .gelu_recompute = gelu_recompute<T>,
+          .dropout = dropout<T>,
+          .count_nonfinite = count_nonfinite<T>};
+}
+template ElementwiseKernels<float> elementwise_kernels();
+template ElementwiseKernels<double> elementwise_kernels();
 
 }  // namespace linea::cpu

@@ -1,5 +1,5 @@
 // Feature maps that make more numbers than they are given, each with its backward beneath it.
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -78,12 +78,14 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                     \
-  template void quadratic_features(Context&, const T*, T*, int64_t, int64_t);                    \
-  template void quadratic_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t); \
-  template void dpfp_features(Context&, const T*, T*, int64_t, int64_t, int64_t);                \
-  template void dpfp_features_backward(Context&, const T*, const T*, T*, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+FeatureKernels<T> feature_kernels() {
+  return {.quadratic_features = quadratic_features<T>,
+          .quadratic_features_backward = quadratic_features_backward<T>,
+          .dpfp_features = dpfp_features<T>,
+          .dpfp_features_backward = dpfp_features_backward<T>};
+}
+template FeatureKernels<float> feature_kernels();
+template FeatureKernels<double> feature_kernels();
 
 }  // namespace linea::cpu

@@ -3,7 +3,7 @@
 // threads meet after each block that they pack for one another: dear where blocks are few, and
 // cheaper than packing all of B twice where they are many.
 #include "tensor/cpu/blas.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -76,8 +76,8 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
         scale(ctx, shape.rows);
-    layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(), mean.data(), scale.data(),
-               shape.rows, shape.in);
+    normalization_kernels<T>().layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(),
+                                          mean.data(), scale.data(), shape.rows, shape.in);
     return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y);
   }
   GemmShape product;
@@ -87,16 +87,24 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   product.inner = shape.in;
   const int64_t n = shape.rows * shape.out;
   gemm(ctx, product, x, w, y);
-  if (bias != nullptr) add_rows(ctx, y, bias, y, shape.rows, shape.out);
-  if (shape.gelu) pointwise(ctx, Pointwise::gelu, y, y, n);
-  if (residual != nullptr) add(ctx, residual, y, y, n);
+  if (bias != nullptr) row_kernels<T>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
+  const ElementwiseKernels<T> elementwise = elementwise_kernels<T>();
+  if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y, y, n);
+  if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }
 
-template void gemm(Context&, const GemmShape&, const float*, const float*, float*);
-template void gemm(Context&, const GemmShape&, const double*, const double*, double*);
-template void linear(Context&, const LinearShape&, const float*, const NormWeights<float>&,
-                     const float*, const float*, const float*, float*);
-template void linear(Context&, const LinearShape&, const double*, const NormWeights<double>&,
-                     const double*, const double*, const double*, double*);
+template <typename T>
+MatrixKernels<T> matrix_kernels() {
+  return {.gemm = gemm<T>};
+}
+template MatrixKernels<float> matrix_kernels();
+template MatrixKernels<double> matrix_kernels();
+
+template <typename T>
+LinearKernels<T> linear_kernels() {
+  return {.linear = linear<T>};
+}
+template LinearKernels<float> linear_kernels();
+template LinearKernels<double> linear_kernels();
 
 }  // namespace linea::cpu

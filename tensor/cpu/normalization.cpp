@@ -1,7 +1,7 @@
 // Kernels that normalize rows, each with its backward beneath it.
 #include <cmath>
 
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -153,15 +153,16 @@ void normalize_backward(Context& ctx, const T* y, const T* sums, const T* dy, T*
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                      \
-  template void layer_norm(Context&, const T*, const T*, const T*, T*, T*, T*, int64_t, int64_t); \
-  template void layer_norm_backward(Context&, const T*, const T*, const T*, const T*, const T*,   \
-                                    T*, T*, T*, int64_t, int64_t);                                \
-  template void softmax(Context&, const T*, T*, int64_t, int64_t);                                \
-  template void softmax_backward(Context&, const T*, const T*, T*, int64_t, int64_t);             \
-  template void normalize(Context&, const T*, T*, T*, int64_t, int64_t);                          \
-  template void normalize_backward(Context&, const T*, const T*, const T*, T*, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+NormalizationKernels<T> normalization_kernels() {
+  return {.layer_norm = layer_norm<T>,
+          .layer_norm_backward = layer_norm_backward<T>,
+          .softmax = softmax<T>,
+          .softmax_backward = softmax_backward<T>,
+          .normalize = normalize<T>,
+          .normalize_backward = normalize_backward<T>};
+}
+template NormalizationKernels<float> normalization_kernels();
+template NormalizationKernels<double> normalization_kernels();
 
 }  // namespace linea::cpu

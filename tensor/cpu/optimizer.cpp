@@ -1,7 +1,7 @@
 // Kernels of the optimizer. What changes from step to step is read from StepParams.
 #include <cmath>
 
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -99,11 +99,11 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                           \
-  template void sum_squares(Context&, const TrainedParameter<T>*, size_t, double*);    \
-  template void clip_scale<T>(Context&, const double*, const Accumulator<T>*, double); \
-  template void adam(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+OptimizerKernels<T> optimizer_kernels() {
+  return {.sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
+}
+template OptimizerKernels<float> optimizer_kernels();
+template OptimizerKernels<double> optimizer_kernels();
 
 }  // namespace linea::cpu

@@ -3,7 +3,7 @@
 // bytes; the products are those of T.
 #include <type_traits>
 
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/small_gemm.h"
 
@@ -97,12 +97,14 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
   parallel_ranges(ctx, count * blocks, std::min(R, kRows) * kPanel * in / 4, some);
 }
 
-#define LINEA_INSTANTIATE(T, W)                                        \
-  template void pack_panels(Context&, const T*, W*, int64_t, int64_t); \
-  template void panel_gemm(Context&, const T*, const W*, const T*, T*, int64_t, int64_t, int64_t);
-LINEA_INSTANTIATE(float, float)
-LINEA_INSTANTIATE(float, BFloat16)
-LINEA_INSTANTIATE(double, double)
-LINEA_INSTANTIATE(double, BFloat16)
+template <typename T>
+PanelKernels<T> panel_kernels() {
+  return {.pack_panels = pack_panels<T, T>,
+          .pack_bf16_panels = pack_panels<T, BFloat16>,
+          .panel_gemm = panel_gemm<T, T>,
+          .bf16_panel_gemm = panel_gemm<T, BFloat16>};
+}
+template PanelKernels<float> panel_kernels();
+template PanelKernels<double> panel_kernels();
 
 }  // namespace linea::cpu

@@ -2,7 +2,7 @@
 // beside rows of F.
 #include <cmath>
 
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -40,7 +40,7 @@ template <typename T>
 void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale,
                  T* u) {
   const int64_t F = shape.features, D = shape.key_size;
-  gemm(ctx, products(shape, false, scale), x, omega, u);
+  matrix_kernels<T>().gemm(ctx, products(shape, false, scale), x, omega, u);
   parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const T norm = static_cast<T>(scale * scale / 2) * square_norm(x + r * D, D);
@@ -55,7 +55,7 @@ template <typename T>
 void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du,
                           const T* omega, double scale, T* dx) {
   const int64_t F = shape.features, D = shape.key_size;
-  gemm(ctx, products(shape, true, scale), du, omega, dx);
+  matrix_kernels<T>().gemm(ctx, products(shape, true, scale), du, omega, dx);
   parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       T total = 0;
@@ -110,15 +110,16 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void random_logs(Context&, const HeadShape&, const T*, const T*, double, T*);           \
-  template void random_logs_backward(Context&, const HeadShape&, const T*, const T*, const T*,     \
-                                     double, T*);                                                  \
-  template void square_norms(Context&, const T*, T*, double, int64_t, int64_t);                    \
-  template void square_norms_backward(Context&, const T*, const T*, T*, double, int64_t, int64_t); \
-  template void sine_cosine(Context&, const T*, T*, int64_t, int64_t);                             \
-  template void sine_cosine_backward(Context&, const T*, const T*, T*, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+RandomFeatureKernels<T> random_feature_kernels() {
+  return {.random_logs = random_logs<T>,
+          .random_logs_backward = random_logs_backward<T>,
+          .square_norms = square_norms<T>,
+          .square_norms_backward = square_norms_backward<T>,
+          .sine_cosine = sine_cosine<T>,
+          .sine_cosine_backward = sine_cosine_backward<T>};
+}
+template RandomFeatureKernels<float> random_feature_kernels();
+template RandomFeatureKernels<double> random_feature_kernels();
 
 }  // namespace linea::cpu

@@ -1,7 +1,7 @@
 // One position of the sum rule, each element of the state touched once. Formulas in
 // tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {
@@ -75,9 +75,11 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   });
 }
 
-template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<float>&,
-                             const ChunkState<float>&, const PendingUpdates<float>&, float*);
-template void recurrent_step(Context&, const ChunkShape&, const ChunkInput<double>&,
-                             const ChunkState<double>&, const PendingUpdates<double>&, double*);
+template <typename T>
+RecurrentKernels<T> recurrent_kernels() {
+  return {.recurrent_step = recurrent_step<T>, .fused_norm_step = nullptr};
+}
+template RecurrentKernels<float> recurrent_kernels();
+template RecurrentKernels<double> recurrent_kernels();
 
 }  // namespace linea::cpu

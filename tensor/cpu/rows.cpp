@@ -1,7 +1,7 @@
 // Kernels that move or add whole rows.
 #include <cstring>
 
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
@@ -110,15 +110,17 @@ void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                       \
-  template void add_rows(Context&, const T*, const T*, T*, int64_t, int64_t);                      \
-  template void sum_rows(Context&, const T*, T*, int64_t, int64_t);                                \
-  template void permute(Context&, const PermuteShape&, const T*, T*);                              \
-  template void copy_rows(Context&, HeadRows<const T>, HeadRows<T>, int64_t, int64_t, int64_t);    \
-  template void clear_padding(Context&, const ValidKeys&, T*, int64_t, int64_t, int64_t, int64_t); \
-  template void reverse_cumsum(Context&, const T*, T*, int64_t, int64_t);                          \
-  template void mask_causal(Context&, const T*, T*, int64_t, int64_t, double);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+RowKernels<T> row_kernels() {
+  return {.add_rows = add_rows<T>,
+          .sum_rows = sum_rows<T>,
+          .permute = permute<T>,
+          .copy_rows = copy_rows<T>,
+          .clear_padding = clear_padding<T>,
+          .mask_causal = mask_causal<T>,
+          .reverse_cumsum = reverse_cumsum<T>};
+}
+template RowKernels<float> row_kernels();
+template RowKernels<double> row_kernels();
 
 }  // namespace linea::cpu

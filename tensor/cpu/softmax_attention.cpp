@@ -11,7 +11,7 @@
 #include <cmath>
 
 #include "tensor/cpu/chunk.h"
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
 namespace {
@@ -223,15 +223,12 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                  \
-  template void softmax_attention(Context&, const SoftmaxShape&, const HeadRows<const T>&,    \
-                                  const HeadRows<const T>&, const HeadRows<const T>&,         \
-                                  const HeadRows<T>&, T*);                                    \
-  template void softmax_attention_backward(                                                   \
-      Context&, const SoftmaxShape&, const HeadRows<const T>&, const HeadRows<const T>&,      \
-      const HeadRows<const T>&, const HeadRows<const T>&, const T*, const HeadRows<const T>&, \
-      const HeadRows<T>&, const HeadRows<T>&, const HeadRows<T>&);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+SoftmaxAttentionKernels<T> softmax_attention_kernels() {
+  return {.softmax_attention = softmax_attention<T>,
+          .softmax_attention_backward = softmax_attention_backward<T>};
+}
+template SoftmaxAttentionKernels<float> softmax_attention_kernels();
+template SoftmaxAttentionKernels<double> softmax_attention_kernels();
 
 }  // namespace linea::cpu

@@ -1,7 +1,7 @@
 // LINEA_ISA: which of the CPU kernels that the program holds are used.
 #include <cstdlib>
 
-#include "tensor/kernels.h"
+#include "tensor/backend.h"
 #include "tests/cli/program.h"
 
 namespace linea {

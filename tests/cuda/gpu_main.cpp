@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "tensor/backend.h"
 #include "tests/cuda/parity.h"
 
 int main(int argc, char** argv) {

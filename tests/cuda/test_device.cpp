@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "bench/device_rates.h"
+#include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"

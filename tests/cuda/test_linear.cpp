@@ -1,4 +1,4 @@
-#include "cuda/cuda_kernels.h"
+#include "cuda/fused_norm_linear.h"
 #include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 

@@ -1,3 +1,4 @@
+#include "tensor/backend.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {

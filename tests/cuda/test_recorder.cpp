@@ -1,5 +1,6 @@
 // Work that is recorded once and done again: the same bits as done plainly, on memory that no one
 // else gets.
+#include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 #include "tests/expect_error.h"
@@ -67,7 +68,7 @@ TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
   const auto work = [&] {
     ops::accumulate(x, scaled);
     for (size_t part = 0; part < y.size(); ++part)
-      recorder->apart(part, [&] { ops::copy_into(some(scaled, part), y[part]); });
+      recorder->fork(part, [&] { ops::copy_into(some(scaled, part), y[part]); });
     for (const Tensor& of_part : y) ops::accumulate(of_part, total);
   };
   std::vector<double> all(1200, 0);
@@ -94,7 +95,7 @@ TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
   const Tensor y[] = {Tensor::zeros({8}, DType::f32), Tensor::zeros({8}, DType::f32)};
   const auto work = [&] {
     for (const size_t part : {0, 1})
-      recorder->apart(part, [&] {
+      recorder->fork(part, [&] {
         ops::accumulate(one, shared);
         ops::copy_into(shared, y[part]);
       });
@@ -110,7 +111,7 @@ TEST_F(CudaRecorder, PartsMayBeRefused) {
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
   const auto work = [&] {
     for (const size_t part : {0, 1})
-      recorder->apart(part, [&] {
+      recorder->fork(part, [&] {
         ops::copy_into(ops::add(x, Tensor::from(std::vector<float>(8, 1.0f), {8})), y);
       });
   };

@@ -1,6 +1,7 @@
 // Drawing by the recurrent form: how many launches a position is, and that it is recorded.
 #include "nn/generation.h"
 #include "nn/transformer.h"
+#include "tensor/backend.h"
 #include "tests/cuda/parity.h"
 #include "tests/nn/verify/saboteur.h"
 #include "train/samples.h"

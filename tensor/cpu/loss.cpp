@@ -1,12 +1,65 @@
-// Mixtures of logistic distributions on the levels of a token (formulas.h). A row of a mixture is
-// K logits, K means and K log scales.
+// Losses: cross-entropy of logits, and the negative log-likelihood of mixtures of logistic
+// distributions on the levels of a token (formulas.h).
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/cpu/cpu_kernels.h"
+#include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
 namespace linea::cpu {
+
+// loss = log sum_v exp(x_v) - x_target
+template <typename T>
+void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, T* losses, T* log_sums,
+                   int64_t R, int64_t V) {
+  parallel_ranges(ctx, R, 16 * V, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* x = logits + r * V;
+      const T largest = *std::max_element(x, x + V);
+      T total = 0;
+#pragma omp simd reduction(+ : total)
+      for (int64_t v = 0; v < V; ++v) total += exp_below(x[v] - largest);
+      log_sums[r] = largest + std::log(total);
+      losses[r] = targets[r] < 0 ? T(0) : log_sums[r] - x[targets[r]];
+    }
+  });
+}
+
+template <typename T>
+void mean_scored(Context&, const T* losses, const int32_t* targets, T* mean, T* scored, int64_t R) {
+  double total = 0, count = 0;
+  for (int64_t r = 0; r < R; ++r) {
+    if (targets[r] < 0) continue;
+    total += static_cast<double>(losses[r]);
+    ++count;
+  }
+  *mean = static_cast<T>(total * reciprocal_or_zero(count));
+  *scored = static_cast<T>(count);
+}
+
+// dx_v = (softmax(x)_v - [v = target]) dmean / scored
+template <typename T>
+void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* targets,
+                            const T* log_sums, const T* scored, const T* dmean, T* dlogits,
+                            int64_t R, int64_t V) {
+  const T weight = *dmean * reciprocal_or_zero(*scored);
+  parallel_ranges(ctx, R, 8 * V, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* x = logits + r * V;
+      T* dx = dlogits + r * V;
+      if (targets[r] < 0) {
+        std::fill_n(dx, V, T(0));
+        continue;
+      }
+      const T shift = log_sums[r];
+#pragma omp simd
+      for (int64_t v = 0; v < V; ++v) dx[v] = exp_below(x[v] - shift) * weight;
+      dx[targets[r]] -= weight;
+    }
+  });
+}
+
+// A row of a mixture holds K logits, K means and K log scales.
 namespace {
 
 constexpr int64_t K = kLogistics;
@@ -115,12 +168,16 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
   });
 }
 
-#define LINEA_INSTANTIATE(T)                                                                    \
-  template void logistics_loss(Context&, const T*, const int32_t*, T*, int64_t, int64_t);       \
-  template void logistics_loss_backward(Context&, const T*, const int32_t*, const T*, const T*, \
-                                        const T*, T*, int64_t, int64_t);                        \
-  template void logistics_scores(Context&, const T*, T*, int64_t, int64_t);
-LINEA_INSTANTIATE(float)
-LINEA_INSTANTIATE(double)
+template <typename T>
+LossKernels<T> loss_kernels() {
+  return {.cross_entropy = cross_entropy<T>,
+          .mean_scored = mean_scored<T>,
+          .cross_entropy_backward = cross_entropy_backward<T>,
+          .logistics_loss = logistics_loss<T>,
+          .logistics_loss_backward = logistics_loss_backward<T>,
+          .logistics_scores = logistics_scores<T>};
+}
+template LossKernels<float> loss_kernels();
+template LossKernels<double> loss_kernels();
 
 }  // namespace linea::cpu

@@ -1,0 +1,143 @@
+// Losses: cross-entropy of logits, and the negative log-likelihood of mixtures of logistic
+// distributions on the levels of a token (formulas.h).
+#include "cuda/block.h"
+#include "cuda/kernel_tables.h"
+#include "cuda/mixture.h"
+#include "cuda/team.h"
+
+namespace linea::cuda {
+
+// loss = log sum_v exp(x_v) - x_target
+template <typename T>
+void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, Accumulator<T>* losses,
+                   Accumulator<T>* log_sums, int64_t R, int64_t V) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
+    const T* x = logits + r * V;
+    A largest = -std::numeric_limits<A>::infinity();
+    for (int64_t v = team.rank(); v < V; v += team.kThreads) largest = Largest{}(largest, A(x[v]));
+    largest = team.max(largest);
+    A total = 0;
+    for (int64_t v = team.rank(); v < V; v += team.kThreads) total += exp_of(A(x[v]) - largest);
+    total = team.sum(total);
+    if (team.rank() != 0) return;
+    const A log_sum = largest + std::log(total);
+    log_sums[r] = log_sum;
+    losses[r] = targets[r] < 0 ? A(0) : log_sum - A(x[targets[r]]);
+  });
+}
+
+// One block: there is one number a row.
+template <typename T>
+void mean_scored(Context& ctx, const Accumulator<T>* losses, const int32_t* targets,
+                 Accumulator<T>* mean, Accumulator<T>* scored, int64_t R) {
+  using A = Accumulator<T>;
+  for_each_row(ctx, 1, [=] __device__(int64_t) {
+    double total = 0, count = 0;
+    for (int64_t r = threadIdx.x; r < R; r += kBlockThreads) {
+      total += targets[r] < 0 ? 0.0 : static_cast<double>(losses[r]);
+      count += targets[r] < 0 ? 0.0 : 1.0;
+    }
+    total = block_sum(total);
+    count = block_sum(count);
+    if (threadIdx.x != 0) return;
+    *mean = static_cast<A>(total * reciprocal_or_zero(count));
+    *scored = static_cast<A>(count);
+  });
+}
+
+// dx_v = (softmax(x)_v - [v = target]) dmean / scored
+template <typename T>
+void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* targets,
+                            const Accumulator<T>* log_sums, const Accumulator<T>* scored,
+                            const Accumulator<T>* dmean, T* dlogits, int64_t R, int64_t V) {
+  using A = Accumulator<T>;
+  for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
+    const T* x = logits + r * V;
+    T* dx = dlogits + r * V;
+    const A weight = *dmean * reciprocal_or_zero(*scored), shift = log_sums[r];
+    const int32_t target = targets[r];
+    for (int64_t v = team.rank(); v < V; v += team.kThreads) {
+      const A share = exp_of(A(x[v]) - shift) * weight;
+      dx[v] = T(target < 0 ? A(0) : v == target ? share - weight : share);
+    }
+  });
+}
+
+// A row of a mixture holds K logits, K means and K log scales. A thread computes a row, a block a
+// row of scores.
+constexpr int K = kMixed;
+
+// loss = -log sum_k share_k P_k(target)
+template <typename T>
+void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, Accumulator<T>* losses,
+                    int64_t R, int64_t V) {
+  using A = Accumulator<T>;
+  for_each(ctx, R, [=] __device__(int64_t r) {
+    if (targets[r] < 0) {
+      losses[r] = A(0);
+      return;
+    }
+    const T* row = mixtures + r * 3 * K;
+    const A whole = log_whole(row), level = static_cast<A>(targets[r]);
+    A log_p[K];
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      log_p[k] = A(row[k]) - whole + logistic_of(row, k, V).log_mass(level);
+    losses[r] = -log_sum_exp(log_p);
+  });
+}
+
+// With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
+//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each
+//   times dmean / scored
+template <typename T>
+void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets,
+                             const Accumulator<T>* losses, const Accumulator<T>* scored,
+                             const Accumulator<T>* dmean, T* dmixtures, int64_t R, int64_t V) {
+  using A = Accumulator<T>;
+  for_each(ctx, R, [=] __device__(int64_t r) {
+    T* grads = dmixtures + r * 3 * K;
+    if (targets[r] < 0) {
+      for (int i = 0; i < 3 * K; ++i) grads[i] = T(A(0));
+      return;
+    }
+    const T* row = mixtures + r * 3 * K;
+    const A weight = *dmean * reciprocal_or_zero(*scored);
+    const A whole = log_whole(row), level = static_cast<A>(targets[r]), loss = losses[r];
+    for (int k = 0; k < K; ++k) {
+      const Logistic<A> logistic = logistic_of(row, k, V);
+      const A log_share = A(row[k]) - whole;
+      const A part = exp_of(log_share + logistic.log_mass(level) + loss);
+      A of_mean, of_log_scale;
+      logistic.grads(level, of_mean, of_log_scale);
+      grads[k] = T(weight * (exp_of(log_share) - part));
+      grads[K + k] = T(-weight * part * of_mean);
+      grads[2 * K + k] = T(-weight * part * of_log_scale);
+    }
+  });
+}
+
+// scores[r,s] = log P(s), as the loss has it
+template <typename T>
+void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
+  using A = Accumulator<T>;
+  for_each_row(ctx, R, [=] __device__(int64_t r) {
+    const Mixture<A>& mixture = block_mixture(mixtures + r * 3 * K, V);
+    for (int64_t s = threadIdx.x; s < V; s += kBlockThreads)
+      scores[r * V + s] = T(mixture.log_p(s));
+  });
+}
+
+template <typename T>
+LossKernels<T> loss_kernels() {
+  return {.cross_entropy = cross_entropy<T>,
+          .mean_scored = mean_scored<T>,
+          .cross_entropy_backward = cross_entropy_backward<T>,
+          .logistics_loss = logistics_loss<T>,
+          .logistics_loss_backward = logistics_loss_backward<T>,
+          .logistics_scores = logistics_scores<T>};
+}
+LINEA_INSTANTIATE(LossKernels, loss_kernels)
+
+}  // namespace linea::cuda

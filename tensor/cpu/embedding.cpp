@@ -1,0 +1,52 @@
+// Embedding of tokens and positions.
+#include <algorithm>
+
+#include "tensor/cpu/kernel_tables.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+
+// y[r] = table[ids[r]]
+template <typename T>
+void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) std::copy_n(table + ids[r] * C, C, y + r * C);
+  });
+}
+
+template <typename T>
+void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* positions,
+                    const int32_t* place, T* y, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r) {
+      const T* position = positions + place[r] * C;
+      std::transform(position, position + C, table + ids[r] * C, y + r * C, std::plus<T>());
+    }
+  });
+}
+
+// dtable[s] = sum of dy[r] where ids[r] = s. Each thread owns a range of columns and walks the rows
+// in order: no atomics, the same bits at any thread count.
+template <typename T>
+void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
+                        int64_t tokens, int64_t C) {
+  std::fill_n(dtable, tokens * C, T(0));
+  parallel_ranges(ctx, C, R, [&](int64_t first, int64_t last) {
+    for (int64_t r = 0; r < R; ++r) {
+      T* to = dtable + ids[r] * C;
+#pragma omp simd
+      for (int64_t c = first; c < last; ++c) to[c] += dy[r * C + c];
+    }
+  });
+}
+
+template <typename T>
+EmbeddingKernels<T> embedding_kernels() {
+  return {.embedding = embedding<T>,
+          .embedding_backward = embedding_backward<T>,
+          .embed_position = embed_position<T>};
+}
+template EmbeddingKernels<float> embedding_kernels();
+template EmbeddingKernels<double> embedding_kernels();
+
+}  // namespace linea::cpu

@@ -1,0 +1,83 @@
+// Sampling of tokens from a model's outputs.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tensor/cpu/kernel_tables.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+
+template <typename T>
+void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
+  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
+    for (int64_t r = first; r < last; ++r)
+      index[r] = static_cast<int32_t>(std::max_element(x + r * C, x + (r + 1) * C) - (x + r * C));
+  });
+}
+
+// Leaves 0 in the weights of tokens that are not to be drawn. `order` is memory of V.
+void cut(const SamplingParams& params, double* weights, int32_t* order, int64_t V) {
+  const int64_t kept_most = params.top_k > 0 ? std::min(params.top_k, V) : V;
+  if (kept_most == V && params.top_p >= 1) return;
+  std::iota(order, order + V, 0);
+  std::sort(order, order + V, [&](int32_t i, int32_t j) {
+    return weights[i] != weights[j] ? weights[i] > weights[j] : i < j;
+  });
+  double total = 0, sum = 0;
+  for (int64_t i = 0; i < kept_most; ++i) total += weights[order[i]];
+  int64_t kept = 0;
+  while (kept < kept_most && (kept == 0 || sum < params.top_p * total))
+    sum += weights[order[kept++]];
+  for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
+}
+
+// The first token at which the running sum of the weights exp((x - max) / temperature) that are
+// left reaches u times the whole: the inverse of the distribution function. `weights` and `order`
+// are memory of V.
+template <typename T>
+int64_t sample_token(const T* x, int64_t V, const SamplingParams& params, double u, double* weights,
+                     int32_t* order) {
+  const int64_t likeliest = std::max_element(x, x + V) - x;
+  if (params.greedy) return likeliest;
+  const double largest = x[likeliest];
+  for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / params.temperature);
+  cut(params, weights, order, V);
+  const double until = u * std::accumulate(weights, weights + V, 0.0);
+  double sum = 0;
+  for (int64_t v = 0; v < V; ++v) {
+    sum += weights[v];
+    if (sum >= until) return v;
+  }
+  return likeliest;
+}
+
+template <typename T>
+void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
+            const SamplingParams& params, RandomStream stream, const SampledTokens& to) {
+  const bool mixtures = kind == OutputKind::logistics;
+  const Workspace<T> levels(ctx, mixtures ? to.rows * V : 1);
+  if (mixtures) loss_kernels<T>().logistics_scores(ctx, outputs, levels.data(), to.rows, V);
+  const T* const scores = mixtures ? levels.data() : outputs;
+  const Workspace<double> all_weights(ctx, ctx.threads * V);
+  const Workspace<int32_t> all_orders(ctx, ctx.threads * V);
+  parallel_ranges(ctx, to.rows, 32 * V, [&](int64_t first, int64_t last) {
+    double* weights = all_weights.data() + omp_get_thread_num() * V;
+    int32_t* order = all_orders.data() + omp_get_thread_num() * V;
+    for (int64_t r = first; r < last; ++r) {
+      RandomStream of_row = stream;
+      of_row.step += static_cast<uint64_t>(to.already(r));
+      const double u = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
+      to.keep(r, static_cast<int32_t>(sample_token(scores + r * V, V, params, u, weights, order)));
+    }
+  });
+}
+
+template <typename T>
+SamplingKernels<T> sampling_kernels() {
+  return {.argmax = argmax<T>, .sample = sample<T>};
+}
+template SamplingKernels<float> sampling_kernels();
+template SamplingKernels<double> sampling_kernels();
+
+}  // namespace linea::cpu
