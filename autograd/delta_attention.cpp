@@ -119,7 +119,7 @@ class Engine {
 
  private:
   Tensor zero_state(const Tile& tile) const {
-    return Tensor::zeros({tile.pairs, plan_.features, plan_.values},
+    return Tensor::zeros({tile.batch_heads, plan_.features, plan_.values},
                          DTypeOf<Accumulator<T>>::value);
   }
 

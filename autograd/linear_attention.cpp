@@ -13,9 +13,9 @@ constexpr double kNothing = -std::numeric_limits<double>::infinity();
 struct TileState {
   // `dtype`: that of sums
   TileState(const Plan& plan, const Tile& tile, int64_t values, DType dtype, bool scaled)
-      : state(Tensor::zeros({tile.pairs, plan.features, values}, dtype)),
-        key_sum(Tensor::zeros({tile.pairs, plan.features}, dtype)) {
-    if (scaled) scale = Tensor::full({tile.pairs, plan.features}, dtype, kNothing);
+      : state(Tensor::zeros({tile.batch_heads, plan.features, values}, dtype)),
+        key_sum(Tensor::zeros({tile.batch_heads, plan.features}, dtype)) {
+    if (scaled) scale = Tensor::full({tile.batch_heads, plan.features}, dtype, kNothing);
   }
   template <typename A>
   ChunkState<A> view() const {
@@ -47,12 +47,12 @@ class Engine {
         scaled_(map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined()) {}
 
   struct Kept {
-    Tensor denominator, scale;  // [pairs,N]
+    Tensor denominator, scale;  // [BH,N]
   };
 
   void forward(const HeadTensor& y, Kept& kept) const {
-    kept.denominator = Tensor({plan_.pairs, plan_.length}, sums_);
-    if (scaled_) kept.scale = Tensor({plan_.pairs, plan_.length}, sums_);
+    kept.denominator = Tensor({plan_.batch_heads, plan_.length}, sums_);
+    if (scaled_) kept.scale = Tensor({plan_.batch_heads, plan_.length}, sums_);
     for (const Tile& tile : plan_.tiles()) {
       const TileState running(plan_, tile, plan_.values, sums_, scaled_);
       sweep(tile, false,
@@ -97,7 +97,7 @@ class Engine {
     if (side == Side::key && options_.valid.defined()) {
       x = x.clone();
       table().clear_padding(context(), plan_.chunk_shape(tile, part).valid, x.template data<T>(),
-                            tile.pairs, part.length, plan_.key_size, part.first);
+                            tile.batch_heads, part.length, plan_.key_size, part.first);
     }
     return {true, x, map_.forward(x, side, plan_.pairs_of(tile))};
   }

@@ -27,13 +27,13 @@ class HeadTensor {
   }
 
   template <typename T>
-  HeadRows<T> rows(int64_t first_pair = 0, int64_t first = 0) const {
+  HeadRows<T> rows(int64_t first_bh = 0, int64_t first = 0) const {
     return {data.data<std::remove_const_t<T>>() + first_ + first * row_,
             batch_,
             head_,
             row_,
             heads,
-            first_pair};
+            first_bh};
   }
   bool whole() const { return row_ == width; }  // each pair in one piece, and one after the other
 

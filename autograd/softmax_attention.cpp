@@ -11,7 +11,7 @@ namespace {
 SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadTensor& v,
                            const AttentionMask& mask) {
   SoftmaxShape shape{};
-  shape.pairs = q.batches * q.heads;
+  shape.batch_heads = q.batches * q.heads;
   shape.queries = q.length;
   shape.keys = k.length;
   shape.key_size = q.width;
@@ -55,7 +55,8 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   check_heads("softmax_attention", in, mask.valid);
   const Heads heads = Heads::of(in);
   const SoftmaxShape shape = softmax_shape(heads.q, heads.k, heads.v, mask);
-  const Tensor y = heads.new_output(), log_sums({shape.pairs, shape.queries}, sum_dtype(y.dtype()));
+  const Tensor y = heads.new_output(),
+               log_sums({shape.batch_heads, shape.queries}, sum_dtype(y.dtype()));
   return with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
@@ -85,7 +86,7 @@ Tensor softmax_step(KeyValueCache& cache, const AttentionStep& in) {
     append<T>(cache, position);
     SoftmaxShape shape = softmax_shape(position.q, cache.keys, cache.values, {});
     shape.keys = cache.length;
-    const Tensor log_sums({shape.pairs}, sum_dtype(y.dtype()));
+    const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
     kernels<T>(context().device)
         .softmax_attention(context(), shape, position.q.rows<const T>(),
                            HeadTensor(cache.keys).rows<const T>(),

@@ -21,7 +21,7 @@ struct LinearAttentionOptions {
 };
 
 struct Tile {
-  int64_t first_pair, pairs;
+  int64_t first_bh, batch_heads;
 };
 struct Segment {
   int64_t first, length;
@@ -33,7 +33,7 @@ struct Plan {
   Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
        const LinearAttentionOptions& options, KernelFeature made = KernelFeature::given)
       : heads(q.heads),
-        pairs(q.batches * q.heads),
+        batch_heads(q.batches * q.heads),
         length(q.length),
         key_size(q.width),
         features(map.features(q.width)),
@@ -50,13 +50,13 @@ struct Plan {
                       segment_);
     const int64_t of_pair = in_kernel ? features * values : segment_ * features;
     const int64_t tiles_at_once = context().device.kind == DeviceKind::cpu ? context().threads : 1;
-    tile_pairs_ = tiles_at_once * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
+    tile_bh_ = tiles_at_once * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
   }
 
   std::vector<Tile> tiles() const {
     std::vector<Tile> result;
-    for (int64_t first = 0; first < pairs; first += tile_pairs_)
-      result.push_back({first, std::min(tile_pairs_, pairs - first)});
+    for (int64_t first = 0; first < batch_heads; first += tile_bh_)
+      result.push_back({first, std::min(tile_bh_, batch_heads - first)});
     return result;
   }
 
@@ -69,38 +69,38 @@ struct Plan {
 
   ChunkShape chunk_shape(const Tile& tile, const Segment& part) const {
     const int32_t* counts = options_.valid.defined() ? options_.valid.data<int32_t>() : nullptr;
-    return {tile.pairs,
+    return {tile.batch_heads,
             part.length,
             features,
             values,
             chunk_,
             part.first,
-            {counts, heads, tile.first_pair},
+            {counts, heads, tile.first_bh},
             kind,
             feature};
   }
 
   template <typename T>
   HeadRows<T> rows(const HeadTensor& x, const Tile& tile, const Segment& part) const {
-    return x.rows<T>(tile.first_pair, part.first);
+    return x.rows<T>(tile.first_bh, part.first);
   }
 
-  // A segment of a tile of x [B,H,N,width] in one piece a pair; width 1 for x [pairs,N].
+  // A segment of a tile of x [B,H,N,width] contiguous per bh; width 1 for x [BH,N].
   template <typename T>
   Strided<T> strided(const Tensor& x, int64_t width, const Tile& tile, const Segment& part) const {
     T* data = x.data<std::remove_const_t<T>>();
-    return {data + (tile.first_pair * length + part.first) * width, length * width};
+    return {data + (tile.first_bh * length + part.first) * width, length * width};
   }
 
-  // The same [pairs, segment, width] in one piece: x itself where it is, else a copy.
+  // The same, contiguous [BH, segment, width]: x itself where it is, else a copy.
   template <typename T>
   Tensor gather(const HeadTensor& x, const Tile& tile, const Segment& part) const {
     if (part.length == length && x.whole())
-      return x.data.reshape({pairs, length, x.width}).rows(tile.first_pair, tile.pairs);
-    Tensor result({tile.pairs, part.length, x.width}, x.data.dtype());
+      return x.data.reshape({batch_heads, length, x.width}).rows(tile.first_bh, tile.batch_heads);
+    Tensor result({tile.batch_heads, part.length, x.width}, x.data.dtype());
     kernels<T>(context().device)
         .copy_rows(context(), rows<const T>(x, tile, part),
-                   head_rows(result.data<T>(), part.length, x.width), tile.pairs, part.length,
+                   head_rows(result.data<T>(), part.length, x.width), tile.batch_heads, part.length,
                    x.width);
     return result;
   }
@@ -110,18 +110,18 @@ struct Plan {
                const HeadTensor& to) const {
     kernels<T>(context().device)
         .copy_rows(context(), head_rows<const T>(from.data<T>(), part.length, to.width),
-                   rows<T>(to, tile, part), tile.pairs, part.length, to.width);
+                   rows<T>(to, tile, part), tile.batch_heads, part.length, to.width);
   }
 
-  PairRange pairs_of(const Tile& tile) const { return {tile.first_pair, heads}; }
+  PairRange pairs_of(const Tile& tile) const { return {tile.first_bh, heads}; }
 
-  int64_t heads, pairs, length, key_size, features, values;
+  int64_t heads, batch_heads, length, key_size, features, values;
   FeatureKind kind;
   KernelFeature feature;
 
  private:
   LinearAttentionOptions options_;
-  int64_t segment_, chunk_, tile_pairs_;
+  int64_t segment_, chunk_, tile_bh_;
 };
 
 // The elements, or null where x is undefined.

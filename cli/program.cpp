@@ -17,8 +17,8 @@
 
 #include "cli/commands.h"
 #include "cli/terminal.h"
-#include "tensor/context.h"
 #include "tensor/backend.h"
+#include "tensor/context.h"
 #include "tensor/memory_report.h"
 #include "train/config.h"
 

@@ -41,15 +41,13 @@ struct Definition {
   bool causal;
 
   __device__ bool logs() const { return shape.kind == FeatureKind::logs; }
-  __device__ int64_t keys(int64_t pair) const {
-    return valid_keys(shape.valid, pair, shape.length);
-  }
-  __device__ int64_t seen(int64_t pair, int64_t i) const {
-    const int64_t all = keys(pair);
+  __device__ int64_t keys(int64_t bh) const { return valid_keys(shape.valid, bh, shape.length); }
+  __device__ int64_t seen(int64_t bh, int64_t i) const {
+    const int64_t all = keys(bh);
     return causal && i + 1 < all ? i + 1 : all;
   }
-  __device__ double weight_of(int64_t pair, int64_t j) const {
-    return log_weight[pair * shape.length + j];
+  __device__ double weight_of(int64_t bh, int64_t j) const {
+    return log_weight[bh * shape.length + j];
   }
 
   __device__ static double at(const T* row, int64_t f) { return static_cast<double>(A(row[f])); }
@@ -86,18 +84,17 @@ struct WeightOf {
   ChunkShape shape;
   Strided<const T> weight, decay;
   double* out;
-  __device__ void operator()(int64_t pair) const {
+  __device__ void operator()(int64_t bh) const {
     using A = Accumulator<T>;
-    const int64_t N = shape.length, keys = valid_keys(shape.valid, pair, N);
-    double* row = out + pair * N;
+    const int64_t N = shape.length, keys = valid_keys(shape.valid, bh, N);
+    double* row = out + bh * N;
     for (int64_t j = threadIdx.x; j < keys; j += kBlockThreads)
-      row[j] = decay.data == nullptr ? 0.0 : static_cast<double>(A(decay.pair(pair)[j]));
+      row[j] = decay.data == nullptr ? 0.0 : static_cast<double>(A(decay.at(bh)[j]));
     __syncthreads();
     if (decay.data != nullptr && threadIdx.x < kWarp) sum_along(row, keys, false);
     __syncthreads();
     for (int64_t j = threadIdx.x; j < keys; j += kBlockThreads)
-      row[j] =
-          (weight.data == nullptr ? 0.0 : static_cast<double>(A(weight.pair(pair)[j]))) - row[j];
+      row[j] = (weight.data == nullptr ? 0.0 : static_cast<double>(A(weight.at(bh)[j]))) - row[j];
   }
 };
 
@@ -110,18 +107,18 @@ struct MakeRow {
   Row* rows;
   __device__ void operator()(int64_t r) const {
     using A = Accumulator<T>;
-    const int64_t N = of.shape.length, pair = r / N, i = r % N, seen = of.seen(pair, i);
-    const T* qi = of.q.at(pair, i);
+    const int64_t N = of.shape.length, bh = r / N, i = r % N, seen = of.seen(bh, i);
+    const T* qi = of.q.at(bh, i);
     double max = kNothing;
     for (int64_t j = threadIdx.x; j < seen; j += kBlockThreads) {
-      const double met = of.logs() ? of.meeting(qi, of.k.at(pair, j)) : 0.0;
-      max = std::fmax(max, of.log_of(met, of.weight_of(pair, j)));
+      const double met = of.logs() ? of.meeting(qi, of.k.at(bh, j)) : 0.0;
+      max = std::fmax(max, of.log_of(met, of.weight_of(bh, j)));
     }
     max = block_max(max);
     double sum = 0, along = 0;
     for (int64_t j = threadIdx.x; j < seen; j += kBlockThreads) {
-      const double met = of.meeting(qi, of.k.at(pair, j));
-      const double a = of.value(met, of.weigh(met, of.weight_of(pair, j), max));
+      const double met = of.meeting(qi, of.k.at(bh, j));
+      const double a = of.value(met, of.weigh(met, of.weight_of(bh, j), max));
       sum += a;
       if (dmatrix != nullptr) along += a * static_cast<double>(A(dmatrix[r * N + j]));
     }
@@ -134,8 +131,8 @@ struct MakeRow {
     for (int64_t j = threadIdx.x; j < N; j += kBlockThreads) {
       double a = 0;
       if (j < seen) {
-        const double met = of.meeting(qi, of.k.at(pair, j));
-        a = inverse * of.value(met, of.weigh(met, of.weight_of(pair, j), max));
+        const double met = of.meeting(qi, of.k.at(bh, j));
+        a = inverse * of.value(met, of.weigh(met, of.weight_of(bh, j), max));
       }
       matrix[r * N + j] = T(static_cast<A>(a));
     }
@@ -155,11 +152,11 @@ struct RowGradient {
   __device__ void operator()(int64_t r) const {
     using A = Accumulator<T>;
     __shared__ double grad[kBlockThreads], met[kBlockThreads];
-    const int64_t N = of.shape.length, F = of.shape.features, pair = r / N, at = r % N,
-                  keys = of.keys(pair);
+    const int64_t N = of.shape.length, F = of.shape.features, bh = r / N, at = r % N,
+                  keys = of.keys(bh);
     const int64_t begin = kOfQuery || !of.causal ? 0 : at;  // the others that meet this one
-    const int64_t end = kOfQuery ? of.seen(pair, at) : at < keys ? N : begin;
-    const T* mine = kOfQuery ? of.q.at(pair, at) : of.k.at(pair, at);
+    const int64_t end = kOfQuery ? of.seen(bh, at) : at < keys ? N : begin;
+    const T* mine = kOfQuery ? of.q.at(bh, at) : of.k.at(bh, at);
     double whole = 0;
     for (int64_t group = 0; group < F || group == 0; group += kBlockThreads) {
       const int64_t f = group + threadIdx.x;
@@ -169,10 +166,10 @@ struct RowGradient {
         double log_derivative = 0;
         if (other < end) {
           const int64_t i = kOfQuery ? at : other, j = kOfQuery ? other : at;
-          const Row row = rows[pair * N + i];
-          const double meeting = of.meeting(of.q.at(pair, i), of.k.at(pair, j));
-          const double weighed = of.weigh(meeting, of.weight_of(pair, j), row.max) * row.inverse;
-          const double s = static_cast<double>(A(dmatrix[(pair * N + i) * N + j])) - row.mean;
+          const Row row = rows[bh * N + i];
+          const double meeting = of.meeting(of.q.at(bh, i), of.k.at(bh, j));
+          const double weighed = of.weigh(meeting, of.weight_of(bh, j), row.max) * row.inverse;
+          const double s = static_cast<double>(A(dmatrix[(bh * N + i) * N + j])) - row.mean;
           log_derivative = of.value(meeting, weighed) * s;
           grad[threadIdx.x] = of.logs() ? log_derivative : weighed * s;
           met[threadIdx.x] = meeting;
@@ -181,7 +178,7 @@ struct RowGradient {
         __syncthreads();
         const int64_t count = end - first < kBlockThreads ? end - first : kBlockThreads;
         for (int64_t o = 0; f < F && o < count; ++o) {
-          const T* theirs = kOfQuery ? of.k.at(pair, first + o) : of.q.at(pair, first + o);
+          const T* theirs = kOfQuery ? of.k.at(bh, first + o) : of.q.at(bh, first + o);
           if (!of.logs())
             sum += grad[o] * of.at(theirs, f);
           else if (met[o] != kNothing)
@@ -202,18 +199,18 @@ struct WriteWeightGradients {
   int64_t N;
   double* sums;
   T *dweight, *ddecay;
-  __device__ void operator()(int64_t pair) const {
+  __device__ void operator()(int64_t bh) const {
     using A = Accumulator<T>;
-    double* row = sums + pair * N;
+    double* row = sums + bh * N;
     for (int64_t j = threadIdx.x; dweight != nullptr && j < N; j += kBlockThreads)
-      dweight[pair * N + j] = T(static_cast<A>(row[j]));
+      dweight[bh * N + j] = T(static_cast<A>(row[j]));
     if (ddecay == nullptr) return;
     __syncthreads();
     if (threadIdx.x < kWarp)
       sum_along(row, N, true);  // a decay at t divides the weight of every key from t on
     __syncthreads();
     for (int64_t t = threadIdx.x; t < N; t += kBlockThreads)
-      ddecay[pair * N + t] = T(static_cast<A>(-row[t]));
+      ddecay[bh * N + t] = T(static_cast<A>(-row[t]));
   }
 };
 
@@ -222,26 +219,26 @@ struct WriteWeightGradients {
 template <typename T>
 void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in, bool causal,
                       T* matrix) {
-  const Workspace<double> log_weight(ctx, shape.pairs * shape.length);
-  for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
+  const Workspace<double> log_weight(ctx, shape.batch_heads * shape.length);
+  for_each_row(ctx, shape.batch_heads, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
   const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
-  for_each_row(ctx, shape.pairs * shape.length, MakeRow<T>{of, matrix, nullptr, nullptr});
+  for_each_row(ctx, shape.batch_heads * shape.length, MakeRow<T>{of, matrix, nullptr, nullptr});
 }
 
 template <typename T>
 void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                                bool causal, const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay) {
-  const int64_t rows = shape.pairs * shape.length;
+  const int64_t rows = shape.batch_heads * shape.length;
   const Workspace<double> log_weight(ctx, rows), weight_sums(ctx, rows);
   const Workspace<Row> kept(ctx, rows);
-  for_each_row(ctx, shape.pairs, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
+  for_each_row(ctx, shape.batch_heads, WeightOf<T>{shape, in.weight, in.decay, log_weight.data()});
   const Definition<T> of{shape, in.q, in.k, log_weight.data(), causal};
   for_each_row(ctx, rows, MakeRow<T>{of, nullptr, dmatrix, kept.data()});
   if (dq != nullptr)
     for_each_row(ctx, rows, RowGradient<T, true>{of, dmatrix, kept.data(), dq, nullptr});
   if (dk == nullptr && dweight == nullptr && ddecay == nullptr) return;
   for_each_row(ctx, rows, RowGradient<T, false>{of, dmatrix, kept.data(), dk, weight_sums.data()});
-  for_each_row(ctx, shape.pairs,
+  for_each_row(ctx, shape.batch_heads,
                WriteWeightGradients<T>{shape.length, weight_sums.data(), dweight, ddecay});
 }
 

@@ -60,12 +60,12 @@ struct Group {
 
 // The rows of a chunk, or of one of its tiles.
 struct Chunk {
-  int64_t pair, slot, place, first;  // place, first: of its first row, in tables and in the segment
-  int rows, keys;                    // how many there are, and keys that exist
+  int64_t bh, slot, place, first;  // place, first: of its first row, in tables and in the segment
+  int rows, keys;                  // how many there are, and keys that exist
 };
 __device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile,
                                  int64_t tiles) {
-  const int64_t slot = tile / group.tiles, pair = slot / group.chunks;
+  const int64_t slot = tile / group.tiles, bh = slot / group.chunks;
   const int64_t first =
       ((group.first + slot % group.chunks) * group.tiles + tile % group.tiles) * kTile;
   const auto of = [max = tiles * kTile](int64_t count) {
@@ -73,8 +73,8 @@ __device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, in
   };
   const int rows = of(shape.length - first);
   const int keys =
-      of(valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first - first);
-  return {pair, slot, tile * kTile, first, rows, keys < rows ? keys : rows};
+      of(valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first - first);
+  return {bh, slot, tile * kTile, first, rows, keys < rows ? keys : rows};
 }
 __device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, int64_t slot) {
   return tiles_at(shape, group, slot * group.tiles, group.tiles);
@@ -126,7 +126,7 @@ struct StateAt {
 template <typename A>
 __device__ StateAt<A> state_at(const States<A>& states, const ChunkShape& shape, const Group& group,
                                const Chunk& chunk) {
-  const int64_t F = shape.features, at = states.of_slot ? chunk.slot : chunk.pair;
+  const int64_t F = shape.features, at = states.of_slot ? chunk.slot : chunk.bh;
   const bool empty = group.first + chunk.slot % group.chunks == states.empty_chunk;
   return {states.state + at * F * shape.values, states.key_sum + at * F,
           states.scale == nullptr ? nullptr : states.scale + at * F, empty};
@@ -155,7 +155,7 @@ template <NumericMode kMode, typename T>
 __device__ Rows<kMode, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given,
                                   const Chunk& chunk, int count, const Accumulator<T>* top) {
   const bool logs = kMode == NumericMode::logs;
-  return {given.at(chunk.pair, chunk.first), given.row, given.data == nullptr ? 0 : count,
+  return {given.at(chunk.bh, chunk.first), given.row, given.data == nullptr ? 0 : count,
           shape.feature, logs && top != nullptr ? top + chunk.place : nullptr};
 }
 
@@ -174,7 +174,7 @@ struct ValueRows {
 template <typename T>
 __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const T>& all,
                                    const Chunk& chunk, int count) {
-  return {all.at(chunk.pair, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
+  return {all.at(chunk.bh, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
 // What factors are multiplied as: bf16 on tensor cores where all are values of like size; weights

@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         },
         panels);
 
-  T* to = dk.at(chunk.pair, chunk.first);
+  T* to = dk.at(chunk.bh, chunk.first);
   A whole[2] = {};
   Wide::each([&](int e, int j, int col) {
     const int64_t f = first_f + col;
@@ -102,12 +102,12 @@ struct SumWeights {
   const A* part;
   Strided<T> dweight;
   __device__ void operator()(int64_t place) const {
-    const int64_t all = shape.pairs * group.chunks * group.tiles * kTile;
+    const int64_t all = shape.batch_heads * group.chunks * group.tiles * kTile;
     const Chunk chunk = tile_at(shape, group, place / kTile);
     if (place % kTile >= chunk.rows) return;
     A total = 0;
     for (int64_t tile = 0; tile < columns; ++tile) total += part[tile * all + place];
-    dweight.pair(chunk.pair)[chunk.first + place % kTile] = T(total);
+    dweight.at(chunk.bh)[chunk.first + place % kTile] = T(total);
   }
 };
 
@@ -181,7 +181,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         sums, M - first_m, of.q.count, [&](int j, int64_t i) { return weights[i][j]; },
         [&](int m, int64_t i) { return of.numerator(static_cast<int>(i), first_m + m); }, panels);
   }
-  T* to = dv.at(chunk.pair, chunk.first);
+  T* to = dv.at(chunk.bh, chunk.first);
   Wide::each([&](int e, int j, int col) {
     const int64_t m = first_m + col;
     if (j < chunk.rows && m < M) to[j * dv.row + m] = T(j < of.k.count ? sums[e] : A(0));
@@ -203,7 +203,7 @@ void backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
-    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
+    const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
     if (reads) make_keys<kMode>(ctx, shape, group, in, sweep);
     if (joins) {
       for_each_row(ctx, tiles,
@@ -238,7 +238,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                         const ChunkState<Accumulator<T>>& grads, HeadRows<T> dk, Strided<T> dweight,
                         HeadRows<T> dv) {
   const ChunkShape shape = as_multiplied(ctx, given);
-  if (shape.pairs == 0) return;
+  if (shape.batch_heads == 0) return;
   with_rule(shape, grads.scale != nullptr, [&](auto rule) {
     backward_key<rule.value>(ctx, shape, in, dy, kept, ddenominator, grads, dk, dweight, dv);
   });

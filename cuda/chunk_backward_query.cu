@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   Pieces<kMode, T> of = with_key(own);
   denominator_gradients(of, value_rows(shape, y, chunk, chunk.rows), grad_d);
   if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
-    ddenominator.pair(chunk.pair)[chunk.first + threadIdx.x] = grad_d[threadIdx.x];
+    ddenominator.at(chunk.bh)[chunk.first + threadIdx.x] = grad_d[threadIdx.x];
   find_by_logs(of, by_logs);
   Wide inside;
   for (int64_t tile = first_tile<kMode>(group, own, in.k.data); tile <= own; ++tile) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         },
         panels);
 
-  T* to = dq.at(chunk.pair, chunk.first);
+  T* to = dq.at(chunk.bh, chunk.first);
   Wide::each([&](int e, int i, int col) {
     const int64_t f = first_f + col;
     if (i >= of.q.count || f >= F) return;
@@ -113,7 +113,7 @@ void backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   for (int64_t first = 0; first < sweep.count();) {
     const Group group = sweep.from(first);
     first += group.chunks;
-    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
+    const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
     if (joins) {
       make_keys<kMode>(ctx, shape, group, in, sweep);
       sweep.template carry<kMode>(ctx, shape, group, keys_join(in, sweep),
@@ -141,7 +141,7 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                           const ChunkState<Accumulator<T>>& states, HeadRows<T> dq,
                           Strided<Accumulator<T>> ddenominator) {
   const ChunkShape shape = as_multiplied(ctx, given);
-  if (shape.pairs == 0) return;
+  if (shape.batch_heads == 0) return;
   with_rule(shape, states.scale != nullptr, [&](auto rule) {
     backward_query<rule.value>(ctx, shape, in, y, dy, kept, states, dq, ddenominator);
   });

@@ -147,12 +147,12 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
     const int i = static_cast<int>(threadIdx.x);
     inverse[i] = reciprocal_or_zero(denominator[i]);
     if (blockIdx.y == 0) {
-      kept.denominator.pair(chunk.pair)[chunk.first + i] = denominator[i];
-      if (kMode != NumericMode::plain) kept.scale.pair(chunk.pair)[chunk.first + i] = row_scale[i];
+      kept.denominator.at(chunk.bh)[chunk.first + i] = denominator[i];
+      if (kMode != NumericMode::plain) kept.scale.at(chunk.bh)[chunk.first + i] = row_scale[i];
     }
   }
   __syncthreads();
-  T* to = y.at(chunk.pair, chunk.first);
+  T* to = y.at(chunk.bh, chunk.first);
   Wide::each([&](int e, int i, int col) {
     const int64_t m = first_m + col;
     if (i < chunk.rows && m < M) to[i * y.row + m] = T(sums[e] * inverse[i]);
@@ -175,9 +175,9 @@ void forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
     }
     if (!reads) continue;
     if (kMode == NumericMode::logs)
-      for_each_row(ctx, shape.pairs * group.chunks,
+      for_each_row(ctx, shape.batch_heads * group.chunks,
                    MakeQueries<kMode, T>{shape, group, in.q, {}, {}, {}, sweep.queries});
-    const int64_t tiles = shape.pairs * group.chunks * group.tiles;
+    const int64_t tiles = shape.batch_heads * group.chunks * group.tiles;
     launch(read_chunk<kMode, T>,
            dim3(static_cast<unsigned>(tiles),
                 static_cast<unsigned>(column_blocks<kMode, T>(shape.values))),
@@ -193,7 +193,7 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
                    const ChunkState<Accumulator<T>>& states, HeadRows<T> y,
                    const ChunkRows<Accumulator<T>>& kept) {
   const ChunkShape shape = as_multiplied(ctx, given);
-  if (shape.pairs == 0) return;
+  if (shape.batch_heads == 0) return;
   with_rule(shape, states.scale != nullptr,
             [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
 }

@@ -154,11 +154,10 @@ struct ScanScales {
   const A* decay;
   A *running, *parts, *keep, *take;
   __device__ void operator()(int64_t index) const {
-    const int64_t pair = index / F, f = index % F;
+    const int64_t bh = index / F, f = index % F;
     A scale = running[index];
     for (int64_t n = 0; n < group.chunks; ++n) {
-      const int64_t c = direction.backward ? group.chunks - 1 - n : n,
-                    slot = pair * group.chunks + c;
+      const int64_t c = direction.backward ? group.chunks - 1 - n : n, slot = bh * group.chunks + c;
       const int64_t at = slot * F + f;
       if (direction.backward && decay != nullptr) scale += decay[slot];
       const bool joins = group.first + c != direction.unneeded;
@@ -183,12 +182,12 @@ struct ScanSums {
   const A *keep, *take;
   A *running, *parts;
   __device__ void operator()(int64_t index) const {
-    const int64_t row = index / width, pair = row / F, f = row % F;
+    const int64_t row = index / width, bh = row / F, f = row % F;
     A sum = running[index];
 #pragma unroll 4
     for (int64_t n = 0; n < group.chunks; ++n) {
       const int64_t c = direction.backward ? group.chunks - 1 - n : n;
-      const int64_t at = (pair * group.chunks + c) * F + f, place = at * width + index % width;
+      const int64_t at = (bh * group.chunks + c) * F + f, place = at * width + index % width;
       const bool joins = group.first + c != direction.unneeded;
       const A fresh = joins ? parts[place] : A(0);
       parts[place] = sum;
@@ -202,7 +201,7 @@ struct ScanSums {
 // chunks.
 template <typename T>
 int64_t blocks_of_sums(const ChunkShape& shape) {
-  return shape.pairs * tiles_of(shape.features) *
+  return shape.batch_heads * tiles_of(shape.features) *
          column_blocks<NumericMode::plain, T>(shape.values);
 }
 template <typename T>
@@ -244,7 +243,7 @@ class Sweep {
       : tiles_(tiles_in_chunk<T>(ctx, shape, scaled)),
         count_(chunk_count(shape, tiles_)),
         chunks_(chunks_of(ctx, shape, tiles_, count_)),
-        slots_(shape.pairs * chunks_),
+        slots_(shape.batch_heads * chunks_),
         scaled_(scaled),
         rows_(ctx, slots_ * (7 * tiles_ * kTile + 1)),
         sums_(ctx, slots_ * shape.features * (shape.values + (scaled ? 4 : 1))) {
@@ -284,12 +283,12 @@ class Sweep {
     const Parts<A> from{running.state, running.key_sum, nullptr};
     launch(
         sum_chunk<kMode, T, Values>,
-        dim3(static_cast<unsigned>(walks ? shape.pairs : shape.pairs * group.chunks),
+        dim3(static_cast<unsigned>(walks ? shape.batch_heads : shape.batch_heads * group.chunks),
              static_cast<unsigned>(column_blocks<kMode, T>(M)), static_cast<unsigned>(tiles_of(F))),
         dim3(kBlockThreads), 0, stream(ctx), shape, group, in, direction, walks ? from : Parts<A>{},
         parts_);
     if (walks) return;
-    const int64_t rows = shape.pairs * F;
+    const int64_t rows = shape.batch_heads * F;
     if (scaled_)
       for_each(ctx, rows,
                ScanScales<A>{F, group, direction, decays ? keys.decay : nullptr, running.scale,
@@ -313,9 +312,10 @@ class Sweep {
   static int64_t chunks_of(const Context& ctx, const ChunkShape& shape, int64_t tiles,
                            int64_t count) {
     constexpr int64_t kRounds = 16, kElements = int64_t{1} << 26;
-    const int64_t of_pair = std::max<int64_t>(shape.features * shape.values, 1);
-    const int64_t blocks = kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.pairs * tiles, 1);
-    const int64_t held = kElements / std::max<int64_t>(shape.pairs * of_pair, 1);
+    const int64_t per_bh = std::max<int64_t>(shape.features * shape.values, 1);
+    const int64_t blocks =
+        kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.batch_heads * tiles, 1);
+    const int64_t held = kElements / std::max<int64_t>(shape.batch_heads * per_bh, 1);
     const int64_t max = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
     const int64_t groups = (count + max - 1) / max;  // of like sizes
     return groups == 0 ? 1 : (count + groups - 1) / groups;
@@ -332,7 +332,7 @@ template <NumericMode kMode, typename T>
 void make_keys(Context& ctx, const ChunkShape& shape, const Group& group, const ChunkInput<T>& in,
                const Sweep<T>& sweep) {
   if (kMode != NumericMode::plain)
-    for_each_row(ctx, shape.pairs * group.chunks,
+    for_each_row(ctx, shape.batch_heads * group.chunks,
                  MakeKeys<kMode, T>{shape, group, in.k, in.weight, in.decay, sweep.keys});
 }
 

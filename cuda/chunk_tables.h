@@ -33,18 +33,18 @@ struct MakeKeys {
     const int i = static_cast<int>(threadIdx.x);
     if (kMode == NumericMode::logs)
       for (int j = i / kWarp; j < chunk.keys; j += kBlockThreads / kWarp) {
-        const A max = top_of(k.at(chunk.pair, chunk.first + j), shape.features);
+        const A max = top_of(k.at(chunk.bh, chunk.first + j), shape.features);
         if (i % kWarp == 0) top[j] = static_cast<double>(to.top[slot * kTile + j] = max);
       }
     if (i < chunk.keys)
-      lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.pair(chunk.pair)[chunk.first + i]));
+      lost[i] = decay.data == nullptr ? 0.0 : double(A(decay.at(chunk.bh)[chunk.first + i]));
     __syncthreads();
     double past = 0;  // L
     if (i < kTile)
       for (int j = 0; j <= i && j < chunk.keys; ++j) past += lost[j];
     if (i < chunk.keys) {
       const double own =
-          weight.data == nullptr ? 0.0 : double(A(weight.pair(chunk.pair)[chunk.first + i]));
+          weight.data == nullptr ? 0.0 : double(A(weight.at(chunk.bh)[chunk.first + i]));
       offset[i] = static_cast<A>((kMode == NumericMode::logs ? top[i] : 0.0) + own - past);
       to.offset[slot * kTile + i] = offset[i];
     }
@@ -76,14 +76,14 @@ struct MakeQueries {
     const int i = static_cast<int>(threadIdx.x);
     if (kMode == NumericMode::logs)
       for (int row = i / kWarp; row < chunk.rows; row += kBlockThreads / kWarp) {
-        const A top = top_of(q.at(chunk.pair, chunk.first + row), shape.features);
+        const A top = top_of(q.at(chunk.bh, chunk.first + row), shape.features);
         if (i % kWarp == 0) to.top[chunk.place + row] = top;
       }
     if (i >= chunk.rows || denominator.data == nullptr) return;
-    to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.pair(chunk.pair)[chunk.first + i]);
-    if (grad.data != nullptr) to.grad[chunk.place + i] = grad.pair(chunk.pair)[chunk.first + i];
+    to.inverse[chunk.place + i] = reciprocal_or_zero(denominator.at(chunk.bh)[chunk.first + i]);
+    if (grad.data != nullptr) to.grad[chunk.place + i] = grad.at(chunk.bh)[chunk.first + i];
     if (kMode != NumericMode::plain)
-      to.offset[chunk.place + i] = -scale.pair(chunk.pair)[chunk.first + i];
+      to.offset[chunk.place + i] = -scale.at(chunk.bh)[chunk.first + i];
   }
 };
 

@@ -9,8 +9,8 @@ namespace linea::cuda {
 namespace {
 
 // The first pair of a head, from which its others are `heads` apart.
-LINEA_HOST_DEVICE inline int64_t first_pair_of(const HeadShape& shape, int64_t head) {
-  return (head - shape.first_pair % shape.heads + shape.heads) % shape.heads;
+LINEA_HOST_DEVICE inline int64_t first_bh_of(const HeadShape& shape, int64_t head) {
+  return (head - shape.first_bh % shape.heads + shape.heads) % shape.heads;
 }
 
 // The rows of a head's pairs one after the other, for scatter_sums; column D counts them.
@@ -20,13 +20,13 @@ struct RowsOfHeads {
   const T* x;
   const int32_t* code;
   __device__ int64_t count(int64_t head) const {
-    const int64_t first = first_pair_of(shape, head);
-    return first < shape.pairs ? (shape.pairs - first + shape.heads - 1) / shape.heads * shape.rows
-                               : 0;
+    const int64_t first = first_bh_of(shape, head);
+    return first < shape.batch_heads
+               ? (shape.batch_heads - first + shape.heads - 1) / shape.heads * shape.rows
+               : 0;
   }
   __device__ int64_t row(int64_t head, int64_t i) const {
-    return (first_pair_of(shape, head) + i / shape.rows * shape.heads) * shape.rows +
-           i % shape.rows;
+    return (first_bh_of(shape, head) + i / shape.rows * shape.heads) * shape.rows + i % shape.rows;
   }
   __device__ int64_t bin(int64_t head, int64_t i) const { return code[row(head, i)]; }
   __device__ Accumulator<T> value(int64_t head, int64_t i, int64_t c) const {
@@ -48,10 +48,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ A points[kDepth][kTile + 1], codes[kDepth][kTile + 1];
   const int tx = static_cast<int>(threadIdx.x) % kSide, ty = static_cast<int>(threadIdx.x) / kSide;
   const int64_t F = shape.features, D = shape.key_size, tiles = (shape.rows + kTile - 1) / kTile;
-  for (int64_t item = blockIdx.x; item < shape.pairs * tiles; item += gridDim.x) {
-    const int64_t pair = item / tiles, first_row = item % tiles * kTile;
-    const T* rows = x + pair * shape.rows * D;
-    const T* of_head = codebook + shape.head(pair) * F * D;
+  for (int64_t item = blockIdx.x; item < shape.batch_heads * tiles; item += gridDim.x) {
+    const int64_t bh = item / tiles, first_row = item % tiles * kTile;
+    const T* rows = x + bh * shape.rows * D;
+    const T* of_head = codebook + shape.head(bh) * F * D;
     A min[kEach];
     int best[kEach];
 #pragma unroll
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kBlockThreads)
         best[i] = better ? other_best : best[i];
       }
       const int64_t row = first_row + ty + i * kSide;
-      if (tx == 0 && row < shape.rows) code[pair * shape.rows + row] = best[i];
+      if (tx == 0 && row < shape.rows) code[bh * shape.rows + row] = best[i];
     }
   }
 }
@@ -127,7 +127,7 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
     norm = team.sum(norm);
     if (team.rank() == 0) halves[f] = norm / A(2);
   });
-  for_each_team(ctx, shape.pairs * shape.rows, F, [=] __device__(auto team, int64_t row) {
+  for_each_team(ctx, shape.batch_heads * shape.rows, F, [=] __device__(auto team, int64_t row) {
     T* const logs = u + row * F;
     const A* of_head = halves + shape.head(row / shape.rows) * F;
     const A inverse = A(1) / A(*t);
@@ -150,9 +150,9 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
                            T* dlogs, T* dt) {
   using A = Accumulator<T>;
   const int64_t F = shape.features, rows = shape.rows;
-  const Workspace<A> workspace(ctx, shape.pairs * rows);
+  const Workspace<A> workspace(ctx, shape.batch_heads * rows);
   A* const of_row = workspace.data();
-  for_each_team(ctx, shape.pairs * rows, F, [=] __device__(auto team, int64_t row) {
+  for_each_team(ctx, shape.batch_heads * rows, F, [=] __device__(auto team, int64_t row) {
     const T* b = logs + row * F;
     T* grad = dlogs + row * F;
     const A inverse = A(1) / A(*t);
@@ -167,12 +167,12 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
     along = team.sum(along);
     if (team.rank() == 0) of_row[row] = along;
   });
-  for_each_row(ctx, shape.pairs, [=] __device__(int64_t pair) {
+  for_each_row(ctx, shape.batch_heads, [=] __device__(int64_t bh) {
     A all = 0;
     for (int64_t row = threadIdx.x; row < rows; row += kBlockThreads)
-      all += of_row[pair * rows + row];
+      all += of_row[bh * rows + row];
     all = block_sum(all);
-    if (threadIdx.x == 0) dt[pair] = T(A(dt[pair]) - all);
+    if (threadIdx.x == 0) dt[bh] = T(A(dt[bh]) - all);
   });
 }
 
@@ -181,22 +181,22 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
                   const T* codebook, T* dcodebook) {
   using A = Accumulator<T>;
   const int64_t F = shape.features, D = shape.key_size, rows = shape.rows;
-  const Workspace<A> workspace(ctx, du == nullptr ? 1 : shape.pairs * F);
+  const Workspace<A> workspace(ctx, du == nullptr ? 1 : shape.batch_heads * F);
   A* const sums = du == nullptr ? nullptr : workspace.data();
   if (du != nullptr)
     sum_columns<1, A>(
-        ctx, {shape.pairs, rows, F},
-        [=] __device__(int64_t pair, int64_t row, int64_t f, A * total) {
-          total[0] += A(du[(pair * rows + row) * F + f]);
+        ctx, {shape.batch_heads, rows, F},
+        [=] __device__(int64_t bh, int64_t row, int64_t f, A * total) {
+          total[0] += A(du[(bh * rows + row) * F + f]);
         },
-        [=] __device__(int64_t pair, int64_t f, const A* total) { sums[pair * F + f] = total[0]; });
+        [=] __device__(int64_t bh, int64_t f, const A* total) { sums[bh * F + f] = total[0]; });
   for_each_column(ctx, shape.heads * F, D, [=] __device__(int64_t row, int64_t d) {
     const int64_t head = row / F, f = row % F;
     const A c = sums == nullptr ? A(0) : A(codebook[row * D + d]);
     A total = A(dcodebook[row * D + d]);
-    for (int64_t pair = first_pair_of(shape, head); pair < shape.pairs; pair += shape.heads) {
-      total += A(part[(pair * F + f) * D + d]);
-      if (sums != nullptr) total -= sums[pair * F + f] * c;
+    for (int64_t bh = first_bh_of(shape, head); bh < shape.batch_heads; bh += shape.heads) {
+      total += A(part[(bh * F + f) * D + d]);
+      if (sums != nullptr) total -= sums[bh * F + f] * c;
     }
     dcodebook[row * D + d] = T(total);
   });
@@ -205,7 +205,7 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
 template <typename T>
 void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook,
                   int32_t* code) {
-  const int64_t blocks = shape.pairs * ((shape.rows + kTile - 1) / kTile);
+  const int64_t blocks = shape.batch_heads * ((shape.rows + kTile - 1) / kTile);
   if (blocks == 0) return;
   launch(nearest_code_kernel<T>, grid_of_tiles(blocks), dim3(kBlockThreads), 0, stream(ctx), shape,
          x, codebook, code);
@@ -215,7 +215,7 @@ template <typename T>
 void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook,
                   T* y) {
   const int64_t F = shape.features, D = shape.key_size;
-  for_each_team(ctx, shape.pairs * shape.rows, D, [=] __device__(auto team, int64_t row) {
+  for_each_team(ctx, shape.batch_heads * shape.rows, D, [=] __device__(auto team, int64_t row) {
     const T* from = codebook + (shape.head(row / shape.rows) * F + code[row]) * D;
     T* to = y + row * D;
     for (int64_t d = team.rank(); d < D; d += team.kThreads) to[d] = from[d];
@@ -226,7 +226,8 @@ template <typename T>
 void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
                  T* sums) {
   using A = Accumulator<T>;
-  const int64_t D = shape.key_size, most_pairs = (shape.pairs + shape.heads - 1) / shape.heads;
+  const int64_t D = shape.key_size,
+                most_pairs = (shape.batch_heads + shape.heads - 1) / shape.heads;
   scatter_sums<A>(ctx, {shape.heads, most_pairs * shape.rows, shape.features, D + 1},
                   RowsOfHeads<T>{shape, x, code}, [=] __device__(int64_t f, int64_t c, A total) {
                     T* const into = c < D ? sums + f * D + c : counts + f;

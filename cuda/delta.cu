@@ -25,16 +25,15 @@ struct Inputs {
   Strided<const T> v, beta;
 
   __device__ ChunkOf<T> queries(const ChunkShape& shape, const Chunk& chunk) const {
-    return {q + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features,
+    return {q + (chunk.bh * shape.length + chunk.first) * shape.features, shape.features,
             chunk.rows};
   }
   __device__ ChunkOf<T> keys(const ChunkShape& shape, const Chunk& chunk) const {
-    return {k + (chunk.pair * shape.length + chunk.first) * shape.features, shape.features,
+    return {k + (chunk.bh * shape.length + chunk.first) * shape.features, shape.features,
             chunk.keys};
   }
   __device__ Accumulator<T> beta_at(const Chunk& chunk, int i) const {
-    return i < chunk.keys ? Accumulator<T>(beta.pair(chunk.pair)[chunk.first + i])
-                          : Accumulator<T>(0);
+    return i < chunk.keys ? Accumulator<T>(beta.at(chunk.bh)[chunk.first + i]) : Accumulator<T>(0);
   }
 };
 
@@ -65,7 +64,7 @@ __device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int6
 template <typename A>
 struct Kept {
   A* state;
-  int64_t pair, step;
+  int64_t bh, step;
   A* missed;
 };
 
@@ -76,24 +75,24 @@ __global__ void __launch_bounds__(kBlockThreads)
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
-  const int64_t pair = blockIdx.x, F = shape.features, M = shape.values;
+  const int64_t bh = blockIdx.x, F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   for (int64_t index = 0; index < chunks; ++index) {
-    const Chunk chunk = chunk_at(shape, {0, chunks}, pair * chunks + index);
-    const A* state = kept.state + pair * kept.pair + index * kept.step;
+    const Chunk chunk = chunk_at(shape, {0, chunks}, bh * chunks + index);
+    const A* state = kept.state + bh * kept.bh + index * kept.step;
     const ChunkOf<T> k = in.keys(shape, chunk);
     if (chunk.keys > 0) {
       dots(k, k, shared.pairs, panels,
            [&](int, int j, A product) { return in.beta_at(chunk, j) * product; });
       Sums<A> read;
       add_read(read, k, state, M, first_m, panels);
-      const ChunkOf<T> v{in.v.pair(pair) + chunk.first * M, M, chunk.keys};
+      const ChunkOf<T> v{in.v.at(bh) + chunk.first * M, M, chunk.keys};
       Sums<A>::each(
           [&](int e, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[e]; });
       solve(false, chunk.keys, shared.pairs, shared.columns);
       Sums<A>::each([&](int, int i, int m) {
         if (kept.missed != nullptr && i < chunk.keys && first_m + m < M)
-          kept.missed[(pair * shape.length + chunk.first + i) * M + first_m + m] =
+          kept.missed[(bh * shape.length + chunk.first + i) * M + first_m + m] =
               shared.columns[i][m];
         shared.columns[i][m] *= in.beta_at(chunk, i);
       });
@@ -114,12 +113,12 @@ __global__ void __launch_bounds__(kBlockThreads)
       }
       Sums<A>::each([&](int e, int i, int m) {
         if (i < chunk.rows && first_m + m < M)
-          y.pair(pair)[(chunk.first + i) * M + first_m + m] = T(sum[e]);
+          y.at(bh)[(chunk.first + i) * M + first_m + m] = T(sum[e]);
       });
     }
     __syncthreads();  // what was read of the state may change now
     if (kept.step > 0 && index + 1 == chunks) break;
-    A* next = kept.state + pair * kept.pair + (index + 1) * kept.step;
+    A* next = kept.state + bh * kept.bh + (index + 1) * kept.step;
     for (int64_t first_f = 0; first_f < F; first_f += kTile) {
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
@@ -143,13 +142,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(shape.products);
   Panels<A>& panels = *shared.panels;
-  const int64_t pair = blockIdx.x, F = shape.features, M = shape.values;
+  const int64_t bh = blockIdx.x, F = shape.features, M = shape.values;
   const int64_t first_m = static_cast<int64_t>(blockIdx.y) * kTile;
-  A* state = dstate + pair * F * M;
+  A* state = dstate + bh * F * M;
   for (int64_t index = chunks - 1; index >= 0; --index) {
-    const Chunk chunk = chunk_at(shape, {0, chunks}, pair * chunks + index);
+    const Chunk chunk = chunk_at(shape, {0, chunks}, bh * chunks + index);
     const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
-    const ChunkOf<T> grad{dy.pair(pair) + chunk.first * M, M, chunk.rows};
+    const ChunkOf<T> grad{dy.at(bh) + chunk.first * M, M, chunk.rows};
     if (chunk.keys > 0) {
       dots(q, k, shared.pairs, panels,
            [](int i, int j, A product) { return j <= i ? product : A(0); });
@@ -168,8 +167,8 @@ __global__ void __launch_bounds__(kBlockThreads)
       if (j < chunk.rows && m < M) {
         const A written = j < chunk.keys ? shared.columns[j][col] : A(0),
                 by = in.beta_at(chunk, j) * written;
-        dE[(pair * shape.length + chunk.first + j) * M + m] = written;
-        dv.pair(pair)[(chunk.first + j) * M + m] = T(by);
+        dE[(bh * shape.length + chunk.first + j) * M + m] = written;
+        dv.at(bh)[(chunk.first + j) * M + m] = T(by);
         shared.columns[j][col] = by;
       }
     });
@@ -212,9 +211,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t F = shape.features, M = shape.values,
                 first_f = static_cast<int64_t>(blockIdx.y) * kTile;
   const Chunk chunk = chunk_at(shape, {0, chunks}, blockIdx.x);
-  const int64_t row = chunk.pair * shape.length + chunk.first;
+  const int64_t row = chunk.bh * shape.length + chunk.first;
   const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
-  const ChunkOf<T> grad{dy.pair(chunk.pair) + chunk.first * M, M, chunk.rows};
+  const ChunkOf<T> grad{dy.at(chunk.bh) + chunk.first * M, M, chunk.rows};
   const ChunkOf<A> missed{swept.missed + row * M, M, chunk.keys},
       dE{swept.dE + row * M, M, chunk.keys};
   const A *state = swept.state + chunk.slot * F * M, *left = swept.left + chunk.slot * F * M;
@@ -265,7 +264,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     A sum = 0;
     for (int64_t m = threadIdx.x % kWarp; m < M; m += kWarp) sum += dE.at(i, m) * missed.at(i, m);
     sum = warp_sum(sum);
-    if (threadIdx.x % kWarp == 0) dbeta.pair(chunk.pair)[chunk.first + i] = T(sum);
+    if (threadIdx.x % kWarp == 0) dbeta.at(chunk.bh)[chunk.first + i] = T(sum);
   }
 }
 
@@ -278,8 +277,8 @@ void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
-  if (F == 0 || M == 0 || shape.pairs == 0) return;
-  launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.pairs), blocks(tiles_of(M))), shape,
+  if (F == 0 || M == 0 || shape.batch_heads == 0) return;
+  launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.batch_heads), blocks(tiles_of(M))), shape,
                   chunk_count(shape), Inputs<T>{q, k, v, beta}, Kept<A>{state, F * M, 0, nullptr},
                   y);
 }
@@ -292,21 +291,22 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
                     Strided<T> dv, Strided<T> dbeta) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
-  const int64_t P = shape.pairs, F = shape.features, M = shape.values, chunks = chunk_count(shape);
-  if (F == 0 || M == 0 || P == 0 || chunks == 0) return;
-  const int64_t states = P * chunks * F * M, rows = P * shape.length * M;
+  const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values,
+                chunks = chunk_count(shape);
+  if (F == 0 || M == 0 || BH == 0 || chunks == 0) return;
+  const int64_t states = BH * chunks * F * M, rows = BH * shape.length * M;
   const Workspace<A> before(ctx, states), left(ctx, states), missed(ctx, rows), dE(ctx, rows);
   const Inputs<T> in{q, k, v, beta};
-  const dim3 columns(blocks(P), blocks(tiles_of(M)));
+  const dim3 columns(blocks(BH), blocks(tiles_of(M)));
   A* const first = before.data();
-  for_each(ctx, P * F * M, [=] __device__(int64_t i) {
+  for_each(ctx, BH * F * M, [=] __device__(int64_t i) {
     first[i / (F * M) * chunks * F * M + i % (F * M)] = state[i];
   });
   launch_large<A>(ctx, write_chunks<T>, columns, shape, chunks, in,
                   Kept<A>{first, chunks * F * M, F * M, missed.data()}, Strided<T>{nullptr, 0});
   launch_large<A>(ctx, go_back<T>, columns, shape, chunks, in, dy, dstate, left.data(), dE.data(),
                   dv);
-  launch_large<A>(ctx, row_gradients<T>, dim3(blocks(P * chunks), blocks(tiles_of(F))), shape,
+  launch_large<A>(ctx, row_gradients<T>, dim3(blocks(BH * chunks), blocks(tiles_of(F))), shape,
                   chunks, in, dy, Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk,
                   dbeta);
 }

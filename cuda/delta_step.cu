@@ -15,30 +15,30 @@ __global__ void __launch_bounds__(kBlockThreads)
                 int64_t F, int64_t M) {
   using A = Accumulator<T>;
   __shared__ A part[kShares][kColumns];
-  const int64_t pair = blockIdx.x,
+  const int64_t bh = blockIdx.x,
                 m = static_cast<int64_t>(blockIdx.y) * kColumns + threadIdx.x % kColumns;
   const int share = static_cast<int>(threadIdx.x) / kColumns,
             column = static_cast<int>(threadIdx.x) % kColumns;
-  A* S = state + pair * F * M + m;
+  A* S = state + bh * F * M + m;
   A sum = 0;
-  for (int64_t f = share; m < M && f < F; f += kShares) sum += A(k[pair * F + f]) * S[f * M];
+  for (int64_t f = share; m < M && f < F; f += kShares) sum += A(k[bh * F + f]) * S[f * M];
   part[share][column] = sum;
   __syncthreads();
   A read = part[0][column];
   for (int other = 1; other < kShares; ++other) read += part[other][column];
   __syncthreads();
-  const A written = m < M ? A(beta[pair]) * (A(v[pair * M + m]) - read) : A(0);
+  const A written = m < M ? A(beta[bh]) * (A(v[bh * M + m]) - read) : A(0);
   sum = 0;
   for (int64_t f = share; m < M && f < F; f += kShares) {
-    const A now = S[f * M] + A(k[pair * F + f]) * written;
+    const A now = S[f * M] + A(k[bh * F + f]) * written;
     S[f * M] = now;
-    sum += A(q[pair * F + f]) * now;
+    sum += A(q[bh * F + f]) * now;
   }
   part[share][column] = sum;
   __syncthreads();
   if (share > 0 || m >= M) return;
   for (int other = 1; other < kShares; ++other) sum += part[other][column];
-  y[pair * M + m] = T(sum);
+  y[bh * M + m] = T(sum);
 }
 
 // Rows of x 64 at a time, a block a pair and 64 columns.
@@ -48,9 +48,9 @@ __global__ void __launch_bounds__(kBlockThreads)
                  Accumulator<T>* solved) {
   using A = Accumulator<T>;
   const Shared<A> shared = Shared<A>::take(FloatProducts::exact);
-  const int64_t pair = blockIdx.x, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
-  const T* lower = l + pair * N * N;
-  A* known = solved + pair * N * M;  // as sums, before they are rounded
+  const int64_t bh = blockIdx.x, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
+  const T* lower = l + bh * N * N;
+  A* known = solved + bh * N * M;  // as sums, before they are rounded
   const auto at = [&](int64_t i, int64_t j) { return i < N && j < i ? A(lower[i * N + j]) : A(0); };
   for (int64_t n = 0; n < tiles; ++n) {
     const int64_t first = (transpose ? tiles - 1 - n : n) * kTile,
@@ -69,8 +69,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           sum, first, [&](int i, int64_t j) { return at(first + i, j); }, row, *shared.panels);
     Sums<A>::each([&](int own, int i, int m) {
       const bool there = i < count && first_m + m < M;
-      shared.columns[i][m] =
-          there ? A(e[(pair * N + first + i) * M + first_m + m]) - sum[own] : A(0);
+      shared.columns[i][m] = there ? A(e[(bh * N + first + i) * M + first_m + m]) - sum[own] : A(0);
     });
     for (int i = static_cast<int>(threadIdx.x) / kTile; i < kTile; i += kBlockThreads / kTile) {
       const int j = static_cast<int>(threadIdx.x) % kTile;
@@ -80,7 +79,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     Sums<A>::each([&](int, int i, int m) {
       if (i >= count || first_m + m >= M) return;
       known[(first + i) * M + first_m + m] = shared.columns[i][m];
-      x[(pair * N + first + i) * M + first_m + m] = T(shared.columns[i][m]);
+      x[(bh * N + first + i) * M + first_m + m] = T(shared.columns[i][m]);
     });
     __syncthreads();
   }
@@ -90,20 +89,20 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 template <typename T>
 void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta,
-                Accumulator<T>* state, T* y, int64_t P, int64_t F, int64_t M) {
-  if (P == 0 || M == 0) return;
-  launch(step_kernel<T>, dim3(blocks(P), blocks((M + kColumns - 1) / kColumns)),
+                Accumulator<T>* state, T* y, int64_t BH, int64_t F, int64_t M) {
+  if (BH == 0 || M == 0) return;
+  launch(step_kernel<T>, dim3(blocks(BH), blocks((M + kColumns - 1) / kColumns)),
          dim3(kBlockThreads), 0, stream(ctx), q, k, v, beta, state, y, F, M);
 }
 
 template <typename T>
-void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P,
+void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t BH,
                       int64_t N, int64_t M) {
   using A = Accumulator<T>;
-  if (P == 0 || N == 0 || M == 0) return;
-  const Workspace<A> solved(ctx, P * N * M);
-  launch_large<A>(ctx, solve_kernel<T>, dim3(blocks(P), blocks(tiles_of(M))), l, e, x, transpose, N,
-                  M, tiles_of(N), solved.data());
+  if (BH == 0 || N == 0 || M == 0) return;
+  const Workspace<A> solved(ctx, BH * N * M);
+  launch_large<A>(ctx, solve_kernel<T>, dim3(blocks(BH), blocks(tiles_of(M))), l, e, x, transpose,
+                  N, M, tiles_of(N), solved.data());
 }
 
 template <typename T>

@@ -45,11 +45,10 @@ __global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1)
   constexpr int kRows = Product<kTiles>::kRows, kTeams = kBlockThreads / Team::kThreads;
   const int64_t head = blockIdx.y, first = static_cast<int64_t>(blockIdx.x) * kRows,
                 D = step.shape.features;
-  const auto pair = [&](int i) { return (first + i) * source.heads + head; };
+  const auto bh = [&](int i) { return (first + i) * source.heads + head; };
   const int rows =
       static_cast<int>(source.of.rows - first < kRows ? source.of.rows - first : kRows);
-  ask_for(rows, static_cast<int>(D * D),
-          [&](int i) { return step.pending.high + pair(i) * D * D; });
+  ask_for(rows, static_cast<int>(D * D), [&](int i) { return step.pending.high + bh(i) * D * D; });
   SharedMemory memory;
   const int d = static_cast<int>(D), width = 3 * d;
   BFloat16* const qkv = memory.take<BFloat16>(static_cast<size_t>(kRows * width));
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1)
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x) / Team::kThreads; i < rows; i += kTeams) {
     const BFloat16* const q = qkv + i * width;
-    step.step(Team{}, pair(i), {q, q + D, q + 2 * D});
+    step.step(Team{}, bh(i), {q, q + D, q + 2 * D});
   }
 }
 
@@ -98,8 +97,10 @@ bool fused_norm_step(Context& ctx, const LinearShape& linear, const BFloat16* x,
                      const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
                      const ChunkShape& shape, const ChunkState<float>& states,
                      const PendingUpdates<BFloat16>& pending, BFloat16* y) {
-  const Source source{
-      {x, norm, linear.rows, linear.in}, w, bias, linear.rows > 0 ? shape.pairs / linear.rows : 0};
+  const Source source{{x, norm, linear.rows, linear.in},
+                      w,
+                      bias,
+                      linear.rows > 0 ? shape.batch_heads / linear.rows : 0};
   const int64_t D = shape.features;
   if (linear.rows == 0 || norm.weight == nullptr || !can_fuse_norm(source.of, w) || D % 8 != 0 ||
       3 * D > Product<12>::kColumns || D != shape.values || pending.high == nullptr)

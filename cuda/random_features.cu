@@ -20,7 +20,7 @@ __device__ Accumulator<T> square_norm(Team team, const T* x, int64_t D) {
 // Tiles of 64 rows of one pair.
 __device__ inline int64_t first_row(int64_t tiles) { return blockIdx.x % tiles * kTile; }
 inline dim3 grid_of(const HeadShape& shape, int64_t columns) {
-  return {static_cast<unsigned>(shape.pairs * tiles_of(shape.rows)),
+  return {static_cast<unsigned>(shape.batch_heads * tiles_of(shape.rows)),
           static_cast<unsigned>(tiles_of(columns))};
 }
 
@@ -33,11 +33,11 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<A> panels;
   __shared__ A norm[kTile];
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features,
+  const int64_t bh = blockIdx.x / tiles, first = first_row(tiles), F = shape.features,
                 D = shape.key_size;
-  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
+  const int64_t first_f = static_cast<int64_t>(blockIdx.y) * kTile, row = bh * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
-  const T *rows = x + row * D, *of_head = omega + shape.head(pair) * F * D;
+  const T *rows = x + row * D, *of_head = omega + shape.head(bh) * F * D;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < count; i += kBlockThreads / kWarp) {
     const A square = square_norm(WarpTeam{}, rows + i * D, D);
     if (threadIdx.x % kWarp == 0) norm[i] = scale * scale / 2 * square;
@@ -61,11 +61,11 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Panels<A> panels;
   __shared__ A total[kTile];  // sum_f du_f
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / tiles, first = first_row(tiles), F = shape.features,
+  const int64_t bh = blockIdx.x / tiles, first = first_row(tiles), F = shape.features,
                 D = shape.key_size;
-  const int64_t first_d = static_cast<int64_t>(blockIdx.y) * kTile, row = pair * shape.rows + first;
+  const int64_t first_d = static_cast<int64_t>(blockIdx.y) * kTile, row = bh * shape.rows + first;
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
-  const T *grads = du + row * F, *of_head = omega + shape.head(pair) * F * D;
+  const T *grads = du + row * F, *of_head = omega + shape.head(bh) * F * D;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < count; i += kBlockThreads / kWarp) {
     A sum = 0;
     for (int64_t f = threadIdx.x % kWarp; f < F; f += kWarp) sum += A(grads[i * F + f]);
@@ -89,7 +89,7 @@ template <typename T>
 void random_logs(Context& ctx, const HeadShape& given, const T* x, const T* omega, double scale,
                  T* u) {
   const HeadShape shape = as_multiplied(ctx, given);
-  if (shape.pairs * shape.rows * shape.features == 0) return;
+  if (shape.batch_heads * shape.rows * shape.features == 0) return;
   launch(logs_kernel<T>, grid_of(shape, shape.features), dim3(kBlockThreads), 0, stream(ctx), shape,
          tiles_of(shape.rows), x, omega, static_cast<Accumulator<T>>(scale), u);
 }
@@ -98,7 +98,7 @@ template <typename T>
 void random_logs_backward(Context& ctx, const HeadShape& given, const T* x, const T* du,
                           const T* omega, double scale, T* dx) {
   const HeadShape shape = as_multiplied(ctx, given);
-  if (shape.pairs * shape.rows * shape.key_size == 0) return;
+  if (shape.batch_heads * shape.rows * shape.key_size == 0) return;
   launch(logs_backward_kernel<T>, grid_of(shape, shape.key_size), dim3(kBlockThreads), 0,
          stream(ctx), shape, tiles_of(shape.rows), x, du, omega, static_cast<Accumulator<T>>(scale),
          dx);

@@ -13,7 +13,7 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
                     T* y) {
   constexpr int kWide = 16 / sizeof(Accumulator<T>);
   const auto start = [&](const auto& step) {
-    for_each_team(ctx, shape.pairs, shape.features * shape.values, step);
+    for_each_team(ctx, shape.batch_heads, shape.features * shape.values, step);
   };
   if constexpr (std::is_same_v<T, BFloat16>)
     if (pending.high != nullptr)

@@ -56,15 +56,14 @@ struct RecurrentStep {
   struct Feature {
     A q, k, keep, scale;
   };
-  __device__ Feature feature(const Rows& rows, int64_t pair, int64_t f) const {
+  __device__ Feature feature(const Rows& rows, int64_t bh, int64_t f) const {
     const A q = feature_of(shape.feature, A(rows.q[f])),
             k = feature_of(shape.feature, A(rows.k[f]));
     if (states.scale == nullptr) return {q, k, A(1), A(0)};
-    const A weight = in.weight.data == nullptr ? A(0) : A(*in.weight.pair(pair));
-    const A decay = in.decay.data == nullptr ? A(0) : A(*in.decay.pair(pair));
+    const A weight = in.weight.data == nullptr ? A(0) : A(*in.weight.at(bh));
+    const A decay = in.decay.data == nullptr ? A(0) : A(*in.decay.at(bh));
     const bool logs = shape.kind == FeatureKind::logs;
-    const A old = states.scale[pair * shape.features + f] + decay,
-            fresh = logs ? k + weight : weight;
+    const A old = states.scale[bh * shape.features + f] + decay, fresh = logs ? k + weight : weight;
     const A scale = old > fresh ? old : fresh, by = factor(fresh, scale);
     return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
   }
@@ -149,23 +148,21 @@ struct RecurrentStep {
   }
 
   template <typename Team>
-  __device__ void operator()(Team team, int64_t pair) const {
-    step(team, pair, {in.q.at(pair, 0), in.k.at(pair, 0), in.v.at(pair, 0)});
+  __device__ void operator()(Team team, int64_t bh) const {
+    step(team, bh, {in.q.at(bh, 0), in.k.at(bh, 0), in.v.at(bh, 0)});
   }
 
   template <typename Team>
-  __device__ void step(Team team, int64_t pair, const Rows& given) const {
+  __device__ void step(Team team, int64_t bh, const Rows& given) const {
     constexpr int kThreads = Team::kThreads, kParts = kThreads / kLanes;
     __shared__ StepShared<A, kWidth, kThreads> of_team[kBlockThreads / kThreads];
     StepShared<A, kWidth, kThreads>& shared = of_team[threadIdx.x / kThreads];
     const int rank = team.rank(), column = rank % kLanes * kWidth;
-    const int64_t F = shape.features, M = shape.values, at = pair * F,
-                  slot = pair * pending.capacity;
-    const int before = pending.capacity == 0 ? 0 : pending.count[pair];
+    const int64_t F = shape.features, M = shape.values, at = bh * F, slot = bh * pending.capacity;
+    const int before = pending.capacity == 0 ? 0 : pending.count[bh];
     const bool write = before + 1 >= pending.capacity, logs = shape.kind == FeatureKind::logs;
     A top = kNothing<A>, inverse = 0;
-    for (int64_t f = rank; logs && f < F; f += kThreads)
-      top = larger(feature(given, pair, f).q, top);
+    for (int64_t f = rank; logs && f < F; f += kThreads) top = larger(feature(given, bh, f).q, top);
     if (logs) top = team.max(top);
     A dot = 0;
     for (int64_t first_m = 0; first_m == 0 || first_m < M; first_m += kColumns) {
@@ -188,7 +185,7 @@ struct RecurrentStep {
         Held rows[kLanes] = {};  // asked for before the features are made: they are what takes time
         each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = load(row(i)); });
         if (f < F) {
-          const Feature made = feature(given, pair, f);
+          const Feature made = feature(given, bh, f);
           const A q = logs ? factor(made.q, top) : made.q;
           shared.q[rank] = q;
           shared.keep[rank] = made.keep;
@@ -235,11 +232,11 @@ struct RecurrentStep {
         for (int part = 0; part < kParts; ++part) sum += shared.sums[part * kColumns + rank];
 #pragma unroll 1
         for (int j = 0; !write && j <= before; ++j) sum += shared.dots[j] * shared.values[j][rank];
-        y[pair * M + first_m + rank] = T(sum * inverse);
+        y[bh * M + first_m + rank] = T(sum * inverse);
       }
       team.sync();
     }
-    if (rank == 0 && pending.capacity > 0) pending.count[pair] = write ? 0 : before + 1;
+    if (rank == 0 && pending.capacity > 0) pending.count[bh] = write ? 0 : before + 1;
   }
 };
 

@@ -72,9 +72,9 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 }
 
 template <typename T>
-void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S,
+void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t BH, int64_t S,
                int64_t width) {
-  for_each_team(ctx, P * S, width, [=] __device__(auto team, int64_t r) {
+  for_each_team(ctx, BH * S, width, [=] __device__(auto team, int64_t r) {
     const T* from = x.at(r / S, r % S);
     T* to = y.at(r / S, r % S);
     for (int64_t c = team.rank(); c < width; c += team.kThreads) to[c] = from[c];
@@ -82,9 +82,9 @@ void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int6
 }
 
 template <typename T>
-void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t P, int64_t S, int64_t C,
+void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t BH, int64_t S, int64_t C,
                    int64_t first) {
-  for_each_team(ctx, P * S, C, [=] __device__(auto team, int64_t r) {
+  for_each_team(ctx, BH * S, C, [=] __device__(auto team, int64_t r) {
     if (first + r % S < valid_keys(valid, r / S, first + S)) return;
     for (int64_t c = team.rank(); c < C; c += team.kThreads) x[r * C + c] = T(0.0f);
   });

@@ -18,9 +18,9 @@ namespace {
 
 // A tile of queries and one of keys of a pair.
 struct Tiles {
-  int64_t pair, query, key;  // the first
-  int rows, keys;            // that exist
-  int64_t offset;            // query i sees the keys up to i + offset
+  int64_t bh, query, key;  // the first
+  int rows, keys;          // that exist
+  int64_t offset;          // query i sees the keys up to i + offset
 
   __device__ bool sees(int i, int j) const {
     return i < rows && j < keys && key + j <= query + i + offset;
@@ -30,18 +30,18 @@ struct Tiles {
 __device__ inline int at_most_tile(int64_t count) {
   return static_cast<int>(count < 0 ? 0 : count < kTile ? count : kTile);
 }
-__device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t pair, int64_t query,
+__device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t bh, int64_t query,
                                  int64_t key) {
-  return {pair,
+  return {bh,
           query,
           key,
           at_most_tile(shape.queries - query),
-          at_most_tile(valid_keys(shape.valid, pair, shape.keys) - key),
+          at_most_tile(valid_keys(shape.valid, bh, shape.keys) - key),
           shape.causal ? shape.keys - shape.queries : shape.keys};
 }
 // Keys that any query of the tile sees lie before this one.
 __device__ inline int64_t end_of_keys(const SoftmaxShape& shape, const Tiles& tiles) {
-  const int64_t valid = valid_keys(shape.valid, tiles.pair, shape.keys);
+  const int64_t valid = valid_keys(shape.valid, tiles.bh, shape.keys);
   const int64_t seen = tiles.query + tiles.rows + tiles.offset;
   return seen < valid ? seen : valid;
 }
@@ -58,9 +58,9 @@ struct TileRows {
   }
 };
 template <typename T>
-__device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t pair, int64_t first, int count,
+__device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t bh, int64_t first, int count,
                                int64_t width) {
-  return {count > 0 ? x.at(pair, first) : x.data, x.row, width, count};
+  return {count > 0 ? x.at(bh, first) : x.data, x.row, width, count};
 }
 
 // sum = x z^T of rows of x and z.
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Square<A> weights;
   __shared__ A max[kTile], total[kTile], kept[kTile];
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
+  const int64_t bh = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t M = shape.value_size, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -90,14 +90,14 @@ __global__ void __launch_bounds__(kBlockThreads)
     max[threadIdx.x] = kNothing<A>;
     total[threadIdx.x] = 0;
   }
-  const Tiles first = tiles_at(shape, pair, query, 0);
+  const Tiles first = tiles_at(shape, bh, query, 0);
   const int64_t end = end_of_keys(shape, first);
-  const TileRows<T> rows_q = rows_at(q, pair, query, first.rows, shape.key_size);
+  const TileRows<T> rows_q = rows_at(q, bh, query, first.rows, shape.key_size);
   Sums<T> sum;
   for (int64_t key = 0; key < end; key += kTile) {
-    const Tiles tiles = tiles_at(shape, pair, query, key);
+    const Tiles tiles = tiles_at(shape, bh, query, key);
     Sums<T> scores;
-    add_dots(scores, rows_q, rows_at(k, pair, key, tiles.keys, shape.key_size), panels);
+    add_dots(scores, rows_q, rows_at(k, bh, key, tiles.keys, shape.key_size), panels);
     Sums<T>::each([&](int e, int i, int j) {
       weights[i][j] = tiles.sees(i, j) ? scale * scores[e] : kNothing<A>;
     });
@@ -117,20 +117,20 @@ __global__ void __launch_bounds__(kBlockThreads)
     }
     __syncthreads();
     Sums<T>::each([&](int e, int i, int) { sum[e] *= kept[i]; });
-    const TileRows<T> rows_v = rows_at(v, pair, key, tiles.keys, M);
+    const TileRows<T> rows_v = rows_at(v, bh, key, tiles.keys, M);
     add_product<Along::terms, Along::tile>(
         sum, tiles.keys, [&](int i, int64_t j) { return weights[i][j]; },
         [&](int m, int64_t j) { return rows_v.at(static_cast<int>(j), first_m + m); }, panels);
   }
   __syncthreads();
-  T* to = y.at(pair, query);
+  T* to = y.at(bh, query);
   Sums<T>::each([&](int e, int i, int col) {
     const int64_t m = first_m + col;
     if (i < first.rows && m < M) to[i * y.row + m] = T(sum[e] * reciprocal_or_zero(total[i]));
   });
   const int i = static_cast<int>(threadIdx.x);
   if (blockIdx.y == 0 && i < first.rows)
-    log_sums[pair * shape.queries + query + i] =
+    log_sums[bh * shape.queries + query + i] =
         total[i] == A(0) ? A(0) : max[i] + std::log(total[i]);
 }
 
@@ -150,14 +150,14 @@ template <typename T, typename A>
 __device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
                             QuerySums<A>& sums) {
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < tiles.rows; i += kBlockThreads / kWarp) {
-    const T *dy = in.dy.at(tiles.pair, tiles.query + i), *y = in.y.at(tiles.pair, tiles.query + i);
+    const T *dy = in.dy.at(tiles.bh, tiles.query + i), *y = in.y.at(tiles.bh, tiles.query + i);
     A sum = 0;
     for (int64_t m = threadIdx.x % kWarp; m < shape.value_size; m += kWarp)
       sum += A(dy[m]) * A(y[m]);
     sum = warp_sum(sum);
     if (threadIdx.x % kWarp == 0) {
       sums.along[i] = sum;
-      sums.log_sum[i] = in.log_sums[tiles.pair * shape.queries + tiles.query + i];
+      sums.log_sum[i] = in.log_sums[tiles.bh * shape.queries + tiles.query + i];
     }
   }
   __syncthreads();
@@ -168,8 +168,8 @@ template <typename T, typename A>
 __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
                              const QuerySums<A>& sums, Sums<T>& a, Panels<T>& panels) {
   const A scale = static_cast<A>(shape.scale);
-  add_dots(a, rows_at(in.q, tiles.pair, tiles.query, tiles.rows, shape.key_size),
-           rows_at(in.k, tiles.pair, tiles.key, tiles.keys, shape.key_size), panels);
+  add_dots(a, rows_at(in.q, tiles.bh, tiles.query, tiles.rows, shape.key_size),
+           rows_at(in.k, tiles.bh, tiles.key, tiles.keys, shape.key_size), panels);
   Sums<T>::each([&](int e, int i, int j) {
     a[e] = tiles.sees(i, j) ? exp_of(scale * a[e] - sums.log_sum[i]) : A(0);
   });
@@ -181,8 +181,8 @@ __device__ void make_gradients(const SoftmaxShape& shape, const Tiles& tiles, co
                                const QuerySums<A>& sums, const Sums<T>& a, Square<A>& grads,
                                Panels<T>& panels) {
   Sums<T> g;
-  add_dots(g, rows_at(in.dy, tiles.pair, tiles.query, tiles.rows, shape.value_size),
-           rows_at(in.v, tiles.pair, tiles.key, tiles.keys, shape.value_size), panels);
+  add_dots(g, rows_at(in.dy, tiles.bh, tiles.query, tiles.rows, shape.value_size),
+           rows_at(in.v, tiles.bh, tiles.key, tiles.keys, shape.value_size), panels);
   Sums<T>::each([&](int e, int i, int j) {
     grads[i][j] = tiles.sees(i, j) ? a[e] * (g[e] - sums.along[i]) : A(0);
   });
@@ -197,23 +197,23 @@ __global__ void __launch_bounds__(kBlockThreads)
   __shared__ Square<A> grads;
   __shared__ QuerySums<A> sums;
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
+  const int64_t bh = blockIdx.x / query_tiles, query = blockIdx.x % query_tiles * kTile;
   const int64_t D = shape.key_size, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
-  const Tiles first = tiles_at(shape, pair, query, 0);
+  const Tiles first = tiles_at(shape, bh, query, 0);
   const int64_t end = end_of_keys(shape, first);
   sum_queries(shape, first, in, sums);
   Sums<T> sum;
   for (int64_t key = 0; key < end; key += kTile) {
-    const Tiles tiles = tiles_at(shape, pair, query, key);
+    const Tiles tiles = tiles_at(shape, bh, query, key);
     Sums<T> a;
     make_weights(shape, tiles, in, sums, a, panels);
     make_gradients(shape, tiles, in, sums, a, grads, panels);
-    const TileRows<T> k = rows_at(in.k, pair, key, tiles.keys, D);
+    const TileRows<T> k = rows_at(in.k, bh, key, tiles.keys, D);
     add_product<Along::terms, Along::tile>(
         sum, tiles.keys, [&](int i, int64_t j) { return grads[i][j]; },
         [&](int d, int64_t j) { return k.at(static_cast<int>(j), first_d + d); }, panels);
   }
-  T* to = dq.at(pair, query);
+  T* to = dq.at(bh, query);
   const A scale = static_cast<A>(shape.scale);
   Sums<T>::each([&](int e, int i, int col) {
     if (i < first.rows && first_d + col < D) to[i * dq.row + first_d + col] = T(scale * sum[e]);
@@ -230,28 +230,28 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   __shared__ Square<A> square;
   __shared__ QuerySums<A> sums;
   multiply_as(shape.products, panels);
-  const int64_t pair = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
+  const int64_t bh = blockIdx.x / key_tiles, key = blockIdx.x % key_tiles * kTile;
   const int64_t D = shape.key_size, M = shape.value_size,
                 first = static_cast<int64_t>(blockIdx.y) * kTile;
-  const Tiles all = tiles_at(shape, pair, 0, key);
+  const Tiles all = tiles_at(shape, bh, 0, key);
   const int64_t seen_from = key - all.offset;  // the first query that sees the first key
   Sums<T> of_k, of_v;
   for (int64_t query = seen_from < 0 ? 0 : seen_from / kTile * kTile;
        all.keys > 0 && query < shape.queries; query += kTile) {
-    const Tiles tiles = tiles_at(shape, pair, query, key);
+    const Tiles tiles = tiles_at(shape, bh, query, key);
     sum_queries(shape, tiles, in, sums);
     Sums<T> a;
     make_weights(shape, tiles, in, sums, a, panels);
     if (first < M) {
       Sums<T>::each([&](int e, int i, int j) { square[i][j] = a[e]; });
-      const TileRows<T> dy = rows_at(in.dy, pair, query, tiles.rows, M);
+      const TileRows<T> dy = rows_at(in.dy, bh, query, tiles.rows, M);
       add_product<Along::tile, Along::tile>(
           of_v, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
           [&](int m, int64_t i) { return dy.at(static_cast<int>(i), first + m); }, panels);
     }
     if (first < D) {
       make_gradients(shape, tiles, in, sums, a, square, panels);
-      const TileRows<T> q = rows_at(in.q, pair, query, tiles.rows, D);
+      const TileRows<T> q = rows_at(in.q, bh, query, tiles.rows, D);
       add_product<Along::tile, Along::tile>(
           of_k, tiles.rows, [&](int j, int64_t i) { return square[i][j]; },
           [&](int d, int64_t i) { return q.at(static_cast<int>(i), first + d); }, panels);
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   }
   const A scale = static_cast<A>(shape.scale);
   const int rows = at_most_tile(shape.keys - key);
-  T *to_k = dk.at(pair, key), *to_v = dv.at(pair, key);
+  T *to_k = dk.at(bh, key), *to_v = dv.at(bh, key);
   Sums<T>::each([&](int e, int j, int col) {
     if (j < rows && first + col < D) to_k[j * dk.row + first + col] = T(scale * of_k[e]);
     if (j < rows && first + col < M) to_v[j * dv.row + first + col] = T(of_v[e]);
@@ -274,10 +274,10 @@ void softmax_attention(Context& ctx, const SoftmaxShape& given, const HeadRows<c
                        const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& y,
                        Accumulator<T>* log_sums) {
   const SoftmaxShape shape = as_multiplied(ctx, given);
-  if (shape.pairs == 0 || shape.queries == 0) return;
+  if (shape.batch_heads == 0 || shape.queries == 0) return;
   const int64_t tiles = tiles_of(shape.queries);
   launch(attend<T>,
-         dim3(static_cast<unsigned>(shape.pairs * tiles),
+         dim3(static_cast<unsigned>(shape.batch_heads * tiles),
               static_cast<unsigned>(tiles_of(shape.value_size))),
          dim3(kBlockThreads), 0, stream(ctx), shape, tiles, q, k, v, y, log_sums);
 }
@@ -289,18 +289,19 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
                                 const HeadRows<const T>& dy, const HeadRows<T>& dq,
                                 const HeadRows<T>& dk, const HeadRows<T>& dv) {
   const SoftmaxShape shape = as_multiplied(ctx, given);
-  if (shape.pairs == 0) return;
+  if (shape.batch_heads == 0) return;
   const Given<T> in{q, k, v, y, dy, log_sums};
   const int64_t queries = tiles_of(shape.queries), keys = tiles_of(shape.keys);
   const int64_t widest = shape.key_size > shape.value_size ? shape.key_size : shape.value_size;
   if (shape.queries > 0)
     launch(gradient_of_queries<T>,
-           dim3(static_cast<unsigned>(shape.pairs * queries),
+           dim3(static_cast<unsigned>(shape.batch_heads * queries),
                 static_cast<unsigned>(tiles_of(shape.key_size))),
            dim3(kBlockThreads), 0, stream(ctx), shape, queries, in, dq);
   if (shape.keys > 0)
     launch(gradient_of_keys<T>,
-           dim3(static_cast<unsigned>(shape.pairs * keys), static_cast<unsigned>(tiles_of(widest))),
+           dim3(static_cast<unsigned>(shape.batch_heads * keys),
+                static_cast<unsigned>(tiles_of(widest))),
            dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, dk, dv);
 }
 

@@ -29,10 +29,10 @@ struct CodedValues {
     }
   };
   __device__ Of of(const ChunkShape&, const Chunk& chunk, int count) const {
-    return {queries + (chunk.pair * length + chunk.first) * D,
+    return {queries + (chunk.bh * length + chunk.first) * D,
             D,
             M,
-            dy.at(chunk.pair, chunk.first),
+            dy.at(chunk.bh, chunk.first),
             dy.row,
             inverse + chunk.place,
             grad + chunk.place,
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       shape, group, in, dy, KeyTable<A>{}, queries, blockIdx.x, blockIdx.x);
   const StateAt<A> later = state_at(states, wide, group, chunk);
   const int64_t M = shape.values, D = codes.D, first_d = static_cast<int64_t>(blockIdx.y) * kTile;
-  const int64_t row = chunk.pair * shape.length + chunk.first;
+  const int64_t row = chunk.bh * shape.length + chunk.first;
   const int keys = chunk.keys;
   if (threadIdx.x < kTile)
     code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
@@ -123,7 +123,7 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
                       const ChunkState<Accumulator<T>>& grads, T* dk) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
-  if (shape.pairs == 0) return;
+  if (shape.batch_heads == 0) return;
   ChunkShape wide = shape;
   wide.values = D * (shape.values + 1);
   const bool joins = in.q.data != nullptr;
@@ -131,7 +131,7 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
   for (int64_t last = sweep.count(); last > 0;) {
     const Group group = sweep.until(last);
     last = group.first;
-    const int64_t slots = shape.pairs * group.chunks;
+    const int64_t slots = shape.batch_heads * group.chunks;
     const QueryTable<A>& table = sweep.queries;
     if (joins) {
       for_each_row(ctx, slots,

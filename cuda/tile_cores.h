@@ -65,12 +65,12 @@ __device__ void multiply_panels(float (&sums)[16], int terms, const CorePanels& 
     uint32_t a[4];
     load_matrices<kLeft, 1>(a, panels.left, row, term);
 #pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
+    for (int bh = 0; bh < 2; ++bh) {
       uint32_t b[4];
-      load_matrices<kRight, 2>(b, panels.right, col + pair * 16, term);
+      load_matrices<kRight, 2>(b, panels.right, col + bh * 16, term);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float* const own = sums + (pair * 2 + half) * 4;
+        float* const own = sums + (bh * 2 + half) * 4;
         float d[4] = {own[0], own[1], own[2], own[3]};
         const uint32_t of_half[2] = {b[half * 2], b[half * 2 + 1]};
         mma_m16n8k16(d, a, of_half);

@@ -52,11 +52,11 @@ struct NormWeights {
 
 inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
 
-// P pairs of rows, pair p of the head (first_pair + p) % heads, against something of each head.
+// P pairs of rows, pair p of the head (first_bh + p) % heads, against something of each head.
 struct HeadShape {
-  int64_t pairs, rows, features, key_size, first_pair, heads;
+  int64_t batch_heads, rows, features, key_size, first_bh, heads;
   FloatProducts products = FloatProducts::exact;
-  LINEA_HOST_DEVICE int64_t head(int64_t pair) const { return (first_pair + pair) % heads; }
+  LINEA_HOST_DEVICE int64_t head(int64_t bh) const { return (first_bh + bh) % heads; }
 };
 
 // y[i0,i1,i2,i3,:] = x at the same place with its axes in the order `axis`: y's axis a is x's axis
@@ -68,10 +68,10 @@ struct PermuteShape {
 };
 
 // How many keys of each sequence exist; the others are padding and never seen. count is null where
-// all do; else pair p of a tile has count[(first_pair + p) / heads].
+// all do; else pair p of a tile has count[(first_bh + p) / heads].
 struct ValidKeys {
   const int32_t* count = nullptr;
-  int64_t heads = 1, first_pair = 0;
+  int64_t heads = 1, first_bh = 0;
 };
 
 // How the features of a tile are given: as values, or as logs, which neither overflow nor vanish.
@@ -80,7 +80,7 @@ enum class FeatureKind : uint8_t { values, logs };
 // One segment, positions first .. first + length - 1, of the P sequences of a tile. Row i of the
 // segment is row i of q and k; `chunk` rows at a time are done as matrix products.
 struct ChunkShape {
-  int64_t pairs, length, features, values, chunk;
+  int64_t batch_heads, length, features, values, chunk;
   int64_t first = 0;
   ValidKeys valid{};
   FeatureKind kind = FeatureKind::values;
@@ -96,22 +96,22 @@ template <typename T>
 struct Strided {
   T* data;
   int64_t stride;
-  LINEA_HOST_DEVICE T* pair(int64_t p) const {
-    return data == nullptr ? nullptr : data + p * stride;
+  LINEA_HOST_DEVICE T* at(int64_t bh) const {
+    return data == nullptr ? nullptr : data + bh * stride;
   }
 };
 
 // Rows of P pairs where they lie, in [B,H,S,width] or in a part of [B,S,parts x H x width]: row i
-// of pair p, the (batch, head) b, h that first_pair + p numbers, is at data + b batch + h head + i
+// of pair p, the (batch, head) b, h that first_bh + p numbers, is at data + b batch + h head + i
 // row.
 template <typename T>
 struct HeadRows {
   T* data = nullptr;
   int64_t batch = 0, head = 0, row = 0;
-  int64_t heads = 1, first_pair = 0;
-  LINEA_HOST_DEVICE T* at(int64_t pair, int64_t i) const {
+  int64_t heads = 1, first_bh = 0;
+  LINEA_HOST_DEVICE T* at(int64_t bh, int64_t i) const {
     if (data == nullptr) return nullptr;
-    const int64_t p = first_pair + pair;
+    const int64_t p = first_bh + bh;
     return data + p / heads * batch + p % heads * head + i * row;
   }
 };
@@ -170,7 +170,7 @@ struct ChunkRows {
 // Softmax attention of P pairs: q [P,queries,D], k [P,keys,D], v [P,keys,M]. When causal, query i
 // sees keys 0 .. i + (keys - queries). Scores are scaled by `scale`.
 struct SoftmaxShape {
-  int64_t pairs, queries, keys, key_size, value_size;
+  int64_t batch_heads, queries, keys, key_size, value_size;
   ValidKeys valid;
   double scale;
   bool causal;

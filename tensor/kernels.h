@@ -259,8 +259,8 @@ struct AttentionMatrixKernels {
                                     const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay);
 };
 
-// The delta rule (autograd/delta_attention.h): q, k [BH,S,F] divided by their sums, v and y [BH,S,M], beta [BH,S]; the state
-// S [BH,F,M] is read and updated.
+// The delta rule (autograd/delta_attention.h): q, k [BH,S,F] divided by their sums, v and y
+// [BH,S,M], beta [BH,S]; the state S [BH,F,M] is read and updated.
 template <typename T>
 struct DeltaKernels {
   using A = Accumulator<T>;

@@ -65,9 +65,9 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
 // h = gelu(u), and dh becomes du = gelu'(u) dh: what a backward needs where only u was kept.
 void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh);
 
-// x [P,S,K] of pairs in the order of their heads, pair p of the head (first_pair + p) % H, times
+// x [P,S,K] of pairs in the order of their heads, pair p of the head (first_bh + p) % H, times
 // its head's w [H,K,C] (or [H,C,K]) -> [P,S,C].
-Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w,
+Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
                    double alpha = 1);
 
 struct LayerNorm {
@@ -137,18 +137,18 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
 
 // Logs of random features of rows x [P,S,D] by their heads' omega [H,F,D]: x^ = scale x, omega_f.x^
 // - |x^|^2 / 2, [P,S,F]; and dx.
-Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_pair, double scale);
+Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, double scale);
 Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega,
-                            int64_t first_pair, double scale);
+                            int64_t first_bh, double scale);
 Tensor square_norms(const Tensor& x, double factor);  // [P,S,D] -> [P,S]
 void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor);
 Tensor sine_cosine(const Tensor& u);  // [..., n] -> [..., 2n]
 Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy);
 // The code of each row x [P,S,D] in its head's codebook [H,F,D], i32 [P,S]; and rows of 0 and
 // -infinity.
-Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_pair);
+Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_bh);
 Tensor gather_codes(const Tensor& codes, const Tensor& codebook,
-                    int64_t first_pair);  // [P,S] -> [P,S,D]
+                    int64_t first_bh);  // [P,S] -> [P,S,D]
 // How many rows x [P,S,D] each code has, [H,F], and their sums [H,F,D].
 std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, const Shape& codebook);
 Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype);

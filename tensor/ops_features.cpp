@@ -46,7 +46,7 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
   return dx;
 }
 
-Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool transpose_w,
+Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
                    double alpha) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
   require(
@@ -62,7 +62,7 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool tr
   shape.stride_b = shape.inner * shape.cols;
   shape.stride_c = shape.rows * shape.cols;
   shape.alpha = alpha;
-  shape.first_b = first_pair;
+  shape.first_b = first_bh;
   shape.period_b = w.size(0);
   Tensor y(x.shape().with(-1, shape.cols), dtype);
   launch(dtype, "head_matmul", [&](const auto& table, auto t) {
@@ -74,18 +74,18 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_pair, bool tr
 
 namespace {
 
-HeadShape random_shape(const char* op, const Tensor& x, const Tensor& omega, int64_t first_pair) {
+HeadShape random_shape(const char* op, const Tensor& x, const Tensor& omega, int64_t first_bh) {
   require(x.shape().rank() == 3 && omega.shape().rank() == 3 && x.size(2) == omega.size(2),
           "{}: rows {} and omega {} do not go together", op, x.shape(), omega.shape());
-  return {x.size(0), x.size(1), omega.size(1), x.size(2), first_pair, omega.size(0)};
+  return {x.size(0), x.size(1), omega.size(1), x.size(2), first_bh, omega.size(0)};
 }
 
 }  // namespace
 
-Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_pair, double scale) {
+Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, double scale) {
   const DType dtype = common_dtype("random_logs", {&x, &omega});
-  const HeadShape shape = random_shape("random_logs", x, omega, first_pair);
-  Tensor u({shape.pairs, shape.rows, shape.features}, dtype);
+  const HeadShape shape = random_shape("random_logs", x, omega, first_bh);
+  Tensor u({shape.batch_heads, shape.rows, shape.features}, dtype);
   launch(dtype, "random_logs", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.random_logs(context(), shape, x.data<T>(), omega.data<T>(), scale, u.data<T>());
@@ -94,10 +94,10 @@ Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_pair, dou
 }
 
 Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega,
-                            int64_t first_pair, double scale) {
+                            int64_t first_bh, double scale) {
   const DType dtype = common_dtype("random_logs_backward", {&x, &du, &omega});
-  const HeadShape shape = random_shape("random_logs_backward", x, omega, first_pair);
-  require_shape("random_logs_backward", "du", du, {shape.pairs, shape.rows, shape.features});
+  const HeadShape shape = random_shape("random_logs_backward", x, omega, first_bh);
+  require_shape("random_logs_backward", "du", du, {shape.batch_heads, shape.rows, shape.features});
   Tensor dx(x.shape(), dtype);
   launch(dtype, "random_logs_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
@@ -145,10 +145,10 @@ Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy) {
   return du;
 }
 
-Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_pair) {
+Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_bh) {
   Tensor codes({x.size(0), x.size(1)}, DType::i32);
-  const HeadShape shape{x.size(0), x.size(1),  codebook.size(1),
-                        x.size(2), first_pair, codebook.size(0)};
+  const HeadShape shape{x.size(0), x.size(1), codebook.size(1),
+                        x.size(2), first_bh,  codebook.size(0)};
   launch(common_dtype("nearest_code", {&x, &codebook}), "nearest_code",
          [&](const auto& table, auto t) {
            using T = decltype(t);
@@ -158,10 +158,10 @@ Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_pair)
   return codes;
 }
 
-Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_pair) {
+Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_bh) {
   Tensor y({codes.size(0), codes.size(1), codebook.size(2)}, codebook.dtype());
   const HeadShape shape{codes.size(0),    codes.size(1), codebook.size(1),
-                        codebook.size(2), first_pair,    codebook.size(0)};
+                        codebook.size(2), first_bh,      codebook.size(0)};
   launch(codebook.dtype(), "gather_codes", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.gather_codes(context(), shape, codes.data<int32_t>(), codebook.data<T>(), y.data<T>());

@@ -24,9 +24,9 @@ class Workspace {
   T* data_;
 };
 
-LINEA_HOST_DEVICE inline int64_t valid_keys(const ValidKeys& valid, int64_t pair, int64_t all) {
+LINEA_HOST_DEVICE inline int64_t valid_keys(const ValidKeys& valid, int64_t bh, int64_t all) {
   if (valid.count == nullptr) return all;
-  const int64_t count = valid.count[(valid.first_pair + pair) / valid.heads];
+  const int64_t count = valid.count[(valid.first_bh + bh) / valid.heads];
   return count < all ? count : all;
 }
 

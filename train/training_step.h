@@ -10,9 +10,9 @@
 #include "data/tasks/task.h"
 #include "nn/model.h"
 #include "nn/optimizer.h"
+#include "tensor/backend.h"
 #include "train/config.h"
 #include "train/evaluate.h"
-#include "tensor/backend.h"
 
 namespace linea {
 

@@ -19,15 +19,15 @@ class Definition {
  public:
   static int64_t size(const ChunkShape& shape) { return 5 * shape.length; }
 
-  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, bool causal,
+  Definition(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, bool causal,
              double* memory)
       : N_(shape.length),
         F_(shape.features),
         logs_(shape.kind == FeatureKind::logs),
         causal_(causal),
-        keys_(valid_keys(shape.valid, pair, shape.length)),
-        q_(in.q.at(pair, 0)),
-        k_(in.k.at(pair, 0)),
+        keys_(valid_keys(shape.valid, bh, shape.length)),
+        q_(in.q.at(bh, 0)),
+        k_(in.k.at(bh, 0)),
         log_weight_(memory),
         weight_(memory + N_),
         score_(memory + 2 * N_),
@@ -35,9 +35,9 @@ class Definition {
         matrix_(memory + 4 * N_) {
     double past = 0;
     for (int64_t j = 0; j < keys_; ++j) {
-      if (in.decay.data != nullptr) past += static_cast<double>(in.decay.pair(pair)[j]);
+      if (in.decay.data != nullptr) past += static_cast<double>(in.decay.at(bh)[j]);
       log_weight_[j] =
-          (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.pair(pair)[j])) - past;
+          (in.weight.data == nullptr ? 0.0 : static_cast<double>(in.weight.at(bh)[j])) - past;
     }
   }
 
@@ -116,11 +116,11 @@ void attention_matrix(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   const int64_t N = shape.length;
   const int64_t each = Definition<T>::size(shape);
   const Workspace<double> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    Definition<T> definition(shape, in, pair, causal, workspace.data() + thread * each);
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
+    Definition<T> definition(shape, in, bh, causal, workspace.data() + thread * each);
     for (int64_t i = 0; i < N; ++i) {
       const double* row = definition.row(i);
-      T* out = matrix + (pair * N + i) * N;
+      T* out = matrix + (bh * N + i) * N;
       for (int64_t j = 0; j < N; ++j)
         out[j] = j < definition.seen(i) ? static_cast<T>(row[j]) : T(0);
     }
@@ -134,16 +134,16 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
   const bool logs = shape.kind == FeatureKind::logs;
   const int64_t sums = 2 * N * F + N, each = sums + Definition<T>::size(shape);
   const Workspace<double> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
     double *q_sums = workspace.data() + thread * each, *k_sums = q_sums + N * F,
            *weight_sums = k_sums + N * F;
     std::fill_n(q_sums, sums, 0.0);
-    Definition<T> definition(shape, in, pair, causal, q_sums + sums);
-    const T *q = in.q.at(pair, 0), *k = in.k.at(pair, 0);
+    Definition<T> definition(shape, in, bh, causal, q_sums + sums);
+    const T *q = in.q.at(bh, 0), *k = in.k.at(bh, 0);
     for (int64_t i = 0; i < N; ++i) {
       definition.row(i);
       definition.gradient(
-          i, dmatrix + (pair * N + i) * N, [&](int64_t j, double dlog, double dproduct) {
+          i, dmatrix + (bh * N + i) * N, [&](int64_t j, double dlog, double dproduct) {
             weight_sums[j] += dlog;
             for (int64_t f = 0; f < F; ++f) {
               const int64_t of_q = i * F + f, of_k = j * F + f;
@@ -155,7 +155,7 @@ void attention_matrix_backward(Context& ctx, const ChunkShape& shape, const Chun
     }
     const auto write = [&](const double* from, T* to, int64_t count) {
       for (int64_t i = 0; to != nullptr && i < count; ++i)
-        to[pair * count + i] = static_cast<T>(from[i]);
+        to[bh * count + i] = static_cast<T>(from[i]);
     };
     write(q_sums, dq, N * F);
     write(k_sums, dk, N * F);

@@ -41,12 +41,12 @@ struct Reading {
 template <typename T>
 class StateAccumulator {
  public:
-  StateAccumulator(const ChunkState<T>& all, int64_t pair, int64_t F, int64_t M)
+  StateAccumulator(const ChunkState<T>& all, int64_t bh, int64_t F, int64_t M)
       : F_(F),
         M_(M),
-        state_(all.state + pair * F * M),
-        key_sum_(all.key_sum + pair * F),
-        scale_(all.scale == nullptr ? nullptr : all.scale + pair * F) {}
+        state_(all.state + bh * F * M),
+        key_sum_(all.key_sum + bh * F),
+        scale_(all.scale == nullptr ? nullptr : all.scale + bh * F) {}
 
   // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; every weight is 1 where it is
   // null. Arena: C (F + M) + F M + 2 F.

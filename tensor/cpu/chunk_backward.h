@@ -41,15 +41,15 @@ T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, con
 }
 
 template <typename T>
-QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair,
+QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh,
                         const Chunk& chunk, const Rows<T>& k, const HeadRows<const T>& dy,
                         const ChunkRows<T>& kept, Arena<T>& arena, bool* by_logs) {
-  QueryRows<T> q{expand(shape, in.q, pair, chunk.first, chunk.rows, arena),
-                 kept.denominator.pair(pair) + chunk.first, nullptr, nullptr, nullptr};
-  q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, pair, chunk.first),
+  QueryRows<T> q{expand(shape, in.q, bh, chunk.first, chunk.rows, arena),
+                 kept.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
+  q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, bh, chunk.first),
                                    q.denominator, arena);
   if (kept.scale.data == nullptr) return q;
-  q.row_scale = kept.scale.pair(pair) + chunk.first;
+  q.row_scale = kept.scale.at(bh) + chunk.first;
   T *offset = arena.take(chunk.rows), max = kNothing<T>;
   for (int64_t i = 0; i < chunk.rows; ++i) {
     offset[i] = -q.row_scale[i];

@@ -97,39 +97,39 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   const Sides sides{in.q.data != nullptr, in.k.data != nullptr};
-  const auto query_rows = [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k,
+  const auto query_rows = [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,
                               Arena<T>& arena) {
-    return queries_of(shape, in, pair, chunk, k, dy, kept, arena,
+    return queries_of(shape, in, bh, chunk, k, dy, kept, arena,
                       flags.data() + thread * shape.chunk);
   };
-  const auto join = [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
+  const auto join = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
     Arena<T> arena(workspace.data() + thread * each);
-    const Chunk chunk = chunk_at(shape, pair, index);
-    const T decay = decay_of(in, pair, chunk);
+    const Chunk chunk = chunk_at(shape, bh, index);
+    const T decay = decay_of(in, bh, chunk);
     running.decay(decay);
-    const QueryRows<T> q = query_rows(pair, thread, chunk, {}, arena);
-    running.absorb(q.rows, {q.numerator, M}, ddenominator.pair(pair) + chunk.first, arena);
+    const QueryRows<T> q = query_rows(bh, thread, chunk, {}, arena);
+    running.absorb(q.rows, {q.numerator, M}, ddenominator.at(bh) + chunk.first, arena);
     return decay;
   };
-  const auto visit = [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
+  const auto visit = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
     Arena<T> arena(workspace.data() + thread * each);
-    const Chunk chunk = chunk_at(shape, pair, index);
-    const Keys<T> keys = sides.read ? keys_of(shape, in, pair, chunk, scaled, arena) : Keys<T>{};
-    const T* e = sides.join ? ddenominator.pair(pair) + chunk.first : nullptr;
+    const Chunk chunk = chunk_at(shape, bh, index);
+    const Keys<T> keys = sides.read ? keys_of(shape, in, bh, chunk, scaled, arena) : Keys<T>{};
+    const T* e = sides.join ? ddenominator.at(bh) + chunk.first : nullptr;
     QueryRows<T> q{};
-    if (sides.join) q = query_rows(pair, thread, chunk, keys.rows, arena);
+    if (sides.join) q = query_rows(bh, thread, chunk, keys.rows, arena);
     if (sides.read) {
       running.decay(keys.decay);
       Arena<T> mine = arena;
       const Reading<T> later =
           running.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
       T* gradient = mine.take(chunk.rows * F);
-      key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, pair, chunk.first), e, later,
-                   gradient, dv.at(pair, chunk.first), dv.row,
-                   dweight.data == nullptr ? nullptr : dweight.pair(pair) + chunk.first, mine);
-      write_gradient(shape, keys.rows.features, gradient, dk, pair, chunk.first, chunk.keys);
+      key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, bh, chunk.first), e, later,
+                   gradient, dv.at(bh, chunk.first), dv.row,
+                   dweight.data == nullptr ? nullptr : dweight.at(bh) + chunk.first, mine);
+      write_gradient(shape, keys.rows.features, gradient, dk, bh, chunk.first, chunk.keys);
       for (int64_t j = chunk.keys; j < chunk.rows; ++j)
-        std::fill_n(dk.at(pair, chunk.first + j), F, T(0));
+        std::fill_n(dk.at(bh, chunk.first + j), F, T(0));
     }
     if (sides.join && !(shape.ends && index == 0))
       running.absorb(q.rows, {q.numerator, M}, e, arena);

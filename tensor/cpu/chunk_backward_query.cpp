@@ -72,19 +72,18 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
                           const ChunkState<T>& states, HeadRows<T> dq, Strided<T> ddenominator) {
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
-                [&](int64_t pair, int thread, const Chunk& chunk, const Rows<T>& k,
+                [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,
                     const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
-                  const QueryRows<T> q = queries_of(shape, in, pair, chunk, k, dy, kept, arena,
+                  const QueryRows<T> q = queries_of(shape, in, bh, chunk, k, dy, kept, arena,
                                                     flags.data() + thread * shape.chunk);
                   const Reading<T> past = running.read(q.rows, empty, arena);
-                  T* e = ddenominator.pair(pair) + chunk.first;
-                  denominator_gradient(chunk, shape.values, value_rows(y, pair, chunk.first),
-                                       value_rows(dy, pair, chunk.first), q.denominator, e);
+                  T* e = ddenominator.at(bh) + chunk.first;
+                  denominator_gradient(chunk, shape.values, value_rows(y, bh, chunk.first),
+                                       value_rows(dy, bh, chunk.first), q.denominator, e);
                   T* gradient = arena.take(chunk.rows * shape.features);
-                  query_gradient(shape, chunk, q, k, value_rows(in.v, pair, chunk.first), past, e,
+                  query_gradient(shape, chunk, q, k, value_rows(in.v, bh, chunk.first), past, e,
                                  gradient, arena);
-                  write_gradient(shape, q.rows.features, gradient, dq, pair, chunk.first,
-                                 chunk.rows);
+                  write_gradient(shape, q.rows.features, gradient, dq, bh, chunk.first, chunk.rows);
                 });
 }
 

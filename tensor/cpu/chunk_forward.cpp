@@ -94,16 +94,15 @@ template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                    const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& kept) {
   sweep_forward(ctx, shape, in, states,
-                [&](int64_t pair, int, const Chunk& chunk, const Rows<T>& k,
+                [&](int64_t bh, int, const Chunk& chunk, const Rows<T>& k,
                     const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
-                  const Rows<T> q = expand(shape, in.q, pair, chunk.first, chunk.rows, arena);
+                  const Rows<T> q = expand(shape, in.q, bh, chunk.first, chunk.rows, arena);
                   const Reading<T> past = running.read(q, empty, arena);
-                  const ValueRows<T> v = value_rows(in.v, pair, chunk.first);
+                  const ValueRows<T> v = value_rows(in.v, bh, chunk.first);
                   T* scores = arena.take(chunk.rows * chunk.rows);
-                  T *chunk_y = y.at(pair, chunk.first),
-                    *d = kept.denominator.pair(pair) + chunk.first;
+                  T *chunk_y = y.at(bh, chunk.first), *d = kept.denominator.at(bh) + chunk.first;
                   if (states.scale != nullptr) {
-                    T* m = kept.scale.pair(pair) + chunk.first;
+                    T* m = kept.scale.at(bh) + chunk.first;
                     read_scaled(shape, chunk, q, k, v, past, chunk_y, y.row, d, m, scores, arena);
                   } else {
                     read_plain(shape, chunk, q, k, v, past, chunk_y, y.row, d, scores, arena);

@@ -15,8 +15,9 @@ namespace linea::cpu {
 
 // At least four chunks a part: with fewer the additional sums eat up what is won.
 inline int64_t parts_of(const Context& ctx, const ChunkShape& shape) {
-  const int64_t of_pair = omp_in_parallel() ? 1 : ctx.threads / std::max<int64_t>(shape.pairs, 1);
-  return std::clamp<int64_t>(of_pair, 1, std::max<int64_t>(chunk_count(shape) / 4, 1));
+  const int64_t per_bh =
+      omp_in_parallel() ? 1 : ctx.threads / std::max<int64_t>(shape.batch_heads, 1);
+  return std::clamp<int64_t>(per_bh, 1, std::max<int64_t>(chunk_count(shape) / 4, 1));
 }
 
 // A state a pair and part, and the sum of the log decays of that part.
@@ -43,11 +44,11 @@ class PartStates {
     std::fill_n(all.key_sum + slot * F_, F_, T(0));
     if (scaled_) std::fill_n(all.scale + slot * F_, F_, kNothing<T>);
   }
-  void copy_to(int64_t slot, const ChunkState<T>& states, int64_t pair) const {
+  void copy_to(int64_t slot, const ChunkState<T>& states, int64_t bh) const {
     const ChunkState<T> all = view();
-    std::copy_n(all.state + slot * F_ * M_, F_ * M_, states.state + pair * F_ * M_);
-    std::copy_n(all.key_sum + slot * F_, F_, states.key_sum + pair * F_);
-    if (scaled_) std::copy_n(all.scale + slot * F_, F_, states.scale + pair * F_);
+    std::copy_n(all.state + slot * F_ * M_, F_ * M_, states.state + bh * F_ * M_);
+    std::copy_n(all.key_sum + slot * F_, F_, states.key_sum + bh * F_);
+    if (scaled_) std::copy_n(all.scale + slot * F_, F_, states.scale + bh * F_);
   }
 
  private:
@@ -75,14 +76,14 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
       body(from_last ? chunks - 1 - n : n);
   };
   if (parts == 1 || !sides.join)
-    return parallel_items(ctx, shape.pairs * parts, [&](int64_t item, int thread) {
+    return parallel_items(ctx, shape.batch_heads * parts, [&](int64_t item, int thread) {
       StateAccumulator<T> running(states, item / parts, F, M);
       each_chunk(item % parts, [&](int64_t index) { visit(item / parts, thread, index, running); });
     });
 
   const int64_t summed = sides.read ? parts - 1 : parts;  // nothing starts from all of them
-  const PartStates<T> own(ctx, shape, shape.pairs * summed, states.scale != nullptr);
-  parallel_items(ctx, shape.pairs * summed, [&](int64_t slot, int thread) {
+  const PartStates<T> own(ctx, shape, shape.batch_heads * summed, states.scale != nullptr);
+  parallel_items(ctx, shape.batch_heads * summed, [&](int64_t slot, int thread) {
     own.clear(slot);
     StateAccumulator<T> sums(own.view(), slot, F, M);
     T decay = 0;
@@ -90,24 +91,23 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
                [&](int64_t index) { decay += join(slot / summed, thread, index, sums); });
     own.decay(slot) = decay;
   });
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int) {
-    for (int64_t slot = pair * summed; slot < (pair + 1) * summed; ++slot) {
-      const bool first = slot == pair * summed;
-      const StateAccumulator<T> before = first ? StateAccumulator<T>(states, pair, F, M)
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int) {
+    for (int64_t slot = bh * summed; slot < (bh + 1) * summed; ++slot) {
+      const bool first = slot == bh * summed;
+      const StateAccumulator<T> before = first ? StateAccumulator<T>(states, bh, F, M)
                                                : StateAccumulator<T>(own.view(), slot - 1, F, M);
       StateAccumulator<T>(own.view(), slot, F, M).add(before, own.decay(slot));
     }
   });
   if (sides.read)
-    parallel_items(ctx, shape.pairs * parts, [&](int64_t item, int thread) {
-      const int64_t pair = item / parts, part = item % parts;
+    parallel_items(ctx, shape.batch_heads * parts, [&](int64_t item, int thread) {
+      const int64_t bh = item / parts, part = item % parts;
       StateAccumulator<T> running =
-          part == 0 ? StateAccumulator<T>(states, pair, F, M)
-                    : StateAccumulator<T>(own.view(), pair * summed + part - 1, F, M);
-      each_chunk(part, [&](int64_t index) { visit(pair, thread, index, running); });
+          part == 0 ? StateAccumulator<T>(states, bh, F, M)
+                    : StateAccumulator<T>(own.view(), bh * summed + part - 1, F, M);
+      each_chunk(part, [&](int64_t index) { visit(bh, thread, index, running); });
     });
-  for (int64_t pair = 0; pair < shape.pairs; ++pair)
-    own.copy_to((pair + 1) * summed - 1, states, pair);
+  for (int64_t bh = 0; bh < shape.batch_heads; ++bh) own.copy_to((bh + 1) * summed - 1, states, bh);
 }
 
 // A sweep forward: for each pair and chunk read(pair, thread, chunk, keys, carried, empty, arena)
@@ -119,28 +119,27 @@ void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Sides sides{in.k.data != nullptr, in.q.data != nullptr};
-  const auto visit_chunk = [&](int64_t pair, int thread, int64_t index,
-                               StateAccumulator<T>& running, const Sides& asked) {
+  const auto visit_chunk = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running,
+                               const Sides& asked) {
     Arena<T> arena(workspace.data() + thread * each);
-    const Chunk chunk = chunk_at(shape, pair, index);
+    const Chunk chunk = chunk_at(shape, bh, index);
     Keys<T> keys;
-    if (sides.join) keys = keys_of(shape, in, pair, chunk, states.scale != nullptr, arena);
-    if (asked.read)
-      read(pair, thread, chunk, keys.rows, running, shape.starts && index == 0, arena);
+    if (sides.join) keys = keys_of(shape, in, bh, chunk, states.scale != nullptr, arena);
+    if (asked.read) read(bh, thread, chunk, keys.rows, running, shape.starts && index == 0, arena);
     if (!asked.join) return T(0);
-    running.absorb(keys.rows, value_rows(in.v, pair, chunk.first), nullptr, arena);
+    running.absorb(keys.rows, value_rows(in.v, bh, chunk.first), nullptr, arena);
     running.decay(keys.decay);
     return keys.decay;
   };
   sweep_chunks(
       ctx, shape, states, false, sides,
-      [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
-        return visit_chunk(pair, thread, index, running, {true, false});
+      [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
+        return visit_chunk(bh, thread, index, running, {true, false});
       },
-      [&](int64_t pair, int thread, int64_t index, StateAccumulator<T>& running) {
+      [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
         const bool needed =
             !(shape.ends && index + 1 == chunk_count(shape));  // does anything read what it leaves?
-        visit_chunk(pair, thread, index, running, {sides.join && needed, sides.read});
+        visit_chunk(bh, thread, index, running, {sides.join && needed, sides.read});
       });
 }
 

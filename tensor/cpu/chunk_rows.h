@@ -24,10 +24,10 @@ struct Chunk {
   int64_t first, rows, keys;
 };
 
-inline Chunk chunk_at(const ChunkShape& shape, int64_t pair, int64_t index) {
+inline Chunk chunk_at(const ChunkShape& shape, int64_t bh, int64_t index) {
   const int64_t first = index * shape.chunk;
   const int64_t rows = std::min(shape.chunk, shape.length - first);
-  const int64_t valid = valid_keys(shape.valid, pair, shape.first + shape.length) - shape.first;
+  const int64_t valid = valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first;
   return {first, rows, std::clamp<int64_t>(valid - first, 0, rows)};
 }
 
@@ -101,12 +101,12 @@ void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int
 // Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the
 // shape names. Arena: count F.
 template <typename T>
-const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair,
+const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t bh,
                        int64_t first, int64_t count, Arena<T>& arena) {
   const int64_t F = shape.features;
-  if (given.row == F && shape.feature == KernelFeature::given) return given.at(pair, first);
+  if (given.row == F && shape.feature == KernelFeature::given) return given.at(bh, first);
   T* made = arena.take(count * F);
-  const T* x = given.at(pair, first);
+  const T* x = given.at(bh, first);
   if (shape.feature == KernelFeature::given) copy_rows_of(x, given.row, made, F, count, F);
   with_feature(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
@@ -119,10 +119,10 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
 // The same as Rows; of logs the exponentials, relative to each row's largest. Arena: 2 count F +
 // count.
 template <typename T>
-Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t pair, int64_t first,
+Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t bh, int64_t first,
                int64_t count, Arena<T>& arena) {
   const int64_t F = shape.features;
-  Rows<T> rows{count, F, expand_values(shape, given, pair, first, count, arena)};
+  Rows<T> rows{count, F, expand_values(shape, given, bh, first, count, arena)};
   if (shape.kind == FeatureKind::values) return rows;
   rows.logs = rows.features;
   T *features = arena.take(count * F), *top = arena.take(count);
@@ -143,9 +143,9 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
 // The gradient of rows of features, as that of what they were made of, into place.
 template <typename T>
 void write_gradient(const ChunkShape& shape, const T* features, const T* gradient,
-                    const HeadRows<T>& to, int64_t pair, int64_t first, int64_t count) {
+                    const HeadRows<T>& to, int64_t bh, int64_t first, int64_t count) {
   const int64_t F = shape.features;
-  T* dx = to.at(pair, first);
+  T* dx = to.at(bh, first);
   if (shape.feature == KernelFeature::given) copy_rows_of(gradient, F, dx, to.row, count, F);
   with_feature(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
@@ -162,8 +162,8 @@ struct ValueRows {
   int64_t stride = 0;
 };
 template <typename T>
-ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t pair, int64_t first) {
-  return {all.at(pair, first), all.row};
+ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first) {
+  return {all.at(bh, first), all.row};
 }
 
 // The keys of a chunk, and the sum of its log decays.
@@ -175,21 +175,21 @@ struct Keys {
 
 // The sum of the log decays of a chunk's keys.
 template <typename T>
-T decay_of(const ChunkInput<T>& in, int64_t pair, const Chunk& chunk) {
+T decay_of(const ChunkInput<T>& in, int64_t bh, const Chunk& chunk) {
   if (in.k.data == nullptr || in.decay.data == nullptr) return T(0);
-  const T* decay = in.decay.pair(pair) + chunk.first;
+  const T* decay = in.decay.at(bh) + chunk.first;
   double sum = 0;
   for (int64_t j = 0; j < chunk.keys; ++j) sum += static_cast<double>(decay[j]);
   return static_cast<T>(sum);
 }
 
 template <typename T>
-Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t pair, const Chunk& chunk,
+Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, const Chunk& chunk,
                 bool scaled, Arena<T>& arena) {
-  Keys<T> keys{expand(shape, in.k, pair, chunk.first, chunk.keys, arena)};
+  Keys<T> keys{expand(shape, in.k, bh, chunk.first, chunk.keys, arena)};
   if (!scaled) return keys;
-  const T* weight = in.weight.data == nullptr ? nullptr : in.weight.pair(pair) + chunk.first;
-  const T* decay = in.decay.data == nullptr ? nullptr : in.decay.pair(pair) + chunk.first;
+  const T* weight = in.weight.data == nullptr ? nullptr : in.weight.at(bh) + chunk.first;
+  const T* decay = in.decay.data == nullptr ? nullptr : in.decay.at(bh) + chunk.first;
   T* offset = arena.take(chunk.keys);
   double past = 0;  // L
   for (int64_t j = 0; j < chunk.keys; ++j) {

@@ -13,14 +13,14 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
   const int64_t F = shape.features, D = shape.key_size;
   const Workspace<T> workspace(ctx, ctx.threads * F);
   parallel_items(
-      ctx, shape.pairs,
-      [&](int64_t pair, int thread) {
-        const T* codes = codebook + shape.head(pair) * F * D;
+      ctx, shape.batch_heads,
+      [&](int64_t bh, int thread) {
+        const T* codes = codebook + shape.head(bh) * F * D;
         T* half = workspace.data() + thread * F;
         for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
         const T inverse = T(1) / *t;
         for (int64_t row = 0; row < shape.rows; ++row) {
-          T* logs = u + (pair * shape.rows + row) * F;
+          T* logs = u + (bh * shape.rows + row) * F;
           for (int64_t f = 0; f < F; ++f) logs[f] = (logs[f] - half[f]) * inverse;
           const T max = largest(logs, F);
           T sum = 0;
@@ -40,13 +40,13 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
                            T* dlogs, T* dt) {
   const int64_t F = shape.features;
   parallel_items(
-      ctx, shape.pairs,
-      [&](int64_t pair, int) {
+      ctx, shape.batch_heads,
+      [&](int64_t bh, int) {
         T all = 0;
         const T inverse = T(1) / *t;
         for (int64_t row = 0; row < shape.rows; ++row) {
-          const T* b = logs + (pair * shape.rows + row) * F;
-          T* grad = dlogs + (pair * shape.rows + row) * F;
+          const T* b = logs + (bh * shape.rows + row) * F;
+          T* grad = dlogs + (bh * shape.rows + row) * F;
           T total = 0;
           for (int64_t f = 0; f < F; ++f) total += grad[f];
           for (int64_t f = 0; f < F; ++f) {
@@ -55,7 +55,7 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
             all += grad[f] == T(0) ? T(0) : grad[f] * b[f];
           }
         }
-        dt[pair] -= all;
+        dt[bh] -= all;
       },
       16 * F * shape.rows);
 }
@@ -65,14 +65,13 @@ void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* 
                   const T* codebook, T* dcodebook) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
-    for (int64_t pair = 0; pair < shape.pairs; ++pair) {
-      if (shape.head(pair) != head) continue;
+    for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
+      if (shape.head(bh) != head) continue;
       T* into = dcodebook + head * F * D;
-      add_row(part + pair * F * D, into, F * D, T(1));
+      add_row(part + bh * F * D, into, F * D, T(1));
       for (int64_t f = 0; du != nullptr && f < F; ++f) {
         T total = 0;
-        for (int64_t row = 0; row < shape.rows; ++row)
-          total += du[(pair * shape.rows + row) * F + f];
+        for (int64_t row = 0; row < shape.rows; ++row) total += du[(bh * shape.rows + row) * F + f];
         add_row(codebook + (head * F + f) * D, into + f * D, D, -total);
       }
     }
@@ -84,11 +83,11 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
                   int32_t* code) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(
-      ctx, shape.pairs,
-      [&](int64_t pair, int) {
-        const T* codes = codebook + shape.head(pair) * F * D;
+      ctx, shape.batch_heads,
+      [&](int64_t bh, int) {
+        const T* codes = codebook + shape.head(bh) * F * D;
         for (int64_t row = 0; row < shape.rows; ++row) {
-          const T* point = x + (pair * shape.rows + row) * D;
+          const T* point = x + (bh * shape.rows + row) * D;
           T min = std::numeric_limits<T>::infinity();
           int32_t best = 0;
           for (int64_t f = 0; f < F; ++f) {
@@ -101,7 +100,7 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
               best = static_cast<int32_t>(f);
             }
           }
-          code[pair * shape.rows + row] = best;
+          code[bh * shape.rows + row] = best;
         }
       },
       shape.rows * F * D);
@@ -112,10 +111,10 @@ void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, con
                   T* y) {
   const int64_t D = shape.key_size;
   parallel_items(
-      ctx, shape.pairs,
-      [&](int64_t pair, int) {
-        const T* codes = codebook + shape.head(pair) * shape.features * D;
-        for (int64_t row = pair * shape.rows; row < (pair + 1) * shape.rows; ++row)
+      ctx, shape.batch_heads,
+      [&](int64_t bh, int) {
+        const T* codes = codebook + shape.head(bh) * shape.features * D;
+        for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row)
           std::copy_n(codes + code[row] * D, D, y + row * D);
       },
       shape.rows * D);
@@ -126,9 +125,9 @@ void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t
                  T* sums) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
-    for (int64_t pair = 0; pair < shape.pairs; ++pair) {
-      if (shape.head(pair) != head) continue;
-      for (int64_t row = pair * shape.rows; row < (pair + 1) * shape.rows; ++row) {
+    for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
+      if (shape.head(bh) != head) continue;
+      for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row) {
         counts[head * F + code[row]] += T(1);
         add_row(x + row * D, sums + (head * F + code[row]) * D, D, T(1));
       }
@@ -155,24 +154,24 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
-    StateAccumulator<T> running(grads, pair, F, wide);
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
+    StateAccumulator<T> running(grads, bh, F, wide);
     for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
       Arena<T> arena(workspace.data() + thread * each);
-      const Chunk chunk = chunk_at(shape, pair, index);
-      const int64_t row = pair * shape.length + chunk.first;
+      const Chunk chunk = chunk_at(shape, bh, index);
+      const int64_t row = bh * shape.length + chunk.first;
       Rows<T> rows;
       const T* e = nullptr;
       T *n = nullptr, *offset = nullptr;
       if (in.q.data != nullptr) {
-        rows = expand(shape, in.q, pair, chunk.first, chunk.rows, arena);
-        e = ddenominator.pair(pair) + chunk.first;
+        rows = expand(shape, in.q, bh, chunk.first, chunk.rows, arena);
+        e = ddenominator.at(bh) + chunk.first;
         n = arena.take(chunk.rows * M);
         offset = arena.take(chunk.rows);
         for (int64_t i = 0; i < chunk.rows; ++i) {
-          const T inverse = reciprocal_or_zero(kept.denominator.pair(pair)[chunk.first + i]);
-          offset[i] = -kept.scale.pair(pair)[chunk.first + i];
-          const T* grad_y = dy.at(pair, chunk.first + i);
+          const T inverse = reciprocal_or_zero(kept.denominator.at(bh)[chunk.first + i]);
+          offset[i] = -kept.scale.at(bh)[chunk.first + i];
+          const T* grad_y = dy.at(bh, chunk.first + i);
           for (int64_t m = 0; m < M; ++m) n[i * M + m] = grad_y[m] * inverse;
         }
         rows.offset = offset;
@@ -180,12 +179,12 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
       if (dk != nullptr) {
         T* out = dk + row * D;
         std::fill_n(out, chunk.rows * D, T(0));
-        const T* v = in.v.at(pair, chunk.first);
+        const T* v = in.v.at(bh, chunk.first);
         for (int64_t j = 0; j < chunk.keys; ++j) {
           const int32_t f = code[row + j];
-          const T scale = grads.scale[pair * F + f];
+          const T scale = grads.scale[bh * F + f];
           if (scale == kNothing<T>) continue;
-          const T* running_row = grads.state + (pair * F + f) * wide;
+          const T* running_row = grads.state + (bh * F + f) * wide;
           for (int64_t d = 0; d < D; ++d)
             out[j * D + d] = exp_of(scale) * (dot(running_row + d * (M + 1), v + j * in.v.row, M) +
                                               running_row[d * (M + 1) + M]);

@@ -167,19 +167,19 @@ void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k
   const Delta<T> delta(shape);
   const int64_t each = delta.written_size() + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
     Arena<T> arena(workspace.data() + thread * each);
     const Written<T> written = delta.take_written(arena);
-    T* pair_state = state + pair * F * M;
+    T* state_of_bh = state + bh * F * M;
     for (int64_t index = 0; index < chunk_count(shape); ++index) {
-      const Chunk chunk = chunk_at(shape, pair, index);
-      const int64_t row = pair * shape.length + chunk.first;
+      const Chunk chunk = chunk_at(shape, bh, index);
+      const int64_t row = bh * shape.length + chunk.first;
       const Given<T> in{q == nullptr ? nullptr : q + row * F, k + row * F,
-                        v.pair(pair) + chunk.first * M, beta.pair(pair) + chunk.first};
-      delta.write(chunk.keys, in, pair_state, written, arena);
+                        v.at(bh) + chunk.first * M, beta.at(bh) + chunk.first};
+      delta.write(chunk.keys, in, state_of_bh, written, arena);
       if (q != nullptr)
-        delta.read(chunk, in, pair_state, written, y.pair(pair) + chunk.first * M, arena);
-      delta.absorb(chunk.keys, in.k, written, pair_state);
+        delta.read(chunk, in, state_of_bh, written, y.at(bh) + chunk.first * M, arena);
+      delta.absorb(chunk.keys, in.k, written, state_of_bh);
     }
   });
 }
@@ -196,20 +196,20 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
   const int64_t kept = F * M + delta.written_size();  // of each chunk
   const int64_t each = chunks * kept + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
     T* chunk_memory = workspace.data() + thread * each;
     const Arena<T> scratch(chunk_memory + chunks * kept);
     const auto visit = [&](int64_t index, const auto& body) {
-      const Chunk chunk = chunk_at(shape, pair, index);
-      const int64_t row = pair * shape.length + chunk.first;
+      const Chunk chunk = chunk_at(shape, bh, index);
+      const int64_t row = bh * shape.length + chunk.first;
       Arena<T> arena(chunk_memory + index * kept);
       T* before = arena.take(F * M);
-      body(chunk, row,
-           Given<T>{q + row * F, k + row * F, v.pair(pair) + chunk.first * M,
-                    beta.pair(pair) + chunk.first},
-           before, delta.take_written(arena));
+      body(
+          chunk, row,
+          Given<T>{q + row * F, k + row * F, v.at(bh) + chunk.first * M, beta.at(bh) + chunk.first},
+          before, delta.take_written(arena));
     };
-    std::copy_n(state + pair * F * M, F * M, chunk_memory);
+    std::copy_n(state + bh * F * M, F * M, chunk_memory);
     for (int64_t index = 0; index < chunks; ++index)
       visit(index, [&](const Chunk& chunk, int64_t, const Given<T>& in, T* before,
                        const Written<T>& written) {
@@ -221,9 +221,9 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
     for (int64_t index = chunks - 1; index >= 0; --index)
       visit(index, [&](const Chunk& chunk, int64_t row, const Given<T>& in, T* before,
                        const Written<T>& written) {
-        delta.backward(chunk, in, before, written, dy.pair(pair) + chunk.first * M,
-                       dstate + pair * F * M, dq + row * F, dk + row * F,
-                       dv.pair(pair) + chunk.first * M, dbeta.pair(pair) + chunk.first, scratch);
+        delta.backward(chunk, in, before, written, dy.at(bh) + chunk.first * M, dstate + bh * F * M,
+                       dq + row * F, dk + row * F, dv.at(bh) + chunk.first * M,
+                       dbeta.at(bh) + chunk.first, scratch);
       });
   });
 }
@@ -231,32 +231,32 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
 // S += k^T beta (v - k S), y = q S.
 template <typename T>
 void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, T* state, T* y,
-                int64_t P, int64_t F, int64_t M) {
-  const Workspace<T> workspace(ctx, P * M);
-  parallel_ranges(ctx, P, 8 * F * M, [&](int64_t first, int64_t last) {
-    for (int64_t pair = first; pair < last; ++pair) {
-      T *written = workspace.data() + pair * M, *out = y + pair * M, *S = state + pair * F * M;
+                int64_t BH, int64_t F, int64_t M) {
+  const Workspace<T> workspace(ctx, BH * M);
+  parallel_ranges(ctx, BH, 8 * F * M, [&](int64_t first, int64_t last) {
+    for (int64_t bh = first; bh < last; ++bh) {
+      T *written = workspace.data() + bh * M, *out = y + bh * M, *S = state + bh * F * M;
       std::fill_n(written, M, T(0));
-      for (int64_t f = 0; f < F; ++f) add_row(S + f * M, written, M, k[pair * F + f]);
-      for (int64_t m = 0; m < M; ++m) written[m] = beta[pair] * (v[pair * M + m] - written[m]);
+      for (int64_t f = 0; f < F; ++f) add_row(S + f * M, written, M, k[bh * F + f]);
+      for (int64_t m = 0; m < M; ++m) written[m] = beta[bh] * (v[bh * M + m] - written[m]);
       std::fill_n(out, M, T(0));
       for (int64_t f = 0; f < F; ++f) {
-        add_row(written, S + f * M, M, k[pair * F + f]);
-        add_row(S + f * M, out, M, q[pair * F + f]);
+        add_row(written, S + f * M, M, k[bh * F + f]);
+        add_row(S + f * M, out, M, q[bh * F + f]);
       }
     }
   });
 }
 
 template <typename T>
-void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t P,
+void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose, int64_t BH,
                       int64_t N, int64_t M) {
-  std::copy_n(e, P * N * M, x);
+  std::copy_n(e, BH * N * M, x);
   if (N == 0 || M == 0) return;
-  const auto one = [&](int64_t pair, int) {
-    blas_solve(transpose, N, M, l + pair * N * N, x + pair * N * M);
+  const auto one = [&](int64_t bh, int) {
+    blas_solve(transpose, N, M, l + bh * N * N, x + bh * N * M);
   };
-  parallel_items(ctx, P, one);
+  parallel_items(ctx, BH, one);
 }
 
 template <typename T>

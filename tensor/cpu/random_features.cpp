@@ -24,12 +24,12 @@ GemmShape products(const HeadShape& shape, bool transposed, double scale) {
   gemm.rows = shape.rows;
   gemm.cols = transposed ? D : F;
   gemm.inner = transposed ? F : D;
-  gemm.batch = shape.pairs;
+  gemm.batch = shape.batch_heads;
   gemm.stride_a = gemm.rows * gemm.inner;
   gemm.stride_b = F * D;
   gemm.stride_c = gemm.rows * gemm.cols;
   gemm.alpha = scale;
-  gemm.first_b = shape.first_pair;
+  gemm.first_b = shape.first_bh;
   gemm.period_b = shape.heads;
   return gemm;
 }
@@ -41,7 +41,7 @@ void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omeg
                  T* u) {
   const int64_t F = shape.features, D = shape.key_size;
   matrix_kernels<T>().gemm(ctx, products(shape, false, scale), x, omega, u);
-  parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
+  parallel_ranges(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       const T norm = static_cast<T>(scale * scale / 2) * square_norm(x + r * D, D);
       T* row = u + r * F;
@@ -56,7 +56,7 @@ void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, cons
                           const T* omega, double scale, T* dx) {
   const int64_t F = shape.features, D = shape.key_size;
   matrix_kernels<T>().gemm(ctx, products(shape, true, scale), du, omega, dx);
-  parallel_ranges(ctx, shape.pairs * shape.rows, D + F, [&](int64_t first, int64_t last) {
+  parallel_ranges(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
       T total = 0;
       const T* row = du + r * F;

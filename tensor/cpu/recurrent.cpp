@@ -53,24 +53,23 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   const int64_t F = shape.features, M = shape.values;
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_ranges(ctx, shape.pairs, 4 * F * M, [&](int64_t first, int64_t last) {
+  parallel_ranges(ctx, shape.batch_heads, 4 * F * M, [&](int64_t first, int64_t last) {
     T* scaled_q = workspace.data() + omp_get_thread_num() * each;
     T *scaled_k = scaled_q + F, *keep = scaled_k + F;
-    for (int64_t pair = first; pair < last; ++pair) {
+    for (int64_t bh = first; bh < last; ++bh) {
       Arena<T> arena(keep + F);
-      const T* q = expand_values(shape, in.q, pair, 0, 1, arena);
-      const T* k = expand_values(shape, in.k, pair, 0, 1, arena);
-      const T* v = in.v.at(pair, 0);
-      T *state = states.state + pair * F * M, *key_sum = states.key_sum + pair * F;
+      const T* q = expand_values(shape, in.q, bh, 0, 1, arena);
+      const T* k = expand_values(shape, in.k, bh, 0, 1, arena);
+      const T* v = in.v.at(bh, 0);
+      T *state = states.state + bh * F * M, *key_sum = states.key_sum + bh * F;
       if (states.scale == nullptr) {
-        update_and_read<T>(q, k, nullptr, v, state, key_sum, y + pair * M, F, M);
+        update_and_read<T>(q, k, nullptr, v, state, key_sum, y + bh * M, F, M);
         continue;
       }
-      const T weight = in.weight.data == nullptr ? T(0) : *in.weight.pair(pair);
-      const T decay = in.decay.data == nullptr ? T(0) : *in.decay.pair(pair);
-      rescale(shape.kind, q, k, weight, decay, states.scale + pair * F, scaled_q, scaled_k, keep,
-              F);
-      update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + pair * M, F, M);
+      const T weight = in.weight.data == nullptr ? T(0) : *in.weight.at(bh);
+      const T decay = in.decay.data == nullptr ? T(0) : *in.decay.at(bh);
+      rescale(shape.kind, q, k, weight, decay, states.scale + bh * F, scaled_q, scaled_k, keep, F);
+      update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + bh * M, F, M);
     }
   });
 }

@@ -62,10 +62,10 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 }
 
 template <typename T>
-void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int64_t S,
+void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t BH, int64_t S,
                int64_t width) {
   const bool whole = x.row == width && y.row == width;  // of a pair in one piece
-  parallel_ranges(ctx, P, S * width, [&](int64_t first, int64_t last) {
+  parallel_ranges(ctx, BH, S * width, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
       if (whole) {
         std::copy_n(x.at(p, 0), S * width, y.at(p, 0));
@@ -77,9 +77,9 @@ void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t P, int6
 }
 
 template <typename T>
-void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t P, int64_t S, int64_t C,
+void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t BH, int64_t S, int64_t C,
                    int64_t first) {
-  parallel_ranges(ctx, P, S * C, [&](int64_t begin, int64_t end) {
+  parallel_ranges(ctx, BH, S * C, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t kept = std::clamp<int64_t>(valid_keys(valid, p, first + S) - first, 0, S);
       std::fill(x + (p * S + kept) * C, x + (p + 1) * S * C, T(0));

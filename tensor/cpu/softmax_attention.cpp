@@ -21,12 +21,12 @@ constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 // A block: its queries and keys, and what its rows see of them.
 class Block {
  public:
-  Block(const SoftmaxShape& shape, int64_t pair, int64_t first_query, int64_t first_key)
+  Block(const SoftmaxShape& shape, int64_t bh, int64_t first_query, int64_t first_key)
       : query(first_query),
         key(first_key),
         rows(std::min(kQueries, shape.queries - first_query)),
         offset_(shape.causal ? shape.keys - shape.queries : shape.keys),
-        valid_(valid_keys(shape.valid, pair, shape.keys)) {
+        valid_(valid_keys(shape.valid, bh, shape.keys)) {
     keys = std::min(kKeys, seen_from_start(rows - 1) - key);
   }
 
@@ -88,11 +88,11 @@ void hide(const Block& block, int64_t i, T* row) {
 
 // Rows in one piece, times `factor`.
 template <typename T>
-T* gather(const HeadRows<const T>& x, int64_t pair, int64_t first, int64_t rows, int64_t width,
+T* gather(const HeadRows<const T>& x, int64_t bh, int64_t first, int64_t rows, int64_t width,
           T factor, Arena<T>& arena) {
   T* copy = arena.take(rows * width);
   for (int64_t i = 0; i < rows; ++i) {
-    const T* from = x.at(pair, first + i);
+    const T* from = x.at(bh, first + i);
     for (int64_t d = 0; d < width; ++d) copy[i * width + d] = factor * from[d];
   }
   return copy;
@@ -100,9 +100,9 @@ T* gather(const HeadRows<const T>& x, int64_t pair, int64_t first, int64_t rows,
 
 template <typename T>
 void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const HeadRows<T>& y,
-             int64_t pair, int64_t first) {
+             int64_t bh, int64_t first) {
   for (int64_t i = 0; i < rows; ++i) {
-    T* to = y.at(pair, first + i);
+    T* to = y.at(bh, first + i);
     for (int64_t d = 0; d < width; ++d) to[d] = factor[i] * x[i * width + d];
   }
 }
@@ -145,30 +145,30 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
   const int64_t each = kQueries * (kKeys + D + M + 2) + kKeys * D;
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const auto one = [&](int64_t item, int thread) {
-    const int64_t pair = item / blocks, query = item % blocks * kQueries;
+    const int64_t bh = item / blocks, query = item % blocks * kQueries;
     Arena<T> arena(workspace.data() + thread * each);
     const int64_t rows = std::min(kQueries, shape.queries - query);
-    const T* block_q = gather(q, pair, query, rows, D, static_cast<T>(shape.scale), arena);
+    const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
     const Running<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
     std::fill_n(running.max, rows, kNothing<T>);
     std::fill_n(running.total, rows, T(0));
     std::fill_n(running.y, rows * M, T(0));
     T* scores = arena.take(kQueries * kKeys);
     for (int64_t key = 0;; key += kKeys) {
-      const Block block(shape, pair, query, key);
+      const Block block(shape, bh, query, key);
       if (block.keys <= 0) break;
-      products(block, D, block_q, {k.at(pair, key), k.row}, scores, arena);
-      absorb(block, M, scores, {v.at(pair, key), v.row}, running);
+      products(block, D, block_q, {k.at(bh, key), k.row}, scores, arena);
+      absorb(block, M, scores, {v.at(bh, key), v.row}, running);
     }
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];
-      log_sums[pair * shape.queries + query + i] =
+      log_sums[bh * shape.queries + query + i] =
           total == T(0) ? T(0) : running.max[i] + std::log(total);
       total = reciprocal_or_zero(total);
     }
-    scatter(running.y, rows, M, running.total, y, pair, query);
+    scatter(running.y, rows, M, running.total, y, bh, query);
   };
-  parallel_items(ctx, shape.pairs * blocks, one,
+  parallel_items(ctx, shape.batch_heads * blocks, one,
                  std::min(kQueries, shape.queries) * shape.keys * (D + M));
 }
 
@@ -181,30 +181,30 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.pairs, [&](int64_t pair, int thread) {
+  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
     for (int64_t j = 0; j < shape.keys; ++j) {
-      std::fill_n(dk.at(pair, j), D, T(0));
-      std::fill_n(dv.at(pair, j), M, T(0));
+      std::fill_n(dk.at(bh, j), D, T(0));
+      std::fill_n(dv.at(bh, j), M, T(0));
     }
     for (int64_t query = 0; query < shape.queries; query += kQueries) {
       Arena<T> arena(workspace.data() + thread * each);
       const int64_t rows = std::min(kQueries, shape.queries - query);
-      const T* block_q = gather(q, pair, query, rows, D, static_cast<T>(shape.scale), arena);
-      const T* block_dy = gather(dy, pair, query, rows, M, T(1), arena);
+      const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
+      const T* block_dy = gather(dy, bh, query, rows, M, T(1), arena);
       T *along = arena.take(rows), *scale = arena.take(rows), *block_dq = arena.take(rows * D);
       std::fill_n(scale, rows, static_cast<T>(shape.scale));
       std::fill_n(block_dq, rows * D, T(0));
-      for (int64_t i = 0; i < rows; ++i) along[i] = dot(block_dy + i * M, y.at(pair, query + i), M);
+      for (int64_t i = 0; i < rows; ++i) along[i] = dot(block_dy + i * M, y.at(bh, query + i), M);
       T *weights = arena.take(kQueries * kKeys), *grads = arena.take(kQueries * kKeys);
       for (int64_t key = 0;; key += kKeys) {
-        const Block block(shape, pair, query, key);
+        const Block block(shape, bh, query, key);
         if (block.keys <= 0) break;
-        const ValueRows<T> block_k{k.at(pair, key), k.row}, block_v{v.at(pair, key), v.row};
+        const ValueRows<T> block_k{k.at(bh, key), k.row}, block_v{v.at(bh, key), v.row};
         products(block, D, block_q, block_k, weights, arena);
         products(block, M, block_dy, block_v, grads, arena);
         for (int64_t i = 0; i < rows; ++i) {
           T *a = weights + i * block.keys, *g = grads + i * block.keys;
-          const T shift = log_sums[pair * shape.queries + query + i];
+          const T shift = log_sums[bh * shape.queries + query + i];
           const int64_t seen = block.seen(i);
 #pragma omp simd
           for (int64_t j = 0; j < seen; ++j) {
@@ -215,10 +215,10 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
           hide(block, i, g);
         }
         add_by_row(block, D, grads, block_k, block_dq);
-        add_by_key(block, D, grads, block_q, dk.at(pair, key), dk.row);
-        add_by_key(block, M, weights, block_dy, dv.at(pair, key), dv.row);
+        add_by_key(block, D, grads, block_q, dk.at(bh, key), dk.row);
+        add_by_key(block, M, weights, block_dy, dv.at(bh, key), dv.row);
       }
-      scatter(block_dq, rows, D, scale, dq, pair, query);
+      scatter(block_dq, rows, D, scale, dq, bh, query);
     }
   });
 }

@@ -7,7 +7,7 @@ namespace {
 const HeadShape kShapes[] = {{1, 1, 1, 1, 0, 1},    {5, 37, 19, 7, 4, 3},  {2, 130, 70, 33, 2, 3},
                              {7, 3, 200, 16, 1, 2}, {1, 700, 5, 40, 0, 2}, {2, 0, 6, 5, 0, 2}};
 
-Shape rows_of(const HeadShape& s, int64_t width) { return {s.pairs, s.rows, width}; }
+Shape rows_of(const HeadShape& s, int64_t width) { return {s.batch_heads, s.rows, width}; }
 Shape codes_of(const HeadShape& s) { return {s.heads, s.features, s.key_size}; }
 
 template <typename T>
@@ -38,7 +38,7 @@ TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
       std::vector<T> values;
       for (const double x : numbers(input<float>(wide, 1)))
         values.push_back(T(static_cast<float>(BFloat16(x - 4))));
-      const Tensor by = temperature<T>(), dt = input<T>({shape.pairs}, 4);
+      const Tensor by = temperature<T>(), dt = input<T>({shape.batch_heads}, 4);
       std::vector<T> grads = input<T>(wide, 2).template to_vector<T>();
       if (shape.features > 1)
         for (size_t i = 0; i < values.size(); i += 97) {
@@ -58,7 +58,7 @@ TEST(CudaCodebook, GradientsOfPairsAreAddedToHeads) {
     for (const bool with_rows : {false, true})
       expect_parity([&](auto t) {
         using T = decltype(t);
-        const Tensor part = input<T>({shape.pairs, shape.features, shape.key_size}, 1);
+        const Tensor part = input<T>({shape.batch_heads, shape.features, shape.key_size}, 1);
         const Tensor du = input<T>(rows_of(shape, shape.features), 2),
                      codes = input<T>(codes_of(shape), 3);
         const Tensor dcodes = input<T>(codes_of(shape), 4);
@@ -84,7 +84,7 @@ TEST(CudaCodebook, TheFirstOfTheNearestCodes) {
           using T = decltype(t);
           const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1);
           const Tensor codes = whole_numbers<T>(codes_of(shape), 2);
-          const Tensor code = unset<int32_t>({shape.pairs, shape.rows});
+          const Tensor code = unset<int32_t>({shape.batch_heads, shape.rows});
           table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
                                   code.template data<int32_t>());
           return std::vector<Tensor>{code};
@@ -97,11 +97,11 @@ TEST(CudaCodebook, MorePairsThanOneGridHolds) {
       [](auto) {
         const HeadShape shape{(1 << 10) + 3, 1, 3, 2, 0, 1};
         std::vector<float> values;
-        for (int64_t i = 0; i < 2 * shape.pairs; ++i)
+        for (int64_t i = 0; i < 2 * shape.batch_heads; ++i)
           values.push_back(static_cast<float>(i % 7 - 3));
-        const Tensor x = Tensor::from(values, {shape.pairs, 2});
+        const Tensor x = Tensor::from(values, {shape.batch_heads, 2});
         const Tensor codes = Tensor::from(std::vector<float>{3, 0, -2, 1, 0, -1}, {1, 3, 2});
-        const Tensor code = unset<int32_t>({shape.pairs});
+        const Tensor code = unset<int32_t>({shape.batch_heads});
         table<float>().nearest_code(context(), shape, x.data<float>(), codes.data<float>(),
                                     code.data<int32_t>());
         return std::vector<Tensor>{code};
@@ -129,10 +129,10 @@ TEST(CudaCodebook, WhereNoCodeIsNearer) {
 Tensor codes_below(const HeadShape& shape) {
   const RandomStream numbers{7, Purpose::test, 99, 0};
   std::vector<int32_t> codes;
-  for (int64_t i = 0; i < shape.pairs * shape.rows; ++i)
+  for (int64_t i = 0; i < shape.batch_heads * shape.rows; ++i)
     codes.push_back(
         static_cast<int32_t>(random_below(numbers, i, static_cast<uint32_t>(shape.features))));
-  return Tensor::from(codes, {shape.pairs, shape.rows});
+  return Tensor::from(codes, {shape.batch_heads, shape.rows});
 }
 
 TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
@@ -150,8 +150,8 @@ TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
                               y.template data<T>());
       table<T>().sum_by_code(context(), shape, x.template data<T>(), of_row,
                              counts.template data<T>(), sums.template data<T>());
-      table<T>().one_hot_logs(context(), of_row, logs.template data<T>(), shape.pairs * shape.rows,
-                              shape.features);
+      table<T>().one_hot_logs(context(), of_row, logs.template data<T>(),
+                              shape.batch_heads * shape.rows, shape.features);
       return std::vector<Tensor>{y, counts, sums, logs};
     });
 }

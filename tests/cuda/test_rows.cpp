@@ -63,18 +63,17 @@ TEST(CudaRows, EveryOrderOfAxes) {
 
 // The middle one of three parts of [B,S,3 x H x width], to [P,S,width] and back into the last part.
 TEST(CudaRows, RowsBetweenLayouts) {
-  for (const int64_t first_pair : {0, 3})
+  for (const int64_t first_bh : {0, 3})
     expect_parity([&](auto t) {
       using T = decltype(t);
-      const int64_t B = 2, S = 7, H = 3, width = 5, P = B * H - first_pair, row = 3 * H * width;
+      const int64_t B = 2, S = 7, H = 3, width = 5, P = B * H - first_bh, row = 3 * H * width;
       const Tensor x = input<T>({B, S, row}, 1), y = unset<T>({P, S, width});
       const auto part = [&](int64_t index) {
         return HeadRows<T>{
-            x.template data<T>() + index * H * width, S * row, width, row, H, first_pair};
+            x.template data<T>() + index * H * width, S * row, width, row, H, first_bh};
       };
       const HeadRows<T> middle = part(1);
-      const HeadRows<const T> from{middle.data, middle.batch, middle.head, middle.row,
-                                   H,           first_pair};
+      const HeadRows<const T> from{middle.data, middle.batch, middle.head, middle.row, H, first_bh};
       table<T>().copy_rows(context(), from, head_rows(y.template data<T>(), S, width), P, S, width);
       table<T>().copy_rows(context(), head_rows<const T>(y.template data<T>(), S, width), part(2),
                            P, S, width);
