@@ -12,7 +12,10 @@ case "${1:-}" in
   *) echo "usage: ./test.sh [--all]" >&2; exit 2 ;;
 esac
 
+[ "$all" = no ] || linea_test_packages+=("${linea_check_packages[@]}")
 install_missing "${linea_packages[@]}" "${linea_test_packages[@]}"
+say "Checks of the sources"
+tools/check.sh
 EXTRA=(-DLINEA_WERROR=ON -DLINEA_NATIVE=OFF)
 
 run_tests() { # build folder, ctest options...

@@ -16,7 +16,12 @@ linea_packages=(
   "zlib1g-dev: gzip and zip files"
   "libssl-dev: checksums of files"
 )
-linea_test_packages=("libgtest-dev: the tests")
+linea_test_packages=(
+  "libgtest-dev: the tests"
+  "clang-format: checks the format of the sources"
+  "python3: checks the text of the sources"
+)
+linea_check_packages=("clang-tidy: checks the code, with --all")
 
 say() { printf '\n== %s\n' "$*"; }
 
