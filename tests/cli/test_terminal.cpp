@@ -4,6 +4,10 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
 #include "cli/terminal.h"
 #include "tests/cli/program.h"
 
@@ -17,14 +21,30 @@ struct Environment {
 
 class Terminal : public ProgramTest {
  protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    const Pair pair;
+    if (pair.slave < 0) GTEST_SKIP() << "no pseudo-terminal: " << std::strerror(errno);
+  }
+
+  struct Pair {
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), slave = -1;
+    Pair() {
+      if (master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0)
+        slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    }
+    ~Pair() {
+      if (master >= 0) close(master);
+      if (slave >= 0) close(slave);
+    }
+    Pair(const Pair&) = delete;
+    Pair& operator=(const Pair&) = delete;
+  };
+
   // All that the program writes to the terminal that is its stdout and stderr.
   std::string shown(const std::string& line, const Environment& environment) const {
-    const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    EXPECT_GE(master, 0);
-    EXPECT_EQ(grantpt(master), 0);
-    EXPECT_EQ(unlockpt(master), 0);
-    const std::string name = ptsname(master);
-    const int slave = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    Pair terminal;
+    const int master = terminal.master, slave = terminal.slave;
     winsize size{};
     size.ws_col = environment.columns;
     size.ws_row = 24;
@@ -34,12 +54,11 @@ class Terminal : public ProgramTest {
     modes.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // "\n" stays as it is written
     tcsetattr(slave, TCSANOW, &modes);
     const pid_t pid = start(words_of(line), slave, environment);
-    close(slave);
+    close(std::exchange(terminal.slave, -1));
     std::string text;
     char buffer[4096];
     for (ssize_t count; (count = read(master, buffer, sizeof buffer)) > 0;)
       text.append(buffer, static_cast<size_t>(count));
-    close(master);
     int status = 0;
     waitpid(pid, &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << text;
@@ -68,16 +87,16 @@ class Terminal : public ProgramTest {
 };
 
 // What a terminal would show between line ends and returns.
-Words pieces_of(const std::string& text) {
-  Words pieces(1);
+Words shown_lines(const std::string& text) {
+  Words lines(1);
   for (const char c : text) {
     if (c == '\n' || c == '\r') {
-      pieces.emplace_back();
+      lines.emplace_back();
     } else {
-      pieces.back() += c;
+      lines.back() += c;
     }
   }
-  return pieces;
+  return lines;
 }
 
 const std::string kRun = kCopy + " --steps 400 --out ";
@@ -87,12 +106,12 @@ TEST_F(Terminal, TheProgressLineIsRewrittenAndSaysEverything) {
   EXPECT_NE(text.find('\r'), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
   bool found = false;
-  for (const std::string& piece : pieces_of(text)) {
-    if (piece.rfind("step 400/400", 0) != 0) continue;
+  for (const std::string& shown_line : shown_lines(text)) {
+    if (shown_line.rfind("step 400/400", 0) != 0) continue;
     found = true;
     for (const char* part :
          {"loss ", "bits/char", "lr ", "|g| ", "tokens/s", "MiB", "elapsed", "left"})
-      EXPECT_NE(piece.find(part), std::string::npos) << part << " is not in: " << piece;
+      EXPECT_NE(shown_line.find(part), std::string::npos) << part << " is not in: " << shown_line;
   }
   EXPECT_TRUE(found) << text;
 }
@@ -101,9 +120,10 @@ TEST_F(Terminal, TheProgressLineIsRewrittenAndSaysEverything) {
 TEST_F(Terminal, TheProgressLineFitsANarrowTerminal) {
   const std::string text = shown(kRun + "run", {"xterm", nullptr, 40});
   size_t lines = 0;
-  for (const std::string& piece : pieces_of(text)) {
-    if (piece.rfind("step ", 0) != 0 || piece.find(": validation") != std::string::npos) continue;
-    EXPECT_LT(piece.size(), 40u) << piece;
+  for (const std::string& shown_line : shown_lines(text)) {
+    if (shown_line.rfind("step ", 0) != 0 || shown_line.find(": validation") != std::string::npos)
+      continue;
+    EXPECT_LT(shown_line.size(), 40u) << shown_line;
     ++lines;
   }
   EXPECT_GE(lines, 1u) << text;
