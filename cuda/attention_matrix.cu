@@ -1,5 +1,5 @@
-// The definition of the sum rule, every weight by itself, in double: one block a row, or a key.
-// Slow; what the other forms are measured against, and what shows an attention matrix.
+// The definition of the sum rule, weight by weight in double: one block per row or key. Slow; it is
+// the reference for the other forms, and computes attention matrices for display.
 //
 //   values   a_ij = (q_i . k_j) exp(w_j - L_j)              L_j = the sum of the log decays up to j
 //   logs     a_ij = sum_f exp(q_if + k_jf + w_j - L_j)      A_ij = a_ij / sum_j a_ij
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();  // the log of 0
 
-// x_t becomes the sum of x up to t, or from t on; one warp, all lanes of which call it.
+// In-place prefix sum of x, or suffix sum if from_end; called by all lanes of one warp.
 __device__ void sum_along(double* x, int64_t count, bool from_end) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   double past = 0;
@@ -26,12 +26,12 @@ __device__ void sum_along(double* x, int64_t count, bool from_end) {
   }
 }
 
-// What one row of A is made with: its largest log, 1 / sum_j a_ij exp(-most), and sum_j A_ij dA_ij.
+// The statistics of a row of A: its largest log, 1 / sum_j a_ij exp(-max), and sum_j A_ij dA_ij.
 struct Row {
   double max, inverse, mean;
 };
 
-// One call's inputs; log_weight [P,N] is w_j - L_j.
+// The inputs of a call; log_weight [P,N] is w_j - L_j.
 template <typename T>
 struct Definition {
   using A = Accumulator<T>;
@@ -52,7 +52,7 @@ struct Definition {
 
   __device__ static double at(const T* row, int64_t f) { return static_cast<double>(A(row[f])); }
 
-  // q_i . k_j of values; of logs log sum_f exp(q_if + k_jf).
+  // q_i . k_j for values, log sum_f exp(q_if + k_jf) for logs.
   __device__ double meeting(const T* qi, const T* kj) const {
     const int64_t F = shape.features;
     double max = kNothing, sum = 0;
@@ -65,12 +65,12 @@ struct Definition {
     for (int64_t f = 0; f < F; ++f) sum += std::exp(at(qi, f) + at(kj, f) - max);
     return max + std::log(sum);
   }
-  // The log that decides the scale of a row.
+  // The log that a row's maximum is taken of.
   __device__ double log_of(double met, double weight) const {
     return logs() ? met + weight : weight;
   }
 
-  // exp(log - most), and a_ij of it.
+  // exp(log - max), and the a_ij of it.
   __device__ double weigh(double met, double weight, double max) const {
     return max == kNothing ? 0.0 : std::exp(log_of(met, weight) - max);
   }
@@ -98,7 +98,8 @@ struct WeightOf {
   }
 };
 
-// One row: A is written where matrix is not null, what its gradients need where rows is not null.
+// One row: writes A if matrix is not null, and the statistics for its gradients if rows is not
+// null.
 template <typename T>
 struct MakeRow {
   Definition<T> of;
@@ -139,9 +140,9 @@ struct MakeRow {
   }
 };
 
-// The gradient of query i by its keys, or of key j and its weight by the queries that see it. With
-// s_ij = dA_ij - sum_j A_ij dA_ij: of a log a_ij it is A_ij s_ij, of a product q_i . k_j exp(w_j -
-// L_j) s_ij / sum_j a_ij.
+// The gradient of query i over its keys, or of key j and its weight over the queries that see it.
+// With s_ij = dA_ij - sum_j A_ij dA_ij, the gradient of log a_ij is A_ij s_ij, and that of a
+// product q_i . k_j is exp(w_j - L_j) s_ij / sum_j a_ij.
 template <typename T, bool kOfQuery>
 struct RowGradient {
   Definition<T> of;
@@ -154,7 +155,8 @@ struct RowGradient {
     __shared__ double grad[kBlockThreads], met[kBlockThreads];
     const int64_t N = of.shape.length, F = of.shape.features, bh = r / N, at = r % N,
                   keys = of.keys(bh);
-    const int64_t begin = kOfQuery || !of.causal ? 0 : at;  // the others that meet this one
+    // the keys (queries) that interact with this one
+    const int64_t begin = kOfQuery || !of.causal ? 0 : at;
     const int64_t end = kOfQuery ? of.seen(bh, at) : at < keys ? N : begin;
     const T* mine = kOfQuery ? of.q.at(bh, at) : of.k.at(bh, at);
     double whole = 0;
@@ -207,7 +209,7 @@ struct WriteWeightGradients {
     if (ddecay == nullptr) return;
     __syncthreads();
     if (threadIdx.x < kWarp)
-      sum_along(row, N, true);  // a decay at t divides the weight of every key from t on
+      sum_along(row, N, true);  // the decay at t affects the weight of every key from t on
     __syncthreads();
     for (int64_t t = threadIdx.x; t < N; t += kBlockThreads)
       ddecay[bh * N + t] = T(static_cast<A>(-row[t]));

@@ -1,4 +1,4 @@
-// The backend of a CUDA device, which registers itself where a program links it.
+// The backend of a CUDA device, which registers itself in every program that links it.
 #include "tensor/backend.h"
 #include "cuda/device.h"
 #include "cuda/kernel_tables.h"

@@ -1,11 +1,12 @@
-// What the kernels of the sum rule share: the rows of a chunk, their logs and scales. Formulas and
-// the meaning of the scales: tensor/cpu/chunk.h. Chunks of one or several tiles of 64 positions are
-// done side by side, a group of them at a time:
+// Shared by the kernels of the sum rule: the rows of a chunk, their logs and scales. Formulas and
+// the definition of the scales: tensor/cpu/chunk.h. Chunks of one or more tiles of 64 positions are
+// processed in parallel, one group of chunks at a time:
 //
-//   each chunk's keys (backward: queries) are summed by themselves        cuda/chunk_sweep.h
-//   a scan over the chunks of a group adds them to the carried state, and leaves in the place of
-//   each chunk's sums the state that the chunk reads each tile's rows are made from that state and
-//   the products with the tiles of its chunk that they see
+//   each chunk's keys (backward: queries) are summed separately           cuda/chunk_sweep.h
+//   a scan over the chunks of a group accumulates these sums into the running state, and replaces
+//   each chunk's sums by the state that the chunk reads
+//   each tile's rows are computed from that state and from products with the tiles of its chunk
+//   that they see
 #pragma once
 
 #include <limits>
@@ -17,17 +18,16 @@
 
 namespace linea::cuda {
 
-// How numbers are kept from overflowing: values summed as they are, values beside logs of weights,
-// logs.
+// Protection against overflow: plain values, values with log weights, or logs throughout.
 enum class NumericMode { plain, scaled, logs };
 
 template <typename A>
 inline constexpr A kNothing = -std::numeric_limits<A>::infinity();  // the log of 0
-// A denominator below this may have lost terms that count; its row is summed again by logs.
+// A smaller denominator may have lost significant terms; its row is recomputed in log space.
 template <typename A>
 inline constexpr A kTrusted = sizeof(A) == 4 ? A(1e-25) : A(1e-200);
 
-// exp(to - from) where something may be the log of 0.
+// exp(log - reference), where log may be the log of 0.
 template <typename A>
 __device__ A factor(A log, A reference) {
   return log == kNothing<A> ? A(0) : exp_of(log - reference);
@@ -51,9 +51,9 @@ __device__ A feature_derivative(KernelFeature feature, A phi) {
   return A(1);
 }
 
-// Chunks first .. first + chunks - 1 of every pair, each of `tiles` tiles of 64 rows. Chunk c of
-// pair p has the slot p chunks + c; its tile t is tile tiles slot + t of the group, which has 64
-// places in tables.
+// Chunks first .. first + chunks - 1 of every (batch, head), each of `tiles` tiles of 64 rows.
+// Chunk c of (batch, head) p has slot p chunks + c; its tile t is tile tiles slot + t of the group,
+// which has 64 places in tables.
 struct Group {
   int64_t first, chunks, tiles = 1;
 };
@@ -61,7 +61,7 @@ struct Group {
 // The rows of a chunk, or of one of its tiles.
 struct Chunk {
   int64_t bh, slot, place, first;  // place, first: of its first row, in tables and in the segment
-  int rows, keys;                  // how many there are, and keys that exist
+  int rows, keys;                  // the number of rows, and of existing keys
 };
 __device__ inline Chunk tiles_at(const ChunkShape& shape, const Group& group, int64_t tile,
                                  int64_t tiles) {
@@ -82,12 +82,12 @@ __device__ inline Chunk chunk_at(const ChunkShape& shape, const Group& group, in
 inline int64_t chunk_count(const ChunkShape& shape, int64_t tiles = 1) {
   return (shape.length + tiles * kTile - 1) / (tiles * kTile);
 }
-// The last tiles of a segment's last chunk may have no rows.
+// A segment's last chunk may end with tiles without rows.
 __device__ inline Chunk tile_at(const ChunkShape& shape, const Group& group, int64_t tile) {
   return tiles_at(shape, group, tile, 1);
 }
-// The first and the last tile of the chunk that the tile `own` is of: itself, where a rule has one
-// tile a chunk, or where there are no keys (queries) to look for.
+// The first and last tile of the chunk that contains the tile `own`; `own` itself for modes with
+// one tile per chunk, or without keys (queries).
 template <NumericMode kMode, typename T>
 __device__ int64_t first_tile(const Group& group, int64_t own, const T* keys) {
   return kMode != NumericMode::plain || keys == nullptr ? own : own - own % group.tiles;
@@ -99,9 +99,9 @@ __device__ int64_t last_tile(const Group& group, int64_t own, const T* queries) 
              : own - own % group.tiles + group.tiles - 1;
 }
 
-// Of each row of a group: of keys top, the offset o and the largest offset so far; of queries top,
-// the offset -m, 1 / d and e. decay: the sum of the log decays of each chunk. What a rule has no
-// use for is null.
+// Per row of a group: for keys, top, the offset o and the maximum offset so far; for queries, top,
+// the offset -m, 1 / d and e. decay: the sum of the log decays of each chunk. Fields that a mode
+// does not use are null.
 template <typename A>
 struct KeyTable {
   A *top = nullptr, *offset = nullptr, *max = nullptr, *decay = nullptr;
@@ -111,12 +111,12 @@ struct QueryTable {
   A *top = nullptr, *offset = nullptr, *inverse = nullptr, *grad = nullptr;
 };
 
-// The states that chunks read: one a slot, or one a pair.
+// The states that chunks read: one per slot, or one per (batch, head).
 template <typename A>
 struct States {
   const A *state = nullptr, *key_sum = nullptr, *scale = nullptr;
   bool of_slot = true;
-  int64_t empty_chunk = -1;  // of each pair: its state holds nothing
+  int64_t empty_chunk = -1;  // the chunk of each (batch, head) whose state is zero
 };
 template <typename A>
 struct StateAt {
@@ -142,9 +142,9 @@ struct Rows {
   KernelFeature feature;
   const A* top;
 
-  // What was given: a log, or what a feature is made of.
+  // The stored element: a log, or the input of a feature.
   __device__ A given(int i, int64_t f) const { return A(data[i * stride + f]); }
-  // exp(log - top) of logs
+  // The feature; exp(log - top) for logs.
   __device__ A at(int i, int64_t f) const {
     if (kMode == NumericMode::logs) return exp_of(given(i, f) - top[i]);
     return feature_of(feature, given(i, f));
@@ -159,7 +159,7 @@ __device__ Rows<kMode, T> rows_of(const ChunkShape& shape, const HeadRows<const 
           shape.feature, logs && top != nullptr ? top + chunk.place : nullptr};
 }
 
-// Values or their gradients: rows of M.
+// Rows of M values or their gradients.
 template <typename T>
 struct ValueRows {
   using A = Accumulator<T>;
@@ -177,13 +177,13 @@ __device__ ValueRows<T> value_rows(const ChunkShape& shape, const HeadRows<const
   return {all.at(chunk.bh, chunk.first), all.row, all.data == nullptr ? 0 : count, shape.values};
 }
 
-// What factors are multiplied as: bf16 on tensor cores where all are values of like size; weights
-// and logs lie too far apart for its eight digits.
+// The type of the factors: bf16 on tensor cores if all are plain values; weights and logs span too
+// large a range for its eight bits of precision.
 template <NumericMode kMode, typename T>
 using Factor = std::conditional_t<kMode == NumericMode::plain, T, Accumulator<T>>;
 
-// The sums of a block. By tensor cores it makes two tiles of columns, whom weights serve that it
-// makes once; else one, for registers.
+// The sums of a block. With tensor cores it computes two tiles of columns, which share the weights
+// it computes; else one, to save registers.
 template <NumericMode kMode, typename T>
 using RuleSums = WideSums<Factor<kMode, T>, kByCores<Factor<kMode, T>> ? 2 : 1>;
 template <NumericMode kMode, typename T>
@@ -192,11 +192,11 @@ int64_t column_blocks(int64_t columns) {
   return columns <= kColumns ? 1 : (columns + kColumns - 1) / kColumns;
 }
 
-// A matrix of a chunk in shared memory, by row and key.
+// A matrix of a chunk in shared memory, indexed by row and key.
 template <typename A>
 using Square = A[kTile][kTile + 1];
 
-// scores = q k^T over all features, of the rows and keys of this thread.
+// scores = q k^T over all features, for this thread's rows and keys.
 template <NumericMode kMode, typename T>
 __device__ void add_scores(Sums<Factor<kMode, T>>& scores, int64_t F, const Rows<kMode, T>& q,
                            const Rows<kMode, T>& k, Panels<Factor<kMode, T>>& panels) {
@@ -205,7 +205,7 @@ __device__ void add_scores(Sums<Factor<kMode, T>>& scores, int64_t F, const Rows
       [&](int j, int64_t f) { return k.or_zero(j, f); }, panels);
 }
 
-// Calls body(RuleConstant<..>{}) with the rule of a call.
+// Calls body(RuleConstant<..>{}) with the numeric mode of a call.
 template <NumericMode kMode>
 struct RuleConstant {
   static constexpr NumericMode value = kMode;

@@ -1,4 +1,4 @@
-// The sweep backward of the backward pass: dk and dv, from the gradients of the states. Formulas in
+// The backward sweep of the backward pass: dk and dv from the gradients of the states. Formulas:
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/kernel_tables.h"
@@ -6,8 +6,8 @@
 namespace linea::cuda {
 namespace {
 
-// dk of a tile of keys, one or two of features; and, where `weight_part` [blocks of features,
-// places] is asked for, its part of the gradients of the keys' weights.
+// dk of a tile of keys for one or two tiles of features; and, if `weight_part` [blocks of features,
+// places] is not null, its part of the gradients of the keys' weights.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     key_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int64_t F = shape.features, M = shape.values;
   const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
-  // Queries of the chunk's tiles from this one on, which comes last.
+  // Queries of the chunk's tiles, with this tile last.
   Pieces<kMode, T> of = with_query(own);
   find_by_logs(of, by_logs);
   Wide inside;
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         },
         panels);
   }
-  // Of plain values what the state gives needs no factor, and joins what the queries give.
+  // For plain values the state's contribution needs no factor, and is added to that of the queries.
   Wide apart;
   Wide& after = kMode == NumericMode::plain ? inside : apart;
   if (!later.empty)
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     to[j * dk.row + f] = T(grad);
   });
   if (weight_part == nullptr) return;
-  if constexpr (!kByCores<P>)  // whose rule has no weights
+  if constexpr (!kByCores<P>)  // a mode without weights
     sum_rows(whole, [&](int j, A total) {
       weight_part[static_cast<int64_t>(blockIdx.y) * gridDim.x * kTile + chunk.place + j] = total;
     });
@@ -111,7 +111,7 @@ struct SumWeights {
   }
 };
 
-// dv of a tile of keys, one or two of values.
+// dv of a tile of keys for one or two tiles of values.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     value_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,

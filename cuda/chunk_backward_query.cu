@@ -1,4 +1,4 @@
-// The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in
+// The forward sweep of the backward pass: dq, and e for the backward sweep. Formulas:
 // tensor/cpu/chunk_backward.h.
 #include "cuda/chunk_backward.h"
 #include "cuda/kernel_tables.h"
@@ -6,7 +6,7 @@
 namespace linea::cuda {
 namespace {
 
-// e_i = -(dy_i . y_i) / d_i of a tile's queries, which may be read at once.
+// e_i = -(dy_i . y_i) / d_i for a tile's queries, readable on return.
 template <NumericMode kMode, typename T, typename A>
 __device__ void denominator_gradients(const Pieces<kMode, T>& of, const ValueRows<T>& y, A* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -19,7 +19,7 @@ __device__ void denominator_gradients(const Pieces<kMode, T>& of, const ValueRow
   __syncthreads();
 }
 
-// dq of a tile of queries, one or two of features; and e.
+// dq of a tile of queries for one or two tiles of features; and e.
 template <NumericMode kMode, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     query_gradient(ChunkShape shape, Group group, ChunkInput<T> in, HeadRows<const T> dy,
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int64_t F = shape.features, M = shape.values;
   const int64_t first_f = static_cast<int64_t>(blockIdx.y) * Wide::kColumns;
 
-  // Keys of the chunk's tiles up to this one, which comes last.
+  // Keys of the chunk's tiles, with this tile last.
   Pieces<kMode, T> of = with_key(own);
   denominator_gradients(of, value_rows(shape, y, chunk, chunk.rows), grad_d);
   if (blockIdx.y == 0 && static_cast<int>(threadIdx.x) < chunk.rows)
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         },
         panels);
   }
-  // Of plain values what the state gives needs no factor, and joins what the keys give.
+  // For plain values the state's contribution needs no factor, and is added to that of the keys.
   Wide apart;
   Wide& before = kMode == NumericMode::plain ? inside : apart;
   if (!past.empty)

@@ -1,4 +1,4 @@
-// The forward pass of the sum rule over a segment. How it is cut: cuda/chunk.h; formulas:
+// Forward pass of the sum rule over a segment. Structure: cuda/chunk.h; formulas:
 // tensor/cpu/chunk.h.
 #include "cuda/chunk_sweep.h"
 #include "cuda/kernel_tables.h"
@@ -6,7 +6,7 @@
 namespace linea::cuda {
 namespace {
 
-// log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
+// log a_ij (relative to q_i's largest feature) by definition, log sum_f exp(...).
 template <typename T>
 __device__ Accumulator<T> log_score(const Rows<NumericMode::logs, T>& q,
                                     const Rows<NumericMode::logs, T>& k, int64_t F, int i, int j,
@@ -19,8 +19,8 @@ __device__ Accumulator<T> log_score(const Rows<NumericMode::logs, T>& q,
   return max + std::log(sum) - q.top[i] + (offset - k.top[j]);
 }
 
-// Weights of row i in a chunk, weight by weight: exp(log a_ij - m), m the largest. Returns their
-// sum over the warp's lanes, without what the state gives; m goes in as the state's scale.
+// The weights of row i inside a chunk in log space: exp(log a_ij - m), m the maximum. Returns their
+// sum over the warp's lanes, without the state's contribution; on entry, m is the state's scale.
 template <typename T, typename A>
 __device__ A weigh_by_logs(const Rows<NumericMode::logs, T>& q, const Rows<NumericMode::logs, T>& k,
                            int64_t F, int i, int seen, const A* offset, A* weights, A& m) {
@@ -45,8 +45,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
   __shared__ Panels<P> panels;
   __shared__ Square<A> weights;
   multiply_as(shape.products, panels);
-  // of each row: the largest log with the state's scales, the state's scale, what of d is summed,
-  // m, 1 / d
+  // of each row: largest log with the state's scales, state's scale, partial sum of d, m, 1/d
   __shared__ A past_top[kTile], past_scale[kTile], denominator[kTile], row_scale[kTile],
       inverse[kTile];
   const int64_t own = blockIdx.x;
@@ -62,7 +61,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
   const StateAt<A> past = state_at(states, shape, group, chunk);
   const A* offset = kMode == NumericMode::plain ? nullptr : keys.offset + place;
 
-  // Of logs, the state's logs are in the features that read it.
+  // For logs, the features that read the state include the state's logs.
   const auto past_feature = [&](int i, int64_t f) {
     return kMode == NumericMode::logs ? factor(q.given(i, f) + past.scale[f], past_top[i])
                                       : q.at(i, f);
@@ -105,7 +104,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
     if (threadIdx.x < kTile && kMode != NumericMode::plain) {
       const int i = static_cast<int>(threadIdx.x);
       const A m = larger(seen.keys > 0 ? keys.max[place + i] : kNothing<A>, past_scale[i]);
-      row_scale[i] = m == kNothing<A> ? A(0) : m;  // nothing is seen: the row is 0
+      row_scale[i] = m == kNothing<A> ? A(0) : m;  // no key is visible: the row is 0
     }
     __syncthreads();
     Sums<P>::each([&](int e, int i, int j) {

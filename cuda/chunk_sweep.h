@@ -1,5 +1,5 @@
-// How a state is carried over the chunks of a group, in either direction (cuda/chunk.h): each
-// chunk's own sums, and the scan that adds them up.
+// Propagates a state over the chunks of a group, in either direction (cuda/chunk.h): the sums of
+// each chunk, and the scan that accumulates them.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace linea::cuda {
 
-// Rows x, or x / d where inverse is not null.
+// Rows x, or x / d if inverse is not null.
 template <typename T>
 struct GivenValues {
   using A = Accumulator<T>;
@@ -30,33 +30,32 @@ struct GivenValues {
   }
 };
 
-// What joins a state: rows of keys with values, or of queries with n = dy / d and e. Null: no
-// offsets, and 1.
+// The terms added to a state: rows of keys with values, or of queries with n = dy / d and e. Null:
+// offset 0, weight 1.
 template <typename T, typename Values = GivenValues<T>>
 struct Joining {
   using A = Accumulator<T>;
   HeadRows<const T> rows;
   Values x;
   const A *top, *offset, *weight;
-  bool keys;  // only those that exist
+  bool keys;  // rows are keys, of which only existing ones count
 };
 
-// The sums of each slot: state [F,M], key_sum [F], each feature f to be multiplied by
-// exp(scale[F]).
+// The sums of each slot: state [F,M], key_sum [F]; feature f is to be multiplied by exp(scale[F]).
 template <typename A>
 struct Parts {
   A *state, *key_sum, *scale;
 };
 
-// In which order chunks are gone through, and the one whose sums nobody reads.
+// The order of the chunks, and the chunk whose sums nobody reads.
 struct Direction {
   bool backward;
   int64_t unneeded;
 };
 
-// A block makes the sums of one chunk; or, given a carried state, goes through all of the group's,
-// leaves in the place of each one's sums the state that it reads, and carries on: no scan is left
-// to do. (Plain values alone.)
+// A block computes the sums of one chunk; or, given a running state, it walks all chunks of the
+// group, replaces each one's sums by the state that it reads, and updates the running state, so
+// that no scan is needed (plain values only).
 template <NumericMode kMode, typename T, typename Values>
 __global__ void __launch_bounds__(kBlockThreads)
     sum_chunk(ChunkShape shape, Group group, Joining<T, Values> in, Direction direction,
@@ -97,7 +96,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     const Rows<kMode, T> rows = rows_of<kMode>(shape, in.rows, chunk, count, in.top);
     const auto x = in.x.of(shape, chunk, count);
 
-    // log of feature f of row i; then the feature itself, relative to the largest in the chunk
+    // log of feature f of row i; then the feature, relative to the largest in the chunk
     const auto log_of = [&](int i, int64_t f) {
       return rows.given(i, f) + (in.offset[chunk.place + i] - rows.top[i]);
     };
@@ -120,8 +119,9 @@ __global__ void __launch_bounds__(kBlockThreads)
       __syncthreads();
     }
 
-    // The chunk's rows are summed before they join the others, so that errors do not grow with the
-    // length; those of eight digits join at once, for errors of float are far below theirs.
+    // The chunk's rows are summed before they are added to the total, so that errors do not grow
+    // with the length; bf16 factors are added directly, as float's rounding errors are far below
+    // theirs.
     Wide fresh;
     Wide& sums = kByCores<P> ? running : fresh;
     add_products<Along::tile, Along::tile>(
@@ -144,8 +144,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   each(walks ? carried : parts, index, leave);
 }
 
-// The scales that the chunks read take the place of those of their sums; keep and take: what the
-// carried sums and those of the chunk are multiplied by where they meet. One feature of one pair.
+// Replaces the scales of the chunks' sums by those of the states that they read. keep, take: the
+// factors of the running sums and of the chunk's sums when they are added. One feature of one
+// (batch, head).
 template <typename A>
 struct ScanScales {
   int64_t F;
@@ -172,8 +173,8 @@ struct ScanScales {
   }
 };
 
-// The sums themselves, one element of rows of `width`, of which each pair has F. keep and take may
-// be null: 1.
+// The same for the sums: one element of rows of `width`, F of which per (batch, head). keep and
+// take may be null: 1.
 template <typename A>
 struct ScanSums {
   int64_t F, width;
@@ -197,8 +198,7 @@ struct ScanSums {
   }
 };
 
-// Blocks that sum a chunk's plain values. Where they keep the device busy, each goes through all
-// chunks.
+// Blocks that sum the plain values of a chunk. If they keep the device busy, each walks all chunks.
 template <typename T>
 int64_t blocks_of_sums(const ChunkShape& shape) {
   return shape.batch_heads * tiles_of(shape.features) *
@@ -209,13 +209,12 @@ bool sums_walk(const Context& ctx, const ChunkShape& shape) {
   return blocks_of_sums<T>(shape) >= ctx.sizes.blocks;
 }
 
-// How many tiles of 64 rows a chunk has, 1 to kMaxTiles. With t of them a tile moves 1 / t of its
-// chunk's states, and meets (t + 1) / 2 tiles of the chunk, itself among them: passes 4 F M / t
-// bytes, and kProducts products of 64 x 64 by F or M for each tile that it meets. On tensor cores,
-// where a byte takes the time of kWorth FLOPs, the sum of both is least at the root below. One
-// tile: where numbers are float or double, which are slow to multiply; where rows have weights or
-// logs, whose scales are made for 64 of them; where fewer blocks of sums would not keep the device
-// busy.
+// The number of tiles of 64 rows in a chunk, 1 to kMaxTiles. With t tiles, a tile moves 1 / t of
+// its chunk's states and is multiplied with (t + 1) / 2 tiles of the chunk, including itself:
+// `passes` 4 F M / t bytes, and kProducts products of 64 x 64 by F or M per tile. On tensor cores,
+// where moving a byte takes the time of kWorth FLOPs, the total is minimal at the square root
+// below. One tile for float or double, whose products are slow; for rows with weights or logs,
+// whose scales cover 64 rows; and where fewer blocks would not keep the device busy.
 inline constexpr int64_t kMaxTiles = 4;
 template <typename T>
 int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled) {
@@ -224,7 +223,7 @@ int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled)
   if (ctx.sizes.tiles > 0) return std::min(ctx.sizes.tiles, kMaxTiles);
   if (!kByCores<T>) return 1;
   const double F = static_cast<double>(shape.features), M = static_cast<double>(shape.values);
-  const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan makes the other 6
+  const double passes = sums_walk<T>(ctx, shape) ? 7 : 13;  // the scan does the other 6
   const double states = passes * 4 * F * M * kWorth,
                products = kProducts * kTile * kTile * (F + M) / 2;
   const int64_t best = std::llround(std::sqrt(states / std::max(products, 1.0)));
@@ -232,8 +231,8 @@ int64_t tiles_in_chunk(const Context& ctx, const ChunkShape& shape, bool scaled)
   return std::clamp<int64_t>(std::min(best, max), 1, kMaxTiles);
 }
 
-// One call's temporary memory, enough for a group of chunks: as many as give the device blocks for
-// several rounds, of which all states lie in 256 MiB (in any case one chunk of every pair).
+// The temporary memory of a call for one group of chunks: as many as give the device several rounds
+// of blocks, with all states in at most 256 MiB (but at least one chunk per (batch, head)).
 template <typename T>
 class Sweep {
  public:
@@ -258,21 +257,22 @@ class Sweep {
     if (scaled) keep_ = take(F), take_ = take(F);
   }
 
-  int64_t count() const { return count_; }  // chunks of a pair in the segment
-  // The group that begins with the chunk `first`, or that ends before the chunk `last`.
+  int64_t count() const { return count_; }  // chunks of the segment per (batch, head)
+  // The group that starts at chunk `first`, or that ends before chunk `last`.
   Group from(int64_t first) const { return {first, std::min(chunks_, count_ - first), tiles_}; }
   Group until(int64_t last) const {
     const int64_t first = std::max<int64_t>(last - chunks_, 0);
     return {first, last - first, tiles_};
   }
-  int64_t places() const { return slots_ * tiles_ * kTile; }  // of tables
+  int64_t places() const { return slots_ * tiles_ * kTile; }  // rows of the tables
 
-  // Where the state that goes out is not needed, the last chunk of a sweep need not join it.
+  // If the final state is not needed, the sums of a sweep's last chunk are not either.
   Direction direction(const ChunkShape& shape, bool backward) const {
     return {backward, !shape.ends ? -1 : backward ? 0 : count_ - 1};
   }
 
-  // Rows of a group join the carried state; then `states()` are those that its chunks read.
+  // Accumulates the rows of a group into the running state; then `states()` are those that its
+  // chunks read.
   template <NumericMode kMode, typename Values>
   void carry(Context& ctx, const ChunkShape& shape, const Group& group,
              const Joining<T, Values>& in, const Direction& direction, const ChunkState<A>& running,
@@ -299,7 +299,7 @@ class Sweep {
              ScanSums<A>{F, 1, group, direction, keep_, take_, running.key_sum, parts_.key_sum});
   }
 
-  // What the chunks of the group read, or, where nothing has joined it, the carried state.
+  // The states that the chunks of the group read; the running state if nothing was accumulated.
   States<A> states(bool joined, const ChunkState<A>& running, int64_t empty_chunk) const {
     if (joined) return {parts_.state, parts_.key_sum, parts_.scale, true, empty_chunk};
     return {running.state, running.key_sum, running.scale, false, empty_chunk};
@@ -317,7 +317,7 @@ class Sweep {
         kRounds * ctx.sizes.blocks / std::max<int64_t>(shape.batch_heads * tiles, 1);
     const int64_t held = kElements / std::max<int64_t>(shape.batch_heads * per_bh, 1);
     const int64_t max = std::clamp<int64_t>(std::min(blocks, held), 1, std::max<int64_t>(count, 1));
-    const int64_t groups = (count + max - 1) / max;  // of like sizes
+    const int64_t groups = (count + max - 1) / max;  // groups of about equal size
     return groups == 0 ? 1 : (count + groups - 1) / groups;
   }
 

@@ -1,4 +1,4 @@
-// Tables of a group's rows: what their logs, scales and denominators are to the products
+// Tables of a group's rows: the logs, scales and denominators that enter the products
 // (cuda/chunk.h).
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace linea::cuda {
 
-// The largest log of a row, 0 where every feature is 0; all lanes of a warp call it.
+// The largest log of a row, 0 if every feature is 0; all lanes of a warp call it.
 template <typename T>
 __device__ Accumulator<T> top_of(const T* logs, int64_t F) {
   using A = Accumulator<T>;
@@ -16,7 +16,7 @@ __device__ Accumulator<T> top_of(const T* logs, int64_t F) {
   return top == kNothing<A> ? A(0) : top;
 }
 
-// Keys of one chunk, which has one tile: o_j = top_j + log w_j - L_j.
+// Keys of a chunk with one tile: o_j = top_j + log w_j - L_j.
 template <NumericMode kMode, typename T>
 struct MakeKeys {
   using A = Accumulator<T>;
@@ -59,8 +59,7 @@ struct MakeKeys {
   }
 };
 
-// Queries of one tile, and what is known of them: of denominators null where only their tops are
-// asked for, of their gradients e null where these are still to be made.
+// Queries of one tile: denominator is null if only top is needed, grad (e) if it is not known yet.
 template <NumericMode kMode, typename T>
 struct MakeQueries {
   using A = Accumulator<T>;

@@ -1,5 +1,5 @@
-// Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix
-// products.
+// Features computed with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), except for the
+// matrix products.
 #include "cuda/columns.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/scatter.h"
@@ -8,12 +8,12 @@
 namespace linea::cuda {
 namespace {
 
-// The first pair of a head, from which its others are `heads` apart.
+// The first (batch, head) of a head; its others follow at distances of `heads`.
 LINEA_HOST_DEVICE inline int64_t first_bh_of(const HeadShape& shape, int64_t head) {
   return (head - shape.first_bh % shape.heads + shape.heads) % shape.heads;
 }
 
-// The rows of a head's pairs one after the other, for scatter_sums; column D counts them.
+// The rows of all (batch, head) of a head in order, for scatter_sums; column D counts them.
 template <typename T>
 struct RowsOfHeads {
   HeadShape shape;
@@ -35,9 +35,9 @@ struct RowsOfHeads {
   }
 };
 
-// A tile of kTile rows against kTile codes at a time, kDepth numbers of each in shared memory; a
-// thread has 4 x 4 distances, its rows and its codes 16 apart. Every distance is summed over d in
-// order, whatever else is there.
+// Compares a tile of kTile rows with kTile codes at a time, kDepth elements of each in shared
+// memory; a thread has 4 x 4 distances, with its rows and codes 16 apart. Every distance is summed
+// over d in the same order, independent of the other rows and codes.
 constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = kTile / kSide;
 
 template <typename T>
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           best[i] = static_cast<int>(f);
         }
     }
-    // Over the 16 threads, neighbors in a warp, that have the same rows; of equals the first code.
+    // Reduces over the 16 neighboring threads with the same rows; ties go to the first code.
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 }  // namespace
 
-// u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
+// u_f = k.c_f is replaced by b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
 template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
   using A = Accumulator<T>;
@@ -143,8 +143,8 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
   });
 }
 
-// dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, as sum
-// dg = 0
+// dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, because
+// sum dg = 0
 template <typename T>
 void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs,
                            T* dlogs, T* dt) {

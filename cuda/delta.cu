@@ -1,17 +1,19 @@
-// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). What a chunk of 64
-// positions writes depends on all before it, but each column of values by itself: a block a pair
-// and 64 columns goes through the chunks. With R what was missed, X = B R what is written,
+// The delta rule, one segment at a time (formulas: tensor/cpu/delta.cpp). The update of a chunk of
+// 64 positions depends on all earlier chunks, but only within the same column of values: one block
+// per (batch, head) and 64 columns walks the chunks. The prediction errors are R, the updates X = B
+// R:
 //
-//   W = K K^T    (I + strictly_lower(W B)) R = V - K S    Y = Q S + lower(Q K^T) B R    S' = S +
-//   K^T B R
+//   W = K K^T    (I + strictly_lower(W B)) R = V - K S    Y = Q S + lower(Q K^T) B R
+//   S' = S + K^T B R
 //
-// Backward, such a block goes back through the chunks:
+// Backward, such a block walks the chunks in reverse:
 //
 //   dX = lower(Q K^T)^T dY + K dS'     dE = (I + strictly_lower(B W))^-T dX     dV = B dE
 //   dS = dS' + Q^T dY - K^T dV
 //
-// and the rest is made by all chunks side by side, P = lower(dY X^T), G = strictly_lower(dV X^T):
+// and the rest is computed for all chunks in parallel:
 //
+//   P = lower(dY X^T)    G = strictly_lower(dV X^T)
 //   dQ = dY S^T + P K     dK = P^T Q + X dS'^T - (G + G^T) K - dV S^T     dbeta_i = dE_i . R_i
 #include "cuda/delta.h"
 #include "cuda/kernel_tables.h"
@@ -49,7 +51,7 @@ __device__ void dots(const ChunkOf<T>& x, const ChunkOf<T>& z, SquareRows<A> to,
   __syncthreads();
 }
 
-// sum += x S, a tile of S's columns.
+// sum += x S, for a tile of S's columns.
 template <typename T, typename A>
 __device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int64_t M,
                          int64_t first_m, Panels<A>& panels) {
@@ -59,8 +61,8 @@ __device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int6
       panels);
 }
 
-// The states of a pair's chunks, `step` elements apart (0: one that changes), and R [P,S,M] where
-// it is kept.
+// The states of a (batch, head)'s chunks, `step` elements apart (0: a single state, updated in
+// place), and R [P,S,M] if it is saved.
 template <typename A>
 struct Kept {
   A* state;
@@ -104,8 +106,8 @@ __global__ void __launch_bounds__(kBlockThreads)
       add_read(sum, q, state, M, first_m, panels);
       if (chunk.keys > 0) {
         dots(q, k, shared.pairs, panels, [](int, int, A product) { return product; });
-        // Rows of X grow with what was written before them: one that has overflowed must not even
-        // meet a 0.
+        // Rows of X grow with the earlier updates: a row that has overflowed must not even be
+        // multiplied by 0.
         for (int j = 0; j <= core_row() + 8 && j < chunk.keys; ++j)
           Sums<A>::each([&](int e, int i, int m) {
             if (j <= i) sum[e] += shared.pairs[i][j] * shared.columns[j][m];
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(kBlockThreads)
           y.at(bh)[(chunk.first + i) * M + first_m + m] = T(sum[e]);
       });
     }
-    __syncthreads();  // what was read of the state may change now
+    __syncthreads();  // all reads of the state are done; it may change now
     if (kept.step > 0 && index + 1 == chunks) break;
     A* next = kept.state + bh * kept.bh + (index + 1) * kept.step;
     for (int64_t first_f = 0; first_f < F; first_f += kTile) {
@@ -133,8 +135,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// dE [P,S,M], dV, and the gradient of the state that each chunk leaves [P,chunks,F,M]; `dstate`
-// goes in and out.
+// dE [P,S,M], dV, and the gradient of the state after each chunk [P,chunks,F,M]; `dstate` is input
+// and output.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     go_back(ChunkShape shape, int64_t chunks, Inputs<T> in, Strided<const T> dy,
@@ -193,8 +195,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// What the two sweeps left: the states before and the gradients of those after each chunk, R and
-// dE.
+// The results of the two sweeps: the states before each chunk, the gradients of the states after
+// it, R and dE.
 template <typename A>
 struct Swept {
   const A *state, *left, *missed, *dE;
@@ -270,7 +272,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 }  // namespace
 
-// Without q the segment is only absorbed.
+// Without q the segment only updates the state.
 template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
                    Strided<const T> v, Strided<const T> beta, Accumulator<T>* state, Strided<T> y) {
@@ -283,7 +285,7 @@ void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k
                   y);
 }
 
-// The segment's states are made again, one before each chunk.
+// Recomputes the states of the segment, one before each chunk.
 template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
                     Strided<const T> v, Strided<const T> beta, Strided<const T> dy,

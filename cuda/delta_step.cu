@@ -1,4 +1,4 @@
-// One position of the delta rule, and triangular systems by themselves. Formulas:
+// One position of the delta rule, and stand-alone triangular systems. Formulas:
 // tensor/cpu/delta.cpp.
 #include "cuda/delta.h"
 #include "cuda/kernel_tables.h"
@@ -6,7 +6,7 @@
 namespace linea::cuda {
 namespace {
 
-constexpr int kColumns = 32, kShares = kBlockThreads / kColumns;  // of a block of a step
+constexpr int kColumns = 32, kShares = kBlockThreads / kColumns;  // of the block of a step
 
 // S += k^T beta (v - k S), y = q S
 template <typename T>
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   y[bh * M + m] = T(sum);
 }
 
-// Rows of x 64 at a time, a block a pair and 64 columns.
+// Rows of x, 64 at a time; one block per (batch, head) and 64 columns.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     solve_kernel(const T* l, const T* e, T* x, bool transpose, int64_t N, int64_t M, int64_t tiles,
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const Shared<A> shared = Shared<A>::take(FloatProducts::exact);
   const int64_t bh = blockIdx.x, first_m = static_cast<int64_t>(blockIdx.y) * kTile;
   const T* lower = l + bh * N * N;
-  A* known = solved + bh * N * M;  // as sums, before they are rounded
+  A* known = solved + bh * N * M;  // the solution in the accumulator type, before rounding
   const auto at = [&](int64_t i, int64_t j) { return i < N && j < i ? A(lower[i * N + j]) : A(0); };
   for (int64_t n = 0; n < tiles; ++n) {
     const int64_t first = (transpose ? tiles - 1 - n : n) * kTile,

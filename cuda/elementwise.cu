@@ -1,4 +1,4 @@
-// Kernels that treat each element alone.
+// Elementwise kernels.
 #include "cuda/block.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/several.h"
@@ -6,7 +6,7 @@
 namespace linea::cuda {
 namespace {
 
-// y = formula(x), or dx = formula'(x) dy; as structs, since the formula is a type.
+// y = formula(x), or dx = formula'(x) dy; structs, because the formula is a type.
 template <typename T, typename Formula>
 struct ValueOf {
   const T* x;
@@ -97,7 +97,7 @@ void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   });
 }
 
-// Element e takes word e % 4 of the numbers drawn for e / 4; one thread draws the four.
+// Element e uses word e % 4 of the random block e / 4; one thread generates all four.
 template <typename T>
 void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first) {
   using A = Accumulator<T>;
@@ -113,7 +113,7 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lan
   });
 }
 
-// One block: it is asked for where something has gone wrong.
+// One block: it only runs after an error.
 template <typename T>
 void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
   using A = Accumulator<T>;

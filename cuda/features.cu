@@ -1,12 +1,12 @@
-// Feature maps that make more numbers than they are given, each with its backward beneath it.
-// Places within a row are 32-bit numbers: dividing those is quick.
+// Feature maps that expand their input, each with its backward below. Indices within a row are
+// 32-bit integers, which divide faster.
 #include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 
 namespace linea::cuda {
 namespace {
 
-// r = relu([x, -x]) at place a < 2D
+// r = relu([x, -x]) at index a < 2D
 template <typename T>
 __device__ Accumulator<T> half(const T* x, uint32_t D, uint32_t a) {
   using A = Accumulator<T>;

@@ -7,7 +7,7 @@ namespace {
 
 using Product = FusedNormProduct<4, 4>;
 
-// A block makes 64 x 64 of y.
+// A block computes 64 x 64 of y.
 __global__ void __launch_bounds__(kBlockThreads)
     fused_norm_linear_kernel(FusedNormRows of, int64_t out, bool gelu, const BFloat16* w,
                              const BFloat16* bias, BFloat16* y) {
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kBlockThreads)
 bool fused_norm_linear(Context& ctx, const LinearShape& shape, const BFloat16* x,
                        const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
                        BFloat16* y) {
-  constexpr int64_t kMaxRows = 2048;  // more rows are normalized once, and multiplied by cublasLt
+  constexpr int64_t kMaxRows = 2048;  // with more rows, a separate norm and cublasLt are faster
   const FusedNormRows of{x, norm, shape.rows, shape.in};
   if (shape.rows > kMaxRows || !can_fuse_norm(of, w)) return false;
   if (Product::bytes(shape.in) > queue(ctx).shared_bytes) return false;

@@ -91,8 +91,7 @@ struct FusedNormProduct {
     norm(of, rows, row);
     for (int panel = 0; panel < count; ++panel) {
       __pipeline_wait_prior(kStages - 2);
-      __syncthreads();  // all have brought their pieces of this panel, and read those of the one
-                        // before
+      __syncthreads();  // this panel has been copied, and the previous one read
       bring(panel + kStages - 1);
       add_panel(rows + panel * kDeep, row, ring + panel % kStages * kColumns * kRow);
     }

@@ -1,6 +1,6 @@
-// q, k and v of one position, and the step that reads them, in one launch: a block norms rows of x,
-// makes q, k and v of one head of them, which stay in shared memory, and steps with those. What it
-// reads of the states is asked for before all that, so that it comes while the block multiplies.
+// q, k and v of one position and the recurrent step that reads them, in one launch: a block
+// normalizes rows of x, computes q, k and v of one head for them in shared memory, and runs the
+// step. The states it reads are prefetched first, so that they arrive during the products.
 #include "cuda/fused_norm_step.h"
 
 #include "cuda/fused_norm_rows.h"
@@ -14,8 +14,8 @@ constexpr int kBands = 2;
 template <int kTiles>
 using Product = FusedNormProduct<kBands, kTiles>;
 
-// What q, k and v are made of: rows of x, and w [3 H D, dim], of q's heads first, then of k's and
-// of v's.
+// The inputs of q, k and v: rows of x, and w [3 H D, dim] with the heads of q first, then those of
+// k and of v.
 struct Source {
   FusedNormRows of;
   const BFloat16 *w, *bias;
@@ -28,8 +28,8 @@ size_t bytes_of(int64_t terms, int64_t width) {
   return Product<kTiles>::bytes(terms) + shared_bytes<BFloat16>(qkv);
 }
 
-// Brings pieces of n elements to the L2 cache, by all threads of the block; piece(i): where piece i
-// < count begins.
+// Prefetches `count` arrays of n elements into the L2 cache with all threads of the block;
+// piece(i): the start of array i.
 template <typename Piece>
 __device__ void ask_for(int count, int n, const Piece& piece) {
   constexpr int kLine = 128 / sizeof(BFloat16);
@@ -38,7 +38,7 @@ __device__ void ask_for(int count, int n, const Piece& piece) {
     prefetch_to_l2(piece(i / lines) + i % lines * kLine);
 }
 
-// A block has head blockIdx.y of its rows; teams step with a row each.
+// A block processes head blockIdx.y of its rows; each team steps one row.
 template <int kTiles, typename Team>
 __global__ void __launch_bounds__(kBlockThreads, kTiles < 12 ? 2 : 1)
     fused_norm_step_kernel(Source source, Step step) {
@@ -106,7 +106,7 @@ bool fused_norm_step(Context& ctx, const LinearShape& linear, const BFloat16* x,
       3 * D > Product<12>::kColumns || D != shape.values || pending.high == nullptr)
     return false;
   const Step step{shape, {}, states, pending, y};
-  // tiles of 8 columns, of q, k and v, that each of four warps makes
+  // tiles of 8 columns of q, k and v for each of four warps
   if (3 * D <= Product<3>::kColumns) return start<3, WarpTeam>(ctx, source, step);
   if (3 * D <= Product<6>::kColumns) return start<6, BlockTeam>(ctx, source, step);
   return start<12, BlockTeam>(ctx, source, step);

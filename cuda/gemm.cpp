@@ -1,6 +1,5 @@
-// Matrix products by cuBLAS. It knows columns only: a row-major C = op(A) op(B) is, read by
-// columns, C^T = op(B)^T op(A)^T, so the two factors change places and nothing is transposed. This
-// is the one place for it.
+// Matrix products by cuBLAS, which is column-major: read by columns, a row-major C = op(A) op(B) is
+// C^T = op(B)^T op(A)^T, so the factors are swapped and nothing is transposed.
 #include <algorithm>
 
 #include "cuda/blas.h"
@@ -15,7 +14,7 @@ int size(int64_t value) {
   return static_cast<int>(value);
 }
 
-// `batch` products, strides apart.
+// A batch of products with the given strides.
 template <typename T>
 void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, int64_t stride_a,
               const T* b, int64_t stride_b, T* c, int64_t stride_c) {
@@ -46,8 +45,8 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
   if (shape.period_b == 0)
     return products(ctx, shape, shape.batch, a, shape.stride_a, b, shape.stride_b, c,
                     shape.stride_c);
-  // A[i] meets B[(first_b + i) % period]. One B at a time, with every A that it meets, or one turn
-  // of the Bs at a time, whichever takes fewer calls.
+  // A[i] is multiplied by B[(first_b + i) % period]: one call per B with all of its A's, or one
+  // call per cycle through the B's, whichever takes fewer calls.
   const int64_t period = shape.period_b;
   const auto matrix = [&](int64_t i) { return b + (shape.first_b + i) % period * shape.stride_b; };
   if (period < shape.batch / period) {

@@ -1,7 +1,7 @@
-// y = residual + f(norm(x) w^T + bias). Few rows of bf16 are normalized and multiplied in one
-// launch (cuda/fused_norm_linear.cu), others are normalized first. What follows a product is done
-// with it by cublasLt, whose products can end so; what that does not know is a product and passes
-// over its result. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
+// y = residual + f(norm(x) w^T + bias). With few rows of bf16, the norm and the product are one
+// launch (cuda/fused_norm_linear.cu); otherwise the norm comes first. cublasLt fuses bias, GELU and
+// residual into the product as far as it can; for the rest, a plain product is followed by separate
+// kernels. Rows are read as columns, as in gemm.cpp: y^T = w x^T.
 #include <cublasLt.h>
 
 #include <type_traits>
@@ -15,17 +15,17 @@
 namespace linea::cuda {
 namespace {
 
-// Its gelu may be an approximation, which bf16 alone does not see.
+// cublasLt's GELU may be an approximation; only the rounding to bf16 hides that.
 template <typename T>
 inline constexpr bool kEndsWithGelu = std::is_same_v<T, BFloat16>;
 
-constexpr int kOperands = 4;  // w, x, residual and y
+constexpr int kOperands = 4;  // w, x, residual, y
 
 struct Call {
   cublasLtMatmulDescOpaque_t description{};
   cublasLtMatrixLayoutOpaque_t layout[kOperands]{};
   cublasLtMatmulPreferenceOpaque_t preference{};
-  bool known = true;  // none of it was refused
+  bool known = true;  // no setting was refused
 
   void check(cublasStatus_t status) { known = known && status == CUBLAS_STATUS_SUCCESS; }
   template <typename Value>
@@ -38,14 +38,14 @@ struct Call {
   }
 };
 
-// The largest power of two up to 256 at which it lies.
+// The alignment of `data`: the largest power of two up to 256 that divides the address.
 uint32_t alignment(const void* data) {
   uint32_t bytes = 256;
   while (reinterpret_cast<uintptr_t>(data) % bytes != 0) bytes /= 2;
   return bytes;
 }
 
-// The same product is done in the same way each time, by one kernel: its sums are not cut.
+// Equal products use the same algorithm, without split sums.
 template <typename T>
 Call describe(const Context& ctx, const LinearShape& shape, const T* bias,
               const void* const (&data)[kOperands]) {
@@ -75,18 +75,18 @@ Call describe(const Context& ctx, const LinearShape& shape, const T* bias,
   return call;
 }
 
-// False: cublasLt knows no way, and has done nothing.
+// Returns false if cublasLt has no algorithm; then nothing is computed.
 template <typename T>
 bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, const T* bias,
             const T* residual, T* y) {
   using A = Accumulator<T>;
-  constexpr uint32_t kBiasAlignment =
-      16;  // there is no preference by which to ask for a bias that lies anywhere
+  // No preference states the alignment of the bias.
+  constexpr uint32_t kBiasAlignment = 16;
   if (shape.in == 0 || (bias != nullptr && alignment(bias) < kBiasAlignment)) return false;
   const T* before = residual == nullptr ? y : residual;
   Call call = describe(ctx, shape, bias, {w, x, before, y});
-  const auto handle =
-      reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);  // a handle of cuBLAS is one of cublasLt
+  // A cuBLAS handle is a valid cublasLt handle.
+  const auto handle = reinterpret_cast<cublasLtHandle_t>(queue(ctx).blas);
   cublasLtMatmulHeuristicResult_t way{};
   int found = 0;
   cublasLtMatrixLayoutOpaque_t* const layout = call.layout;
@@ -124,7 +124,7 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
                                           mean.data(), scale.data(), shape.rows, shape.in);
     return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y);
   }
-  // gelu comes before the residual
+  // GELU is applied before the residual is added
   const bool gelu_after = shape.gelu && !(kEndsWithGelu<T> && residual == nullptr);
   if (!gelu_after && in_one(ctx, shape, x, w, bias, residual, y)) return;
   LinearShape product = shape;

@@ -27,7 +27,7 @@ void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, Accumu
   });
 }
 
-// One block: there is one number a row.
+// One block: there is one element per row.
 template <typename T>
 void mean_scored(Context& ctx, const Accumulator<T>* losses, const int32_t* targets,
                  Accumulator<T>* mean, Accumulator<T>* scored, int64_t R) {
@@ -64,8 +64,8 @@ void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* target
   });
 }
 
-// A row of a mixture holds K logits, K means and K log scales. A thread computes a row, a block a
-// row of scores.
+// A row of a mixture holds K logits, K means and K log scales. One thread per row; for scores, one
+// block per row.
 constexpr int K = kMixed;
 
 // loss = -log sum_k share_k P_k(target)
@@ -88,7 +88,7 @@ void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, Acc
   });
 }
 
-// With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
+// With r_k = share_k P_k(target) / P(target), the responsibility of component k:
 //   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each
 //   times dmean / scored
 template <typename T>
@@ -118,7 +118,7 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
   });
 }
 
-// scores[r,s] = log P(s), as the loss has it
+// scores[r,s] = log P(s), as in the loss
 template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
   using A = Accumulator<T>;

@@ -1,4 +1,4 @@
-// Memory of the device: one shared pool, and pools of their own for what is recorded.
+// Device memory: one shared pool, and separate pools for captured graphs.
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -17,15 +17,14 @@ cudaMemPool_t driver_pool() {
   return pool;
 }
 
-// Blocks that were given back are free for other sizes, and other programs, once the device has
-// come to that.
+// Synchronizes the device, then returns freed blocks to the driver, for other sizes and programs.
 void trim() {
   check_cuda(cudaStreamSynchronize(default_queue().stream), "waiting for the device");
   check_cuda(cudaMemPoolTrimTo(driver_pool(), 0), "giving back memory of the device");
 }
 
 void* take(size_t bytes) {
-  // It would be the graph's own, and gone with it.
+  // A captured allocation would belong to the graph.
   if (default_queue().recording) refuse("memory cannot be taken while work is recorded");
   void* block = nullptr;
   cudaError_t error = cudaMallocAsync(&block, bytes, default_queue().stream);
@@ -42,7 +41,7 @@ void* take(size_t bytes) {
   return block;
 }
 
-// Blocks that were given back while work was recorded: a graph must not free what is not its own.
+// Blocks freed during capture: a graph must not free memory that it does not own.
 std::vector<void*>& given_back_later() {
   static auto* instance = new std::vector<void*>;
   return *instance;
@@ -55,12 +54,12 @@ void give_back(void* block) noexcept {
   }
   try {
     given_back_later().push_back(block);
-  } catch (const std::bad_alloc&) {  // it stays with the program
+  } catch (const std::bad_alloc&) {  // the block leaks
   }
 }
 
-// What is free, or kept by the driver for this program, when it is first asked; the rest is the
-// driver's, and other programs'.
+// The memory that is free, or reserved by the driver for this program, at the first call; the rest
+// belongs to the driver and other programs.
 MemoryLimit device_memory_limit() {
   size_t free = 0, total = 0;
   check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
@@ -70,8 +69,7 @@ MemoryLimit device_memory_limit() {
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used),
              "asking for what is used");
   free += kept - used;
-  // What the driver takes later: kernels as they are first used, graphs, memory of cuBLAS for each
-  // branch of one.
+  // Spare memory for the driver: kernels on first use, graphs, cuBLAS workspaces of graph branches.
   constexpr size_t kMin = size_t{64} << 20, kMax = size_t{512} << 20;
   const size_t spare = std::clamp(free / 32, kMin, kMax);
   return {free > 2 * spare ? free - spare : free, total, "the device has"};
@@ -81,16 +79,17 @@ MemoryLimit device_memory_limit() {
 struct Pools {
   CachingAllocator shared{{take, give_back, device_memory_limit}};
   std::mutex mutex;
-  std::vector<CachingAllocator*> own,
-      idle;  // all but the shared one, and those of them that no one has
-  std::unordered_map<void*, CachingAllocator*> owners;  // of blocks that are not of the shared one
+  // All pools but the shared one; those of them not in use.
+  std::vector<CachingAllocator*> own, idle;
+  // of blocks from other pools than the shared one
+  std::unordered_map<void*, CachingAllocator*> owners;
 };
 Pools& pools() {
   static Pools* instance = new Pools;
   return *instance;
 }
 
-thread_local CachingAllocator* current = nullptr;  // null: the shared one
+thread_local CachingAllocator* current = nullptr;  // null: the shared pool
 
 class DeviceAllocator final : public Allocator {
  public:
@@ -170,7 +169,7 @@ MemoryLimit memory_limit() { return pools().shared.limit(); }
 void reset_peak() {
   each_pool([](CachingAllocator& pool) { pool.reset_peak(); });
 }
-// What is recorded keeps its memory.
+// Captured graphs keep their memory.
 void release_cache() {
   pools().shared.release_cache();
   trim();

@@ -1,5 +1,5 @@
-// Kernels that normalize rows, each with its backward beneath it. A row is done by one team; where
-// results are made of what is summed first, it is read again rather than kept in the storage type.
+// Kernels that normalize rows, each with its backward below. One team per row. Rows are read again
+// after each reduction rather than stored in the storage type in between.
 #include "cuda/columns.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/row_norm.h"
@@ -60,7 +60,7 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const Accumu
   });
 }
 
-// y = exp(x - max x) / sum exp(x - max x), row by row; a row of -inf alone gives zeros.
+// y = exp(x - max x) / sum exp(x - max x), row by row; a row of only -inf gives zeros.
 template <typename T>
 void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   using A = Accumulator<T>;
@@ -91,7 +91,7 @@ void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, i
   });
 }
 
-// y = x / s, s = sum of the row; 0 where s is exactly 0.
+// y = x / s, s = sum of the row; 0 if s is exactly 0.
 template <typename T>
 void normalize(Context& ctx, const T* x, T* y, Accumulator<T>* sums, int64_t R, int64_t C) {
   using A = Accumulator<T>;

@@ -1,4 +1,4 @@
-// Kernels of the optimizer. What changes from step to step is read from StepParams, on the device.
+// Optimizer kernels. Values that change from step to step are read from StepParams on the device.
 #include "cuda/block.h"
 #include "cuda/kernel_tables.h"
 #include "cuda/several.h"
@@ -6,7 +6,7 @@
 
 namespace linea::cuda {
 
-// Fixed blocks, added in order in double: the same bits each time.
+// Fixed blocks, added in order in double, so that results are reproducible bit by bit.
 template <typename T>
 void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t count, double* total) {
   using A = Accumulator<T>;
@@ -50,10 +50,11 @@ void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, d
   });
 }
 
-// Nothing changes where clip_scale is NaN; else
-// g' = clip_scale g;  m = b1 m + (1 - b1) g';  s = b2 s + (1 - b2) g'^2
-// Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
-// RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
+// Nothing changes if clip_scale is NaN; else
+//   g' = clip_scale g;  m = b1 m + (1 - b1) g';  s = b2 s + (1 - b2) g'^2
+//   Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)   (Kingma 2015; Loshchilov 2019)
+//   RAdam:        the first term times r, or m c1 alone while the variance is intractable (Liu
+//   2020)
 template <typename T>
 void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T>* parameters,
           size_t count) {

@@ -1,6 +1,5 @@
-// Weights laid out for sampling: panels of 32 columns of W^T, one after the other. A warp reads a
-// row of a panel at once, each lane its own column; the warps of a block share the rows of one
-// panel among them.
+// Weights packed for sampling: consecutive panels of 32 columns of W^T. A warp reads a row of a
+// panel at once, one column per lane; the warps of a block split the rows of a panel.
 #include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 
@@ -9,12 +8,12 @@ namespace {
 
 static_assert(kPanel == kWarp);
 
-constexpr int kRowsTogether =
-    4;  // rows of x that meet a number of the panel while it is in a register
+// Rows of x multiplied by each panel element while it is in a register.
+constexpr int kRowsTogether = 4;
 constexpr int kWarps = kBlockThreads / kWarp;
 
-// y = x w^T + bias: [kRowsTogether, kPanel] of it a block. The inner sum is cut among the warps,
-// whose parts are added in order.
+// y = x w^T + bias: one block per [kRowsTogether, kPanel] of y. The warps split the inner
+// dimension, and their sums are added in order.
 template <typename T, typename W>
 __global__ void __launch_bounds__(kBlockThreads)
     panel_gemm_kernel(const T* x, const W* panels, const T* bias, T* y, int64_t R, int64_t out,
@@ -44,13 +43,13 @@ __global__ void __launch_bounds__(kBlockThreads)
       for (int other = 1; other < kWarps; ++other) total += part[other][warp][lane];
       y[(first + warp) * out + column] = T(bias == nullptr ? total : total + A(bias[column]));
     }
-    __syncthreads();  // part is used again by the next item
+    __syncthreads();  // the next item reuses part
   }
 }
 
 }  // namespace
 
-// panels[p,i,j] = w[32 p + j, i]; 0 past the last column.
+// panels[p,i,j] = w[32 p + j, i]; 0 beyond the last column.
 template <typename T, typename W>
 void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel;

@@ -1,6 +1,6 @@
-// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x
-// beside rows of F. Logs are made whole by one kernel, the product with omega and what is
-// subtracted from it.
+// Random features (nn/attention/performer.cpp), except for plain matrix products: rows x of D
+// elements and rows of F features. One kernel computes a row's logs, the product with omega minus
+// the norm term.
 #include "cuda/kernel_tables.h"
 #include "cuda/team.h"
 #include "cuda/tile.h"
@@ -17,14 +17,14 @@ __device__ Accumulator<T> square_norm(Team team, const T* x, int64_t D) {
   return team.sum(total);
 }
 
-// Tiles of 64 rows of one pair.
+// Tiles of 64 rows of one (batch, head).
 __device__ inline int64_t first_row(int64_t tiles) { return blockIdx.x % tiles * kTile; }
 inline dim3 grid_of(const HeadShape& shape, int64_t columns) {
   return {static_cast<unsigned>(shape.batch_heads * tiles_of(shape.rows)),
           static_cast<unsigned>(tiles_of(columns))};
 }
 
-// A tile of 64 rows and 64 features, of rows that are read once.
+// A tile of 64 rows and 64 features; each row is read once.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     logs_kernel(HeadShape shape, int64_t tiles, const T* x, const T* omega, Accumulator<T> scale,

@@ -11,14 +11,14 @@
 namespace linea::cuda {
 namespace {
 
-// A stream beside the queue's, with an event, and memory for cuBLAS, of its own.
+// A stream with its own event and cuBLAS workspace, for a branch of a captured graph.
 struct Branch {
   cudaStream_t stream = nullptr;
   cudaEvent_t done = nullptr;
   void* blas_workspace = nullptr;
 };
 
-// Kept by the process, which drives the device by one thread.
+// Branches live as long as the process, which drives the device from one thread.
 const Branch& branch(size_t number) {
   static auto* branches = new std::vector<Branch>;
   while (number >= branches->size()) {
@@ -36,9 +36,9 @@ const Branch& branch(size_t number) {
   return (*branches)[number];
 }
 
-// While one lives, the queue's work goes to the branch; it sees what there was at `fork`, and the
-// queue what it did. Where an end cannot be recorded, nothing can: the end of the recording tells,
-// and sets the queue right.
+// For its scope, the queue's work goes to the branch: it starts after `fork`, and the queue
+// continues after its end. If the end cannot be captured, the end of the capture reports it and
+// restores the queue.
 class OnBranch {
  public:
   OnBranch(Queue& queue, const Branch& branch, cudaEvent_t fork)
@@ -63,8 +63,8 @@ class OnBranch {
   const Branch& branch_;
 };
 
-// A piece is done plainly once, which brings all the memory that it needs into the pool; then it is
-// captured, out of that memory alone, and launched from then on.
+// A piece of work runs eagerly once, which allocates all its memory in the pool; then it is
+// captured with that memory alone, and replayed from then on.
 class CudaGraphRecorder final : public GraphRecorder {
  public:
   explicit CudaGraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(take_pool()) {
@@ -99,7 +99,7 @@ class CudaGraphRecorder final : public GraphRecorder {
 
   void fork(size_t index, const std::function<void()>& work) override {
     while (index >= branch_pools_.size()) branch_pools_.push_back(&take_pool());
-    const Branch& own = branch(index);  // made at the latest when the work is done plainly
+    const Branch& own = branch(index);  // created at the latest in the eager run
     const PoolScope scope(*branch_pools_[index]);
     if (!queue_.recording) return work();
     if (!std::exchange(forked_, true))
@@ -115,7 +115,7 @@ class CudaGraphRecorder final : public GraphRecorder {
 
  private:
   struct Piece {
-    bool known = false;  // was done plainly
+    bool known = false;  // has run eagerly
     cudaGraphExec_t graph = nullptr;
     size_t launches = 0;
   };
@@ -131,11 +131,11 @@ class CudaGraphRecorder final : public GraphRecorder {
       work();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::usage) failure = std::current_exception();
-      refusal_ = error.what();  // something cannot be recorded
+      refusal_ = error.what();  // an operation cannot be captured
     } catch (...) {
       failure = std::current_exception();
     }
-    const Graph graph = stop(before);  // in any case: the queue works again
+    const Graph graph = stop(before);  // in any case, to restore the queue
     if (failure != nullptr) std::rethrow_exception(failure);
     if (graph == nullptr && refusal_.empty()) refusal_ = "the device lost what was recorded";
     if (!refusal_.empty()) return false;
@@ -151,7 +151,7 @@ class CudaGraphRecorder final : public GraphRecorder {
   };
   using Graph = std::unique_ptr<CUgraph_st, Destroy>;
 
-  // Null where the recording was spoilt.
+  // Null if the capture was invalidated.
   Graph stop(const Queue& before) {
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(before.stream, &graph);
@@ -167,7 +167,7 @@ class CudaGraphRecorder final : public GraphRecorder {
   CachingAllocator& pool_;
   std::vector<Piece> pieces_;
   std::vector<CachingAllocator*> branch_pools_;
-  cudaEvent_t fork_ = nullptr;  // before the first part of the piece that is recorded
+  cudaEvent_t fork_ = nullptr;  // before the first branch of the captured piece
   bool forked_ = false;
   std::string refusal_;
 };
@@ -175,7 +175,7 @@ class CudaGraphRecorder final : public GraphRecorder {
 }  // namespace
 
 std::unique_ptr<GraphRecorder> make_graph_recorder(Context& ctx) {
-#ifdef LINEA_NAN_FILL  // such builds keep no memory, which what is recorded must find again
+#ifdef LINEA_NAN_FILL  // such builds do not cache memory, which a replay needs
   (void)ctx;
   return nullptr;
 #else

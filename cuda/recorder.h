@@ -1,4 +1,4 @@
-// Steps of work recorded as CUDA graphs.
+// Steps of work captured as CUDA graphs.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// One position of the sum rule in one launch, each element of the state read once, and written once
-// where it is.
+// One position of the sum rule in one launch; each element of the state is read once and written
+// once, in place.
 #include "cuda/recurrent.h"
 
 #include "cuda/fused_norm_step.h"

@@ -1,9 +1,10 @@
-// One position of the sum rule, by a team that has a pair: its threads make a feature each, then
-// read the rows of these features, 32 columns at a time; formulas in tensor/cpu/chunk.h. Where keys
-// wait beside the state, a position reads
-//   y = q S + sum_j (q.k_j) v_j   over those that wait, itself the last,
-// each element of the state once, in halves the upper alone, as the parallel form reads states in
-// bf16; the position that finds no place among them adds all of them to the state, and reads that.
+// One position of the sum rule, by a team per (batch, head): each thread computes a feature, then
+// the team reads the state's rows of these features, 32 columns at a time; formulas in
+// tensor/cpu/chunk.h. With pending updates, a position reads
+//   y = q S + sum_j (q.k_j) v_j   over the pending keys, itself the last,
+// each element of the state once, in split-bf16 states only the high half, as the parallel form
+// reads states in bf16. When the pending updates are full, the position adds all of them to the
+// state and reads that.
 #pragma once
 
 #include <limits>
@@ -14,17 +15,18 @@
 
 namespace linea::cuda {
 
-inline constexpr int kColumns = 32;  // of the state, that a team has at a time
+// Columns of the state that a team processes at a time.
+inline constexpr int kColumns = 32;
 
-// What a thread has of a row.
+// A thread's elements of a row.
 template <typename A, int kWidth>
 struct alignas(kWidth * sizeof(A)) Run {
   A x[kWidth];
 };
 
-// What the threads of a team share: as many features of the query and of the keys that wait, the
-// newest last, and what the state keeps; 32 columns of the values; q.k of each key; and the sums of
-// each thread.
+// Shared by the threads of a team: one feature per thread of the query and of the pending keys, the
+// newest last, and the state's factor keep; 32 columns of the values; q.k of each key; and the sums
+// of each thread.
 template <typename A, int kWidth, int kThreads>
 struct alignas(16) StepShared {
   A q[kThreads], keep[kThreads];
@@ -33,13 +35,13 @@ struct alignas(16) StepShared {
   A sums[kThreads * kWidth];
 };
 
-// kHalves: the state lies in halves.
+// kHalves: split-bf16 state.
 template <typename T, int kWidth, bool kHalves>
 struct RecurrentStep {
   using A = Accumulator<T>;
   using Part = Run<A, kWidth>;
-  using Held =
-      std::conditional_t<kHalves, Run<BFloat16, kWidth>, Part>;  // of a row, while it is only read
+  // Elements of a row that is only read.
+  using Held = std::conditional_t<kHalves, Run<BFloat16, kWidth>, Part>;
   static constexpr int kLanes = kColumns / kWidth;
   ChunkShape shape;
   ChunkInput<T> in;
@@ -47,12 +49,12 @@ struct RecurrentStep {
   PendingUpdates<T> pending;
   T* y;
 
-  // Of one pair.
+  // Of one (batch, head).
   struct Rows {
     const T *q, *k, *v;
   };
 
-  // A feature of the query and of the key, and what the state keeps, all relative to the new scale.
+  // A feature of the query and of the key, and the state's factor, all relative to the new scale.
   struct Feature {
     A q, k, keep, scale;
   };
@@ -68,7 +70,8 @@ struct RecurrentStep {
     return {logs ? q + scale : q, logs ? by : by * k, factor(old, scale), scale};
   }
 
-  // Elements of a row of the state from `at` on: of halves the upper ones, which whole() completes.
+  // Elements of a row of the state from `at` on; of a split-bf16 state the high halves, which
+  // whole() completes.
   __device__ Held load(int64_t at) const {
     if constexpr (kHalves)
       return *reinterpret_cast<const Held*>(pending.high + at);
@@ -99,7 +102,7 @@ struct RecurrentStep {
     }
   }
 
-  // body(r, i) for each of this thread's rows i < count of a tile of features.
+  // Calls body(r, i) for each of this thread's rows i < count of a tile of features.
   template <int kThreads, typename Body>
   __device__ static void each_row(int rank, int count, const Body& body) {
 #pragma unroll
@@ -107,7 +110,7 @@ struct RecurrentStep {
       if (const int i = rank / kLanes + r * (kThreads / kLanes); i < count) body(r, i);
   }
 
-  // S = keep S + sum_j k_j^T v_j of a thread's columns of row i.
+  // S = keep S + sum_j k_j^T v_j for a thread's columns of row i.
   template <int kThreads>
   __device__ static void update(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys,
                                 int i, Part& row) {
@@ -121,15 +124,16 @@ struct RecurrentStep {
     }
   }
 
-  // sums += q S of one row of S.
+  // sums += q S for one row of S.
   template <typename Row>
   __device__ static void add_read(Part& sums, A q, const Row& row) {
 #pragma unroll
     for (int e = 0; e < kWidth; ++e) sums.x[e] += q * A(row.x[e]);
   }
 
-  // dot += q.k_j over the features that are shared, j being the thread's key: keys go round the
-  // warps of a team, and a lane keeps the sum of one of its warp's.
+  // dot += q.k_j over the features in shared memory, where j is the thread's key: keys are
+  // distributed round-robin over the warps of a team, and each lane has the sum of one of its
+  // warp's keys.
   template <int kThreads>
   __device__ static void add_dots(const StepShared<A, kWidth, kThreads>& shared, int rank, int keys,
                                   int count, A& dot) {
@@ -182,7 +186,7 @@ struct RecurrentStep {
         const int count = first_m + column >= M ? 0 : features;
         const int64_t corner = (at + first) * M + first_m + column;
         const auto row = [&](int i) { return corner + i * static_cast<int>(M); };
-        Held rows[kLanes] = {};  // asked for before the features are made: they are what takes time
+        Held rows[kLanes] = {};  // requested before the features are computed, to hide the latency
         each_row<kThreads>(rank, count, [&](int r, int i) { rows[r] = load(row(i)); });
         if (f < F) {
           const Feature made = feature(given, bh, f);
@@ -210,8 +214,7 @@ struct RecurrentStep {
         if (!write) {
           each_row<kThreads>(rank, count,
                              [&](int r, int i) { add_read(own, shared.q[i], rows[r]); });
-        } else if constexpr (kHalves) {  // read again, one after the other: it is done seldom, and
-                                         // registers are few
+        } else if constexpr (kHalves) {  // read again, one by one: rare, and it saves registers
 #pragma unroll 1
           for (int i = rank / kLanes; i < count; i += kThreads / kLanes)
             write_row(i, whole(row(i), load(row(i))));

@@ -6,8 +6,8 @@
 namespace linea::cuda {
 namespace {
 
-// y[i] = x at the same place; sizes are y's, steps lead along y's axes in x. Index is as wide as
-// there are elements.
+// y[i] = the element of x at the same multi-index; sizes are y's, steps are the strides of y's axes
+// in x. Index is wide enough for the number of elements.
 template <typename T, typename Index>
 struct Permuted {
   const T* x;
@@ -98,13 +98,13 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
   });
 }
 
-// Summed in double: a gate's gradient is what a long sum of both signs leaves. One warp a row,
-// however long, 32 elements at a time.
+// Summed in double, because the gradient of a gate is the difference of long sums of both signs.
+// One warp per row of any length, 32 elements at a time.
 template <typename T>
 void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, kWarp, [=] __device__(auto team, int64_t r) {
-    double after = 0;  // of all elements behind these 32
+    double after = 0;  // the sum of all elements after these 32
     for (int64_t end = n; end > 0; end -= kWarp) {
       const int64_t t = end - 1 - team.rank();
       const double sum =

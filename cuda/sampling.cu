@@ -19,8 +19,8 @@ template <typename T>
 void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
             const SamplingParams& params, RandomStream stream_of_rows, const SampledTokens& to) {
   if (to.rows <= 0) return;
-  const int64_t max = ctx.sizes.block / 16 / V +
-                      1;  // rows at a time: each has memory for its weights and their order
+  // Rows at a time; each needs memory for its weights and their order.
+  const int64_t max = ctx.sizes.block / 16 / V + 1;
   const int64_t blocks = to.rows < max ? to.rows : max;
   const bool cut = !params.greedy && ((params.top_k > 0 && params.top_k < V) || params.top_p < 1);
   const int64_t places = cut ? power_of_two_from(V) : 0;

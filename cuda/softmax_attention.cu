@@ -1,25 +1,25 @@
 // Softmax attention in tiles of 64 queries and 64 keys; nothing of size queries x keys leaves a
-// block. For one pair, with a_ij = exp(s q_i.k_j - l_i) and l_i = log sum_j exp(s q_i.k_j) over the
-// keys that i sees:
+// block. For one (batch, head), with a_ij = exp(s q_i.k_j - l_i) and l_i = log sum_j exp(s q_i.k_j)
+// over the keys that i sees:
 //
 //   y_i = sum_j a_ij v_j
 //   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
 //   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
 //
-// The forward pass carries a running maximum m_i, sum and y_i from one tile of keys to the next
-// (Milakov & Gimelshein 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a
-// again: once along the keys for dq, once along the queries for dk and dv, so that no two blocks
-// add to one number.
+// The forward pass updates a running maximum m_i, sum and y_i from one tile of keys to the next
+// (Milakov & Gimelshein 2018; Rabe & Staats 2021). Only l is saved for the backward pass, which
+// recomputes a: once over the keys for dq, once over the queries for dk and dv, so that no two
+// blocks add to the same element.
 #include "cuda/chunk.h"
 #include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
 
-// A tile of queries and one of keys of a pair.
+// A tile of queries and a tile of keys of one (batch, head).
 struct Tiles {
-  int64_t bh, query, key;  // the first
-  int rows, keys;          // that exist
+  int64_t bh, query, key;  // the first of each tile
+  int rows, keys;          // existing ones
   int64_t offset;          // query i sees the keys up to i + offset
 
   __device__ bool sees(int i, int j) const {
@@ -39,7 +39,7 @@ __device__ inline Tiles tiles_at(const SoftmaxShape& shape, int64_t bh, int64_t 
           at_most_tile(valid_keys(shape.valid, bh, shape.keys) - key),
           shape.causal ? shape.keys - shape.queries : shape.keys};
 }
-// Keys that any query of the tile sees lie before this one.
+// The end of the keys that the queries of the tile see.
 __device__ inline int64_t end_of_keys(const SoftmaxShape& shape, const Tiles& tiles) {
   const int64_t valid = valid_keys(shape.valid, tiles.bh, shape.keys);
   const int64_t seen = tiles.query + tiles.rows + tiles.offset;
@@ -63,7 +63,7 @@ __device__ TileRows<T> rows_at(const HeadRows<const T>& x, int64_t bh, int64_t f
   return {count > 0 ? x.at(bh, first) : x.data, x.row, width, count};
 }
 
-// sum = x z^T of rows of x and z.
+// sum += x z^T for rows of x and z.
 template <typename T>
 __device__ void add_dots(Sums<T>& sum, const TileRows<T>& x, const TileRows<T>& z,
                          Panels<T>& panels) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       weights[i][lane] = of_low;
       weights[i][lane + kWarp] = of_high;
       const A added = warp_sum(of_low + of_high);
-      __syncwarp();  // all lanes have read most[i]
+      __syncwarp();  // all lanes have read max[i]
       if (lane > 0) continue;
       max[i] = now;
       kept[i] = by;
@@ -134,14 +134,14 @@ __global__ void __launch_bounds__(kBlockThreads)
         total[i] == A(0) ? A(0) : max[i] + std::log(total[i]);
 }
 
-// What the backward pass reads.
+// The inputs of the backward pass.
 template <typename T>
 struct Given {
   HeadRows<const T> q, k, v, y, dy;
   const Accumulator<T>* log_sums;
 };
 
-// l_i, and dy_i . y_i, of a tile of queries.
+// l_i and dy_i . y_i for a tile of queries.
 template <typename A>
 struct QuerySums {
   A log_sum[kTile], along[kTile];
@@ -163,7 +163,7 @@ __device__ void sum_queries(const SoftmaxShape& shape, const Tiles& tiles, const
   __syncthreads();
 }
 
-// a_ij of this thread's queries and keys.
+// a_ij for this thread's queries and keys.
 template <typename T, typename A>
 __device__ void make_weights(const SoftmaxShape& shape, const Tiles& tiles, const Given<T>& in,
                              const QuerySums<A>& sums, Sums<T>& a, Panels<T>& panels) {
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   });
 }
 
-// A tile of dk and one of dv, where the keys and the values have so many.
+// A tile of dk and a tile of dv, if keys and values are that wide.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     gradient_of_keys(SoftmaxShape shape, int64_t key_tiles, Given<T> in, HeadRows<T> dk,

@@ -1,6 +1,6 @@
-// The gradient that passes straight through a hard code z_j of a key: dk_j = sum_{i >= j} w_ij
-// dw_ij q_i, that of k^_j = c_{z_j} in exp(q_i . k^_j). What every code carries is W = sum_i
-// exp(a_if) q_i [n_i, e_i], D (M+1) numbers beside the sums of chunk_backward_key.cu.
+// The straight-through gradient of a key's hard code z_j: dk_j = sum_{i >= j} w_ij dw_ij q_i, which
+// is that of k^_j = c_{z_j} in exp(q_i . k^_j). The state of each code is W = sum_i exp(a_if) q_i
+// [n_i, e_i], D (M+1) elements in addition to the sums of chunk_backward_key.cu.
 #include "cuda/chunk_backward.h"
 #include "cuda/kernel_tables.h"
 
@@ -40,7 +40,7 @@ struct CodedValues {
   }
 };
 
-// What the codes of a chunk's keys are read with.
+// The arguments for reading the codes of a chunk's keys.
 template <typename T>
 struct Codes {
   const T* queries;
@@ -49,7 +49,7 @@ struct Codes {
   T* dk;
 };
 
-// dk of a chunk, 64 of its columns. `wide` is the shape of the states: D (M+1) values.
+// dk of a chunk, 64 of its columns. `wide`: the shape of the states, with D (M+1) values.
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
     code_gradient(ChunkShape shape, ChunkShape wide, Group group, ChunkInput<T> in,
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kBlockThreads)
         },
         panels);
   }
-  // what the codes carry of later queries
+  // the codes' sums over later queries
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   for (int e = static_cast<int>(threadIdx.x) / kWarp; e < keys * kTile;
        e += kBlockThreads / kWarp) {

@@ -1,5 +1,5 @@
-// Tiles of 64 x 64 on tensor cores: factors in bf16, sums in float. The eight warps of a block
-// share a tile as four bands of 16 rows by two halves of 32 columns, which a warp makes as four
+// 64 x 64 tiles on tensor cores: factors in bf16, sums in float. The eight warps of a block split a
+// tile into four bands of 16 rows by two halves of 32 columns; a warp computes its part as four
 // products of 16 x 8.
 #pragma once
 
@@ -11,19 +11,19 @@ namespace linea::cuda {
 
 inline constexpr int kTile = 64;
 
-// In which direction a factor lies in memory: neighboring threads ask for neighboring terms, or
-// rows (columns).
+// The direction in which a factor is contiguous in memory: neighboring threads request neighboring
+// terms, or neighboring rows (columns).
 enum class Along { terms, tile };
 
-// Pieces of the two factors: [place][term] of one that lies along its terms, else [term][place].
-// Eight bf16 more a row let the eight rows of a matrix of ldmatrix lie in banks of their own.
+// Panels of the two factors: [place][term] if contiguous along terms, else [term][place]. Rows are
+// padded by eight bf16 so that the eight rows of an ldmatrix matrix have no bank conflicts.
 struct CorePanels {
   static constexpr int kDeep = 64, kRow = 64 + 8;
   static_assert(kDeep == kTile);
   alignas(16) BFloat16 left[kTile * kRow], right[kTile * kRow];
 };
 
-// The pieces of the terms `first` and on, 0 from `terms` on; two neighbors are written at once.
+// Loads the terms from `first` on, 0 from `terms` on; two neighbors per write.
 template <Along kAlong, typename At>
 __device__ void load_panel(BFloat16* panel, int64_t first, int64_t terms, const At& at) {
   struct alignas(4) Two {
@@ -43,21 +43,21 @@ __device__ void load_panel(BFloat16* panel, int64_t first, int64_t terms, const 
   }
 }
 
-// Four matrices of 8 x 8 for a warp: places `place` and on, by terms `term` and on. kPlaces: 1
-// where the second matrix has the next eight places and the third the next eight terms, as the left
-// factor of an mma wants it; 2 the other way round, as two right factors do.
+// Loads four 8 x 8 matrices for a warp, from `place` and `term` on. kPlaces 1: the second matrix
+// has the next eight places, the third the next eight terms, as for the left factor of an mma; 2:
+// the reverse, as for two right factors.
 template <Along kAlong, int kPlaces>
 __device__ void load_matrices(uint32_t (&r)[4], const BFloat16* panel, int place, int term) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, matrix = lane / 8, i = lane % 8;
   const int next_place = (matrix & kPlaces) != 0 ? 8 : 0,
             next_term = (matrix & (3 - kPlaces)) != 0 ? 8 : 0;
-  constexpr bool kByTerm = kAlong == Along::tile;  // the panel's rows are terms
+  constexpr bool kByTerm = kAlong == Along::tile;  // rows of the panel are terms
   const int row = kByTerm ? term + next_term + i : place + next_place + i;
   const int col = kByTerm ? place + next_place : term + next_term;
   ldmatrix<kByTerm>(r, panel + row * CorePanels::kRow + col);
 }
 
-// sums += left right^T over the first `terms` of the panels' terms, beyond which they hold 0.
+// sums += left right^T over the first `terms` terms of the panels, which hold 0 beyond.
 template <Along kLeft, Along kRight>
 __device__ void multiply_panels(float (&sums)[16], int terms, const CorePanels& panels) {
   const int warp = static_cast<int>(threadIdx.x) / kWarp, row = warp / 2 * 16, col = warp % 2 * 32;
@@ -81,8 +81,8 @@ __device__ void multiply_panels(float (&sums)[16], int terms, const CorePanels& 
   }
 }
 
-// The first row and column of a thread's 16 sums; it has that row and the eighth after it, four
-// pairs of columns.
+// The first row and column of a thread's 16 sums: that row and the eighth after it, in four pairs
+// of columns.
 __device__ inline int core_row() {
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -94,7 +94,7 @@ __device__ inline int core_col() {
   return warp % 2 * 32 + lane % 4 * 2;
 }
 
-// body(e, row, column) for each of them.
+// Calls body(e, row, column) for each sum.
 template <typename Body>
 __device__ void each_of_cores(const Body& body) {
   const int row = core_row(), col = core_col();
