@@ -55,7 +55,7 @@ void allow_shared_bytes(void (*kernel)(Params...), size_t bytes, size_t& allowed
   check_cuda(
       cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                            cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-      "allowing a kernel its shared memory");
+      "setting a kernel's shared memory limit");
   allowed = bytes;
 }
 

@@ -35,7 +35,7 @@ void launch_large(Context& ctx, void (*kernel)(P...), dim3 grid, const Arguments
   check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes<A>())),
-             "a kernel's shared memory");
+             "setting a kernel's shared memory limit");
   launch(kernel, grid, dim3(kBlockThreads), shared_bytes<A>(), stream(ctx), arguments...);
 }
 

@@ -10,7 +10,8 @@ namespace linea::cuda {
 namespace {
 
 void check_blas_status(cublasStatus_t status, const char* what) {
-  require(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS answers {}", what, static_cast<int>(status));
+  require(status == CUBLAS_STATUS_SUCCESS, "{}: cuBLAS returned {}", what,
+          static_cast<int>(status));
 }
 
 // The process's only device, started at first use and never stopped.
@@ -36,31 +37,31 @@ void start_device(Machine& m, int device) {
   require(device < count,
           "--device is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0",
           device, count, count == 1 ? "" : "s");
-  check_cuda(cudaSetDevice(device), "choosing the device");
+  check_cuda(cudaSetDevice(device), "selecting the device");
   m.queue.device = device;
   int shared_bytes = 0;
   check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-             "asking for the shared memory of a block");
+             "querying shared memory");
   m.queue.shared_bytes = static_cast<size_t>(shared_bytes);
   cudaStream_t stream = nullptr;
-  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "starting a queue");
+  check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
   // Keep freed blocks, so that no step waits for the driver.
   cudaMemPool_t pool = nullptr;
   uint64_t keep_all = UINT64_MAX;
-  check_cuda(cudaDeviceGetDefaultMemPool(&pool, device), "finding the device's memory");
+  check_cuda(cudaDeviceGetDefaultMemPool(&pool, device), "querying the memory pool");
   check_cuda(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep_all),
-             "keeping the device's memory");
-  check_blas_status(cublasCreate(&m.queue.blas), "starting cuBLAS");
+             "configuring the memory pool");
+  check_blas_status(cublasCreate(&m.queue.blas), "initializing cuBLAS");
   void* workspace = nullptr;
-  check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "the memory of cuBLAS");
+  check_cuda(cudaMalloc(&workspace, kBlasWorkspace), "allocating the cuBLAS workspace");
   put_on(m.queue, stream, workspace);
   // Partial sums of split bf16 products are added in float.
   constexpr int kSumsOfFloat =
       CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
   check_blas_status(cublasSetMathMode(m.queue.blas, static_cast<cublasMath_t>(kSumsOfFloat)),
-                    "starting cuBLAS");
+                    "initializing cuBLAS");
   void* step = nullptr;
-  check_cuda(cudaMalloc(&step, sizeof(StepParams)), "the parameters of a step");
+  check_cuda(cudaMalloc(&step, sizeof(StepParams)), "allocating step parameters");
   m.step = static_cast<StepParams*>(step);
   m.staging = std::make_unique<Staging>();
   m.started = true;
@@ -72,9 +73,9 @@ void start_device(Machine& m, int device) {
 void put_on(Queue& queue, cudaStream_t stream, void* blas_workspace) {
   queue.stream = stream;
   queue.blas_workspace = blas_workspace;
-  check_blas_status(cublasSetStream(queue.blas, stream), "choosing the stream of cuBLAS");
+  check_blas_status(cublasSetStream(queue.blas, stream), "setting the cuBLAS stream");
   check_blas_status(cublasSetWorkspace(queue.blas, blas_workspace, kBlasWorkspace),
-                    "giving cuBLAS its memory");
+                    "setting the cuBLAS workspace");
 }
 
 const Queue& default_queue() { return machine().queue; }
@@ -84,9 +85,9 @@ void start(Context& ctx) {
   const std::lock_guard<std::mutex> lock(m.mutex);
   if (!m.started) start_device(m, ctx.device.index);
   require(m.queue.device == ctx.device.index,
-          "this process uses cuda:{} already; it cannot take cuda:{} too", m.queue.device,
+          "this process already uses cuda:{}; it cannot also use cuda:{}", m.queue.device,
           ctx.device.index);
-  check_cuda(cudaSetDevice(m.queue.device), "choosing the device");
+  check_cuda(cudaSetDevice(m.queue.device), "selecting the device");
   ctx.workspace = &allocator();
   ctx.queue = &m.queue;
   ctx.step_on_device = m.step;
@@ -103,7 +104,7 @@ std::vector<std::string> devices() {
   std::vector<std::string> lines;
   for (int device = 0; device < count; ++device) {
     cudaDeviceProp properties{};
-    check_cuda(cudaGetDeviceProperties(&properties, device), "asking what the device is");
+    check_cuda(cudaGetDeviceProperties(&properties, device), "querying device properties");
     lines.push_back(fmt::format(
         "cuda:{} {}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB", device,
         properties.name, properties.major, properties.minor, properties.multiProcessorCount,
@@ -115,13 +116,13 @@ std::vector<std::string> devices() {
 // Zero-byte operations are skipped: their effect as graph nodes is undocumented.
 void clear(Context& ctx, void* to, size_t bytes) {
   if (bytes == 0) return;
-  check_cuda(cudaMemsetAsync(to, 0, bytes, stream(ctx)), "clearing memory of the device");
+  check_cuda(cudaMemsetAsync(to, 0, bytes, stream(ctx)), "clearing device memory");
 }
 
 void copy(Context& ctx, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream(ctx)),
-             "copying on the device");
+             "copying device memory");
 }
 
 void read(Context& ctx, void* host, const void* from, size_t bytes) {
@@ -132,11 +133,11 @@ void read(Context& ctx, void* host, const void* from, size_t bytes) {
 }
 
 void wait(Context& ctx) {
-  check_cuda(cudaStreamSynchronize(stream(ctx)), "waiting for the device");
+  check_cuda(cudaStreamSynchronize(stream(ctx)), "synchronizing the device");
 }
 
 void write(Context& ctx, void* to, const void* host, size_t bytes) {
-  if (queue(ctx).recording) refuse("writing from the host cannot be recorded");
+  if (queue(ctx).recording) refuse("writes from the host cannot be captured");
   machine().staging->write(to, host, bytes, stream(ctx));
 }
 

@@ -10,7 +10,7 @@ namespace linea::cuda {
 namespace {
 
 int size(int64_t value) {
-  require(value <= INT32_MAX, "gemm: a side of {} is longer than cuBLAS can take", value);
+  require(value <= INT32_MAX, "gemm: dimension {} exceeds the limit of cuBLAS", value);
   return static_cast<int>(value);
 }
 
@@ -32,7 +32,7 @@ void products(Context& ctx, const GemmShape& shape, int64_t batch, const T* a, i
       std::max(lead_a, 1), stride_a, &beta, c, type, lead_c, stride_c, size(batch),
       blas_sums<T>(ctx), CUBLAS_GEMM_DEFAULT);
   require(status == CUBLAS_STATUS_SUCCESS,
-          "gemm: cuBLAS answers {} to {} products [{},{}] x [{},{}]", static_cast<int>(status),
+          "gemm: cuBLAS returned {} for {} products [{},{}] x [{},{}]", static_cast<int>(status),
           batch, shape.rows, shape.inner, shape.inner, shape.cols);
 }
 

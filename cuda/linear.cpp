@@ -102,8 +102,8 @@ bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, cons
       &layout[3], &way.algo, queue(ctx).blas_workspace, kBlasWorkspace, stream(ctx));
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
   require(status == CUBLAS_STATUS_SUCCESS,
-          "linear: cublasLt answers {} to the product [{},{}] x [{},{}]", static_cast<int>(status),
-          shape.rows, shape.in, shape.in, shape.out);
+          "linear: cublasLt returned {} for the product [{},{}] x [{},{}]",
+          static_cast<int>(status), shape.rows, shape.in, shape.in, shape.out);
   return true;
 }
 

@@ -13,19 +13,19 @@ namespace {
 cudaMemPool_t driver_pool() {
   cudaMemPool_t pool = nullptr;
   check_cuda(cudaDeviceGetDefaultMemPool(&pool, default_queue().device),
-             "finding the device's memory");
+             "querying the memory pool");
   return pool;
 }
 
 // Synchronizes the device, then returns freed blocks to the driver, for other sizes and programs.
 void trim() {
-  check_cuda(cudaStreamSynchronize(default_queue().stream), "waiting for the device");
-  check_cuda(cudaMemPoolTrimTo(driver_pool(), 0), "giving back memory of the device");
+  check_cuda(cudaStreamSynchronize(default_queue().stream), "synchronizing the device");
+  check_cuda(cudaMemPoolTrimTo(driver_pool(), 0), "trimming the memory pool");
 }
 
 void* take(size_t bytes) {
   // A captured allocation would belong to the graph.
-  if (default_queue().recording) refuse("memory cannot be taken while work is recorded");
+  if (default_queue().recording) refuse("memory cannot be allocated during graph capture");
   void* block = nullptr;
   cudaError_t error = cudaMallocAsync(&block, bytes, default_queue().stream);
   if (error == cudaErrorMemoryAllocation) {
@@ -37,7 +37,7 @@ void* take(size_t bytes) {
     cudaGetLastError();
     return nullptr;
   }
-  check_cuda(error, "taking memory of the device");
+  check_cuda(error, "allocating device memory");
   return block;
 }
 
@@ -62,12 +62,12 @@ void give_back(void* block) noexcept {
 // belongs to the driver and other programs.
 MemoryLimit device_memory_limit() {
   size_t free = 0, total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "asking for the device's memory");
+  check_cuda(cudaMemGetInfo(&free, &total), "querying device memory");
   uint64_t kept = 0, used = 0;
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrReservedMemCurrent, &kept),
-             "asking for what is kept");
+             "querying reserved memory");
   check_cuda(cudaMemPoolGetAttribute(driver_pool(), cudaMemPoolAttrUsedMemCurrent, &used),
-             "asking for what is used");
+             "querying used memory");
   free += kept - used;
   // Spare memory for the driver: kernels on first use, graphs, cuBLAS workspaces of graph branches.
   constexpr size_t kMin = size_t{64} << 20, kMax = size_t{512} << 20;

@@ -23,13 +23,13 @@ const Branch& branch(size_t number) {
   static auto* branches = new std::vector<Branch>;
   while (number >= branches->size()) {
     Branch made;
-    check_cuda(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "starting a stream");
-    check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming),
-               "an event of a stream");
+    check_cuda(cudaStreamCreateWithFlags(&made.stream, cudaStreamNonBlocking), "creating a stream");
+    check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming), "creating an event");
     if (cudaMalloc(&made.blas_workspace, kBlasWorkspace) != cudaSuccess) {
       cudaGetLastError();
       release_cache();
-      check_cuda(cudaMalloc(&made.blas_workspace, kBlasWorkspace), "the memory of cuBLAS");
+      check_cuda(cudaMalloc(&made.blas_workspace, kBlasWorkspace),
+                 "allocating the cuBLAS workspace");
     }
     branches->push_back(made);
   }
@@ -43,14 +43,14 @@ class OnBranch {
  public:
   OnBranch(Queue& queue, const Branch& branch, cudaEvent_t fork)
       : queue_(queue), before_(queue), branch_(branch) {
-    check_cuda(cudaStreamWaitEvent(branch.stream, fork, 0), "beginning a part");
+    check_cuda(cudaStreamWaitEvent(branch.stream, fork, 0), "starting a graph branch");
     put_on(queue, branch.stream, branch.blas_workspace);
   }
   ~OnBranch() {
     try {
       put_on(queue_, before_.stream, before_.blas_workspace);
-      check_cuda(cudaEventRecord(branch_.done, branch_.stream), "ending a part");
-      check_cuda(cudaStreamWaitEvent(queue_.stream, branch_.done, 0), "ending a part");
+      check_cuda(cudaEventRecord(branch_.done, branch_.stream), "ending a graph branch");
+      check_cuda(cudaStreamWaitEvent(queue_.stream, branch_.done, 0), "ending a graph branch");
     } catch (const Error&) {
     }
   }
@@ -68,8 +68,7 @@ class OnBranch {
 class CudaGraphRecorder final : public GraphRecorder {
  public:
   explicit CudaGraphRecorder(Context& ctx) : queue_(queue(ctx)), pool_(take_pool()) {
-    check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming),
-               "an event of what is recorded");
+    check_cuda(cudaEventCreateWithFlags(&fork_, cudaEventDisableTiming), "creating an event");
   }
 
   ~CudaGraphRecorder() override {
@@ -93,7 +92,7 @@ class CudaGraphRecorder final : public GraphRecorder {
       }
       if (!capture(piece, work)) return false;
     }
-    check_cuda(cudaGraphLaunch(piece.graph, queue_.stream), "doing again what was recorded");
+    check_cuda(cudaGraphLaunch(piece.graph, queue_.stream), "replaying a graph");
     return true;
   }
 
@@ -103,7 +102,7 @@ class CudaGraphRecorder final : public GraphRecorder {
     const PoolScope scope(*branch_pools_[index]);
     if (!queue_.recording) return work();
     if (!std::exchange(forked_, true))
-      check_cuda(cudaEventRecord(fork_, queue_.stream), "beginning the parts");
+      check_cuda(cudaEventRecord(fork_, queue_.stream), "forking a graph");
     const OnBranch here(queue_, own, fork_);
     work();
   }
@@ -123,7 +122,7 @@ class CudaGraphRecorder final : public GraphRecorder {
   bool capture(Piece& piece, const std::function<void()>& work) {
     const Queue before = queue_;
     check_cuda(cudaStreamBeginCapture(queue_.stream, cudaStreamCaptureModeThreadLocal),
-               "beginning to record");
+               "starting graph capture");
     queue_.recording = true;
     forked_ = false;
     std::exception_ptr failure;
@@ -137,12 +136,10 @@ class CudaGraphRecorder final : public GraphRecorder {
     }
     const Graph graph = stop(before);  // in any case, to restore the queue
     if (failure != nullptr) std::rethrow_exception(failure);
-    if (graph == nullptr && refusal_.empty()) refusal_ = "the device lost what was recorded";
+    if (graph == nullptr && refusal_.empty()) refusal_ = "the graph capture was invalidated";
     if (!refusal_.empty()) return false;
-    check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0),
-               "making what was recorded ready");
-    check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches),
-               "counting what was recorded");
+    check_cuda(cudaGraphInstantiate(&piece.graph, graph.get(), 0), "instantiating a graph");
+    check_cuda(cudaGraphGetNodes(graph.get(), nullptr, &piece.launches), "counting graph nodes");
     return true;
   }
 

@@ -7,11 +7,11 @@ namespace linea::cuda {
 
 Staging::Staging() {
   void* memory = nullptr;
-  check_cuda(cudaMallocHost(&memory, kSlots * kSlotBytes), "pinned memory of the host");
+  check_cuda(cudaMallocHost(&memory, kSlots * kSlotBytes), "allocating pinned memory");
   for (size_t i = 0; i < kSlots; ++i) {
     slots_[i].memory = static_cast<char*>(memory) + i * kSlotBytes;
     check_cuda(cudaEventCreateWithFlags(&slots_[i].copied, cudaEventDisableTiming),
-               "an event of a copy");
+               "creating an event");
   }
 }
 
@@ -26,7 +26,7 @@ void Staging::write(void* to, const void* host, size_t bytes, cudaStream_t strea
     check_cuda(cudaMemcpyAsync(static_cast<char*>(to) + first, slot.memory, part,
                                cudaMemcpyHostToDevice, stream),
                "writing to the device");
-    check_cuda(cudaEventRecord(slot.copied, stream), "an event of a copy");
+    check_cuda(cudaEventRecord(slot.copied, stream), "recording an event");
   }
 }
 
