@@ -8,10 +8,10 @@
 #include "autograd/gradcheck.h"
 #include "bench/bench.h"
 #include "cli/flags.h"
+#include "cli/setting_flags.h"
 #include "data/json.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
-#include "train/flops.h"
 #include "train/machine.h"
 #include "train/timing.h"
 
@@ -21,14 +21,15 @@ namespace {
 struct AttentionBench {
   std::vector<std::string> attentions = {"softmax", "linear", "performer"};
   std::vector<int64_t> lengths = {512, 1024, 2048, 4096, 8192, 16384};
-  AttentionOptions attention;
+  GivenTexts settings;
+  int64_t segment = 0, chunk = 0;
   int64_t batch = 1, heads = 4, key_size = 64, threads = 0;
   std::string device = "cpu", dtype = "fp32";
   double seconds = 0.5;  // at least, a measurement
   bool json = false;
 };
 
-// Seconds and extra bytes of a sequence; GFLOP/s (train/flops.h), NaN where nothing is
+// Seconds and extra bytes of a sequence; GFLOP/s (Attention::recurrent_flops), NaN where nothing is
 // counted; seconds of a sampled token, the mean over as many positions.
 struct Measured {
   int64_t length;
@@ -67,7 +68,7 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
   measured.both_bytes = extra_bytes(both) - 4 * results;
   measured.forward_s = median_seconds(options.seconds, forward);
   measured.both_s = median_seconds(options.seconds, both);
-  const std::optional<RecurrentFlops> count = recurrent_flops(chosen);
+  const std::optional<RecurrentFlops> count = attention->recurrent_flops();
   const double rows = static_cast<double>(options.batch * options.heads * length) / 1e9;
   const double none = std::numeric_limits<double>::quiet_NaN();
   measured.forward_gflops = count ? rows * count->forward / measured.forward_s : none;
@@ -179,16 +180,17 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
 }
 
 AttentionOptions chosen_attention(const std::string& name, const AttentionBench& options) {
-  AttentionOptions chosen = options.attention;
-  chosen.attention = name;
-  if (name != "linear") chosen.rule = "sum";
-  if (name == "softmax" || name == "vq" || name == "soft-vq") chosen.feature.clear();
+  AttentionOptions chosen{name, settings_for(attention_mechanisms(), name, options.settings)};
+  chosen.segment = options.segment;
+  chosen.chunk = options.chunk;
   chosen.heads = options.heads;
   chosen.key_size = chosen.value_size = options.key_size;
   return chosen;
 }
 
 void run(const AttentionBench& options) {
+  refuse_foreign_settings("attention", attention_mechanisms(), options.attentions,
+                          options.settings);
   use_machine(options.threads, options.device, options.dtype);
   const Machine machine = measure_machine(options.seconds, options.dtype);
   print_head(machine, options);
@@ -219,21 +221,12 @@ void add_attention(CLI::App& bench, int& exit_code) {
              OptionKind::comma_separated);
   add_option(what, "--lengths", options->lengths, "comma-separated numbers",
              OptionKind::comma_separated);
-  add_option(what, "--feature", options->attention.feature,
-             "of linear or performer; of the others it has no meaning");
-  add_option(what, "--rule", options->attention.rule, "of linear: sum, gated or delta",
-             OptionKind::shows_default);
-  add_option(what, "--nu", options->attention.nu, "of dpfp", OptionKind::shows_default);
-  add_option(what, "--features", options->attention.features, "of performer: rows of omega",
-             OptionKind::shows_default);
-  add_option(what, "--codes", options->attention.codes, "of vq and soft-vq",
-             OptionKind::shows_default);
   add_option(what, "--batch", options->batch, "sequences", OptionKind::shows_default);
   add_option(what, "--heads", options->heads, "heads", OptionKind::shows_default);
   add_option(what, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(what, "--segment", options->attention.segment, "positions a tile; 0: chosen",
+  add_option(what, "--segment", options->segment, "positions a tile; 0: chosen",
              OptionKind::shows_default);
-  add_option(what, "--chunk", options->attention.chunk, "rows a matrix product; 0: chosen",
+  add_option(what, "--chunk", options->chunk, "rows a matrix product; 0: chosen",
              OptionKind::shows_default);
   add_option(what, "--seconds", options->seconds, "at least, a measurement",
              OptionKind::shows_default);
@@ -243,6 +236,7 @@ void add_attention(CLI::App& bench, int& exit_code) {
   add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16",
              OptionKind::shows_default);
   add_flag(what, "--json", options->json, "one JSON object a line");
+  add_setting_flags(what, "attention", attention_mechanisms(), options->settings);
   set_action(what, [options, &exit_code] {
     run(*options);
     exit_code = 0;

@@ -151,10 +151,10 @@ void run(const MemoryBench& options) {
   AttentionOptions attention;
   attention.heads = options.heads;
   attention.key_size = attention.value_size = options.key_size;
-  attention.features = options.features;
   std::vector<Chart> charts;
   for (const char* name : {"linear", "performer"}) {
-    attention.attention = name;
+    attention.name = name;
+    if (attention.name == "performer") attention.settings["features"] = options.features;
     std::vector<Entry> entries;
     for (const int64_t length : options.lengths) {
       const memory_comparison::Inputs in = random_inputs(options, length);

@@ -99,7 +99,8 @@ Var with_ones(const Var& v) {
 class Phi {
  public:
   explicit Phi(const AttentionOptions& options) : attention_(make_attention(options)) {
-    if (options.attention == "performer") omega_ = Var(attention_->buffers().front().tensor);
+    const std::vector<Buffer> buffers = attention_->buffers();
+    if (!buffers.empty()) omega_ = Var(buffers.front().tensor);
   }
 
   // elu(x) + 1; or exp(omega.x^ - |x^|^2 / 2), x^ = x / D^(1/4), without the last term for a query,
@@ -251,7 +252,8 @@ Results compute(Way way, const AttentionOptions& options, const Inputs& in) {
 
 // On the tape a state stands twice: what is written, and the sum.
 double state_bytes(Way way, const AttentionOptions& options, int64_t N) {
-  const int64_t F = options.attention == "performer" ? options.features : options.key_size;
+  const std::vector<Buffer> buffers = make_attention(options)->buffers();  // omega [H,F,D]
+  const int64_t F = buffers.empty() ? options.key_size : buffers.front().tensor.size(1);
   const int64_t state = options.heads * F * (options.value_size + 1);
   const int64_t counts[] = {2 * N, 2 * ((N + kChunk - 1) / kChunk), (N + kSegment - 1) / kSegment,
                             1};

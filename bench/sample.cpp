@@ -9,7 +9,6 @@
 #include "cli/flags.h"
 #include "data/json.h"
 #include "nn/generation.h"
-#include "train/flops.h"
 #include "train/timing.h"
 
 namespace linea::bench {
@@ -50,7 +49,7 @@ double weight_bytes(const Model& model) {
 int64_t positions_of(const Model& model, const SampleBench& options, int64_t batch) {
   const int64_t max = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, max);
-  if (!recurrent_flops(model.config().attention)) return max;
+  if (make_attention(model.config().attention)->state_grows()) return max;
   const int64_t fewest = context().device.kind == DeviceKind::cpu ? 16 : 200;
   return std::min<int64_t>(max, std::clamp<int64_t>(12800 / batch, fewest, 200));
 }

@@ -17,16 +17,17 @@
 #include "cli/attend_run.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/setting_flags.h"
 #include "data/files.h"
 #include "train/machine.h"
 
 namespace linea {
 namespace {
 
-attend::Needs needs_of(const Attention& attention, const AttentionOptions& options) {
+attend::Needs needs_of(const Attention& attention) {
   const auto has = [&](const char* name) { return attend::slot_of(attention, name).defined(); };
   return {has("omega"), has("codebook"), has("sigma"),
-          attention.gated() ? (options.rule == "delta" ? "beta" : "gate") : ""};
+          attention.gated() ? attention.gate_name() : ""};
 }
 
 void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
@@ -43,7 +44,6 @@ void check_flags(const attend::Options& options) {
   check_range("--threads", options.threads, 0, 4096);
   check_range("--segment", options.attention.segment, 0, kMax);
   check_range("--chunk", options.attention.chunk, 0, kMax);
-  check_range("--nu", options.attention.nu, 1, kMax);
   require(options.form != "recurrent" || options.causal,
           "--form recurrent goes from position to position and sees no later key: add --causal");
   std::error_code error;
@@ -51,31 +51,16 @@ void check_flags(const attend::Options& options) {
           "--in and --out are both {}: the result would replace the input", options.in);
 }
 
-// Refuses combinations that do not exist before any file is read. Sizes come from the file: of each
-// the smallest here.
+// Refuses combinations that do not exist before any file is read. The file gives all sizes; here they
+// are the smallest, and whole numbers, which may not fit those, have their defaults.
 attend::Needs check_combination(const attend::Options& options) {
-  AttentionOptions smallest = options.attention;
-  smallest.nu = 1;
-  const std::unique_ptr<Attention> attention = make_attention(smallest);
+  AttentionOptions probe = options.attention;
+  for (const auto& [key, value] : complete_settings(probe))
+    if (std::holds_alternative<int64_t>(value)) probe.settings.erase(key);
+  const std::unique_ptr<Attention> attention = make_attention(probe);
   require(options.causal || !attention->causal_only(),
-          "--rule {} has an order of time and exists only with --causal", options.attention.rule);
-  return needs_of(*attention, options.attention);
-}
-
-// One line for flags that do not change this attention.
-void warn_of_unused_flags(const attend::Options& options, const attend::Needs& needs) {
-  std::vector<std::string> unused;
-  const auto unless = [&](bool used, const char* flag) {
-    if (!used && options.given.count(flag) != 0) unused.push_back(std::string("--") + flag);
-  };
-  unless(feature_of(options.attention) == "dpfp", "nu");
-  unless(needs.omega, "features");
-  unless(needs.omega, "projection");
-  unless(needs.codebook, "codes");
-  unless(needs.sigma, "sigma");
-  if (!unused.empty())
-    fmt::print(stderr, "linea: {} does not use {}: ignored\n", label_of(options.attention),
-               fmt::join(unused, ", "));
+          "{} has an order of time and exists only with --causal", label_of(options.attention));
+  return needs_of(*attention);
 }
 
 void run_attend(const attend::Options& options) {
@@ -85,7 +70,6 @@ void run_attend(const attend::Options& options) {
   attend::InputFile file(options.in);
   const attend::Inputs in = attend::read_inputs(file, needs, options);
   const std::unique_ptr<Attention> attention = attend::attention_for(in, options.attention);
-  warn_of_unused_flags(options, needs);
   file.warn_of_unused(label_of(options.attention));
   {
     AtomicFile probe(options.out);
@@ -124,25 +108,8 @@ void add_attend(CLI::App& program, int& exit_code) {
       "vq's dk is that of the code that stands for the key, straight through.");
   add_option(command, "--in", options->in, "a safetensors file", OptionKind::required);
   add_option(command, "--out", options->out, "the safetensors file to write", OptionKind::required);
-  add_option(command, "--attention", attention.attention,
-             "linear, performer, soft-vq, softmax or vq", OptionKind::shows_default);
-  add_option(command, "--feature", attention.feature,
-             "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its "
-             "default), "
-             "hyperbolic, trig or relu");
-  add_option(command, "--rule", attention.rule, "of linear: sum, gated or delta",
-             OptionKind::shows_default);
-  add_option(command, "--nu", attention.nu, "of dpfp: F = 2 D nu features",
-             OptionKind::shows_default);
-  add_option(command, "--features", attention.features,
-             "of performer: rows of omega a head, where it is drawn", OptionKind::shows_default);
-  add_option(command, "--projection", attention.projection,
-             "of performer: iid, orthogonal, stratified or fixed-norm, where omega is drawn",
-             OptionKind::shows_default);
-  add_option(command, "--codes", attention.codes,
-             "of vq and soft-vq: codes a head, as the codebook has them");
-  add_option(command, "--sigma", attention.sigma,
-             "of soft-vq: the width, where the file has no sigma", OptionKind::shows_default);
+  add_option(command, "--attention", attention.name,
+             fmt::format("{}", fmt::join(attention_names(), ", ")), OptionKind::shows_default);
   add_option(command, "--seed", options->seed, "of an omega that is drawn",
              OptionKind::shows_default);
   add_flag(command, "--causal", options->causal, "position i sees j <= i; without it, all");
@@ -156,8 +123,13 @@ void add_attend(CLI::App& program, int& exit_code) {
              "positions whose features exist at a time; 0: chosen", OptionKind::shows_default);
   add_option(command, "--chunk", attention.chunk,
              "rows of a matrix product in linear attention; 0: chosen", OptionKind::shows_default);
-  set_action(command, [&command, options, &exit_code] {
-    options->given = given_names(command);
+  add_setting_flags(command, "attention", attention_mechanisms(), options->settings);
+  set_action(command, [options, &exit_code] {
+    const std::vector<Mechanism> mechanisms = attention_mechanisms();
+    AttentionOptions& chosen = options->attention;
+    find_attention(chosen.name);
+    refuse_foreign_settings("attention", mechanisms, {chosen.name}, options->settings);
+    chosen.settings = settings_for(mechanisms, chosen.name, options->settings);
     options->attention.seed = static_cast<uint64_t>(options->seed);
     run_attend(*options);
     exit_code = 0;

@@ -15,12 +15,13 @@ std::string text_of(const Axes& axes) {
   return fmt::format("[{}]", fmt::join(sizes, ","));
 }
 
-// A size that a flag and a tensor both say.
-void check_agrees(const Options& options, const char* flag, int64_t asked, const char* name,
+// A size that a setting and a tensor both give.
+void check_agrees(const Options& options, const std::string& key, const char* name,
                   const Tensor& x) {
-  require(options.given.count(flag) == 0 || asked == x.size(1),
-          "--{} is {}, and {} of {} is {}: leave --{} out", flag, asked, name, options.in,
-          x.shape().str(), flag);
+  const Settings& settings = options.attention.settings;
+  if (settings.has(key) && settings.integer(key) != x.size(1))
+    fail(ErrorKind::usage, "`{}` is {}, and {} of {} is {}: leave `{}` out", key,
+         settings.integer(key), name, options.in, x.shape().str(), key);
 }
 
 }  // namespace
@@ -96,23 +97,23 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
   }
   if (needs.omega && file.has("omega")) {
     in.omega = file.read("omega", {H, {"R"}, D}, why);
-    check_agrees(options, "features", options.attention.features, "omega", in.omega);
+    check_agrees(options, "features", "omega", in.omega);
   }
   if (needs.codebook) {
     in.codebook = file.read("codebook", {H, {"F"}, D}, why);
-    check_agrees(options, "codes", options.attention.codes, "codebook", in.codebook);
+    check_agrees(options, "codes", "codebook", in.codebook);
   }
   if (needs.sigma && file.has("sigma")) {
     in.sigma = file.read("sigma", {{"1", 1}});
     file.refuse(
         "sigma", in.sigma, [](auto sigma) { return sigma > 0; }, "it must be above 0");
+    const Settings& settings = options.attention.settings;
+    const double asked = settings.has("sigma") ? settings.real("sigma") : in.sigma.item();
     const bool same = with_real(in.sigma.dtype(), "attend", [&](auto zero) {
-      return static_cast<decltype(zero)>(options.attention.sigma) ==
-             static_cast<decltype(zero)>(in.sigma.item());
+      return static_cast<decltype(zero)>(asked) == static_cast<decltype(zero)>(in.sigma.item());
     });
-    require(same || options.given.count("sigma") == 0,
-            "--sigma is {}, and sigma of {} is {:.9g}: leave --sigma out", options.attention.sigma,
-            options.in, in.sigma.item());
+    require(same, "`sigma` is {}, and sigma of {} is {:.9g}: leave `sigma` out", asked, options.in,
+            in.sigma.item());
   }
   if (file.has("dy")) {
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},

@@ -50,8 +50,8 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   options.heads = in.q.size(1);
   options.key_size = in.q.size(3);
   options.value_size = in.v.size(3);
-  if (in.omega.defined()) options.features = in.omega.size(1);
-  if (in.codebook.defined()) options.codes = in.codebook.size(1);
+  if (in.omega.defined()) options.settings["features"] = in.omega.size(1);
+  if (in.codebook.defined()) options.settings["codes"] = in.codebook.size(1);
   std::unique_ptr<Attention> attention = make_attention(options);
   const std::pair<const char*, Tensor> given[] = {
       {"omega", in.omega}, {"codebook", in.codebook}, {"sigma", in.sigma}};

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/setting_flags.h"
 #include "data/safetensors.h"
 #include "nn/attention.h"
 #include "tensor/backend.h"
@@ -17,10 +18,10 @@ namespace linea::attend {
 
 struct Options {
   AttentionOptions attention;
+  GivenTexts settings;
   std::string form = "chunked", device = "cpu", in, out;
   bool causal = false;
   int64_t seed = 1, threads = 0;
-  std::set<std::string> given;  // flags, without their dashes
 };
 
 // What one attention wants to be given beside q, k and v.

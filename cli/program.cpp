@@ -20,6 +20,7 @@
 #include "tensor/backend.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
+#include "tensor/settings.h"
 #include "train/config.h"
 
 namespace {
@@ -66,8 +67,23 @@ void start_with_short_spins(char** argv) {
   if (setenv("GOMP_SPINCOUNT", "3000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
+// Libraries name a setting as `min_lr`; on the command line it is the flag --min-lr.
+std::string with_flags(const std::string& message) {
+  std::string result;
+  for (size_t at = 0; at < message.size();) {
+    const size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_", at + 1);
+    if (message[at] != '`' || end == std::string::npos || message[end] != '`') {
+      result += message[at++];
+      continue;
+    }
+    result += "--" + linea::flag_name(message.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return result;
+}
+
 void complain(const std::string& message) {
-  std::fprintf(stderr, "linea: %s\n", linea::printable(message).c_str());
+  std::fprintf(stderr, "linea: %s\n", linea::printable(with_flags(message)).c_str());
 }
 
 int run(int argc, char** argv) {

@@ -21,16 +21,10 @@ struct VerifyOptions {
 };
 
 std::vector<AttentionOptions> asked_variants(const std::string& name) {
+  if (!name.empty()) return find_attention(name).variant_options();
   std::vector<AttentionOptions> result;
-  std::vector<std::string> names;
-  for (const AttentionEntry& entry : attentions()) {
-    names.push_back(entry.name);
-    if (name.empty() || name == entry.name)
-      result.insert(result.end(), entry.variants.begin(), entry.variants.end());
-  }
-  if (result.empty())
-    fail(ErrorKind::usage, "--attention {}: there is no such attention; choose one of {}", name,
-         fmt::join(names, ", "));
+  for (const AttentionEntry& entry : attentions())
+    for (const AttentionOptions& variant : entry.variant_options()) result.push_back(variant);
   return result;
 }
 

@@ -4,37 +4,30 @@
 //   forward    what trains: chunked for the linear family
 //   step       what samples: one position, a carried state
 //
-// Adding one: a file in nn/attention/ that ends in a Registration, and a test. See docs/design.md.
+// Adding one: a file in nn/attention/ that defines its AttentionEntry, a line in
+// nn/attention/builtin.cpp, and a test. See docs/design.md.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "autograd/attention_inputs.h"
 #include "nn/parameter.h"
 #include "tensor/ops.h"
+#include "tensor/settings.h"
 
 namespace linea {
 
 struct AttentionOptions {
-  std::string attention = "linear";
-  std::string feature;                    // empty: the attention's own default (elu, positive)
-  std::string rule = "sum";               // of linear: sum, gated or delta
-  int64_t nu = 1;                         // of dpfp
-  int64_t features = 64;                  // of performer: rows of omega a head
-  std::string projection = "orthogonal";  // of performer
-  int64_t redraw = 0;                     // of performer: steps between draws of omega; 0: never
-  int64_t codes = 64;                     // of vq and soft-vq
-  double sigma = 1;                       // of soft-vq
-  double anneal = 1;                      // of soft-vq: the temperature at the end of training
-  double commitment = 0.01;               // of vq: beta
-  std::string codebook = "ema";           // of vq: how codes move, ema or gradient
+  std::string name = "linear";
+  Settings settings{};  // its own (AttentionEntry::settings); what is missing has its default
   int64_t heads = 1, key_size = 1, value_size = 1;
-  int64_t segment = 0, chunk = 0;  // 0: chosen by the engine
+  int64_t segment = 0, chunk = 0;  // 0: chosen by the implementation
   uint64_t seed = 1;
-  int64_t layer = 0;         // tells the random numbers of one layer from another's
+  int64_t layer = 0;         // separates the random numbers of the layers
   DType dtype = DType::f32;  // of its parameters and buffers
 };
 
@@ -47,6 +40,10 @@ struct Buffer {
 
 // Writes numbers, rounded to float, into a tensor of f32 or f64: both then hold the same.
 void write_values(const std::vector<double>& values, const Tensor& into);
+
+struct RecurrentFlops {
+  double forward, training;  // training: forward and backward
+};
 
 class Attention {
  public:
@@ -61,16 +58,22 @@ class Attention {
   // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no one launch
   // for it, and nothing was done.
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
-  // Whether a step asks the device for the same at every position, so that it may be recorded.
-  virtual bool is_step_capturable() const { return true; }
+  // FLOPs of a token and head with a state of fixed size, counted by the recurrent form, whatever
+  // form runs; features and what is linear in F or M are not counted. Undefined: the state grows.
+  virtual std::optional<RecurrentFlops> recurrent_flops() const { return std::nullopt; }
+  // Whether the state grows with each position; a step of such an attention cannot be captured.
+  virtual bool state_grows() const { return false; }
 
   virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }         // wants AttentionInputs::gate
+  virtual const char* gate_name() const { return "gate"; }
   virtual bool takes_bf16() const { return false; }    // q, k and v; others are given them as f32
   virtual bool straight_through() const {
     return false;
   }  // dk is that of something that stands for k
   virtual bool causal_only() const { return false; }
+  // Weights of both signs, which nearly cancel in some rows of N(0, 1).
+  virtual bool has_signed_weights() const { return false; }
   // What a gate starts from before training, of head h: the bias under its logistic function.
   virtual double initial_gate_bias(int64_t) const { return 0; }
   // What q is scaled by when weights trained with softmax are loaded: 1 / sqrt(D) where the
@@ -98,27 +101,33 @@ class Attention {
 
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;
 
-// One mechanism as `--attention` names it, and the settings of it that tests and `verify` go
-// through.
+// One mechanism, as `--attention` names it.
 struct AttentionEntry {
   std::string name;
-  std::string feature;  // the default; empty: it has none to choose
-  std::vector<AttentionOptions> variants;
-  AttentionFactory make;
+  std::string summary;  // one line
+  std::string source;   // the paper
+  Declarations settings;
+  AttentionFactory make;  // gets options with all settings that apply
+  std::vector<Settings> variants = {{}};  // that the tests and `verify` check
+  // Its weights are softmax(q.k / sqrt(D)) exactly, so that others can take over trained queries
+  // (Attention::scale_from_softmax).
+  bool is_softmax = false;
+
+  std::vector<AttentionOptions> variant_options() const;
 };
 
-class Registration {
- public:
-  explicit Registration(AttentionEntry entry);
-};
-
-// All that is registered, by name.
+// Adds a mechanism to those of nn/attention/. Error: a name that is taken.
+void register_attention(AttentionEntry entry);
+// All mechanisms, by name.
 const std::vector<AttentionEntry>& attentions();
+std::vector<std::string> attention_names();
 // Error: ErrorKind::usage naming the attentions that exist.
-std::unique_ptr<Attention> make_attention(const AttentionOptions& options);
-// The feature that `options` means: its own, else the attention's default.
-std::string feature_of(const AttentionOptions& options);
-// "linear --feature elu", as a user would ask for it.
+const AttentionEntry& find_attention(const std::string& name);
+
+// All settings of `options`, those not given at their defaults. Error: those of `complete`.
+Settings complete_settings(const AttentionOptions& options);
+std::unique_ptr<Attention> make_attention(AttentionOptions options);
+// "linear --feature elu", the flags that ask for it.
 std::string label_of(const AttentionOptions& options);
 
 }  // namespace linea

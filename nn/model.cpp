@@ -15,8 +15,7 @@ namespace {
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
       {"layers", config.layers},  {"heads", config.heads},   {"dim", config.dim},
-      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocab_size},
-      {"nu", config.attention.nu}};
+      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocab_size}};
   for (const auto& [name, value] : sizes)
     require(value >= 1, "--{} is {}; it must be at least 1", name, value);
   require(config.dim % config.heads == 0,
@@ -81,8 +80,8 @@ void Model::count_position(DecodeState& state) const {
 }
 
 bool Model::is_step_capturable() const {
-  return std::all_of(attentions_.begin(), attentions_.end(),
-                     [](const auto& attention) { return attention->is_step_capturable(); });
+  return std::none_of(attentions_.begin(), attentions_.end(),
+                      [](const auto& attention) { return attention->state_grows(); });
 }
 
 void Model::before_step(int64_t step, int64_t steps) {

@@ -11,7 +11,7 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
   if ((config.recompute || config.reversible) && attention->straight_through())
     fail(ErrorKind::usage,
          "--{} does not go with --attention {}: it counts its codes each time it runs",
-         config.reversible ? "reversible" : "recompute", options.attention);
+         config.reversible ? "reversible" : "recompute", options.name);
   return attention;
 }
 

@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -309,35 +310,56 @@ std::string saved_settings(const fs::path& run) {
   return metadata_at(open_model(path), path, "config");
 }
 
+namespace {
+
+// Words in the names of tensors that mean something else under the settings of another attention:
+// what one update rule forgets by, another writes by.
+std::vector<std::string> redefined_tensors(const RunConfig& source, const AttentionOptions& now) {
+  const AttentionOptions before = attention_options(source);
+  const Settings was = complete_settings(before), is = complete_settings(now);
+  std::vector<std::string> result;
+  for (const std::string& name : {before.name, now.name})
+    for (const Setting& setting : find_attention(name).settings)
+      if (!setting.defines.empty() &&
+          (!was.has(setting.key) || !is.has(setting.key) || was.at(setting.key) != is.at(setting.key)))
+        result.push_back(setting.defines);
+  return result;
+}
+
+bool names_any(const std::vector<std::string>& words, const std::string& name) {
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+    return name.find(word) != std::string::npos;
+  });
+}
+
+}  // namespace
+
 void load_initial_weights(const fs::path& run, Model& model, const std::string& vocabulary) {
   const std::string path = model_file_of(run).string();
   const SafetensorsFile file = open_model(path);
   check_vocabulary(file, path, vocabulary,
                    "train on a text of the same tokens, or leave out --init-from");
   const RunConfig config = config_from_toml(metadata_at(file, path, "config"), path);
-  const AttentionOptions& attention = model.config().attention;
-  const bool same = attention.attention == config.attention;
+  const bool same = model.config().attention.name == config.attention;
+  const std::vector<std::string> redefined = redefined_tensors(config, model.config().attention);
   const auto fits = [&](const NamedTensor& own) {
     return file.contains(own.name) && file.entry(own.name).shape == own.tensor.shape().sizes();
   };
   for (const Parameter& parameter : model.parameters()) {
     const NamedTensor own{parameter.name, parameter.var.value()};
+    if (names_any(redefined, own.name)) continue;
     const bool of_gate = own.name.find(".gate.") != std::string::npos;
-    if (of_gate && attention.rule != config.rule)
-      continue;  // what one rule forgets by, another writes by
     const bool of_attention = own.name.find(".attention.") != std::string::npos || of_gate;
     if (!of_attention || (same ? file.contains(own.name) : fits(own))) load_tensor(file, path, own);
   }
   if (same) {
-    const bool other_projection = attention.projection != config.projection;
     for (const Buffer& buffer : model.buffers()) {
-      const bool directions = buffer.name.find(".omega") != std::string::npos;
-      if (directions && other_projection) continue;  // drawn in another way than this run asks for
+      if (names_any(redefined, buffer.name)) continue;
       if (fits({buffer.name, buffer.tensor})) load_tensor(file, path, {buffer.name, buffer.tensor});
     }
     model.buffers_changed();
   }
-  if (config.attention == "softmax") model.scale_queries_from_softmax();
+  if (find_attention(config.attention).is_softmax) model.scale_queries_from_softmax();
 }
 
 RunState restore_checkpoint(const fs::path& run, Model& model, Optimizer& optimizer,

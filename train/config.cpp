@@ -226,6 +226,21 @@ TaskOptions task_options(const RunConfig& config, const std::string& vocabulary)
   return options;
 }
 
+AttentionOptions attention_options(const RunConfig& config) {
+  AttentionOptions options;
+  options.name = config.attention;
+  options.segment = config.segment;
+  options.chunk = config.chunk;
+  const Declarations& declared = find_attention(config.attention).settings;
+  visit_settings(config, [&](const char* key, const auto& value, const char*, const char*) {
+    const std::string name = key;
+    const bool unset = name == "feature" && config.feature.empty();
+    const bool asked = name == "feature" || (name == "rule" && config.rule != "sum");
+    if (!unset && (find_setting(declared, key) != nullptr || asked)) options.settings[key] = value;
+  });
+  return options;
+}
+
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   require(config.output_head != "logistics" || shape.levels > 0,
           "--output-head logistics draws levels of brightness, which the task {} does not have: "
@@ -234,20 +249,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
           "task of images",
           config.task);
   ModelConfig model;
-  model.attention.attention = config.attention;
-  model.attention.feature = config.feature;
-  model.attention.rule = config.rule;
-  model.attention.nu = config.nu;
-  model.attention.features = config.features;
-  model.attention.projection = config.projection;
-  model.attention.redraw = config.redraw;
-  model.attention.codes = config.codes;
-  model.attention.sigma = config.sigma;
-  model.attention.anneal = config.anneal;
-  model.attention.codebook = config.codebook;
-  model.attention.commitment = config.commitment;
-  model.attention.segment = config.segment;
-  model.attention.chunk = config.chunk;
+  model.attention = attention_options(config);
   model.layers = config.layers;
   model.heads = config.heads;
   model.dim = config.dim;

@@ -166,6 +166,7 @@ std::vector<std::string> preset_names();
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 TaskOptions task_options(const RunConfig& config, const std::string& vocabulary);
+AttentionOptions attention_options(const RunConfig& config);
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape);
 OptimizerConfig optimizer_config(const RunConfig& config);
 

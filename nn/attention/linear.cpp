@@ -7,11 +7,17 @@
 #include <cmath>
 
 #include "autograd/delta_attention.h"
+#include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/feature_map.h"
 
 namespace linea {
 namespace {
+
+std::unique_ptr<FeatureMap> map_of(const AttentionOptions& options) {
+  const std::string& feature = options.settings.text("feature");
+  return make_feature_map(feature, feature == "dpfp" ? options.settings.integer("nu") : 1);
+}
 
 // The sum or the gated rule.
 class SumRule final : public MappedAttention {
@@ -19,7 +25,7 @@ class SumRule final : public MappedAttention {
   SumRule(const AttentionOptions& options, bool gated)
       : MappedAttention(options),
         gated_(gated),
-        map_(make_feature_map(feature_of(options), options.nu)) {
+        map_(map_of(options)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
   }
 
@@ -47,7 +53,7 @@ class DeltaAttentionState final : public AttentionState {
 class DeltaRule final : public Attention {
  public:
   explicit DeltaRule(const AttentionOptions& options)
-      : options_(options), map_(make_feature_map(feature_of(options), options.nu)) {
+      : options_(options), map_(map_of(options)) {
     map_->features(options.key_size);
   }
 
@@ -68,7 +74,15 @@ class DeltaRule final : public Attention {
   }
 
   bool gated() const override { return true; }
+  const char* gate_name() const override { return "beta"; }
   bool causal_only() const override { return true; }
+  // forward 6 F M: S^T phi(k), S += phi(k) v^T, S^T phi(q); backward 16 F M: S again (4), dq, dS
+  // (twice), dk (twice), dv
+  std::optional<RecurrentFlops> recurrent_flops() const override {
+    const auto elements =
+        static_cast<double>(map_->features(options_.key_size) * options_.value_size);
+    return RecurrentFlops{6 * elements, 22 * elements};
+  }
 
  private:
   AttentionOptions options_;
@@ -76,33 +90,45 @@ class DeltaRule final : public Attention {
 };
 
 std::unique_ptr<Attention> make(const AttentionOptions& options) {
-  const std::string feature = feature_of(options);
-  if (options.rule == "sum") return std::make_unique<SumRule>(options, false);
-  if (options.rule != "gated" && options.rule != "delta")
-    fail(ErrorKind::usage, "--rule is '{}'; choose sum, gated or delta", options.rule);
-  if (feature == "square")
-    fail(ErrorKind::usage,
-         "--rule {} does not go with --feature square; choose elu, relu, exp or dpfp",
-         options.rule);
-  if (options.rule == "gated") return std::make_unique<SumRule>(options, true);
+  const std::string &rule = options.settings.text("rule"), &feature = options.settings.text("feature");
+  if (rule == "sum") return std::make_unique<SumRule>(options, false);
+  require(feature != "square",
+          "`rule` {} does not go with `feature` square; choose elu, relu, exp or dpfp", rule);
+  if (rule == "gated") return std::make_unique<SumRule>(options, true);
   return std::make_unique<DeltaRule>(options);
 }
 
-std::vector<AttentionOptions> variants() {
-  std::vector<AttentionOptions> result;
+std::vector<Settings> variants() {
+  std::vector<Settings> result;
   for (const char* rule : {"sum", "gated", "delta"})
     for (const std::string& feature : feature_map_names()) {
       if (feature == "square" && std::string(rule) != "sum") continue;
-      AttentionOptions options;
-      options.feature = feature;
-      options.rule = rule;
-      options.nu = feature == "dpfp" ? 2 : 1;
-      result.push_back(options);
+      Settings& variant = result.emplace_back();
+      variant["feature"] = feature;
+      variant["rule"] = rule;
+      if (feature == "dpfp") variant["nu"] = 2;
     }
   return result;
 }
 
-const Registration kRegistration({"linear", "elu", variants(), make});
-
 }  // namespace
+
+AttentionEntry linear_attention_entry() {
+  using namespace declare;
+  return {
+      "linear",
+      "linear attention, with the sum, gated or delta update rule",
+      "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021",
+      {labeled(InLabel::always,
+               choice("feature", "elu", feature_map_names(), "feature map of queries and keys")),
+       labeled(InLabel::if_changed,
+               only_with("feature", "dpfp",
+                         integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp"))),
+       labeled(InLabel::if_changed,
+               defining(".gate.", choice("rule", "sum", {"sum", "gated", "delta"},
+                                         "update rule of the state")))},
+      make,
+      variants()};
+}
+
 }  // namespace linea

@@ -35,6 +35,13 @@ class MappedAttention : public Attention {
   Tensor step_from(AttentionState& state, const AttentionSource& in) const override {
     return linear_step_from(*map(), dynamic_cast<LinearState&>(state), in);
   }
+  // forward 4 F M: S += phi(k) v^T, S^T phi(q); backward 10 F M: S again, and the products for dq,
+  // dS, dk, dv
+  std::optional<RecurrentFlops> recurrent_flops() const override {
+    const auto elements =
+        static_cast<double>(map()->features(options_.key_size) * options_.value_size);
+    return RecurrentFlops{4 * elements, 14 * elements};
+  }
 
  protected:
   explicit MappedAttention(const AttentionOptions& options) : options_(options) {}

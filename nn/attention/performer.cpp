@@ -11,24 +11,23 @@
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
 // The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. Source:
 // Choromanski et al. 2021, "Rethinking attention with Performers".
+#include <algorithm>
 #include <cmath>
 
+#include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/random_projection.h"
 
 namespace linea {
 namespace {
 
-enum class RandomFeature { positive, hyperbolic, trig, relu };
+enum class RandomFeature { positive, hyperbolic, trig, relu };  // in the order of kFeatures
 
-RandomFeature random_feature_of(const std::string& name) {
-  if (name == "positive") return RandomFeature::positive;
-  if (name == "hyperbolic") return RandomFeature::hyperbolic;
-  if (name == "trig") return RandomFeature::trig;
-  if (name == "relu") return RandomFeature::relu;
-  fail(ErrorKind::usage,
-       "there is no feature '{}' of the performer; choose one of positive, hyperbolic, trig, relu",
-       name);
+const std::vector<std::string> kFeatures = {"positive", "hyperbolic", "trig", "relu"};
+
+RandomFeature parse_random_feature(const std::string& name) {
+  const auto found = std::find(kFeatures.begin(), kFeatures.end(), name);
+  return static_cast<RandomFeature>(found - kFeatures.begin());
 }
 
 class RandomFeatures final : public FeatureMap {
@@ -116,23 +115,24 @@ class RandomFeatures final : public FeatureMap {
 class Performer final : public MappedAttention {
  public:
   explicit Performer(const AttentionOptions& options)
-      : MappedAttention(options), projection_(projection_of(options.projection)) {
-    const RandomFeature feature = random_feature_of(feature_of(options));
-    require(options.features >= 1 && options.features <= 65536,
-            "--features is {}; it must be in 1..65536", options.features);
-    require(options.redraw >= 0, "--redraw is {}; it must be at least 0", options.redraw);
-    omega_ = Tensor({options.heads, options.features, options.key_size}, options.dtype);
-    map_ = std::make_shared<RandomFeatures>(feature, omega_);
+      : MappedAttention(options),
+        feature_(parse_random_feature(options.settings.text("feature"))),
+        projection_(projection_of(options.settings.text("projection"))),
+        features_(options.settings.integer("features")),
+        redraw_(options.settings.integer("redraw")) {
+    omega_ = Tensor({options.heads, features_, options.key_size}, options.dtype);
+    map_ = std::make_shared<RandomFeatures>(feature_, omega_);
     draw(0);
   }
 
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
   void buffers_changed() override { map_->refresh(); }
 
-  bool is_capturable() const override { return options_.redraw == 0; }
+  bool has_signed_weights() const override { return feature_ == RandomFeature::trig; }
+  bool is_capturable() const override { return redraw_ == 0; }
 
   void before_step(int64_t step, int64_t) override {
-    if (options_.redraw > 0 && step > 0 && step % options_.redraw == 0) draw(step);
+    if (redraw_ > 0 && step > 0 && step % redraw_ == 0) draw(step);
   }
 
  private:
@@ -140,7 +140,7 @@ class Performer final : public MappedAttention {
 
   // omega as a function of (seed, layer, head, step).
   void draw(int64_t step) {
-    const int64_t R = options_.features, D = options_.key_size;
+    const int64_t R = features_, D = options_.key_size;
     for (int64_t head = 0; head < options_.heads; ++head) {
       const RandomStream stream{options_.seed, Purpose::features,
                                 static_cast<uint32_t>(options_.layer * options_.heads + head),
@@ -150,27 +150,37 @@ class Performer final : public MappedAttention {
     map_->refresh();
   }
 
+  RandomFeature feature_;
   Projection projection_;
+  int64_t features_, redraw_;  // rows of omega; steps between draws
   Tensor omega_;
   std::shared_ptr<RandomFeatures> map_;
 };
 
-std::vector<AttentionOptions> variants() {
-  std::vector<AttentionOptions> result;
-  AttentionOptions options;
-  options.attention = "performer";
-  options.features = 16;
-  for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
-    options.feature = feature;
-    result.push_back(options);
-  }
+std::vector<Settings> variants() {
+  std::vector<Settings> result;
+  for (const std::string& feature : kFeatures)
+    result.push_back({{"feature", feature}, {"features", 16}});
   return result;
 }
 
-const Registration kRegistration({"performer", "positive", variants(),
-                                  [](const AttentionOptions& options) {
-                                    return std::make_unique<Performer>(options);
-                                  }});
-
 }  // namespace
+
+AttentionEntry performer_entry() {
+  using namespace declare;
+  return {"performer",
+          "linear attention with random features that estimate softmax (FAVOR+)",
+          "Choromanski 2021",
+          {labeled(InLabel::always,
+                   choice("feature", "positive", kFeatures, "random feature of queries and keys")),
+           labeled(InLabel::always,
+                   integer("features", 64, {1, 65536}, "rows of omega in a head")),
+           labeled(InLabel::if_changed,
+                   defining(".omega", choice("projection", "orthogonal", projection_names(),
+                                             "distribution of the rows of omega"))),
+           integer("redraw", 0, at_least(0), "steps between draws of omega (0: never)")},
+          [](const AttentionOptions& options) { return std::make_unique<Performer>(options); },
+          variants()};
+}
+
 }  // namespace linea

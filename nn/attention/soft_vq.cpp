@@ -8,6 +8,7 @@
 // from 1 towards 0 (`anneal`), where a soft code becomes a hard one. No 1 / sqrt(D).
 #include <cmath>
 
+#include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/random_projection.h"
 
@@ -81,22 +82,18 @@ class MixtureFeatures final : public FeatureMap {
 
 class SoftVq final : public MappedAttention {
  public:
-  explicit SoftVq(const AttentionOptions& options) : MappedAttention(options) {
-    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536",
-            options.codes);
-    require(options.sigma > 0 && std::isfinite(options.sigma), "--sigma is {}; it must be above 0",
-            options.sigma);
-    require(options.anneal > 0 && std::isfinite(options.anneal),
-            "--anneal is {}; it must be above 0", options.anneal);
-    const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
+  explicit SoftVq(const AttentionOptions& options)
+      : MappedAttention(options), anneal_(options.settings.real("anneal")) {
+    const int64_t F = options.settings.integer("codes");
+    const Tensor codes({options.heads, F, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head) {
       const RandomStream stream{options.seed, Purpose::features,
                                 static_cast<uint32_t>(options.layer * options.heads + head), 0};
-      write_values(draw_projection(Projection::fixed_norm, options.codes, options.key_size, stream),
+      write_values(draw_projection(Projection::fixed_norm, F, options.key_size, stream),
                    codes.select(head));
     }
     codebook_ = Var(codes, true);
-    sigma_ = Var(Tensor::full({1}, options.dtype, options.sigma), true);
+    sigma_ = Var(Tensor::full({1}, options.dtype, options.settings.real("sigma")), true);
     temperature_ = Tensor::full({1}, options.dtype, 1.0);
     map_ = std::make_shared<MixtureFeatures>(codebook_, sigma_, temperature_);
   }
@@ -110,27 +107,30 @@ class SoftVq final : public MappedAttention {
   void before_step(int64_t step, int64_t steps) override {
     const double share =
         static_cast<double>(step) / static_cast<double>(std::max<int64_t>(steps - 1, 1));
-    write_values({std::pow(options_.anneal, share)}, temperature_);
+    write_values({std::pow(anneal_, share)}, temperature_);
   }
 
  private:
   std::shared_ptr<const FeatureMap> map() const override { return map_; }
 
+  double anneal_;
   Var codebook_, sigma_;
   Tensor temperature_;
   std::shared_ptr<const MixtureFeatures> map_;
 };
 
-AttentionOptions variant() {
-  AttentionOptions options;
-  options.attention = "soft-vq";
-  options.codes = 16;
-  return options;
+}  // namespace
+
+AttentionEntry soft_vq_entry() {
+  using namespace declare;
+  return {"soft-vq",
+          "soft vector quantization of keys, a mixture of Gaussians",
+          "Su 2023",
+          {labeled(InLabel::always, integer("codes", 64, {1, 65536}, "codes of a head")),
+           positive("sigma", 1, "standard deviation of a code at the start of training"),
+           positive("anneal", 1, "temperature at the end of training, from 1 at its start")},
+          [](const AttentionOptions& options) { return std::make_unique<SoftVq>(options); },
+          {{{"codes", 16}}}};
 }
 
-const Registration kRegistration({"soft-vq", "", {variant()}, [](const AttentionOptions& options) {
-                                    return std::make_unique<SoftVq>(options);
-                                  }});
-
-}  // namespace
 }  // namespace linea

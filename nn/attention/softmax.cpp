@@ -5,7 +5,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/softmax_attention.h"
-#include "nn/attention.h"
+#include "nn/attention/builtin.h"
 #include "nn/quadratic.h"
 
 namespace linea {
@@ -33,7 +33,7 @@ class SoftmaxAttention final : public Attention {
     return std::make_unique<KeyValueCache>(batch, heads_);
   }
 
-  bool is_step_capturable() const override { return false; }  // more keys at each
+  bool state_grows() const override { return true; }  // by a key and a value
 
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return softmax_step(dynamic_cast<KeyValueCache&>(state), in);
@@ -43,15 +43,15 @@ class SoftmaxAttention final : public Attention {
   int64_t heads_;
 };
 
-AttentionOptions plain() {
-  AttentionOptions options;
-  options.attention = "softmax";
-  return options;
+}  // namespace
+
+AttentionEntry softmax_entry() {
+  AttentionEntry entry{"softmax", "softmax attention, the baseline", "Vaswani 2017", {},
+                       [](const AttentionOptions& options) {
+                         return std::make_unique<SoftmaxAttention>(options);
+                       }};
+  entry.is_softmax = true;
+  return entry;
 }
 
-const Registration kRegistration({"softmax", "", {plain()}, [](const AttentionOptions& options) {
-                                    return std::make_unique<SoftmaxAttention>(options);
-                                  }});
-
-}  // namespace
 }  // namespace linea

@@ -10,6 +10,7 @@
 
 #include "autograd/codebook.h"
 #include "autograd/ops.h"
+#include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/quadratic.h"
 #include "nn/random_projection.h"
@@ -46,20 +47,18 @@ class CodeFeatures final : public FeatureMap {
 
 class Vq final : public MappedAttention {
  public:
-  explicit Vq(const AttentionOptions& options) : MappedAttention(options) {
-    require(options.codes >= 1 && options.codes <= 65536, "--codes is {}; it must be in 1..65536",
-            options.codes);
-    require(options.commitment >= 0 && std::isfinite(options.commitment),
-            "--commitment is {}; it must be at least 0", options.commitment);
-    require(options.codebook == "ema" || options.codebook == "gradient",
-            "--codebook is '{}'; choose ema or gradient", options.codebook);
-    const Tensor codes({options.heads, options.codes, options.key_size}, options.dtype);
+  explicit Vq(const AttentionOptions& options)
+      : MappedAttention(options),
+        codes_(options.settings.integer("codes")),
+        commitment_(options.settings.real("commitment")),
+        learns_(options.settings.text("codebook") == "gradient") {
+    const Tensor codes({options.heads, codes_, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head)
       write_values(
-          draw_projection(Projection::iid, options.codes, options.key_size, stream_of(head, 0)),
+          draw_projection(Projection::iid, codes_, options.key_size, stream_of(head, 0)),
           codes.select(head));
-    codebook_ = Var(codes, options.codebook == "gradient");
-    counts_ = Tensor::zeros({options.heads, options.codes}, options.dtype);
+    codebook_ = Var(codes, learns_);
+    counts_ = Tensor::zeros({options.heads, codes_}, options.dtype);
     sums_ = Tensor::zeros(codes.shape(), options.dtype);
     map_ = std::make_shared<CodeFeatures>(codes);
   }
@@ -76,12 +75,12 @@ class Vq final : public MappedAttention {
     return 1 / std::sqrt(static_cast<double>(options_.key_size));
   }
   Parameters parameters() const override {
-    if (options_.codebook == "gradient") return {{"codebook", codebook_}};
+    if (learns_) return {{"codebook", codebook_}};
     return {};
   }
   std::vector<Buffer> buffers() const override {
     std::vector<Buffer> result = {{"codebook_counts", counts_}};
-    if (options_.codebook == "ema") {
+    if (!learns_) {
       result.push_back({"codebook", codebook_.value()});
       result.push_back({"codebook_sums", sums_});
     }
@@ -104,7 +103,7 @@ class Vq final : public MappedAttention {
   // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts
   // the keys of each code on the way.
   Var auxiliary_loss(const Var& k) override {
-    const Commitment commitment = commitment_loss(k, codebook_, options_.commitment);
+    const Commitment commitment = commitment_loss(k, codebook_, commitment_);
     batch_counts_.push_back(commitment.counts);
     batch_sums_.push_back(commitment.sums);
     draw_candidates(k.value());
@@ -137,7 +136,7 @@ class Vq final : public MappedAttention {
       for (size_t d = 0; d < D; ++d) {
         const size_t at = code * D + d;
         if (dead) mean_sums[at] = equal * candidates_[at];
-        if (dead || options_.codebook == "ema") codebook[at] = mean_sums[at] / mean_counts[code];
+        if (dead || !learns_) codebook[at] = mean_sums[at] / mean_counts[code];
       }
       revived_ += dead ? 1 : 0;
     }
@@ -162,7 +161,7 @@ class Vq final : public MappedAttention {
   }
   // A key of the batch for every code, should it be dead.
   void draw_candidates(const Tensor& keys) {
-    const int64_t H = options_.heads, F = options_.codes, D = options_.key_size, S = keys.size(2);
+    const int64_t H = options_.heads, F = codes_, D = options_.key_size, S = keys.size(2);
     const auto sequences = static_cast<uint32_t>(keys.size(0));
     const std::vector<double> all = keys.to_doubles();
     candidates_.resize(static_cast<size_t>(H * F * D));
@@ -198,7 +197,7 @@ class Vq final : public MappedAttention {
   // The share of codes that some key chose, and the entropy of the choice in nats, the mean over
   // heads.
   void usage_of(const std::vector<double>& counts) {
-    const size_t H = static_cast<size_t>(options_.heads), F = static_cast<size_t>(options_.codes);
+    const size_t H = static_cast<size_t>(options_.heads), F = static_cast<size_t>(codes_);
     usage_ = entropy_ = 0;
     for (size_t head = 0; head < H; ++head) {
       double all = 0;
@@ -212,6 +211,9 @@ class Vq final : public MappedAttention {
     }
   }
 
+  int64_t codes_;
+  double commitment_;  // beta
+  bool learns_;        // codes by gradients, not by means
   Var codebook_;
   Tensor counts_, sums_;  // exponential means of each code's keys
   std::shared_ptr<const CodeFeatures> map_;
@@ -222,16 +224,18 @@ class Vq final : public MappedAttention {
   int64_t revived_ = 0;
 };
 
-AttentionOptions variant() {
-  AttentionOptions options;
-  options.attention = "vq";
-  options.codes = 16;
-  return options;
+}  // namespace
+
+AttentionEntry vq_entry() {
+  using namespace declare;
+  return {"vq",
+          "vector quantization of keys (Transformer-VQ)",
+          "Lingle 2023",
+          {labeled(InLabel::always, integer("codes", 64, {1, 65536}, "codes of a head")),
+           choice("codebook", "ema", {"ema", "gradient"}, "how codes move"),
+           real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
+          [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
+          {{{"codes", 16}}}};
 }
 
-const Registration kRegistration({"vq", "", {variant()}, [](const AttentionOptions& options) {
-                                    return std::make_unique<Vq>(options);
-                                  }});
-
-}  // namespace
 }  // namespace linea

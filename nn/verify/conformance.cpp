@@ -17,7 +17,7 @@ class Conformance {
   explicit Conformance(Subject subject) : subject_(std::move(subject)) {}
 
   std::vector<Check> all() {
-    const bool keeps_keys = subject_.keeps_keys();
+    const bool state_grows = subject_.state_grows();
     measure({{"outputs = quadratic", 1e-9}, {"gradients = quadratic", 1e-9}},
             [&] { return forms(subject_); });
     measure({{"outputs, float", 1e-4}, {"gradients, float", 1e-3}},
@@ -25,7 +25,7 @@ class Conformance {
     measure({{"gradients = differences", 1e-7}}, [&] { return differences(subject_); });
     measure({{"step = outputs", 1e-9}}, [&] { return recurrent(subject_, DType::f64); });
     measure({{"step = outputs, float", 1e-4}}, [&] { return recurrent(subject_, DType::f32); });
-    measure({{"state growth, keys a position", keeps_keys ? 2.0 : 0.0}},
+    measure({{"state growth, keys a position", state_grows ? 2.0 : 0.0}},
             [&] { return state_growth(subject_); });
     measure({{"causality: bits", 0}, {"causality: gradients", 0}},
             [&] { return causality(subject_); });
@@ -40,7 +40,7 @@ class Conformance {
     // A GPU does groups of chunks at once (cuda/chunk_sweep.h): what it keeps is constant from
     // longer lengths on.
     if (context().device.kind == DeviceKind::cpu)
-      measure({{"memory, scalars a position", keeps_keys ? 8.0 + 2 * 64 : 8.0}},
+      measure({{"memory, scalars a position", state_grows ? 8.0 + 2 * 64 : 8.0}},
               [&] { return memory(subject_); });
     if (!subject_.options.quick)
       measure({{"outputs, long, float", 1e-4},

@@ -40,17 +40,16 @@ struct Subject {
                                                : std::vector<bool>{true, false};
   }
 
-  // The only kind whose state and blocks of scores grow with the sequence.
-  bool keeps_keys() const { return variant.attention == "softmax"; }
-  // Random features or codes a head: heads are not interchangeable.
-  bool has_heads_of_its_own() const {
-    return variant.attention != "linear" && variant.attention != "softmax";
+  // State and blocks of scores grow with the sequence.
+  bool state_grows() const { return made({}, DType::f32)->state_grows(); }
+  // Random features or codes of each head: heads are not interchangeable.
+  bool heads_differ() const {
+    const std::unique_ptr<Attention> attention = made({}, DType::f32);
+    return !attention->parameters().empty() || !attention->buffers().empty();
   }
-  // Signed weights nearly cancel in some rows of N(0,1), which then rule every error; at 0.5 they
-  // do not.
-  bool signed_features() const {
-    return variant.attention == "performer" && variant.feature == "trig";
-  }
+  // Weights that nearly cancel in some rows of N(0,1) dominate every error; at a standard deviation
+  // of 0.5 they do not.
+  bool signed_features() const { return made({}, DType::f32)->has_signed_weights(); }
   double stddev() const { return signed_features() ? 0.5 : 1.0; }
 };
 

@@ -69,7 +69,7 @@ std::vector<Worst> differences(const Subject& subject) {
 }
 
 std::vector<Worst> long_gradient(const Subject& subject) {
-  const Sizes sizes{1, 1, subject.keeps_keys() ? 4096 : 16384, 8,
+  const Sizes sizes{1, 1, subject.state_grows() ? 4096 : 16384, 8,
                     8};  // a quarter, where time is N^2
   const Inputs x = draw(sizes, DType::f32, subject.stddev());
   const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32),

@@ -15,11 +15,11 @@ using memory_comparison::Way;
 
 AttentionOptions options_of(const std::string& attention, DType dtype) {
   AttentionOptions options;
-  options.attention = attention;
+  options.name = attention;
   options.heads = 3;
   options.key_size = 8;
   options.value_size = 5;
-  options.features = 16;
+  if (attention == "performer") options.settings["features"] = 16;
   options.dtype = dtype;
   return options;
 }
@@ -83,9 +83,9 @@ TEST(MemoryComparison, KeepsWhatItSays) {
 TEST(BenchCount, IsThatOfTheRecurrentForm) {
   const auto both = [](const char* attention, const char* feature, const char* rule) {
     AttentionOptions options = options_of(attention, DType::f32);
-    options.feature = feature;
-    options.rule = rule;
-    return recurrent_flops(options).value().training;
+    options.settings["feature"] = feature;
+    if (options.name == "linear") options.settings["rule"] = rule;
+    return make_attention(options)->recurrent_flops().value().training;
   };
   EXPECT_EQ(both("linear", "elu", "sum"), 14 * 8 * 5);
   EXPECT_EQ(both("linear", "square", "sum"), 14 * 64 * 5);
@@ -93,8 +93,8 @@ TEST(BenchCount, IsThatOfTheRecurrentForm) {
   EXPECT_EQ(both("linear", "elu", "delta"), 22 * 8 * 5);
   EXPECT_EQ(both("performer", "positive", "sum"), 14 * 16 * 5);
   EXPECT_EQ(both("performer", "hyperbolic", "sum"), 14 * 32 * 5);
-  EXPECT_EQ(recurrent_flops(options_of("linear", DType::f32))->forward, 4 * 8 * 5);
-  EXPECT_FALSE(recurrent_flops(options_of("softmax", DType::f32)).has_value());
+  EXPECT_EQ(make_attention(options_of("linear", DType::f32))->recurrent_flops()->forward, 4 * 8 * 5);
+  EXPECT_FALSE(make_attention(options_of("softmax", DType::f32))->recurrent_flops().has_value());
 }
 
 class Bench : public ProgramTest {

@@ -19,7 +19,7 @@ TEST_F(Attend, RefusesCombinationsThatDoNotExist) {
   usage(" --rule delta --feature square --causal", {"delta", "square"});
   usage(" --rule gated --feature square --causal", {"gated", "square"});
   for (const char* other : {"softmax", "performer", "vq", "soft-vq"})
-    usage(fmt::format(" --attention {} --rule delta --causal", other), {"--rule delta", other});
+    usage(fmt::format(" --attention {} --rule delta --causal", other), {"--rule", "linear", other});
   usage(" --rule delta", {"--rule delta", "--causal"});
   usage(" --rule gated", {"--rule gated", "--causal"});
   usage(" --form recurrent", {"--form recurrent", "--causal"});

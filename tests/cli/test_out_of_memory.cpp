@@ -137,9 +137,10 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
   set_threads(2);
   for (const char* attention : {"linear", "performer"}) {
     AttentionOptions options;
-    options.attention = attention;
+    options.name = attention;
     options.heads = 4;
-    options.key_size = options.value_size = options.features = 8;
+    options.key_size = options.value_size = 8;
+    if (options.name == "performer") options.settings["features"] = 8;
     const auto definition = make_attention(options);
     const auto normal = [](uint32_t stream_id) {
       return random_tensor({1, 4, 16, 8}, stream_id, 1.0, 1e-3, DType::f32);

@@ -17,11 +17,12 @@ std::vector<AttentionOptions> tried_variants() {
   const bool all = std::getenv("LINEA_LONG_TESTS") != nullptr;
   std::vector<AttentionOptions> result;
   for (const AttentionEntry& entry : attentions())
-    for (const AttentionOptions& variant : entry.variants) {
-      const std::string& feature = variant.feature;
+    for (const AttentionOptions& variant : entry.variant_options()) {
+      const Settings settings = complete_settings(variant);
+      const std::string feature = settings.has("feature") ? settings.text("feature") : "";
       const bool family = entry.name == "linear" || entry.name == "performer";
       const bool chosen = !family || feature == "elu" ||
-                          (feature == "exp" && variant.rule == "sum") || feature == "trig" ||
+                          (feature == "exp" && settings.text("rule") == "sum") || feature == "trig" ||
                           feature == "positive";
       if (all || chosen) result.push_back(variant);
     }

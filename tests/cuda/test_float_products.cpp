@@ -4,6 +4,7 @@
 
 #include "nn/verify/conformance_tools.h"
 #include "tests/cuda/parity.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea::cuda_tests {
 namespace {
@@ -22,8 +23,8 @@ std::vector<std::vector<double>> results(AttentionOptions options, FloatProducts
   options.heads = sizes.heads;
   options.key_size = sizes.key_size;
   options.value_size = sizes.value_size;
-  options.features = 20;
-  options.codes = 9;
+  for (const auto& [key, value] : declared_only(options.name, {{"features", 20}, {"codes", 9}}))
+    options.settings[key] = value;
   const Multiplied as(products);
   const conformance::Outcome made = conformance::run(*make_attention(options), &Attention::forward,
                                                      conformance::draw(sizes, DType::f32), {});
@@ -56,9 +57,8 @@ TEST(CudaFloatProducts, PartsKeepTheDigits) {
                                                  {"softmax", "", "sum"}}) {
     if (left_out()) continue;
     AttentionOptions options;
-    options.attention = attention;
-    options.feature = feature;
-    options.rule = rule;
+    options.name = attention;
+    options.settings = declared_only(attention, {{"feature", feature}, {"rule", rule}});
     SCOPED_TRACE(label_of(options));
     const auto expected = results(options, FloatProducts::exact);
     const On device(kCuda);

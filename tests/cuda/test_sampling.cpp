@@ -3,6 +3,7 @@
 #include "nn/transformer.h"
 #include "tensor/backend.h"
 #include "tests/cuda/parity.h"
+#include "tests/nn/attention_options.h"
 #include "tests/nn/verify/saboteur.h"
 #include "train/samples.h"
 
@@ -11,10 +12,8 @@ namespace {
 
 ModelConfig small(const std::string& attention, const std::string& rule = "sum") {
   ModelConfig config;
-  config.attention.attention = attention;
-  config.attention.rule = rule;
-  config.attention.features = 8;
-  config.attention.codes = 4;
+  config.attention = {attention,
+                      declared_only(attention, {{"rule", rule}, {"features", 8}, {"codes", 4}})};
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;
@@ -69,7 +68,7 @@ TEST_F(CudaSampling, APositionIsFewLaunches) {
     max.config.output_head = max.stored == DType::bf16 ? "logistics" : "categorical";
     const size_t one = launches(max.config, 1), layer = launches(max.config, 2) - one;
     const AttentionOptions& of = max.config.attention;
-    const std::string name = of.attention + " " + of.rule + " " + name_of(max.stored);
+    const std::string name = label_of(of) + " " + name_of(max.stored);
     // How many launches a product is, the emulated cuBLAS knows: one.
     const size_t slack = real_gpu ? 4 : 0;
     EXPECT_LE(layer, max.layer + slack) << name << ", of a layer";
@@ -105,7 +104,7 @@ TEST_F(CudaSampling, PositionsInBf16AreThoseOfTheParallelForm) {
 class Counted final : public sabotage::Saboteur {
  public:
   static inline int steps = 0;
-  explicit Counted(AttentionOptions options) : Saboteur((options.attention = "linear", options)) {}
+  explicit Counted(AttentionOptions options) : Saboteur((options.name = "linear", options)) {}
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     ++steps;
     return right_->step(state, in);
@@ -115,9 +114,10 @@ class Counted final : public sabotage::Saboteur {
 // The attention is asked at a position that is done plainly and at one that is recorded; from then
 // on the device does without. Likewise of positions that are only read.
 TEST_F(CudaSampling, IsRecordedAfterTheFirstPositions) {
-  const Registration registration({"counted", "elu", {}, [](const AttentionOptions& options) {
-                                     return std::make_unique<Counted>(options);
-                                   }});
+  register_attention({"counted", "linear, with its steps counted", "", {},
+                      [](const AttentionOptions& options) {
+                        return std::make_unique<Counted>(options);
+                      }});
   const auto sample = [](const std::vector<int32_t>& first) {
     Counted::steps = 0;
     const Transformer model(small("counted"));

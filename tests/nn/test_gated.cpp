@@ -200,7 +200,7 @@ TEST(Gated, AGateOfNothingForgets) {
 // Head h remembers for 2^(h+1) positions at first, up to 128.
 TEST(Gated, InitialGates) {
   AttentionOptions options;
-  options.rule = "gated";
+  options.settings["rule"] = "gated";
   const auto attention = make_attention(options);
   EXPECT_TRUE(attention->gated());
   EXPECT_TRUE(attention->causal_only());

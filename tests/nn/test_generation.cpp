@@ -21,7 +21,7 @@ constexpr int64_t kLength = 12;
 // Scores far enough apart for a greedy choice not to hang on rounding.
 std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5) {
   ModelConfig config;
-  config.attention.attention = attention;
+  config.attention.name = attention;
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;

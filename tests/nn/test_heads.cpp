@@ -18,8 +18,7 @@ template <typename Body>
 void each_packed(const Body& body) {
   int64_t found = 0;
   for (const AttentionEntry& entry : attentions())
-    for (AttentionOptions options : entry.variants) {
-      options.attention = entry.name;
+    for (AttentionOptions options : entry.variant_options()) {
       options.heads = kHeads;
       options.key_size = options.value_size = kSize;
       options.dtype = DType::f64;

@@ -10,6 +10,7 @@
 #include "nn/feature_map.h"
 #include "nn/quadratic.h"
 #include "nn/verify/conformance_tools.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -125,12 +126,12 @@ TEST(LinearAttentionNumerics, ProductsThatUnderflow) {
 // q = -k of the Performer: the omegas that a key likes best a query likes least.
 TEST(LinearAttentionNumerics, QueriesOppositeToKeys) {
   AttentionOptions options;
-  options.attention = "performer";
+  options.name = "performer";
   options.heads = 2;
   options.key_size = 8;
   options.value_size = 6;
   for (const char* feature : {"positive", "hyperbolic"}) {
-    options.feature = feature;
+    options.settings["feature"] = feature;
     Inputs x = inputs(130, 8);
     x.k = changed(x.k, [](double a, int64_t n, int64_t d) { return (d == n % 2 ? 25 : 0) + a; });
     x.q = changed(x.k, [](double a, int64_t, int64_t) { return -a; });
@@ -268,10 +269,11 @@ TEST(LinearAttentionNumerics, LargeInputs) {
        {"linear exp sum", "linear exp gated", "linear elu gated", "performer positive sum",
         "performer hyperbolic sum", "soft-vq  sum", "vq  sum"}) {
     std::string words = name;
-    options.attention = words.substr(0, words.find(' '));
+    options.name = words.substr(0, words.find(' '));
     words = words.substr(words.find(' ') + 1);
-    options.feature = words.substr(0, words.find(' '));
-    options.rule = words.substr(words.find(' ') + 1);
+    options.settings =
+        declared_only(options.name, {{"feature", words.substr(0, words.find(' '))},
+                                     {"rule", words.substr(words.find(' ') + 1)}});
     options.dtype = DType::f64;
     const auto precise = make_attention(options);
     options.dtype = DType::f32;

@@ -57,13 +57,16 @@ std::vector<Tensor> run(const AttentionOptions& options, const Case& c, int thre
   return results;
 }
 
+std::string rule_of(const AttentionOptions& options) {
+  return options.name == "linear" ? complete_settings(options).text("rule") : "";
+}
+
 std::vector<AttentionOptions> variants() {
   std::vector<AttentionOptions> result;
   for (const AttentionEntry& entry : attentions())
-    for (AttentionOptions variant : entry.variants) {
-      if (variant.rule == "delta" || entry.name == "softmax")
+    for (AttentionOptions variant : entry.variant_options()) {
+      if (rule_of(variant) == "delta" || entry.name == "softmax")
         continue;  // which have no sweeps of chunks
-      variant.attention = entry.name;
       variant.key_size = 3;
       variant.value_size = 4;
       variant.chunk = 3;
@@ -79,7 +82,7 @@ TEST(Parts, GiveWhatOneSweepGives) {
                           {1, 2, 61, true, true},
                           {3, 1, 47, false, true},
                           {1, 1, 5, true, false}}) {
-      if (options.rule == "gated" && !c.causal) continue;
+      if (rule_of(options) == "gated" && !c.causal) continue;
       options.heads = c.H;
       const std::vector<Tensor> one = run(options, c, 1);
       for (const int threads : {2, 8}) {

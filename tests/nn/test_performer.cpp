@@ -20,9 +20,9 @@ const char* const kFeatures[] = {"positive", "hyperbolic", "trig", "relu"};
 AttentionOptions performer(const std::string& feature, int64_t features, int64_t redraw = 0,
                            DType dtype = DType::f64) {
   AttentionOptions options = options_of("performer", 3, 5, 7, dtype);
-  options.feature = feature;
-  options.features = features;
-  options.redraw = redraw;
+  options.settings["feature"] = feature;
+  options.settings["features"] = features;
+  options.settings["redraw"] = redraw;
   return options;
 }
 
@@ -63,7 +63,7 @@ TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
     if (what == "layer") ++other.layer;
     EXPECT_NE(omega_of(*make_attention(other)), omega_of(*make_attention(options))) << what;
   }
-  options.projection = "iid";
+  options.settings["projection"] = "iid";
   EXPECT_NE(omega_of(*make_attention(options)), omega_of(*attention));
 }
 
@@ -146,7 +146,7 @@ TEST(Performer, FeaturesEstimateSoftmax) {
   for (const std::string feature : {"positive", "hyperbolic", "trig"}) {
     for (const std::string projection : {"iid", "orthogonal"}) {
       AttentionOptions options = performer(feature, 8, 1);
-      options.projection = projection;
+      options.settings["projection"] = projection;
       const auto attention = make_attention(options);
       const Tensor q = random_tensor({1, 3, 5}, 51, 0.5), k = random_tensor({1, 3, 5}, 52, 0.5),
                    v = random_tensor({1, 3, 7}, 53);
@@ -216,12 +216,12 @@ TEST(Performer, RefusesSettingsThatCannotBe) {
     }
     return "no error";
   };
-  EXPECT_NE(message([](auto& o) { o.features = 0; }).find("--features is 0"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.redraw = -1; }).find("--redraw is -1"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.feature = "elu"; }).find("positive, hyperbolic, trig, relu"),
+  EXPECT_NE(message([](auto& o) { o.settings["features"] = 0; }).find("`features` is 0"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["redraw"] = -1; }).find("`redraw` is -1"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["feature"] = "elu"; }).find("positive, hyperbolic, trig, relu"),
             std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.projection = "dense"; }).find("fixed-norm"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.rule = "gated"; }).find("--rule gated"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["projection"] = "dense"; }).find("fixed-norm"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["rule"] = "gated"; }).find("no setting `rule`"), std::string::npos);
 }
 
 }  // namespace

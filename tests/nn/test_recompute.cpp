@@ -48,8 +48,7 @@ Pass pass(const ModelConfig& config, int64_t batch) {
 
 TEST(Recompute, GivesTheSameBits) {
   for (const AttentionEntry& entry : attentions())
-    for (AttentionOptions options : entry.variants) {
-      options.attention = entry.name;
+    for (const AttentionOptions& options : entry.variant_options()) {
       if (entry.name == "vq") continue;
       EXPECT_EQ(pass(recomputed_model(true, options), 2).numbers,
                 pass(recomputed_model(false, options), 2).numbers)
@@ -90,7 +89,7 @@ TEST(Recompute, AnErrorInTheSecondRunIsPassedOn) {
 
 TEST(Recompute, RefusesCodesThatAreCounted) {
   AttentionOptions options;
-  options.attention = "vq";
+  options.name = "vq";
   expect_error(ErrorKind::usage, {"--recompute", "vq"},
                [&] { Transformer{recomputed_model(true, options)}; });
 }

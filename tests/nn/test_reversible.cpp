@@ -96,7 +96,7 @@ TEST(Reversible, KeepsNothingOfALayer) {
 
 TEST(Reversible, RefusesWhatItCannotUndo) {
   ModelConfig config = reversible_model(2);
-  config.attention.attention = "vq";
+  config.attention.name = "vq";
   expect_error(ErrorKind::usage, {"--reversible", "vq", "codes"}, [&] { Transformer{config}; });
   config = reversible_model(2);
   config.recompute = true;

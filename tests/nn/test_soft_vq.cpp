@@ -15,7 +15,7 @@ using namespace conformance;
 AttentionOptions mixture(int64_t codes, int64_t heads, int64_t key_size, int64_t value_size,
                          DType dtype = DType::f64) {
   AttentionOptions options = options_of("soft-vq", heads, key_size, value_size, dtype);
-  options.codes = codes;
+  options.settings["codes"] = codes;
   return options;
 }
 
@@ -75,8 +75,8 @@ Tensor buffer(const Attention& attention, const std::string& name) {
 TEST(SoftVq, IsItsFormula) {
   const Inputs x = draw({2, 3, 45, 4, 5}, DType::f64);
   AttentionOptions options = mixture(6, 3, 4, 5);
-  options.sigma = 0.75;
-  options.anneal = 0.25;
+  options.settings["sigma"] = 0.75;
+  options.settings["anneal"] = 0.25;
   const auto attention = make_attention(options);
   const Tensor codebook = attention->parameters().at(0).var.value();
   for (const bool causal : {true, false}) {
@@ -101,8 +101,8 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
       const Threads threads(count);
       AttentionOptions options = mixture(F, H, D, 4);
       options.segment = segment;
-      options.sigma = 0.8;
-      options.anneal = 0.5;
+      options.settings["sigma"] = 0.8;
+      options.settings["anneal"] = 0.5;
       const auto attention = make_attention(options);
       attention->before_step(1, 2);
       for (const bool causal : {true, false}) {
@@ -153,7 +153,7 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
 
 TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
   AttentionOptions options = mixture(8, 2, 4, 4, DType::f32);
-  options.anneal = 0.01;
+  options.settings["anneal"] = 0.01;
   const auto attention = make_attention(options);
   const Tensor temperature = buffer(*attention, "temperature");
   EXPECT_EQ(temperature.item(), 1.0);
@@ -165,7 +165,7 @@ TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
   }
   attention->before_step(0, 1);
   EXPECT_EQ(temperature.item(), 1.0);
-  options.anneal = 1;
+  options.settings["anneal"] = 1;
   const auto constant = make_attention(options);
   constant->before_step(70, 101);
   EXPECT_EQ(buffer(*constant, "temperature").item(), 1.0);
@@ -175,9 +175,10 @@ TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
 TEST(SoftVq, ColdCodesAreHard) {
   const Inputs x = draw({2, 2, 60, 4, 5}, DType::f64);
   AttentionOptions options = mixture(8, 2, 4, 5);
-  options.anneal = 1e-6;
+  options.settings["anneal"] = 1e-6;
   const auto soft = make_attention(options);
-  options.attention = "vq";
+  options.name = "vq";
+  options.settings = {{"codes", 8}};
   const auto hard = make_attention(options);
   write_values(soft->parameters().at(0).var.value().to_doubles(), buffer(*hard, "codebook"));
   hard->buffers_changed();
@@ -188,11 +189,11 @@ TEST(SoftVq, ColdCodesAreHard) {
 }
 
 TEST(SoftVq, RefusesSettingsThatCannotBe) {
-  for (const char* what : {"--codes", "--sigma", "--anneal"}) {
+  for (const char* what : {"`codes`", "`sigma`", "`anneal`"}) {
     AttentionOptions options = mixture(4, 1, 4, 4);
-    if (std::string(what) == "--codes") options.codes = 0;
-    if (std::string(what) == "--sigma") options.sigma = 0;
-    if (std::string(what) == "--anneal") options.anneal = -1;
+    if (std::string(what) == "`codes`") options.settings["codes"] = 0;
+    if (std::string(what) == "`sigma`") options.settings["sigma"] = 0;
+    if (std::string(what) == "`anneal`") options.settings["anneal"] = -1;
     try {
       make_attention(options);
       ADD_FAILURE() << what;

@@ -56,11 +56,11 @@ void stir(const Transformer& model) {
 std::vector<ModelConfig> every_kind() {
   std::vector<ModelConfig> result;
   for (const AttentionEntry& entry : attentions())
-    for (const AttentionOptions& variant : entry.variants)
+    for (const AttentionOptions& variant : entry.variant_options())
       for (const std::string positions : {"learned", "sinusoidal"})
         for (const bool tie : {false, true})
           for (const bool bias : {true, false}) {
-            const bool first = &variant == entry.variants.data();
+            const bool first = variant.settings == entry.variants.front();
             if (!first && (tie != (positions == "sinusoidal") || tie == bias)) continue;
             ModelConfig config = small_model();
             config.attention = variant;
@@ -128,7 +128,7 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
   for (const std::string attention : {"linear", "softmax"})
     for (const bool tie : {false, true}) {
       ModelConfig config = small_model();
-      config.attention.attention = attention;
+      config.attention.name = attention;
       config.tie = tie;
       const Transformer plain(config), rounded(config);
       config.panels = DType::bf16;
@@ -253,12 +253,14 @@ TEST(Transformer, RefusesSettingsThatCannotWork) {
   refused({"--positions is 'rotary'", "sinusoidal"},
           [](ModelConfig& c) { c.positions = "rotary"; });
   refused({"'sparse'", "linear", "softmax"},
-          [](ModelConfig& c) { c.attention.attention = "sparse"; });
-  refused({"'cosine'", "elu", "dpfp"}, [](ModelConfig& c) { c.attention.feature = "cosine"; });
-  refused({"--nu is -1"}, [](ModelConfig& c) { c.attention.nu = -1; });
+          [](ModelConfig& c) { c.attention.name = "sparse"; });
+  refused({"'cosine'", "elu", "dpfp"}, [](ModelConfig& c) { c.attention.settings["feature"] = "cosine"; });
+  refused({"`nu` is -1"}, [](ModelConfig& c) {
+    c.attention.settings = {{"feature", "dpfp"}, {"nu", -1}};
+  });
+  refused({"`nu`", "`feature` dpfp"}, [](ModelConfig& c) { c.attention.settings["nu"] = 2; });
   refused({"nu is 16", "1..15", "8"}, [](ModelConfig& c) {
-    c.attention.feature = "dpfp";
-    c.attention.nu = 16;
+    c.attention.settings = {{"feature", "dpfp"}, {"nu", 16}};
   });
   const Transformer model(small_model());
   expect_error(ErrorKind::usage, {"21", "20"}, [&] { model.forward(some_ids(1, 21), false); });
@@ -360,7 +362,7 @@ TEST(Transformer, EveryParameterLearns) {
 
 TEST(Transformer, TheLossFallsAlongItsGradient) {
   for (const ModelConfig& config : every_kind()) {
-    if (config.attention.attention == "vq") continue;  // straight through: not the gradient of k
+    if (config.attention.name == "vq") continue;  // straight through: not the gradient of k
     const Transformer model(config);
     stir(model);
     const Tensor ids = some_ids(2, 20), targets = some_ids(2, 20, 5);

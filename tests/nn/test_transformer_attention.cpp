@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
+#include "tests/nn/attention_options.h"
 
 namespace linea {
 namespace {
@@ -23,9 +24,7 @@ ModelConfig model_with(const std::string& attention) {
   config.ffn = 24;
   config.length = kPositions;
   config.vocab_size = config.input_vocab_size = kVocab;
-  config.attention.attention = attention;
-  config.attention.features = 24;
-  config.attention.codes = 8;
+  config.attention = {attention, declared_only(attention, {{"features", 24}, {"codes", 8}})};
   return config;
 }
 
@@ -75,19 +74,19 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
   std::vector<ModelConfig> configs;
   for (const char* feature : {"positive", "hyperbolic", "trig", "relu"}) {
     configs.push_back(model_with("performer"));
-    configs.back().attention.feature = feature;
-    configs.back().attention.redraw = 3;
+    configs.back().attention.settings["feature"] = feature;
+    configs.back().attention.settings["redraw"] = 3;
   }
   configs.push_back(model_with("soft-vq"));
-  configs.back().attention.anneal = 0.1;
+  configs.back().attention.settings["anneal"] = 0.1;
   for (const char* codebook : {"ema", "gradient"}) {
     configs.push_back(model_with("vq"));
-    configs.back().attention.codebook = codebook;
+    configs.back().attention.settings["codebook"] = codebook;
   }
   configs.push_back(model_with("linear"));
-  configs.back().attention.rule = "gated";
+  configs.back().attention.settings["rule"] = "gated";
   for (ModelConfig config : configs) {
-    const std::string what = label_of(config.attention) + " " + config.attention.codebook;
+    const std::string what = label_of(config.attention);
     Transformer model(config);
     const auto all_buffers = [&] {
       std::vector<double> values;
@@ -131,7 +130,7 @@ TEST(TransformerAttention, GatesStartFromTheirBiases) {
   config.heads = 8;
   config.bias = false;  // gates have one all the same
   for (const char* rule : {"gated", "delta", "sum"}) {
-    config.attention.rule = rule;
+    config.attention.settings["rule"] = rule;
     const Transformer model(config);
     int64_t found = 0;
     for (const Parameter& parameter : model.parameters()) {
@@ -190,7 +189,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
   for (const double commitment : {0.1, 0.2}) {
     for (const int64_t layers : {1, 2}) {
       ModelConfig config = model_with("vq");
-      config.attention.commitment = commitment;
+      config.attention.settings["commitment"] = commitment;
       config.layers = layers;
       Transformer model(config);
       Var auxiliary;

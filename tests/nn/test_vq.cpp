@@ -18,7 +18,7 @@ using namespace conformance;
 
 AttentionOptions vq(int64_t codes, int64_t heads, int64_t key_size, DType dtype = DType::f64) {
   AttentionOptions options = options_of("vq", heads, key_size, 5, dtype);
-  options.codes = codes;
+  options.settings["codes"] = codes;
   return options;
 }
 
@@ -186,7 +186,7 @@ TEST(Vq, CodesFollowTheKeys) {
 TEST(Vq, ACodeWithoutKeysIsPutOnOne) {
   for (const char* codebook : {"ema", "gradient"}) {
     AttentionOptions options = vq(4, 2, 3, DType::f32);
-    options.codebook = codebook;
+    options.settings["codebook"] = codebook;
     const auto attention = make_attention(options);
     std::vector<double> codes = codebook_of(*attention).to_doubles();
     for (size_t d = 0; d < 3; ++d) codes[(4 + 2) * 3 + d] = 1000;  // code 2 of head 1
@@ -219,8 +219,8 @@ TEST(Vq, AuxiliaryLoss) {
   const Tensor k = random_tensor({2, 3, 20, 4}, 62);
   for (const std::string codebook : {"ema", "gradient"}) {
     AttentionOptions options = vq(5, 3, 4);
-    options.codebook = codebook;
-    options.commitment = 0.3;
+    options.settings["codebook"] = codebook;
+    options.settings["commitment"] = 0.3;
     const auto attention = make_attention(options);
     const bool learns = codebook == "gradient";
     EXPECT_EQ(attention->parameters().size(), learns ? 1u : 0u);
@@ -285,16 +285,16 @@ TEST(Vq, RefusesSettingsThatCannotBe) {
     }
   };
   AttentionOptions options = vq(0, 1, 4);
-  refused(options, "--codes is 0");
+  refused(options, "`codes` is 0");
   options = vq(4, 1, 4);
-  options.commitment = -0.1;
-  refused(options, "--commitment is -0.1");
-  options.commitment = 0.1;
-  options.codebook = "frozen";
-  refused(options, "--codebook is 'frozen'");
+  options.settings["commitment"] = -0.1;
+  refused(options, "`commitment` is -0.1");
+  options.settings["commitment"] = 0.1;
+  options.settings["codebook"] = "frozen";
+  refused(options, "`codebook` is 'frozen'");
   options = vq(4, 1, 4);
-  options.feature = "elu";
-  refused(options, "no --feature to choose");
+  options.settings["feature"] = "elu";
+  refused(options, "attention vq has no setting `feature`");
 }
 
 }  // namespace

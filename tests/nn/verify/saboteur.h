@@ -32,6 +32,8 @@ class Saboteur : public Attention {
   bool gated() const override { return right_->gated(); }
   bool straight_through() const override { return right_->straight_through(); }
   bool causal_only() const override { return right_->causal_only(); }
+  bool has_signed_weights() const override { return right_->has_signed_weights(); }
+  std::vector<Buffer> buffers() const override { return right_->buffers(); }
   Parameters parameters() const override { return right_->parameters(); }
 
  protected:
@@ -62,7 +64,7 @@ void expect_caught(const std::string& name, const AttentionOptions& variant = {}
 
 inline AttentionOptions with_feature(const std::string& feature) {
   AttentionOptions options;
-  options.feature = feature;
+  options.settings["feature"] = feature;
   return options;
 }
 

@@ -13,7 +13,7 @@ namespace {
 std::vector<AttentionOptions> all_variants() {
   std::vector<AttentionOptions> result;
   for (const AttentionEntry& entry : attentions())
-    result.insert(result.end(), entry.variants.begin(), entry.variants.end());
+    for (const AttentionOptions& variant : entry.variant_options()) result.push_back(variant);
   return result;
 }
 
@@ -51,7 +51,7 @@ TEST(Registry, HoldsWhatTheProgramOffers) {
 
 TEST(Registry, AnUnknownNameIsAnErrorThatListsTheNames) {
   AttentionOptions options;
-  options.attention = "nonesuch";
+  options.name = "nonesuch";
   try {
     make_attention(options);
     FAIL();

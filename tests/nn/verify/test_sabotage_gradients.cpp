@@ -56,7 +56,7 @@ class WrongGateGradient final : public Saboteur {
 TEST(Sabotage, AWrongGradientOfTheGates) {
   for (const char* rule : {"gated", "delta"}) {
     AttentionOptions options;
-    options.rule = rule;
+    options.settings["rule"] = rule;
     expect_caught<WrongGateGradient>("gradients = quadratic", options);
     expect_caught<WrongGateGradient>("gradients = differences", options);
   }
@@ -77,7 +77,7 @@ class RoundedGradients final : public Saboteur {
 
 TEST(Sabotage, LongSumsThatLoseDigits) {
   AttentionOptions gated;
-  gated.rule = "gated";
+  gated.settings["rule"] = "gated";
   expect_caught<RoundedGradients>("gradients, long, float", gated, false);
   expect_caught<RoundedGradients>("gate, parameters, long, float", gated, false);
 }

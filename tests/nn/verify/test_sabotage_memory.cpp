@@ -13,7 +13,7 @@ class GrowingState final : public Saboteur {
  public:
   explicit GrowingState(const AttentionOptions& options) : Saboteur(options) {
     AttentionOptions softmax = options;
-    softmax.attention = "softmax";
+    softmax.name = "softmax";
     right_ = make_attention(softmax);
   }
 };

@@ -162,7 +162,7 @@ class Overflowing final : public Saboteur {
 
 TEST(Sabotage, ExpOfLargeScores) {
   AttentionOptions softmax;
-  softmax.attention = "softmax";
+  softmax.name = "softmax";
   expect_caught<Overflowing>("large inputs, float", softmax);
   expect_caught<Overflowing>("large inputs: not finite", softmax);
 }

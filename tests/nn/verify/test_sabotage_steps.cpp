@@ -49,7 +49,7 @@ class GateForgotten final : public Saboteur {
 
 TEST(Sabotage, AStepWithAnotherGate) {
   AttentionOptions gated;
-  gated.rule = "gated";
+  gated.settings["rule"] = "gated";
   expect_caught<GateForgotten>("step = outputs", gated);
 }
 
@@ -58,7 +58,7 @@ class RedrawnForSteps final : public Saboteur {
  public:
   explicit RedrawnForSteps(const AttentionOptions& options) : Saboteur(options) {
     AttentionOptions redrawn = options;
-    redrawn.redraw = 1;
+    redrawn.settings["redraw"] = 1;
     right_ = make_attention(redrawn);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
@@ -69,8 +69,8 @@ class RedrawnForSteps final : public Saboteur {
 
 TEST(Sabotage, OmegaDrawnAgainForSampling) {
   AttentionOptions performer;
-  performer.attention = "performer";
-  performer.features = 16;
+  performer.name = "performer";
+  performer.settings["features"] = 16;
   expect_caught<RedrawnForSteps>("step = outputs", performer);
   expect_caught<RedrawnForSteps>("step = outputs, float", performer);
 }

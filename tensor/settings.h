@@ -1,0 +1,112 @@
+// Settings: what a user may choose of a mechanism (an attention, a task, an optimizer). The mechanism
+// declares each setting once, in the file that uses it; flags, TOML keys, help texts, config.toml,
+// labels and range checks follow from the declaration.
+//
+// Error texts name a setting in backquotes, as in "`features` is 0": the command line turns that into
+// its flag, --features.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace linea {
+
+using SettingValue = std::variant<bool, int64_t, double, std::string>;
+
+// Whether a label ("linear --feature elu") shows a setting.
+enum class InLabel { never, if_changed, always };
+
+struct Setting {
+  std::string key;       // "weight_decay"; the flag is --weight-decay
+  SettingValue initial;  // the default, which also gives the type
+  std::string help;      // one line
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_excluded = false;
+  std::vector<std::string> choices{};  // of a text; empty: any text
+  InLabel in_label = InLabel::never;
+  // The setting has a meaning only where another, earlier one has this value; empty key: always.
+  std::pair<std::string, std::string> only_with{};
+  // Tensors with this word in their names depend on the setting, so that --init-from leaves them out
+  // where it differs.
+  std::string defines{};
+  bool affects_training = true;  // --resume reports a changed value
+};
+
+// Bounds of a number, both included; sizes are multiplied, so that none may come near 2^63.
+struct Range {
+  double min, max;
+};
+constexpr double kMaxSize = 2147483647.0;
+constexpr Range at_least(double min) { return {min, kMaxSize}; }
+
+// Builders of declarations.
+namespace declare {
+Setting flag(const std::string& key, const std::string& help);
+Setting integer(const std::string& key, int64_t initial, Range range, const std::string& help);
+Setting real(const std::string& key, double initial, Range range, const std::string& help);
+Setting positive(const std::string& key, double initial, const std::string& help);
+Setting choice(const std::string& key, const std::string& initial,
+               const std::vector<std::string>& choices, const std::string& help);
+Setting text(const std::string& key, const std::string& initial, const std::string& help);
+// The rest of a declaration.
+Setting labeled(InLabel in_label, Setting setting);
+Setting only_with(const std::string& key, const std::string& value, Setting setting);
+Setting defining(const std::string& tensor, Setting setting);
+}  // namespace declare
+
+using Declarations = std::vector<Setting>;
+
+// Values by key. As given by a user they may be few; `complete` adds the defaults.
+class Settings {
+ public:
+  Settings() = default;
+  Settings(std::initializer_list<std::pair<const std::string, SettingValue>> values)
+      : values_(values) {}
+
+  SettingValue& operator[](const std::string& key) { return values_[key]; }
+  bool has(const std::string& key) const { return values_.count(key) != 0; }
+  void erase(const std::string& key) { values_.erase(key); }
+  const SettingValue& at(const std::string& key) const;
+  // The value by its type. Errors: a key that is not there, or of another type.
+  bool flag(const std::string& key) const;
+  int64_t integer(const std::string& key) const;
+  double real(const std::string& key) const;
+  const std::string& text(const std::string& key) const;
+
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+  bool operator==(const Settings&) const = default;
+
+ private:
+  std::map<std::string, SettingValue> values_;
+};
+
+const Setting* find_setting(const Declarations& declared, const std::string& key);
+bool applies(const Setting& setting, const Settings& complete);
+
+// "trig", "0.5", "true".
+std::string to_string(const SettingValue& value);
+// The value that a text holds. Error: ErrorKind::usage.
+SettingValue parse_value(const Setting& setting, const std::string& text);
+// Error: ErrorKind::usage, a value of another type (but for a whole number where a real one is
+// wanted, which is converted), out of range or not among the choices.
+void check_value(const Setting& setting, SettingValue& value);
+
+// The values of all settings that apply: those given, and the defaults. `owner` names the mechanism
+// in errors ("attention linear"). Errors: ErrorKind::usage, a key that is not declared, and those of
+// check_value.
+Settings complete(const Declarations& declared, const Settings& given, const std::string& owner);
+
+// " --feature elu --rule gated"
+std::string label_of(const Declarations& declared, const Settings& complete);
+
+// "min_lr" -> "min-lr"
+std::string flag_name(std::string key);
+
+}  // namespace linea
