@@ -51,8 +51,8 @@ void check_flags(const attend::Options& options) {
           "--in and --out are both {}: the result would replace the input", options.in);
 }
 
-// Refuses combinations that do not exist before any file is read. The file gives all sizes; here they
-// are the smallest, and whole numbers, which may not fit those, have their defaults.
+// Refuses combinations that do not exist before any file is read. The file gives all sizes; here
+// they are the smallest, and whole numbers, which may not fit those, have their defaults.
 attend::Needs check_combination(const attend::Options& options) {
   AttentionOptions probe = options.attention;
   for (const auto& [key, value] : complete_settings(probe))

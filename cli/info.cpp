@@ -34,7 +34,8 @@ void show_build() {
     for (const std::string& line : rates_of_cuda()) print("            cuda:0 " + line);
   for (const AttentionEntry& entry : attentions()) {
     std::vector<std::string> labels;
-    for (const AttentionOptions& variant : entry.variant_options()) labels.push_back(label_of(variant));
+    for (const AttentionOptions& variant : entry.variant_options())
+      labels.push_back(label_of(variant));
     print(fmt::format("attention   {}", fmt::join(labels, "; ")));
   }
   print(fmt::format("presets     {}", fmt::join(preset_names(), ", ")));

@@ -14,7 +14,8 @@ namespace {
 // "feature map (elu, relu, exp; default elu)"
 std::string help_of(const Setting& setting) {
   std::vector<std::string> notes;
-  if (!setting.choices.empty()) notes.push_back(fmt::format("{}", fmt::join(setting.choices, ", ")));
+  if (!setting.choices.empty())
+    notes.push_back(fmt::format("{}", fmt::join(setting.choices, ", ")));
   const std::string initial = to_string(setting.initial);
   if (!initial.empty()) notes.push_back("default " + initial);
   return notes.empty() ? setting.help

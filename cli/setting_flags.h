@@ -1,5 +1,5 @@
-// Flags that follow from the settings that mechanisms declare (tensor/settings.h). A key that several
-// mechanisms declare is one flag; what it may hold and its default belong to each of them.
+// Flags that follow from the settings that mechanisms declare (tensor/settings.h). A key that
+// several mechanisms declare is one flag; what it may hold and its default belong to each of them.
 #pragma once
 
 #include <map>

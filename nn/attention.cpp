@@ -56,8 +56,7 @@ std::unique_ptr<Attention> make_attention(AttentionOptions options) {
 }
 
 std::string label_of(const AttentionOptions& options) {
-  return options.name +
-         label_of(find_attention(options.name).settings, complete_settings(options));
+  return options.name + label_of(find_attention(options.name).settings, complete_settings(options));
 }
 
 void write_values(const std::vector<double>& values, const Tensor& into) {

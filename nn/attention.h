@@ -67,7 +67,7 @@ class Attention {
   virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }         // wants AttentionInputs::gate
   virtual const char* gate_name() const { return "gate"; }
-  virtual bool takes_bf16() const { return false; }    // q, k and v; others are given them as f32
+  virtual bool takes_bf16() const { return false; }  // q, k and v; others are given them as f32
   virtual bool straight_through() const {
     return false;
   }  // dk is that of something that stands for k
@@ -107,7 +107,7 @@ struct AttentionEntry {
   std::string summary;  // one line
   std::string source;   // the paper
   Declarations settings;
-  AttentionFactory make;  // gets options with all settings that apply
+  AttentionFactory make;                  // gets options with all settings that apply
   std::vector<Settings> variants = {{}};  // that the tests and `verify` check
   // Its weights are softmax(q.k / sqrt(D)) exactly, so that others can take over trained queries
   // (Attention::scale_from_softmax).

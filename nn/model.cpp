@@ -14,8 +14,8 @@ namespace {
 
 void check(const ModelConfig& config) {
   const std::pair<const char*, int64_t> sizes[] = {
-      {"layers", config.layers},  {"heads", config.heads},   {"dim", config.dim},
-      {"ffn", config.ffn},        {"length", config.length}, {"vocabulary", config.vocab_size}};
+      {"layers", config.layers}, {"heads", config.heads},   {"dim", config.dim},
+      {"ffn", config.ffn},       {"length", config.length}, {"vocabulary", config.vocab_size}};
   for (const auto& [name, value] : sizes)
     require(value >= 1, "--{} is {}; it must be at least 1", name, value);
   require(config.dim % config.heads == 0,

@@ -9,7 +9,8 @@
 namespace linea {
 namespace {
 
-[[noreturn]] void refuse(const Setting& setting, const SettingValue& value, const std::string& rule) {
+[[noreturn]] void refuse(const Setting& setting, const SettingValue& value,
+                         const std::string& rule) {
   const bool quoted = std::holds_alternative<std::string>(value);
   fail(ErrorKind::usage, "`{}` is {}{}{}; {}", setting.key, quoted ? "'" : "", to_string(value),
        quoted ? "'" : "", rule);
@@ -26,16 +27,17 @@ std::string type_rule(const Setting& setting) {
 void check_range(const Setting& setting, const SettingValue& value, double number) {
   const bool low = setting.min_excluded ? !(number > setting.min) : !(number >= setting.min);
   if (!low && number <= setting.max) return;
-  const std::string least =
-      setting.min_excluded ? fmt::format("above {}", setting.min)
-                           : fmt::format("at least {}", setting.min);
-  if (low && !std::isnan(number) && setting.max >= kMaxSize) refuse(setting, value, "it must be " + least);
+  const std::string least = setting.min_excluded ? fmt::format("above {}", setting.min)
+                                                 : fmt::format("at least {}", setting.min);
+  if (low && !std::isnan(number) && setting.max >= kMaxSize)
+    refuse(setting, value, "it must be " + least);
   if (std::isinf(setting.max)) refuse(setting, value, "it must be finite and " + least);
   if (setting.max == kMaxSize)
     refuse(setting, value, fmt::format("it must be below {}", int64_t{1} << 31));
   refuse(setting, value,
-         setting.min_excluded ? fmt::format("it must be above {} and at most {}", setting.min, setting.max)
-                              : fmt::format("it must be in {}..{}", setting.min, setting.max));
+         setting.min_excluded
+             ? fmt::format("it must be above {} and at most {}", setting.min, setting.max)
+             : fmt::format("it must be in {}..{}", setting.min, setting.max));
 }
 
 template <typename T>

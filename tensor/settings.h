@@ -1,9 +1,9 @@
-// Settings: what a user may choose of a mechanism (an attention, a task, an optimizer). The mechanism
-// declares each setting once, in the file that uses it; flags, TOML keys, help texts, config.toml,
-// labels and range checks follow from the declaration.
+// Settings: what a user may choose of a mechanism (an attention, a task, an optimizer). The
+// mechanism declares each setting once, in the file that uses it; flags, TOML keys, help texts,
+// config.toml, labels and range checks follow from the declaration.
 //
-// Error texts name a setting in backquotes, as in "`features` is 0": the command line turns that into
-// its flag, --features.
+// Error texts name a setting in backquotes, as in "`features` is 0": the command line turns that
+// into its flag, --features.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct Setting {
   InLabel in_label = InLabel::never;
   // The setting has a meaning only where another, earlier one has this value; empty key: always.
   std::pair<std::string, std::string> only_with{};
-  // Tensors with this word in their names depend on the setting, so that --init-from leaves them out
-  // where it differs.
+  // Tensors with this word in their names depend on the setting, so that --init-from leaves them
+  // out where it differs.
   std::string defines{};
   bool affects_training = true;  // --resume reports a changed value
 };
@@ -99,8 +99,8 @@ SettingValue parse_value(const Setting& setting, const std::string& text);
 void check_value(const Setting& setting, SettingValue& value);
 
 // The values of all settings that apply: those given, and the defaults. `owner` names the mechanism
-// in errors ("attention linear"). Errors: ErrorKind::usage, a key that is not declared, and those of
-// check_value.
+// in errors ("attention linear"). Errors: ErrorKind::usage, a key that is not declared, and those
+// of check_value.
 Settings complete(const Declarations& declared, const Settings& given, const std::string& owner);
 
 // " --feature elu --rule gated"

@@ -320,16 +320,15 @@ std::vector<std::string> redefined_tensors(const RunConfig& source, const Attent
   std::vector<std::string> result;
   for (const std::string& name : {before.name, now.name})
     for (const Setting& setting : find_attention(name).settings)
-      if (!setting.defines.empty() &&
-          (!was.has(setting.key) || !is.has(setting.key) || was.at(setting.key) != is.at(setting.key)))
+      if (!setting.defines.empty() && (!was.has(setting.key) || !is.has(setting.key) ||
+                                       was.at(setting.key) != is.at(setting.key)))
         result.push_back(setting.defines);
   return result;
 }
 
 bool names_any(const std::vector<std::string>& words, const std::string& name) {
-  return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
-    return name.find(word) != std::string::npos;
-  });
+  return std::any_of(words.begin(), words.end(),
+                     [&](const std::string& word) { return name.find(word) != std::string::npos; });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@ namespace linea {
 
 double flops_per_token(const Model& model) {
   const ModelConfig& config = model.config();
-  const std::optional<RecurrentFlops> recurrent = 
+  const std::optional<RecurrentFlops> recurrent =
       make_attention(config.attention)->recurrent_flops();
   const double softmax =
       3.5 * 2.0 * static_cast<double>((config.length + 1) * config.attention.key_size);

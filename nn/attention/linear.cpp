@@ -23,9 +23,7 @@ std::unique_ptr<FeatureMap> map_of(const AttentionOptions& options) {
 class SumRule final : public MappedAttention {
  public:
   SumRule(const AttentionOptions& options, bool gated)
-      : MappedAttention(options),
-        gated_(gated),
-        map_(map_of(options)) {
+      : MappedAttention(options), gated_(gated), map_(map_of(options)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
   }
 
@@ -52,8 +50,7 @@ class DeltaAttentionState final : public AttentionState {
 
 class DeltaRule final : public Attention {
  public:
-  explicit DeltaRule(const AttentionOptions& options)
-      : options_(options), map_(map_of(options)) {
+  explicit DeltaRule(const AttentionOptions& options) : options_(options), map_(map_of(options)) {
     map_->features(options.key_size);
   }
 
@@ -90,7 +87,8 @@ class DeltaRule final : public Attention {
 };
 
 std::unique_ptr<Attention> make(const AttentionOptions& options) {
-  const std::string &rule = options.settings.text("rule"), &feature = options.settings.text("feature");
+  const std::string &rule = options.settings.text("rule"),
+                    &feature = options.settings.text("feature");
   if (rule == "sum") return std::make_unique<SumRule>(options, false);
   require(feature != "square",
           "`rule` {} does not go with `feature` square; choose elu, relu, exp or dpfp", rule);
@@ -115,20 +113,19 @@ std::vector<Settings> variants() {
 
 AttentionEntry linear_attention_entry() {
   using namespace declare;
-  return {
-      "linear",
-      "linear attention, with the sum, gated or delta update rule",
-      "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021",
-      {labeled(InLabel::always,
-               choice("feature", "elu", feature_map_names(), "feature map of queries and keys")),
-       labeled(InLabel::if_changed,
-               only_with("feature", "dpfp",
-                         integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp"))),
-       labeled(InLabel::if_changed,
-               defining(".gate.", choice("rule", "sum", {"sum", "gated", "delta"},
-                                         "update rule of the state")))},
-      make,
-      variants()};
+  return {"linear",
+          "linear attention, with the sum, gated or delta update rule",
+          "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021",
+          {labeled(InLabel::always, choice("feature", "elu", feature_map_names(),
+                                           "feature map of queries and keys")),
+           labeled(InLabel::if_changed,
+                   only_with("feature", "dpfp",
+                             integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp"))),
+           labeled(InLabel::if_changed,
+                   defining(".gate.", choice("rule", "sum", {"sum", "gated", "delta"},
+                                             "update rule of the state")))},
+          make,
+          variants()};
 }
 
 }  // namespace linea

@@ -55,7 +55,7 @@ class MixtureFeatures final : public FeatureMap {
                                     du.data<T>(), dt.data<T>());
         if (gradients[1].defined()) {
           const Tensor grad = ops::scale(ops::multiply(temperature_, sigma_.value()),
-                                          2);  // t = temperature sigma^2
+                                         2);  // t = temperature sigma^2
           ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), grad),
                           gradients[1]);
         }

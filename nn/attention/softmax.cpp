@@ -46,10 +46,12 @@ class SoftmaxAttention final : public Attention {
 }  // namespace
 
 AttentionEntry softmax_entry() {
-  AttentionEntry entry{"softmax", "softmax attention, the baseline", "Vaswani 2017", {},
-                       [](const AttentionOptions& options) {
-                         return std::make_unique<SoftmaxAttention>(options);
-                       }};
+  AttentionEntry entry{
+      "softmax",
+      "softmax attention, the baseline",
+      "Vaswani 2017",
+      {},
+      [](const AttentionOptions& options) { return std::make_unique<SoftmaxAttention>(options); }};
   entry.is_softmax = true;
   return entry;
 }

@@ -54,9 +54,8 @@ class Vq final : public MappedAttention {
         learns_(options.settings.text("codebook") == "gradient") {
     const Tensor codes({options.heads, codes_, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head)
-      write_values(
-          draw_projection(Projection::iid, codes_, options.key_size, stream_of(head, 0)),
-          codes.select(head));
+      write_values(draw_projection(Projection::iid, codes_, options.key_size, stream_of(head, 0)),
+                   codes.select(head));
     codebook_ = Var(codes, learns_);
     counts_ = Tensor::zeros({options.heads, codes_}, options.dtype);
     sums_ = Tensor::zeros(codes.shape(), options.dtype);
@@ -228,14 +227,15 @@ class Vq final : public MappedAttention {
 
 AttentionEntry vq_entry() {
   using namespace declare;
-  return {"vq",
-          "vector quantization of keys (Transformer-VQ)",
-          "Lingle 2023",
-          {labeled(InLabel::always, integer("codes", 64, {1, 65536}, "codes of a head")),
-           choice("codebook", "ema", {"ema", "gradient"}, "how codes move"),
-           real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
-          [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
-          {{{"codes", 16}}}};
+  return {
+      "vq",
+      "vector quantization of keys (Transformer-VQ)",
+      "Lingle 2023",
+      {labeled(InLabel::always, integer("codes", 64, {1, 65536}, "codes of a head")),
+       choice("codebook", "ema", {"ema", "gradient"}, "how codes move"),
+       real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
+      [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
+      {{{"codes", 16}}}};
 }
 
 }  // namespace linea

@@ -93,7 +93,8 @@ TEST(BenchCount, IsThatOfTheRecurrentForm) {
   EXPECT_EQ(both("linear", "elu", "delta"), 22 * 8 * 5);
   EXPECT_EQ(both("performer", "positive", "sum"), 14 * 16 * 5);
   EXPECT_EQ(both("performer", "hyperbolic", "sum"), 14 * 32 * 5);
-  EXPECT_EQ(make_attention(options_of("linear", DType::f32))->recurrent_flops()->forward, 4 * 8 * 5);
+  EXPECT_EQ(make_attention(options_of("linear", DType::f32))->recurrent_flops()->forward,
+            4 * 8 * 5);
   EXPECT_FALSE(make_attention(options_of("softmax", DType::f32))->recurrent_flops().has_value());
 }
 

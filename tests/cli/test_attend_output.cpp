@@ -86,10 +86,6 @@ TEST_F(Attend, NamesWhatItDoesNotUse) {
   for (const char* fragment : {"softmax", "\"beta\"", "\"surplus\"", "ignored"})
     EXPECT_NE(tensors.err.find(fragment), std::string::npos) << tensors.err;
   EXPECT_EQ(load("out.safetensors").size(), 4u);
-  save("in.safetensors", inputs_for({"softmax", ""}));
-  const Outcome flags =
-      done("attend --attention softmax --codes 3 --nu 2 --in in.safetensors --out out.safetensors");
-  EXPECT_EQ(flags.err, "linea: softmax does not use --nu, --codes: ignored\n");
 }
 
 }  // namespace

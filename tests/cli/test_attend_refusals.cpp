@@ -20,6 +20,9 @@ TEST_F(Attend, RefusesCombinationsThatDoNotExist) {
   usage(" --rule gated --feature square --causal", {"gated", "square"});
   for (const char* other : {"softmax", "performer", "vq", "soft-vq"})
     usage(fmt::format(" --attention {} --rule delta --causal", other), {"--rule", "linear", other});
+  usage(" --attention softmax --codes 3", {"--codes", "soft-vq, vq", "softmax"});
+  usage(" --attention softmax --nu 2", {"--nu", "linear", "softmax"});
+  usage(" --nu 2", {"--nu", "--feature dpfp"});
   usage(" --rule delta", {"--rule delta", "--causal"});
   usage(" --rule gated", {"--rule gated", "--causal"});
   usage(" --form recurrent", {"--form recurrent", "--causal"});

@@ -48,10 +48,14 @@ TEST_F(Messages, ShowNumbersThatCannotWork) {
     refused(2, copy + " " + flags, fragments);
   };
   numbers("--dim 16 --heads 3", {"--dim 16", "--heads 3"});
-  for (const char* size : {"layers", "heads", "dim", "ffn", "nu", "batch", "accumulate", "steps"})
+  for (const char* size : {"layers", "heads", "dim", "ffn", "batch", "accumulate", "steps"})
     for (const char* value : {"0", "-3"})
       numbers(fmt::format("--{} {}", size, value),
               {fmt::format("--{} is {}", size, value), "at least 1"});
+  for (const char* value : {"0", "-3"})
+    numbers(fmt::format("--feature dpfp --nu {}", value),
+            {fmt::format("--nu is {}", value), "at least 1"});
+  numbers("--nu 2", {"--nu", "--feature dpfp"});
   for (const char* size : {"warmup", "seed", "save-every", "eval-every", "sample-every",
                            "keep-last", "threads", "segment", "chunk"})
     numbers(fmt::format("--{} -1", size), {fmt::format("--{} is -1", size), "at least 0"});

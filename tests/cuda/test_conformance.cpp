@@ -22,8 +22,8 @@ std::vector<AttentionOptions> tried_variants() {
       const std::string feature = settings.has("feature") ? settings.text("feature") : "";
       const bool family = entry.name == "linear" || entry.name == "performer";
       const bool chosen = !family || feature == "elu" ||
-                          (feature == "exp" && settings.text("rule") == "sum") || feature == "trig" ||
-                          feature == "positive";
+                          (feature == "exp" && settings.text("rule") == "sum") ||
+                          feature == "trig" || feature == "positive";
       if (all || chosen) result.push_back(variant);
     }
   return result;

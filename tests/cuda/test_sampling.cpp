@@ -114,10 +114,10 @@ class Counted final : public sabotage::Saboteur {
 // The attention is asked at a position that is done plainly and at one that is recorded; from then
 // on the device does without. Likewise of positions that are only read.
 TEST_F(CudaSampling, IsRecordedAfterTheFirstPositions) {
-  register_attention({"counted", "linear, with its steps counted", "", {},
-                      [](const AttentionOptions& options) {
-                        return std::make_unique<Counted>(options);
-                      }});
+  register_attention(
+      {"counted", "linear, with its steps counted", "", {}, [](const AttentionOptions& options) {
+         return std::make_unique<Counted>(options);
+       }});
   const auto sample = [](const std::vector<int32_t>& first) {
     Counted::steps = 0;
     const Transformer model(small("counted"));

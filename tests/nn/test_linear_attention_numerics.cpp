@@ -271,9 +271,8 @@ TEST(LinearAttentionNumerics, LargeInputs) {
     std::string words = name;
     options.name = words.substr(0, words.find(' '));
     words = words.substr(words.find(' ') + 1);
-    options.settings =
-        declared_only(options.name, {{"feature", words.substr(0, words.find(' '))},
-                                     {"rule", words.substr(words.find(' ') + 1)}});
+    options.settings = declared_only(options.name, {{"feature", words.substr(0, words.find(' '))},
+                                                    {"rule", words.substr(words.find(' ') + 1)}});
     options.dtype = DType::f64;
     const auto precise = make_attention(options);
     options.dtype = DType::f32;

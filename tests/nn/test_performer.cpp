@@ -216,12 +216,18 @@ TEST(Performer, RefusesSettingsThatCannotBe) {
     }
     return "no error";
   };
-  EXPECT_NE(message([](auto& o) { o.settings["features"] = 0; }).find("`features` is 0"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.settings["redraw"] = -1; }).find("`redraw` is -1"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.settings["feature"] = "elu"; }).find("positive, hyperbolic, trig, relu"),
+  EXPECT_NE(message([](auto& o) { o.settings["features"] = 0; }).find("`features` is 0"),
             std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.settings["projection"] = "dense"; }).find("fixed-norm"), std::string::npos);
-  EXPECT_NE(message([](auto& o) { o.settings["rule"] = "gated"; }).find("no setting `rule`"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["redraw"] = -1; }).find("`redraw` is -1"),
+            std::string::npos);
+  EXPECT_NE(message([](auto& o) {
+              o.settings["feature"] = "elu";
+            }).find("positive, hyperbolic, trig, relu"),
+            std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["projection"] = "dense"; }).find("fixed-norm"),
+            std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.settings["rule"] = "gated"; }).find("no setting `rule`"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -252,9 +252,9 @@ TEST(Transformer, RefusesSettingsThatCannotWork) {
   refused({"--dropout is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
   refused({"--positions is 'rotary'", "sinusoidal"},
           [](ModelConfig& c) { c.positions = "rotary"; });
-  refused({"'sparse'", "linear", "softmax"},
-          [](ModelConfig& c) { c.attention.name = "sparse"; });
-  refused({"'cosine'", "elu", "dpfp"}, [](ModelConfig& c) { c.attention.settings["feature"] = "cosine"; });
+  refused({"'sparse'", "linear", "softmax"}, [](ModelConfig& c) { c.attention.name = "sparse"; });
+  refused({"'cosine'", "elu", "dpfp"},
+          [](ModelConfig& c) { c.attention.settings["feature"] = "cosine"; });
   refused({"`nu` is -1"}, [](ModelConfig& c) {
     c.attention.settings = {{"feature", "dpfp"}, {"nu", -1}};
   });
