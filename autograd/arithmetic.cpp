@@ -61,6 +61,7 @@ Var pointwise(Pointwise f, const Var& x) {
 
 Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
 Var gelu(const Var& x) { return pointwise(Pointwise::gelu, x); }
+Var exp(const Var& x) { return pointwise(Pointwise::exp, x); }
 
 // y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same numbers, drawn again
 Var dropout(const Var& x, float rate, uint32_t stream_id) {
@@ -84,6 +85,24 @@ Var dpfp_features(const Var& x, int64_t nu) {
                       [nu, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
                         return {ops::dpfp_features_backward(x, dy, nu)};
                       });
+}
+
+// y = x with zeros where the keys do not exist;  dx = dy with the same zeros
+Var clear_padding(const Var& x, const Tensor& valid) {
+  if (!valid.defined() || x.value().numel() == 0) return x;
+  const auto clear = [valid](const Tensor& tensor) {
+    const Tensor result = tensor.clone();
+    const int64_t B = tensor.size(0), H = tensor.size(1), N = tensor.size(2);
+    with_real(tensor.dtype(), "clear_padding", [&](auto zero) {
+      using T = decltype(zero);
+      kernels<T>(context().device)
+          .clear_padding(context(), {valid.data<int32_t>(), H}, result.data<T>(), B * H, N,
+                         tensor.numel() / (B * H * N), 0);
+    });
+    return result;
+  };
+  return Var::from_op("clear_padding", clear(x.value()), {x},
+                      [clear](const Tensor& dy) -> std::vector<Gradient> { return {clear(dy)}; });
 }
 
 }  // namespace linea

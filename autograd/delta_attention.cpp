@@ -8,33 +8,6 @@
 namespace linea {
 namespace {
 
-// Checks what all forms are given, and returns the dtype that they share.
-DType checked(const char* op, const Var& q, const Var& k, const Var& v, const Var& beta,
-              bool causal, const Tensor& valid) {
-  const DType dtype = ops::common_dtype(op, {&q.value(), &k.value(), &v.value(), &beta.value()});
-  require(q.shape().rank() == 4 && v.shape().rank() == 4, "{}: q {} and v {} are not [B,H,N,D]", op,
-          q.shape(), v.shape());
-  ops::require_shape(op, "k", k.value(), q.shape());
-  ops::require_shape(op, "v", v.value(), q.shape().with(-1, v.size(-1)));
-  ops::require_shape(op, "beta", beta.value(), {q.size(0), q.size(1), q.size(2)});
-  require(causal, "{}: the delta rule is causal only", op);
-  if (valid.defined()) ops::require_shape(op, "valid", valid, {q.size(0)});
-  return dtype;
-}
-
-// x, a tile's rows or a whole sequence's [P,S,...], with zeros where the keys do not exist: what
-// stands there may be NaN, and must reach neither features nor the gradients of a map's parameters.
-// x itself is left alone.
-template <typename T>
-Tensor without_padding(const Tensor& x, const ValidKeys& valid, int64_t first) {
-  if (valid.count == nullptr || x.numel() == 0) return x;
-  const Tensor result = x.clone();
-  const int64_t P = x.size(0), S = x.size(1);
-  kernels<T>(context().device)
-      .clear_padding(context(), valid, result.data<T>(), P, S, x.numel() / (P * S), first);
-  return result;
-}
-
 // The features of one side of a tile divided by their sums, and what their backward needs.
 struct UnitFeatures {
   Tensor x;  // [P,S,D]
@@ -71,9 +44,9 @@ struct Inputs {
 
 // The work on one tile and segment, for the forward pass and the backward pass alike.
 template <typename T>
-class Engine {
+class DeltaPass {
  public:
-  Engine(const FeatureMap& map, const Inputs& in, const LinearAttentionOptions& options)
+  DeltaPass(const FeatureMap& map, const Inputs& in, const LinearAttentionOptions& options)
       : map_(map), in_(in), plan_(map, in.q, in.v, options), table_(kernels<T>(context().device)) {}
 
   Tensor forward() const {
@@ -129,10 +102,8 @@ class Engine {
   }
 
   UnitFeatures keys(const Tile& tile, const Segment& part) const {
-    const Tensor x = plan_.template gather<T>(in_.k, tile, part);
-    return unit_features(map_,
-                         without_padding<T>(x, plan_.chunk_shape(tile, part).valid, part.first),
-                         Side::key, plan_.pairs_of(tile));
+    return unit_features(map_, plan_.template gather_keys<T>(in_.k, tile, part), Side::key,
+                         plan_.pairs_of(tile));
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
@@ -176,82 +147,22 @@ class Engine {
   const Kernels<T>& table_;
 };
 
-// y = x with zeros where the keys do not exist;  dx = dy with the same zeros
-Var clear_padding(const Var& x, const Tensor& valid) {
-  if (!valid.defined()) return x;
-  const auto clear = [valid](const Tensor& all) {
-    return with_real(all.dtype(), "clear_padding", [&](auto zero) {
-      const int64_t B = all.size(0), H = all.size(1), N = all.size(2);
-      const int64_t width = all.shape().product(3, all.shape().rank());
-      return without_padding<decltype(zero)>(all.reshape({B * H, N, width}),
-                                             {valid.data<int32_t>(), H}, 0)
-          .reshape(all.shape());
-    });
-  };
-  return Var::from_op("clear_padding", clear(x.value()), {x},
-                      [clear](const Tensor& dy) -> std::vector<Gradient> { return {clear(dy)}; });
-}
-
-// x [..., N, N] with zeros on and above the diagonal. Through the host: an oracle.
-Tensor strictly_lower(const Tensor& x) {
-  return with_real(x.dtype(), "strictly_lower", [&](auto zero) {
-    auto values = x.to_vector<decltype(zero)>();
-    const size_t N = static_cast<size_t>(x.size(-1));
-    for (size_t i = 0; i < values.size(); ++i)
-      if (i % N >= i / N % N) values[i] = zero;
-    return Tensor::from(values, x.shape());
-  });
-}
-
-// x = L^-1 e, or L^-T e; l [..., N, N] is L below the diagonal, e [..., N, M]
-Tensor solve(const Tensor& l, const Tensor& e, bool transpose) {
-  const Tensor x(e.shape(), e.dtype());
-  const int64_t N = e.size(-2), M = e.size(-1);
-  if (e.numel() > 0)
-    with_real(e.dtype(), "solve_unit_lower", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(context().device)
-          .solve_unit_lower(context(), l.data<T>(), e.data<T>(), x.data<T>(), transpose,
-                            e.numel() / (N * M), N, M);
-    });
-  return x;
-}
-
-// X = L^-1 E;  dE = L^-T dX, dL = -strictly_lower(dE X^T)
-Var solve_unit_lower(const Var& l, const Var& e) {
-  const Tensor x = solve(l.value(), e.value(), false);
-  return Var::from_op("solve_unit_lower", x, {l, e}, [l = l.value(), x](const Tensor& dx) {
-    const Tensor de = solve(l, dx, true);
-    return std::vector<Gradient>{strictly_lower(ops::matmul(de, x, false, true, -1)), de};
-  });
-}
-
-// beta [B,H,N] beside itself: [B,H,N,columns]
-Var repeat(const Var& beta, int64_t columns) {
-  const Shape& shape = beta.shape();
-  return matmul(reshape(beta, {shape[0], shape[1], shape[2], 1}),
-                Var(Tensor::full({1, columns}, beta.dtype(), 1.0)));
-}
-
 }  // namespace
 
-Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const Var& k, const Var& v,
-                    const Var& beta, const LinearAttentionOptions& options) {
-  const DType dtype = checked("delta_attention", q, k, v, beta, options.causal, options.valid);
-  const Inputs in{q.value(), k.value(), v.value(), beta.value()};
-  std::vector<Var> inputs = {q, k, v, beta};
+Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
+                    const LinearAttentionOptions& options) {
+  check_heads("delta_attention", in, options.valid);
+  require(options.causal, "delta_attention: the delta rule is causal only");
+  const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), in.gate.value()};
   const std::vector<Var> parameters = map->parameters();
+  std::vector<Var> inputs = {in.q, in.k, in.v, in.gate};
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return with_real(dtype, "delta_attention", [&](auto zero) {
+  return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor y = Engine<T>(*map, in, options).forward();
+    const Tensor y = DeltaPass<T>(*map, tensors, options).forward();
     return Var::from_op("delta_attention", y, inputs, [=](const Tensor& dy) {
-      std::vector<Tensor> dparameters;
-      for (const Var& parameter : parameters)
-        dparameters.push_back(parameter.requires_grad()
-                                  ? Tensor::zeros(parameter.shape(), parameter.dtype())
-                                  : Tensor());
-      const Inputs d = Engine<T>(*map, in, options).backward(dy, dparameters);
+      const std::vector<Tensor> dparameters = zero_gradients(parameters);
+      const Inputs d = DeltaPass<T>(*map, tensors, options).backward(dy, dparameters);
       std::vector<Gradient> gradients = {d.q, d.k, d.v, d.beta};
       gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
       return gradients;
@@ -259,41 +170,21 @@ Var delta_attention(std::shared_ptr<const FeatureMap> map, const Var& q, const V
   });
 }
 
-DeltaState start_delta(int64_t batch, int64_t heads, int64_t features, int64_t value_size,
-                       DType dtype) {
-  return {Tensor::zeros({batch, heads, features, value_size}, dtype)};
-}
-
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const Tensor& q, const Tensor& k,
-                  const Tensor& v, const Tensor& beta) {
-  const int64_t P = beta.numel(), H = beta.size(1), F = state.state.size(-2), M = v.size(-1);
+Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionStep& in) {
+  const int64_t P = in.gate.numel(), H = in.gate.size(1), F = state.state.size(-2),
+                M = in.v.size(-1);
   const auto features = [&](const Tensor& x, Side side) {
     return unit_features(map, x.reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
   };
-  const Tensor y(v.shape(), v.dtype()), phi_q = features(q, Side::query),
-                                        phi_k = features(k, Side::key);
-  with_real(v.dtype(), "delta_step", [&](auto zero) {
+  const Tensor y(in.v.shape(), in.v.dtype()), q = features(in.q, Side::query),
+                                              k = features(in.k, Side::key);
+  with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
-        .delta_step(context(), phi_q.data<T>(), phi_k.data<T>(), v.data<T>(), beta.data<T>(),
+        .delta_step(context(), q.data<T>(), k.data<T>(), in.v.data<T>(), in.gate.data<T>(),
                     state.state.data<Accumulator<T>>(), y.data<T>(), P, F, M);
   });
   return y;
-}
-
-Var delta_quadratic(const std::shared_ptr<const FeatureMap>& map, const Var& q, const Var& k,
-                    const Var& v, const Var& beta, const AttentionMask& mask) {
-  checked("delta_quadratic", q, k, v, beta, mask.causal, mask.valid);
-  const auto features = [&](const Var& x, Side side) {
-    const Var rows = apply_features(map, x, side).rows;
-    return map->kind() == FeatureKind::logs ? softmax(rows) : normalize(rows);
-  };
-  const Var Q = features(q, Side::query), K = features(clear_padding(k, mask.valid), Side::key);
-  const Var V = clear_padding(v, mask.valid), b = clear_padding(beta, mask.valid);
-  const Var L =
-      multiply(repeat(b, k.size(2)), matmul(K, K, false, true));  // read below its diagonal only
-  const Var X = solve_unit_lower(L, multiply(repeat(b, v.size(-1)), V));
-  return matmul(mask_causal(matmul(Q, K, false, true), 0.0), X);
 }
 
 }  // namespace linea

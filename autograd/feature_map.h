@@ -57,6 +57,9 @@ class FeatureMap {
   virtual bool straight_through() const { return false; }
 };
 
+// Zeros to add the gradients of a map's parameters to, undefined where none is asked for.
+std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters);
+
 // All features of x [B,H,N,D] on the tape, [B,H,N,F]; and the log weights [B,H,N], undefined where
 // there are none: for the quadratic forms.
 struct FeatureVars {

@@ -2,6 +2,14 @@
 
 namespace linea {
 
+std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters) {
+  std::vector<Tensor> result;
+  for (const Var& parameter : parameters)
+    result.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype())
+                                               : Tensor());
+  return result;
+}
+
 // Rows and weights are two results of one forward: each op computes its own, and the backward of
 // one knows nothing of the other.
 FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side) {

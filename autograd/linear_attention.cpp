@@ -31,12 +31,12 @@ struct Gates {
 
 // One call's inputs and the loop's view of them.
 template <typename T>
-class Engine {
+class LinearPass {
   using A = Accumulator<T>;
 
  public:
-  Engine(const FeatureMap& map, const Heads& in, const Gates& gates,
-         const LinearAttentionOptions& options)
+  LinearPass(const FeatureMap& map, const Heads& in, const Gates& gates,
+             const LinearAttentionOptions& options)
       : map_(map),
         plan_(map, in.q, in.v, options, map.in_kernel()),
         in_(in),
@@ -89,16 +89,10 @@ class Engine {
   bool in_kernel() const { return plan_.feature != KernelFeature::given; }
   const Kernels<T>& table() const { return kernels<T>(context().device); }
 
-  // Padding may hold anything: keys that do not exist become 0 before features are made of them.
-  // (The kernels do not read them.)
   Made make(const HeadTensor& all, Side side, const Tile& tile, const Segment& part) const {
     if (in_kernel()) return {true, {}, {}};
-    Tensor x = plan_.template gather<T>(all, tile, part);
-    if (side == Side::key && options_.valid.defined()) {
-      x = x.clone();
-      table().clear_padding(context(), plan_.chunk_shape(tile, part).valid, x.template data<T>(),
-                            tile.batch_heads, part.length, plan_.key_size, part.first);
-    }
+    const Tensor x = side == Side::key ? plan_.template gather_keys<T>(all, tile, part)
+                                       : plan_.template gather<T>(all, tile, part);
     return {true, x, map_.forward(x, side, plan_.pairs_of(tile))};
   }
 
@@ -255,15 +249,6 @@ Tensor gate_gradient(const Tensor& gate, const Tensor& dweight, const Tensor& va
   return dgate;
 }
 
-// The gradients of the map's parameters to add to, undefined where none is asked for.
-std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters) {
-  std::vector<Tensor> result;
-  for (const Var& parameter : parameters)
-    result.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype())
-                                               : Tensor());
-  return result;
-}
-
 }  // namespace
 
 Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
@@ -281,15 +266,15 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
     const Gates gates = gate.defined() ? logs_of(gate) : Gates{};
     const Heads given = Heads::of(in);
     const Tensor y = given.new_output();
-    typename Engine<T>::Kept kept;
-    Engine<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
+    typename LinearPass<T>::Kept kept;
+    LinearPass<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
     return Var::from_op("linear_attention", y, inputs,
                         [map, given, gate, gates, kept, y, options, parameters](const Tensor& dy) {
                           const Heads grads = given.new_gradients();
                           const Tensor dweight =
                               gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
                           const std::vector<Tensor> dparameters = zero_gradients(parameters);
-                          Engine<T>(*map, given, gates, options)
+                          LinearPass<T>(*map, given, gates, options)
                               .backward(kept, given.output_heads(y), given.output_heads(dy), grads,
                                         dweight, dparameters);
                           std::vector<Gradient> result = gradients_of(grads);

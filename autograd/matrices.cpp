@@ -72,4 +72,42 @@ Var merge_heads(const Var& x) {
                       });
 }
 
+namespace {
+
+// x [..., N, N] with zeros on and above the diagonal. Through the host: an oracle needs it.
+Tensor strictly_lower(const Tensor& x) {
+  return with_real(x.dtype(), "strictly_lower", [&](auto zero) {
+    auto values = x.to_vector<decltype(zero)>();
+    const size_t N = static_cast<size_t>(x.size(-1));
+    for (size_t i = 0; i < values.size(); ++i)
+      if (i % N >= i / N % N) values[i] = zero;
+    return Tensor::from(values, x.shape());
+  });
+}
+
+// x = L^-1 e, or L^-T e; l [..., N, N] is L below the diagonal, e [..., N, M]
+Tensor solve(const Tensor& l, const Tensor& e, bool transpose) {
+  const Tensor x(e.shape(), e.dtype());
+  const int64_t N = e.size(-2), M = e.size(-1);
+  if (e.numel() > 0)
+    with_real(e.dtype(), "solve_unit_lower", [&](auto zero) {
+      using T = decltype(zero);
+      kernels<T>(context().device)
+          .solve_unit_lower(context(), l.data<T>(), e.data<T>(), x.data<T>(), transpose,
+                            e.numel() / (N * M), N, M);
+    });
+  return x;
+}
+
+}  // namespace
+
+// X = L^-1 E;  dE = L^-T dX, dL = -strictly_lower(dE X^T)
+Var solve_unit_lower(const Var& l, const Var& e) {
+  const Tensor x = solve(l.value(), e.value(), false);
+  return Var::from_op("solve_unit_lower", x, {l, e}, [l = l.value(), x](const Tensor& dx) {
+    const Tensor de = solve(l, dx, true);
+    return std::vector<Gradient>{strictly_lower(ops::matmul(de, x, false, true, -1)), de};
+  });
+}
+
 }  // namespace linea

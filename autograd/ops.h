@@ -17,8 +17,11 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);  // at once
 Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
 Var gelu(const Var& x);
+Var exp(const Var& x);
 // Identity at rate 0; otherwise keeps by the numbers of (StepParams seed and step, lane).
 Var dropout(const Var& x, float rate, uint32_t stream_id);
+// x [B,H,N,...] with zeros in the padding, which may hold anything; valid as in AttentionMask.
+Var clear_padding(const Var& x, const Tensor& valid);
 Var quadratic_features(const Var& x);
 Var dpfp_features(const Var& x, int64_t nu);
 
@@ -30,6 +33,8 @@ Var select(const Var& x, int64_t index);               // of the outermost axis,
 // x [B,N,parts*H*D] -> [parts,B,H,N,D], and back for one part: [B,H,N,D] -> [B,N,H*D]
 Var split_heads(const Var& x, int64_t parts, int64_t heads);
 Var merge_heads(const Var& x);
+// x [...,N,M] of L x = e, L [...,N,N] with a diagonal of 1, read below it only.
+Var solve_unit_lower(const Var& l, const Var& e);
 
 // normalization.cpp
 Var layer_norm(const Var& x, const Var& weight, const Var& bias);  // bias may be undefined

@@ -105,6 +105,19 @@ struct Plan {
     return result;
   }
 
+  // The same of keys, with zeros in the padding, which may hold anything: no NaN reaches the
+  // features or the gradients of a map's parameters.
+  template <typename T>
+  Tensor gather_keys(const HeadTensor& x, const Tile& tile, const Segment& part) const {
+    const Tensor rows = gather<T>(x, tile, part);
+    if (!options_.valid.defined() || rows.numel() == 0) return rows;
+    const Tensor result = rows.clone();
+    kernels<T>(context().device)
+        .clear_padding(context(), chunk_shape(tile, part).valid, result.data<T>(), tile.batch_heads,
+                       part.length, x.width, part.first);
+    return result;
+  }
+
   template <typename T>
   void scatter(const Tensor& from, const Tile& tile, const Segment& part,
                const HeadTensor& to) const {

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <random>
 
-#include "nn/generator.h"
+#include "nn/generation.h"
 #include "nn/optimizer.h"
 #include "nn/transformer.h"
 

@@ -91,6 +91,7 @@ enum class Pointwise : uint8_t {
   sigmoid,
   log_gate,
   log_one_minus_gate,
+  exp,
   feature_elu,
   feature_relu
 };
@@ -149,6 +150,17 @@ struct LogGate {
   template <typename T>
   LINEA_HOST_DEVICE static T grad(T x) {
     return x < T(3.7e-44) ? T(0) : T(1) / x;
+  }
+};
+
+struct Exp {
+  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) {
+    return exp_of(x);
+  }
+  template <typename T>
+  LINEA_HOST_DEVICE static T grad(T x) {
+    return exp_of(x);
   }
 };
 
@@ -279,6 +291,8 @@ void with_pointwise(Pointwise function, Body&& body) {
       return body(LogGate{});
     case Pointwise::log_one_minus_gate:
       return body(LogRest{});
+    case Pointwise::exp:
+      return body(Exp{});
     case Pointwise::feature_elu:
       return body(FeatureElu{});
     case Pointwise::feature_relu:

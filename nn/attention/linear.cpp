@@ -41,13 +41,6 @@ class SumRule final : public MappedAttention {
   std::shared_ptr<const FeatureMap> map_;
 };
 
-class DeltaAttentionState final : public AttentionState {
- public:
-  explicit DeltaAttentionState(DeltaState state) : delta(std::move(state)) {}
-  size_t bytes() const override { return delta.state.bytes(); }
-  DeltaState delta;
-};
-
 class DeltaRule final : public Attention {
  public:
   explicit DeltaRule(const AttentionOptions& options) : options_(options), map_(map_of(options)) {
@@ -55,19 +48,18 @@ class DeltaRule final : public Attention {
   }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return delta_attention(map_, in.q, in.k, in.v, in.gate,
-                           {mask.causal, mask.valid, options_.segment, options_.chunk});
+    return delta_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return delta_quadratic(map_, in.q, in.k, in.v, in.gate, mask);
+    return naive::quadratic(naive::Rule::delta, map_, in, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return std::make_unique<DeltaAttentionState>(start_delta(
-        batch, options_.heads, map_->features(options_.key_size), options_.value_size, dtype));
+    const int64_t features = map_->features(options_.key_size);
+    return std::make_unique<DeltaState>(Shape{batch, options_.heads, features, options_.value_size},
+                                        dtype);
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return delta_step(*map_, dynamic_cast<DeltaAttentionState&>(state).delta, in.q, in.k, in.v,
-                      in.gate);
+    return delta_step(*map_, dynamic_cast<DeltaState&>(state), in);
   }
 
   bool gated() const override { return true; }

@@ -7,7 +7,7 @@
 
 #include "autograd/linear_attention.h"
 #include "nn/attention.h"
-#include "nn/quadratic.h"
+#include "nn/attention/naive.h"
 
 namespace linea {
 
@@ -23,7 +23,8 @@ class MappedAttention : public Attention {
     return linear_attention(map(), in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_quadratic(map(), in, mask);
+    return naive::quadratic(in.gate.defined() ? naive::Rule::gated : naive::Rule::sum, map(), in,
+                            mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return start_linear(*map(), batch, options_.heads, options_.key_size, options_.value_size,

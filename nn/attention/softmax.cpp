@@ -1,12 +1,11 @@
 // Softmax attention, the baseline (autograd/softmax_attention.h). Its recurrent form keeps every
 // key and value, so a position takes as long as there are positions before it.
 #include <cmath>
-#include <limits>
 
 #include "autograd/ops.h"
 #include "autograd/softmax_attention.h"
 #include "nn/attention/builtin.h"
-#include "nn/quadratic.h"
+#include "nn/attention/naive_tools.h"
 
 namespace linea {
 namespace {
@@ -25,7 +24,7 @@ class SoftmaxAttention final : public Attention {
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
     const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())),
+    return matmul(softmax(add(scores, Var(naive::log_mask(scores.shape(), scores.dtype(), mask)))),
                   in.v);
   }
 

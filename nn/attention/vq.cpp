@@ -12,7 +12,7 @@
 #include "autograd/ops.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
-#include "nn/quadratic.h"
+#include "nn/attention/naive_tools.h"
 #include "nn/random_projection.h"
 
 namespace linea {
@@ -65,7 +65,7 @@ class Vq final : public MappedAttention {
   // softmax(q.k^), k^ with the gradient of k.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const Var scores = matmul(in.q, quantize(in.k, codebook_.value()), false, true);
-    return matmul(softmax(hide_unseen(scores, mask, -std::numeric_limits<double>::infinity())),
+    return matmul(softmax(add(scores, Var(naive::log_mask(scores.shape(), scores.dtype(), mask)))),
                   in.v);
   }
 

@@ -14,6 +14,7 @@
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "nn/attention.h"
+#include "nn/attention/naive.h"
 #include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
 
@@ -142,11 +143,15 @@ inline Result run(const Form& form, const Problem& p) {
 
 inline Result chunked(const Map& map, const Problem& p,
                       const LinearAttentionOptions& options = {}) {
-  return run([&](const auto&... in) { return delta_attention(map, in..., options); }, p);
+  return run([&](const auto&... in) { return delta_attention(map, {in...}, options); }, p);
 }
 
 inline Result quadratic(const Map& map, const Problem& p, const Tensor& valid = {}) {
-  return run([&](const auto&... in) { return delta_quadratic(map, in..., {true, valid}); }, p);
+  return run(
+      [&](const auto&... in) {
+        return naive::quadratic(naive::Rule::delta, map, {in...}, {true, valid});
+      },
+      p);
 }
 
 inline void expect_close(const Result& found, const Result& expected, double error,

@@ -60,10 +60,10 @@ TEST(Delta, GradientsAreTrue) {
     for (const char* name : {"elu", "dpfp"}) {
       const Map map = named(name);
       const auto engine = [&](const std::vector<Var>& x) {
-        return delta_attention(map, x[0], x[1], x[2], x[3], {true, present, 4, 3});
+        return delta_attention(map, {x[0], x[1], x[2], x[3]}, {true, present, 4, 3});
       };
       const auto definition = [&](const std::vector<Var>& x) {
-        return delta_quadratic(map, x[0], x[1], x[2], x[3], {true, present});
+        return naive::quadratic(naive::Rule::delta, map, {x[0], x[1], x[2], x[3]}, {true, present});
       };
       for (const Function& form : {Function(engine), Function(definition)}) {
         const GradcheckResult result = gradcheck(form, {p.q, p.k, p.v, p.beta});
@@ -72,7 +72,7 @@ TEST(Delta, GradientsAreTrue) {
     }
     // a map that gives logs and has a parameter
     const auto trained = [&](const std::vector<Var>& x) {
-      return delta_attention(std::make_shared<TrainedLogs>(x[4]), x[0], x[1], x[2], x[3],
+      return delta_attention(std::make_shared<TrainedLogs>(x[4]), {x[0], x[1], x[2], x[3]},
                              {true, present, 4, 3});
     };
     const GradcheckResult result =
@@ -94,7 +94,7 @@ TEST(Delta, StepIsForward) {
     const Problem p = problem(2, 3, 90, 4, 5);
     const Tensor y = chunked(map, p, {true, {}, 40, 16}).y;
     const Tensor expected = y.clone();
-    DeltaState state = start_delta(p.B, p.H, map->features(p.D), p.M, DType::f64);
+    DeltaState state({p.B, p.H, map->features(p.D), p.M}, DType::f64);
     const auto row = [&](const Tensor& x, int64_t n) {  // [B,H,N,width] at n: [B,H,width]
       std::vector<double> values = x.to_doubles(), found;
       const int64_t width = x.shape().product(3, x.shape().rank());
@@ -106,7 +106,7 @@ TEST(Delta, StepIsForward) {
     };
     for (int64_t n = 0; n < p.N; ++n) {
       const Tensor found =
-          delta_step(*map, state, row(p.q, n), row(p.k, n), row(p.v, n), row(p.beta, n));
+          delta_step(*map, state, {row(p.q, n), row(p.k, n), row(p.v, n), row(p.beta, n)});
       ASSERT_LE(relative_error(found, row(expected, n)), 1e-12) << name << " " << n;
     }
   }
@@ -118,8 +118,8 @@ TEST(Delta, ANewValueReplacesTheOldOne) {
   const Tensor k = Tensor::from(std::vector<double>{1, 0, 0, 1, 1, 0, 0, 0}, {1, 1, 4, 2});
   const Tensor q = Tensor::from(std::vector<double>{1, 0, 1, 0, 1, 0, 0, 1}, {1, 1, 4, 2});
   const Tensor v = Tensor::from(std::vector<double>{3, 4, 5, 6}, {1, 1, 4, 1});
-  const Var y = delta_attention(map, Var(q), Var(k), Var(v),
-                                Var(Tensor::full({1, 1, 4}, DType::f64, 1.0)), {});
+  const Var y = delta_attention(
+      map, {Var(q), Var(k), Var(v), Var(Tensor::full({1, 1, 4}, DType::f64, 1.0))}, {});
   EXPECT_EQ(y.value().to_doubles(), (std::vector<double>{3, 3, 5, 4}));
 }
 

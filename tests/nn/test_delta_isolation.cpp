@@ -58,7 +58,7 @@ TEST(Delta, TheFutureNeverChangesThePast) {
          {LinearAttentionOptions{true, {}, 40, 16}, LinearAttentionOptions{}}) {
       const NoGrad no_grad;
       const auto forward = [&](const Problem& x) {
-        return delta_attention(map, Var(x.q), Var(x.k), Var(x.v), Var(x.beta), options).value();
+        return delta_attention(map, {Var(x.q), Var(x.k), Var(x.v), Var(x.beta)}, options).value();
       };
       const std::vector<double> before = forward(p).to_doubles();
       for (int64_t cut = 1; cut < p.N; cut += 3) {
@@ -145,14 +145,14 @@ TEST(Delta, ARowWithoutFeaturesIsZero) {
   is_zero(found.dq, 3);
   for (const Tensor& gradient : {found.dk, found.dv, found.dbeta}) is_zero(gradient, 4);
 
-  DeltaState state = start_delta(1, 1, 3, 2, DType::f64);
+  DeltaState state({1, 1, 3, 2}, DType::f64);
   const Tensor nothing = Tensor::full({1, 1, 3}, DType::f64, -1.0);
   const Tensor something = Tensor::full({1, 1, 3}, DType::f64, 1.0);
   const Tensor v = Tensor::full({1, 1, 2}, DType::f64, 1.0),
                beta = Tensor::full({1, 1}, DType::f64, 0.5);
-  EXPECT_EQ(delta_step(*map, state, something, nothing, v, beta).to_doubles(),
+  EXPECT_EQ(delta_step(*map, state, {something, nothing, v, beta}).to_doubles(),
             (std::vector<double>{0, 0}));
-  EXPECT_EQ(delta_step(*map, state, nothing, something, v, beta).to_doubles(),
+  EXPECT_EQ(delta_step(*map, state, {nothing, something, v, beta}).to_doubles(),
             (std::vector<double>{0, 0}));
   EXPECT_EQ(state.state.to_doubles(), std::vector<double>(6, 0.5 / 3));
 }

@@ -13,7 +13,7 @@ TEST(Delta, MemoryGrowsWithTheRootOfTheLength) {
     const Problem p = problem(1, 1, N, 16, 32);
     chunked(map, p, {true, {}, 4, 4});
     const Var q(p.q, true), k(p.k, true), v(p.v, true), beta(p.beta, true);
-    const Var y = delta_attention(map, q, k, v, beta, {true, {}, 4, 4});
+    const Var y = delta_attention(map, {q, k, v, beta}, {true, {}, 4, 4});
     reset_cpu_peak();
     const size_t before = cpu_memory().held;
     backward(y, p.dy);
@@ -48,7 +48,7 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
            Case{{2, 3, 4}, keys, values, gates, "[2,3,4]", {}},
            Case{keys, {2, 3, 6, 4}, values, gates, "k has shape [2,3,6,4], expected [2,3,5,4]", {}},
            Case{keys, keys, {2, 3, 7, 6}, gates, "v has shape [2,3,7,6]", {}},
-           Case{keys, keys, values, {2, 3, 6}, "beta has shape [2,3,6], expected [2,3,5]", {}},
+           Case{keys, keys, values, {2, 3, 6}, "gate has shape [2,3,6], expected [2,3,5]", {}},
            Case{keys, keys, values, gates, "f64 and f32", {}, DType::f32},
            Case{keys, keys, values, gates, "causal only", {false, {}, 0, 0}},
            Case{
@@ -63,9 +63,10 @@ TEST(Delta, ErrorsNameWhatDoesNotFit) {
       std::string message;
       try {
         if (definition)
-          delta_quadratic(map, q, k, v, beta, {c.options.causal, c.options.valid});
+          naive::quadratic(naive::Rule::delta, map, {q, k, v, beta},
+                           {c.options.causal, c.options.valid});
         else
-          delta_attention(map, q, k, v, beta, c.options);
+          delta_attention(map, {q, k, v, beta}, c.options);
       } catch (const Error& error) {
         message = error.what();
       }

@@ -7,8 +7,8 @@
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
 #include "nn/attention.h"
+#include "nn/attention/naive.h"
 #include "nn/feature_map.h"
-#include "nn/quadratic.h"
 #include "nn/verify/conformance_tools.h"
 
 namespace linea {
@@ -135,7 +135,9 @@ TEST(Gated, GradientsInFloat) {
       const Problem p = problem(150, gate_at, dtype);
       const Var q(p.x.q, true), k(p.x.k, true), v(p.x.v, true), gate(p.gate, true);
       const AttentionInputs in{q, k, v, gate};
-      backward(quadratic ? linear_quadratic(map, in, {}) : linear_attention(map, in, {}), p.x.dy);
+      backward(quadratic ? naive::quadratic(naive::Rule::gated, map, in, {})
+                         : linear_attention(map, in, {}),
+               p.x.dy);
       return std::vector<Tensor>{q.grad(), k.grad(), v.grad(), gate.grad()};
     };
     const std::vector<Tensor> found = gradients(DType::f32, false),

@@ -7,8 +7,8 @@
 
 #include "autograd/linear_attention.h"
 #include "nn/attention.h"
+#include "nn/attention/naive.h"
 #include "nn/feature_map.h"
-#include "nn/quadratic.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 
@@ -67,7 +67,7 @@ Outcome engine(const Map& map, const Inputs& x, const LinearAttentionOptions& op
 Outcome definition(const Map& map, const Inputs& x, bool causal) {
   return run_form(
       [&](const AttentionInputs& in) {
-        return linear_quadratic(map, in, {causal, {}});
+        return naive::quadratic(naive::Rule::sum, map, in, {causal, {}});
       },
       in_dtype(x, DType::f64));
 }

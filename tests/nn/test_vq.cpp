@@ -7,7 +7,7 @@
 #include <set>
 
 #include "autograd/ops.h"
-#include "nn/quadratic.h"
+#include "nn/attention/naive_tools.h"
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 
@@ -67,7 +67,9 @@ Coded nearest(const Tensor& k, const Tensor& codebook) {
 Outcome surrogate(const Inputs& x, const Tensor& codebook, const AttentionMask& mask) {
   const Var q(x.q, true), k(Tensor::from(nearest(x.k, codebook).key, x.k.shape()), true),
       v(x.v, true);
-  const Var scores = hide_unseen(matmul(q, k, false, true), mask, -1e300);
+  const Var scores = add(
+      matmul(q, k, false, true),
+      Var(naive::log_mask({x.q.size(0), x.q.size(1), x.q.size(2), x.q.size(2)}, DType::f64, mask)));
   backward(matmul(softmax(scores), v), x.dy);
   return {matmul(softmax(scores), v).value(), q.grad(), k.grad(), v.grad()};
 }

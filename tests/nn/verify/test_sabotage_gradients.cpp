@@ -2,7 +2,7 @@
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
 #include "nn/attention.h"
-#include "nn/quadratic.h"
+#include "nn/attention/naive.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
 
@@ -114,7 +114,7 @@ class TrainedMap : public Attention {
     return linear_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_quadratic(map_, in, mask);
+    return naive::quadratic(naive::Rule::sum, map_, in, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return start_linear(*map_, batch, options_.heads, options_.key_size, options_.value_size, dtype,

@@ -6,7 +6,7 @@
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
 #include "nn/attention.h"
-#include "nn/quadratic.h"
+#include "nn/attention/naive_tools.h"
 #include "tensor/ops.h"
 #include "tests/nn/verify/saboteur.h"
 
@@ -142,21 +142,9 @@ class Overflowing final : public Saboteur {
   using Saboteur::Saboteur;
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var weights = exponential(scale(matmul(in.q, in.k, false, true), 1.0 / root));
-    return matmul(normalize(hide_unseen(weights, mask, 0.0)), in.v);
-  }
-
- private:
-  static Var exponential(const Var& x) {
-    Tensor y(x.shape(), x.dtype());
-    with_real(x.dtype(), "exponential", [&](auto zero) {
-      using T = decltype(zero);
-      for (int64_t i = 0; i < x.value().numel(); ++i)
-        y.data<T>()[i] = exp_of(x.value().data<T>()[i]);
-    });
-    return Var::from_op("exponential", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
-      return {ops::multiply(y, dy)};
-    });
+    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
+    const Var visible(naive::log_mask(scores.shape(), scores.dtype(), mask));
+    return matmul(normalize(exp(add(scores, visible))), in.v);
   }
 };
 

@@ -1,0 +1,151 @@
+#include "nn/attention/naive_tools.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "autograd/qkv_layout.h"
+
+namespace linea::naive {
+namespace {
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// A constant of x's dtype.
+Tensor constant(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::f64) return Tensor::from(values, shape);
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
+}
+
+double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
+
+// q and k, logs [B,H,N,F], become exp(q_if + c_f - m_i) and exp(k_jf - c_f), with c_f = max_j k_jf
+// and m_i = max_f(q_if + c_f).
+void take_exp(Var& q, Var& k) {
+  const int64_t P = k.size(0) * k.size(1), N = k.size(2), F = k.size(3);
+  const std::vector<double> logs_q = q.value().to_doubles(), logs_k = k.value().to_doubles();
+  std::vector<double> shift_q(logs_q.size()), shift_k(logs_k.size());
+  const auto at = [](std::vector<double>& x, int64_t i) -> double& {
+    return x[static_cast<size_t>(i)];
+  };
+  for (int64_t p = 0; p < P; ++p) {
+    std::vector<double> c(static_cast<size_t>(F), kMinusInfinity);
+    for (int64_t i = 0; i < N * F; ++i)
+      at(c, i % F) = std::max(at(c, i % F), logs_k[static_cast<size_t>(p * N * F + i)]);
+    for (double& max : c) max = finite_or_zero(max);
+    for (int64_t row = p * N; row < (p + 1) * N; ++row) {
+      double m = kMinusInfinity;
+      for (int64_t f = 0; f < F; ++f)
+        m = std::max(m, logs_q[static_cast<size_t>(row * F + f)] + at(c, f));
+      for (int64_t f = 0; f < F; ++f) {
+        at(shift_q, row * F + f) = at(c, f) - finite_or_zero(m);
+        at(shift_k, row * F + f) = -at(c, f);
+      }
+    }
+  }
+  q = exp(add(q, Var(constant(shift_q, q.shape(), q.dtype()))));
+  k = exp(add(k, Var(constant(shift_k, k.shape(), k.dtype()))));
+}
+
+}  // namespace
+
+Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
+                   const AttentionInputs& in, const AttentionMask& mask) {
+  check_heads("quadratic", in, mask.valid);
+  require(rule == Rule::sum || mask.causal, "quadratic: a gate has an order of time: causal only");
+  const FeatureVars q = apply_features(map, in.q, Side::query),
+                    k = apply_features(map, clear_padding(in.k, mask.valid), Side::key);
+  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid),
+                in.gate.defined() ? clear_padding(in.gate, mask.valid) : Var()};
+  const bool logs = map->kind() == FeatureKind::logs;
+  if (rule == Rule::delta) {
+    result.q = logs ? softmax(q.rows) : normalize(q.rows);
+    result.k = logs ? softmax(k.rows) : normalize(k.rows);
+    return result;
+  }
+  if (logs) take_exp(result.q, result.k);
+  if (k.weight.defined()) {
+    std::vector<double> shift = k.weight.value().to_doubles();
+    const double max = shift.empty() ? 0 : *std::max_element(shift.begin(), shift.end());
+    shift.assign(shift.size(), -max);
+    result.log_weight = add(k.weight, Var(constant(shift, k.weight.shape(), k.weight.dtype())));
+  }
+  return result;
+}
+
+Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask) {
+  const int64_t B = scores[0], H = scores[1], N = scores[2];
+  const std::vector<int32_t> valid =
+      mask.valid.defined() ? mask.valid.to_vector<int32_t>() : std::vector<int32_t>();
+  std::vector<double> values;
+  for (int64_t p = 0; p < B * H; ++p) {
+    const int64_t keys = valid.empty() ? N : valid[static_cast<size_t>(p / H)];
+    for (int64_t i = 0; i < N; ++i)
+      for (int64_t j = 0; j < N; ++j)
+        values.push_back(j < keys && (!mask.causal || j <= i) ? 0 : kMinusInfinity);
+  }
+  return constant(values, scores, dtype);
+}
+
+Var as_rows(const Var& x, int64_t columns) {
+  return matmul(reshape(x, {x.size(0), x.size(1), x.size(2), 1}),
+                Var(Tensor::full({1, columns}, x.dtype(), 1.0)));
+}
+
+Var as_columns(const Var& x, int64_t rows) {
+  const int64_t B = x.size(0), H = x.size(1), N = x.size(2);
+  return matmul(Var(Tensor::full({B, H, rows, 1}, x.dtype(), 1.0)), reshape(x, {B, H, 1, N}));
+}
+
+Var cumulative_sum(const Var& x) {
+  const int64_t B = x.size(0), H = x.size(1), N = x.size(2);
+  const Tensor upper = ops::mask_causal(Tensor::full({N, N}, x.dtype(), 1.0), 0.0);
+  return reshape(matmul(reshape(x, {B, H, 1, N}), Var(upper), false, true), {B, H, N});
+}
+
+Tensor each_head(Rule rule, const Inputs& in,
+                 const std::function<void(const Head&, const Tensor&)>& form) {
+  const NoGrad no_grad;
+  const int64_t P = in.q.size(0) * in.q.size(1), N = in.q.size(2);
+  const auto in_f64 = [&](const Var& x) {
+    return Tensor::from(x.value().to_doubles(), {P, N, x.size(3)});
+  };
+  const Tensor q = in_f64(in.q), k = in_f64(in.k), v = in_f64(in.v), y(v.shape(), DType::f64);
+  const auto scalars = [&](const Var& x, int64_t p) {
+    if (!x.defined()) return std::vector<double>(static_cast<size_t>(N), 0.0);
+    return x.value().reshape({P, N}).select(p).to_doubles();
+  };
+  for (int64_t p = 0; p < P; ++p) {
+    Head head{q.select(p), k.select(p), v.select(p), scalars(in.gate, p), scalars(in.gate, p)};
+    for (double& weight : head.weight)
+      if (rule == Rule::gated) weight = 1 - weight;
+    if (rule == Rule::sum) {
+      head.weight = scalars(in.log_weight, p);
+      for (double& weight : head.weight) weight = std::exp(weight);
+    }
+    if (rule != Rule::gated) head.decay.assign(static_cast<size_t>(N), 1.0);
+    form(head, y.select(p));
+  }
+  return y.reshape(in.v.shape());
+}
+
+Tensor full(int64_t rows, int64_t columns, double value) {
+  return Tensor::full({rows, columns}, DType::f64, value);
+}
+
+Tensor subtract(const Tensor& a, const Tensor& b) { return ops::add(a, ops::scale(b, -1)); }
+
+Tensor scale_rows(const Tensor& x, const double* factors) {
+  std::vector<double> values = x.to_doubles();
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] *= factors[i / static_cast<size_t>(x.size(1))];
+  return Tensor::from(values, x.shape());
+}
+
+Tensor divide(const Tensor& x, const Tensor& d) {
+  std::vector<double> inverse = d.to_doubles();
+  for (double& value : inverse) value = value == 0 ? 0 : 1 / value;
+  return scale_rows(x, inverse.data());
+}
+
+}  // namespace linea::naive
