@@ -37,7 +37,6 @@ Kernels<T> all_kernels() {
           cuda::chunk_backward_key_kernels<T>(),
           cuda::straight_through_kernels<T>(),
           cuda::recurrent_kernels<T>(),
-          cuda::attention_matrix_kernels<T>(),
           cuda::delta_kernels<T>(),
           cuda::delta_step_kernels<T>(),
           cuda::softmax_attention_kernels<T>(),

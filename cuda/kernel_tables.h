@@ -55,8 +55,6 @@ StraightThroughKernels<T> straight_through_kernels();
 template <typename T>
 RecurrentKernels<T> recurrent_kernels();
 template <typename T>
-AttentionMatrixKernels<T> attention_matrix_kernels();
-template <typename T>
 DeltaKernels<T> delta_kernels();
 template <typename T>
 DeltaStepKernels<T> delta_step_kernels();

@@ -249,16 +249,6 @@ struct RecurrentKernels {
                           const PendingUpdates<T>&, T* y);
 };
 
-// The definition of the sum rule: A [BH,N,N], a_ij / sum_j a_ij, 0 where i does not see j; and the
-// gradients, each of which may be null. Logs k may be -infinity.
-template <typename T>
-struct AttentionMatrixKernels {
-  void (*attention_matrix)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal,
-                           T* matrix);
-  void (*attention_matrix_backward)(Context&, const ChunkShape&, const ChunkInput<T>&, bool causal,
-                                    const T* dmatrix, T* dq, T* dk, T* dweight, T* ddecay);
-};
-
 // The delta rule (autograd/delta_attention.h): q, k [BH,S,F] divided by their sums, v and y
 // [BH,S,M], beta [BH,S]; the state S [BH,F,M] is read and updated.
 template <typename T>
@@ -325,7 +315,6 @@ struct Kernels : ElementwiseKernels<T>,
                  ChunkBackwardKeyKernels<T>,
                  StraightThroughKernels<T>,
                  RecurrentKernels<T>,
-                 AttentionMatrixKernels<T>,
                  DeltaKernels<T>,
                  DeltaStepKernels<T>,
                  SoftmaxAttentionKernels<T>,

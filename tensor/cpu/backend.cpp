@@ -49,7 +49,6 @@ Kernels<T> all_kernels() {
           cpu::chunk_backward_key_kernels<T>(),
           cpu::straight_through_kernels<T>(),
           cpu::recurrent_kernels<T>(),
-          cpu::attention_matrix_kernels<T>(),
           cpu::delta_kernels<T>(),
           cpu::delta_step_kernels<T>(),
           cpu::softmax_attention_kernels<T>(),
