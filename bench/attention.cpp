@@ -219,6 +219,7 @@ void add_attention(CLI::App& bench, int& exit_code) {
   const auto options = std::make_shared<AttentionBench>();
   add_option(what, "--attention", options->attentions, "comma-separated names",
              OptionKind::comma_separated);
+  set_choices(what, "--attention", attention_names());
   add_option(what, "--lengths", options->lengths, "comma-separated numbers",
              OptionKind::comma_separated);
   add_option(what, "--batch", options->batch, "sequences", OptionKind::shows_default);

@@ -108,8 +108,8 @@ void add_attend(CLI::App& program, int& exit_code) {
       "vq's dk is that of the code that stands for the key, straight through.");
   add_option(command, "--in", options->in, "a safetensors file", OptionKind::required);
   add_option(command, "--out", options->out, "the safetensors file to write", OptionKind::required);
-  add_option(command, "--attention", attention.name,
-             fmt::format("{}", fmt::join(attention_names(), ", ")), OptionKind::shows_default);
+  add_option(command, "--attention", attention.name, "the mechanism", OptionKind::shows_default);
+  set_choices(command, "--attention", attention_names());
   add_option(command, "--seed", options->seed, "of an omega that is drawn",
              OptionKind::shows_default);
   add_flag(command, "--causal", options->causal, "position i sees j <= i; without it, all");

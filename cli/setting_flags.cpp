@@ -6,13 +6,14 @@
 
 #include <algorithm>
 
+#include "cli/flags.h"
 #include "tensor/error.h"
 
 namespace linea {
 namespace {
 
-// "feature map (elu, relu, exp; default elu)"
-std::string help_of(const Setting& setting) {
+// "feature map (elu, relu, exp; default elu)"; the choices of a key with one owner are in its flag.
+std::string help_of(const Setting& setting, bool shared) {
   std::vector<std::string> notes;
   if (!setting.choices.empty())
     notes.push_back(fmt::format("{}", fmt::join(setting.choices, ", ")));
@@ -28,6 +29,18 @@ std::vector<std::string> owners_of(const std::vector<Mechanism>& mechanisms,
   for (const Mechanism& mechanism : mechanisms)
     if (find_setting(mechanism.settings, key) != nullptr) owners.push_back(mechanism.name);
   return owners;
+}
+
+// Of all mechanisms, each once.
+std::vector<std::string> choices_of(const std::vector<Mechanism>& mechanisms,
+                                    const std::string& key) {
+  std::vector<std::string> result;
+  for (const Mechanism& mechanism : mechanisms)
+    if (const Setting* declared = find_setting(mechanism.settings, key))
+      for (const std::string& choice : declared->choices)
+        if (std::find(result.begin(), result.end(), choice) == result.end())
+          result.push_back(choice);
+  return result;
 }
 
 }  // namespace
@@ -49,7 +62,8 @@ void add_setting_flags(CLI::App& command, const std::string& kind,
       for (const Mechanism& owner : mechanisms)
         if (const Setting* declared = find_setting(owner.settings, key))
           help += fmt::format("{}{}{}", help.empty() ? "" : "\n",
-                              owners.size() > 1 ? owner.name + ": " : "", help_of(*declared));
+                              owners.size() > 1 ? owner.name + ": " : "",
+                              help_of(*declared, owners.size() > 1));
       CLI::Option* option =
           std::holds_alternative<bool>(setting.initial)
               ? command.add_flag_function(
@@ -58,6 +72,8 @@ void add_setting_flags(CLI::App& command, const std::string& kind,
                     help)
               : command.add_option_function<std::string>(
                     flag, [&given, key](const std::string& text) { given[key] = text; }, help);
+      const std::vector<std::string> choices = choices_of(mechanisms, key);
+      if (!choices.empty()) set_choices(command, flag, choices);
       option->group(fmt::format("Settings of {} {}", kind, fmt::join(owners, ", ")));
     }
 }

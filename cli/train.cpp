@@ -99,6 +99,7 @@ void add_train(CLI::App& program, int& exit_code) {
   add_flag(command, "--dry-run", options->dry_run,
            "say what the run would be, its memory and its time; write nothing");
   add_settings(command, options->config);
+  set_choices(command, "--attention", attention_names());
   set_action(command, [&command, options, &exit_code] {
     gather_settings(command, *options);
     with_out_of_memory_hint(options->config, [&] { exit_code = run(*options); });

@@ -78,6 +78,7 @@ void add_verify(CLI::App& program, int& exit_code) {
       program, "verify",
       "check every attention: forms agree, gradients, causality, padding, determinism, memory");
   add_option(command, "--attention", options->attention, "only this one (default: all)");
+  set_choices(command, "--attention", attention_names());
   add_option(command, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
              OptionKind::shows_default);
   add_flag(command, "--json", options->json, "one JSON object a check");

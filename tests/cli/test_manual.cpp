@@ -30,6 +30,9 @@ TEST_F(ManualTest, BashCompletesCommandsFlagsAndChoices) {
   EXPECT_EQ(completed("linea train --pre"), "--preset");
   EXPECT_EQ(completed("linea train --preset mnist"), "mnist-cpu mnist-paper");
   EXPECT_EQ(completed("linea train --steps 3 --preset = mnist-p"), "mnist-paper");
+  EXPECT_EQ(completed("linea train --attention soft"), "soft-vq softmax");
+  EXPECT_EQ(completed("linea bench attention --attention vq,soft"), "vq,soft-vq vq,softmax");
+  EXPECT_EQ(completed("linea attend --projection st"), "stratified");
   // A value of its own, which the shell completes as a file name.
   EXPECT_EQ(completed("linea train --out ''"), "");
   EXPECT_EQ(completed("linea sample ''"), "");
