@@ -214,29 +214,28 @@ void run(const AttentionBench& options) {
 }  // namespace
 
 void add_attention(CLI::App& bench, int& exit_code) {
-  CLI::App& what =
-      add_command(bench, "attention", "one attention, forward and backward, by length");
+  CLI::App& what = add_command(bench, "attention", "attention forward and backward, by length");
   const auto options = std::make_shared<AttentionBench>();
   add_option(what, "--attention", options->attentions, "comma-separated names",
              OptionKind::comma_separated);
   set_choices(what, "--attention", attention_names());
   add_option(what, "--lengths", options->lengths, "comma-separated numbers",
              OptionKind::comma_separated);
-  add_option(what, "--batch", options->batch, "sequences", OptionKind::shows_default);
+  add_option(what, "--batch", options->batch, "batch size", OptionKind::shows_default);
   add_option(what, "--heads", options->heads, "heads", OptionKind::shows_default);
   add_option(what, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(what, "--segment", options->segment, "positions a tile; 0: chosen",
+  add_option(what, "--segment", options->segment, "positions per tile; 0: automatic",
              OptionKind::shows_default);
-  add_option(what, "--chunk", options->chunk, "rows a matrix product; 0: chosen",
+  add_option(what, "--chunk", options->chunk, "chunk length; 0: automatic",
              OptionKind::shows_default);
-  add_option(what, "--seconds", options->seconds, "at least, a measurement",
+  add_option(what, "--seconds", options->seconds, "minimum time per measurement",
              OptionKind::shows_default);
-  add_option(what, "--threads", options->threads, "processor threads; 0: all cores");
-  add_option(what, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
+  add_option(what, "--threads", options->threads, "CPU threads; 0: all cores");
+  add_option(what, "--device", options->device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);
   add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16",
              OptionKind::shows_default);
-  add_flag(what, "--json", options->json, "one JSON object a line");
+  add_flag(what, "--json", options->json, "one JSON object per line");
   add_setting_flags(what, "attention", attention_mechanisms(), options->settings);
   set_action(what, [options, &exit_code] {
     run(*options);

@@ -172,8 +172,8 @@ void run(const MemoryBench& options) {
 }  // namespace
 
 void add_memory(CLI::App& bench, int& exit_code) {
-  CLI::App& command =
-      add_command(bench, "memory", "what the gradient of linear attention keeps, by four ways");
+  CLI::App& command = add_command(
+      bench, "memory", "memory of the gradient of linear attention, computed in four ways");
   const auto options = std::make_shared<MemoryBench>();
   add_option(command, "--lengths", options->lengths, "comma-separated numbers",
              OptionKind::comma_separated);
@@ -181,13 +181,13 @@ void add_memory(CLI::App& bench, int& exit_code) {
   add_option(command, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
   add_option(command, "--features", options->features, "of performer: rows of omega",
              OptionKind::shows_default);
-  add_option(command, "--limit", options->limit, "GiB of states that a way may keep to be tried",
+  add_option(command, "--limit", options->limit, "skip ways that save more GiB of states than this",
              OptionKind::shows_default);
-  add_option(command, "--seconds", options->seconds, "at least, a measurement",
+  add_option(command, "--seconds", options->seconds, "minimum time per measurement",
              OptionKind::shows_default);
-  add_option(command, "--svg", options->svg, "draw bytes over N to this file");
-  add_option(command, "--threads", options->threads, "processor threads; 0: all cores");
-  add_flag(command, "--json", options->json, "one JSON object a line");
+  add_option(command, "--svg", options->svg, "write a chart of bytes over N to this file");
+  add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
+  add_flag(command, "--json", options->json, "one JSON object per line");
   set_action(command, [options, &exit_code] {
     run(*options);
     exit_code = 0;

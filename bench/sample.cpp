@@ -135,18 +135,19 @@ void run(CLI::App& command, SampleBench& options) {
 }  // namespace
 
 void add_sample(CLI::App& bench, int& exit_code) {
-  CLI::App& command = add_command(bench, "sample", "drawing with random weights: speed by batch");
+  CLI::App& command =
+      add_command(bench, "sample", "sampling with random weights: speed by batch size");
   const auto options = std::make_shared<SampleBench>();
   options->model.preset = "mnist-paper";
   add_model(command, options->model);
-  add_option(command, "--batches,--batch", options->batches,
-             "comma-separated: sequences drawn side by side", OptionKind::comma_separated);
-  add_option(command, "--tokens", options->tokens, "positions that are timed; 0: chosen",
+  add_option(command, "--batches,--batch", options->batches, "comma-separated batch sizes",
+             OptionKind::comma_separated);
+  add_option(command, "--tokens", options->tokens, "timed positions; 0: automatic",
              OptionKind::shows_default);
   add_option(command, "--parts", options->parts,
-             "of a batch on a GPU, drawn at the same time, at most; 0: the device's",
+             "maximum number of concurrent parts of a batch on a GPU; 0: the device's default",
              OptionKind::shows_default);
-  add_flag(command, "--json", options->json, "one JSON object a line");
+  add_flag(command, "--json", options->json, "one JSON object per line");
   set_action(command, [&command, options, &exit_code] {
     run(command, *options);
     exit_code = 0;

@@ -265,15 +265,15 @@ void run(CLI::App& command, TrainBench& options) {
 }  // namespace
 
 void add_train(CLI::App& bench, int& exit_code) {
-  CLI::App& command = add_command(
-      bench, "train", "training steps on random tokens: speed, memory, where time goes");
+  CLI::App& command =
+      add_command(bench, "train", "training steps on random tokens: speed, memory, time per op");
   const auto options = std::make_shared<TrainBench>();
   options->model.trains = true;
   add_model(command, options->model);
-  add_option(command, "--steps", options->steps, "steps that are measured",
+  add_option(command, "--steps", options->steps, "measured steps", OptionKind::shows_default);
+  add_option(command, "--warmup", options->warmup, "warm-up steps before them",
              OptionKind::shows_default);
-  add_option(command, "--warmup", options->warmup, "steps before them", OptionKind::shows_default);
-  add_flag(command, "--json", options->json, "one JSON object a line");
+  add_flag(command, "--json", options->json, "one JSON object per line");
   set_action(command, [&command, options, &exit_code] {
     run(command, *options);
     exit_code = 0;

@@ -71,22 +71,21 @@ void add_approx(CLI::App& program, int& exit_code) {
   add_option(command, "--projections", options->projections,
              "comma-separated: iid, orthogonal, stratified, fixed-norm",
              OptionKind::comma_separated);
-  add_option(command, "--counts", options->counts, "comma-separated numbers of features",
+  add_option(command, "--counts", options->counts, "comma-separated feature counts",
              OptionKind::comma_separated);
-  add_option(command, "--stddev", options->stddev, "standard stddev of q, k and v",
+  add_option(command, "--stddev", options->stddev, "standard deviation of q, k and v",
              OptionKind::shows_default);
   add_option(command, "--length", options->length, "N, rows of q, k and v",
              OptionKind::shows_default);
   add_option(command, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(command, "--draws", options->draws, "of q, k, v and of the random directions",
+  add_option(command, "--draws", options->draws, "random draws of q, k, v and omega",
              OptionKind::shows_default);
-  add_option(command, "--seed", options->seed, "of everything that is drawn",
-             OptionKind::shows_default);
+  add_option(command, "--seed", options->seed, "random seed", OptionKind::shows_default);
   add_option(command, "--csv", options->csv, "write the table to this file");
-  add_option(command, "--svg", options->svg, "draw the medians to this file");
-  add_option(command, "--threads", options->threads, "processor threads; 0: all cores",
+  add_option(command, "--svg", options->svg, "write a chart of the medians to this file");
+  add_option(command, "--threads", options->threads, "CPU threads; 0: all cores",
              OptionKind::shows_default);
-  add_flag(command, "--json", options->json, "one JSON object a line");
+  add_flag(command, "--json", options->json, "one JSON object per line");
   set_action(command, [options, &exit_code] {
     run_approx(*options);
     exit_code = 0;

@@ -93,36 +93,38 @@ void add_attend(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<attend::Options>();
   AttentionOptions& attention = options->attention;
   CLI::App& command = add_command(
-      program, "attend", "one attention, and its gradients, on tensors of your own",
+      program, "attend", "run one attention, with gradients, on your own tensors",
       "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
       "attention needs:\n"
-      "  performer     omega [H,R,D]; without it, it is drawn by --features, --projection "
-      "and --seed\n"
+      "  performer     omega [H,R,D]; default: sampled with --features, --projection and --seed\n"
       "  vq            codebook [H,F,D]\n"
       "  soft-vq       codebook [H,F,D]; sigma [1], or --sigma\n"
       "  --rule gated  gate [B,H,N]      --rule delta  beta [B,H,N]      both between 0 "
       "and 1, --causal only\n"
-      "With dy [B,H,N,M] the gradients are computed too (not by --form recurrent).\n"
-      "--out holds y, the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, "
-      "dbeta where they exist.\n"
-      "vq's dk is that of the code that stands for the key, straight through.");
-  add_option(command, "--in", options->in, "a safetensors file", OptionKind::required);
-  add_option(command, "--out", options->out, "the safetensors file to write", OptionKind::required);
+      "With dy [B,H,N,M] the gradients are computed too (except with --form recurrent).\n"
+      "--out holds y, the omega used, and with dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta "
+      "where they exist.\n"
+      "vq: dk is the gradient of the key's code, passed straight through.");
+  add_option(command, "--in", options->in, "safetensors file with the inputs",
+             OptionKind::required);
+  add_option(command, "--out", options->out, "safetensors file to write", OptionKind::required);
   add_option(command, "--attention", attention.name, "the mechanism", OptionKind::shows_default);
   set_choices(command, "--attention", attention_names());
-  add_option(command, "--seed", options->seed, "of an omega that is drawn",
+  add_option(command, "--seed", options->seed, "random seed of a sampled omega",
              OptionKind::shows_default);
-  add_flag(command, "--causal", options->causal, "position i sees j <= i; without it, all");
+  add_flag(command, "--causal", options->causal,
+           "position i attends to j <= i; default: all positions");
   add_option(command, "--form", options->form,
              "quadratic (the definition), chunked or recurrent (--causal only)",
              OptionKind::shows_default);
-  add_option(command, "--threads", options->threads, "processor threads; 0: all cores",
+  add_option(command, "--threads", options->threads, "CPU threads; 0: all cores",
              OptionKind::shows_default);
   add_option(command, "--device", options->device, "cpu", OptionKind::shows_default);
   add_option(command, "--segment", attention.segment,
-             "positions whose features exist at a time; 0: chosen", OptionKind::shows_default);
-  add_option(command, "--chunk", attention.chunk,
-             "rows of a matrix product in linear attention; 0: chosen", OptionKind::shows_default);
+             "positions whose features are in memory at once; 0: automatic",
+             OptionKind::shows_default);
+  add_option(command, "--chunk", attention.chunk, "chunk length of linear attention; 0: automatic",
+             OptionKind::shows_default);
   add_setting_flags(command, "attention", attention_mechanisms(), options->settings);
   set_action(command, [options, &exit_code] {
     const std::vector<Mechanism> mechanisms = attention_mechanisms();

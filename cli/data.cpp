@@ -95,23 +95,22 @@ void get(const DataOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(program, "data", "published data sets: list, get, verify");
+  CLI::App& command = add_command(program, "data", "list, download and verify published data sets");
   require_command(command);
   const auto options = std::make_shared<DataOptions>();
   CLI::App& list_command =
-      add_command(command, "list", "what there is, with sizes, checksums and addresses");
-  add_flag(list_command, "--json", options->json, "one JSON object a file on stdout");
+      add_command(command, "list", "list data sets with sizes, checksums and addresses");
+  add_flag(list_command, "--json", options->json, "one JSON object per file on stdout");
   CLI::App& get_command =
-      add_command(command, "get", "fetch a data set with curl, and compare its checksums");
-  add_option(get_command, "NAME", options->name, "the data set's name, from the list",
+      add_command(command, "get", "download a data set with curl and verify its checksums");
+  add_option(get_command, "NAME", options->name, "data set name, as in `linea data list`",
              OptionKind::required);
-  add_option(get_command, "--out", options->folder,
-             "the folder for its files; without it, datasets/NAME");
-  add_flag(get_command, "--json", options->json, "one JSON object a file on stdout");
-  CLI::App& verify_command =
-      add_command(command, "verify", "compare the files of a folder with the published ones");
+  add_option(get_command, "--out", options->folder, "folder for the files; default: datasets/NAME");
+  add_flag(get_command, "--json", options->json, "one JSON object per file on stdout");
+  CLI::App& verify_command = add_command(
+      command, "verify", "verify the files of a folder against the published checksums");
   add_option(verify_command, "DIR", options->folder, "the folder", OptionKind::required);
-  add_flag(verify_command, "--json", options->json, "one JSON object a file on stdout");
+  add_flag(verify_command, "--json", options->json, "one JSON object per file on stdout");
   const auto runs = [options, &exit_code](auto action) {
     return [options, &exit_code, action] {
       action(*options);

@@ -70,16 +70,15 @@ void run_eval(const EvalOptions& options) {
 
 void add_eval(CLI::App& program, int& exit_code) {
   CLI::App& command =
-      add_command(program, "eval", "loss, bits and accuracy over a split of the data");
+      add_command(program, "eval", "loss, bits and accuracy on a split of the data");
   const auto options = std::make_shared<EvalOptions>();
-  add_option(command, "RUN", options->run, "a run, a checkpoint's folder, or a model.safetensors",
-             OptionKind::required);
-  add_option(command, "--data", options->data,
-             "the data, where it is not at its place in training");
+  add_option(command, "RUN", options->run,
+             "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);
+  add_option(command, "--data", options->data, "the data, if moved since training");
   add_option(command, "--split", options->split, "val or test", OptionKind::shows_default);
-  add_option(command, "--threads", options->threads, "processor threads; 0: all cores");
-  add_option(command, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
-             OptionKind::shows_default);
+  add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
+  add_option(command, "--device", options->device,
+             "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);
   add_flag(command, "--json", options->json, "one JSON object on stdout");
   set_action(command, [options, &exit_code] {
     run_eval(*options);

@@ -68,9 +68,9 @@ void show_run(const std::string& path) {
 
 void add_info(CLI::App& program, int& exit_code) {
   CLI::App& command =
-      add_command(program, "info", "this build and machine, a run, or a safetensors file");
+      add_command(program, "info", "describe this build and machine, a run, or a safetensors file");
   const auto path = std::make_shared<std::string>();
-  add_option(command, "PATH", *path, "a run, a checkpoint's folder, or a .safetensors file");
+  add_option(command, "PATH", *path, "a run, a checkpoint folder, or a .safetensors file");
   set_action(command, [path, &exit_code] {
     std::error_code error;
     if (path->empty()) {

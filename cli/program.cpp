@@ -26,7 +26,7 @@
 namespace {
 
 constexpr const char* kAbout =
-    "Linea trains linear Transformers on images and text, and samples from them.\n"
+    "Linea trains Performers and linear Transformers on images and text, and samples from them.\n"
     "First image:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
 
 // The flags of the command that was asked for, to name the nearest known one.

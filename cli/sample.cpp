@@ -109,46 +109,46 @@ void refuse_flags(const CLI::App& command, const std::string& where,
 }
 
 void add_flags(CLI::App& command, SampleOptions& options) {
-  add_option(command, "RUN", options.run, "a run, a checkpoint's folder, or a model.safetensors",
+  add_option(command, "RUN", options.run, "a run, a checkpoint folder, or a model.safetensors file",
              OptionKind::required);
   add_option(
       command, "--count", options.count,
-      fmt::format("images to draw ({}); completions of each image ({}); images of --nll-map ({})",
+      fmt::format("images to sample ({}), completions per image ({}), or images of --nll-map ({})",
                   kImages, kCompletions, kNllMaps));
-  add_option(command, "--out", options.out, "the PNG of the images", OptionKind::shows_default);
-  add_option(command, "--class", options.class_label,
-             "only this class; without it, each in turn, or a image's own");
+  add_option(command, "--out", options.out, "PNG file to write", OptionKind::shows_default);
   add_option(
-      command, "--complete", options.complete,
-      "images whose upper rows are kept while the rest is drawn: PNG or JPEG files, or test:7, a "
-      "image of the run's data");
+      command, "--class", options.class_label,
+      "sample this class only; default: all classes in turn, or the class of the given image");
+  add_option(command, "--complete", options.complete,
+             "keep the upper rows of these images and sample the rest: PNG or JPEG files, or "
+             "test:7 for an image of the run's data");
   add_option(command, "--keep-rows", options.keep_rows,
-             "of --complete: rows that are kept; without it, half of them");
-  add_flag(command, "--nll-map", options.nll_map,
-           "bits of each pixel of the images of --complete, or of the first of the test split, "
-           "as a heat map");
-  add_option(command, "--data", options.data,
-             "the run's data, where it is not at its place in training");
-  add_option(command, "--prompt", options.prompt, "text to go on from");
-  add_option(command, "--prompt-file", options.prompt_file, "a file of text to go on from");
+             "rows that --complete keeps; default: half of them");
+  add_flag(
+      command, "--nll-map", options.nll_map,
+      "bits per pixel as a heat map, for the images of --complete or the first of the test split");
+  add_option(command, "--data", options.data, "the run's data, if moved since training");
+  add_option(command, "--prompt", options.prompt, "text to continue");
+  add_option(command, "--prompt-file", options.prompt_file, "file with text to continue");
   exclude_each_other(command, "--prompt", "--prompt-file");
-  add_option(command, "--tokens", options.tokens, "tokens of text to draw",
+  add_option(command, "--tokens", options.tokens, "text tokens to sample",
              OptionKind::shows_default);
   add_option(command, "--temperature", options.sampling.temperature,
-             "below 1: likelier tokens; above: wilder", OptionKind::shows_default);
+             "divides the logits: below 1 more likely tokens, above 1 more random ones",
+             OptionKind::shows_default);
   add_option(command, "--top-k", options.sampling.top_k,
-             "draw from so many of the likeliest tokens; 0: all", OptionKind::shows_default);
+             "sample from the k most likely tokens; 0: all", OptionKind::shows_default);
   add_option(command, "--top-p", options.sampling.top_p,
-             "draw from the fewest likeliest tokens that together have this probability",
+             "sample from the fewest tokens whose probabilities sum to this",
              OptionKind::shows_default);
-  add_flag(command, "--greedy", options.sampling.greedy, "the likeliest token always");
-  add_option(command, "--seed", options.seed, "of what is drawn", OptionKind::shows_default);
-  add_option(command, "--threads", options.threads, "processor threads; 0: all cores");
-  add_option(command, "--device", options.device, "cpu, cuda, or one of several as cuda:1",
+  add_flag(command, "--greedy", options.sampling.greedy, "always take the most likely token");
+  add_option(command, "--seed", options.seed, "random seed", OptionKind::shows_default);
+  add_option(command, "--threads", options.threads, "CPU threads; 0: all cores");
+  add_option(command, "--device", options.device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);
-  add_option(command, "--dtype", options.dtype,
-             "fp32, bf16 (on a CPU: of the weights), or on a CUDA device tf32; without it fp32 or "
-             "bf16 as in training");
+  add_option(
+      command, "--dtype", options.dtype,
+      "fp32, bf16 (on a CPU: weights only), or tf32 on a CUDA device; default: as in training");
 }
 
 // Flags that this model, or this kind of image, makes nothing of.
@@ -193,7 +193,7 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
 
 void add_sample(CLI::App& program, int& exit_code) {
   CLI::App& command =
-      add_command(program, "sample", "draw images or text from a trained model, complete images");
+      add_command(program, "sample", "sample images or text from a trained model, complete images");
   const auto options = std::make_shared<SampleOptions>();
   add_flags(command, *options);
   set_action(command, [&command, options, &exit_code] {

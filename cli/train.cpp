@@ -84,20 +84,19 @@ int run(const TrainOptions& options) {
 }  // namespace
 
 void add_train(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(program, "train", "learn from data; leaves a run folder");
+  CLI::App& command = add_command(program, "train", "train a model; writes a run folder");
   const auto options = std::make_shared<TrainOptions>();
-  add_option(command, "--out", options->out, "the folder of the run; it must not hold one yet");
-  add_option(command, "--resume", options->resume,
-             "go on with this run from its newest checkpoint");
+  add_option(command, "--out", options->out, "run folder to create; must not contain a run");
+  add_option(command, "--resume", options->resume, "continue this run from its newest checkpoint");
   add_option(command, "--init-from", options->initial,
-             "start from the weights and settings of this run; the attention may be another");
-  add_option(command, "--preset", options->preset, "settings by name");
+             "start from the weights and settings of this run; the attention may differ");
+  add_option(command, "--preset", options->preset, "named settings");
   set_choices(command, "--preset", preset_names());
   add_option(command, "--config", options->config_file,
              "settings from a TOML file, such as RUN/config.toml");
   add_flag(command, "--json", options->json, "metrics as JSON lines on stdout");
   add_flag(command, "--dry-run", options->dry_run,
-           "say what the run would be, its memory and its time; write nothing");
+           "print the model, memory and time of the run; write nothing");
   add_settings(command, options->config);
   set_choices(command, "--attention", attention_names());
   set_action(command, [&command, options, &exit_code] {

@@ -76,12 +76,12 @@ void add_verify(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<VerifyOptions>();
   CLI::App& command = add_command(
       program, "verify",
-      "check every attention: forms agree, gradients, causality, padding, determinism, memory");
-  add_option(command, "--attention", options->attention, "only this one (default: all)");
+      "check every attention: forms, gradients, causality, padding, determinism, memory");
+  add_option(command, "--attention", options->attention, "check only this attention; default: all");
   set_choices(command, "--attention", attention_names());
-  add_option(command, "--device", options->device, "cpu, cuda, or one of several as cuda:1",
-             OptionKind::shows_default);
-  add_flag(command, "--json", options->json, "one JSON object a check");
+  add_option(command, "--device", options->device,
+             "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);
+  add_flag(command, "--json", options->json, "one JSON object per check");
   set_action(command, [options, &exit_code] { exit_code = run_verify(*options); });
 }
 

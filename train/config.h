@@ -52,18 +52,19 @@ struct RunConfig {
 template <typename Config, typename Visitor>
 void visit_settings(Config& c, const Visitor& visit) {
   visit("task", c.task, "digits, mnist, cifar10, images, text, copy or retrieval", "Data");
-  visit("data", c.data, "what to learn from: a folder (mnist, cifar10, images) or a file (text)",
+  visit("data", c.data, "training data: a folder (mnist, cifar10, images) or a file (text)",
         "Data");
-  visit("length", c.length, "tokens in a sequence; 0: the task's own", "Data");
-  visit("size", c.size, "side of a image in pixels; 0: the task's own", "Data");
+  visit("length", c.length, "tokens per sequence; 0: the task's default", "Data");
+  visit("size", c.size, "side of an image in pixels; 0: the task's default", "Data");
   visit("channels", c.channels,
-        "of a pixel of cifar10 and images: 3, or 1 for gray; 0: the task's own", "Data");
-  visit("levels", c.levels, "gray levels of a image, 2 to 256; 0: 256", "Data");
-  visit("flip", c.flip, "training images are mirrored, left to right, at random", "Data");
-  visit("class_token", c.class_token, "a image starts with its class", "Data");
-  visit("bytes", c.bytes, "a text's tokens are the 256 bytes, whatever the file holds", "Data");
-  visit("associations", c.associations, "keys of retrieval; 0: 20", "Data");
-  visit("repeat_keys", c.repeat_keys, "retrieval writes keys again; the last value counts", "Data");
+        "channels per pixel of cifar10 and images: 3, or 1 for gray; 0: the task's default",
+        "Data");
+  visit("levels", c.levels, "levels per pixel and channel, 2 to 256; 0: 256", "Data");
+  visit("flip", c.flip, "mirror training images at random, left to right", "Data");
+  visit("class_token", c.class_token, "start each image with a token for its class", "Data");
+  visit("bytes", c.bytes, "tokenize text by bytes (256 tokens) instead of characters", "Data");
+  visit("associations", c.associations, "number of key-value pairs; 0: 20", "Data");
+  visit("repeat_keys", c.repeat_keys, "write keys repeatedly; the last value counts", "Data");
   visit("attention", c.attention, "linear, performer, soft-vq, softmax or vq", "Model");
   visit("feature", c.feature,
         "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its "
@@ -89,57 +90,56 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
   visit("positions", c.positions, "learned or sinusoidal", "Model");
   visit("output_head", c.output_head,
-        "categorical: a score a token; logistics: of images, ten distributions on the levels",
+        "categorical: one logit per token; logistics: for images, a mixture of ten logistic "
+        "distributions over the levels",
         "Model");
-  visit("tie", c.tie, "the head is the transposed embedding", "Model");
-  visit("bias", c.bias, "linear layers and norms have biases", "Model");
+  visit("tie", c.tie, "use the transposed token embedding as output matrix", "Model");
+  visit("bias", c.bias, "biases in linear layers and norms", "Model");
   visit("reversible", c.reversible,
-        "blocks of two streams that the backward undoes: it keeps none of them, for a third more "
-        "work",
-        "Model");
-  visit("batch", c.batch, "sequences in a batch", "Training");
-  visit("accumulate", c.accumulate, "batches whose gradients make one step", "Training");
+        "reversible blocks of two streams: activations are not saved, a third more work", "Model");
+  visit("batch", c.batch, "sequences per batch", "Training");
+  visit("accumulate", c.accumulate, "batches per step (gradient accumulation)", "Training");
   visit("steps", c.steps, "updates", "Training");
   visit("optimizer", c.optimizer, "adamw, adam or radam", "Training");
   visit("lr", c.lr, "peak learning rate", "Training");
   visit("min_lr", c.min_lr, "learning rate at the end of the cosine", "Training");
   visit("warmup", c.warmup, "steps of linear warm-up", "Training");
-  visit("beta1", c.beta1, "decay of the gradient's mean", "Training");
-  visit("beta2", c.beta2, "decay of the gradient's mean square", "Training");
-  visit("weight_decay", c.weight_decay, "decoupled, on matrices only", "Training");
-  visit("clip", c.clip, "largest global norm of the gradient; 0: none", "Training");
-  visit("dropout", c.dropout, "share of activations dropped", "Training");
+  visit("beta1", c.beta1, "decay of the mean gradient", "Training");
+  visit("beta2", c.beta2, "decay of the mean squared gradient", "Training");
+  visit("weight_decay", c.weight_decay, "decoupled weight decay, for matrices only", "Training");
+  visit("clip", c.clip, "maximum global gradient norm; 0: no clipping", "Training");
+  visit("dropout", c.dropout, "probability of dropping an activation", "Training");
   visit("recompute", c.recompute,
-        "keep only what a block is given, run it again in the backward: less memory, a third more "
-        "work",
+        "save only the input of each block and recompute it in the backward pass: less memory, a "
+        "third more work",
         "Training");
-  visit("seed", c.seed, "of everything that is drawn", "Training");
-  visit("eval_every", c.eval_every, "steps between looks at the validation split; 0: at the end",
-        "Training");
+  visit("seed", c.seed, "random seed", "Training");
+  visit("eval_every", c.eval_every,
+        "steps between evaluations on the validation split; 0: at the end", "Training");
   visit("save_every", c.save_every,
         "steps between checkpoints; 0: every ten minutes, and at the end", "Training");
   visit("sample_every", c.sample_every, "steps between samples; 0: at the end", "Training");
   visit("keep_last", c.keep_last,
-        "newest checkpoints to keep, besides the best by validation; 0: all", "Training");
+        "newest checkpoints to keep, in addition to the best by validation; 0: all", "Training");
   visit("keep_every", c.keep_every,
-        "checkpoints of multiples of this many steps are kept too; 0: none", "Training");
-  visit("max_time", c.max_time, "save and stop after this long, such as 3h50m; empty: never",
+        "also keep checkpoints at multiples of this many steps; 0: none", "Training");
+  visit("max_time", c.max_time, "save and stop after this time, such as 3h50m; empty: never",
         "Training");
   visit("spike_guard", c.spike_guard,
-        "skip updates whose loss or gradient is this many times the usual; 0: only those that are "
-        "not finite",
+        "skip updates whose loss or gradient norm exceeds its running mean by this factor; 0: only "
+        "non-finite ones",
         "Training");
-  visit("tensorboard", c.tensorboard, "metrics and samples also as event files in RUN/tensorboard",
-        "Training");
-  visit("threads", c.threads, "processor threads; 0: all cores", "Machine");
-  visit("device", c.device, "cpu, cuda, or one of several as cuda:1", "Machine");
+  visit("tensorboard", c.tensorboard,
+        "also write metrics and samples as event files to RUN/tensorboard", "Training");
+  visit("threads", c.threads, "CPU threads; 0: all cores", "Machine");
+  visit("device", c.device, "cpu, cuda, or a device by number such as cuda:1", "Machine");
   visit("dtype", c.dtype,
-        "fp32, or on a CUDA device tf32 (products) or bf16 (products and activations); a CPU only "
-        "draws by bf16 weights",
+        "fp32; on a CUDA device also tf32 (products) or bf16 (products and activations); on a CPU "
+        "bf16 weights for sampling only",
         "Machine");
-  visit("segment", c.segment, "positions of a sequence whose features exist at a time; 0: chosen",
+  visit("segment", c.segment, "positions whose features are in memory at once; 0: automatic",
         "Machine");
-  visit("chunk", c.chunk, "rows of a matrix product in linear attention; 0: chosen", "Machine");
+  visit("chunk", c.chunk, "chunk length of linear attention; 0: automatic", "Machine");
 }
 
 // The settings as options of a command line; where `only` names some, those.
