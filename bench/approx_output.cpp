@@ -76,7 +76,7 @@ void print_json(const std::vector<Estimate>& estimates) {
 
 void print_table(const Options& options, const std::vector<Estimate>& estimates) {
   fmt::print("mean squared errors against softmax attention, over {} draws\n", options.draws);
-  fmt::print("q, k, v ~ N(0, {:g}^2), N {}, D = M = {}, both directions\n\n", options.stddev,
+  fmt::print("q, k, v ~ N(0, {:g}^2), N {}, D = M = {}, non-causal\n\n", options.stddev,
              options.length, options.key_size);
   fmt::print("{:<11} {:<11} {:>8} {:>11} {:>9} {:>11} {:>11} {:>9} {:>11} {:>9}\n", "feature",
              "projection", "features", "matrix mean", "+-", "median", "output mean", "+-", "median",
@@ -95,8 +95,8 @@ void print_table(const Options& options, const std::vector<Estimate>& estimates)
   fmt::print("\n+- is the standard error of the mean over draws.\n");
   if (left_out > 0)
     fmt::print(
-        "left out: of {} rows each, those whose weights cancel, |sum a| < 1e-3 sum |a|; they are "
-        "in no mean.\n",
+        "excluded from the means: of {} rows each, those whose weights cancel, |sum a| < 1e-3 sum "
+        "|a|.\n",
         options.length * options.draws);
 }
 

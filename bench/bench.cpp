@@ -83,7 +83,7 @@ double peak_rss_bytes() {
   for (std::string line; std::getline(status, line);)
     if (line.rfind("VmHWM:", 0) == 0) return 1024 * std::stod(line.substr(6));
   fail(ErrorKind::input,
-       "/proc/self/status has no VmHWM: this system does not tell the memory of a process");
+       "/proc/self/status has no VmHWM: this system does not report the memory of a process");
 }
 
 Machine measure_machine(double seconds, const std::string& dtype) {

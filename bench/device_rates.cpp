@@ -129,7 +129,7 @@ std::vector<std::string> rates_of_cuda() {
                halves = teraflops(DType::bf16, FloatProducts::exact);
   return {fmt::format("products of fp32 {:.3g} TFLOP/s, tf32 {:.3g}, bf16 {:.3g}", strict, rounded,
                       halves),
-          fmt::format("reads {:.3g} GB/s; a recorded launch takes {:.2g} us", read_rate(0) / 1e9,
+          fmt::format("reads {:.3g} GB/s; a captured launch takes {:.2g} us", read_rate(0) / 1e9,
                       launch_seconds() * 1e6)};
 }
 

@@ -141,10 +141,10 @@ void run(const MemoryBench& options) {
     print_json_line(json_of(machine));
   } else {
     fmt::print(
-        "{}causal, float32, one sequence, H {} D = M = {}; extra MiB are beyond inputs and "
-        "results; errors of "
-        "gradients\nagainst float64, relative to the largest; -: states of more than {:g} GiB, not "
-        "tried\n\n",
+        "{}causal, float32, one sequence, H {} D = M = {}; extra MiB exclude inputs and results; "
+        "errors of "
+        "gradients\nagainst float64, relative to the largest; -: skipped, more than {:g} GiB of "
+        "states\n\n",
         text_of(machine), options.heads, options.key_size, options.limit);
     fmt::print(kRow, "attention", "N", "way", "extra MiB", "ms", "dq", "dk", "dv");
   }

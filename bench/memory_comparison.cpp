@@ -220,13 +220,13 @@ const std::vector<Way>& ways() {
 std::string name_of(Way way) {
   switch (way) {
     case Way::all_states:
-      return "naive autograd (every state kept)";
+      return "naive autograd (every state saved)";
     case Way::chunk_states:
-      return "chunk states kept";
+      return "chunk states saved";
     case Way::segments:
       return "segment by segment";
     case Way::recomputed:
-      return "recomputed (the engine)";
+      return "recomputed (Linea)";
   }
   return "";
 }

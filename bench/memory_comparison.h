@@ -22,7 +22,7 @@ enum class Way {
   recomputed,  // the engine: no states, but all of them made again in two sweeps
 };
 const std::vector<Way>& ways();
-// "naive autograd (every state kept)"
+// "naive autograd (every state saved)"
 std::string name_of(Way way);
 
 // One sequence. x [N,H,D], position by position; the engine's are [1,H,N,D].

@@ -95,7 +95,7 @@ void print(const SampleBench& options, const Sampled& sampled) {
              alone ? fmt::format("{:.1f}", sampled.read_gb_per_s) : "-",
              alone ? fmt::format("{:.0f}%", 100 * sampled.of_read) : "-");
   if (!sampled.not_captured.empty())
-    fmt::print("        positions were not recorded: {}\n", sampled.not_captured);
+    fmt::print("        positions were not captured: {}\n", sampled.not_captured);
   std::fflush(stdout);
 }
 
@@ -109,7 +109,7 @@ void run(CLI::App& command, SampleBench& options) {
     require(batch >= 1, "--batches has {}; each must be at least 1", batch);
   require(options.parts >= 0, "--parts is {}; it must be at least 0", options.parts);
   require(options.parts == 0 || context().device.kind != DeviceKind::cpu,
-          "--parts is {}: a CPU draws a batch as one; leave it out, or take --device cuda",
+          "--parts is {}: a CPU samples a batch in one part; leave it out, or use --device cuda",
           options.parts);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
   if (options.parts > 0) context().sizes.parts = options.parts;
@@ -117,8 +117,8 @@ void run(CLI::App& command, SampleBench& options) {
   if (options.json) {
     print_json_line(json_of(machine));
   } else {
-    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights a token passes\n\n",
-               text_of(machine), options.model.preset, text_of(config), options.model.config.dtype,
+    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n\n", text_of(machine),
+               options.model.preset, text_of(config), options.model.config.dtype,
                weight_bytes(model) / 1e6);
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
                "images/s", "weights GB/s", "of it");
@@ -126,9 +126,8 @@ void run(CLI::App& command, SampleBench& options) {
   for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
   if (!options.json)
     fmt::print(
-        "\nA image is {} tokens. weights GB/s: how fast as many bytes are read by a sum; of it: "
-        "the share that "
-        "is reached.\n",
+        "\nAn image has {} tokens. weights GB/s: the rate at which a sum reads as many bytes; of "
+        "it: the share reached.\n",
         config.length);
 }
 

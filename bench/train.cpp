@@ -222,16 +222,16 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
   fmt::print("{}{}: {}\n{} parameters, batch {}, {}\n\n", text_of(machine), options.model.preset,
              text_of(model), format_count(static_cast<double>(trained.parameters)),
              options.model.config.batch, options.model.config.dtype);
-  fmt::print("{:.0f} tokens/s, {:.2f} ms a step (median of {} after {} to warm up), loss {:.4f}\n",
-             tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
-  if (!trained.plainly.empty()) fmt::print("steps could not be recorded: {}\n", trained.plainly);
+  fmt::print(
+      "{:.0f} tokens/s, {:.2f} ms per step (median of {} after {} warm-up steps), loss {:.4f}\n",
+      tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
+  if (!trained.plainly.empty()) fmt::print("steps could not be captured: {}\n", trained.plainly);
   fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops,
              100 * gflops / machine.sgemm_gflops,
              machine.device == "cpu" ? "SGEMM" : "the products' rate");
   for (const auto& [kind, value] : kinds(trained.bytes))
     fmt::print("{:<16} {:>10.2f} MiB\n", kind, value / 1048576);
-  fmt::print("{:<16} {:>10.2f} MiB, the process beyond its start\n\n", "peak RSS",
-             trained.rss / 1048576);
+  fmt::print("{:<16} {:>10.2f} MiB, growth of the process\n\n", "peak RSS", trained.rss / 1048576);
   fmt::print("{:<20} {:>12} {:>12} {:>10}\n", "ms a step", "forward", "backward", "per cent");
   const auto row = [&](const std::string& name, double forward, double backward) {
     const double scale = 1e3 / static_cast<double>(options.steps);

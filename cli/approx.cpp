@@ -33,7 +33,7 @@ std::vector<approx::Estimate> asked_estimates(const approx::Options& options) {
         const approx::Kind kind = approx::kind_of(feature);
         require(
             count % approx::features_a_row(kind) == 0,
-            "--counts has {}; {} makes two features of a row of omega, so the number must be even",
+            "--counts has {}; {} makes two features per row of omega, so the count must be even",
             count, feature);
         result.push_back({feature, projection, kind, projection_of(projection), count});
       }
@@ -59,13 +59,11 @@ void add_approx(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<approx::Options>();
   CLI::App& command = add_command(
       program, "approx", "measure how well random features estimate softmax attention",
-      "Errors are those of the attention matrix, rows of it summing to 1, and of the "
-      "output. hyperbolic and trig\n"
-      "make two features of a random direction, so at equal --counts they use half as "
-      "many. trig's weights have\n"
-      "signs and may cancel: rows with |sum a| < 1e-3 sum |a| are counted and left out of "
-      "the means. The relu\n"
-      "features of performer are not among these: they do not estimate softmax.");
+      "Errors are measured on the attention matrix, with rows that sum to 1, and on the output. "
+      "hyperbolic and trig\nmake two features per random direction, so at equal --counts they use "
+      "half as many directions. The weights\nof trig have signs and may cancel: rows with |sum a| "
+      "< 1e-3 sum |a| are counted and excluded from the means.\nThe relu features of performer are "
+      "not listed: they do not estimate softmax.");
   add_option(command, "--features", options->features,
              "comma-separated: positive, hyperbolic, trig", OptionKind::comma_separated);
   add_option(command, "--projections", options->projections,

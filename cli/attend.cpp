@@ -45,7 +45,7 @@ void check_flags(const attend::Options& options) {
   check_range("--segment", options.attention.segment, 0, kMax);
   check_range("--chunk", options.attention.chunk, 0, kMax);
   require(options.form != "recurrent" || options.causal,
-          "--form recurrent goes from position to position and sees no later key: add --causal");
+          "--form recurrent processes positions in order and sees no later key: add --causal");
   std::error_code error;
   require(!std::filesystem::equivalent(options.in, options.out, error),
           "--in and --out are both {}: the result would replace the input", options.in);
@@ -58,8 +58,8 @@ attend::Needs check_combination(const attend::Options& options) {
   for (const auto& [key, value] : complete_settings(probe))
     if (std::holds_alternative<int64_t>(value)) probe.settings.erase(key);
   const std::unique_ptr<Attention> attention = make_attention(probe);
-  require(options.causal || !attention->causal_only(),
-          "{} has an order of time and exists only with --causal", label_of(options.attention));
+  require(options.causal || !attention->causal_only(), "{} is causal by definition: add --causal",
+          label_of(options.attention));
   return needs_of(*attention);
 }
 

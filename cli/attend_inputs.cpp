@@ -119,7 +119,7 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
     in.dy = file.read("dy", {B, H, N, {"M", in.v.size(3)}},
                       fmt::format("with q {} and v {} ", in.q.shape().str(), in.v.shape().str()));
     require(options.form != "recurrent",
-            "{} holds dy, and --form recurrent has no gradients: take --form chunked or quadratic, "
+            "{} holds dy, and --form recurrent has no gradients: use --form chunked or quadratic, "
             "or leave dy out",
             options.in);
   }

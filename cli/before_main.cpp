@@ -47,7 +47,7 @@ void need_room_for_blas(int, char**, char** environment) {
   constexpr char kText[] =
       "linea: out of memory: the limit on this process's memory (ulimit -v) leaves no room for the "
       "buffers of BLAS, "
-      "128 MiB a thread and as much once more: raise it, or set OMP_NUM_THREADS=1\n";
+      "128 MiB per thread and 128 MiB more: raise it, or set OMP_NUM_THREADS=1\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText, sizeof kText - 1);
   _exit(kOutOfMemory);
 }

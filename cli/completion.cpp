@@ -112,7 +112,7 @@ _linea "$@"
 
 std::string completion_script(const DescribedCommand& program, const std::string& shell) {
   const bool zsh = shell == "zsh";
-  require(zsh || shell == "bash", "there is no completion for '{}': bash or zsh", shell);
+  require(zsh || shell == "bash", "no completion for '{}'; choose bash or zsh", shell);
   Cases cases;
   collect(program, "linea", zsh, cases);
   return fmt::format(fmt::runtime(zsh ? kZsh : kBash), fmt::arg("commands", cases.commands),

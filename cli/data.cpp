@@ -74,7 +74,7 @@ void verify(const DataOptions& options) {
   }
   if (wrong > 0)
     fail(ErrorKind::input,
-         "{}: {} of {} files are missing or not the published ones; fetch them again",
+         "{}: {} of {} files are missing or differ from the published ones; download them again",
          options.folder, wrong, reports.size());
 }
 

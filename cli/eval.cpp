@@ -51,8 +51,9 @@ void run_eval(const EvalOptions& options) {
   });
   if (progress.is_terminal()) progress.note("");
   if (!std::isfinite(score.loss))
-    fail(ErrorKind::numeric, "{}: the loss over the {} split is {}: the model of step {} is spoilt",
-         options.run, options.split, std::abs(score.loss), saved.step);
+    fail(ErrorKind::numeric,
+         "{}: the loss over the {} split is {}: the model of step {} is unusable", options.run,
+         options.split, std::abs(score.loss), saved.step);
   if (options.json) {
     const nlohmann::ordered_json result = {{"loss", score.loss},
                                            {"bits", score.bits},

@@ -24,7 +24,7 @@ void show_build() {
   print("linea " + version());
   print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel,
                     blas.flavour, blas.threads));
-  print(fmt::format("vectors     {} (of {}; LINEA_ISA chooses)", cpu_isa(),
+  print(fmt::format("isa         {} (of {}; LINEA_ISA selects)", cpu_isa(),
                     fmt::join(all_cpu_isas(), ", ")));
   print(fmt::format("devices     cpu{}",
                     built_with_cuda() ? "" : " (this build has no CUDA backend)"));

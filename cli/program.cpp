@@ -110,7 +110,7 @@ int run(int argc, char** argv) {
     linea::fail(linea::ErrorKind::usage, "{}", error.what());
   }
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0)
-    linea::fail(linea::ErrorKind::write, "standard output could not be written to its end");
+    linea::fail(linea::ErrorKind::write, "could not write all of standard output");
   return exit_code;
 }
 
@@ -130,7 +130,7 @@ int linea::run_program(int argc, char** argv) {
     return error.exit_code();
   } catch (const std::bad_alloc&) {
     complain(fmt::format(
-        "out of memory outside of tensors (data, files, what is written): {}; use smaller data, or "
+        "out of memory outside of tensors (data, files, output): {}; use smaller data, or "
         "lower --batch, --length or --size",
         linea::machine_memory().text()));
     return static_cast<int>(linea::ErrorKind::memory);

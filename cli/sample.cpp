@@ -162,7 +162,7 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
         {"--count", "--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
   refuse_flags(command, "for a model of images", {"--prompt", "--prompt-file", "--tokens"});
   if (options.nll_map)
-    refuse_flags(command, "with --nll-map, which draws nothing at random",
+    refuse_flags(command, "with --nll-map, which samples nothing",
                  {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
   if (options.nll_map && context().device.kind == DeviceKind::cpu)
     refuse_flags(command, "with --nll-map on a CPU, which computes its bits in fp32", {"--dtype"});

@@ -44,7 +44,7 @@ void gather_settings(CLI::App& command, TrainOptions& options) {
   std::set<std::string> fixed = given_settings(command);
   if (!options.initial.empty()) {
     require(options.resume.empty(),
-            "--init-from starts a new run from weights, --resume goes on with one: choose");
+            "--init-from starts a new run, --resume continues one: choose one of them");
     const std::string text = saved_settings(options.initial);
     const RunConfig source = config_from_toml(text, options.initial);
     std::set<std::string> skipped = fixed;
@@ -54,7 +54,7 @@ void gather_settings(CLI::App& command, TrainOptions& options) {
   }
   if (!options.resume.empty()) {
     require(options.preset.empty() && options.config_file.empty() && options.out.empty(),
-            "--resume goes on with the settings and folder of {}: leave out --preset, --config and "
+            "--resume uses the settings and folder of {}: leave out --preset, --config and "
             "--out",
             options.resume);
     const std::string path = options.resume + "/config.toml";
@@ -74,7 +74,7 @@ int run(const TrainOptions& options) {
     dry_run(options.config, options.resume, options.initial, options.json);
     return 0;
   }
-  require(resume || !options.out.empty(), "say where the run goes: --out FOLDER");
+  require(resume || !options.out.empty(), "a new run needs --out FOLDER");
   TerminalProgress progress;
   Trainer trainer(options.config, resume ? options.resume : options.out, resume, options.json,
                   progress, options.initial);

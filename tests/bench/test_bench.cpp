@@ -202,7 +202,7 @@ TEST_F(Bench, MemoryComparesFourWays) {
     EXPECT_NE(svg.find(part), std::string::npos) << part;
   const auto limited = results(tiny + " --limit 0.0000001");
   EXPECT_TRUE(limited[0]["extra_bytes"].is_null() && limited[0]["dq_error"].is_null());
-  EXPECT_NE(done("bench " + tiny).out.find("chunk states kept"), std::string::npos);
+  EXPECT_NE(done("bench " + tiny).out.find("chunk states saved"), std::string::npos);
   refused(2, "bench memory --lengths 0", {"--lengths", "0"});
   refused(6, "bench memory --lengths 8 --svg nowhere/x.svg", {"nowhere"});
 }

@@ -21,7 +21,7 @@ TEST_F(Vectors, EachKindOfKernelsLearnsTheSameToRounding) {
   std::vector<double> first;
   for (const std::string& name : all_cpu_isas()) {
     setenv("LINEA_ISA", name.c_str(), 1);
-    EXPECT_NE(done("info").out.find("vectors     " + name + " (of "), std::string::npos) << name;
+    EXPECT_NE(done("info").out.find("isa         " + name + " (of "), std::string::npos) << name;
     done(kDigits + " --attention performer --features 16 --steps 5 --out " + name);
     std::vector<double> losses;
     for (const nlohmann::json& line : metrics(name))
