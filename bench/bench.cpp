@@ -135,7 +135,7 @@ ModelConfig chosen_model(CLI::App& command, ModelChoice& choice) {
   apply_toml(command, preset.model, "preset " + choice.preset, given);
   if (choice.trains) apply_toml(command, preset.training, "preset " + choice.preset, given);
   config.task = "random tokens";
-  const Work work = choice.trains ? Work::training : Work::drawing;
+  const Work work = choice.trains ? Work::training : Work::sampling;
   check_settings(config, work);
   use_machine(config.threads, config.device, config.dtype, work);
   TaskShape shape{};

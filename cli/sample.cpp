@@ -178,7 +178,7 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
   require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
   ops::check_sampling_params(options.sampling.params());
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
-  use_machine(options.threads, options.device, dtype, Work::drawing);
+  use_machine(options.threads, options.device, dtype, Work::sampling);
   options.sampling.seed = static_cast<uint64_t>(options.seed);
   SavedModel saved = load_model(options.run, options.dtype);
   check_flags(command, saved, options);

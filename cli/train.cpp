@@ -57,6 +57,7 @@ void gather_settings(CLI::App& command, TrainOptions& options) {
             "--resume uses the settings and folder of {}: leave out --preset, --config and "
             "--out",
             options.resume);
+    refuse_other_format(options.resume);
     const std::string path = options.resume + "/config.toml";
     apply_toml(command, read_file(path), path, fixed);
   }
@@ -70,7 +71,7 @@ void gather_settings(CLI::App& command, TrainOptions& options) {
 int run(const TrainOptions& options) {
   const bool resume = !options.resume.empty();
   if (options.dry_run) {
-    if (!options.out.empty()) refuse_held_run(options.out);
+    if (!options.out.empty()) refuse_existing_run(options.out);
     dry_run(options.config, options.resume, options.initial, options.json);
     return 0;
   }

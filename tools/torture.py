@@ -147,7 +147,7 @@ class Torture:
                 changed.seek(offset)
                 changed.write(bytes([byte]))
             code, stderr = self.finish("--resume flipped")
-            if code != 0 or newest not in stderr or "taking the checkpoint before it" not in stderr:
+            if code != 0 or newest not in stderr or "using the checkpoint before it" not in stderr:
                 self.fail(f"{file}, byte {offset}: exit {code}: {stderr}")
             else:
                 self.compare("flipped", name)

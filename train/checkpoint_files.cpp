@@ -20,7 +20,7 @@ constexpr int64_t kManifestVersion = 1;
 constexpr int64_t kMaxManifestBytes = 1 << 16;
 
 // The step of "step-00001000"; -1 for any other name.
-int64_t step_of(const std::string& name) {
+int64_t parse_step(const std::string& name) {
   if (name.rfind(kPrefix, 0) != 0) return -1;
   int64_t step = -1;
   const char *begin = name.data() + std::string(kPrefix).size(), *end = name.data() + name.size();
@@ -28,15 +28,14 @@ int64_t step_of(const std::string& name) {
   return error == std::errc() && rest == end ? step : -1;
 }
 
-// Exactly these members and no others: what a damaged manifest calls them by another name is not
-// overlooked.
-bool has_only(const nlohmann::json& object, std::initializer_list<const char*> keys) {
+// Whether the object has exactly these members; so a damaged name of an optional one is detected.
+bool has_exactly(const nlohmann::json& object, std::initializer_list<const char*> keys) {
   if (!object.is_object() || object.size() != keys.size()) return false;
   return std::all_of(keys.begin(), keys.end(),
                      [&](const char* key) { return object.contains(key); });
 }
 
-bool is_plain_name(const nlohmann::json& name) {
+bool is_file_name(const nlohmann::json& name) {
   if (!name.is_string()) return false;
   const std::string text = name.get<std::string>();
   return !text.empty() && text.find('/') == std::string::npos && text != "." && text != "..";
@@ -46,42 +45,44 @@ void check_file(const fs::path& folder, const nlohmann::json& entry) {
   const fs::path path = folder / entry["name"].get<std::string>();
   const int64_t size = plain_file_size(path), expected = entry["size"].get<int64_t>();
   if (size != expected)
-    fail(ErrorKind::input, "{}: has {} bytes, its manifest says {}", path.string(), size, expected);
+    fail(ErrorKind::input, "{}: has {} bytes, but {} in its manifest", path.string(), size,
+         expected);
   const std::string hash = file_hash(path);
   if (hash != entry["sha256"])
-    fail(ErrorKind::input, "{}: its SHA-256 is {}, its manifest says {}", path.string(), hash,
+    fail(ErrorKind::input, "{}: its SHA-256 is {}, but {} in its manifest", path.string(), hash,
          entry["sha256"].get<std::string>());
 }
 
 void check_manifest(const CheckpointFolder& checkpoint) {
   const fs::path path = checkpoint.path / kManifestFile;
   const nlohmann::json manifest = parse_json(read_file(path, kMaxManifestBytes));
-  // Numbers before they are shown: lists inside each other would fill the stack.
-  if (!has_only(manifest, {"manifest", "step", "config_sha256", "files"}) ||
+  // Types are checked before values are printed: deeply nested lists would overflow the stack.
+  if (!has_exactly(manifest, {"manifest", "step", "config_sha256", "files"}) ||
       !manifest["manifest"].is_number() || !manifest["step"].is_number() ||
       !manifest["config_sha256"].is_string() || !manifest["files"].is_array() ||
       manifest["files"].empty())
-    fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
+    fail(ErrorKind::input, "{}: is not the manifest of a checkpoint", path.string());
   if (manifest["manifest"] != kManifestVersion)
-    fail(ErrorKind::input, "{}: is of version {}; this program reads {}", path.string(),
+    fail(ErrorKind::input, "{}: has version {}; this program reads {}", path.string(),
          json_text(manifest["manifest"]), kManifestVersion);
   if (checkpoint.step >= 0 && manifest["step"] != checkpoint.step)
-    fail(ErrorKind::input, "{}: is of step {}, not {}", path.string(), json_text(manifest["step"]),
-         checkpoint.step);
+    fail(ErrorKind::input, "{}: is the manifest of step {}, not {}", path.string(),
+         json_text(manifest["step"]), checkpoint.step);
   for (const nlohmann::json& entry : manifest["files"]) {
-    if (!has_only(entry, {"name", "size", "sha256"}) || !is_plain_name(entry["name"]) ||
+    if (!has_exactly(entry, {"name", "size", "sha256"}) || !is_file_name(entry["name"]) ||
         !entry["size"].is_number_unsigned() || !entry["sha256"].is_string())
-      fail(ErrorKind::input, "{}: is no manifest of a checkpoint", path.string());
+      fail(ErrorKind::input, "{}: is not the manifest of a checkpoint", path.string());
     check_file(checkpoint.path, entry);
   }
   const std::map<std::string, std::string> metadata =
       SafetensorsFile::open(checkpoint.path / kModelFile).metadata();
   const auto config = metadata.find("config");
   if (config == metadata.end() || manifest["config_sha256"] != hash_of(config->second))
-    fail(ErrorKind::input, "{}: its config's SHA-256 is not that of {}", path.string(), kModelFile);
+    fail(ErrorKind::input, "{}: the SHA-256 of its config is not that of {}", path.string(),
+         kModelFile);
 }
 
-// So that no reader meets a folder that is half gone.
+// Renames the folder first, so that no reader finds it half removed.
 void remove_folder(const fs::path& folder) {
   const fs::path doomed = folder.parent_path() / (kDraft + folder.filename().string() + ".old");
   if (disk::rename(folder, doomed) == 0) disk::remove(doomed);
@@ -89,11 +90,11 @@ void remove_folder(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<CheckpointFolder> checkpoints_of(const fs::path& run) {
+std::vector<CheckpointFolder> list_checkpoints(const fs::path& run) {
   std::vector<CheckpointFolder> found;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(run / "checkpoints", error)) {
-    const int64_t step = step_of(entry.path().filename().string());
+    const int64_t step = parse_step(entry.path().filename().string());
     if (step >= 0 && entry.is_directory(error)) found.push_back({step, entry.path()});
   }
   std::sort(found.begin(), found.end(),
@@ -111,10 +112,10 @@ std::string checkpoint_problem(const CheckpointFolder& checkpoint) {
 }
 
 CheckpointFolder newest_checkpoint(const fs::path& run) {
-  const std::vector<CheckpointFolder> found = checkpoints_of(run);
+  const std::vector<CheckpointFolder> found = list_checkpoints(run);
   if (found.empty())
     fail(ErrorKind::input,
-         "{} holds no checkpoint: it is not a run of linea train, or stopped before its first save",
+         "{} has no checkpoint: it is not a run of linea train, or stopped before its first save",
          run.string());
   std::string first_problem;
   for (auto checkpoint = found.rbegin(); checkpoint != found.rend(); ++checkpoint) {
@@ -122,16 +123,16 @@ CheckpointFolder newest_checkpoint(const fs::path& run) {
     if (problem.empty()) return *checkpoint;
     if (first_problem.empty()) first_problem = problem;
     if (checkpoint + 1 != found.rend())
-      fmt::print(stderr, "linea: {}; taking the checkpoint before it\n", problem);
+      fmt::print(stderr, "linea: {}; using the checkpoint before it\n", problem);
   }
-  fail(ErrorKind::input, "{} holds no checkpoint that is whole: {}", run.string(), first_problem);
+  fail(ErrorKind::input, "{} has no sound checkpoint: {}", run.string(), first_problem);
 }
 
 CheckpointDraft::CheckpointDraft(const fs::path& run, int64_t step) : step_(step) {
   const std::string name = fmt::format("{}{:08}", kPrefix, step);
   target_ = run / "checkpoints" / name;
   folder_ = run / "checkpoints" / (kDraft + name);
-  disk::remove(folder_);  // of a process that was killed
+  disk::remove(folder_);  // left by a killed process
   make_folders(folder_);
 }
 
@@ -152,23 +153,23 @@ void CheckpointDraft::commit(const std::string& settings) {
   write_file_atomically(folder_ / kManifestFile, json_text(manifest, 1) + "\n");
   rename_durably(folder_, target_);
   committed_ = true;
-  disk::remove(folder_);  // what stood under the target's name before
+  disk::remove(folder_);  // the previous folder of the target's name
 }
 
-void prune_checkpoints(const fs::path& run, int64_t step, const KeepRule& rule) {
+void prune_checkpoints(const fs::path& run, int64_t step, const RetentionRule& rule) {
   if (rule.last == 0) return;
-  std::vector<CheckpointFolder> found = checkpoints_of(run);
+  std::vector<CheckpointFolder> found = list_checkpoints(run);
   while (!found.empty() && found.back().step > step) found.pop_back();
   const size_t newest = std::min(found.size(), static_cast<size_t>(rule.last));
   for (size_t i = 0; i + newest < found.size(); ++i) {
-    const bool kept =
+    const bool retained =
         found[i].step == rule.best || (rule.every > 0 && found[i].step % rule.every == 0);
-    if (!kept) remove_folder(found[i].path);
+    if (!retained) remove_folder(found[i].path);
   }
 }
 
 void set_bad_checkpoints_aside(const fs::path& run, int64_t step) {
-  for (const CheckpointFolder& checkpoint : checkpoints_of(run)) {
+  for (const CheckpointFolder& checkpoint : list_checkpoints(run)) {
     if (checkpoint.step <= step) continue;
     const fs::path aside =
         checkpoint.path.parent_path() / ("bad-" + checkpoint.path.filename().string());

@@ -1,14 +1,14 @@
-// The folders of a run's checkpoints: which there are, whether they are whole, how one is written
-// and which of them stay. What is in the files is told in train/checkpoint.h.
+// The folders of a run's checkpoints: listing, verifying, writing and pruning them.
+// train/checkpoint.h defines the contents of their files.
 //
-//   RUN/checkpoints/step-00001000/manifest.json    name, size and SHA-256 of each other file,
-//   written last RUN/checkpoints/.tmp-...                       one that is being written, or
-//   removed RUN/checkpoints/bad-step-00001000              one that was passed over, for whoever
-//   wants to look at it
+//   RUN/checkpoints/
+//     step-00001000/manifest.json  name, size and SHA-256 of each other file; written last
+//     .tmp-...                     a checkpoint being written or removed
+//     bad-step-00001000            a checkpoint that failed verification, for inspection
 //
-// A checkpoint counts only if its manifest verifies. It is written under another name, every file
-// and folder flushed to the disk, and renamed; older ones go only after that. So whatever ends the
-// program, or the power, the checkpoint before or the new one is there.
+// A checkpoint counts only if its manifest verifies. It is written under a temporary name, every
+// file and folder is flushed to the disk, and then it is renamed; older ones are removed only after
+// that. So whatever ends the program or cuts the power, the previous or the new checkpoint exists.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,18 @@ struct CheckpointFolder {
   std::filesystem::path path;
 };
 
-// Oldest first, whole or not.
-std::vector<CheckpointFolder> checkpoints_of(const std::filesystem::path& run);
+// Oldest first, sound or not.
+std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& run);
 
-// Why a checkpoint's folder cannot be used: "" where its manifest verifies, else one line that
-// names the file. A folder that was given another name has the step -1: any.
+// Why a checkpoint cannot be used, in one line that names the file; "" where its manifest verifies.
+// The step -1 stands for any: of a folder that the user renamed.
 std::string checkpoint_problem(const CheckpointFolder& checkpoint);
 
-// The newest checkpoint that is whole; each newer one that is not is named on stderr. Error:
+// The newest sound checkpoint; newer ones that are not are reported on stderr. Error:
 // ErrorKind::input where there is none.
 CheckpointFolder newest_checkpoint(const std::filesystem::path& run);
 
-// A checkpoint on its way to RUN/checkpoints/step-...; without commit() nothing of it stays.
+// A checkpoint being written; without commit() it leaves nothing behind.
 class CheckpointDraft {
  public:
   CheckpointDraft(const std::filesystem::path& run, int64_t step);
@@ -48,11 +48,11 @@ class CheckpointDraft {
   CheckpointDraft(const CheckpointDraft&) = delete;
   CheckpointDraft& operator=(const CheckpointDraft&) = delete;
 
-  // Where a file of the checkpoint is to be written, and what was.
+  // Where to write a file of the checkpoint; add() registers it once written.
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
   void add(const std::string& name, const WrittenFile& written);
-  // Writes the manifest and gives the folder its name. `settings`: the run's config, whose hash is
-  // recorded.
+  // Writes the manifest and renames the folder to RUN/checkpoints/step-.... `settings`: the run's
+  // config, whose hash the manifest records.
   void commit(const std::string& settings);
 
  private:
@@ -66,19 +66,18 @@ class CheckpointDraft {
   std::vector<File> files_;
 };
 
-// Which checkpoints stay: the newest `last` (0: all), every one whose step is a multiple of `every`
-// (0: none is), and the step `best`.
-struct KeepRule {
+// The checkpoints that pruning leaves: the newest `last` (0: all), those whose step is a multiple
+// of `every` (0: none), and the step `best`.
+struct RetentionRule {
   int64_t last = 3, every = 0, best = -1;
 };
-// Of those up to `step`, which was just written.
-void prune_checkpoints(const std::filesystem::path& run, int64_t step, const KeepRule& rule);
+// Prunes the checkpoints up to `step`, the newest.
+void prune_checkpoints(const std::filesystem::path& run, int64_t step, const RetentionRule& rule);
 
-// Gives the checkpoints after `step`, which were passed over as bad, names that no program takes
-// for one.
+// Renames the checkpoints after `step`, which failed verification, to bad-....
 void set_bad_checkpoints_aside(const std::filesystem::path& run, int64_t step);
 
-// Removes what a killed process left half written or half removed in a run's folders.
+// Removes temporary files and folders that a killed process left in a run's folders.
 void remove_drafts(const std::filesystem::path& run);
 
 }  // namespace linea

@@ -1,4 +1,4 @@
-// How good a model is: the one place where losses become bits.
+// Evaluation of a model on a split; the only place where losses are converted to bits.
 #pragma once
 
 #include "data/tasks/task.h"
@@ -7,35 +7,28 @@
 namespace linea {
 
 struct Score {
-  double loss = 0;      // nats a scored token
+  double loss = 0;      // nats per scored token
   double bits = 0;      // bits/dim of images, bits/char of text: loss / ln 2
-  double accuracy = 0;  // share of scored positions whose likeliest token is right
+  double accuracy = 0;  // fraction of scored positions whose most likely token is the target
   int64_t tokens = 0;   // scored positions
 };
 
-double bits_of(double nats);
-// What a token's bits are called.
+double to_bits(double nats);
+// The unit of a token's bits.
 inline const char* bits_name(const TaskShape& shape) {
   if (shape.side > 0) return "bits/dim";
   return shape.second_vocab_size > 0 ? "bits" : "bits/char";
 }
 
-// A batch where the device reads it, i32 [rows,length] each; second_inputs is undefined where the
-// task has none.
-struct BatchTensors {
-  Tensor inputs, targets, second_inputs;
-};
-// Error: ErrorKind::usage where a token is none of the task's.
-BatchTensors batch_tensors(const Task& task, const Batch& batch);
-
-// How many rows evaluate() takes at once, so that it holds no more than training with batches of
-// `batch` rows: as many, or as many as fit where the gradients would be, whichever is more, up to
-// 16384 tokens; at least 1.
+// Rows per batch of evaluate(), chosen so that it needs no more memory than training with batches
+// of `batch` rows: the larger of `batch` and the rows that fit in the memory of the gradients, at
+// most 16384 tokens, at least 1.
 int64_t evaluation_rows(const Model& model, const Task& task, int64_t batch);
 
-// Over `max_rows` rows of a split, the same each time and evenly spread, for images may lie class
-// by class (0, or more than there are: all), by the parallel form, without dropout. `batch`: the
-// rows of a training batch. `progress`, where given, hears how many rows of how many are done.
+// Evaluates `max_rows` rows of a split (0, or more than there are: all) by the parallel form,
+// without dropout. The rows are the same in every call and evenly spaced, because images may be
+// sorted by class. `batch`: the rows of a training batch. `progress`, where set, gets the rows done
+// and their total.
 Score evaluate(const Model& model, const Task& task, Split split, int64_t batch,
                int64_t max_rows = 0, const std::function<void(int64_t, int64_t)>& progress = {});
 

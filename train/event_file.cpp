@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kPrefix = "events.out.tfevents.";
 
-// Field numbers of the messages that are written, from TensorFlow's event.proto, summary.proto and
+// Field numbers, from TensorFlow's event.proto, summary.proto and
 // tensor.proto.
 namespace event {
 constexpr uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
@@ -38,7 +38,7 @@ namespace tensor {
 constexpr uint32_t kDtype = 1, kShape = 2, kStringVal = 8, kString = 7;
 }
 
-// The low `count` bytes, the lowest first.
+// The low `count` bytes, least significant first.
 void append_little_endian(std::string& bytes, uint64_t value, int count) {
   for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
 }
@@ -104,7 +104,7 @@ std::string host_name() {
 }
 
 // The time in the name "events.out.tfevents.TIME.HOST.PID"; 0 for any other name.
-int64_t time_of(const std::string& name) {
+int64_t parse_time(const std::string& name) {
   if (name.rfind(kPrefix, 0) != 0) return 0;
   int64_t time = 0;
   const char* digits = name.data() + std::strlen(kPrefix);
@@ -112,15 +112,15 @@ int64_t time_of(const std::string& name) {
   return error == std::errc() ? time : 0;
 }
 
-// Now, in seconds; later than any file of `folder` says, for TensorBoard reads files in the order
-// of their names.
+// The current time in seconds, or more where a file of `folder` has a later one in its name:
+// TensorBoard reads files in the order of their names.
 int64_t next_time(const fs::path& folder) {
   int64_t time = std::chrono::duration_cast<std::chrono::seconds>(
                      std::chrono::system_clock::now().time_since_epoch())
                      .count();
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    time = std::max(time, time_of(entry.path().filename().string()) + 1);
+    time = std::max(time, parse_time(entry.path().filename().string()) + 1);
   return time;
 }
 
@@ -146,7 +146,7 @@ void EventFile::open_in(const fs::path& folder) {
   path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid());
   if (const int reason = disk::create(path_, descriptor_))
     fail(ErrorKind::write,
-         "cannot write {}: {}; change the rights of the folder, or leave out --tensorboard",
+         "cannot write {}: {}; change the permissions of the folder, or leave out --tensorboard",
          path_.string(), std::strerror(reason));
 }
 
@@ -160,11 +160,11 @@ void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, d
   record(event_at(step).message(event::kSummary, all).str());
 }
 
-// A PNG begins with 8 bytes of its own, the length and name of IHDR, then width, height, bits and
-// kind of color.
+// A PNG starts with an 8-byte signature, the length and name of IHDR, width, height, bit depth and
+// color type.
 void EventFile::image(int64_t step, const std::string& tag, std::string_view png) {
   require(png.size() > 25 && png.substr(1, 3) == "PNG",
-          "a image for TensorBoard is no PNG: {} bytes", png.size());
+          "an image for TensorBoard is not a PNG: {} bytes", png.size());
   const bool gray = png[25] == 0;
   Message image, value, all;
   image.integer(image::kHeight, big_endian32(png, 20))
@@ -175,19 +175,19 @@ void EventFile::image(int64_t step, const std::string& tag, std::string_view png
   record(event_at(step).message(event::kSummary, all).str());
 }
 
-// TensorBoard shows text as Markdown, where lines that begin with four blanks stay as they are.
+// TensorBoard renders text as Markdown, where lines indented by four blanks are literal.
 void EventFile::text(int64_t step, const std::string& tag, const std::string& text) {
   std::string shown = "    ";
   for (const char c : text) shown += c == '\n' ? "\n    " : std::string(1, c);
-  Message plugin, about, scalar_of_strings, value, all;
+  Message plugin, meta, strings, value, all;
   plugin.bytes(metadata::kPluginName, "text");
-  about.message(metadata::kPluginData, plugin);
-  scalar_of_strings.integer(tensor::kDtype, tensor::kString)
+  meta.message(metadata::kPluginData, plugin);
+  strings.integer(tensor::kDtype, tensor::kString)
       .message(tensor::kShape, Message())
       .bytes(tensor::kStringVal, shown);
   value.bytes(summary::kTag, tag)
-      .message(summary::kMetadata, about)
-      .message(summary::kTensor, scalar_of_strings);
+      .message(summary::kMetadata, meta)
+      .message(summary::kTensor, strings);
   all.message(summary::kValue, value);
   record(event_at(step).message(event::kSummary, all).str());
 }
@@ -200,17 +200,18 @@ void EventFile::record(const std::string& event) {
   bytes += event;
   append_little_endian(bytes, masked_crc32c(event), 4);
   if (const int reason = disk::write(descriptor_, path_, bytes.data(), bytes.size()))
-    return give_up(reason);
+    return disable(reason);
   end_ += static_cast<int64_t>(bytes.size());
 }
 
-// A record that is cut would be an error to readers; what stands before it is whole.
-void EventFile::give_up(int reason) {
+// Removes a truncated record, which readers would report as an error.
+void EventFile::disable(int reason) {
   const bool cut = disk::cut(descriptor_, path_, end_) == 0;
   disk::close(descriptor_, path_);
   descriptor_ = -1;
-  warn_(fmt::format("warning: {} cannot be written: {}; {}training goes on without TensorBoard",
-                    path_.string(), std::strerror(reason), cut ? "" : "its last record is cut; "));
+  warn_(fmt::format("warning: {} cannot be written: {}; {}training continues without TensorBoard",
+                    path_.string(), std::strerror(reason),
+                    cut ? "" : "its last record is truncated; "));
 }
 
 }  // namespace linea

@@ -4,9 +4,8 @@
 //   u64 length, u32 masked CRC-32C of these 8 bytes, data, u32 masked CRC-32C of the data
 //   (little-endian)
 //
-// each an Event in the wire form of protobuf. A record goes to the file by one write of
-// data/disk.h, so that a kill loses nothing that was recorded; going on with a run begins a new
-// file.
+// each an Event in protobuf wire format. A record is one write of data/disk.h, so that a kill loses
+// no recorded data; resuming a run starts a new file.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +20,10 @@ namespace linea {
 
 class EventFile {
  public:
-  // A new file in `folder`, which is made; its name sorts after those that are there.
-  // `resumed_step` above -1: a reader forgets what earlier files hold of later steps. `warn` gets
-  // the one line that says that the file could not be written any more; nothing is recorded from
-  // then on. Error: ErrorKind::write where it cannot be made.
+  // Creates a file in `folder` (created if missing) whose name sorts after the existing ones.
+  // `resumed_step` above -1: readers discard later steps of earlier files. `warn` gets one line if
+  // a write fails; nothing is recorded after that. Error: ErrorKind::write where the file cannot be
+  // created.
   EventFile(const std::filesystem::path& folder, int64_t resumed_step,
             std::function<void(const std::string&)> warn);
   ~EventFile();
@@ -41,12 +40,12 @@ class EventFile {
  private:
   void open_in(const std::filesystem::path& folder);
   void record(const std::string& event);
-  void give_up(int reason);
+  void disable(int reason);
 
   std::filesystem::path path_;
   std::function<void(const std::string&)> warn_;
   int descriptor_ = -1;  // -1 after an error
-  int64_t end_ = 0;      // bytes of whole records
+  int64_t end_ = 0;      // bytes of complete records
 };
 
 }  // namespace linea

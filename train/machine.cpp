@@ -8,8 +8,8 @@ namespace linea {
 void check_machine(const std::string& device, const std::string& dtype, Work work) {
   require(dtype == "fp32" || dtype == "tf32" || dtype == "bf16",
           "--dtype is '{}'; choose fp32, tf32 or bf16", dtype);
-  const bool reads_split_state = dtype == "bf16" && work == Work::drawing;
-  require(dtype == "fp32" || reads_split_state || device_of(device).kind == DeviceKind::cuda,
+  const bool stores_weights = dtype == "bf16" && work == Work::sampling;
+  require(dtype == "fp32" || stores_weights || device_of(device).kind == DeviceKind::cuda,
           "--dtype {} needs --device cuda; a CPU computes in fp32", dtype);
   device_of(device);
 }

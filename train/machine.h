@@ -1,4 +1,4 @@
-// The part of the machine that a command runs on.
+// Threads, device and data type of a command.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace linea {
 
-// What a command does: a CPU draws by weights of bf16, and does all else in fp32.
-enum class Work { training, drawing };
+// A CPU supports bf16 only for sampling, where it stores the weights.
+enum class Work { training, sampling };
 
-// --threads (0: all cores), --device and --dtype. Error: ErrorKind::usage where there is no such
-// device.
+// Applies the settings threads (0: all cores), device and dtype. Error: ErrorKind::usage where
+// there is no such device.
 void use_machine(int64_t threads, const std::string& device, const std::string& dtype = "fp32",
                  Work work = Work::training);
-// Error: ErrorKind::usage for names that do not exist or do not go together.
+// Error: ErrorKind::usage for unknown names or an unsupported combination.
 void check_machine(const std::string& device, const std::string& dtype, Work work = Work::training);
 
 }  // namespace linea

@@ -15,14 +15,14 @@
 namespace linea {
 namespace {
 
-// The whole number of this name; past any step where there is none.
-int64_t count_in(const nlohmann::json& record, const char* name) {
+// The integer under `name`; INT64_MAX where there is none.
+int64_t integer_at(const nlohmann::json& record, const char* name) {
   const auto value = record.find(name);
   return value != record.end() && value->is_number_integer() ? value->get<int64_t>() : INT64_MAX;
 }
 
-// The number of this name; NaN where it is no number.
-double number_in(const nlohmann::json& record, const char* name) {
+// The number under `name`; NaN where there is none.
+double number_at(const nlohmann::json& record, const char* name) {
   const auto value = record.find(name);
   return value != record.end() && value->is_number() ? value->get<double>() : std::nan("");
 }
@@ -34,17 +34,17 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
     std::istringstream lines(read_file(path));
-    std::string kept;  // without a line that was cut short by a kill
+    std::string text;  // without a line that a kill truncated
     for (std::string line; std::getline(lines, line);) {
-      // Not in order: an ordered object copies what is in it, however deep, as it grows.
+      // Not ordered_json, which copies its nested values as it grows.
       const nlohmann::json record = parse_json(line);
-      if (!record.is_object() || count_in(record, "step") > last_step) continue;
+      if (!record.is_object() || integer_at(record, "step") > last_step) continue;
       if (record.contains("val_loss"))
-        looks_[count_in(record, "step")] = {number_in(record, "val_loss"),
-                                            count_in(record, "val_tokens")};
-      kept += line + "\n";
+        validations_[integer_at(record, "step")] = {number_at(record, "val_loss"),
+                                                    integer_at(record, "val_tokens")};
+      text += line + "\n";
     }
-    write_file_atomically(path, kept);
+    write_file_atomically(path, text);
   }
   if (const int reason = disk::open_to_append(path, descriptor_))
     fail(ErrorKind::write, "cannot write {}: {}", path.string(), std::strerror(reason));
@@ -68,8 +68,8 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
   for (const auto& [name, text] : remarks) line[name] = text;
   const std::string text = json_text(line, -1, NoUtf8::replaced);
   for (const auto& [name, value] : values) {
-    if (name == "val_loss") looks_[step].loss = value;
-    if (name == "val_tokens") looks_[step].tokens = static_cast<int64_t>(value);
+    if (name == "val_loss") validations_[step].loss = value;
+    if (name == "val_tokens") validations_[step].tokens = static_cast<int64_t>(value);
   }
   pending_ += text + "\n";
   write_pending();
@@ -91,22 +91,35 @@ void Metrics::record_sample(int64_t step, const std::string& base) {
 
 void Metrics::write_pending() {
   struct stat facts {};
-  if (fstat(descriptor_, &facts) == 0 && facts.st_nlink == 0) {  // its name is gone
+  if (fstat(descriptor_, &facts) == 0 && facts.st_nlink == 0) {  // it was removed
     disk::close(descriptor_, path_);
     disk::open_to_append(path_, descriptor_);
   }
   size_t written = 0;
   const int reason = disk::write(descriptor_, path_, pending_.data(), pending_.size(), &written);
-  pending_.erase(0, written);  // the rest of a line follows its beginning
-  note_problem(reason);
+  pending_.erase(0, written);  // a partly written line is continued later
+  set_problem(reason);
 }
 
 void Metrics::flush() {
   if (!pending_.empty()) write_pending();
-  if (problem_.empty()) note_problem(disk::flush(descriptor_, path_));
+  if (problem_.empty()) set_problem(disk::flush(descriptor_, path_));
 }
 
-void Metrics::note_problem(int reason) {
+int64_t Metrics::best_step(const std::function<bool(int64_t)>& eligible) const {
+  int64_t tokens = INT64_MAX, best = -1;
+  for (const auto& [step, validation] : validations_) tokens = std::min(tokens, validation.tokens);
+  double lowest = 0;
+  for (const auto& [step, validation] : validations_) {
+    if (validation.tokens != tokens || !std::isfinite(validation.loss) || !eligible(step)) continue;
+    if (best >= 0 && validation.loss > lowest) continue;
+    lowest = validation.loss;
+    best = step;
+  }
+  return best;
+}
+
+void Metrics::set_problem(int reason) {
   problem_ =
       reason == 0 ? "" : fmt::format("cannot write {}: {}", path_.string(), std::strerror(reason));
 }

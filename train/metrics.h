@@ -1,8 +1,9 @@
-// RUN/metrics.jsonl: one JSON object a line, each line one write; and the same numbers for
-// TensorBoard, where asked.
+// RUN/metrics.jsonl: one JSON object per line, each line one write; optionally also TensorBoard
+// events.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,44 +16,47 @@ namespace linea {
 
 class Metrics {
  public:
-  // Appends to the file; lines of steps after `last_step` are cut first (a run that goes on from an
-  // older checkpoint). With `echo`, lines go to stdout too. Error: ErrorKind::write.
+  // Appends to the file, after removing lines of steps after `last_step` (of a run resumed from an
+  // older checkpoint). With `echo`, lines are also printed to stdout. Error: ErrorKind::write.
   Metrics(const std::filesystem::path& path, int64_t last_step, bool echo);
   ~Metrics();
   Metrics(const Metrics&) = delete;
   Metrics& operator=(const Metrics&) = delete;
 
-  // Numbers that are not finite are written as strings; `remarks` are strings themselves. What a
-  // full disk does not take is kept, and written by a later call; a file that someone removed is
-  // made anew.
+  // Non-finite numbers are written as strings; `remarks` are strings. Lines that a full disk does
+  // not take are buffered and written by a later call; a file that was removed is created again.
   void record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
               const std::vector<std::pair<std::string, std::string>>& remarks = {});
-  // Why lines wait to be written; "" where none do.
+  // Why lines are still buffered; "" where none are.
   const std::string& problem() const { return problem_; }
-  // Puts what was written on the disk.
+  // Flushes the file to the disk.
   void flush();
 
-  // From now on, `events` gets what is recorded.
+  // Also records to `events` from now on.
   void add_events(std::unique_ptr<EventFile> events) { events_ = std::move(events); }
-  // The sample in the file `base`.png or `base`.txt, for TensorBoard alone. Error:
-  // ErrorKind::input, unreadable.
+  // The sample in the file `base`.png or `base`.txt, for TensorBoard only. Error: ErrorKind::input
+  // where it cannot be read.
   void record_sample(int64_t step, const std::string& base);
-  // The looks at the validation split that the record tells of, by step.
-  struct Look {
+  struct Validation {
     double loss = 0;  // NaN where it was not finite
     int64_t tokens = 0;
   };
-  const std::map<int64_t, Look>& looks() const { return looks_; }
+  // By step.
+  const std::map<int64_t, Validation>& validations() const { return validations_; }
+  // Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
+  // equal ones); -1 where there is none. Only validations over the smallest number of tokens
+  // compete: one over the whole split is not comparable with those over a part.
+  int64_t best_step(const std::function<bool(int64_t)>& eligible) const;
 
  private:
   void write_pending();
-  void note_problem(int reason);
+  void set_problem(int reason);
 
   std::filesystem::path path_;
   int descriptor_ = -1;
   bool echo_;
   std::string pending_, problem_;
-  std::map<int64_t, Look> looks_;
+  std::map<int64_t, Validation> validations_;
   std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };
 

@@ -35,7 +35,7 @@ std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate) {
                       config.ffn);
   const bool can_recompute = !config.recompute && !config.reversible && config.attention != "vq" &&
                              config.task != "retrieval";
-  return can_recompute ? hint + ", or say --recompute" : hint;
+  return can_recompute ? hint + ", or add --recompute" : hint;
 }
 
 std::string machine_hint() {

@@ -1,4 +1,4 @@
-// Memory of a training by its parts, and what to change where it is not enough.
+// Memory of a training run by category, and what to change where there is too little.
 #pragma once
 
 #include <string>
@@ -10,13 +10,14 @@
 
 namespace linea {
 
-// Bytes of the tensors that a model and an optimizer hold; null: not made yet.
+// Bytes of the tensors of a model and an optimizer; null: not created yet.
 MemoryParts training_memory(const Model* model, const Optimizer* optimizer);
 
-// "lower --batch (16) or ...": the settings that what dominates grows with, and their values.
+// "lower --batch (16) or ...": the settings on which the largest category depends, with their
+// values.
 std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate);
 
-// Calls `work`; where memory runs out in it, the error says which of these settings to change.
+// Calls `work`; an out-of-memory error in it names the settings to change.
 template <typename Work>
 auto with_out_of_memory_hint(const RunConfig& config, const Work& work) {
   try {
@@ -28,9 +29,9 @@ auto with_out_of_memory_hint(const RunConfig& config, const Work& work) {
   }
 }
 
-// Calls `work`, which evaluates or draws by a model alone (null: that is read just now); where
-// memory runs out in it, the error says what the model holds, and ends with `hint`. Within a
-// training, whose own errors say more: just calls it.
+// Calls `work`, which evaluates a model or samples from it (null: the model is being read); an
+// out-of-memory error in it lists the model's memory and ends with `hint`. Within a training run,
+// whose own errors are more specific, only calls it.
 template <typename Work>
 auto with_model_memory(const Model* model, const std::string& hint, const Work& work) {
   if (MemoryBreakdown::present()) return work();
@@ -42,7 +43,7 @@ auto with_model_memory(const Model* model, const std::string& hint, const Work& 
   }
 }
 
-// For work whose size no flag of the command lowers.
+// For work whose size depends on no flag of the command.
 std::string machine_hint();
 
 }  // namespace linea

@@ -11,14 +11,14 @@
 
 namespace linea {
 
-// The system lets go of the lock when the program ends, however it ends. A file system without
-// locks has none.
+// The system releases the lock when the program ends, however it ends. Without support by the file
+// system there is no lock.
 RunLock::RunLock(const std::filesystem::path& folder) {
   make_folders(folder);
   descriptor_ = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ >= 0 && flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(descriptor_);
-    fail(ErrorKind::usage, "another program is training into {}: wait for its end, or stop it",
+    fail(ErrorKind::usage, "another program is training into {}: wait for it to end, or stop it",
          folder.string());
   }
 }

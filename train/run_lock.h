@@ -1,4 +1,4 @@
-// One program at a time writes into a run's folder.
+// An exclusive lock on a run's folder: one program at a time writes there.
 #pragma once
 
 #include <filesystem>

@@ -11,26 +11,26 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kFewestAtOnce = 256, kMaxAtOnce = 4096;
+constexpr int64_t kMinBatch = 256, kMaxBatch = 4096;
 
-std::string sampling_hint(int64_t at_once) {
-  if (at_once == 1) return machine_hint();
-  return fmt::format("lower --count until fewer than {} images are drawn at once, or {}", at_once,
+std::string sampling_hint(int64_t batch) {
+  if (batch == 1) return machine_hint();
+  return fmt::format("lower --count until fewer than {} images are sampled at once, or {}", batch,
                      machine_hint());
 }
 
 }  // namespace
 
-int64_t rows_at_once(const Model& model) {
-  if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kFewestAtOnce;
-  size_t of_row = 0;
-  for (const auto& layer : model.start(1).layers) of_row += layer->bytes();
-  const size_t fit = memory_limit().bytes / 2 / of_row;
-  const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxAtOnce));
-  return std::max(rows / kFewestAtOnce * kFewestAtOnce, kFewestAtOnce);
+int64_t sampling_batch(const Model& model) {
+  if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kMinBatch;
+  size_t row_bytes = 0;
+  for (const auto& layer : model.start(1).layers) row_bytes += layer->bytes();
+  const size_t fit = memory_limit().bytes / 2 / row_bytes;
+  const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxBatch));
+  return std::max(rows / kMinBatch * kMinBatch, kMinBatch);
 }
 
-ImageGrid grid_of(const TaskShape& shape, int64_t count, int64_t columns) {
+ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns) {
   ImageGrid grid;
   grid.count = count;
   grid.height = grid.width = shape.side;
@@ -45,19 +45,19 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
                                               int64_t tokens, const SamplingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
-  const int64_t at_once = std::min(all, rows_at_once(model));
-  for (int64_t first = 0; first < all; first += at_once) {
-    const int64_t count = std::min(at_once, all - first);
+  const int64_t batch = std::min(all, sampling_batch(model));
+  for (int64_t first = 0; first < all; first += batch) {
+    const int64_t count = std::min(batch, all - first);
     const std::vector<std::vector<int32_t>> group(prompts.begin() + first,
                                                   prompts.begin() + first + count);
-    SamplingOptions own = options;
-    own.first_row += first;
+    SamplingOptions batch_options = options;
+    batch_options.first_row += first;
     int64_t sampled = 0;
     const auto watch = [&](const std::vector<int32_t>&) {
       if (progress) progress(first * tokens + ++sampled * count, all * tokens);
     };
-    const auto rows = with_model_memory(&model, sampling_hint(at_once), [&] {
-      return Generator(model, own).sample(group, tokens, watch);
+    const auto rows = with_model_memory(&model, sampling_hint(batch), [&] {
+      return Generator(model, batch_options).sample(group, tokens, watch);
     });
     result.insert(result.end(), rows.begin(), rows.end());
   }
@@ -68,10 +68,10 @@ std::string sample_images(const Model& model, const TaskShape& shape,
                           const SamplingOptions& options, const ImageRequest& request,
                           const std::filesystem::path& png, int64_t preview_width,
                           const SamplingProgress& progress) {
-  require(shape.side > 0, "this model draws no images; ask it for text with --tokens");
+  require(shape.side > 0, "this model does not sample images; sample text with --tokens");
   require(request.count >= 1, "--count is {}; it must be at least 1", request.count);
   require_class(shape, request.class_label);
-  { const AtomicFile writable(png); }  // an error now rather than after the drawing
+  { const AtomicFile writable(png); }  // refused now rather than after sampling
   std::vector<std::vector<int32_t>> prompts;
   for (int64_t i = 0; i < request.count; ++i) {
     const int64_t label = request.class_label >= 0 ? request.class_label
@@ -83,7 +83,7 @@ std::string sample_images(const Model& model, const TaskShape& shape,
   for (const std::vector<int32_t>& row :
        sample_rows(model, options, prompts, shape.length, progress))
     for (const int32_t token : row) grays.push_back(token_to_gray(token, shape.levels));
-  const ImageGrid grid = grid_of(shape, request.count, std::min<int64_t>(8, request.count));
+  const ImageGrid grid = image_grid(shape, request.count, std::min<int64_t>(8, request.count));
   write_png_grid(png, grays, grid);
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }
@@ -91,7 +91,7 @@ std::string sample_images(const Model& model, const TaskShape& shape,
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
                  const std::string& prompt, int64_t tokens,
                  const std::function<void(const std::string&)>& print) {
-  require(!vocabulary.empty(), "this model writes no text");
+  require(!vocabulary.empty(), "this model does not sample text");
   require(tokens >= 1, "--tokens is {}; it must be at least 1", tokens);
   const Vocabulary characters = Vocabulary::parse(vocabulary);
   std::vector<int32_t> start = characters.encode(prompt);

@@ -9,14 +9,14 @@
 namespace linea {
 namespace {
 
-volatile std::sig_atomic_t asked = 0;
+volatile std::sig_atomic_t requested = 0;
 
 void on_signal(int signal) {
-  if (asked != 0 && signal == SIGINT) _exit(128 + SIGINT);
-  asked = signal;
+  if (requested != 0 && signal == SIGINT) _exit(128 + SIGINT);
+  requested = signal;
 }
 
-double seconds_of(char unit) {
+double unit_seconds(char unit) {
   switch (unit) {
     case 'd':
       return 86400;
@@ -39,11 +39,11 @@ void watch_signals() {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // whoever read the progress may go; the run goes on
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the progress may exit
 }
 
 std::string stop_signal() {
-  switch (asked) {
+  switch (requested) {
     case 0:
       return "";
     case SIGINT:
@@ -59,17 +59,17 @@ double parse_duration(const std::string& text) {
   if (text.empty()) return 0;
   double seconds = 0;
   const char *next = text.data(), *end = next + text.size();
-  bool understood = true;
-  while (understood && next != end) {
+  bool valid = true;
+  while (valid && next != end) {
     int64_t count = 0;
     const auto [rest, error] = std::from_chars(next, end, count);
-    const bool plain = rest == end && next == text.data();  // a number alone is of seconds
-    const double unit = plain ? 1 : rest == end ? 0 : seconds_of(*rest);
-    understood = error == std::errc() && count >= 0 && unit > 0;
+    const bool only_number = rest == end && next == text.data();
+    const double unit = only_number ? 1 : rest == end ? 0 : unit_seconds(*rest);
+    valid = error == std::errc() && count >= 0 && unit > 0;
     seconds += static_cast<double>(count) * unit;
     next = rest == end ? end : rest + 1;
   }
-  if (!understood || seconds == 0)
+  if (!valid || seconds == 0)
     fail(ErrorKind::usage, "--max-time is '{}'; write it as 3h50m, 2d, 90s or a number of seconds",
          text);
   return seconds;

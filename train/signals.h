@@ -1,20 +1,21 @@
-// Why a run should end before its last step: a signal, or its time.
+// Reasons to stop a run early: a signal or a time limit.
 #pragma once
 
 #include <string>
 
 namespace linea {
 
-inline constexpr int kExitStopped =
-    75;  // of a run that was stopped and saved (EX_TEMPFAIL: start it again)
+// Exit code of a run that was stopped and saved: EX_TEMPFAIL, start it again.
+inline constexpr int kExitStopped = 75;
 
-// From here on SIGINT, SIGTERM and SIGUSR1 ask for a stop instead of ending the program; a second
-// SIGINT ends it at once. A reader of stdout or stderr that goes away does not end it.
+// From here on SIGINT, SIGTERM and SIGUSR1 request a stop instead of ending the program; a second
+// SIGINT ends it at once. A closed stdout or stderr pipe does not end it.
 void watch_signals();
-// The name of the signal that asked for a stop; "" where none did.
+// The name of the signal that requested a stop; "" where none did.
 std::string stop_signal();
 
-// "3h50m", "2d", "90s" or plain seconds -> seconds, above 0; 0 for "". Error: ErrorKind::usage.
+// "3h50m", "2d", "90s" or a number of seconds -> seconds, above 0; 0 for "". Error:
+// ErrorKind::usage.
 double parse_duration(const std::string& text);
 
 }  // namespace linea

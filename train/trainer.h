@@ -1,9 +1,7 @@
-// A training run: batches, updates, looks at the validation split, checkpoints, samples, and a
-// record of it all in the run's folder.
+// A training run: steps, validation, checkpoints, samples, and their record in the run's folder.
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,7 +10,6 @@
 #include "nn/optimizer.h"
 #include "train/checkpoint_files.h"
 #include "train/config.h"
-#include "train/evaluate.h"
 #include "train/metrics.h"
 #include "train/out_of_memory_hint.h"
 #include "train/progress.h"
@@ -23,48 +20,51 @@
 
 namespace linea {
 
-// Error: ErrorKind::usage where `folder` holds a run already.
-void refuse_held_run(const std::filesystem::path& folder);
+// Error: ErrorKind::usage where `folder` already holds a run.
+void refuse_existing_run(const std::filesystem::path& folder);
 
 class Trainer {
  public:
-  // Starts a run in `folder`, with the weights of the run `initial` where that is not empty, or
-  // goes on with the one that is there. Errors: a folder that holds another run or cannot be
-  // written, settings or data that cannot work, weights of other sizes.
+  // Starts a run in `folder`, with the weights of the run `initial` if that is not empty, or
+  // resumes the run in `folder`. Errors: a folder that holds another run or cannot be written,
+  // invalid settings or data, weights of other sizes.
   Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json,
           ProgressReporter& progress, const std::string& initial = "");
 
-  // The exit code: 0, or 75 when a signal or its time ended it with the run saved. Errors:
-  // ErrorKind::numeric when several updates in a row could not be made, with what went bad first;
-  // ErrorKind::write when its end could not be saved.
+  // The exit code: 0, or kExitStopped when a signal or --max-time stopped the run and it was saved.
+  // Errors: ErrorKind::numeric when too many updates in a row were not finite, with what was first;
+  // ErrorKind::write when the end of the run could not be saved.
   int run();
 
  private:
-  struct Interrupted {};  // a look at the validation split or a drawing, by a reason to stop
+  struct Interrupted {};  // validation or sampling, by a reason to stop
 
-  StepResult update(double learning_rate);
-  Var forward_loss(int64_t micro_step) const;
-  void report_skip(const StepResult& result);
-  std::string first_nonfinite(const StepResult& result) const;
-  void record_step(double learning_rate, const StepResult& result, bool last);
-  bool look_at_validation(bool last);
-  void save();
-  KeepRule keep_rule() const;
-  void try_to_save();
-  int stop();
-  void check_for_stop() const;
-  bool time_to_save() const;
-  std::string hint() const;
-  int64_t best_step(const std::function<bool(int64_t)>& counts) const;
+  // trainer.cpp
   std::unique_ptr<Task> read_task(bool resume) const;
-  std::string stop_reason() const;
-  void write_samples();
-  std::string sample_base() const;
-  void make_up_for_a_stop();
-  void check_metrics();
-  bool due(int64_t every) const {
+  void build(bool resume);
+  void restore();
+  void open_folder(bool resume, bool json);
+  void step();
+  void catch_up();
+  bool is_due(int64_t every) const {
     return step_ == config_.steps || (every > 0 && step_ % every == 0);
   }
+  bool is_time_to_save() const;
+  void save();
+  void try_to_save();
+  RetentionRule retention() const;
+  std::string stop_reason() const;
+  void check_for_stop() const;
+  int stop();
+
+  // trainer_record.cpp
+  void record_step(double learning_rate, const StepResult& result);
+  void record_skip(const StepResult& result);
+  bool validate(bool last);
+  void write_samples();
+  std::string sample_base() const;
+  void report_metrics_problem();
+  std::string divergence_hint() const;
 
   RunConfig config_;
   std::filesystem::path folder_;
@@ -77,14 +77,14 @@ class Trainer {
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
   Stopwatch watch_;
-  bool looks_first_ = false;  // at the validation split, before any step
+  bool validates_first_ = false;  // before any step
   int64_t step_ = 0, first_step_ = 0;
-  int64_t losses_ = 0;   // in the sum below
-  double loss_sum_ = 0;  // since the last record
-  int64_t saved_ = -1;   // the newest step that was
+  int64_t loss_count_ = 0;   // of the losses in the sum below
+  double loss_sum_ = 0;      // since the last record
+  int64_t saved_step_ = -1;  // of the newest checkpoint
   UpdateGuard guard_;
-  double max_seconds_ = 0, tried_to_save_at_ = 0;
-  bool metrics_wait_ = false;
+  double max_seconds_ = 0, last_save_try_ = 0;  // seconds
+  bool metrics_buffered_ = false;
   const MemoryBreakdown breakdown_{
       [this] { return training_memory(model_.get(), optimizer_.get()); }};
 };

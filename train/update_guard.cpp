@@ -5,32 +5,33 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kLearnsFrom = 50;  // updates before anything counts as a spike
-constexpr int64_t kMemory = 50;      // updates that the running means look back on
-constexpr int64_t kSpikesInARow = 5;
+constexpr int64_t kMinUpdates = 50;  // before anything counts as a spike
+constexpr int64_t kMeanWindow = 50;  // updates that the running means cover
+constexpr int64_t kMaxConsecutiveSpikes = 5;
 
 }  // namespace
 
-bool UpdateGuard::watches() const {
-  return spike_ > 0 && state_.usual_of >= kLearnsFrom && state_.spikes_in_a_row < kSpikesInARow;
+bool UpdateGuard::is_active() const {
+  return spike_ > 0 && state_.mean_count >= kMinUpdates &&
+         state_.consecutive_spikes < kMaxConsecutiveSpikes;
 }
 
-// mean = mean + (x - mean) / min(count, memory)
-void UpdateGuard::made(double loss, double norm) {
-  state_.bad_in_a_row = state_.spikes_in_a_row = 0;
-  ++state_.usual_of;
-  const double share = 1.0 / static_cast<double>(std::min(state_.usual_of, kMemory));
-  state_.usual_loss += (loss - state_.usual_loss) * share;
-  state_.usual_norm += (norm - state_.usual_norm) * share;
+// mean = mean + (x - mean) / min(count, window)
+void UpdateGuard::record_update(double loss, double norm) {
+  state_.consecutive_nonfinite = state_.consecutive_spikes = 0;
+  ++state_.mean_count;
+  const double weight = 1.0 / static_cast<double>(std::min(state_.mean_count, kMeanWindow));
+  state_.mean_loss += (loss - state_.mean_loss) * weight;
+  state_.mean_norm += (norm - state_.mean_norm) * weight;
 }
 
-bool UpdateGuard::skipped(bool finite) {
+bool UpdateGuard::record_skip(bool finite) {
   ++state_.skipped;
   if (finite) {
-    ++state_.spikes_in_a_row;
+    ++state_.consecutive_spikes;
     return false;
   }
-  return ++state_.bad_in_a_row >= kMaxBadInARow;
+  return ++state_.consecutive_nonfinite >= kMaxConsecutiveNonfinite;
 }
 
 }  // namespace linea

@@ -1,43 +1,41 @@
-// Which updates of a training run are made. One whose loss or gradient is not finite never is; with
-// a guard against spikes, nor is one whose loss or gradient's norm is far above what has been
-// usual.
+// Decides which updates of a training run are skipped: always one whose loss or gradient is not
+// finite; with a spike guard, also one whose loss or gradient norm is far above its running mean.
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace linea {
 
-constexpr int64_t kMaxBadInARow = 5;
+constexpr int64_t kMaxConsecutiveNonfinite = 5;
 
-// What resuming needs of it.
+// The part of the state that a checkpoint saves.
 struct GuardState {
-  int64_t skipped = 0;       // updates, since the run began
-  int64_t bad_in_a_row = 0;  // not finite
-  int64_t spikes_in_a_row = 0;
-  int64_t usual_of = 0;  // updates that the means below are of
-  double usual_loss = 0, usual_norm = 0;
+  int64_t skipped = 0;  // updates since the run began
+  int64_t consecutive_nonfinite = 0;
+  int64_t consecutive_spikes = 0;
+  int64_t mean_count = 0;  // updates that entered the running means
+  double mean_loss = 0, mean_norm = 0;
 };
 
 class UpdateGuard {
  public:
-  // `spike`: how many times the usual loss or norm is too much; 0: nothing is.
+  // `spike`: the multiple of the mean loss or norm that counts as a spike; 0: no limit.
   explicit UpdateGuard(double spike) : spike_(spike) {}
 
-  // What a loss or a gradient's norm may be; 0: any finite number. After some spikes in a row the
-  // next one is let through: it is what is usual now.
-  double loss_limit() const { return watches() ? spike_ * state_.usual_loss : 0; }
-  double norm_limit() const { return watches() ? spike_ * state_.usual_norm : 0; }
+  // Upper limits of the loss and the gradient norm; 0: any finite number. After several spikes in a
+  // row the next one passes: the level has changed.
+  double loss_limit() const { return is_active() ? spike_ * state_.mean_loss : 0; }
+  double norm_limit() const { return is_active() ? spike_ * state_.mean_norm : 0; }
 
-  void made(double loss, double norm);
-  // An update was skipped. True where it was one too many of those that are not finite.
-  bool skipped(bool finite);
+  void record_update(double loss, double norm);
+  // True where too many updates in a row were not finite.
+  bool record_skip(bool finite);
 
   const GuardState& state() const { return state_; }
   void restore(const GuardState& state) { state_ = state; }
 
  private:
-  bool watches() const;
+  bool is_active() const;
 
   double spike_;
   GuardState state_;

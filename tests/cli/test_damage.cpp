@@ -42,7 +42,7 @@ TEST_F(Damage, ACutModelIsRefused) {
     put(file, good.substr(0, length));
     SCOPED_TRACE(length);
     all_refuse(file, {file});
-    all_refuse("run", {"no checkpoint that is whole", file, "its manifest says"});
+    all_refuse("run", {"no sound checkpoint", file, "in its manifest"});
     refused(3, "info " + file, {file});
     refused(3, "train --resume run", {file});
   }
@@ -119,7 +119,8 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   const rlim_t limit = 8000;  // for the settings and metrics, not for a model
   const Outcome full = linea(words_of("train --resume run"), limit);
   check_refusal(full, 6, "resumed on a full disk", {"model.safetensors", "File too large"}, true);
-  EXPECT_NE(full.err.find("step 12 is not saved, training goes on"), std::string::npos) << full.err;
+  EXPECT_NE(full.err.find("step 12 is not saved, training continues"), std::string::npos)
+      << full.err;
   EXPECT_EQ(names_in("run/checkpoints"), (Words{"step-00000004", "step-00000008"}))
       << "nothing half-written stays";
   done("eval run");
@@ -150,7 +151,7 @@ TEST_F(Damage, LossesThatAreNoNumbersStopTheRun) {
         {"step 10", "the loss is nan", "5 updates in a row", "norm_linear", "--lr (1e+30)"}, true);
     // The weights after step 5 are spoilt: they did not become a checkpoint.
     EXPECT_EQ(names_in("run/checkpoints").back(), "step-00000004");
-    EXPECT_NE(outcome.err.find("step 5 is not saved, training goes on"), std::string::npos)
+    EXPECT_NE(outcome.err.find("step 5 is not saved, training continues"), std::string::npos)
         << outcome.err;
     EXPECT_EQ(done("eval run --json").out, before);
     const std::vector<nlohmann::json> records = metrics("run");
@@ -221,7 +222,7 @@ TEST_F(Damage, ADiskThatHasRoomAgainGetsTheNextSave) {
               8000);
   for (int i = 0; i < 20000 && !exists("run/metrics.jsonl"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  while (read_file(path(".stderr")).find("step 1000 is not saved, training goes on") ==
+  while (read_file(path(".stderr")).find("step 1000 is not saved, training continues") ==
              std::string::npos &&
          read_file(path(".stderr")).find("done") == std::string::npos)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -103,7 +103,7 @@ TEST_F(DryRun, OfARunThatGoesOnCountsItsRemainingSteps) {
   EXPECT_NEAR(report["remaining_s"].get<double>(), 20 * report["step_s"].get<double>(), 1e-9);
   EXPECT_EQ(bytes("run/metrics.jsonl"), files);
   EXPECT_EQ(names_in("run/checkpoints"), Words{"step-00000010"});
-  refused(2, kCopy + " --dry-run --out run", {"run holds a run already"});
+  refused(2, kCopy + " --dry-run --out run", {"run already holds a run"});
 }
 
 TEST_F(DryRun, KnowsEveryTaskAndHead) {

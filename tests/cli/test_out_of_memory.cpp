@@ -183,7 +183,7 @@ TEST_F(OutOfMemoryTest, SaysWhatToLower) {
   wide_batch.batch = 5000;
   expect_error(ErrorKind::memory,
                {"out of memory: ", " asked for activations and workspace", "the limit is 1.0 MiB",
-                "lower --batch (5000", "--length (8)", "--layers (1)", "or say --recompute"},
+                "lower --batch (5000", "--length (8)", "--layers (1)", "or add --recompute"},
                [&] { train_within(wide_batch, 1 << 20); });
   RunConfig wide_model = small_run();
   wide_model.dim = 512;

@@ -132,7 +132,7 @@ TEST_F(Resume, ATextOfOtherTokensIsRefused) {
   put("text.txt", text);
   refused(3, "train --resume run --steps 4",
           {"model.safetensors", "character 'd' (U+0064) is missing",
-           "the text that the run began with"});
+           "continue with the text of the run"});
   std::replace(text.begin(), text.end(), 'x', 'a');
   put("text.txt", text);
   refused(3, "train --resume run --steps 4",
@@ -167,7 +167,7 @@ TEST_F(Resume, FromTheOneBeforeABadOneGoesTheSameWay) {
   put(damaged, bytes(damaged).substr(1) + "x");
   const Outcome outcome = done("train --resume run");
   EXPECT_NE(outcome.err.find(damaged), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find("taking the checkpoint before it"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("using the checkpoint before it"), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("from step 4"), std::string::npos) << outcome.err;
   for (const int step : {8, 12}) expect_same_checkpoint("straight", "run", step);
   EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
@@ -179,7 +179,7 @@ TEST_F(Resume, ARunThatWasNeverSavedBeginsAnew) {
   copy("straight", "run");
   remove("run/checkpoints");
   const Outcome outcome = done("train --resume run");
-  EXPECT_NE(outcome.err.find("it begins anew"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("the run starts over"), std::string::npos) << outcome.err;
   expect_same_checkpoint("straight", "run", 12);
   EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
 }
@@ -212,9 +212,9 @@ TEST_F(Resume, AReaderThatGoesAwayEndsNothing) {
 TEST_F(Resume, SaysWhichSettingsAreOthers) {
   done(kCopy + " --steps 2 --out run");
   const Outcome outcome = done("train --resume run --steps 3 --lr 0.5 --save-every 1");
-  EXPECT_NE(
-      outcome.err.find("goes on with other settings: steps was 2, is 3; lr was 0.001, is 0.5"),
-      std::string::npos)
+  EXPECT_NE(outcome.err.find(
+                "the run continues with other settings: steps was 2, is 3; lr was 0.001, is 0.5"),
+            std::string::npos)
       << outcome.err;
 }
 
@@ -239,9 +239,9 @@ TEST_F(Resume, AStopWhileSamplesAreDrawnIsHeard) {
 TEST_F(Resume, SaysWhereItsBitsWillDiffer) {
   done(kCopy + " --steps 2 --threads 1 --out run");
   const Outcome same = done("train --resume run --steps 3");
-  EXPECT_EQ(same.err.find("not to the same bits"), std::string::npos) << same.err;
+  EXPECT_EQ(same.err.find("not with the same bits"), std::string::npos) << same.err;
   const Outcome other = done("train --resume run --steps 4 --threads 2");
-  EXPECT_NE(other.err.find("not to the same bits"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("not with the same bits"), std::string::npos) << other.err;
   EXPECT_NE(other.err.find("threads was 1, is 2"), std::string::npos) << other.err;
 }
 
@@ -323,7 +323,7 @@ TEST_F(Resume, RefusesWhatIsNoRun) {
   put(folder + "optimizer.safetensors", moments);
   for (const std::string damaged : {"", "{", "{\"step\": 4}"}) {
     put(folder + "state.json", damaged);
-    refused(3, "train --resume run", {"state.json", "its manifest says"});
+    refused(3, "train --resume run", {"state.json", "in its manifest"});
   }
   put(folder + "state.json", state);
   done("train --resume run");

@@ -110,7 +110,7 @@ TEST_F(Sample, GoesOnFromAPrompt) {
   refused(2, "sample run --prompt a --prompt-file prompt.txt", {"--prompt-file"});
   refused(2, "sample run --tokens 0", {"--tokens", "0"});
   done(kCopy + " --steps 1 --out copy");
-  refused(2, "sample copy", {"no text"});
+  refused(2, "sample copy", {"does not sample text"});
 }
 
 TEST_F(Sample, RefusesWhatHasNoMeaning) {

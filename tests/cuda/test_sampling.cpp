@@ -187,16 +187,16 @@ TEST_F(CudaSampling, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
 
 TEST_F(CudaSampling, AsManyRowsAsTheMemoryHolds) {
   ModelConfig config = small("linear");
-  EXPECT_EQ(rows_at_once(Transformer(config)), 4096);
+  EXPECT_EQ(sampling_batch(Transformer(config)), 4096);
   config.dim = 256;  // with what waits 145 KiB a layer; half of the emulated device's 8 GiB hold
                      // 724 rows of 40
   config.layers = 40;
-  const int64_t rows = rows_at_once(Transformer(config));
+  const int64_t rows = sampling_batch(Transformer(config));
   EXPECT_EQ(rows, real_gpu ? rows : 512);
   config = small("softmax");
-  EXPECT_EQ(rows_at_once(Transformer(config)), 256);
+  EXPECT_EQ(sampling_batch(Transformer(config)), 256);
   use_device(Device{});
-  EXPECT_EQ(rows_at_once(Transformer(small("linear"))), 256);
+  EXPECT_EQ(sampling_batch(Transformer(small("linear"))), 256);
   use_device(kCuda);
 }
 

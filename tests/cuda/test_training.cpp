@@ -53,7 +53,7 @@ Trained train(const RunConfig& config, int64_t steps, bool recorded = true) {
   for (int64_t step = 0; step < steps; ++step) {
     model.before_step(step, steps);
     const StepResult made = training.run(step, config.lr);
-    EXPECT_TRUE(made.made);
+    EXPECT_TRUE(made.updated);
     result.losses.push_back(made.loss);
     result.norms.push_back(made.gradient_norm);
   }
@@ -276,7 +276,7 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
             for (const Parameter& parameter : model.parameters())
               seen.push_back(parameter.var.grad().to_doubles());
           });
-      EXPECT_EQ(result.made, !skips) << step;
+      EXPECT_EQ(result.updated, !skips) << step;
       EXPECT_FALSE(model.parameters()[0].var.grad().defined());
     }
     EXPECT_EQ(optimizer.updates(), 3);
@@ -316,7 +316,7 @@ TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
             EXPECT_FALSE(parameter.var.grad().defined());
           ++told;
         });
-    EXPECT_EQ(result.made, !skips) << step;
+    EXPECT_EQ(result.updated, !skips) << step;
   }
   EXPECT_EQ(told, 1);
   EXPECT_EQ(optimizer.updates(), 3);

@@ -16,7 +16,7 @@ CheckpointFolder::CheckpointFolder() {
   model_ = make_model(model_config(config_, shape));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   save_checkpoint(run_.path(), {1, 3, 1.5, {}, "data"}, config_, "", *model_, *optimizer_, {});
-  checkpoint_ = checkpoints_of(run_.path()).front().path;
+  checkpoint_ = list_checkpoints(run_.path()).front().path;
 }
 
 void CheckpointFolder::restore_with(const std::string& name, const std::string& bytes) {
@@ -25,7 +25,7 @@ void CheckpointFolder::restore_with(const std::string& name, const std::string& 
            fmt::format(R"({{"manifest":1,"step":1,"config_sha256":"{}",)"
                        R"("files":[{{"name":"{}","size":{},"sha256":"{}"}}]}})",
                        hash_of(to_toml(config_)), name, bytes.size(), hash_of(bytes)));
-  expect(checkpoint_problem(checkpoints_of(run_.path()).front()).empty(),
+  expect(checkpoint_problem(list_checkpoints(run_.path()).front()).empty(),
          "the manifest does not verify");
   restore_checkpoint(run_.path(), *model_, *optimizer_, config_, "", "data", expect_one_line);
 }

@@ -11,7 +11,7 @@ int fuzz_metrics(const uint8_t* data, size_t size) {
   put_file(path, text_of(data, size));
   expect_value_or_error(size, [&] {
     const Metrics metrics(path, 100, false);
-    for (const auto& [step, look] : metrics.looks())
+    for (const auto& [step, validation] : metrics.validations())
       expect(step <= 100, "a line of a later step is left");
   });
   return 0;

@@ -124,7 +124,7 @@ TEST(Depth, IsNoDanger) {
       R"({"manifest":1,"step":)" + lists + R"(,"config_sha256":"","files":[1]})",
       R"({"kind":)" + lists + R"(,"tokens":[1]})",
       R"({"step":1,"loss":)" + lists + "}",
-      R"({"step":1,"updates":1,"from_op":)" + lists + "}"};
+      R"({"step":1,"updates":1,"environment":)" + lists + "}"};
   for (const NamedTarget& target : kTargets)
     for (const std::string& text : texts) {
       const std::vector<uint8_t> bytes(text.begin(), text.end());

@@ -26,7 +26,7 @@ class CheckpointTest : public DataTest {
   }
 
   // A checkpoint of this step, whose weights begin with its number.
-  void save(const std::string& run, int64_t step, const KeepRule& keep = {1, 0, -1}) const {
+  void save(const std::string& run, int64_t step, const RetentionRule& keep = {1, 0, -1}) const {
     const Tensor& first = model_->parameters().front().var.value();
     std::vector<double> values = first.to_doubles();
     values.front() = static_cast<double>(step);

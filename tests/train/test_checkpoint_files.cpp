@@ -149,14 +149,14 @@ TEST_F(CheckpointFiles, EveryCutIsNoticedAndTheOneBeforeIsTaken) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("step-00000002/optimizer.safetensors: no such file"), std::string::npos)
       << said;
-  EXPECT_NE(said.find("taking the checkpoint before it"), std::string::npos) << said;
+  EXPECT_NE(said.find("using the checkpoint before it"), std::string::npos) << said;
 }
 
 TEST_F(CheckpointFiles, WithoutAGoodOneTheReasonIsTold) {
   save("run", 1);
   std::filesystem::remove(file("run", 1, "manifest.json"));
   expect_error(ErrorKind::input,
-               {path("run"), "no checkpoint that is whole", "manifest.json", "no such file"},
+               {path("run"), "no sound checkpoint", "manifest.json", "no such file"},
                [&] { newest_checkpoint(path("run")); });
   // The model's file alone is enough to sample from.
   EXPECT_EQ(load_model(file("run", 1, "model.safetensors")).step, 1);
@@ -178,14 +178,14 @@ TEST_F(CheckpointFiles, AManifestOfAnotherKindIsRefused) {
     EXPECT_NE(text.find(from), std::string::npos) << from;
     return text.replace(text.find(from), from.size(), to);
   };
-  refused("[]", "no manifest");
-  refused("{}", "no manifest");
+  refused("[]", "not the manifest");
+  refused("{}", "not the manifest");
   refused(changed("\"manifest\": 1", "\"manifest\": 2"), "version 2");
   refused(changed("\"step\": 1", "\"step\": 2"), "of step 2, not 1");
-  refused(changed("\"state.json\"", "\"../state.json\""), "no manifest");
-  refused(changed("\"state.json\"", "\"\""), "no manifest");
-  refused(changed("\"size\": ", "\"size\": -"), "no manifest");
-  refused(changed("\"size\": ", "\"size\": 9"), "its manifest says 9");
+  refused(changed("\"state.json\"", "\"../state.json\""), "not the manifest");
+  refused(changed("\"state.json\"", "\"\""), "not the manifest");
+  refused(changed("\"size\": ", "\"size\": -"), "not the manifest");
+  refused(changed("\"size\": ", "\"size\": 9"), "but 9");
 }
 
 }  // namespace

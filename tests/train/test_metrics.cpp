@@ -41,11 +41,11 @@ TEST_F(MetricsFile, LooksAtTheValidationSplitAreRemembered) {
   metrics.record(2, {{"val_loss", 2}, {"val_tokens", 8}});
   metrics.record(3, {{"loss", 1}});
   metrics.record(4, {{"val_loss", NAN}});
-  ASSERT_EQ(metrics.looks().size(), 3u);
-  EXPECT_EQ(metrics.looks().at(1).loss, 3);
-  EXPECT_EQ(metrics.looks().at(1).tokens, 7);
-  EXPECT_EQ(metrics.looks().at(2).tokens, 8);
-  EXPECT_TRUE(std::isnan(metrics.looks().at(4).loss));
+  ASSERT_EQ(metrics.validations().size(), 3u);
+  EXPECT_EQ(metrics.validations().at(1).loss, 3);
+  EXPECT_EQ(metrics.validations().at(1).tokens, 7);
+  EXPECT_EQ(metrics.validations().at(2).tokens, 8);
+  EXPECT_TRUE(std::isnan(metrics.validations().at(4).loss));
 }
 
 TEST_F(MetricsFile, IsMadeAnewWhereItWentAway) {

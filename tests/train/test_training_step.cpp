@@ -129,7 +129,7 @@ TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
     first.data<float>()[0] = bad;
     const auto before = run.bits();
     const StepResult result = run.step.run(0, 1e-3);
-    EXPECT_FALSE(result.made);
+    EXPECT_FALSE(result.updated);
     EXPECT_FALSE(std::isfinite(result.loss));
     EXPECT_EQ(result.gradient_norm, 0);
     EXPECT_EQ(run.bits(), before);
@@ -137,7 +137,7 @@ TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
   }
   first.data<float>()[0] = kept;
   const auto before = run.values();
-  EXPECT_TRUE(run.step.run(0, 1e-3).made) << "gradients of skipped updates are gone";
+  EXPECT_TRUE(run.step.run(0, 1e-3).updated) << "gradients of skipped updates are gone";
   EXPECT_NE(run.values(), before);
 }
 
@@ -147,7 +147,7 @@ TEST(TrainingStep, AnUpdatePastItsLimitsIsToldAndSkipped) {
   const auto before = run.values();
   std::vector<double> told;
   const auto skipping = [&](const StepResult& result) {
-    EXPECT_FALSE(result.made);
+    EXPECT_FALSE(result.updated);
     told.push_back(result.gradient_norm);
     EXPECT_TRUE(run.model.parameters()[0].var.grad().defined());
   };
@@ -155,12 +155,12 @@ TEST(TrainingStep, AnUpdatePastItsLimitsIsToldAndSkipped) {
   EXPECT_EQ(run.step.run(0, 1e-3, {loss / 2, 0}, skipping).loss, loss);
   EXPECT_EQ(told, std::vector<double>{0});
   EXPECT_FALSE(run.model.parameters()[0].var.grad().defined());
-  EXPECT_FALSE(run.step.run(0, 1e-3, {0, 1e-9}, skipping).made);
+  EXPECT_FALSE(run.step.run(0, 1e-3, {0, 1e-9}, skipping).updated);
   ASSERT_EQ(told.size(), 2u);
   EXPECT_EQ(told[1], run.optimizer.gradient_norm());
   EXPECT_GT(told[1], 0);
   EXPECT_EQ(run.values(), before);
-  EXPECT_TRUE(run.step.run(0, 1e-3, {2 * loss, 1e9}, skipping).made);
+  EXPECT_TRUE(run.step.run(0, 1e-3, {2 * loss, 1e9}, skipping).updated);
   EXPECT_EQ(told.size(), 2u);
   EXPECT_NE(run.values(), before);
 }

@@ -12,36 +12,36 @@ namespace {
 TEST(UpdateGuard, FiveThatAreNotFiniteInARowAreTooMany) {
   UpdateGuard guard(0);
   for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < 4; ++i) EXPECT_FALSE(guard.skipped(false));
-    guard.made(1, 1);
+    for (int i = 0; i < 4; ++i) EXPECT_FALSE(guard.record_skip(false));
+    guard.record_update(1, 1);
   }
-  for (int i = 0; i < 4; ++i) EXPECT_FALSE(guard.skipped(false));
-  EXPECT_TRUE(guard.skipped(false));
+  for (int i = 0; i < 4; ++i) EXPECT_FALSE(guard.record_skip(false));
+  EXPECT_TRUE(guard.record_skip(false));
   EXPECT_EQ(guard.state().skipped, 17);
   EXPECT_EQ(guard.loss_limit(), 0);
 }
 
 TEST(UpdateGuard, LimitsFollowWhatIsUsual) {
   UpdateGuard guard(3);
-  for (int i = 0; i < 49; ++i) guard.made(2, 4);
+  for (int i = 0; i < 49; ++i) guard.record_update(2, 4);
   EXPECT_EQ(guard.loss_limit(), 0) << "too early to tell";
-  guard.made(2, 4);
+  guard.record_update(2, 4);
   EXPECT_NEAR(guard.loss_limit(), 6, 1e-12);
   EXPECT_NEAR(guard.norm_limit(), 12, 1e-12);
-  for (int i = 0; i < 1000; ++i) guard.made(1, 8);
+  for (int i = 0; i < 1000; ++i) guard.record_update(1, 8);
   EXPECT_NEAR(guard.loss_limit(), 3, 1e-6);
   EXPECT_NEAR(guard.norm_limit(), 24, 1e-6);
 }
 
 TEST(UpdateGuard, AfterFiveSpikesTheNextIsLetThrough) {
   UpdateGuard guard(2);
-  for (int i = 0; i < 60; ++i) guard.made(1, 1);
+  for (int i = 0; i < 60; ++i) guard.record_update(1, 1);
   for (int i = 0; i < 5; ++i) {
     EXPECT_GT(guard.loss_limit(), 0);
-    EXPECT_FALSE(guard.skipped(true));
+    EXPECT_FALSE(guard.record_skip(true));
   }
   EXPECT_EQ(guard.loss_limit(), 0);
-  guard.made(10, 10);
+  guard.record_update(10, 10);
   EXPECT_GT(guard.loss_limit(), 2);
   UpdateGuard other(2);
   other.restore(guard.state());

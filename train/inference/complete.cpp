@@ -48,7 +48,7 @@ std::string sample_completions(const Model& model, const TaskShape& shape,
     }
   }
   const ImageGrid grid =
-      grid_of(shape, static_cast<int64_t>(images.size()) * (2 + count), 2 + count);
+      image_grid(shape, static_cast<int64_t>(images.size()) * (2 + count), 2 + count);
   write_png_grid(png, grays, grid);
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }

@@ -62,7 +62,7 @@ std::vector<std::vector<float>> bits_of_tokens(const Model& model,
           .losses(outputs, Tensor::from(image.tokens, {1, length}))
           .to_vector<float>();
     }));
-    for (float& value : bits.back()) value = static_cast<float>(bits_of(value));
+    for (float& value : bits.back()) value = static_cast<float>(to_bits(value));
   }
   return bits;
 }
@@ -77,7 +77,7 @@ std::string write_nll_map(const TaskShape& shape, const std::vector<GivenImage>&
       append_heat(bits[i], shape, channel, colors);
   }
   const int64_t shown = 1 + shape.channels, count = static_cast<int64_t>(images.size());
-  ImageGrid grid = grid_of(shape, count * shown, std::min<int64_t>(count, 8 / shown) * shown);
+  ImageGrid grid = image_grid(shape, count * shown, std::min<int64_t>(count, 8 / shown) * shown);
   grid.channels = 3;
   write_png_grid(png, colors, grid);
   return preview_width > 0 ? terminal_preview(colors, grid, preview_width) : "";

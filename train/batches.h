@@ -1,0 +1,38 @@
+// Batches on the device.
+#pragma once
+
+#include <cstdint>
+
+#include "data/tasks/task.h"
+#include "tensor/tensor.h"
+#include "train/config.h"
+
+namespace linea {
+
+// A batch on the device, i32 [rows,length] each; second_inputs is undefined for a task without a
+// second input stream.
+struct BatchTensors {
+  Tensor inputs, targets, second_inputs;
+};
+// Error: ErrorKind::usage for a token outside the task's vocabulary.
+BatchTensors batch_tensors(const Task& task, const Batch& batch);
+
+// The training batches of a run by number, with one prefetched: built on the host and copied to the
+// device while the device computes. Keeps references.
+class TrainingBatches {
+ public:
+  TrainingBatches(const Task& task, const RunConfig& config) : task_(task), config_(config) {}
+  void prefetch(int64_t number);
+  BatchTensors take(int64_t number);
+
+ private:
+  void load(int64_t number);
+
+  const Task& task_;
+  const RunConfig& config_;
+  int64_t number_ = -1;  // of the batch below
+  Batch host_;
+  BatchTensors device_;  // undefined until prefetched, and once taken
+};
+
+}  // namespace linea

@@ -1,0 +1,151 @@
+// What a training run records: steps, skipped updates, validation and samples.
+#include <cmath>
+
+#include "data/files.h"
+#include "train/evaluate.h"
+#include "train/format.h"
+#include "train/nonfinite.h"
+#include "train/samples.h"
+#include "train/trainer.h"
+
+namespace linea {
+namespace {
+
+constexpr int64_t kRecordEvery = 10;
+constexpr int64_t kValidationTokens = 131072;      // during training; the end takes the whole split
+constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end evaluates as a whole
+
+double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
+
+}  // namespace
+
+void Trainer::record_step(double learning_rate, const StepResult& result) {
+  const bool last = is_due(config_.save_every);
+  if (result.updated) {
+    loss_sum_ += result.loss;
+    ++loss_count_;
+  }
+  if (loss_count_ == 0) return;  // only skipped updates since the last record
+  const double loss = loss_sum_ / static_cast<double>(loss_count_);
+  const double elapsed = watch_.seconds();
+  const double steps = static_cast<double>(step_ - first_step_);
+  const double tokens_per_s =
+      steps * static_cast<double>(config_.batch * config_.accumulate * task_->length()) / elapsed;
+  const double peak = static_cast<double>(memory_use().peak);
+  if (progress_.due(last)) {
+    const double remaining = elapsed / steps * static_cast<double>(config_.steps - step_);
+    progress_.show(
+        fmt::format("step {}/{}  loss {:.4f}  {:.4f} {}  lr {:.2e}  |g| {:.2f}  {} tokens/s  {}  "
+                    "{} elapsed, {} left",
+                    step_, config_.steps, loss, to_bits(loss), bits_name(task_->shape()),
+                    learning_rate, result.gradient_norm, format_count(tokens_per_s),
+                    format_bytes(peak), format_duration(elapsed), format_duration(remaining)));
+  }
+  if (!last && step_ % kRecordEvery != 0) return;
+  std::vector<std::pair<std::string, double>> record = {
+      {"loss", loss},
+      {"bits", to_bits(loss)},
+      {"lr", learning_rate},
+      {"grad_norm", result.updated ? result.gradient_norm : std::nan("")},
+      {"tokens_per_s", tokens_per_s},
+      {"elapsed_s", elapsed},
+      {"peak_bytes", peak}};
+  if (guard_.state().skipped > 0)
+    record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
+  if (result.updated)
+    for (const auto& [name, value] : model_->statistics()) record.emplace_back(name, value);
+  metrics_->record(step_, record);
+  report_metrics_problem();
+  loss_sum_ = 0;
+  loss_count_ = 0;
+}
+
+// The run continues with the next batch; metrics.jsonl gets a line about the incident.
+void Trainer::record_skip(const StepResult& result) {
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.gradient_norm);
+  const bool too_many = guard_.record_skip(finite);
+  const std::string origin =
+      finite ? "a spike"
+             : find_nonfinite(*model_, *training_step_, step_, config_.accumulate, result.loss);
+  std::vector<std::pair<std::string, double>> values = {{"loss", result.loss}};
+  if (result.gradient_norm != 0) values.emplace_back("grad_norm", result.gradient_norm);
+  values.emplace_back("seed", static_cast<double>(config_.seed));
+  values.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
+  metrics_->record(step_ + 1, values,
+                   {{"incident", finite ? "spike" : "not finite"}, {"first", origin}});
+  std::string what = fmt::format("the loss is {}", without_sign_of_nan(result.loss));
+  if (std::isfinite(result.loss) && result.gradient_norm != 0)
+    what += fmt::format(" and the gradient norm {}", without_sign_of_nan(result.gradient_norm));
+  if (too_many)
+    fail(ErrorKind::numeric, "step {}: {}: {}; {} updates in a row were not finite; {}", step_ + 1,
+         what, origin, kMaxConsecutiveNonfinite, divergence_hint());
+  progress_.note(fmt::format("step {}: {}: {}; the update is skipped ({} so far)", step_ + 1, what,
+                             origin, guard_.state().skipped));
+}
+
+std::string Trainer::divergence_hint() const {
+  return fmt::format("{}: lower --lr ({}) or --clip ({})",
+                     saved_step_ < 0
+                         ? "nothing was saved yet"
+                         : fmt::format("the checkpoint of step {} is good", saved_step_),
+                     config_.lr, config_.clip);
+}
+
+// True where this is the best validation so far.
+bool Trainer::validate(bool last) {
+  const int64_t all = task_->rows(Split::val) * task_->length();
+  const bool whole = last && all <= kMaxValidationTokens;
+  const int64_t rows = whole ? 0 : std::max<int64_t>(1, kValidationTokens / task_->length());
+  const Score score = evaluate(*model_, *task_, Split::val, config_.batch, rows,
+                               [&](int64_t, int64_t) { check_for_stop(); });
+  metrics_->record(step_, {{"val_loss", score.loss},
+                           {"val_bits", score.bits},
+                           {"val_accuracy", score.accuracy},
+                           {"val_tokens", static_cast<double>(score.tokens)},
+                           {"elapsed_s", watch_.seconds()}});
+  progress_.note(
+      fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
+                  step_, score.loss, score.bits, score.accuracy, score.tokens,
+                  whole ? "" : " (part of the split; linea eval takes all of it)"));
+  return metrics_->best_step([](int64_t) { return true; }) == step_;
+}
+
+// Without the extension.
+std::string Trainer::sample_base() const {
+  return (folder_ / "samples" / fmt::format("step-{:08}", step_)).string();
+}
+
+void Trainer::write_samples() try {
+  const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
+  const std::string base = sample_base();
+  if (task_->shape().side > 0) {
+    sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png", 0,
+                  [&](int64_t done, int64_t all) {
+                    check_for_stop();
+                    if (progress_.due(done == all))
+                      progress_.show(fmt::format("samples: {} of {} tokens", done, all));
+                  });
+  } else if (!vocabulary_.empty()) {
+    std::string text;
+    sample_text(*model_, vocabulary_, options, "", 500, [&](const std::string& sampled) {
+      check_for_stop();
+      text += sampled;
+    });
+    write_file_atomically(base + ".txt", text + "\n");
+  }
+  metrics_->record_sample(step_, base);
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::write) throw;
+  progress_.note(fmt::format("no sample of step {}: {}; training continues", step_, error.what()));
+}
+
+// Once, when lines of metrics.jsonl start to be buffered.
+void Trainer::report_metrics_problem() {
+  const bool buffered = !metrics_->problem().empty();
+  if (buffered && !metrics_buffered_)
+    progress_.note(metrics_->problem() +
+                   "; training continues, and the lines are kept in memory until there is room");
+  metrics_buffered_ = buffered;
+}
+
+}  // namespace linea
