@@ -46,7 +46,7 @@ TEST(Gradients, Pointwise) {
     expect_true("dpfp", [nu](const Vars& in) { return dpfp_features(in[0], nu); }, {draw({4, 3})});
 }
 
-TEST(Gradients, DropoutDrawsTheSameNumbersTwice) {
+TEST(Gradients, DropoutReusesItsRandomNumbers) {
   expect_true("dropout", [](const Vars& in) { return dropout(in[0], 0.4f, 3); }, {draw({37})});
   const Var x(draw({4}), true);
   EXPECT_EQ(dropout(x, 0, 3).value().address(), x.value().address());
@@ -165,7 +165,7 @@ TEST(Gradients, Logistics) {
   }
 }
 
-TEST(Gradcheck, SeesLogisticsOfOtherLevels) {
+TEST(Gradcheck, DetectsLogisticsOfOtherLevels) {
   const Tensor targets = Tensor::from(std::vector<int32_t>{0, 100, 255}, {3});
   const Function wrong = [&](const Vars& in) {
     const ops::LogisticsLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
@@ -177,7 +177,7 @@ TEST(Gradcheck, SeesLogisticsOfOtherLevels) {
   EXPECT_GT(gradcheck(wrong, {draw({3, 3 * kLogistics})}).error, 1e-4);
 }
 
-TEST(Gradients, OneLeafUsedOften) {
+TEST(Gradients, ALeafUsedRepeatedly) {
   expect_true("x + x", [](const Vars& in) { return add(in[0], in[0]); }, {draw({4})});
   expect_true("x x", [](const Vars& in) { return multiply(in[0], in[0]); }, {draw({4})});
   expect_true("x x^T", [](const Vars& in) { return matmul(in[0], in[0], false, true); },
@@ -187,7 +187,7 @@ TEST(Gradients, OneLeafUsedOften) {
 }
 
 // The check is worth what it catches.
-TEST(Gradcheck, SeesASoftmaxWithoutItsSum) {
+TEST(Gradcheck, DetectsASoftmaxWithoutItsSum) {
   const Function wrong = [](const Vars& in) {
     const Tensor y = ops::softmax(in[0].value());
     return Var::from_op("softmax", y, {in[0]}, [y](const Tensor& dy) -> std::vector<Gradient> {
@@ -197,7 +197,7 @@ TEST(Gradcheck, SeesASoftmaxWithoutItsSum) {
   EXPECT_GT(gradcheck(wrong, {draw({3, 5})}).error, 0.1);
 }
 
-TEST(Gradcheck, SeesATransposedProduct) {
+TEST(Gradcheck, DetectsATransposedProduct) {
   const Function wrong = [](const Vars& in) {
     const Tensor a = in[0].value(), b = in[1].value();
     return Var::from_op("matmul", ops::matmul(a, b), {in[0], in[1]},
@@ -210,7 +210,7 @@ TEST(Gradcheck, SeesATransposedProduct) {
   EXPECT_EQ(result.worst_input, 0);
 }
 
-TEST(Gradcheck, SeesOnePartInAMillion) {
+TEST(Gradcheck, DetectsOnePartInAMillion) {
   const Function wrong = [](const Vars& in) {
     return Var::from_op(
         "scale", ops::scale(in[0].value(), 2), {in[0]},
@@ -219,7 +219,7 @@ TEST(Gradcheck, SeesOnePartInAMillion) {
   EXPECT_GT(gradcheck(wrong, {draw({5})}).error, kBound);
 }
 
-TEST(Gradcheck, SeesAGradientThatIsNotThere) {
+TEST(Gradcheck, DetectsAMissingGradient) {
   const Function cut = [](const Vars& in) { return Var(ops::scale(in[0].value(), 2)); };
   EXPECT_THROW(gradcheck(cut, {draw({5})}), Error);
   const Function half = [](const Vars& in) {
@@ -237,7 +237,7 @@ TEST(Gradcheck, NanIsAnError) {
   EXPECT_FALSE(gradcheck(wrong, {draw({5}), draw({5}, 2)}).error <= kBound);
 }
 
-TEST(RelativeError, IsWhatItSays) {
+TEST(RelativeError, MatchesItsDefinition) {
   const auto of = [](const std::vector<double>& x) {
     return Tensor::from(x, {static_cast<int64_t>(x.size())});
   };

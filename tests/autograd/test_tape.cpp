@@ -62,7 +62,7 @@ TEST(Tape, ARootThatIsALeaf) {
   EXPECT_EQ(seed.to_doubles(), (std::vector<double>{5, 6}));
 }
 
-TEST(Tape, LeavesAreReachedByEveryWay) {
+TEST(Tape, LeavesAreReachedByEveryPath) {
   const Var x = leaf({2});
   const Var a = scale(x, 3), b = multiply(a, x), c = add(a, b);  // 3x + 3x^2
   backward(multiply(c, a));                                      // 9x^2 + 9x^3
@@ -70,7 +70,7 @@ TEST(Tape, LeavesAreReachedByEveryWay) {
 }
 
 // add hands the same tensor to both inputs: neither may change what the other has.
-TEST(Tape, GradientsThatShareBytesStayApart) {
+TEST(Tape, GradientsThatShareStorageStaySeparate) {
   const Var a = leaf({1, 2}), b = leaf({3, 4});
   const Tensor seed = Tensor::from(std::vector<double>{1, 1}, {2});
   backward(add(a, b), seed);
@@ -108,7 +108,7 @@ TEST(Tape, RowsAddToAPrivateCopy) {
   EXPECT_EQ(b.grad().to_doubles(), (std::vector<double>{3, 2, 2}));
 }
 
-TEST(Tape, NothingIsRememberedWithoutNeed) {
+TEST(Tape, NothingIsSavedWithoutNeed) {
   const Var constant(Tensor::full({2}, DType::f64, 1.0));
   const Var x = leaf({1, 2});
   EXPECT_FALSE(add(constant, constant).requires_grad());
@@ -152,7 +152,7 @@ TEST(TapeErrors, NameTheOp) {
             "the backward of seed gave input 0 a gradient of shape [3], not [2]");
 }
 
-TEST(TapeErrors, WalkingTwice) {
+TEST(TapeErrors, BackwardTwice) {
   const Var x = leaf({2});
   const Var y = gelu(x);
   backward(y);
@@ -212,7 +212,7 @@ Var chain(Var x, int64_t ops) {
 
 // A chain of 100 ops over 64 KiB: walking it backward needs a few tensors more than the chain
 // holds, and gives the chain's own back as it goes.
-TEST(TapeMemory, IsFreedOnTheWay) {
+TEST(TapeMemory, IsFreedDuringBackward) {
   const int64_t bytes = 65536;
   const Var x(Tensor::full({bytes / 4}, DType::f32, 0.5), true);
   const Tensor seed = Tensor::full({bytes / 4}, DType::f32, 1.0);
@@ -230,7 +230,7 @@ TEST(TapeMemory, IsFreedOnTheWay) {
   EXPECT_EQ(held() - before, bytes);
 }
 
-TEST(TapeMemory, AGraphThatIsNeverWalkedIsFreed) {
+TEST(TapeMemory, AnUnusedGraphIsFreed) {
   const Var x(Tensor::full({1024}, DType::f32, 0.5), true);
   const size_t before = cpu_memory().held;
   {
@@ -241,7 +241,7 @@ TEST(TapeMemory, AGraphThatIsNeverWalkedIsFreed) {
   EXPECT_EQ(cpu_memory().held, before);
 }
 
-TEST(TapeMemory, NothingIsKeptWithoutRecording) {
+TEST(TapeMemory, NothingIsSavedUnderNoGrad) {
   const Var x(Tensor::full({16384}, DType::f32, 0.5), true);
   const size_t before = cpu_memory().held;
   const NoGrad no_grad;

@@ -68,7 +68,7 @@ double bytes_of(Way way, int64_t N) {
   return bytes - static_cast<double>(4 * in.q.bytes());
 }
 
-TEST(MemoryComparison, KeepsWhatItSays) {
+TEST(MemoryComparison, SavesTheReportedBytes) {
   const AttentionOptions options = options_of("linear", DType::f32);
   const double state = 3 * 8 * (5 + 1) * 4;
   EXPECT_EQ(state_bytes(Way::all_states, options, 2048), 2 * 2048 * state);
@@ -80,7 +80,7 @@ TEST(MemoryComparison, KeepsWhatItSays) {
   EXPECT_GT(bytes_of(Way::segments, 8192), 2 * bytes_of(Way::recomputed, 8192));
 }
 
-TEST(BenchCount, IsThatOfTheRecurrentForm) {
+TEST(BenchCount, MatchesTheRecurrentForm) {
   const auto both = [](const char* attention, const char* feature, const char* rule) {
     AttentionOptions options = options_of(attention, DType::f32);
     options.settings["feature"] = feature;
@@ -119,7 +119,7 @@ class Bench : public ProgramTest {
 
 const std::string kTiny = " --layers 2 --heads 2 --dim 16 --ffn 32 --length 24 --threads 1";
 
-TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
+TEST_F(Bench, TrainReportsSpeedAndProfile) {
   for (const std::string more :
        {"nanogpt", "nanogpt --attention linear", "mnist-paper --attention performer",
         "mnist-paper --attention linear --rule delta --optimizer radam"}) {
@@ -156,7 +156,7 @@ TEST_F(Bench, TrainSaysHowFastAndWhereTheTimeGoes) {
   refused(2, "bench train --heads 3", {"--heads 3"});
 }
 
-TEST_F(Bench, SampleSaysHowFastByBatch) {
+TEST_F(Bench, SampleReportsSpeedByBatch) {
   const auto lines = results("sample --preset mnist-paper" + kTiny + " --batches 1,3 --tokens 5");
   ASSERT_EQ(lines.size(), 2u);
   for (const nlohmann::json& line : lines) {
@@ -187,7 +187,7 @@ TEST_F(Bench, SampleSaysHowFastByBatch) {
   refused(2, "bench sample --length 4", {"--length", "4"});
 }
 
-TEST_F(Bench, MemoryComparesFourWays) {
+TEST_F(Bench, MemoryComparesFourMethods) {
   const std::string tiny =
       "memory --lengths 70,140 --heads 2 --key-size 4 --features 6 --seconds 0 --threads 1";
   const auto lines = results(tiny + " --svg memory_comparison.svg");

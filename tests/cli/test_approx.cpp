@@ -161,7 +161,7 @@ TEST_F(Approx, WritesATableAFileAndAChart) {
   EXPECT_EQ(json[0]["output_mse"]["stderr"], "nan");
 }
 
-TEST_F(Approx, RefusesWhatCannotBe) {
+TEST_F(Approx, RefusesInvalidOptions) {
   refused(2, "approx --features relu", {"relu", "not an estimator", "positive, hyperbolic, trig"});
   refused(2, "approx --features cosine", {"cosine", "positive, hyperbolic, trig"});
   refused(2, "approx --projections sparse", {"sparse", "iid, orthogonal, stratified, fixed-norm"});

@@ -96,24 +96,24 @@ void check_gradients(const Attend& test, const Mechanism& m,
   }
 }
 
-TEST_F(Attend, SoftmaxAndSumsAreTheFormula) {
+TEST_F(Attend, SoftmaxAndSumsMatchTheFormula) {
   check_forms(*this, {"softmax", ""});
   for (const char* feature : {"elu", "relu", "exp", "square"})
     check_forms(*this, {"linear", feature});
   check_forms(*this, {"linear", "dpfp", "sum", 2});
 }
 
-TEST_F(Attend, RandomFeaturesAreTheFormula) {
+TEST_F(Attend, RandomFeaturesMatchTheFormula) {
   for (const char* feature : {"positive", "hyperbolic", "trig", "relu"})
     check_forms(*this, {"performer", feature});
 }
 
-TEST_F(Attend, CodesAreTheFormula) {
+TEST_F(Attend, CodesMatchTheFormula) {
   check_forms(*this, {"vq", ""});
   check_forms(*this, {"soft-vq", ""});
 }
 
-TEST_F(Attend, RulesAreTheFormula) {
+TEST_F(Attend, RulesMatchTheFormula) {
   for (const char* rule : {"gated", "delta"}) {
     for (const char* feature : {"elu", "relu", "exp"})
       check_forms(*this, {"linear", feature, rule});
@@ -121,7 +121,7 @@ TEST_F(Attend, RulesAreTheFormula) {
   }
 }
 
-TEST_F(Attend, GradientsAreDifferencesOfTheFormula) {
+TEST_F(Attend, GradientsMatchDifferencesOfTheFormula) {
   check_gradients(*this, {"softmax", ""}, {"q", "k", "v"});
   check_gradients(*this, {"linear", "elu"}, {"q", "k", "v"});
   check_gradients(*this, {"performer", "positive"}, {"q", "k", "v"});
@@ -134,7 +134,7 @@ TEST_F(Attend, GradientsAreDifferencesOfTheFormula) {
 }
 
 // f64 tables keep all their digits.
-TEST_F(Attend, KeepsTheDigitsOfDoubles) {
+TEST_F(Attend, ComputesInDouble) {
   for (const Mechanism& m :
        {Mechanism{"performer", "positive"}, Mechanism{"vq", ""}, Mechanism{"soft-vq", ""}}) {
     Arrays in = inputs_for(m);

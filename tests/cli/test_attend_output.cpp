@@ -5,7 +5,7 @@
 namespace linea::attend_tests {
 namespace {
 
-TEST_F(Attend, AFeatureLeftOutIsTheDefault) {
+TEST_F(Attend, TheFeatureMapHasADefault) {
   const Arrays linear = inputs_for({"linear", "elu"}),
                performer = inputs_for({"performer", "positive"});
   EXPECT_EQ(attend("", linear).at("y").values,
@@ -14,7 +14,7 @@ TEST_F(Attend, AFeatureLeftOutIsTheDefault) {
             attend(" --attention performer --feature positive", performer).at("y").values);
 }
 
-TEST_F(Attend, OmegaThatWasDrawnGivesTheSameAgain) {
+TEST_F(Attend, AWrittenOmegaReproducesTheResult) {
   const Arrays in = without(inputs_for({"performer", "positive"}), "omega");
   const std::string flags = " --attention performer --feature hyperbolic --causal";
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -38,7 +38,7 @@ TEST_F(Attend, OmegaThatWasDrawnGivesTheSameAgain) {
   EXPECT_TRUE((attend(flags, in).at("omega").shape == Shape{2, 64, 4}));
 }
 
-TEST_F(Attend, SigmaComesFromAFlagWhereTheFileHasNone) {
+TEST_F(Attend, SigmaMayComeFromAFlag) {
   const Arrays in = inputs_for({"soft-vq", ""});
   const Arrays given = attend(" --attention soft-vq", in);
   const Arrays flagged =
@@ -50,7 +50,7 @@ TEST_F(Attend, SigmaComesFromAFlagWhereTheFileHasNone) {
             attend(" --attention soft-vq", one).at("y").values);
 }
 
-TEST_F(Attend, WritesWhatExistsAndNothingElse) {
+TEST_F(Attend, WritesOnlyTheApplicableTensors) {
   const auto names = [&](const std::string& flags, const Arrays& in) {
     Words result;
     for (const auto& [name, array] : attend(flags, in)) result.push_back(name);
@@ -66,7 +66,7 @@ TEST_F(Attend, WritesWhatExistsAndNothingElse) {
   EXPECT_EQ(names(" --attention vq", inputs_for({"vq", ""})), (Words{"dk", "dq", "dv", "y"}));
 }
 
-TEST_F(Attend, RowsThatSeeNothingAre0) {
+TEST_F(Attend, FullyMaskedRowsAreZero) {
   Arrays in = inputs_for({"linear", "square"});
   for (double& value : in.at("k").values) value = 0;
   for (const std::string form : {"quadratic", "chunked"})
@@ -76,7 +76,7 @@ TEST_F(Attend, RowsThatSeeNothingAre0) {
             Numbers(in.at("v").values.size()));
 }
 
-TEST_F(Attend, NamesWhatItDoesNotUse) {
+TEST_F(Attend, NamesUnusedTensors) {
   Arrays in = inputs_for({"linear", "elu", "delta"});
   in["surplus"] = {{2}, {std::nan(""), 1}};
   save("in.safetensors", in);

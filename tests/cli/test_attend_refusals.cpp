@@ -4,7 +4,7 @@
 namespace linea::attend_tests {
 namespace {
 
-TEST_F(Attend, RefusesCombinationsThatDoNotExist) {
+TEST_F(Attend, RefusesInvalidCombinations) {
   const Arrays in = inputs_for({"linear", "elu", "delta"});
   const auto usage = [&](const std::string& flags, std::initializer_list<std::string> fragments) {
     bad(2, flags, in, fragments);
@@ -53,7 +53,7 @@ TEST_F(Attend, RefusesFlagsThatContradictTheFile) {
   bad(2, " --attention soft-vq --sigma 2", inputs_for({"soft-vq", ""}), {"--sigma is 2", "0.8125"});
 }
 
-TEST_F(Attend, NamesTensorsThatAreMissingOrMisshaped) {
+TEST_F(Attend, NamesMissingAndMisshapedTensors) {
   const auto input = [&](const Mechanism& m, const std::string& name, const Shape& shape,
                          std::initializer_list<std::string> fragments) {
     Arrays in = inputs_for(m);
@@ -91,7 +91,7 @@ TEST_F(Attend, NamesTensorsThatAreMissingOrMisshaped) {
   input(vq, "codebook", {2, 0, 4}, {"codebook is [2,0,4]", "at least 1"});
 }
 
-TEST_F(Attend, NamesTensorsOfAnotherType) {
+TEST_F(Attend, NamesTensorsOfTheWrongType) {
   const Arrays in = inputs_for({"linear", "elu"});
   const auto mixed = [&](const std::string& other, DType dtype) {
     std::vector<NamedTensor> tensors;
@@ -111,7 +111,7 @@ TEST_F(Attend, NamesTensorsOfAnotherType) {
   bad_file(3, "", {"q is I32", "F32", "F64"});
 }
 
-TEST_F(Attend, NamesNumbersThatCannotBe) {
+TEST_F(Attend, NamesInvalidNumbers) {
   const auto number = [&](const Mechanism& m, const std::string& name, double value,
                           std::initializer_list<std::string> fragments) {
     Arrays in = inputs_for(m);
@@ -137,13 +137,13 @@ TEST_F(Attend, NamesNumbersThatCannotBe) {
   number(soft, "sigma", -1, {"sigma is -1", "above 0"});
 }
 
-TEST_F(Attend, RefusesAResultThatIsNotFinite) {
+TEST_F(Attend, RefusesANonfiniteResult) {
   Arrays in = inputs_for({"linear", "square"});
   for (double& value : in.at("q").values) value *= 1e200;
   bad(4, " --feature square", in, {"y of bad.safetensors", "nan"});
 }
 
-TEST_F(Attend, NamesFilesThatCannotBeReadOrWritten) {
+TEST_F(Attend, NamesUnreadableAndUnwritableFiles) {
   bad_file(3, "", {"bad.safetensors"});
   put("bad.safetensors", "not tensors");
   bad_file(3, "", {"bad.safetensors"});

@@ -102,7 +102,7 @@ TEST_F(Images, CompletionsKeepTheUpperRows) {
 }
 
 // What stands below the kept rows is what the generator draws after them.
-TEST_F(Images, CompletionsGoOnFromWhatIsKept) {
+TEST_F(Images, CompletionsContinueTheGivenRows) {
   done(kDigits + " --steps 150 --lr 0.01 --warmup 0 --out run");
   done(
       "sample run --complete test:0 test:1 test:2 test:3 --keep-rows 6 --count 2 --seed 7 --out "
@@ -138,7 +138,7 @@ TEST_F(Images, CompletionsOfAClass) {
   refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
 }
 
-TEST_F(Images, NllMapIsWhatEvalMeasures) {
+TEST_F(Images, NllMapMatchesEval) {
   done(kDigits +
        " --class-token --output-head logistics --steps 60 --lr 0.02 --warmup 0 --out run");
   const Outcome outcome = done("sample run --nll-map --count 3 --out heat.png");
@@ -175,7 +175,7 @@ TEST_F(Images, NllMapIsWhatEvalMeasures) {
 
 // Three tokens a pixel: rows are kept whole, in their colors, and each color has its map of
 // bits.
-TEST_F(Images, InColor) {
+TEST_F(Images, ColorImages) {
   std::string records;
   for (int image = 0; image < 12; ++image) {
     records += static_cast<char>(image % 10);
@@ -225,7 +225,7 @@ TEST_F(Images, NllMapOfFewImages) {
             std::string::npos);
 }
 
-TEST_F(Images, RefuseWhatHasNoMeaning) {
+TEST_F(Images, RefuseInapplicableOptions) {
   done(kDigits + " --steps 1 --out run");
   put_image("a.png", 1);
   put("text.png", "no image");

@@ -31,7 +31,7 @@ class Damage : public ProgramTest {
   }
 };
 
-TEST_F(Damage, ACutModelIsRefused) {
+TEST_F(Damage, ATruncatedModelIsRefused) {
   put_text("text.txt", 2000);
   done(kText + " --steps 1 --out run");
   const std::string file = "run/checkpoints/step-00000001/model.safetensors", good = bytes(file);
@@ -139,7 +139,7 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   EXPECT_FALSE(exists("x.png"));
 }
 
-TEST_F(Damage, LossesThatAreNoNumbersStopTheRun) {
+TEST_F(Damage, NonfiniteLossesStopTheRun) {
   const std::string wild = " --lr 1e30 --warmup 0 --clip 0";
   for (const std::string& attention : {std::string("linear"), std::string("softmax")}) {
     const std::string settings = kCopy + " --save-every 1 --keep-last 0 --attention " + attention;
@@ -182,7 +182,7 @@ TEST_F(Damage, LossesThatAreNoNumbersStopTheRun) {
 }
 
 // The run says which parameter it is, and ends before it has saved anything.
-TEST_F(Damage, AWeightThatIsNoNumberIsNamed) {
+TEST_F(Damage, ANonfiniteWeightIsNamed) {
   done(kCopy + " --steps 1 --out run");
   rewrite("run/checkpoints/step-00000001/model.safetensors", "m.safetensors",
           [](auto& tensors, auto&) {
@@ -198,7 +198,7 @@ TEST_F(Damage, AWeightThatIsNoNumberIsNamed) {
       << outcome.err;
 }
 
-TEST_F(Damage, SpikesArePassedOver) {
+TEST_F(Damage, SpikesAreSkipped) {
   done(kCopy + " --steps 150 --lr 0.01 --spike-guard 1.1 --out run");
   int spikes = 0;
   for (const nlohmann::json& record : metrics("run"))
@@ -216,7 +216,7 @@ TEST_F(Damage, SpikesArePassedOver) {
 }
 
 // A disk that is full for a while costs a save, not the run.
-TEST_F(Damage, ADiskThatHasRoomAgainGetsTheNextSave) {
+TEST_F(Damage, SavingResumesOnceTheDiskHasSpace) {
   done(kCopy + " --steps 3000 --save-every 1000 --keep-last 0 --out straight");
   Child child(path(""), words_of(kCopy + " --steps 3000 --save-every 1000 --keep-last 0 --out run"),
               8000);
@@ -233,7 +233,7 @@ TEST_F(Damage, ADiskThatHasRoomAgainGetsTheNextSave) {
   EXPECT_EQ(repeatable_metrics("straight"), repeatable_metrics("run"));
 }
 
-TEST_F(Damage, AModelThatIsSpoiltIsNotScored) {
+TEST_F(Damage, ANonfiniteModelIsNotEvaluated) {
   done(kCopy + " --steps 1 --out run");
   rewrite("run/checkpoints/step-00000001/model.safetensors", "m.safetensors",
           [](auto& tensors, auto&) {

@@ -65,7 +65,7 @@ TEST_F(DataCommand, VerifiesAFolder) {
   refused(3, "data verify empty", {"empty", "holds no file of mnist"});
 }
 
-TEST_F(DataCommand, WithoutANetworkItSaysWhatToFetch) {
+TEST_F(DataCommand, WithoutANetworkItNamesTheFilesToFetch) {
   const Outcome outcome = with_curl("exit 6", "data get tinyshakespeare --out set");
   check_refusal(
       outcome, 3, "get",
@@ -75,7 +75,7 @@ TEST_F(DataCommand, WithoutANetworkItSaysWhatToFetch) {
   EXPECT_TRUE(names_in("set").empty());
 }
 
-TEST_F(DataCommand, WhatCurlBringsIsCheckedBeforeItHasAName) {
+TEST_F(DataCommand, DownloadsAreVerifiedBeforeTheyAreRenamed) {
   const std::string script =
       "while [ $# -gt 1 ]; do [ \"$1\" = --output ] && echo other > \"$2\"; shift; done";
   const Outcome outcome = with_curl(script, "data get tinyshakespeare --out set");

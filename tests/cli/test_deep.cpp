@@ -9,7 +9,7 @@ namespace {
 
 class Deep : public ProgramTest {};
 
-TEST_F(Deep, NoStepIsNotFinite) {
+TEST_F(Deep, EveryStepIsFinite) {
   std::string text;
   for (int i = 0; i < 400; ++i)
     text += fmt::format("the {} of {} is {}. ", i, i * i % 97, i * 7 % 31);

@@ -28,7 +28,7 @@ TEST_F(DryRun, WritesNothing) {
   EXPECT_EQ(done(kCopy + " --dry-run").code, 0) << "a run that is not made needs no folder";
 }
 
-TEST_F(DryRun, ReportsWhatTheRunIs) {
+TEST_F(DryRun, DescribesTheRun) {
   const std::string run =
       "train --task digits --size 12 --levels 4 --heads 2 --dim 16 --ffn 32 --layers 3 --batch 6 "
       "--accumulate 2 "
@@ -94,7 +94,7 @@ TEST_F(DryRun, CountsTheFlopsOfTheBench) {
   EXPECT_EQ(report["flops_per_token"].get<double>(), flops_per_token(model));
 }
 
-TEST_F(DryRun, OfARunThatGoesOnCountsItsRemainingSteps) {
+TEST_F(DryRun, CountsTheRemainingStepsOnResume) {
   done(kCopy + " --steps 10 --out run");
   const auto files = bytes("run/metrics.jsonl");
   const nlohmann::json report = this->report("train --resume run --steps 30");
@@ -106,7 +106,7 @@ TEST_F(DryRun, OfARunThatGoesOnCountsItsRemainingSteps) {
   refused(2, kCopy + " --dry-run --out run", {"run already holds a run"});
 }
 
-TEST_F(DryRun, KnowsEveryTaskAndHead) {
+TEST_F(DryRun, CoversEveryTaskAndOutputHead) {
   put_text("text.txt", 2000);
   fs::create_directories(path("images"));
   for (char gray = 0; gray < 20; ++gray)
@@ -133,7 +133,7 @@ TEST_F(DryRun, KnowsEveryTaskAndHead) {
   }
 }
 
-TEST_F(DryRun, WhatDoesNotFitIsSaidAfterTheReport) {
+TEST_F(DryRun, ReportsFirstThatTheRunDoesNotFit) {
   const Outcome outcome = linea(
       "train --task copy --length 16 --layers 1 --dim 16 --batch 1000000000 --dry-run --json --out "
       "run");
@@ -146,7 +146,7 @@ TEST_F(DryRun, WhatDoesNotFitIsSaidAfterTheReport) {
 }
 
 // What steps of some rows say of more is near what steps of more take.
-TEST_F(DryRun, EstimatesWhatItDoesNotMeasure) {
+TEST_F(DryRun, EstimatesUnmeasuredSteps) {
   const std::string size =
       kSanitized ? "--dim 16 --ffn 32" : "--dim 32 --ffn 64";  // fast enough, either way
   const std::string run =
@@ -160,7 +160,7 @@ TEST_F(DryRun, EstimatesWhatItDoesNotMeasure) {
   EXPECT_NEAR(estimated["bytes"]["peak"].get<double>(), 1e8 * of_row, 0.15e8 * of_row);
 }
 
-TEST_F(DryRun, RefusesWeightsBeforeItMakesThem) {
+TEST_F(DryRun, RefusesWeightsBeforeAllocatingThem) {
   const Outcome outcome =
       linea("train --task copy --layers 100000000 --dim 512 --ffn 2048 --heads 8 --dry-run");
   check_refusal(

@@ -33,7 +33,7 @@ class InitFrom : public ProgramTest {
 
 const std::string kStill = " --steps 1 --lr 1e-30 --min-lr 0";
 
-TEST_F(InitFrom, TheSameAttentionStartsWhereTheOtherEnded) {
+TEST_F(InitFrom, TheSameAttentionContinues) {
   done("train --init-from softmax --steps 2 --out again");
   const double ended = loss_of("softmax");
   EXPECT_NEAR(first_loss("again"), ended, 1e-5);
@@ -41,7 +41,7 @@ TEST_F(InitFrom, TheSameAttentionStartsWhereTheOtherEnded) {
 }
 
 // What is no parameter goes along: moving codes, directions that were redrawn, a temperature.
-TEST_F(InitFrom, TheSameAttentionTakesOverItsBuffers) {
+TEST_F(InitFrom, TheSameAttentionCopiesItsBuffers) {
   for (const std::string attention :
        {"vq --codes 6 --codebook ema", "vq --codes 6 --codebook gradient",
         "performer --features 5 --redraw 3", "soft-vq --codes 6 --anneal 0.01"}) {
@@ -55,7 +55,7 @@ TEST_F(InitFrom, TheSameAttentionTakesOverItsBuffers) {
 
 // A codebook that learned by gradients has no sums of keys, which one that moves by their means
 // needs.
-TEST_F(InitFrom, ACodebookGoesOnWithAnotherWayOfLearning) {
+TEST_F(InitFrom, ACodebookContinuesWithAnotherLearningRule) {
   done(
       kText +
       " --attention vq --codes 6 --codebook gradient --steps 30 --lr 1e-2 --warmup 0 --out source");
@@ -72,7 +72,7 @@ TEST_F(InitFrom, ACodebookGoesOnWithAnotherWayOfLearning) {
 }
 
 // Other sizes, or directions drawn in another way, are what the user asked for.
-TEST_F(InitFrom, BuffersOfOtherSizesStartAnew) {
+TEST_F(InitFrom, BuffersOfOtherSizesAreReset) {
   done(kText + " --attention performer --features 5 --steps 2 --out source");
   const std::string omega = "blocks.0.attention.omega";
   done("train --init-from source --features 7" + kStill + " --out wider");
@@ -84,7 +84,7 @@ TEST_F(InitFrom, BuffersOfOtherSizesStartAnew) {
 }
 
 // --projection says how directions are drawn; a codebook has none.
-TEST_F(InitFrom, ACodebookDoesNotAskHowDirectionsAreDrawn) {
+TEST_F(InitFrom, ACodebookNeedsNoRandomProjection) {
   done(kText + " --attention vq --codes 5 --steps 3 --out source");
   const std::string codebook = "blocks.0.attention.codebook";
   done("train --init-from source --projection iid" + kStill + " --out again");
@@ -93,7 +93,7 @@ TEST_F(InitFrom, ACodebookDoesNotAskHowDirectionsAreDrawn) {
 }
 
 // What the gated rule forgets by and what the delta rule writes by have the same names and sizes.
-TEST_F(InitFrom, AGateStaysWithItsRule) {
+TEST_F(InitFrom, AGateBelongsToItsRule) {
   done(kText + " --attention linear --rule gated --steps 3 --out source");
   const std::string bias = "blocks.0.gate.bias";
   done("train --init-from source" + kStill + " --out same");
@@ -145,7 +145,7 @@ TEST_F(InitFrom, BothProjectionsOfPairsAreScaled) {
 
 // The settings of an attention belong to it: the source's go to the same one, however it was asked
 // for, and to no other.
-TEST_F(InitFrom, SettingsOfAnAttentionStayWithIt) {
+TEST_F(InitFrom, SettingsBelongToTheirAttention) {
   done(kText + " --attention linear --feature dpfp --nu 2 --rule delta --steps 1 --out source");
   done("train --init-from source --attention linear" + kStill + " --out flag");
   put("same.toml", "attention = \"linear\"\nnu = 1\n");
@@ -167,7 +167,7 @@ TEST_F(InitFrom, SettingsOfAnAttentionStayWithIt) {
   expect_setting("flag-wins", "features = 9");
 }
 
-TEST_F(InitFrom, APresetNamesTheAttentionToo) {
+TEST_F(InitFrom, APresetSetsTheAttentionToo) {
   done(kDigits + " --class-token --attention performer --feature trig --steps 1 --out source");
   done("train --init-from source --preset digits-demo --size 12 --levels 4" + kSmall + kStill +
        " --out other");
@@ -190,7 +190,7 @@ TEST_F(InitFrom, ATextOfOtherTokensIsRefused) {
   EXPECT_FALSE(exists("other"));
 }
 
-TEST_F(InitFrom, WhatCannotBeIsRefused) {
+TEST_F(InitFrom, InvalidRequestsAreRefused) {
   refused(3, "train --init-from softmax --dim 32 --out other", {"token_embedding.weight", "32"});
   refused(3, "train --init-from nothing --out other", {"nothing", "does not exist"});
   refused(2, "train --init-from softmax --resume softmax", {"--init-from", "--resume"});

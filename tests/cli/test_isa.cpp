@@ -7,7 +7,7 @@
 namespace linea {
 namespace {
 
-class Vectors : public ProgramTest {
+class InstructionSets : public ProgramTest {
  protected:
   void TearDown() override {
     unsetenv("LINEA_ISA");
@@ -15,7 +15,7 @@ class Vectors : public ProgramTest {
   }
 };
 
-TEST_F(Vectors, EachKindOfKernelsLearnsTheSameToRounding) {
+TEST_F(InstructionSets, EveryInstructionSetTrainsTheSameUpToRounding) {
   if (all_cpu_isas().size() < 2)
     GTEST_SKIP() << "this build, or this processor, has " << cpu_isa() << " only";
   std::vector<double> first;
@@ -39,7 +39,7 @@ TEST_F(Vectors, EachKindOfKernelsLearnsTheSameToRounding) {
   EXPECT_NE(resumed.err.find(change), std::string::npos) << resumed.err;
 }
 
-TEST_F(Vectors, AnUnknownNameIsRefused) {
+TEST_F(InstructionSets, AnUnknownNameIsRefused) {
   setenv("LINEA_ISA", "MMX", 1);
   for (const char* line : {"info", "train --task digits --steps 1 --out run", "verify"})
     refused(2, line, {"LINEA_ISA is 'MMX'", all_cpu_isas().back().c_str()});

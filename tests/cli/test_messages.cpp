@@ -14,7 +14,7 @@ class Messages : public ProgramTest {
   }
 };
 
-TEST_F(Messages, NameTheNearestWord) {
+TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, kCopy + " --stpes 5 --out run", {"'--stpes'", "'--steps'"});
   refused(2, kCopy + " --stpes=5 --out run", {"'--stpes'", "'--steps'"});
   refused(2, "sample run --temprature 1", {"'--temprature'", "'--temperature'"});
@@ -42,7 +42,7 @@ TEST_F(Messages, NameTheNearestWord) {
   EXPECT_FALSE(exists("run"));
 }
 
-TEST_F(Messages, ShowNumbersThatCannotWork) {
+TEST_F(Messages, ShowInvalidNumbers) {
   const std::string copy = "train --task copy --length 16 --out run";
   const auto numbers = [&](const std::string& flags, std::initializer_list<std::string> fragments) {
     refused(2, copy + " " + flags, fragments);
@@ -91,7 +91,7 @@ TEST_F(Messages, ShowNumbersThatCannotWork) {
   refused(5, copy + " --ffn 2000000000 --dim 200000", {"memory"});
 }
 
-TEST_F(Messages, NameWhatIsWrongInAConfig) {
+TEST_F(Messages, LocateErrorsInAConfig) {
   config_refused("dimm = 3\n", {"c.toml", "'dimm'", "'dim'"});
   config_refused("min-lr = 0.1\n", {"'min-lr'", "'min_lr'"});
   config_refused("zzzzzzzzzzzzzzzzzzzz = 3\n", {"'zzzzzzzzzzzzzzzzzzzz'"});
@@ -120,7 +120,7 @@ TEST_F(Messages, NameWhatIsWrongInAConfig) {
   refused(3, kCopy + " --out run --config .", {"folder"});
 }
 
-TEST_F(Messages, NameDataThatCannotBeRead) {
+TEST_F(Messages, NameUnreadableData) {
   const auto text = [&](const std::string& more) { return "train --task text --out run " + more; };
   refused(2, text(""), {"--data"});
   refused(3, text("--data nowhere.txt"), {"nowhere.txt"});
@@ -134,7 +134,7 @@ TEST_F(Messages, NameDataThatCannotBeRead) {
   EXPECT_FALSE(exists("run"));
 }
 
-TEST_F(Messages, NameAPlaceThatCannotTakeARun) {
+TEST_F(Messages, NameAnUnusableOutputFolder) {
   done(kCopy + " --steps 1 --out run");
   const std::string model = bytes("run/checkpoints/step-00000001/model.safetensors");
   refused(2, kCopy + " --steps 1 --seed 2 --out run", {"run", "holds a run", "--resume run"});

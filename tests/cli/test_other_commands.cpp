@@ -6,7 +6,7 @@ namespace {
 
 class OtherCommands : public ProgramTest {};
 
-TEST_F(OtherCommands, InfoTellsOfTheBuild) {
+TEST_F(OtherCommands, InfoDescribesTheBuild) {
   const Outcome info = done("info");
   EXPECT_EQ(info.err, "");
   for (const char* part : {"linea ", "BLAS", "OpenBLAS", "threads", "devices", "softmax",
@@ -14,7 +14,7 @@ TEST_F(OtherCommands, InfoTellsOfTheBuild) {
     EXPECT_NE(info.out.find(part), std::string::npos) << part << "\n" << info.out;
 }
 
-TEST_F(OtherCommands, InfoTellsOfRunsAndFiles) {
+TEST_F(OtherCommands, InfoDescribesRunsAndFiles) {
   done(kDigits + " --steps 3 --out run");
   const std::string folder = "run/checkpoints/step-00000003";
   const std::string run = done("info run").out;
@@ -36,7 +36,7 @@ TEST_F(OtherCommands, InfoTellsOfRunsAndFiles) {
   refused(3, "info empty", {"empty", "no checkpoint"});
 }
 
-TEST_F(OtherCommands, VerifyProvesTheAttentions) {
+TEST_F(OtherCommands, VerifyChecksTheAttentions) {
   if (kSanitized) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const Outcome outcome = done("verify --attention linear --json");
   const std::vector<nlohmann::json> checks = json_lines(outcome.out);
@@ -53,7 +53,7 @@ TEST_F(OtherCommands, VerifyProvesTheAttentions) {
   EXPECT_EQ(attentions.size(), 5u + 4 + 4);  // features by the rules sum, gated and delta
 }
 
-TEST_F(OtherCommands, BenchPrintsALineALength) {
+TEST_F(OtherCommands, BenchPrintsOneLinePerLength) {
   const Outcome outcome = done("bench attention --lengths 64,128 --seconds 0 --json");
   const std::vector<nlohmann::json> lines = json_lines(outcome.out);
   ASSERT_EQ(lines.size(), 1u + 3 * 2 + 3);  // softmax, linear, performer; who is faster than whom

@@ -82,7 +82,7 @@ struct ThreadsBefore {
   ~ThreadsBefore() { set_threads(before); }
 };
 
-TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
+TEST_F(OutOfMemoryTest, EveryFailingAllocationIsAnError) {
   for (const bool recompute : {false, true}) {
     RunConfig config = small_run();
     config.attention = recompute ? "linear" : "softmax";
@@ -98,14 +98,14 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationFails) {
 }
 
 // An error cannot leave a parallel region: nothing is allocated in one.
-TEST_F(OutOfMemoryTest, WhicheverAllocationFailsWithThreads) {
+TEST_F(OutOfMemoryTest, EveryFailingAllocationIsAnErrorWithThreads) {
   const ThreadsBefore threads;
   const RunConfig config = small_images();
   train(config);
   EXPECT_GE(fail_everywhere(1, 5, [&] { train(config); }), 30);
 }
 
-TEST_F(OutOfMemoryTest, WhicheverAllocationOfADrawingFails) {
+TEST_F(OutOfMemoryTest, EveryFailingAllocationOfSamplingIsAnError) {
   const ThreadsBefore threads;
   train(small_images());
   set_threads(2);
@@ -122,7 +122,7 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfADrawingFails) {
 }
 
 // There is no model yet whose parts could be named, but what takes the memory is one.
-TEST_F(OutOfMemoryTest, WhicheverAllocationOfALoadFails) {
+TEST_F(OutOfMemoryTest, EveryFailingAllocationOfALoadIsAnError) {
   train(small_run());
   const auto load = [&] { load_model(path("run")); };
   EXPECT_GE(fail_everywhere(1, 1, load), 10);
@@ -132,7 +132,7 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfALoadFails) {
   set_cpu_memory_limit(0);
 }
 
-TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
+TEST_F(OutOfMemoryTest, EveryFailingAllocationOfTheDefinitionIsAnError) {
   const ThreadsBefore threads;
   set_threads(2);
   for (const char* attention : {"linear", "performer"}) {
@@ -156,7 +156,7 @@ TEST_F(OutOfMemoryTest, WhicheverAllocationOfTheDefinitionFails) {
 
 // BLAS asks for its buffers for ever where it gets none: whatever the limit, the program does its
 // work or says why not.
-TEST_F(OutOfMemoryTest, ALimitOnTheProcessDoesNotHangIt) {
+TEST_F(OutOfMemoryTest, AProcessLimitDoesNotHang) {
   if (kSanitized) GTEST_SKIP() << "the sanitizers map terabytes; the release build's tests do it";
   train(small_run());
   for (const int mebibytes : {100, 300, 400, 450, 500, 600, 800, 2000}) {
@@ -174,7 +174,7 @@ TEST_F(OutOfMemoryTest, ALimitOnTheProcessDoesNotHangIt) {
 }
 
 // The error of a run knows its settings: what to lower depends on what takes the most.
-TEST_F(OutOfMemoryTest, SaysWhatToLower) {
+TEST_F(OutOfMemoryTest, NamesTheSettingToLower) {
   const auto train_within = [&](const RunConfig& config, size_t bytes) {
     set_cpu_memory_limit(cpu_memory().held + bytes);
     with_out_of_memory_hint(config, [&] { train(config); });

@@ -4,14 +4,14 @@
 namespace linea {
 namespace {
 
-class HeadFlag : public ProgramTest {
+class OutputHeadFlag : public ProgramTest {
  protected:
   double last_bits(const std::string& run) const {
     return metrics(run).back()["val_bits"].get<double>();
   }
 };
 
-TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
+TEST_F(OutputHeadFlag, LogisticsTrainEvaluateAndSample) {
   const std::string train =
       "train --task digits --size 12 --levels 16 --output-head logistics --lr 0.01 --warmup 0" +
       kSmall;
@@ -32,7 +32,7 @@ TEST_F(HeadFlag, LogisticsTrainEvaluateAndSample) {
   done("train --resume whole --steps 6");
 }
 
-TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
+TEST_F(OutputHeadFlag, IsRefusedWhereItDoesNotApply) {
   refused(2, kCopy + " --output-head logistics --steps 1 --out run",
           {"--output-head logistics", "copy", "images"});
   refused(2, kDigits + " --output-head logistics --tie --steps 1 --out run",
@@ -44,13 +44,13 @@ TEST_F(HeadFlag, IsRefusedWhereItHasNoMeaning) {
           {"--output-head logistics", "random tokens"}, true);
 }
 
-TEST_F(HeadFlag, OtherHeadsWeightsAreRefused) {
+TEST_F(OutputHeadFlag, WeightsOfAnotherHeadAreRefused) {
   done(kDigits + " --steps 1 --out run");
   refused(3, kDigits + " --output-head logistics --steps 1 --out new --init-from run",
           {"output_head.weight"}, true);
 }
 
-TEST_F(HeadFlag, TopKAndTopPCutWhatIsDrawn) {
+TEST_F(OutputHeadFlag, TopKAndTopPRestrictSampling) {
   done(kDigits + " --steps 30 --out images");
   put_text("text.txt", 2000);
   done(kText + " --steps 30 --out text");

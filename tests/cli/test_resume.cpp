@@ -19,7 +19,7 @@ class Resume : public ProgramTest {
   }
 };
 
-TEST_F(Resume, FromAnEarlierCheckpointGoesTheSameWay) {
+TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
   put_text("text.txt", 2000);
   const std::string settings =
       " --dropout 0.1 --accumulate 2 --steps 12 --save-every 4 --eval-every 6 --keep-last 0";
@@ -51,7 +51,7 @@ TEST_F(Resume, FromAnEarlierCheckpointGoesTheSameWay) {
   }
 }
 
-TEST_F(Resume, AfterASignalGoesTheSameWay) {
+TEST_F(Resume, AfterASignalIsBitExact) {
   const int steps = kSanitized ? 200 : 600;
   const std::string settings =
       " --dropout 0.1 --accumulate 2 --keep-last 0 --steps " + std::to_string(steps);
@@ -85,7 +85,7 @@ TEST_F(Resume, AfterASignalGoesTheSameWay) {
 
 // What was due after the step that a run was stopped at is done all the same, and every line of the
 // record is that of a run that nothing stopped.
-TEST_F(Resume, AStopLeavesNothingOut) {
+TEST_F(Resume, AStopLosesNothing) {
   put_text("text.txt", 600);
   const std::string settings = kText + " --steps 24 --keep-last 0 --eval-every 1 --sample-every 1";
   done(settings + " --out straight");
@@ -108,7 +108,7 @@ TEST_F(Resume, AStopLeavesNothingOut) {
 }
 
 // A kill between the last checkpoint and the look at the validation split that follows it.
-TEST_F(Resume, TheLastLookIsMadeUpFor) {
+TEST_F(Resume, TheFinalEvaluationIsMadeUpFor) {
   done(kDigits + " --steps 4 --out straight");
   copy("straight", "run");
   Words lines = lines_of(bytes("run/metrics.jsonl"));
@@ -141,7 +141,7 @@ TEST_F(Resume, ATextOfOtherTokensIsRefused) {
   done("train --resume run --steps 4");
 }
 
-TEST_F(Resume, AfterAKillGoesTheSameWay) {
+TEST_F(Resume, AfterAKillIsBitExact) {
   const std::string settings = kCopy + " --steps 300 --save-every 25 --keep-last 0";
   done(settings + " --out straight");
   Child child(path(""), words_of(settings + " --out run"));
@@ -159,7 +159,7 @@ TEST_F(Resume, AfterAKillGoesTheSameWay) {
     EXPECT_EQ(name.rfind("step-", 0), 0u) << name;
 }
 
-TEST_F(Resume, FromTheOneBeforeABadOneGoesTheSameWay) {
+TEST_F(Resume, FromTheCheckpointBeforeADamagedOneIsBitExact) {
   done(kCopy + " --steps 12 --save-every 4 --keep-last 0 --out straight");
   copy("straight", "run");
   remove("run/checkpoints/step-00000012");
@@ -174,7 +174,7 @@ TEST_F(Resume, FromTheOneBeforeABadOneGoesTheSameWay) {
 }
 
 // A kill before the first save costs what was done, not the run.
-TEST_F(Resume, ARunThatWasNeverSavedBeginsAnew) {
+TEST_F(Resume, ARunWithoutCheckpointsStartsOver) {
   done(kCopy + " --steps 12 --out straight");
   copy("straight", "run");
   remove("run/checkpoints");
@@ -185,7 +185,7 @@ TEST_F(Resume, ARunThatWasNeverSavedBeginsAnew) {
 }
 
 // What is saved after a bad newer one was passed over is what the next start takes.
-TEST_F(Resume, ABadNewerOneDoesNotPushOutWhatIsSavedNow) {
+TEST_F(Resume, ADamagedNewerOneDoesNotEvictNewSaves) {
   done(kCopy + " --steps 20 --save-every 10 --keep-last 1 --keep-every 10 --out run");
   put("run/checkpoints/step-00000020/state.json", "{}");
   put("run/.tmp-1-2", "left by a kill");
@@ -196,7 +196,7 @@ TEST_F(Resume, ABadNewerOneDoesNotPushOutWhatIsSavedNow) {
   EXPECT_NE(again.err.find("from step 13"), std::string::npos) << again.err;
 }
 
-TEST_F(Resume, AReaderThatGoesAwayEndsNothing) {
+TEST_F(Resume, AClosedPipeEndsNothing) {
   Child child(path(""), words_of(kCopy + " --steps 100 --json --out run"), 0, "/dev/full");
   EXPECT_EQ(child.wait().code, 6) << "said at the end";
   EXPECT_TRUE(exists("run/checkpoints/step-00000100"));
@@ -209,7 +209,7 @@ TEST_F(Resume, AReaderThatGoesAwayEndsNothing) {
   EXPECT_TRUE(exists("piped/checkpoints/step-00000300"));
 }
 
-TEST_F(Resume, SaysWhichSettingsAreOthers) {
+TEST_F(Resume, NamesChangedSettings) {
   done(kCopy + " --steps 2 --out run");
   const Outcome outcome = done("train --resume run --steps 3 --lr 0.5 --save-every 1");
   EXPECT_NE(outcome.err.find(
@@ -218,7 +218,7 @@ TEST_F(Resume, SaysWhichSettingsAreOthers) {
       << outcome.err;
 }
 
-TEST_F(Resume, AStopWhileSamplesAreDrawnIsHeard) {
+TEST_F(Resume, AStopDuringSamplingIsHonored) {
   const std::string size =
       kSanitized ? "--size 14 --layers 2" : "--size 20 --layers 3";  // slow enough, either way
   const std::string settings =
@@ -236,7 +236,7 @@ TEST_F(Resume, AStopWhileSamplesAreDrawnIsHeard) {
     EXPECT_EQ(bytes("straight/samples/" + name), bytes("run/samples/" + name)) << name;
 }
 
-TEST_F(Resume, SaysWhereItsBitsWillDiffer) {
+TEST_F(Resume, WarnsWhereBitsWillDiffer) {
   done(kCopy + " --steps 2 --threads 1 --out run");
   const Outcome same = done("train --resume run --steps 3");
   EXPECT_EQ(same.err.find("not with the same bits"), std::string::npos) << same.err;
@@ -245,7 +245,7 @@ TEST_F(Resume, SaysWhereItsBitsWillDiffer) {
   EXPECT_NE(other.err.find("threads was 1, is 2"), std::string::npos) << other.err;
 }
 
-TEST_F(Resume, ARunIsOfOneProgramAtATime) {
+TEST_F(Resume, ARunIsLockedByOneProcess) {
   Child child(path(""), words_of(kCopy + " --steps 1000000 --save-every 1 --out run"));
   wait_for([&] { return exists("run/checkpoints/step-00000002"); });
   fs::create_directories(path("beside"));
@@ -256,7 +256,7 @@ TEST_F(Resume, ARunIsOfOneProgramAtATime) {
   done("train --resume run --steps 1 --save-every 0");  // its lock went with it
 }
 
-TEST_F(Resume, AfterItsTimeIsUpGoesTheSameWay) {
+TEST_F(Resume, AfterTheTimeLimitIsBitExact) {
   const std::string settings = kCopy + " --steps 100000000";
   const Outcome stopped = linea(words_of(settings + " --max-time 1s --out run"));
   EXPECT_EQ(stopped.code, 75) << stopped.err;
@@ -268,7 +268,7 @@ TEST_F(Resume, AfterItsTimeIsUpGoesTheSameWay) {
   refused(2, kCopy + " --max-time soon --out other", {"--max-time", "'soon'", "3h50m"});
 }
 
-TEST_F(Resume, KeepsTheBestByValidation) {
+TEST_F(Resume, KeepsTheBestValidationLoss) {
   put_text("text.txt", 600);
   // Steps this wide make the loss worse after its best.
   done(kText +
@@ -297,7 +297,7 @@ TEST_F(Resume, TakesNewSettingsAsFlags) {
 }
 
 // A kill between the last save and the removal of what it makes superfluous.
-TEST_F(Resume, RemovesWhatAKillLeftToRemove) {
+TEST_F(Resume, RemovesLeftoversOfAKill) {
   done(kCopy + " --steps 12 --save-every 2 --eval-every 6 --keep-last 2 --out run");
   const Words kept = names_in("run/checkpoints");
   ASSERT_FALSE(exists("run/checkpoints/step-00000008"));
@@ -306,7 +306,7 @@ TEST_F(Resume, RemovesWhatAKillLeftToRemove) {
   EXPECT_EQ(names_in("run/checkpoints"), kept);
 }
 
-TEST_F(Resume, RefusesWhatIsNoRun) {
+TEST_F(Resume, RefusesFoldersThatAreNoRun) {
   fs::create_directories(path("empty"));
   refused(3, "train --resume nowhere", {"nowhere", "no such file"});
   refused(3, "train --resume empty", {"empty/config.toml"});

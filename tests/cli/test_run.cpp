@@ -8,7 +8,7 @@ namespace {
 
 class Run : public ProgramTest {};
 
-TEST_F(Run, LeavesTheFilesThatArePromised) {
+TEST_F(Run, WritesTheDocumentedFiles) {
   const Outcome outcome =
       done(kDigits +
            " --steps 12 --save-every 4 --sample-every 6 --eval-every 6 --keep-last 2 --out run");
@@ -103,7 +103,7 @@ TEST_F(Run, IsAFunctionOfItsSettings) {
   }
 }
 
-TEST_F(Run, TakesDefaultsThenPresetThenFileThenFlags) {
+TEST_F(Run, AppliesDefaultsPresetFileAndFlagsInOrder) {
   put("c.toml", "# a comment\nwarmup = 7\nbatch = 3  # another\nlr = 0.5\nbias = false\n");
   done(
       "train --preset copy --config c.toml --lr 0.25 --length 16 --steps 2 --layers 1 --dim 16 "

@@ -40,7 +40,7 @@ class Eval : public ProgramTest {
   }
 };
 
-TEST_F(Sample, DrawsAGridOfImages) {
+TEST_F(Sample, WritesAGridOfImages) {
   done(kDigits + " --steps 3 --out run");
   const Outcome outcome = done("sample run --count 10 --out grid.png");
   EXPECT_EQ(lines_of(outcome.out).back(), "grid.png");
@@ -64,7 +64,7 @@ TEST_F(Sample, DrawsAGridOfImages) {
   EXPECT_EQ(sampled("--greedy"), sampled("--temperature 1e-9"));
 }
 
-TEST_F(Sample, TakesAClassWhereTheModelHasThem) {
+TEST_F(Sample, ConditionsOnAClass) {
   done(kDigits + " --class-token --steps 60 --lr 0.02 --warmup 0 --out classes");
   done(kDigits + " --steps 3 --out plain");
   const auto sampled = [&](const std::string& more) {
@@ -81,7 +81,7 @@ TEST_F(Sample, TakesAClassWhereTheModelHasThem) {
   refused(2, "sample plain --class 3", {"--class 3", "--class-token"});
 }
 
-TEST_F(Sample, GoesOnFromAPrompt) {
+TEST_F(Sample, ContinuesAPrompt) {
   put_text("text.txt", 2000);
   done(kText + " --steps 3 --out run");
   const auto tokens = [](const std::string& text) {
@@ -113,7 +113,7 @@ TEST_F(Sample, GoesOnFromAPrompt) {
   refused(2, "sample copy", {"does not sample text"});
 }
 
-TEST_F(Sample, RefusesWhatHasNoMeaning) {
+TEST_F(Sample, RefusesInapplicableOptions) {
   done(kDigits + " --steps 1 --out images");
   put_text("text.txt", 2000);
   done(kText + " --steps 1 --out text");
@@ -137,7 +137,7 @@ TEST_F(Sample, RefusesWhatHasNoMeaning) {
   EXPECT_FALSE(exists("grid.png"));
 }
 
-TEST_F(Sample, AFullDiskUnderStdoutIsAnError) {
+TEST_F(Sample, AFullDiskBehindStdoutIsAnError) {
   put_text("text.txt", 2000);
   done(kText + " --steps 1 --out run");
   for (const char* line : {"sample run --tokens 50", "eval run --json", "info run"}) {
@@ -219,7 +219,7 @@ TEST_F(Eval, ReadsMnist) {
   EXPECT_FALSE(exists("new")) << "a run folder for data that cannot be read";
 }
 
-TEST_F(Eval, TheModelFileAloneIsEnough) {
+TEST_F(Eval, TheModelFileSuffices) {
   put_text("text.txt", 2000);
   const std::string text_file = "run/checkpoints/step-00000003/model.safetensors";
   done(kDigits + " --steps 3 --out run");
@@ -246,7 +246,7 @@ TEST_F(Eval, TheModelFileAloneIsEnough) {
   refused(3, "eval far --data other.txt", {"other.txt", "'o'"});
 }
 
-TEST_F(Eval, RefusesWhatIsNoModel) {
+TEST_F(Eval, RefusesFilesThatAreNoModel) {
   fs::create_directories(path("empty"));
   done(kCopy + " --steps 1 --out run");
   for (const std::string command : {"eval", "sample"}) {

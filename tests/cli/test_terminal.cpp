@@ -101,7 +101,7 @@ Words shown_lines(const std::string& text) {
 
 const std::string kRun = kCopy + " --steps 400 --out ";
 
-TEST_F(Terminal, TheProgressLineIsRewrittenAndSaysEverything) {
+TEST_F(Terminal, TheProgressLineIsRewrittenAndComplete) {
   const std::string text = shown(kRun + "run", {"xterm", nullptr, 200});
   EXPECT_NE(text.find('\r'), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;

@@ -8,7 +8,7 @@ namespace linea::cuda_tests {
 namespace {
 
 // In a process of its own, which has not started the device yet.
-TEST(CudaDeviceDeathTest, AMachineWithoutOneIsToldSo) {
+TEST(CudaDeviceDeathTest, WithoutADeviceItIsAnError) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {

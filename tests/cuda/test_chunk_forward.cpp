@@ -24,7 +24,7 @@ TEST(CudaChunkForward, TheSameBitsEachTime) {
 }
 
 // Whatever follows, outputs keep their bits.
-TEST(CudaChunkForward, OutputsDoNotKnowWhatFollows) {
+TEST(CudaChunkForward, OutputsAreCausal) {
   const On device(kCuda);
   std::vector<ChunkSetting> settings = far_logs();
   settings.push_back({});

@@ -69,7 +69,7 @@ TEST(CudaChunkTiles, SmallGroups) {
 }
 
 // Whatever follows, outputs keep their bits; what comes before changes them.
-TEST(CudaChunkTiles, OutputsDoNotKnowWhatFollows) {
+TEST(CudaChunkTiles, OutputsAreCausal) {
   const On device(kCuda);
   ChunkSetting s;
   s.N = kLength;

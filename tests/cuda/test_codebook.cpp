@@ -110,7 +110,7 @@ TEST(CudaCodebook, MorePairsThanOneGridHolds) {
 }
 
 // All codes alike: the first; no distance a number: the first.
-TEST(CudaCodebook, WhereNoCodeIsNearer) {
+TEST(CudaCodebook, EquallyNearCodes) {
   for (const double value : {0.5, HUGE_VAL, std::nan("")})
     expect_parity(
         [value](auto t) {

@@ -105,7 +105,7 @@ TEST(CudaDelta, SizesAndPadding) {
 }
 
 // A value that overflows reaches no output before its own.
-TEST(CudaDelta, WhatOverflowsStaysAfterItsPosition) {
+TEST(CudaDelta, OverflowIsCausal) {
   const On device(kCuda);
   const int64_t N = 64, F = 8, M = 4, at = 30;
   std::vector<float> values(N * M, 0.5f);

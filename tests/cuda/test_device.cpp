@@ -12,7 +12,7 @@
 namespace linea::cuda_tests {
 namespace {
 
-TEST(CudaDevice, IsNamedOnTheCommandLine) {
+TEST(CudaDevice, IsSelectedOnTheCommandLine) {
   EXPECT_EQ(device_of("cpu"), Device{});
   EXPECT_EQ(device_of("cuda"), (Device{DeviceKind::cuda, 0}));
   EXPECT_EQ(device_of("cuda:3"), (Device{DeviceKind::cuda, 3}));
@@ -20,12 +20,12 @@ TEST(CudaDevice, IsNamedOnTheCommandLine) {
     EXPECT_THROW(device_of(text), Error) << text;
 }
 
-TEST(CudaDevice, SaysWhatALaunchTakes) {
+TEST(CudaDevice, ReportsTheTimeOfALaunch) {
   const On device(kCuda);
   EXPECT_GT(launch_seconds(), 0);
 }
 
-TEST(CudaDevice, TensorsLieWhereTheContextIs) {
+TEST(CudaDevice, TensorsAreOnTheContextsDevice) {
   const Tensor before({3}, DType::f32);
   EXPECT_EQ(before.device(), Device{});
   const On device(kCuda);
@@ -37,7 +37,7 @@ TEST(CudaDevice, TensorsLieWhereTheContextIs) {
 
 // More writes than there are slots on the way, one that is larger than all of them, and nothing:
 // what was given, though the host's memory changes at once.
-TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
+TEST(CudaDevice, HostWritesAreOrdered) {
   const On device(kCuda);
   constexpr int kWrites = 20;
   const Tensor x({kWrites, 1000}, DType::i32);
@@ -59,7 +59,7 @@ TEST(CudaDevice, TakesWhatWasWrittenWhenItWasWritten) {
   EXPECT_EQ(y.to_vector<int32_t>(), given);
 }
 
-TEST(CudaDevice, HasAnAccountOfItsMemory) {
+TEST(CudaDevice, ReportsItsMemory) {
   const On device(kCuda);
   const size_t before = memory_use().held;
   reset_memory_peak();
@@ -80,7 +80,7 @@ uint64_t kept_by_the_driver() {
   return bytes;
 }
 
-TEST(CudaDevice, GivesBackWhatItKeeps) {
+TEST(CudaDevice, ReleasesItsCache) {
   const On device(kCuda);
   constexpr int64_t kElements = int64_t{1} << 25;
   release_memory_cache();
@@ -91,7 +91,7 @@ TEST(CudaDevice, GivesBackWhatItKeeps) {
   EXPECT_LE(kept_by_the_driver(), before + kElements / 2);
 }
 
-TEST(CudaDevice, SaysWhatItHasWhereMemoryRunsOut) {
+TEST(CudaDevice, OutOfMemoryReportsTheUsage) {
   const On device(kCuda);
   try {
     const Tensor x({int64_t{1} << 40}, DType::f32);
@@ -102,7 +102,7 @@ TEST(CudaDevice, SaysWhatItHasWhereMemoryRunsOut) {
   }
 }
 
-TEST(CudaDevice, OneOfSeveralThatIsNotThereIsRefused) {
+TEST(CudaDevice, AMissingDeviceIsRefused) {
   EXPECT_THROW(use_device({DeviceKind::cuda, 4095}), Error);
   EXPECT_EQ(context().device, Device{});
 }

@@ -51,7 +51,7 @@ TEST(CudaElementwise, LogsOfGates) {
   }
 }
 
-TEST(CudaElementwise, GeluOnceMore) {
+TEST(CudaElementwise, GeluRecompute) {
   expect_parity([](auto t) {
     using T = decltype(t);
     const Shape shape{kCount};
@@ -74,7 +74,7 @@ TEST(CudaElementwise, DropoutKeepsTheSameElements) {
     });
 }
 
-TEST(CudaElementwise, CountsWhatIsNotFinite) {
+TEST(CudaElementwise, CountsNonfiniteValues) {
   expect_parity([](auto t) {
     using T = decltype(t);
     const Tensor count({1}, DType::i32);

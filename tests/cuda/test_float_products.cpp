@@ -46,7 +46,7 @@ struct Named {
 };
 
 // Parts keep a float's digits; what is rounded does not, which also shows that both are asked for.
-TEST(CudaFloatProducts, PartsKeepTheDigits) {
+TEST(CudaFloatProducts, SplitProductsArePrecise) {
   for (const auto& [attention, feature, rule] : {Named{"linear", "elu", "sum"},
                                                  {"performer", "positive", "sum"},
                                                  {"linear", "elu", "gated"},

@@ -13,7 +13,7 @@ const ProductSize kProductSizes[] = {{1, 1, 1}, {5, 70, 33}, {64, 48, 16}, {131,
 
 // Parts that are not there among those that are; rows from the second on, which lie at no round
 // address.
-TEST(CudaLinear, ProductsWithWhatFollowsThem) {
+TEST(CudaLinear, ProductsWithEpilogues) {
   for (const auto [R, out, in] : kProductSizes)
     for (const bool gelu : {false, true})
       for (const bool with_bias : {false, true})
@@ -41,7 +41,7 @@ const FusedNormSize kFusedNormSizes[] = {{1, 1, 8},     {3, 9, 16},   {64, 64, 6
                                          {5, 48, 1024}, {5, 3, 1032}, {9, 10, 12},  {9, 10, 16, 1},
                                          {2049, 2, 8},  {0, 4, 8}};
 
-TEST(CudaLinear, OfNormedRows) {
+TEST(CudaLinear, FusedNorm) {
   for (const auto [R, out, in, first] : kFusedNormSizes)
     for (const bool gelu : {false, true})
       for (const bool with_bias : {false, true})
@@ -62,7 +62,7 @@ TEST(CudaLinear, OfNormedRows) {
 }
 
 // What is multiplied is the norm's result as it would have been stored.
-TEST(CudaLinear, NormedOnTheWayAsBefore) {
+TEST(CudaLinear, FusedNormMatchesSeparateNorm) {
   const On device(kCuda);
   using T = BFloat16;
   const int64_t R = 37, out = 70, in = 72;

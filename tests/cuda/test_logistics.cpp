@@ -51,7 +51,7 @@ TEST(CudaLogistics, LossGradientsAndScores) {
 }
 
 // More levels than a block has threads; greedy too.
-TEST(CudaLogistics, DrawsTheSameLevels) {
+TEST(CudaLogistics, SamplesTheSameLevels) {
   SamplingParams greedy;
   greedy.greedy = true;
   for (const SamplingParams& params : {SamplingParams{}, SamplingParams{0.7, 5, 0.9}, greedy})

@@ -52,7 +52,7 @@ TEST(CudaNormalization, LayerNormOfRowsFarFromZero) {
   expect_close<double, double>(body, 1e-11);
 }
 
-TEST(CudaNormalization, GradientsOfGainsAreTheSameBitsEachTime) {
+TEST(CudaNormalization, GradientsOfWeightsAreTheSameBitsEachTime) {
   const On device(kCuda);
   const int64_t R = 5000, C = 7;
   const Tensor x = input<float>({R, C}, 1), weight = input<float>({C}, 2),

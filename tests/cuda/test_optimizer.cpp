@@ -98,7 +98,7 @@ TEST(CudaOptimizer, ClipScaleFollowsTheSameRules) {
   *context().step = {};
 }
 
-TEST(CudaOptimizer, AdamInEachOfItsForms) {
+TEST(CudaOptimizer, AdamVariants) {
   for (const double rectification : {1.0, 0.3, -1.0})
     for (const double clip_scale : {1.0, 0.25, std::nan("")})
       for (const std::vector<int64_t>& sizes : {kTensorSizes[3], kTensorSizes[5], kTensorSizes[6]})

@@ -16,7 +16,7 @@ class CudaRecorder : public testing::Test {
   On device_{kCuda};
 };
 
-TEST_F(CudaRecorder, DoesTheSameOnNewNumbers) {
+TEST_F(CudaRecorder, ReplaysWithNewInputs) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   ASSERT_NE(recorder, nullptr);
   const Tensor x({6, 5}, DType::f32), w = input<float>({5, 4}, 2),
@@ -40,7 +40,7 @@ TEST_F(CudaRecorder, DoesTheSameOnNewNumbers) {
   EXPECT_EQ(calls, 2);  // plainly, and to record it
 }
 
-TEST_F(CudaRecorder, TakesNoMemoryOnceItHasRecorded) {
+TEST_F(CudaRecorder, AllocatesNothingAfterCapture) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({300}, 1), y({300}, DType::f32);
   const auto work = [&] { ops::copy_into(ops::scale(ops::scale(x, 2), 0.5), y); };
@@ -54,7 +54,7 @@ TEST_F(CudaRecorder, TakesNoMemoryOnceItHasRecorded) {
 }
 
 // Their temporary memory is their own: the emulator has the parts take turns.
-TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
+TEST_F(CudaRecorder, BranchesMatchSerialWork) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({40, 30}, 1), w = input<float>({30, 30}, 2),
                scaled = Tensor::zeros({40, 30}, DType::f32);
@@ -88,7 +88,7 @@ TEST_F(CudaRecorder, PartsAreDoneAsAlone) {
 }
 
 // Two parts that do touch what is the other's: the emulator has them take turns, so each sees both.
-TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
+TEST_F(CudaRecorder, BranchesRunConcurrently) {
   if (real_gpu) GTEST_SKIP() << "on a GPU either may be first";
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor one = Tensor::full({8}, DType::f32, 1), shared = Tensor::zeros({8}, DType::f32);
@@ -106,7 +106,7 @@ TEST_F(CudaRecorder, PartsAreDoneAtTheSameTime) {
   EXPECT_EQ(numbers(y[1])[0], 4);
 }
 
-TEST_F(CudaRecorder, PartsMayBeRefused) {
+TEST_F(CudaRecorder, BranchesMayBeRefused) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
   const auto work = [&] {
@@ -124,7 +124,7 @@ TEST_F(CudaRecorder, PartsMayBeRefused) {
 }
 
 // Numbers that the host writes or waits for cannot be recorded: it says so, and goes on plainly.
-TEST_F(CudaRecorder, GoesOnPlainlyWhereTheHostTakesPart) {
+TEST_F(CudaRecorder, FallsBackToEagerOnHostAccess) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);
   const auto work = [&] {
@@ -146,7 +146,7 @@ TEST_F(CudaRecorder, GoesOnPlainlyWhereTheHostTakesPart) {
 }
 
 // Memory that is taken while work is recorded would be the graph's.
-TEST_F(CudaRecorder, GoesOnPlainlyWhereMoreMemoryIsAskedFor) {
+TEST_F(CudaRecorder, FallsBackToEagerOnAllocation) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor y({4}, DType::f32);
   int64_t size = 1 << 20;

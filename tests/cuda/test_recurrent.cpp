@@ -82,7 +82,7 @@ TEST(CudaRecurrent, Values) {
 }
 
 // What is read as bf16 is added up as float: terms that a bf16 would lose beside their sum.
-TEST(CudaRecurrent, StatesInHalvesLoseNothing) {
+TEST(CudaRecurrent, SplitBf16StatesLoseNothing) {
   const On device(kCuda);
   using T = BFloat16;
   const int64_t F = 4, M = 4;
@@ -151,7 +151,7 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
 
 // Heads of each width, of a warp and of a block; rows that fill no block; dimensions that fill no
 // panel, and many.
-TEST(CudaRecurrent, FromRowsInOneLaunchIsItsParts) {
+TEST(CudaRecurrent, FusedStepMatchesItsParts) {
   const On device(kCuda);
   const FromRows settings[] = {{3, 2, 8, 16},     {35, 3, 32, 96, false, KernelFeature::relu},
                                {2, 2, 40, 136},   {33, 1, 64, 64},
@@ -166,7 +166,7 @@ TEST(CudaRecurrent, FromRowsInOneLaunchIsItsParts) {
   }
 }
 
-TEST(CudaRecurrent, FromRowsNotOfEverySize) {
+TEST(CudaRecurrent, UnsupportedFusedSizes) {
   const On device(kCuda);
   using T = BFloat16;
   const auto done = [](const FromRows& s, bool waits) {

@@ -83,7 +83,7 @@ TEST(CudaRows, RowsBetweenLayouts) {
 
 // Sequences of 5, 0, 9 and more keys than there are; two heads; a tile that starts at the second
 // pair.
-TEST(CudaRows, RowsOfPaddingAreCleared) {
+TEST(CudaRows, PaddingRowsAreCleared) {
   for (const int64_t first : {0, 4, 6})
     expect_parity([&](auto t) {
       using T = decltype(t);
@@ -98,7 +98,7 @@ TEST(CudaRows, RowsOfPaddingAreCleared) {
     });
 }
 
-TEST(CudaRows, WhatIsNotSeenIsMasked) {
+TEST(CudaRows, FutureScoresAreMasked) {
   for (const double value : {0.0, -HUGE_VAL})
     expect_parity([&](auto t) {
       using T = decltype(t);
@@ -109,7 +109,7 @@ TEST(CudaRows, WhatIsNotSeenIsMasked) {
     });
 }
 
-TEST(CudaRows, SumsFromTheEnd) {
+TEST(CudaRows, ReverseCumsum) {
   for (const auto [R, n] : {RowSize{1, 1}, RowSize{5, 31}, RowSize{5, 32}, RowSize{3, 33},
                             RowSize{2, 1000}, RowSize{0, 3}, RowSize{3, 0}})
     expect_parity([R = R, n = n](auto t) {
@@ -121,7 +121,7 @@ TEST(CudaRows, SumsFromTheEnd) {
 }
 
 // 1 is lost beside 1e9 in a float, not in a double.
-TEST(CudaRows, SumsFromTheEndAreOfDoubles) {
+TEST(CudaRows, ReverseCumsumInDouble) {
   const On device(kCuda);
   std::vector<float> values(64, 0.0f);
   values[63] = 1e9f;

@@ -78,7 +78,7 @@ TEST_F(CudaSampling, APositionIsFewLaunches) {
 }
 
 // Also past the position at which what waits beside a state is added to it.
-TEST_F(CudaSampling, PositionsInBf16AreThoseOfTheParallelForm) {
+TEST_F(CudaSampling, Bf16StepsMatchTheParallelForm) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
   const Transformer model(config);
@@ -113,7 +113,7 @@ class Counted final : public sabotage::Saboteur {
 
 // The attention is asked at a position that is done plainly and at one that is recorded; from then
 // on the device does without. Likewise of positions that are only read.
-TEST_F(CudaSampling, IsRecordedAfterTheFirstPositions) {
+TEST_F(CudaSampling, IsCapturedAfterTheFirstPositions) {
   register_attention(
       {"counted", "linear, with its steps counted", "", {}, [](const AttentionOptions& options) {
          return std::make_unique<Counted>(options);
@@ -142,7 +142,7 @@ TEST_F(CudaSampling, IsRecordedAfterTheFirstPositions) {
 }
 
 // Rows enough for parts that are drawn at the same time, and not of one size: the CPU's tokens.
-TEST_F(CudaSampling, PartsDrawWhatTheCpuDraws) {
+TEST_F(CudaSampling, StreamsSampleAsTheCpu) {
   const Transformer model(small("linear"));
   context().sizes.token_buffer = 4;  // positions, so that it is gone through several times
   const std::vector<std::vector<int32_t>> prompts(3 * 128 + 1, {1, 5, 2});
@@ -160,7 +160,7 @@ TEST_F(CudaSampling, PartsDrawWhatTheCpuDraws) {
 
 // In bf16, in parts that are recorded, past positions at which states are written: the tokens of
 // one position after the other.
-TEST_F(CudaSampling, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
+TEST_F(CudaSampling, CapturedBf16SamplingMatchesEager) {
   ModelConfig config = small("linear");
   config.stored = DType::bf16;
   config.output_head = "logistics";
@@ -185,7 +185,7 @@ TEST_F(CudaSampling, WhatIsRecordedInBf16DrawsAsPlainStepsDo) {
   }
 }
 
-TEST_F(CudaSampling, AsManyRowsAsTheMemoryHolds) {
+TEST_F(CudaSampling, FillsTheMemory) {
   ModelConfig config = small("linear");
   EXPECT_EQ(sampling_batch(Transformer(config)), 4096);
   config.dim = 256;  // with what waits 145 KiB a layer; half of the emulated device's 8 GiB hold
@@ -201,7 +201,7 @@ TEST_F(CudaSampling, AsManyRowsAsTheMemoryHolds) {
 }
 
 // Some positions are drawn before the host looks at them: each is told once, in order.
-TEST_F(CudaSampling, EachPositionIsToldOnce) {
+TEST_F(CudaSampling, EachPositionIsReportedOnce) {
   const Transformer model(small("linear"));
   context().sizes.token_buffer = 16;
   for (const int64_t count : {int64_t{1}, int64_t{3}, 2 * context().sizes.token_buffer + 7,

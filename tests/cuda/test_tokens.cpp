@@ -60,7 +60,7 @@ TEST(CudaTokens, EmbeddingAtAPositionOfEachRow) {
 }
 
 // For more rows than a block has threads, and round the end of the token_buffer.
-TEST(CudaTokens, WhatIsDrawnIsKept) {
+TEST(CudaTokens, SampledTokensAreStored) {
   for (const int64_t R : {1, 700})
     for (const Device& device : {Device{}, kCuda}) {
       const On on(device);
@@ -144,7 +144,7 @@ TEST(CudaTokens, CrossEntropyAndItsBackward) {
 }
 
 // The loss of a row that is not scored may be anything.
-TEST(CudaTokens, WhereNothingIsScoredTheMeanIsZero) {
+TEST(CudaTokens, TheMeanOfNoScoresIsZero) {
   expect_parity([](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
@@ -182,7 +182,7 @@ TEST(CudaTokens, TheFirstOfTheLargest) {
 
 // Every way to draw, for more rows than blocks and for rows longer than a block has threads. Logits
 // are multiples of a quarter: there are ties, which the first tokens win.
-TEST(CudaTokens, DrawsTheSameTokens) {
+TEST(CudaTokens, SamplesTheSameTokens) {
   const SamplingParams drawings[] = {
       {1, 0, 1},   {0.7, 0, 1},    {1, 1, 1},    {1, 5, 1},    {1, 0, 0.5},         {2, 7, 0.8},
       {1, 0, 0.0}, {1, 1000, 0.9}, {0.01, 0, 1}, {1, 3, 1e-9}, {1, 0, 0.5, 3, true}};
@@ -207,7 +207,7 @@ TEST(CudaTokens, DrawsTheSameTokens) {
 }
 
 // Rows without a likeliest token give the first, and leave their neighbors alone.
-TEST(CudaTokens, RowsThatHoldNoDistribution) {
+TEST(CudaTokens, InvalidDistributions) {
   for (const double top_p : {1.0, 0.5})
     expect_parity(
         [top_p](auto t) {

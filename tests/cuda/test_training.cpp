@@ -84,7 +84,7 @@ class CudaTraining : public testing::TestWithParam<Variant> {
   }
 };
 
-TEST_P(CudaTraining, StepsAreThoseOfTheCpu) {
+TEST_P(CudaTraining, StepsMatchTheCpu) {
   const int64_t steps = a_share() ? 2 : 4;
   const Trained expected = train(config(), steps);
   const On device(kCuda);
@@ -115,7 +115,7 @@ void expect_same_bits(const Trained& first, const Trained& second) {
 
 // The first step is done plainly, the second while it is recorded, the others by what was. So are
 // two runs the same.
-TEST_P(CudaTraining, RecordedStepsAreThoseDonePlainly) {
+TEST_P(CudaTraining, CapturedStepsMatchEagerOnes) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
   RunConfig settings = config();
@@ -127,7 +127,7 @@ TEST_P(CudaTraining, RecordedStepsAreThoseDonePlainly) {
   expect_same_bits(recorded, plain);
 }
 
-TEST(CudaSteps, RecordedOfBf16AreThoseDonePlainly) {
+TEST(CudaSteps, CapturedBf16StepsMatchEagerOnes) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
   RunConfig settings = small("linear");
@@ -140,7 +140,7 @@ TEST(CudaSteps, RecordedOfBf16AreThoseDonePlainly) {
 }
 
 // Weights become bf16 within their layer.
-TEST(CudaSteps, BadWeightsNameTheirLayerInBf16) {
+TEST(CudaSteps, NonfiniteWeightsNameTheirLayerInBf16) {
   const On device(kCuda);
   RunConfig settings = small("linear");
   settings.dtype = "bf16";
@@ -174,7 +174,7 @@ TEST(CudaRecompute, GivesTheSameBitsInBf16) {
   expect_same_bits(train(settings, 2, false), kept);
 }
 
-TEST_P(CudaTraining, AfterTheFirstStepsNoMemoryIsTakenFromTheDevice) {
+TEST_P(CudaTraining, AllocatesOnlyInTheFirstSteps) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no blocks";
   const On device(kCuda);
   const RunConfig settings = config();
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // Past the model's length, where it begins again, and with random numbers; the CPU does each
 // position plainly.
-TEST_P(CudaTraining, DrawsWhatTheCpuDraws) {
+TEST_P(CudaTraining, SamplesMatchTheCpu) {
   ModelConfig sizes = model_config(config(), digits().shape());
   sizes.length = 24;
   const auto sampled = [&] {
@@ -257,7 +257,7 @@ TEST(CudaSteps, AStepIsFewLaunches) {
 
 // The bits of the plain steps, of updates that are skipped too; who is told of one finds the
 // gradients, which are not those of recorded memory.
-TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
+TEST(CudaSteps, ASkippedUpdateReportsItsGradients) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
   const auto run = [](bool recorded) {
@@ -291,7 +291,7 @@ TEST(CudaSteps, ASkippedUpdateIsToldWithItsGradients) {
 
 // Its gradients are made once more for who is told; where there is no memory for that, training
 // goes on all the same.
-TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
+TEST(CudaSteps, ASkippedUpdateIsReportedWithoutMemory) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
   RunConfig config = small("linear");
@@ -324,7 +324,7 @@ TEST(CudaSteps, ASkippedUpdateWithoutMemoryIsToldToo) {
 }
 
 // The band: the mean loss of each ten steps within 3% of float's.
-TEST(CudaHalves, LossesTrackThoseOfFloat) {
+TEST(CudaSplitBf16, LossesTrackThoseOfFloat) {
   if (a_share()) GTEST_SKIP() << "too slow here; the release build's tests do it";
   const std::vector<std::string> attentions =
       long_tests() ? std::vector<std::string>{"linear", "performer", "softmax"}

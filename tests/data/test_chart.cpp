@@ -77,7 +77,7 @@ void expect_well_formed(const std::string& xml) {
   }
 }
 
-TEST(Chart, HoldsEverything) {
+TEST(Chart, HasAllElements) {
   const std::string svg = charts_svg({simple_chart()});
   expect_well_formed(svg);
   for (const char* text :
@@ -101,7 +101,7 @@ TEST(Chart, EscapesText) {
   EXPECT_NE(svg.find("&amp;amp;"), std::string::npos);
 }
 
-TEST(Chart, LeavesOutWhatHasNoPlace) {
+TEST(Chart, OmitsPointsOutsideTheAxes) {
   Chart chart = simple_chart();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   chart.series = {{"broken",

@@ -62,7 +62,7 @@ TEST_F(DownloadTest, FetchesComparesAndRenames) {
   EXPECT_EQ(asked_.size(), 1u);
 }
 
-TEST_F(DownloadTest, GoesOnFromAPart) {
+TEST_F(DownloadTest, ContinuesAPartialDownload) {
   bool cut = true;
   const auto slow = [&](const std::string&, const fs::path& file) {
     serve(file, kBytes, 7);
@@ -79,7 +79,7 @@ TEST_F(DownloadTest, GoesOnFromAPart) {
   EXPECT_EQ(read_file(target()), kBytes);
 }
 
-TEST_F(DownloadTest, AWrongPartIsFetchedFromItsStart) {
+TEST_F(DownloadTest, AWrongPartIsFetchedAgain) {
   fs::create_directories(path("new"));
   for (const std::string wrong : {"THE pub", "longer than the published bytes are"}) {
     put("new/.tmp-words.txt", wrong);
@@ -99,7 +99,7 @@ TEST_F(DownloadTest, AServerWithoutRangesGivesTheWholeFile) {
   EXPECT_EQ(read_file(target()), kBytes);
 }
 
-TEST_F(DownloadTest, OtherBytesNeverGetTheName) {
+TEST_F(DownloadTest, WrongBytesNeverGetTheName) {
   std::string other = kBytes;
   other[3] = 'X';
   expect_error(ErrorKind::input, {hash_of(other), hash_of(kBytes), "by hand"}, [&] {
@@ -115,7 +115,7 @@ TEST_F(DownloadTest, OtherBytesNeverGetTheName) {
   EXPECT_EQ(read_file(target()), kBytes);
 }
 
-TEST_F(DownloadTest, WhatWasFetchedByHandIsVerified) {
+TEST_F(DownloadTest, ManualDownloadsAreVerified) {
   fs::create_directories(path("new"));
   put("new/words.txt", "other bytes");
   expect_error(ErrorKind::input, {target(), hash_of("other bytes"), hash_of(kBytes), "remove it"},
@@ -148,7 +148,7 @@ class CurlTest : public DownloadTest {
   std::string old_path_ = std::getenv("PATH");
 };
 
-TEST_F(CurlTest, IsGivenWordsWithoutAShell) {
+TEST_F(CurlTest, RunsWithoutAShell) {
   stand_in("for word; do echo \"$word\"; done > " + path("words") + "\ncat > " + path("input") +
            "\n");
   const std::string address = "https://there/$(touch hacked);a b";
@@ -162,7 +162,7 @@ TEST_F(CurlTest, IsGivenWordsWithoutAShell) {
   EXPECT_EQ(read_file(path("input")), "");
 }
 
-TEST_F(CurlTest, SaysHowItEnded) {
+TEST_F(CurlTest, ReportsItsExitStatus) {
   const auto end_of = [&](const std::string& script) {
     stand_in(script);
     return download_by_curl("https://there", path("out"), 1).end;

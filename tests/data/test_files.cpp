@@ -33,7 +33,7 @@ TEST_F(FilesTest, WritesAndReplaces) {
   EXPECT_EQ(names(), "new");
 }
 
-TEST_F(FilesTest, NothingIsSeenBeforeCommit) {
+TEST_F(FilesTest, NothingIsVisibleBeforeCommit) {
   put("file", "old");
   {
     AtomicFile file(path("file"));
@@ -54,7 +54,7 @@ TEST_F(FilesTest, NothingIsSeenBeforeCommit) {
   EXPECT_EQ(names(), "file");
 }
 
-TEST_F(FilesTest, TwoAtOnceDoNotMix) {
+TEST_F(FilesTest, ConcurrentWritesDoNotMix) {
   AtomicFile first(path("first")), second(path("second"));
   first.write("1");
   second.write("2");
@@ -63,7 +63,7 @@ TEST_F(FilesTest, TwoAtOnceDoNotMix) {
   EXPECT_EQ(read_file(path("first")) + read_file(path("second")), "12");
 }
 
-TEST_F(FilesTest, PassesOverATemporaryFileLeftByACrash) {
+TEST_F(FilesTest, SkipsTemporaryFilesOfACrash) {
   AtomicFile probe(path("probe"));
   const std::string name = names();
   const size_t number = std::stoul(name.substr(name.rfind('-') + 1));
@@ -74,7 +74,7 @@ TEST_F(FilesTest, PassesOverATemporaryFileLeftByACrash) {
   EXPECT_EQ(read_file(path(next)), "left");
 }
 
-TEST_F(FilesTest, AFileIsAsReadableAsAnyOther) {
+TEST_F(FilesTest, FilesHaveTheUsualPermissions) {
   const mode_t before = umask(022);
   write_file_atomically(path("file"), "x");
   umask(before);
@@ -127,7 +127,7 @@ TEST_F(FilesTest, WriteErrorsNameThePathAndTheReason) {
   EXPECT_EQ(names(), "file folder pipe");
 }
 
-TEST_F(FilesTest, ARenameThatFailsLeavesNothing) {
+TEST_F(FilesTest, AFailedRenameLeavesNothing) {
   AtomicFile file(path("file"));
   file.write("x");
   std::filesystem::create_directories(path("file/inside"));
@@ -148,7 +148,7 @@ TEST_F(FilesTest, MakesFolders) {
   EXPECT_TRUE(std::filesystem::is_directory(path("a/e")));
 }
 
-TEST_F(FilesTest, MakeFoldersNamesTheFileInItsWay) {
+TEST_F(FilesTest, CreatingFoldersNamesTheFileInTheWay) {
   put("file", "x");
   for (const std::string& folder : {path("file"), path("file/a"), path("file/a/b")})
     expect_error(ErrorKind::write, {folder + ": cannot be made", path("file") + " is a file"},

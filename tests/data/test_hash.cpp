@@ -14,7 +14,7 @@ TEST_F(HashTest, PublishedSums) {
   EXPECT_EQ(hash_of("message digest", HashKind::md5), "f96b697d7cb7938d525a2f31aaf161d0");
 }
 
-TEST_F(HashTest, PiecesMakeTheSameSum) {
+TEST_F(HashTest, PiecewiseSumsAreEqual) {
   const std::string text(3000000, 'x');
   Hasher hasher;
   hasher.update(text.data(), 1000001);
@@ -22,7 +22,7 @@ TEST_F(HashTest, PiecesMakeTheSameSum) {
   EXPECT_EQ(hasher.hex(), hash_of(text));
 }
 
-TEST_F(HashTest, AFileHasTheSumOfItsBytes) {
+TEST_F(HashTest, AFileHashesAsItsBytes) {
   const std::string text(2500000, 'y');
   EXPECT_EQ(file_hash(put("file", text)), hash_of(text));
   expect_error(ErrorKind::input, {path("missing"), "no such file"},

@@ -73,7 +73,7 @@ TEST(Safetensors, SmallestAndUnalignedFilesAreValid) {
   }
 }
 
-TEST(Safetensors, MoreAxesThanATensorHasAreListedButNotRead) {
+TEST(Safetensors, TooManyAxesAreListedButNotRead) {
   const SafetensorsFile file = parse(only(tensor("U8", "1,1,1,1,1,1,1", "0,1")), "x");
   EXPECT_EQ(file.entry("a").shape.size(), 7u);
   expect_error(ErrorKind::input, {"some.file: tensor \"a\" has 7 axes, at most 6"},
@@ -120,7 +120,7 @@ double small_float(uint32_t bits, int exponent_bits, int mantissa_bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-TEST(Safetensors, EveryHalfIsReadExactly) {
+TEST(Safetensors, EveryFloat16IsReadExactly) {
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
   for (const bool brain : {false, true}) {
@@ -139,7 +139,7 @@ TEST(Safetensors, EveryHalfIsReadExactly) {
   }
 }
 
-TEST_F(SafetensorsTest, WritesThisAndNothingElse) {
+TEST_F(SafetensorsTest, WritesTheExpectedBytes) {
   write_safetensors(path("file"),
                     {{"w", Tensor::from<float>({1, 2, 3}, {3, 1})},
                      {"a \"b\"\n", Tensor::from<int32_t>({-1}, {})},
@@ -172,7 +172,7 @@ TEST_F(SafetensorsTest, NoWhiteSpaceAroundTheJsonIsEverWritten) {
   EXPECT_TRUE(SafetensorsFile::open(path("empty")).entries().empty());
 }
 
-TEST_F(SafetensorsTest, WhatIsWrittenIsReadBack) {
+TEST_F(SafetensorsTest, RoundTrips) {
   const std::vector<float> floats{0.1f, -0.0f, INFINITY, 1e-45f, 3e38f, 7.0f};
   const std::vector<double> doubles{0.1, 5e-324, -INFINITY, 1.7e308};
   const std::vector<int32_t> numbers{1, -1, 1 << 30};
@@ -200,7 +200,7 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(file.read("z").data<float>() == file.read("z").data<float>(), false);  // copies
 }
 
-TEST_F(SafetensorsTest, WhatNoReaderWouldAcceptIsNotWritten) {
+TEST_F(SafetensorsTest, InvalidTensorsAreNotWritten) {
   const Tensor one = Tensor::zeros({1}, DType::f32);
   const auto refused = [&](const std::vector<NamedTensor>& tensors,
                            const std::map<std::string, std::string>& metadata,
@@ -231,7 +231,7 @@ TEST_F(SafetensorsTest, AFullDiskLeavesTheOldFile) {
   EXPECT_EQ(std::distance(begin(names), end(names)), 1);
 }
 
-TEST_F(SafetensorsTest, AnOpenFileStaysTheFileThatWasOpened) {
+TEST_F(SafetensorsTest, AnOpenFileSurvivesReplacement) {
   const auto write = [&](float value) {
     write_safetensors(path("file"), {{"a", Tensor::full({1000}, DType::f32, value)}});
   };

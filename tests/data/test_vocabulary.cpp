@@ -7,7 +7,7 @@ namespace {
 
 using Kind = Vocabulary::Kind;
 
-TEST(Text, CharactersAreSortedAndComeBack) {
+TEST(Text, CharactersAreSortedAndRoundTrip) {
   const std::string text = "na\u00efve \u20ac \U0001F600\nabc";
   const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
   EXPECT_EQ(vocabulary.kind(), Kind::characters);
@@ -17,13 +17,13 @@ TEST(Text, CharactersAreSortedAndComeBack) {
   EXPECT_EQ(vocabulary.start_token(), 0);
 }
 
-TEST(Text, StartsWithTheNewlineWhereverItStands) {
+TEST(Text, TheNewlineComesFirst) {
   EXPECT_EQ(Vocabulary::from_text("\tx\ny", "text").start_token(), 1);
   EXPECT_EQ(Vocabulary::from_text("abc", "text").start_token(), 0);
   EXPECT_EQ(Vocabulary::from_text("\t", "text").start_token(), 0);
 }
 
-TEST(Text, WhatIsNotUtf8IsBytes) {
+TEST(Text, InvalidUtf8IsBytes) {
   const std::string not_utf8[] = {
       "caf\xE9",           // Latin-1
       "\xC0\xAF",          // overlong, 2 bytes
@@ -74,7 +74,7 @@ TEST(Text, RefusesTooManyTokens) {
                [&] { Vocabulary::from_text(text + "a", "text"); });
 }
 
-TEST(Text, SerializesAndComesBack) {
+TEST(Text, SerializationRoundTrips) {
   for (const std::string& text : {std::string("na\u00efve\n"), std::string("b\xFF\0a", 4)}) {
     const Vocabulary vocabulary = Vocabulary::from_text(text, "text");
     const Vocabulary copy = Vocabulary::parse(vocabulary.serialize());

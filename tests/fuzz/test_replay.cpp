@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Readers, Replay, testing::ValuesIn(kTargets),
                          [](const auto& parameter) { return std::string(parameter.param.name); });
 
 // Readers that follow a file's nesting with their own stack would end here.
-TEST(Depth, IsNoDanger) {
+TEST(Depth, IsSafe) {
   constexpr size_t kDepth = kSanitized ? 10'000 : 30'000;
   const std::string lists = std::string(kDepth, '[') + std::string(kDepth, ']');
   std::string objects, dots = "a";
@@ -148,7 +148,7 @@ TEST(Promise, IsBrokenByEverythingElse) {
                std::out_of_range);
 }
 
-TEST(Promise, IsBrokenByMemoryThatTheBytesCannotPayFor) {
+TEST(Promise, IsBrokenByExcessiveMemory) {
   const auto takes = [](size_t bytes) { return [bytes] { std::vector<char>(bytes).front() = 1; }; };
   const Budget budget{1000, 2};
   expect_value_or_error(

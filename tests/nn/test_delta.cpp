@@ -6,7 +6,7 @@
 namespace linea::delta_tests {
 namespace {
 
-TEST(Delta, IsTheFormulaAtEveryLength) {
+TEST(Delta, MatchesTheFormulaAtEveryLength) {
   for (const char* name : {"elu", "dpfp"}) {
     const Map map = named(name);
     for (const int64_t N :
@@ -27,7 +27,7 @@ TEST(Delta, IsTheFormulaAtEveryLength) {
   }
 }
 
-TEST(Delta, IsTheSameHoweverTheWorkIsCut) {
+TEST(Delta, DoesNotDependOnTheSplit) {
   const Map map = named("elu");
   const Problem p = problem(2, 2, 53, 3, 4);
   const Result exact = quadratic(map, p);
@@ -52,7 +52,7 @@ TEST(Delta, ManyTiles) {
   expect_close(two, one, 1e-13, 1e-12, "two threads");
 }
 
-TEST(Delta, GradientsAreTrue) {
+TEST(Delta, PassesGradcheckInDouble) {
   const int64_t N = 11, D = 3, F = 5;
   const Problem p = problem(2, 2, N, D, 2);
   const Tensor valid = Tensor::from(std::vector<int32_t>{7, 11}, {2});
@@ -81,14 +81,14 @@ TEST(Delta, GradientsAreTrue) {
   }
 }
 
-TEST(Delta, LogsAreTheFormula) {
+TEST(Delta, LogsMatchTheFormula) {
   const Map map = std::make_shared<TrainedLogs>(Var(random_tensor({4, 6}, 36)));
   const Problem p = problem(2, 2, 90, 4, 3);
   expect_close(chunked(map, p, {true, {}, 40, 16}), quadratic(map, p), 1e-13, 1e-11, "logs");
   EXPECT_LE(relative_error(chunked(map, p).y, by_loops(*map, p)), 1e-13);
 }
 
-TEST(Delta, StepIsForward) {
+TEST(Delta, StepsMatchForward) {
   for (const char* name : {"elu", "dpfp"}) {
     const Map map = named(name);
     const Problem p = problem(2, 3, 90, 4, 5);

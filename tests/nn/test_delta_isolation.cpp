@@ -50,7 +50,7 @@ TEST(Delta, TwoRunsGiveTheSameBits) {
 
 // At every cut, also inside a chunk, whatever finite values stand behind it. (A NaN may pass inside
 // BLAS's triangular solve: some processors' kernels multiply whole blocks.)
-TEST(Delta, TheFutureNeverChangesThePast) {
+TEST(Delta, IsCausal) {
   const Map map = named("elu");
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Problem p = problem(1, 2, 131, 8, 9, dtype);
@@ -79,7 +79,7 @@ TEST(Delta, TheFutureNeverChangesThePast) {
   }
 }
 
-TEST(Delta, PaddingWritesNothingAndIsNeverRead) {
+TEST(Delta, PaddingIsIgnored) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Var width(random_tensor({3, 6}, 36), true);
   for (const Map& map : {named("elu"), named("dpfp"), Map(std::make_shared<TrainedLogs>(width))}) {
@@ -118,7 +118,7 @@ TEST(Delta, PaddingWritesNothingAndIsNeverRead) {
 
 // A row of features whose sum is exactly 0: the query reads 0, the key writes nothing, and neither
 // has a gradient.
-TEST(Delta, ARowWithoutFeaturesIsZero) {
+TEST(Delta, RowsWithZeroFeaturesAreZero) {
   const Map map = std::make_shared<CutOff>();
   Problem p = problem(1, 2, 50, 3, 4);
   const auto negative = [&](const Tensor& x, int64_t every) {

@@ -27,7 +27,7 @@ TEST(Delta, MemoryGrowsWithTheRootOfTheLength) {
   set_threads(before);
 }
 
-TEST(Delta, NothingInNothingOut) {
+TEST(Delta, EmptyInput) {
   const Map map = named("elu");
   EXPECT_EQ(chunked(map, problem(2, 3, 0, 5, 7)).y.shape(), (Shape{2, 3, 0, 7}));
   EXPECT_EQ(chunked(map, problem(0, 3, 4, 5, 7)).dk.shape(), (Shape{0, 3, 4, 5}));

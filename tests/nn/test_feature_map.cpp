@@ -41,7 +41,7 @@ Tensor values_of(const FeatureMap& map, const Tensor& x, Side side = Side::key) 
   return Tensor::from(values, rows.shape());
 }
 
-TEST(FeatureMap, IsItsFormula) {
+TEST(FeatureMap, MatchesItsFormula) {
   for (const std::string& name : feature_map_names()) {
     for (const int64_t nu : {1, 3}) {
       const std::unique_ptr<FeatureMap> map = make_feature_map(name, nu);
@@ -69,7 +69,7 @@ TEST(FeatureMap, IsItsFormula) {
   }
 }
 
-TEST(FeatureMap, GradientsAreTrue) {
+TEST(FeatureMap, PassesGradcheckInDouble) {
   for (const std::string& name : feature_map_names()) {
     for (const int64_t nu : {1, 2, 5}) {
       const std::shared_ptr<const FeatureMap> map = make_feature_map(name, nu);
@@ -95,7 +95,7 @@ TEST(FeatureMap, SquareIsTheSquareOfTheProduct) {
 }
 
 // The floats at which expm1(x) + 1 is 6% wrong (-16), exactly 0 (-18), and beyond.
-TEST(FeatureMap, EluKeepsItsDigitsFarBelowZero) {
+TEST(FeatureMap, EluIsPreciseFarBelowZero) {
   std::vector<float> x;
   for (float a = -80; a < 4; a += 0.0037f) x.push_back(a);
   x.insert(x.end(), {-16.0f, -18.0f, -80.0f, -1e-30f, 0.0f, -0.0f});
@@ -108,7 +108,7 @@ TEST(FeatureMap, EluKeepsItsDigitsFarBelowZero) {
   }
 }
 
-TEST(FeatureMap, ErrorsNameWhatExists) {
+TEST(FeatureMap, ErrorsListTheNames) {
   try {
     make_feature_map("softplus", 1);
     FAIL();

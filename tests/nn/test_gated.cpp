@@ -104,12 +104,12 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
   }
 }
 
-TEST(Gated, IsTheLoop) {
+TEST(Gated, MatchesTheLoop) {
   expect_is_the_loop([](int64_t n) { return 0.5 + 0.49 * std::sin(static_cast<double>(n * n)); },
                      "gates of all sizes");
 }
 
-TEST(Gated, GatesNearTheirEnds) {
+TEST(Gated, GatesNearZeroAndOne) {
   expect_is_the_loop([](int64_t) { return 1e-6; }, "1e-6");
   expect_is_the_loop([](int64_t) { return 1e-30; }, "1e-30");
   expect_is_the_loop([](int64_t) { return 1 - 1e-4; }, "1 - 1e-4");
@@ -187,7 +187,7 @@ TEST(Gated, AGateOfOneKeepsTheState) {
 }
 
 // A gate that has been rounded to 0 forgets all that is before it.
-TEST(Gated, AGateOfNothingForgets) {
+TEST(Gated, AGateOfZeroForgets) {
   const Map map = make_feature_map("elu", 1);
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Problem p = problem(

@@ -44,7 +44,7 @@ Rows sample(const Transformer& model, const Rows& prompt, int64_t count, uint64_
   return Generator(model, {temperature, greedy, seed}).sample(prompt, count);
 }
 
-TEST(Generator, TheSameSeedDrawsTheSameTokens) {
+TEST(Generator, TheSameSeedSamplesTheSameTokens) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     const Rows prompt = {{7}, {7}, {8}};
@@ -59,7 +59,7 @@ TEST(Generator, TheSameSeedDrawsTheSameTokens) {
   }
 }
 
-TEST(Generator, ARowDoesNotSeeThoseBesideIt) {
+TEST(Generator, RowsAreIndependent) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     const Rows three = sample(*model, {{7, 1}, {8, 2}, {7, 3}}, 40, 3);
@@ -69,7 +69,7 @@ TEST(Generator, ARowDoesNotSeeThoseBesideIt) {
   }
 }
 
-TEST(Generator, ARowDrawsTheSameInAnyGroup) {
+TEST(Generator, ARowSamplesTheSameInAnyBatch) {
   const auto model = some_model("linear");
   const Rows all = {{7}, {8}, {7}, {8}, {8}};
   SamplingOptions options;
@@ -110,7 +110,7 @@ TEST(Generator, GreedyFollowsTheParallelForm) {
 
 // After `length` tokens the last half is read again: each later token is what a fresh reading
 // gives.
-TEST(Generator, GoesOnPastTheLength) {
+TEST(Generator, ContinuesPastTheLength) {
   for (const char* attention : {"softmax", "linear"}) {
     const auto model = some_model(attention);
     int64_t seen = 0;
@@ -159,7 +159,7 @@ TEST(Generator, TakesExtremeTemperatures) {
   }
 }
 
-TEST(Generator, DrawsAsOftenAsTheModelSays) {
+TEST(Generator, FrequenciesFollowTheModel) {
   const auto model = some_model("softmax");
   DecodeState state = model->start(1);
   const std::vector<double> logits =
@@ -177,7 +177,7 @@ TEST(Generator, DrawsAsOftenAsTheModelSays) {
   }
 }
 
-TEST(Generator, RefusesPromptsThatCannotBeRead) {
+TEST(Generator, RefusesInvalidPrompts) {
   const auto model = some_model("linear");
   expect_error(ErrorKind::usage, {"at least one token"}, [&] { sample(*model, {}, 1, 1); });
   expect_error(ErrorKind::usage, {"at least one token"}, [&] { sample(*model, {{}}, 1, 1); });

@@ -87,7 +87,7 @@ TEST(PackedHeads, Steps) {
   });
 }
 
-TEST(PackedHeads, RefusesWhatDoesNotDivide) {
+TEST(PackedHeads, RefusesSizesThatDoNotDivide) {
   AttentionOptions options;
   options.heads = 2;
   options.key_size = options.value_size = 4;

@@ -70,7 +70,7 @@ Result engine(const std::shared_ptr<const FeatureMap>& map, const Problem& p,
   return {y.value(), q.grad(), k.grad(), v.grad()};
 }
 
-TEST(LinearAttention, IsTheFormulaHoweverTheWorkIsCut) {
+TEST(LinearAttention, MatchesTheFormulaForEverySplit) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   const Problem p = problem(2, 2, 53, 3, 4);
   const std::vector<int64_t> counts = {29, 53};
@@ -108,14 +108,14 @@ TEST(LinearAttention, ManyTiles) {
   set_threads(before);
 }
 
-TEST(LinearAttention, NothingInNothingOut) {
+TEST(LinearAttention, EmptyInput) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   EXPECT_EQ(engine(map, problem(2, 3, 0, 5, 7), {}).y.shape(), (Shape{2, 3, 0, 7}));
   EXPECT_EQ(engine(map, problem(0, 3, 4, 5, 7), {}).dk.shape(), (Shape{0, 3, 4, 5}));
 }
 
 // A row whose weights are all exactly 0 has the output 0 and no gradient, in all forms.
-TEST(LinearAttention, ARowWithoutWeightIsZero) {
+TEST(LinearAttention, RowsWithZeroWeightAreZero) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("dpfp", 1);
   Problem p = problem(1, 1, 3, 2, 2);
   p.q = Tensor::from(std::vector<double>{1, 2, -1, -2, 1, 2}, p.q.shape());

@@ -226,7 +226,7 @@ TEST(LinearAttentionNumerics, FeaturesFarApartInTheState) {
   expect_close(exponential(), x, 2e-4, "late features");
 }
 
-TEST(LinearAttentionNumerics, LogsOfNothing) {
+TEST(LinearAttentionNumerics, LogsOfZero) {
   const Map map = std::make_shared<Logs>();
   Inputs x = inputs(120, 6);
   // Features 0..2 of even keys, 3..5 of odd ones; feature 5 of none before 50.
@@ -247,7 +247,7 @@ TEST(LinearAttentionNumerics, LogsOfNothing) {
 }
 
 // Keys and queries of which every feature is 0.
-TEST(LinearAttentionNumerics, RowsOfNothing) {
+TEST(LinearAttentionNumerics, RowsOfZeros) {
   const Map map = std::make_shared<Logs>();
   Inputs x = inputs(120, 6);
   x.k =

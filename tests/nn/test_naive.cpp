@@ -63,7 +63,7 @@ TEST(Naive, TheThreeFormsAgree) {
 }
 
 // A key of no weight adds nothing, to gradients either.
-TEST(Naive, AGateOfOneHasTheGradientsOfOneNearIt) {
+TEST(Naive, GradientsAreContinuousAtAGateOfOne) {
   for (const std::string feature : {"exp", "elu"}) {
     const auto gradients = [&](Var (*form)(const NaiveProblem&), double gate_at) {
       return gradients_of_form(form, naive_problem(Rule::gated, feature, gate_at));

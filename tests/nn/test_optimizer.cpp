@@ -102,7 +102,7 @@ OptimizerConfig config_of(const std::string& kind, double decay = 0, double clip
   return config;
 }
 
-TEST(Optimizer, IsThePaperForTwentySteps) {
+TEST(Optimizer, MatchesThePaperForTwentySteps) {
   for (const OptimizerConfig& config :
        {config_of("adamw"), config_of("adamw", 0.3), config_of("adamw", 0.3, 0.5),
         config_of("adam"), config_of("adam", 0, 0.5), config_of("radam"),
@@ -130,7 +130,7 @@ TEST(Optimizer, IsThePaperForTwentySteps) {
   }
 }
 
-TEST(Optimizer, DecaysMatricesAlone) {
+TEST(Optimizer, DecaysOnlyMatrices) {
   const Parameters parameters = two_parameters();
   const std::vector<double> weight = parameters[0].var.value().to_doubles(),
                             bias = parameters[1].var.value().to_doubles();
@@ -159,7 +159,7 @@ TEST(Optimizer, ClipsByTheNormOfAllGradients) {
   }
 }
 
-TEST(Optimizer, ClearsGradientsAndNamesOneThatIsMissing) {
+TEST(Optimizer, ClearsGradientsAndNamesMissingOnes) {
   const Parameters parameters = two_parameters();
   Optimizer optimizer(config_of("adamw"), parameters);
   make_gradients(parameters, 1);
@@ -171,7 +171,7 @@ TEST(Optimizer, ClearsGradientsAndNamesOneThatIsMissing) {
 }
 
 // Five good updates, between them ones that must leave no trace.
-TEST(Optimizer, AnUpdateThatCannotBeMadeLeavesNoTrace) {
+TEST(Optimizer, AFailedUpdateLeavesNoTrace) {
   for (const std::string kind : {"adamw", "radam"}) {
     const Parameters straight = two_parameters(), disturbed = two_parameters();
     Optimizer one({.kind = kind}, straight), other({.kind = kind}, disturbed);
@@ -196,7 +196,7 @@ TEST(Optimizer, AnUpdateThatCannotBeMadeLeavesNoTrace) {
   }
 }
 
-TEST(Optimizer, RefusesSettingsThatCannotWork) {
+TEST(Optimizer, RefusesInvalidSettings) {
   const auto refused = [](std::initializer_list<std::string> fragments,
                           const OptimizerConfig& config) {
     expect_error(ErrorKind::usage, fragments,
@@ -215,7 +215,7 @@ TEST(Optimizer, RefusesSettingsThatCannotWork) {
   refused({"--beta2 -0.5"}, config);
 }
 
-TEST(Optimizer, GoesOnFromItsMoments) {
+TEST(Optimizer, ContinuesFromItsMoments) {
   for (const char* kind : {"adamw", "adam", "radam"}) {
     const OptimizerConfig config = config_of(kind, 0, 0.5);
     const Parameters straight = two_parameters(), halved = two_parameters();
@@ -246,7 +246,7 @@ TEST(Optimizer, GoesOnFromItsMoments) {
   }
 }
 
-TEST(Optimizer, NamesAMomentThatDoesNotFit) {
+TEST(Optimizer, NamesMismatchedMoments) {
   const Parameters parameters = two_parameters();
   Optimizer optimizer(config_of("adamw"), parameters);
   std::vector<Optimizer::Moment> moments = optimizer.moments();

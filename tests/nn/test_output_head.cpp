@@ -36,7 +36,7 @@ Tensor some_tokens(int64_t rows, int64_t levels, int64_t step) {
   return Tensor::from(tokens, {rows, 6});
 }
 
-TEST(Head, ScoresAndLossesSayTheSame) {
+TEST(OutputHead, ScoresMatchLosses) {
   for (const char* name : {"categorical", "logistics"})
     for (const int64_t tokens : {2, 16, 256}) {
       const auto head = make_output_head(name, tokens);
@@ -60,7 +60,7 @@ TEST(Head, ScoresAndLossesSayTheSame) {
 
 // Before training every level is near one of the means: none costs two nats more than if all were
 // alike. The first and the last have what lies beyond them too.
-TEST(Head, LogisticsStartNearEqualLevels) {
+TEST(OutputHead, LogisticsStartNearEqualLevels) {
   for (const bool bias : {true, false})
     for (const int64_t levels : {4, 16, 256}) {
       ModelConfig config = small("logistics", levels);
@@ -75,7 +75,7 @@ TEST(Head, LogisticsStartNearEqualLevels) {
     }
 }
 
-TEST(Head, AModelLearnsByLogistics) {
+TEST(OutputHead, AModelTrainsWithLogistics) {
   const int64_t levels = 64;
   Transformer model(small("logistics", levels));
   const Tensor ids = some_tokens(8, levels, 3);
@@ -91,7 +91,7 @@ TEST(Head, AModelLearnsByLogistics) {
   EXPECT_LT(loss().value().item(), before - 1);
 }
 
-TEST(Head, TheGeneratorDrawsWhatLogisticsSay) {
+TEST(OutputHead, TheGeneratorSamplesTheLogistics) {
   const int64_t levels = 5;
   ModelConfig config = small("logistics", levels);
   const Transformer model(config);
@@ -121,7 +121,7 @@ TEST(Head, TheGeneratorDrawsWhatLogisticsSay) {
   EXPECT_EQ(Generator(model, options).sample({{levels}}, 1)[0], likeliest);
 }
 
-TEST(Head, RefusesWhatCannotBe) {
+TEST(OutputHead, RefusesInvalidOptions) {
   expect_error(ErrorKind::usage, {"--output-head is 'gauss'", "categorical", "logistics"},
                [] { make_output_head("gauss", 4); });
   expect_error(ErrorKind::usage, {"--output-head logistics", "2 levels"},

@@ -76,7 +76,7 @@ std::vector<AttentionOptions> variants() {
   return result;
 }
 
-TEST(Parts, GiveWhatOneSweepGives) {
+TEST(Parts, MatchOneSweep) {
   for (AttentionOptions options : variants())
     for (const Case& c : {Case{1, 1, 100, true, false},
                           {1, 2, 61, true, true},
@@ -94,7 +94,7 @@ TEST(Parts, GiveWhatOneSweepGives) {
     }
 }
 
-TEST(Parts, TwoRunsGiveTheSameBitsAndTheFutureGivesNone) {
+TEST(Parts, AreDeterministicAndCausal) {
   for (AttentionOptions options : variants()) {
     options.heads = 1;
     const Case c{1, 1, 100, true, false};

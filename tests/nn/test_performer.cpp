@@ -30,7 +30,7 @@ std::vector<double> omega_of(const Attention& attention) {
   return attention.buffers().at(0).tensor.to_doubles();
 }
 
-TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
+TEST(Performer, OmegaDependsOnSeedLayerHeadAndStep) {
   AttentionOptions options = performer("positive", 9, 4, DType::f32);
   options.seed = 5;
   options.layer = 2;
@@ -67,7 +67,7 @@ TEST(Performer, OmegaIsDrawnBySeedLayerHeadAndStep) {
   EXPECT_NE(omega_of(*make_attention(options)), omega_of(*attention));
 }
 
-TEST(Performer, NothingElseDrawsOmegaAgain) {
+TEST(Performer, NothingElseRedrawsOmega) {
   for (const int64_t redraw : {0, 1}) {
     const auto attention = make_attention(performer("hyperbolic", 6, redraw));
     const std::vector<double> omega = omega_of(*attention);
@@ -181,7 +181,7 @@ TEST(Performer, FeaturesEstimateSoftmax) {
 
 // What a forward and backward hold beyond inputs and results grows by a few scalars a position,
 // where a row of features has 256 and more.
-TEST(Performer, KeepsNoFeatures) {
+TEST(Performer, SavesNoFeatures) {
   const Threads threads(1);
   for (const char* feature : kFeatures) {
     AttentionOptions options = performer(feature, 256, 0, DType::f32);
@@ -204,7 +204,7 @@ TEST(Performer, KeepsNoFeatures) {
   }
 }
 
-TEST(Performer, RefusesSettingsThatCannotBe) {
+TEST(Performer, RefusesInvalidSettings) {
   const auto message = [](const std::function<void(AttentionOptions&)>& change) -> std::string {
     AttentionOptions options = performer("positive", 8);
     change(options);

@@ -56,7 +56,7 @@ TEST(RandomProjection, Names) {
                [] { draw_projection(Projection::iid, 0, 16, kStream); });
 }
 
-TEST(RandomProjection, RowsOfABlockStandAtRightAngles) {
+TEST(RandomProjection, RowsOfABlockAreOrthogonal) {
   for (const Projection projection : kOrthogonal)
     for (const auto& [R, D] : {std::pair<int64_t, int64_t>{1, 1},
                                {5, 1},

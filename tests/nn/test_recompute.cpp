@@ -56,13 +56,13 @@ TEST(Recompute, GivesTheSameBits) {
     }
 }
 
-TEST(Recompute, KeepsLess) {
+TEST(Recompute, SavesLess) {
   const size_t without = pass(recomputed_model(false), 16).kept,
                with = pass(recomputed_model(true), 16).kept;
   EXPECT_LT(with, without / 3);
 }
 
-TEST(Recompute, IsTrue) {
+TEST(Recompute, PassesGradcheck) {
   const Var weight(random_tensor({4, 4}, 3), true);
   const auto f = [&](const Var& x) { return gelu(matmul(x, weight)); };
   const GradcheckResult result =
@@ -72,7 +72,7 @@ TEST(Recompute, IsTrue) {
 }
 
 // An op that goes wrong while it runs again must not leave the tape switched on or off.
-TEST(Recompute, AnErrorInTheSecondRunIsPassedOn) {
+TEST(Recompute, PropagatesErrorsOfTheSecondRun) {
   const Var x(random_tensor({3}, 1), true);
   int runs = 0;
   const Var y = recomputed(
@@ -87,7 +87,7 @@ TEST(Recompute, AnErrorInTheSecondRunIsPassedOn) {
   EXPECT_FALSE(gelu(x).requires_grad());
 }
 
-TEST(Recompute, RefusesCodesThatAreCounted) {
+TEST(Recompute, RefusesCodebooksThatCount) {
   AttentionOptions options;
   options.name = "vq";
   expect_error(ErrorKind::usage, {"--recompute", "vq"},

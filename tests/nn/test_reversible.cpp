@@ -41,14 +41,14 @@ std::vector<Tensor> inputs_of(size_t layers) {
   return inputs;
 }
 
-TEST(Reversible, GradientsAreTrue) {
+TEST(Reversible, PassesGradcheckInDouble) {
   for (const size_t layers : {1, 3}) {
     const GradcheckResult result = gradcheck(undone, inputs_of(layers));
     EXPECT_LE(result.error, 1e-7) << layers << " layers, input " << result.worst_input;
   }
 }
 
-TEST(Reversible, IsThePlainForm) {
+TEST(Reversible, MatchesTheDirectForm) {
   const auto run = [&](const auto& f) {
     std::vector<Var> v;
     for (const Tensor& x : inputs_of(12)) v.emplace_back(x, true);
@@ -87,14 +87,14 @@ Held held_by(const ModelConfig& config) {
   return {kept, cpu_memory().peak - before};
 }
 
-TEST(Reversible, KeepsNothingOfALayer) {
+TEST(Reversible, SavesNothingPerLayer) {
   const Held two = held_by(reversible_model(2)), twelve = held_by(reversible_model(12));
   const size_t stream = 16 * 48 * 16 * sizeof(float);
   EXPECT_EQ(two.kept, twelve.kept);
   EXPECT_LT(twelve.peak, two.peak + stream / 2);
 }
 
-TEST(Reversible, RefusesWhatItCannotUndo) {
+TEST(Reversible, RefusesWhatItCannotInvert) {
   ModelConfig config = reversible_model(2);
   config.attention.name = "vq";
   expect_error(ErrorKind::usage, {"--reversible", "vq", "codes"}, [&] { Transformer{config}; });

@@ -72,7 +72,7 @@ Tensor buffer(const Attention& attention, const std::string& name) {
   return {};
 }
 
-TEST(SoftVq, IsItsFormula) {
+TEST(SoftVq, MatchesItsFormula) {
   const Inputs x = draw({2, 3, 45, 4, 5}, DType::f64);
   AttentionOptions options = mixture(6, 3, 4, 5);
   options.settings["sigma"] = 0.75;
@@ -188,7 +188,7 @@ TEST(SoftVq, ColdCodesAreHard) {
   EXPECT_LE(relative_error(run(*soft, &Attention::forward, x, {}).y, expected), 1e-9);
 }
 
-TEST(SoftVq, RefusesSettingsThatCannotBe) {
+TEST(SoftVq, RefusesInvalidSettings) {
   for (const char* what : {"`codes`", "`sigma`", "`anneal`"}) {
     AttentionOptions options = mixture(4, 1, 4, 4);
     if (std::string(what) == "`codes`") options.settings["codes"] = 0;

@@ -14,30 +14,10 @@
 #include "nn/feature_map.h"
 #include "tensor/context.h"
 #include "tests/expect_error.h"
+#include "tests/nn/small_transformer.h"
 
 namespace linea {
 namespace {
-
-constexpr int64_t kTokens = 11;
-
-ModelConfig small_model() {
-  ModelConfig config;
-  config.layers = 2;
-  config.heads = 2;
-  config.dim = 16;
-  config.ffn = 24;
-  config.length = 20;
-  config.vocab_size = kTokens;
-  config.input_vocab_size = kTokens + 1;
-  return config;
-}
-
-Tensor some_ids(int64_t B, int64_t N, int32_t salt = 0) {
-  std::vector<int32_t> ids;
-  for (int64_t i = 0; i < B * N; ++i)
-    ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3 + salt) % kTokens));
-  return Tensor::from(ids, {B, N});
-}
 
 // Weights of trained size: those of initialization are so small that attention hardly mixes.
 void stir(const Transformer& model) {
@@ -80,7 +60,7 @@ std::string describe(const ModelConfig& config) {
                      config.positions, config.tie, config.bias, config.reversible);
 }
 
-TEST(Transformer, StepByStepIsTheParallelForm) {
+TEST(Transformer, StepsMatchTheParallelForm) {
   const int64_t B = 3, N = 20;
   const Tensor ids = some_ids(B, N);
   const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
@@ -124,7 +104,7 @@ std::vector<double> scores_in_turn(const Transformer& model, int64_t B, int64_t 
 
 // As if every matrix had been rounded, and nothing else: of a tied head the table that is read is
 // not.
-TEST(Transformer, DrawsByWeightsOfBf16) {
+TEST(Transformer, SamplesWithBf16Weights) {
   for (const std::string attention : {"linear", "softmax"})
     for (const bool tie : {false, true}) {
       ModelConfig config = small_model();
@@ -163,7 +143,7 @@ TEST(Transformer, DrawsByWeightsOfBf16) {
     }
 }
 
-TEST(Transformer, ALaterTokenChangesNoBitOfEarlierScores) {
+TEST(Transformer, ScoresAreCausalToTheBit) {
   const int64_t N = 20;
   for (const ModelConfig& config : every_kind()) {
     const Transformer model(config);
@@ -188,136 +168,7 @@ TEST(Transformer, ALaterTokenChangesNoBitOfEarlierScores) {
   }
 }
 
-TEST(Transformer, NamesItsParameters) {
-  const auto names_of = [](const ModelConfig& config) {
-    std::map<std::string, std::string> shapes;
-    const Transformer model(config);
-    for (const Parameter& parameter : model.parameters())
-      shapes[parameter.name] = parameter.var.shape().str();
-    return shapes;
-  };
-  std::map<std::string, std::string> expected = {{"token_embedding.weight", "[12,16]"},
-                                                 {"position_embedding.weight", "[20,16]"},
-                                                 {"norm.weight", "[16]"},
-                                                 {"norm.bias", "[16]"},
-                                                 {"output_head.weight", "[11,16]"},
-                                                 {"output_head.bias", "[11]"}};
-  for (const std::string block : {"blocks.0.", "blocks.1."}) {
-    for (const char* norm : {"norm1", "norm2"}) {
-      expected[block + norm + ".weight"] = "[16]";
-      expected[block + norm + ".bias"] = "[16]";
-    }
-    const std::pair<std::string, std::pair<std::string, std::string>> linears[] = {
-        {"qkv", {"[48,16]", "[48]"}},
-        {"out", {"[16,16]", "[16]"}},
-        {"up", {"[24,16]", "[24]"}},
-        {"down", {"[16,24]", "[16]"}}};
-    for (const auto& [name, shape] : linears) {
-      expected[block + name + ".weight"] = shape.first;
-      expected[block + name + ".bias"] = shape.second;
-    }
-  }
-  EXPECT_EQ(names_of(small_model()), expected);
-
-  ModelConfig bare = small_model();
-  bare.bias = false;
-  bare.tie = true;
-  bare.positions = "sinusoidal";
-  for (auto it = expected.begin(); it != expected.end();) {
-    const bool gone = it->first == "position_embedding.weight" ||
-                      it->first == "output_head.weight" ||
-                      it->first.find(".bias") != std::string::npos;
-    it = gone ? expected.erase(it) : std::next(it);
-  }
-  EXPECT_EQ(names_of(bare), expected);
-  // 12*16 tokens, 2 blocks of 4*16*16 + 2*16*24 weights and 2 gains, the last weight
-  EXPECT_EQ(count_elements(Transformer(bare).parameters()), 192 + 2 * (1024 + 768 + 32) + 16);
-  EXPECT_EQ(Transformer(small_model()).matrix_weights(), 2 * (1024 + 768) + 16 * 11);
-}
-
-TEST(Transformer, RefusesSettingsThatCannotWork) {
-  const auto refused = [](std::initializer_list<std::string> fragments,
-                          const std::function<void(ModelConfig&)>& change) {
-    ModelConfig config = small_model();
-    change(config);
-    expect_error(ErrorKind::usage, fragments, [&] { const Transformer model(config); });
-  };
-  refused({"--dim 16", "--heads 3"}, [](ModelConfig& c) { c.heads = 3; });
-  refused({"--heads is 0"}, [](ModelConfig& c) { c.heads = 0; });
-  refused({"--layers is 0"}, [](ModelConfig& c) { c.layers = 0; });
-  refused({"--dim is -16"}, [](ModelConfig& c) { c.dim = -16; });
-  refused({"--ffn is 0"}, [](ModelConfig& c) { c.ffn = 0; });
-  refused({"--length is 0"}, [](ModelConfig& c) { c.length = 0; });
-  refused({"--dropout is 1"}, [](ModelConfig& c) { c.dropout = 1; });
-  refused({"--dropout is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
-  refused({"--positions is 'rotary'", "sinusoidal"},
-          [](ModelConfig& c) { c.positions = "rotary"; });
-  refused({"'sparse'", "linear", "softmax"}, [](ModelConfig& c) { c.attention.name = "sparse"; });
-  refused({"'cosine'", "elu", "dpfp"},
-          [](ModelConfig& c) { c.attention.settings["feature"] = "cosine"; });
-  refused({"`nu` is -1"}, [](ModelConfig& c) {
-    c.attention.settings = {{"feature", "dpfp"}, {"nu", -1}};
-  });
-  refused({"`nu`", "`feature` dpfp"}, [](ModelConfig& c) { c.attention.settings["nu"] = 2; });
-  refused({"nu is 16", "1..15", "8"}, [](ModelConfig& c) {
-    c.attention.settings = {{"feature", "dpfp"}, {"nu", 16}};
-  });
-  const Transformer model(small_model());
-  expect_error(ErrorKind::usage, {"21", "20"}, [&] { model.forward(some_ids(1, 21), false); });
-  expect_error(ErrorKind::usage, {"12", "12"}, [] { token_tensor({0, 12}, {2}, 12); });
-  expect_error(ErrorKind::usage, {"-1"}, [] { token_tensor({-1}, {1}, 12); });
-}
-
-TEST(Transformer, StartsWithGaussianWeightsOfTheRightSize) {
-  ModelConfig config = small_model();
-  config.layers = 8;
-  config.dim = 64;
-  config.ffn = 256;
-  config.input_vocab_size = config.vocab_size = 100;
-  config.length = 100;
-  const Transformer model(config);
-  for (const Parameter& parameter : model.parameters()) {
-    const std::vector<double> values = parameter.var.value().to_doubles();
-    if (parameter.var.shape().rank() < 2) {
-      const double expected = parameter.name.find("weight") != std::string::npos ? 1.0 : 0.0;
-      for (const double x : values) ASSERT_EQ(x, expected) << parameter.name;
-      continue;
-    }
-    const bool residual = parameter.name.find("out.weight") != std::string::npos ||
-                          parameter.name.find("down.weight") != std::string::npos;
-    const double stddev = residual ? 0.02 / 4 : 0.02;  // sqrt(2 * 8 layers) = 4
-    double sum = 0, squares = 0, fourth = 0;
-    for (const double x : values) {
-      sum += x;
-      squares += x * x;
-      fourth += x * x * x * x;
-    }
-    const double count = static_cast<double>(values.size()), variance = squares / count;
-    EXPECT_NEAR(sum / count, 0.0, 5 * stddev / std::sqrt(count)) << parameter.name;
-    EXPECT_NEAR(std::sqrt(variance) / stddev, 1.0, 5 / std::sqrt(2 * count)) << parameter.name;
-    EXPECT_NEAR(fourth / count / (variance * variance), 3.0, 5 * std::sqrt(24 / count))
-        << parameter.name;
-  }
-}
-
-TEST(Transformer, TheSeedIsAllThatParametersDependOn) {
-  const Transformer one(small_model()), same(small_model());
-  ModelConfig config = small_model();
-  config.seed = 2;
-  const Transformer other(config);
-  std::set<float> firsts;
-  for (size_t i = 0; i < one.parameters().size(); ++i) {
-    const std::vector<float> values = one.parameters()[i].var.value().to_vector<float>();
-    EXPECT_EQ(values, same.parameters()[i].var.value().to_vector<float>());
-    if (one.parameters()[i].var.shape().rank() < 2) continue;
-    EXPECT_NE(values, other.parameters()[i].var.value().to_vector<float>())
-        << one.parameters()[i].name;
-    EXPECT_TRUE(firsts.insert(values[0]).second)
-        << one.parameters()[i].name << " repeats another's numbers";
-  }
-}
-
-TEST(Transformer, DropsOnlyInTrainingAndByTheStep) {
+TEST(Transformer, DropoutDependsOnTrainingAndStep) {
   ModelConfig config = small_model();
   config.dropout = 0.3f;
   const Transformer model(config);
@@ -341,7 +192,7 @@ TEST(Transformer, DropsOnlyInTrainingAndByTheStep) {
   EXPECT_NE(first, logits(model, true, 1));
 }
 
-TEST(Transformer, EveryParameterLearns) {
+TEST(Transformer, EveryParameterHasAGradient) {
   for (const ModelConfig& config : every_kind()) {
     const Transformer model(config);
     stir(model);
@@ -360,7 +211,7 @@ TEST(Transformer, EveryParameterLearns) {
   }
 }
 
-TEST(Transformer, TheLossFallsAlongItsGradient) {
+TEST(Transformer, TheLossFollowsItsGradient) {
   for (const ModelConfig& config : every_kind()) {
     if (config.attention.name == "vq") continue;  // straight through: not the gradient of k
     const Transformer model(config);
@@ -394,7 +245,7 @@ TEST(Transformer, TheLossFallsAlongItsGradient) {
 }
 
 // Of two layers with the same ops the one is named whose numbers go bad, run again or not.
-TEST(Transformer, BadNumbersNameTheirLayer) {
+TEST(Transformer, NonfiniteValuesNameTheirLayer) {
   for (const bool recompute : {false, true}) {
     ModelConfig config = small_model();
     config.recompute = recompute;

@@ -132,7 +132,7 @@ TEST(Vq, ASkippedStepLeavesNoTrace) {
 
 // Means of the first batch as they are, then 0.99 of the old and 0.01 of the new; each head by
 // itself.
-TEST(Vq, CodesAreMovingMeansOfTheirKeys) {
+TEST(Vq, CodesAreMovingAveragesOfTheirKeys) {
   const size_t H = 2, F = 3, D = 4;
   const auto attention = make_attention(vq(3, 2, 4));
   std::vector<double> counts(H * F), sums(H * F * D);
@@ -185,7 +185,7 @@ TEST(Vq, CodesFollowTheKeys) {
   }
 }
 
-TEST(Vq, ACodeWithoutKeysIsPutOnOne) {
+TEST(Vq, AnUnusedCodeIsReset) {
   for (const char* codebook : {"ema", "gradient"}) {
     AttentionOptions options = vq(4, 2, 3, DType::f32);
     options.settings["codebook"] = codebook;
@@ -267,7 +267,7 @@ TEST(Vq, UsageAndEntropy) {
   EXPECT_NEAR(statistics.at("vq_entropy"), std::log(2.0) / 2, 1e-12);
 }
 
-TEST(Vq, WithoutTrainingNothingMoves) {
+TEST(Vq, EvaluationChangesNothing) {
   const auto attention = make_attention(vq(4, 2, 3));
   const std::vector<double> codes = codebook_of(*attention).to_doubles();
   const Inputs x = draw({1, 2, 30, 3, 5}, DType::f64);
@@ -277,7 +277,7 @@ TEST(Vq, WithoutTrainingNothingMoves) {
   EXPECT_EQ(codebook_of(*attention).to_doubles(), codes);
 }
 
-TEST(Vq, RefusesSettingsThatCannotBe) {
+TEST(Vq, RefusesInvalidSettings) {
   const auto refused = [](AttentionOptions options, const char* what) {
     try {
       make_attention(options);

@@ -181,7 +181,7 @@ TEST_P(FeatureOps, OneHotLogs) {
   EXPECT_EQ(y.to_doubles(), (Values{none, none, 0, 0, none, none, none, 0, none, none, none, 0}));
 }
 
-TEST_P(FeatureOps, SumFromTheEnd) {
+TEST_P(FeatureOps, ReverseCumsum) {
   const int64_t R = 3, n = 1001;
   const Tensor x = random({R, n}, 1, dtype()), y({R, n}, dtype());
   if (dtype() == DType::f32)

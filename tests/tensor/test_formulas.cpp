@@ -33,7 +33,7 @@ double worst_of_exp(float low, float high, uint32_t step) {
   return worst;
 }
 
-TEST(ExpOf, RelativeErrorWhereTheResultIsNormal) {
+TEST(ExpOf, RelativeErrorOfNormalResults) {
   const float smallest = -87.33654f;  // exp of it is the smallest normal float
   const double error =
       std::max(worst_of_exp(0.0f, 88.72f, 101), worst_of_exp(-0.0f, smallest, 101));
@@ -47,7 +47,7 @@ TEST(ExpOf, SubnormalResults) {
   });
 }
 
-TEST(ExpOf, TheEnds) {
+TEST(ExpOf, Limits) {
   EXPECT_EQ(exp_of(0.0f), 1.0f);
   EXPECT_EQ(exp_of(-0.0f), 1.0f);
   EXPECT_EQ(exp_of(-104.0f), 0.0f);
@@ -61,13 +61,13 @@ TEST(ExpOf, TheEnds) {
   EXPECT_TRUE(std::isnan(exp_of(-kNan)));
 }
 
-TEST(ExpBelow, IsExpWhereItsResultIsNormal) {
+TEST(ExpBelow, MatchesExpForNormalResults) {
   sweep(-0.0f, -87.33f, 101, [](float x) { ASSERT_EQ(exp_below(x), exp_of(x)) << x; });
   for (const float x : {1e-7f, 1e-3f, 1.0f})
     EXPECT_EQ(exp_below(x), exp_of(x));  // a difference that was rounded up
 }
 
-TEST(ExpBelow, TheEnds) {
+TEST(ExpBelow, Limits) {
   EXPECT_EQ(exp_below(0.0f), 1.0f);
   for (const float x : {-87.34f, -88.0f, -104.0f, -1e30f, -kInfinity})
     EXPECT_EQ(exp_below(x), 0.0f) << x;
@@ -108,7 +108,7 @@ TEST(Pointwise, NanStaysNan) {
   EXPECT_TRUE(std::isnan(Gelu::value(kNan)));
 }
 
-TEST(Formulas, KeepsAndReciprocal) {
+TEST(Formulas, KeepProbabilityAndReciprocal) {
   EXPECT_TRUE(keeps(0, 0.0f));
   EXPECT_FALSE(keeps(0, 0.5f));
   EXPECT_TRUE(keeps(0xffffffff, 0.99f));
@@ -117,7 +117,7 @@ TEST(Formulas, KeepsAndReciprocal) {
   EXPECT_EQ(reciprocal_or_zero(-4.0), -0.25);
 }
 
-TEST(SplitFloat, IsFoundAgainToTheLastBit) {
+TEST(SplitFloat, RoundTripsToTheLastBit) {
   const RandomStream stream{3, Purpose::test, 0, 0};
   std::vector<float> numbers = {
       0.0f,     -0.0f,     1.0f,        1e-45f,     3.4028235e38f, -3.4028235e38f,

@@ -79,7 +79,7 @@ Tensor mixtures(int64_t rows, double mean, double log_scale, DType dtype) {
 
 constexpr int64_t kLevels[] = {2, 3, 4, 16, 256};
 
-TEST_P(Ops, LogisticsAreTheirDefinition) {
+TEST_P(Ops, LogisticsMatchTheirDefinition) {
   for (const int64_t levels : kLevels)
     for (const double mean : {0.0, -1.5, 8.0})
       for (const double log_scale : {-8.0, -4.0, -1.5, 0.0, 6.0}) {
@@ -105,7 +105,7 @@ TEST_P(Ops, LogisticsAreTheirDefinition) {
       }
 }
 
-TEST_P(Ops, LogisticsLoseWhatTheirScoresSay) {
+TEST_P(Ops, LogisticLossesMatchTheirScores) {
   const int64_t levels = 16;
   const std::vector<int32_t> targets = {0, 15, 7, -1, 3, -1};
   const Tensor x = mixtures(6, 0, -2, dtype()), tokens = Tensor::from(targets, {6});
@@ -123,7 +123,7 @@ TEST_P(Ops, LogisticsLoseWhatTheirScoresSay) {
 }
 
 // The backward of one row at a time, for means inside, at the edge of and far outside the levels.
-TEST_P(Ops, GradientsOfLogisticsAreThoseOfTheirDefinition) {
+TEST_P(Ops, LogisticGradientsMatchTheirDefinition) {
   const Tensor one = make({1}, {1}, dtype());
   for (const int64_t levels : kLevels)
     for (const double mean : {0.0, -1.5, 8.0})
@@ -151,7 +151,7 @@ TEST_P(Ops, GradientsOfLogisticsAreThoseOfTheirDefinition) {
         }
 }
 
-TEST_P(Ops, LogisticsStayFiniteAtTheEnds) {
+TEST_P(Ops, LogisticsStayFiniteAtExtremes) {
   const Tensor one = make({1}, {1}, dtype());
   for (const int64_t levels : {2, 4, 256})
     for (const double mean : {0.0, 1e3, -1e30, 1e30})
@@ -187,7 +187,7 @@ TEST(Logistics, Log1pOfKeepsSmallNumbers) {
   EXPECT_EQ(log1p_of(0.0f), 0.0f);
 }
 
-TEST(Logistics, RefuseWhatIsNoMixture) {
+TEST(Logistics, RefuseInvalidMixtures) {
   const Tensor x = Tensor::zeros({2, 29}, DType::f32), targets = Tensor::zeros({2}, DType::i32);
   expect_error(ErrorKind::usage, {"logistics_loss", "[2,29]", "10"},
                [&] { ops::logistics_loss(x, targets, 4); });

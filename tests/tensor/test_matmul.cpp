@@ -85,7 +85,7 @@ TEST_P(Ops, MatmulInStrips) {
 }
 
 // The bits of its parts one after the other.
-TEST_P(Ops, LinearIsItsParts) {
+TEST_P(Ops, LinearMatchesItsParts) {
   const Tensor x = random({9, 5}, 1, dtype()), w = random({7, 5}, 2, dtype()),
                residual = random({9, 7}, 4, dtype());
   const Tensor bias = random({7}, 3, dtype()), y({9, 7}, dtype());
@@ -104,7 +104,7 @@ TEST_P(Ops, LinearIsItsParts) {
   }
 }
 
-TEST_P(Ops, MatmulOfNothing) {
+TEST_P(Ops, EmptyMatmul) {
   const Tensor none = random({3, 0}, 1, dtype()), no_rows = random({0, 3}, 2, dtype());
   expect_near(ops::matmul(none, no_rows), Values(9, 0.0), "an empty sum");
   EXPECT_EQ(ops::matmul(no_rows, random({3, 4}, 3, dtype())).shape(), (Shape{0, 4}));

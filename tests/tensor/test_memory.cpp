@@ -76,7 +76,7 @@ TEST(Memory, ReleasedBlocksAreUsedAgain) {
 }
 #endif
 
-TEST(Memory, TheLimitIsAnErrorThatSaysWhatToDo) {
+TEST(Memory, ExceedingTheLimitSuggestsARemedy) {
   const Tensor kept = Tensor::zeros({1 << 18}, DType::f32);
   set_cpu_memory_limit(held() + (size_t{1} << 20));
   const Tensor fits({1 << 18}, DType::f32);
@@ -93,7 +93,7 @@ TEST(Memory, TheLimitIsAnErrorThatSaysWhatToDo) {
 }
 
 #ifndef LINEA_NAN_FILL  // the address sanitizer stops the program instead
-TEST(Memory, WhatNoMachineHasIsAnError) {
+TEST(Memory, ImpossibleSizesAreAnError) {
   const size_t before = held();
   try {
     const Tensor huge({int64_t{1} << 50}, DType::f64);

@@ -23,7 +23,7 @@ struct Limit {
   ~Limit() { set_cpu_memory_limit(0); }
 };
 
-TEST(MemoryReport, SaysWhoAskedAndWhatIsHeldForWhat) {
+TEST(MemoryReport, AttributesMemoryToOpsAndScopes) {
   const Tensor weights({1 << 19}, DType::f32), gradients({1 << 18}, DType::f32),
       rest({3 << 18}, DType::f32);
   const MemoryBreakdown breakdown([&] {
@@ -65,7 +65,7 @@ TEST(MemoryReport, ScopesAndBreakdownsEnd) {
   EXPECT_EQ(MemoryBreakdown::take(10).activations, 10u);
 }
 
-TEST(MemoryReport, AnAllocationFailsWhereAsked) {
+TEST(MemoryReport, InjectsAllocationFailures) {
   const size_t before = cpu_memory().held;
   fail_cpu_allocation_at(3);
   const auto tensor = [] { return Tensor({16}, DType::f32); };
@@ -80,7 +80,7 @@ TEST(MemoryReport, AnAllocationFailsWhereAsked) {
 
 #ifndef LINEA_NAN_FILL  // where nothing is kept
 // Blocks kept for reuse are memory that the program has taken: they go before the limit is passed.
-TEST(MemoryReport, KeptBlocksCountForTheLimit) {
+TEST(MemoryReport, CachedBlocksCountTowardTheLimit) {
   release_cpu_cache();
   const Limit limit(4 * kMiB);
   { const Tensor x({3 << 18}, DType::f32); }
@@ -110,7 +110,7 @@ class Container : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(Container, OfVersion2HasTheLeastOfItsGroups) {
+TEST_F(Container, Version2UsesTheMinimumOfItsGroups) {
   put("self", "0::/user/run\n");
   EXPECT_EQ(limit(), SIZE_MAX) << "no files";
   put("mount/user/run/memory.max", "max\n");
@@ -123,13 +123,13 @@ TEST_F(Container, OfVersion2HasTheLeastOfItsGroups) {
   EXPECT_EQ(limit(), 3000u);
 }
 
-TEST_F(Container, OfVersion2SeesItselfAsTheRoot) {
+TEST_F(Container, Version2SeesItselfAsTheRoot) {
   put("self", "0::/\n");
   put("mount/memory.max", "1048576\n");
   EXPECT_EQ(limit(), kMiB);
 }
 
-TEST_F(Container, OfVersion1HasAMemoryController) {
+TEST_F(Container, Version1HasAMemoryController) {
   put("self", "12:cpuset:/a\n7:cpu,memory:/docker/x\n0::/b\n");
   put("mount/memory/docker/x/memory.limit_in_bytes", "9223372036854771712\n");
   EXPECT_EQ(limit(), 9223372036854771712u) << "no limit; more than any machine has";
@@ -137,14 +137,14 @@ TEST_F(Container, OfVersion1HasAMemoryController) {
   EXPECT_EQ(limit(), 4096u);
 }
 
-TEST_F(Container, ThatCannotBeReadHasNoLimit) {
+TEST_F(Container, UnreadableHasNoLimit) {
   EXPECT_EQ(limit(), SIZE_MAX);
   put("self", "nonsense\n:\n0::/\n");
   put("mount/memory.max", "many\n");
   EXPECT_EQ(limit(), SIZE_MAX);
 }
 
-TEST(MemoryLimit, IsThatOfTheMachineLessAPart) {
+TEST(MemoryLimit, IsBelowTheMachinesMemory) {
   const MemoryLimit limit = machine_memory();
   EXPECT_GT(limit.total, 0u);
   EXPECT_LT(limit.bytes, limit.total);

@@ -99,7 +99,7 @@ TEST(Random, PermutationsAreBijections) {
 }
 
 // Each of 5 places goes to each of 5 places about as often, over the streams.
-TEST(Random, PermutationsFavorNoPlace) {
+TEST(Random, PermutationsAreUniform) {
   constexpr int kDraws = 20000;
   int hits[5][5] = {};
   RandomStream stream = kStream;

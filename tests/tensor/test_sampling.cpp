@@ -44,7 +44,7 @@ int32_t slow_draw(const Values& logits, const SamplingParams& params, double u) 
   return -1;
 }
 
-TEST_P(Ops, DrawsFromTheLikeliestTokens) {
+TEST_P(Ops, TopKSamplesTheMostLikelyTokens) {
   constexpr int64_t kRows = 400, kTokens = 9;
   Values values = random({kRows, kTokens}, 4, DType::f64).to_doubles();
   for (double& x : values) x = std::round(4 * x) / 4;  // many equals
@@ -69,20 +69,22 @@ TEST_P(Ops, DrawsFromTheLikeliestTokens) {
       }
 }
 
-TEST_P(Ops, ANucleusOfEqualsIsTheFirstOfThem) {
+TEST_P(Ops, TopPBreaksTiesByIndex) {
   const Tensor logits = Tensor::zeros({1000, 8}, dtype());
   const RandomStream stream{1, Purpose::sample, 0, 0};
   const std::vector<int32_t> sampled =
       ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
   EXPECT_EQ(*std::max_element(sampled.begin(), sampled.end()), 3);
   for (int32_t token = 0; token < 4; ++token)
-    EXPECT_NEAR(static_cast<double>(std::count(sampled.begin(), sampled.end(), token)), 250, 5 * 13.7)
+    EXPECT_NEAR(static_cast<double>(std::count(sampled.begin(), sampled.end(), token)), 250,
+                5 * 13.7)
         << token;
 }
 
-TEST(Sampling, RefusesNumbersThatCannotBe) {
+TEST(Sampling, RefusesInvalidNumbers) {
   const Tensor logits = Tensor::zeros({1, 4}, DType::f32);
-  const auto refused = [&](const SamplingParams& params, std::initializer_list<std::string> fragments) {
+  const auto refused = [&](const SamplingParams& params,
+                           std::initializer_list<std::string> fragments) {
     expect_error(ErrorKind::usage, fragments, [&] { ops::sample(logits, params, {}); });
   };
   for (const double temperature : {0.0, -1.0, std::nan("")})

@@ -46,7 +46,7 @@ void expect_product(Product<T> product, int64_t rows, int64_t cols, int64_t inne
     }
 }
 
-TEST(SmallGemm, IsThreeLoops) {
+TEST(SmallGemm, MatchesThreeLoops) {
   for (const int64_t rows : {0, 1, 2, 3, 7, 8, 15, 19})
     for (const int64_t cols : {0, 1, 3, 4, 8, 15, 16, 31, 33, 63})
       for (const int64_t inner : {0, 1, 5, 32})

@@ -42,7 +42,7 @@ TEST(Shape, ErrorsShowTheValues) {
   EXPECT_NE(message_of([&] { shape.with(0, -1); }).find("negative size -1"), std::string::npos);
 }
 
-TEST(Tensor, KeepsWhatItIsGiven) {
+TEST(Tensor, HoldsItsValues) {
   const std::vector<float> values = {1, 2, 3, 4, 5, 6};
   const Tensor x = Tensor::from(values, {2, 3});
   EXPECT_EQ(x.to_vector<float>(), values);

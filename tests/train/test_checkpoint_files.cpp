@@ -12,7 +12,7 @@ namespace {
 using CheckpointFiles = CheckpointTest;
 using Names = std::vector<std::string>;
 
-TEST_F(CheckpointFiles, WhichStay) {
+TEST_F(CheckpointFiles, Retention) {
   for (int64_t step = 1; step <= 9; ++step) save("run", step, {2, 4, 3});
   EXPECT_EQ(names("run"),
             (Names{"step-00000003", "step-00000004", "step-00000008", "step-00000009"}));
@@ -22,7 +22,7 @@ TEST_F(CheckpointFiles, WhichStay) {
   EXPECT_EQ(names("run"), (Names{"step-00000011"}));
 }
 
-TEST_F(CheckpointFiles, ANewOneOfTheSameStepTakesThePlaceOfTheOld) {
+TEST_F(CheckpointFiles, ANewOneReplacesTheOldOfTheSameStep) {
   save("run", 7);
   const std::string before = read_file(file("run", 7, "manifest.json"));
   config_.lr *= 2;
@@ -32,7 +32,7 @@ TEST_F(CheckpointFiles, ANewOneOfTheSameStepTakesThePlaceOfTheOld) {
   EXPECT_EQ(usable_step(path("run")), 7);
 }
 
-TEST_F(CheckpointFiles, EveryCallThatFailsLeavesAGoodOne) {
+TEST_F(CheckpointFiles, EveryFailingCallLeavesAValidOne) {
   for (const int reason : {ENOSPC, EIO}) {
     if (kSanitized && reason == EIO) continue;
     int failed = 0;
@@ -66,7 +66,7 @@ TEST_F(CheckpointFiles, EveryCallThatFailsLeavesAGoodOne) {
   }
 }
 
-TEST_F(CheckpointFiles, WhereverThePowerGoesOneCanBeUsed) {
+TEST_F(CheckpointFiles, EveryPowerLossLeavesAValidOne) {
   for (const int64_t second : {2, 1}) {  // after the first, and in its place
     int cuts = 0;
     for (int call = 0;; call += kSanitized ? 3 : 1) {
@@ -95,7 +95,7 @@ TEST_F(CheckpointFiles, WhereverThePowerGoesOneCanBeUsed) {
   }
 }
 
-TEST_F(CheckpointFiles, AFirstOneThatWasSavedIsThereWhenThePowerComesBack) {
+TEST_F(CheckpointFiles, TheFirstOneSurvivesAPowerLoss) {
   make_folders(path("world"));
   FailingPower power(path("world"), 1 << 20);
   save("world/run", 5);
@@ -103,7 +103,7 @@ TEST_F(CheckpointFiles, AFirstOneThatWasSavedIsThereWhenThePowerComesBack) {
   EXPECT_EQ(usable_step(path("after/run")), 5);
 }
 
-TEST_F(CheckpointFiles, EveryFlippedBitIsNoticed) {
+TEST_F(CheckpointFiles, EveryFlippedBitIsDetected) {
   save("run", 1, {0, 0, -1});
   save("run", 2, {0, 0, -1});
   const CheckpointFolder newest = newest_checkpoint(path("run"));
@@ -126,7 +126,7 @@ TEST_F(CheckpointFiles, EveryFlippedBitIsNoticed) {
   EXPECT_EQ(checkpoint_problem(newest), "");
 }
 
-TEST_F(CheckpointFiles, EveryCutIsNoticedAndTheOneBeforeIsTaken) {
+TEST_F(CheckpointFiles, EveryTruncationFallsBackToThePreviousOne) {
   save("run", 1, {0, 0, -1});
   save("run", 2, {0, 0, -1});
   const CheckpointFolder newest = newest_checkpoint(path("run"));
@@ -152,7 +152,7 @@ TEST_F(CheckpointFiles, EveryCutIsNoticedAndTheOneBeforeIsTaken) {
   EXPECT_NE(said.find("using the checkpoint before it"), std::string::npos) << said;
 }
 
-TEST_F(CheckpointFiles, WithoutAGoodOneTheReasonIsTold) {
+TEST_F(CheckpointFiles, WithoutAValidOneTheErrorNamesTheReason) {
   save("run", 1);
   std::filesystem::remove(file("run", 1, "manifest.json"));
   expect_error(ErrorKind::input,
@@ -162,7 +162,7 @@ TEST_F(CheckpointFiles, WithoutAGoodOneTheReasonIsTold) {
   EXPECT_EQ(load_model(file("run", 1, "model.safetensors")).step, 1);
 }
 
-TEST_F(CheckpointFiles, AManifestOfAnotherKindIsRefused) {
+TEST_F(CheckpointFiles, AForeignManifestIsRefused) {
   save("run", 1);
   const CheckpointFolder only = newest_checkpoint(path("run"));
   const std::string manifest = file("run", 1, "manifest.json"), good = read_file(manifest);

@@ -58,7 +58,7 @@ TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
   set_threads(threads);
 }
 
-TEST(Evaluate, TakesTheRowsOfABatchOrWhatFits) {
+TEST(Evaluate, UsesABatchOfRowsOrWhatFits) {
   const auto rows_of = [](const RunConfig& config, int64_t batch) {
     const std::unique_ptr<Task> task = make_task(task_options(config, ""));
     return evaluation_rows(Transformer(model_config(config, task->shape())), *task, batch);
@@ -70,7 +70,7 @@ TEST(Evaluate, TakesTheRowsOfABatchOrWhatFits) {
   EXPECT_GE(rows_of(small("linear", 16, 128, 2), 1), 4) << "gradients are large";
 }
 
-TEST(Evaluate, ScoresTheSameHoweverManyRows) {
+TEST(Evaluate, ScoresDoNotDependOnTheNumberOfRows) {
   const RunConfig config = small("linear", 16, 8, 1);
   const std::unique_ptr<Task> task = make_task(task_options(config, ""));
   const Transformer model(model_config(config, task->shape()));
@@ -81,7 +81,7 @@ TEST(Evaluate, ScoresTheSameHoweverManyRows) {
   EXPECT_EQ(one.tokens, many.tokens);
 }
 
-TEST(Evaluate, APartialLookIsSpreadOverTheSplit) {
+TEST(Evaluate, APartialEvaluationSpansTheSplit) {
   for (const std::string name : {"copy", "retrieval"}) {  // retrieval reads a second stream
     RunConfig config = small("linear", 16, 8, 1);
     config.task = name;

@@ -29,7 +29,7 @@ const std::function<void(const std::string&)> kNoWarning = [](const std::string&
 
 float value_of(const Fields& value) { return read_as<float>(value.at(2), 0); }
 
-TEST_F(EventFileTest, BeginsAsItsReadersExpect) {
+TEST_F(EventFileTest, StartsWithTheVersionRecord) {
   const EventFile fresh(path("fresh"), -1, kNoWarning), resumed(path("resumed"), 40, kNoWarning);
   const std::string name = fresh.path().filename().string();
   EXPECT_EQ(name.rfind("events.out.tfevents.", 0), 0u) << name;
@@ -46,7 +46,7 @@ TEST_F(EventFileTest, BeginsAsItsReadersExpect) {
   EXPECT_EQ(Fields(again[1]).message(7).integer(1), 1u) << "START";
 }
 
-TEST_F(EventFileTest, NamesSortInTheOrderInWhichTheyWereMade) {
+TEST_F(EventFileTest, NamesSortByCreation) {
   std::vector<std::string> made;
   for (int i = 0; i < 12; ++i)
     made.push_back(EventFile(path("many"), -1, kNoWarning).path().filename().string());
@@ -105,7 +105,7 @@ TEST_F(EventFileTest, AWriteErrorWarnsOnceAndLeavesWholeRecords) {
 
 // Whichever call of the disk fails: an error before there is a file, later a warning and whole
 // records.
-TEST_F(EventFileTest, EachCallOfTheDiskMayFail) {
+TEST_F(EventFileTest, SurvivesEveryFailingCall) {
   Words failed;
   for (int at = 0; at < 100; ++at) {
     const std::string folder = fmt::format("events-{}", at);
@@ -132,14 +132,14 @@ TEST_F(EventFileTest, EachCallOfTheDiskMayFail) {
   EXPECT_EQ(failed.back(), "close");
 }
 
-TEST_F(EventFileTest, AFolderThatCannotBeMadeIsAnError) {
+TEST_F(EventFileTest, AFolderThatCannotBeCreatedIsAnError) {
   put("file", "x");
   expect_error(ErrorKind::write, {path("file")},
                [&] { EventFile(path("file/events"), -1, kNoWarning); });
 }
 
 // Every number of metrics.jsonl, in its order, and every sample.
-TEST_F(EventFileTest, ARunRecordsWhatItsMetricsSay) {
+TEST_F(EventFileTest, ARunRecordsItsMetrics) {
   done(kDigits + " --steps 25 --eval-every 10 --sample-every 10 --tensorboard --out run");
   const std::vector<std::string> files = event_files("run");
   ASSERT_EQ(files.size(), 1u);
@@ -167,7 +167,7 @@ TEST_F(EventFileTest, ARunRecordsWhatItsMetricsSay) {
   EXPECT_EQ(images, 3u);
 }
 
-TEST_F(EventFileTest, ARunThatGoesOnBeginsANewFile) {
+TEST_F(EventFileTest, AResumedRunStartsANewFile) {
   put_text("text.txt", 2000);
   done(kText + " --steps 20 --save-every 10 --tensorboard --out run");
   remove("run/checkpoints/step-00000020");
@@ -183,7 +183,7 @@ TEST_F(EventFileTest, ARunThatGoesOnBeginsANewFile) {
   EXPECT_EQ(sample.message(9).message(1).at(1), "text");
 }
 
-TEST_F(EventFileTest, WithoutTheFlagThereIsNone) {
+TEST_F(EventFileTest, IsOffByDefault) {
   done(kCopy + " --steps 2 --out run");
   EXPECT_FALSE(exists("run/tensorboard"));
 }

@@ -12,7 +12,7 @@ namespace {
 
 using MetricsFile = DataTest;
 
-TEST_F(MetricsFile, NumbersAndRemarks) {
+TEST_F(MetricsFile, NumbersAndNotes) {
   {
     Metrics metrics(path("m"), 0, false);
     metrics.record(
@@ -27,13 +27,13 @@ TEST_F(MetricsFile, NumbersAndRemarks) {
       "\xEF\xBF\xBD name\"}\n");
 }
 
-TEST_F(MetricsFile, IsCutWhereARunGoesOn) {
+TEST_F(MetricsFile, IsTruncatedOnResume) {
   put("m", "{\"step\":1}\n{\"step\":3}\nno json\n{\"nothing\":1}\n{\"step\":2}\n{\"step\":2,\"los");
   Metrics metrics(path("m"), 2, false);
   EXPECT_EQ(read_file(path("m")), "{\"step\":1}\n{\"step\":2}\n");
 }
 
-TEST_F(MetricsFile, LooksAtTheValidationSplitAreRemembered) {
+TEST_F(MetricsFile, EvaluationsAreRestored) {
   put("m",
       "{\"step\":1,\"val_loss\":3,\"val_tokens\":7}\n{\"step\":9,\"val_loss\":1,\"val_tokens\":7}"
       "\n");
@@ -48,7 +48,7 @@ TEST_F(MetricsFile, LooksAtTheValidationSplitAreRemembered) {
   EXPECT_TRUE(std::isnan(metrics.validations().at(4).loss));
 }
 
-TEST_F(MetricsFile, IsMadeAnewWhereItWentAway) {
+TEST_F(MetricsFile, IsRecreatedWhenDeleted) {
   Metrics metrics(path("m"), 0, false);
   metrics.record(1, {});
   std::filesystem::remove(path("m"));
@@ -56,7 +56,7 @@ TEST_F(MetricsFile, IsMadeAnewWhereItWentAway) {
   EXPECT_EQ(read_file(path("m")), "{\"step\":2}\n");
 }
 
-TEST_F(MetricsFile, LinesWaitForRoom) {
+TEST_F(MetricsFile, LinesAreBufferedOnAFullDisk) {
   Metrics metrics(path("m"), 0, false);
   metrics.record(1, {});
   {

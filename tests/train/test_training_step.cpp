@@ -78,7 +78,7 @@ struct SmallRun {
 };
 
 // The mean over both batches of the head's loss and of what the attention adds, written out.
-TEST(TrainingStep, IsTheMeanOfItsBatches) {
+TEST(TrainingStep, IsTheMeanOfItsMicroBatches) {
   for (const std::string attention : {"linear", "vq"})
     for (const std::string head : {"categorical", "logistics"}) {
       RunConfig config = small(attention, head);
@@ -110,7 +110,7 @@ TEST(TrainingStep, IsTheMeanOfItsBatches) {
     }
 }
 
-TEST(TrainingStep, WatchersHearOfEachBatchInOrder) {
+TEST(TrainingStep, WatchersAreNotifiedInOrder) {
   RunConfig config = small("linear", "categorical");
   config.accumulate = 2;
   SmallRun run(config);
@@ -120,7 +120,7 @@ TEST(TrainingStep, WatchersHearOfEachBatchInOrder) {
   EXPECT_EQ(heard, "dfbdfb");
 }
 
-TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
+TEST(TrainingStep, AFailedUpdateLeavesNoTrace) {
   SmallRun run(small("linear", "categorical"));
   Tensor first = run.model.parameters()[0].var.value();
   const float kept = first.data<float>()[0];
@@ -142,7 +142,7 @@ TEST(TrainingStep, AnUpdateThatCannotBeMadeLeavesNoTrace) {
 }
 
 // The guard's limits are the same rule; who is told of a skip sees the gradients still.
-TEST(TrainingStep, AnUpdatePastItsLimitsIsToldAndSkipped) {
+TEST(TrainingStep, AnUpdateBeyondItsLimitsIsReportedAndSkipped) {
   SmallRun run(small("linear", "categorical"));
   const auto before = run.values();
   std::vector<double> told;

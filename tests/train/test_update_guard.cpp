@@ -9,7 +9,7 @@
 namespace linea {
 namespace {
 
-TEST(UpdateGuard, FiveThatAreNotFiniteInARowAreTooMany) {
+TEST(UpdateGuard, FiveNonfiniteUpdatesInARowAreTooMany) {
   UpdateGuard guard(0);
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 4; ++i) EXPECT_FALSE(guard.record_skip(false));
@@ -21,7 +21,7 @@ TEST(UpdateGuard, FiveThatAreNotFiniteInARowAreTooMany) {
   EXPECT_EQ(guard.loss_limit(), 0);
 }
 
-TEST(UpdateGuard, LimitsFollowWhatIsUsual) {
+TEST(UpdateGuard, LimitsFollowTheHistory) {
   UpdateGuard guard(3);
   for (int i = 0; i < 49; ++i) guard.record_update(2, 4);
   EXPECT_EQ(guard.loss_limit(), 0) << "too early to tell";
@@ -33,7 +33,7 @@ TEST(UpdateGuard, LimitsFollowWhatIsUsual) {
   EXPECT_NEAR(guard.norm_limit(), 24, 1e-6);
 }
 
-TEST(UpdateGuard, AfterFiveSpikesTheNextIsLetThrough) {
+TEST(UpdateGuard, AfterFiveSpikesTheNextIsAccepted) {
   UpdateGuard guard(2);
   for (int i = 0; i < 60; ++i) guard.record_update(1, 1);
   for (int i = 0; i < 5; ++i) {
@@ -48,7 +48,7 @@ TEST(UpdateGuard, AfterFiveSpikesTheNextIsLetThrough) {
   EXPECT_EQ(other.loss_limit(), guard.loss_limit());
 }
 
-TEST(Duration, IsReadAsPeopleWriteIt) {
+TEST(Duration, ParsesHumanNotation) {
   EXPECT_EQ(parse_duration(""), 0);
   EXPECT_EQ(parse_duration("90"), 90);
   EXPECT_EQ(parse_duration("3h50m"), 3 * 3600 + 50 * 60);

@@ -39,7 +39,7 @@ class Cifar10Test : public DataTest {
   }
 };
 
-TEST_F(Cifar10Test, PutsTheColorsOfAPixelTogether) {
+TEST_F(Cifar10Test, InterleavesColors) {
   const ImageSplits splits = read("");
   EXPECT_EQ(splits.train.count(), 21);
   EXPECT_EQ(splits.val.count(), 2);
@@ -56,7 +56,7 @@ TEST_F(Cifar10Test, PutsTheColorsOfAPixelTogether) {
   EXPECT_EQ(splits.test.pixels.back(), 255);
 }
 
-TEST_F(Cifar10Test, ReadsTheArchiveWhateverItsOrder) {
+TEST_F(Cifar10Test, ReadsTheArchiveInAnyOrder) {
   const std::string folder = "cifar-10-batches-bin/";
   const std::string archive = tar_entry(folder, "", '5', 0) +
                               tar_file(folder + "data_batch_2.bin", batch_bytes(12, 11)) +
@@ -84,7 +84,7 @@ TEST_F(Cifar10Test, FindsTheFolderInside) {
   EXPECT_EQ(read("outer").train.count(), 21);
 }
 
-TEST_F(Cifar10Test, ShrinksAndTurnsGray) {
+TEST_F(Cifar10Test, ShrinksAndConvertsToGray) {
   const ImageSplits small = read_cifar10(path(""), 8, 3);
   ASSERT_EQ(small.train.pixels.size(), 21u * 8 * 8 * 3);
   const uint8_t* image = small.train.pixels.data() + 5 * 8 * 8 * 3;
@@ -140,7 +140,7 @@ TEST_F(Cifar10Test, RefusesDamagedBatches) {
                [&] { read(""); });
 }
 
-TEST_F(Cifar10Test, NamesWhatIsMissing) {
+TEST_F(Cifar10Test, NamesMissingFiles) {
   std::filesystem::rename(path("data_batch_2.bin"), path("data_batch_3.bin"));
   expect_error(ErrorKind::input, {"no data_batch_2.bin"}, [&] { read(""); });
   std::filesystem::remove(path("test_batch.bin"));

@@ -86,7 +86,7 @@ TEST_F(IdxTest, RefusesDamagedGzip) {
   }
 }
 
-TEST_F(IdxTest, RefusesWhatIsNoFile) {
+TEST_F(IdxTest, RefusesFolders) {
   expect_error(ErrorKind::input, {path("absent"), "no such file"},
                [&] { read_idx(path("absent"), 1); });
   expect_error(ErrorKind::input, {path(""), "is a folder"}, [&] { read_idx(path(""), 1); });

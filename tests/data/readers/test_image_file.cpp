@@ -33,12 +33,12 @@ TEST_F(ImageFileTest, KeepsColorsInOrder) {
   EXPECT_EQ(decode(colors, 2, 1), (Bytes{76, 150, 29, 2}));  // 0.299, 0.587, 0.114
 }
 
-TEST_F(ImageFileTest, GrayHasThreeEqualColors) {
+TEST_F(ImageFileTest, GrayHasEqualChannels) {
   EXPECT_EQ(decode(png_bytes(1, 1, 8, 0, {"\x42"}), 1, 3), (Bytes{0x42, 0x42, 0x42}));
   EXPECT_EQ(decode(png_bytes(1, 1, 8, 0, {"\x42"}), 1, 1), (Bytes{0x42}));
 }
 
-TEST_F(ImageFileTest, ShrinksByTheMeanOfWhatAPixelCovers) {
+TEST_F(ImageFileTest, ShrinksByAreaAverage) {
   // 3 x 3 to 2 x 2: a new pixel covers 1.5 x 1.5 old ones.
   const std::string three =
       png_bytes(3, 3, 8, 0, {text({90, 0, 9}), text({0, 180, 0}), text({0, 0, 0})});
@@ -80,13 +80,13 @@ TEST_F(ImageFileTest, ReadsJpeg) {
   for (size_t i = 0; i < read.size(); ++i) EXPECT_NEAR(read[i], pixels[i], 3) << i;
 }
 
-TEST_F(ImageFileTest, ReadsWhatTheGridWriterWrites) {
+TEST_F(ImageFileTest, ReadsGridsBack) {
   const Bytes pixels{0, 1, 2, 3, 4, 5, 250, 251, 252, 253, 254, 255};
   write_png_grid(path("grid.png"), pixels, {.count = 1, .height = 2, .width = 2, .channels = 3});
   EXPECT_EQ(read_image(path("grid.png"), 2, 3), pixels);
 }
 
-TEST_F(ImageFileTest, RefusesWhatIsCutAnywhere) {
+TEST_F(ImageFileTest, RefusesEveryTruncation) {
   const std::string png =
       png_bytes(3, 3, 8, 2, {std::string(9, 'a'), std::string(9, 'b'), std::string(9, 'c')});
   const std::string jpeg = jpeg_bytes(24, 24, 1, Bytes(24 * 24, 77));
@@ -97,7 +97,7 @@ TEST_F(ImageFileTest, RefusesWhatIsCutAnywhere) {
   }
 }
 
-TEST_F(ImageFileTest, SeesAChangedByteOfAPng) {
+TEST_F(ImageFileTest, DetectsAChangedByteOfAPng) {
   const std::string png = png_bytes(3, 3, 8, 0, {"abc", "def", "ghi"});
   for (size_t i = 0; i < png.size(); ++i) {
     std::string damaged = png;
@@ -141,7 +141,7 @@ TEST_F(ImageFileTest, SurvivesAnyChangedByteOfAJpeg) {
   EXPECT_GT(refused, 10);
 }
 
-TEST_F(ImageFileTest, AnEndInsideASegmentIsNoEnd) {
+TEST_F(ImageFileTest, AnEndMarkerInsideASegmentIsIgnored) {
   const std::string jpeg = jpeg_bytes(16, 16, 1, Bytes(256, 9));
   const std::string comment{'\xff', '\xfe', '\0', '\x04', '\xff', '\xd9'};
   const std::string with_comment = jpeg.substr(0, 2) + comment + jpeg.substr(2);
@@ -162,7 +162,7 @@ TEST_F(ImageFileTest, RefusesHugeImagesByTheirHeader) {
   });
 }
 
-TEST_F(ImageFileTest, TakesNoMemoryForMoreThanTheBytesCanHold) {
+TEST_F(ImageFileTest, MemoryIsBoundedByTheFile) {
   expect_error(ErrorKind::input, {"8192 x 8192 pixels do not fit"},
                [&] { decode(png_bytes(8192, 8192, 8, 6, {"a"}), 8, 1); });
   std::string jpeg = jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 9));
@@ -173,7 +173,7 @@ TEST_F(ImageFileTest, TakesNoMemoryForMoreThanTheBytesCanHold) {
   decode(png_bytes(2000, 2000, 8, 0, std::vector<std::string>(2000, std::string(2000, 'a'))), 8, 1);
 }
 
-TEST_F(ImageFileTest, RefusesTablesOfAJpegThatAreLongerThanTheirRoom) {
+TEST_F(ImageFileTest, RefusesOversizedJpegTables) {
   const std::string jpeg = jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 9));
   const size_t tables = jpeg.find("\xFF\xC4");
   ASSERT_NE(tables, std::string::npos);
@@ -185,14 +185,14 @@ TEST_F(ImageFileTest, RefusesTablesOfAJpegThatAreLongerThanTheirRoom) {
   expect_error(ErrorKind::input, {"table of codes", "does not fit"}, [&] { decode(cut, 8, 1); });
 }
 
-TEST_F(ImageFileTest, RefusesFilesThatAreTooLongUnread) {
+TEST_F(ImageFileTest, RefusesHugeFilesUnread) {
   const std::string long_file = put("long.png", "x");
   std::filesystem::resize_file(long_file, kMaxImageBytes + 1);
   expect_error(ErrorKind::input, {long_file, fmt::format("{}", kMaxImageBytes + 1)},
                [&] { read_image(long_file, 8, 1); });
 }
 
-TEST_F(ImageFileTest, NamesWhatIsNoImage) {
+TEST_F(ImageFileTest, NamesFilesThatAreNoImage) {
   const std::string gif = put("a.png", "GIF89a...........................");
   expect_error(ErrorKind::input, {gif, "neither a PNG nor a JPEG"}, [&] { read_image(gif, 8, 1); });
   expect_error(ErrorKind::input, {"absent.png", "no such file"},

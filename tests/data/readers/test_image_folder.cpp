@@ -81,7 +81,7 @@ TEST_F(ImageFolderTest, FoldersDirectlyInsideAreClasses) {
                [&] { read(Labels::folders); });
 }
 
-TEST_F(ImageFolderTest, TakesImagesOnlyAndNoHiddenNames) {
+TEST_F(ImageFolderTest, SkipsOtherAndHiddenFiles) {
   put_class("a", 0, 10);
   put("a/labels.csv", "not a image");
   put("a/._000.png", "not a image");
@@ -107,7 +107,7 @@ TEST_F(ImageFolderTest, FollowsNoLink) {
   EXPECT_EQ(all_pixels(read_image_folder(path("door"), 1, 1)).size(), 10u);
 }
 
-TEST_F(ImageFolderTest, LeavesBadFilesOutUpToOnePercent) {
+TEST_F(ImageFolderTest, SkipsUpToOnePercentBadFiles) {
   put_class("a", 0, 199);
   put("a/100.png", "no image");
   put("a/zzz.png", "");

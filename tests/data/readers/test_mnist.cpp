@@ -58,7 +58,7 @@ TEST_F(MnistTest, AcceptsBothSpellingsAndGzip) {
   EXPECT_EQ(read_mnist(path(""), 28).test.count(), 7);
 }
 
-TEST_F(MnistTest, RefusesFilesThatDoNotFit) {
+TEST_F(MnistTest, RefusesMismatchedFiles) {
   const std::string labels = path("train-labels-idx1-ubyte");
   put("train-labels-idx1-ubyte", idx_bytes({23}, std::string(23, '\0')));
   expect_error(ErrorKind::input, {labels, "24 images", "23 labels"},
@@ -71,7 +71,7 @@ TEST_F(MnistTest, RefusesFilesThatDoNotFit) {
                [&] { read_mnist(path(""), 28); });
 }
 
-TEST_F(MnistTest, NamesWhatIsMissing) {
+TEST_F(MnistTest, NamesMissingFiles) {
   std::filesystem::remove(path("t10k-labels-idx1-ubyte"));
   expect_error(ErrorKind::input, {path(""), "t10k-labels-idx1-ubyte"},
                [&] { read_mnist(path(""), 28); });

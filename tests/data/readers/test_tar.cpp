@@ -30,7 +30,7 @@ TEST_F(TarTest, ReadsPlainAndCompressedArchives) {
   EXPECT_EQ(entries(gzip(kTwo)), expected);
 }
 
-TEST_F(TarTest, PassesOverWhatIsNoFileOrNotAskedFor) {
+TEST_F(TarTest, SkipsOtherEntries) {
   const std::string archive = tar_entry("folder", "", '5', 0) + tar_entry("link", "", '1', 700) +
                               tar_entry("note", "12 size=99\n", 'x', 11) +
                               tar_file("a", std::string(600, 'a')) + tar_file("empty", "") +
@@ -52,7 +52,7 @@ TEST_F(TarTest, ComparesTheChecksumOfEveryHeader) {
                [&] { entries("this is no archive"); });
 }
 
-TEST_F(TarTest, SeesCutAndDamagedArchives) {
+TEST_F(TarTest, DetectsTruncationAndDamage) {
   expect_error(ErrorKind::input, {"ends inside b"},
                [&] { entries(kTwo.substr(0, 1024 + 512 + 100)); });
   const std::string packed = gzip(kTwo);

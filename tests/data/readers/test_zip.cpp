@@ -37,13 +37,13 @@ TEST_F(ZipTest, ReadsStoredAndDeflatedFiles) {
   EXPECT_EQ(read(zip_bytes({streamed})), "hello");
 }
 
-TEST_F(ZipTest, WantsExactlyOneFile) {
+TEST_F(ZipTest, RequiresExactlyOneFile) {
   refused(zip_bytes({}), {path("a.zip"), "holds 0 files"});
   refused(zip_bytes({zip_entry("folder/", "", false)}), {"holds 0 files"});
   refused(zip_bytes({zip_entry("a", "1"), zip_entry("b", "2")}), {"holds 2 files", "unpack it"});
 }
 
-TEST_F(ZipTest, RefusesWhatIsCutAnywhere) {
+TEST_F(ZipTest, RefusesEveryTruncation) {
   const std::string whole = zip_bytes({zip_entry("name", "some text, some text")});
   for (size_t size = 0; size < whole.size(); ++size)
     refused(whole.substr(0, size), {"no sound zip archive"});
@@ -94,7 +94,7 @@ TEST_F(ZipTest, ComparesChecksumsAndRanges) {
   refused(zip_bytes({entry}), {"cannot unpack from 5 to 4"});
 }
 
-TEST_F(ZipTest, NamesWhatIsNotRead) {
+TEST_F(ZipTest, NamesUnsupportedFeatures) {
   ZipEntry entry = zip_entry("a", "hello");
   entry.flags = 1;
   refused(zip_bytes({entry}), {"a is encrypted"});

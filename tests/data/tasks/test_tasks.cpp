@@ -44,7 +44,7 @@ TEST(Tasks, EvalRowsOutsideOfTheSplitAreRefused) {
   expect_error(ErrorKind::usage, {"0 rows"}, [&] { task->train_batch(0, 0, 0); });
 }
 
-TEST(Digits, ArePureFunctionsOfSeedAndIndex) {
+TEST(Digits, DependOnSeedAndIndexOnly) {
   const ImageSet ten = render_digits(3, 0, 10, 14), four = render_digits(3, 4, 4, 14);
   EXPECT_TRUE(std::equal(four.pixels.begin(), four.pixels.end(), ten.pixels.begin() + 4 * 196));
   EXPECT_TRUE(std::equal(four.labels.begin(), four.labels.end(), ten.labels.begin() + 4));
@@ -85,7 +85,7 @@ TEST(Digits, AreInkOnBlackPaperInsideTheFrame) {
 }
 
 // A reader's eye, roughly: the nearest mean image of 1,000 others names the digit.
-TEST(Digits, CanBeToldApart) {
+TEST(Digits, AreDistinguishable) {
   constexpr int64_t kSide = 14, kPixels = kSide * kSide;
   const ImageSet known = render_digits(0, 0, 1000, kSide),
                  asked = render_digits(0, 1000, 500, kSide);
@@ -109,7 +109,7 @@ TEST(Digits, CanBeToldApart) {
   EXPECT_GE(right, 450);
 }
 
-TEST(Images, LevelsAreEvenStepsThatComeBack) {
+TEST(Images, LevelsAreEvenAndRoundTrip) {
   for (const int64_t levels : {2, 3, 4, 8, 16, 64, 256}) {
     EXPECT_EQ(gray_to_token(0, levels), 0);
     EXPECT_EQ(gray_to_token(255, levels), levels - 1);
@@ -124,7 +124,7 @@ TEST(Images, LevelsAreEvenStepsThatComeBack) {
   EXPECT_EQ(token_to_gray(1, 3), 128);  // 127.5 rounds up
 }
 
-TEST(Images, AreSequencesThatScoreEveryPixel) {
+TEST(Images, EveryPixelIsScored) {
   const auto task = make_task(small_digits());
   const ImageSet test = render_digits(0, 0, 3, 14);
   EXPECT_EQ(task->vocab_size(), 8);
@@ -162,7 +162,7 @@ TEST(Images, ClassTokenStandsForTheLabel) {
   for (const int32_t target : batch.targets) EXPECT_LT(target, 8);
 }
 
-TEST(Images, OneEpochVisitsEveryImageOnceInItsOwnOrder) {
+TEST(Images, OneEpochVisitsEveryImageOnce) {
   const auto task = make_task(small_digits());
   std::map<std::vector<int32_t>, int64_t> index;
   const Batch all = task->eval_batch(Split::train, 0, 100);
@@ -217,7 +217,7 @@ TEST(Digits, ImpossibleOptionsAreRefused) {
   refused([](TaskOptions& o) { o.data = "folder"; }, "'folder'");
 }
 
-TEST(Copy, RepeatsWhatItHasSeen) {
+TEST(Copy, RepeatsTheInput) {
   TaskOptions options = named("copy");
   options.length = 12;
   const auto task = make_task(options);

@@ -28,7 +28,7 @@ class TextTaskTest : public DataTest {
   }
 };
 
-TEST_F(TextTaskTest, EvalScoresEveryTokenOnceAfterTheOneBefore) {
+TEST_F(TextTaskTest, EvalScoresEveryTokenOnce) {
   const std::string text = sample_text();
   const auto task = make_task(options(text, 16));
   const Vocabulary vocabulary = Vocabulary::parse(task->serialized_vocabulary());
@@ -133,7 +133,7 @@ TEST_F(TextTaskTest, RefusesEmptyAndShortFiles) {
   expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(missing); });
 }
 
-TEST_F(TextTaskTest, TheFingerprintIsOfWhatIsTrainedOn) {
+TEST_F(TextTaskTest, TheFingerprintCoversTheTrainingData) {
   const std::string print = make_task(options("abcdefghijabcdefghij", 4))->fingerprint();
   EXPECT_EQ(print.size(), 64u);
   EXPECT_EQ(make_task(options("abcdefghijabcdefghaa", 4))->fingerprint(), print);

@@ -36,7 +36,7 @@ TEST_P(Conformance, EveryCheckPasses) {
 
 INSTANTIATE_TEST_SUITE_P(Attentions, Conformance, testing::ValuesIn(all_variants()), letters_of);
 
-TEST(Registry, HoldsWhatTheProgramOffers) {
+TEST(Registry, ListsEveryMechanism) {
   std::vector<std::string> labels;
   for (const AttentionOptions& variant : all_variants()) labels.push_back(label_of(variant));
   for (const char* label :
@@ -49,7 +49,7 @@ TEST(Registry, HoldsWhatTheProgramOffers) {
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
 }
 
-TEST(Registry, AnUnknownNameIsAnErrorThatListsTheNames) {
+TEST(Registry, AnUnknownNameListsTheNames) {
   AttentionOptions options;
   options.name = "nonesuch";
   try {

@@ -72,7 +72,7 @@ class SeesAll final : public Saboteur {
   }
 };
 
-TEST(Sabotage, TheFutureIsSeen) {
+TEST(Sabotage, ALeakFromTheFuture) {
   expect_caught<SeesAll>("causality: bits");
   expect_caught<SeesAll>("causality: gradients");
   expect_caught<SeesAll>("outputs = quadratic");
@@ -116,7 +116,7 @@ class SharedAcrossSequences final : public Saboteur {
   }
 };
 
-TEST(Sabotage, SequencesThatShareANumber) {
+TEST(Sabotage, SequencesThatShareAValue) {
   // two of three sequences keep the largest key, one of them alone does not
   expect_caught<SharedAcrossSequences>("other sequences");
 }
@@ -134,7 +134,7 @@ class NotRepeatable final : public Saboteur {
   mutable int calls_ = 0;
 };
 
-TEST(Sabotage, AnotherAnswerEveryRun) { expect_caught<NotRepeatable>("two runs: bits"); }
+TEST(Sabotage, DifferentResultsEachRun) { expect_caught<NotRepeatable>("two runs: bits"); }
 
 // exp of scores without taking the largest out first.
 class Overflowing final : public Saboteur {
@@ -164,7 +164,7 @@ class Throwing final : public Saboteur {
   }
 };
 
-TEST(Sabotage, AnErrorIsAFailedCheck) {
+TEST(Sabotage, AnExceptionFailsTheCheck) {
   const Check check = check_of<Throwing>("outputs = quadratic");
   EXPECT_FALSE(check.passed);
   EXPECT_EQ(check.detail, "not today");

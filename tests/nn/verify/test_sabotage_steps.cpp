@@ -35,7 +35,7 @@ class OtherFeatures final : public Saboteur {
   std::unique_ptr<FeatureMap> other_;
 };
 
-TEST(Sabotage, AStepWithFeaturesOfItsOwn) { expect_caught<OtherFeatures>("step = outputs"); }
+TEST(Sabotage, AStepWithDifferentFeatures) { expect_caught<OtherFeatures>("step = outputs"); }
 
 // A step that leaves the state as it is where it should decay.
 class GateForgotten final : public Saboteur {
@@ -47,7 +47,7 @@ class GateForgotten final : public Saboteur {
   }
 };
 
-TEST(Sabotage, AStepWithAnotherGate) {
+TEST(Sabotage, AStepWithADifferentGate) {
   AttentionOptions gated;
   gated.settings["rule"] = "gated";
   expect_caught<GateForgotten>("step = outputs", gated);
@@ -67,7 +67,7 @@ class RedrawnForSteps final : public Saboteur {
   }
 };
 
-TEST(Sabotage, OmegaDrawnAgainForSampling) {
+TEST(Sabotage, OmegaRedrawnForSampling) {
   AttentionOptions performer;
   performer.name = "performer";
   performer.settings["features"] = 16;
