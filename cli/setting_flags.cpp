@@ -15,7 +15,7 @@ namespace {
 // "feature map (elu, relu, exp; default elu)"; the choices of a key with one owner are in its flag.
 std::string help_of(const Setting& setting, bool shared) {
   std::vector<std::string> notes;
-  if (!setting.choices.empty())
+  if (shared && !setting.choices.empty())
     notes.push_back(fmt::format("{}", fmt::join(setting.choices, ", ")));
   const std::string initial = to_string(setting.initial);
   if (!initial.empty()) notes.push_back("default " + initial);
