@@ -70,7 +70,7 @@ void print_json(const std::vector<Estimate>& estimates) {
                                          {"matrix_mse", to_json(summarize(estimate.matrix_errors))},
                                          {"output_mse", to_json(summarize(estimate.output_errors))},
                                          {"rows_left_out", estimate.rows_left_out}};
-    fmt::print("{}\n", json_text(line));
+    fmt::print("{}\n", dump_json(line));
   }
 }
 

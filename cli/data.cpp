@@ -27,7 +27,7 @@ void list_sets(bool json) {
     if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
     for (const PublishedFile& file : set.files) {
       if (json) {
-        print(json_text(nlohmann::ordered_json{{"set", set.name},
+        print(dump_json(nlohmann::ordered_json{{"set", set.name},
                                                {"task", set.task},
                                                {"file", file.name},
                                                {"bytes", file.bytes},
@@ -48,18 +48,18 @@ void print_report(const FileReport& report, bool json) {
   if (json) {
     nlohmann::ordered_json line{{"set", report.set},
                                 {"file", report.file},
-                                {"state", state_name(report.state)},
-                                {"by", report.by}};
+                                {"state", to_string(report.state)},
+                                {"by", report.criterion}};
     if (report.state == FileState::differs) {
       line["expected"] = report.expected;
       line["found"] = report.found;
     }
-    print(json_text(line, -1, NoUtf8::replaced));
+    print(dump_json(line, -1, InvalidUtf8::replace));
     return;
   }
   std::string line =
-      fmt::format("{:<16} {:<36} {}", report.set, report.file, state_name(report.state));
-  if (!report.by.empty()) line += fmt::format(" ({})", report.by);
+      fmt::format("{:<16} {:<36} {}", report.set, report.file, to_string(report.state));
+  if (!report.criterion.empty()) line += fmt::format(" ({})", report.criterion);
   if (report.state == FileState::differs)
     line += fmt::format(": found {}, published is {}", report.found, report.expected);
   print(line);

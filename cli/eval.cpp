@@ -59,7 +59,7 @@ void run_eval(const EvalOptions& options) {
                                            {"bits", score.bits},
                                            {"accuracy", score.accuracy},
                                            {"tokens", score.tokens}};
-    std::printf("%s\n", json_text(result).c_str());
+    std::printf("%s\n", dump_json(result).c_str());
     return;
   }
   std::printf("step %lld, split %s: loss %.4f nats, %.4f %s, accuracy %.4f, %lld tokens\n",

@@ -78,7 +78,7 @@ void show_nll_map(const SavedModel& saved, const SampleOptions& options) {
       options.complete.empty()
           ? first_test_images(options.count, kNllMaps, saved, options.class_label)
           : given_images(options.complete, saved, options.class_label);
-  const std::vector<std::vector<float>> bits = bits_of_tokens(*saved.model, images);
+  const std::vector<std::vector<float>> bits = token_bits(*saved.model, images);
   const std::string preview =
       write_nll_map(saved.shape, images, bits, options.out, color_terminal_width());
   double all = 0;

@@ -41,7 +41,7 @@ void print_json(const std::string& attention, const Check& check) {
   line["measured"] = number(check.measured);
   line["bound"] = number(check.bound);
   line["passed"] = check.passed;
-  fmt::print("{}\n", json_text(line));
+  fmt::print("{}\n", dump_json(line));
 }
 
 void print_row(const std::string& attention, const Check& check) {

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kBufferBytes = int64_t{1} << 20;
 
 PublishedFile mnist_file(const std::string& name, int64_t bytes, const std::string& sha256,
                          int64_t unpacked_bytes, const std::string& unpacked_md5) {
@@ -83,8 +83,8 @@ std::vector<DataSet> make_catalog() {
   };
 }
 
-// Its name in the folder, or its last part, or the other spelling of MNIST's names; empty where
-// there is none.
+// The file under its name, its last component, or the alternative spelling of MNIST's names; empty
+// where none exists.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   std::string dotted = name;
   const size_t dash = dotted.find("-idx");
@@ -99,30 +99,30 @@ fs::path find_file(const fs::path& folder, const std::string& name) {
 std::string gzip_content_md5(const fs::path& path, int64_t max_bytes) {
   GzipReader file(path);
   Hasher hasher(HashKind::md5);
-  std::string piece(static_cast<size_t>(kPieceBytes), '\0');
+  std::string buffer(static_cast<size_t>(kBufferBytes), '\0');
   int64_t read = 0;
-  while (const int64_t got = file.read(piece.data(), kPieceBytes)) {
-    hasher.update(piece.data(), static_cast<size_t>(got));
+  while (const int64_t got = file.read(buffer.data(), kBufferBytes)) {
+    hasher.update(buffer.data(), static_cast<size_t>(got));
     read += got;
     if (read > max_bytes) return fmt::format("more than {} bytes", max_bytes);
   }
   return hasher.hex();
 }
 
-// Of an archive of one file.
+// The MD5 of the only file in an archive.
 std::string content_md5(const fs::path& path, const UnpackedFile& content) {
   try {
-    if (path.extension() == ".zip") return hash_of(read_zip(path, kMaxFileBytes), HashKind::md5);
+    if (path.extension() == ".zip") return hash_bytes(read_zip(path, kMaxFileBytes), HashKind::md5);
     return gzip_content_md5(path, content.bytes);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::input) throw;
-    return error.what();  // cut or damaged
+    return error.what();  // truncated or damaged
   }
 }
 
-FileReport compared(FileReport report, const std::string& by, const std::string& expected,
+FileReport compared(FileReport report, const std::string& criterion, const std::string& expected,
                     const std::string& found) {
-  report.by = by;
+  report.criterion = criterion;
   report.state = expected == found ? FileState::ok : FileState::differs;
   if (report.state == FileState::differs) {
     report.expected = expected;
@@ -135,14 +135,14 @@ FileReport compare_size(const FileReport& report, int64_t expected, const fs::pa
   FileReport result =
       compared(report, "size: no checksum is known", fmt::format("{} bytes", expected),
                fmt::format("{} bytes", plain_file_size(path)));
-  if (result.state == FileState::ok) result.state = FileState::unproved;
+  if (result.state == FileState::ok) result.state = FileState::unverified;
   return result;
 }
 
 FileReport check_published(FileReport report, const PublishedFile& file, const fs::path& path) {
   std::string hash;
   if (!file.sha256.empty()) {
-    hash = file_hash(path);
+    hash = hash_file(path);
     if (hash == file.sha256 || file.unpacked.size() != 1)
       return compared(report, "sha256", file.sha256, hash);
   }
@@ -168,12 +168,12 @@ const DataSet& find_data_set(const std::string& name) {
   fail(ErrorKind::usage, "there is no data set '{}'; choose one of {}", name, names);
 }
 
-const char* state_name(FileState state) {
+const char* to_string(FileState state) {
   switch (state) {
     case FileState::ok:
       return "ok";
-    case FileState::unproved:
-      return "unproved";
+    case FileState::unverified:
+      return "unverified";
     case FileState::differs:
       return "differs";
     case FileState::missing:
@@ -194,7 +194,7 @@ std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file
       any = true;
       report = content.md5.empty()
                    ? compare_size(report, content.bytes, path)
-                   : compared(report, "md5", content.md5, file_hash(path, HashKind::md5));
+                   : compared(report, "md5", content.md5, hash_file(path, HashKind::md5));
     }
     reports.push_back(report);
   }
@@ -209,19 +209,19 @@ std::vector<FileReport> verify_folder(const fs::path& folder, const std::vector<
          folder.string());
   std::vector<FileReport> reports;
   for (const DataSet& set : sets) {
-    std::vector<FileReport> of_set;
+    std::vector<FileReport> set_reports;
     bool any = false;
     for (const PublishedFile& file : set.files)
       for (const FileReport& report : check_file(set, file, folder)) {
         any = any || report.state != FileState::missing;
-        of_set.push_back(report);
+        set_reports.push_back(report);
       }
-    if (any) reports.insert(reports.end(), of_set.begin(), of_set.end());
+    if (any) reports.insert(reports.end(), set_reports.begin(), set_reports.end());
   }
   if (reports.empty()) {
     std::string names;
     for (const DataSet& set : sets) names += (names.empty() ? "" : ", ") + set.name;
-    fail(ErrorKind::input, "{}: holds no file of {}; name the folder of a published set",
+    fail(ErrorKind::input, "{}: has no file of {}; name the folder of a published data set",
          folder.string(), names);
   }
   return reports;

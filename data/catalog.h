@@ -1,6 +1,5 @@
-// Published data sets: what their files are called, where they are, how many bytes they have, by
-// which checksums they are known. A checksum that nobody published is left empty, and what is known
-// is compared instead.
+// Published data sets: names, sources, sizes and checksums of their files. Where no checksum is
+// published, the size is compared.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +11,19 @@
 
 namespace linea {
 
-// A file that an archive holds, under the name it has when it is unpacked.
+// A file inside an archive, by its name when unpacked.
 struct UnpackedFile {
   std::string name;
   int64_t bytes = 0;
-  std::string md5 = {};  // empty: only the size is known
+  std::string md5 = {};  // empty: unknown
 };
 
 struct PublishedFile {
   std::string name;
-  int64_t bytes = 0;                        // 0: not known
-  std::string sha256 = {};                  // empty: not known
-  std::vector<std::string> sources;         // addresses, each of the whole file
-  std::vector<UnpackedFile> unpacked = {};  // empty: it is no archive
+  int64_t bytes = 0;                        // 0: unknown
+  std::string sha256 = {};                  // empty: unknown
+  std::vector<std::string> sources;         // URLs, each of the complete file
+  std::vector<UnpackedFile> unpacked = {};  // empty: not an archive
 };
 
 struct DataSet {
@@ -34,27 +33,27 @@ struct DataSet {
 
 const std::vector<DataSet>& catalog();
 
-// Error: an unknown name, with those that there are.
+// Error: an unknown name, with the known ones.
 const DataSet& find_data_set(const std::string& name);
 
-// `unproved`: the size is right, and more is not known.
-enum class FileState { ok, unproved, differs, missing };
-const char* state_name(FileState state);
+// unverified: the size is right, and no checksum is known.
+enum class FileState { ok, unverified, differs, missing };
+const char* to_string(FileState state);
 
 struct FileReport {
   std::string set = {}, file = {};
   FileState state = FileState::missing;
-  std::string by = {};  // what was compared: "sha256", "md5 of its content", "size", ..
-  std::string expected = {}, found = {};  // where the state is `differs`
+  std::string criterion = {};  // the property compared: "sha256", "md5 of its content", "size", ...
+  std::string expected = {}, found = {};  // where the state is differs
 };
 
-// A published file in a folder. The same bytes are ok, so are other bytes that unpack to the same,
-// and so is what was unpacked from it, which has a line for each file.
+// Verifies a published file in a folder. The same bytes are ok, other bytes that unpack to the same
+// content, and the unpacked content, with a report for each file.
 std::vector<FileReport> check_file(const DataSet& set, const PublishedFile& file,
                                    const std::filesystem::path& folder);
 
-// Every file of every set of which the folder holds one. Error: ErrorKind::input where there is
-// none.
+// Verifies every file of every set of which the folder has at least one. Error: ErrorKind::input
+// where it has none.
 std::vector<FileReport> verify_folder(const std::filesystem::path& folder,
                                       const std::vector<DataSet>& sets = catalog());
 

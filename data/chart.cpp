@@ -18,7 +18,7 @@ constexpr double kWidth = 960, kHeight = 520;
 constexpr double kLeft = 96, kTop = 52, kFrameWidth = 600, kFrameHeight = 396;
 constexpr double kLegend = kLeft + kFrameWidth + 24;
 
-// Okabe & Ito 2008, "Color universal design", the yellow last, as it is pale on white.
+// Okabe & Ito 2008, "Color universal design", yellow last, because it is pale on white.
 constexpr const char* kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
                                    "#000000", "#56B4E9", "#E69F00", "#F0E442"};
 constexpr const char* kDashes[] = {"", "10 5", "2 4", "10 4 2 4"};
@@ -28,8 +28,7 @@ const char* choose(const char* const (&from)[count], int index) {
   return from[static_cast<size_t>(index < 0 ? 0 : index) % count];
 }
 
-// Text between tags or in quotes. What XML 1.0 cannot hold at all, control characters, becomes a
-// question mark.
+// Text for XML. Control characters, which XML 1.0 does not allow, become question marks.
 std::string escaped(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -62,14 +61,14 @@ std::string escaped(const std::string& text) {
 }
 
 // 0.00001 as 1e-5.
-std::string tick_text(double value) {
+std::string format_tick(double value) {
   std::string text = fmt::format("{:.6g}", value);
   const size_t exponent = text.find('e');
   if (exponent == std::string::npos) return text;
   return fmt::format("{}e{}", text.substr(0, exponent), std::stoi(text.substr(exponent + 1)));
 }
 
-// From numbers to the length of an axis, 0 to 1.
+// Maps numbers to the length of an axis, 0 to 1.
 class Scale {
  public:
   Scale(const Axis& axis, const std::vector<Series>& series, std::vector<double> Series::*values)
@@ -87,21 +86,21 @@ class Scale {
     const double margin = 0.04 * (high - low);
     low_ = low - margin;
     high_ = high + margin;
-    for (const double tick : axis.ticks.empty() ? chosen_ticks() : axis.ticks)
+    for (const double tick : axis.ticks.empty() ? automatic_ticks() : axis.ticks)
       if (shows(tick) && at(tick) >= low_ && at(tick) <= high_) ticks_.push_back(tick);
   }
 
   bool shows(double value) const { return std::isfinite(value) && (!log_ || value > 0); }
-  double place(double value) const { return (at(value) - low_) / (high_ - low_); }
+  double position(double value) const { return (at(value) - low_) / (high_ - low_); }
   const std::vector<double>& ticks() const { return ticks_; }
 
  private:
   double at(double value) const { return log_ ? std::log10(value) : value; }
 
-  // On a logarithmic axis the powers of ten, with 2 and 5 between them where there are few, thinned
-  // where there are many; on a linear one, and within less than a power of ten, about six steps of
-  // 1, 2 or 5 times a power.
-  std::vector<double> chosen_ticks() const {
+  // On a logarithmic axis: powers of ten, with 2 and 5 between them if there are few, thinned out
+  // if there are many. On a linear one, and for less than a decade: about six steps of 1, 2 or 5
+  // times a power of ten.
+  std::vector<double> automatic_ticks() const {
     std::vector<double> ticks;
     const double span = high_ - low_;
     if (log_ && span >= 1) {
@@ -129,8 +128,8 @@ class Scale {
   std::vector<double> ticks_;
 };
 
-// The mark of a point: a disc, a square, a triangle, a diamond.
-std::string mark(double x, double y, const Series& series) {
+// The marker of a point: a disc, a square, a triangle or a diamond.
+std::string marker(double x, double y, const Series& series) {
   const char* color = choose(kColors, series.color);
   switch ((series.dash < 0 ? 0 : series.dash) % 4) {
     case 0:
@@ -162,18 +161,18 @@ std::string text_at(double x, double y, const char* anchor, const std::string& t
                      anchor, more, escaped(text));
 }
 
-std::string axes_svg(const Chart& chart, const Scale& across, const Scale& up) {
+std::string axes_svg(const Chart& chart, const Scale& x_scale, const Scale& y_scale) {
   std::string svg;
   const double bottom = kTop + kFrameHeight, right = kLeft + kFrameWidth;
-  for (const double tick : across.ticks()) {
-    const double x = kLeft + across.place(tick) * kFrameWidth;
+  for (const double tick : x_scale.ticks()) {
+    const double x = kLeft + x_scale.position(tick) * kFrameWidth;
     svg += fmt::format("<path d=\"M{:.2f} {:.2f}V{:.2f}\" stroke=\"#ddd\"/>\n", x, kTop, bottom);
-    svg += text_at(x, bottom + 20, "middle", tick_text(tick));
+    svg += text_at(x, bottom + 20, "middle", format_tick(tick));
   }
-  for (const double tick : up.ticks()) {
-    const double y = bottom - up.place(tick) * kFrameHeight;
+  for (const double tick : y_scale.ticks()) {
+    const double y = bottom - y_scale.position(tick) * kFrameHeight;
     svg += fmt::format("<path d=\"M{:.2f} {:.2f}H{:.2f}\" stroke=\"#ddd\"/>\n", kLeft, y, right);
-    svg += text_at(kLeft - 8, y + 4.5, "end", tick_text(tick));
+    svg += text_at(kLeft - 8, y + 4.5, "end", format_tick(tick));
   }
   svg += fmt::format(
       "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#444\"/>\n", kLeft,
@@ -187,43 +186,45 @@ std::string axes_svg(const Chart& chart, const Scale& across, const Scale& up) {
   return svg;
 }
 
-std::string series_svg(const Series& series, const Scale& across, const Scale& up) {
-  std::string line, marks;
-  bool joined = false;
+std::string series_svg(const Series& series, const Scale& x_scale, const Scale& y_scale) {
+  std::string line, markers;
+  bool connected = false;
   for (size_t i = 0; i < series.x.size(); ++i) {
-    if (!across.shows(series.x[i]) || !up.shows(series.y[i])) {
-      joined = false;
+    if (!x_scale.shows(series.x[i]) || !y_scale.shows(series.y[i])) {
+      connected = false;
       continue;
     }
-    const double x = kLeft + across.place(series.x[i]) * kFrameWidth;
-    const double y = kTop + (1 - up.place(series.y[i])) * kFrameHeight;
-    line += fmt::format("{}{:.2f} {:.2f}", joined ? 'L' : 'M', x, y);
-    marks += mark(x, y, series);
-    joined = true;
+    const double x = kLeft + x_scale.position(series.x[i]) * kFrameWidth;
+    const double y = kTop + (1 - y_scale.position(series.y[i])) * kFrameHeight;
+    line += fmt::format("{}{:.2f} {:.2f}", connected ? 'L' : 'M', x, y);
+    markers += marker(x, y, series);
+    connected = true;
   }
   if (line.empty()) return "";
-  return fmt::format("<path d=\"{}\" {}/>\n", line, line_style(series)) + marks;
+  return fmt::format("<path d=\"{}\" {}/>\n", line, line_style(series)) + markers;
 }
 
 std::string chart_svg(const Chart& chart) {
   for (const Series& series : chart.series)
-    require(series.x.size() == series.y.size(), "the series '{}' of a chart has {} x and {} y",
-            series.name, series.x.size(), series.y.size());
-  const Scale across(chart.x, chart.series, &Series::x), up(chart.y, chart.series, &Series::y);
-  std::string svg = axes_svg(chart, across, up);
+    require(series.x.size() == series.y.size(),
+            "the series '{}' of a chart has {} x and {} y values", series.name, series.x.size(),
+            series.y.size());
+  const Scale x_scale(chart.x, chart.series, &Series::x),
+      y_scale(chart.y, chart.series, &Series::y);
+  std::string svg = axes_svg(chart, x_scale, y_scale);
   double y = kTop + 12;
   for (const Series& series : chart.series) {
-    svg += series_svg(series, across, up);
+    svg += series_svg(series, x_scale, y_scale);
     svg += fmt::format("<path d=\"M{:.2f} {:.2f}h44\" {}/>\n", kLegend, y, line_style(series));
-    svg += mark(kLegend + 22, y, series);
+    svg += marker(kLegend + 22, y, series);
     svg += text_at(kLegend + 54, y + 4.5, "start", series.name);
     y += 22;
   }
   return svg;
 }
 
-// A legend longer than its chart makes the chart higher.
-double height_of(const Chart& chart) {
+// A long legend increases the height.
+double chart_height(const Chart& chart) {
   return std::max(kHeight, kTop + 24 + 22 * static_cast<double>(chart.series.size()));
 }
 
@@ -235,7 +236,7 @@ std::string charts_svg(const std::vector<Chart>& charts) {
   for (const Chart& chart : charts) {
     body +=
         fmt::format("<g transform=\"translate(0 {:.2f})\">\n{}</g>\n", height, chart_svg(chart));
-    height += height_of(chart);
+    height += chart_height(chart);
   }
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

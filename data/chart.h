@@ -10,17 +10,16 @@ namespace linea {
 struct Axis {
   std::string label;
   bool logarithmic = false;
-  std::vector<double> ticks = {};  // empty: chosen
+  std::vector<double> ticks = {};  // empty: automatic
 };
 
-// Points are joined in their order. A point that is not finite, or not above 0 on a logarithmic
-// axis, is left out and the line is broken there.
+// Points are joined in order. The line has a gap at a point that is not finite, or not above 0 on a
+// logarithmic axis.
 struct Series {
   std::string name;
   std::vector<double> x, y;
-  int color = 0;  // of the eight of Okabe & Ito 2008, which the color-blind tell apart; and so on
-                  // from the first
-  int dash = 0;   // whole, long dashes, dots, dashes and dots; each with its own mark at the points
+  int color = 0;  // index into the eight colors of Okabe & Ito 2008 for color-blind readers, cyclic
+  int dash = 0;   // solid, long dashes, dots, dashes and dots; each with its own marker
 };
 
 struct Chart {
@@ -29,7 +28,7 @@ struct Chart {
   std::vector<Series> series;
 };
 
-// One chart below the other. Error: ErrorKind::usage for a series whose x and y differ in number.
+// Charts below each other. Error: ErrorKind::usage for a series whose x and y differ in size.
 std::string charts_svg(const std::vector<Chart>& charts);
 
 // Error: ErrorKind::write.

@@ -7,7 +7,7 @@
 
 namespace linea {
 
-// Of each byte, by the polynomial 0x1EDC6F41 with its bits reversed.
+// The remainder of each byte; the polynomial is 0x1EDC6F41 with its bits reversed.
 constexpr std::array<uint32_t, 256> crc32c_table() {
   std::array<uint32_t, 256> table{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
@@ -27,7 +27,7 @@ inline uint32_t crc32c(std::string_view bytes) {
   return ~remainder;
 }
 
-// What a TFRecord holds: a checksum of bytes that hold their own checksums would be weak.
+// The form stored in TFRecords: a CRC of bytes that contain their own CRCs would be weak.
 inline uint32_t masked_crc32c(std::string_view bytes) {
   const uint32_t crc = crc32c(bytes);
   return (crc >> 15 | crc << 17) + 0xA282EAD8u;

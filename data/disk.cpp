@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// write() takes at most about 2 GiB at a time; smaller pieces also notice a full disk sooner.
-constexpr size_t kMaxBytesAtOnce = size_t{1} << 28;
+// write() is limited to about 2 GiB; smaller writes also detect a full disk sooner.
+constexpr size_t kMaxWriteBytes = size_t{1} << 28;
 
 Watcher* watcher = nullptr;
 
@@ -29,9 +29,9 @@ int watched(Call call, const fs::path& path, const Action& action) {
   return reason;
 }
 
-// Of a call that returns -1 and sets errno.
+// 0 or the errno of a call that returns -1 and sets errno.
 template <typename SystemCall>
-int reason_of(const SystemCall& system_call) {
+int call_errno(const SystemCall& system_call) {
   for (;;) {
     if (system_call() >= 0) return 0;
     if (errno != EINTR) return errno;
@@ -40,7 +40,7 @@ int reason_of(const SystemCall& system_call) {
 
 int open_file(const fs::path& path, int flags, int& descriptor) {
   return watched(Call::create, path, [&] {
-    return reason_of([&] {
+    return call_errno([&] {
       return descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
     });
   });
@@ -66,8 +66,8 @@ const char* name_of(Call call) {
       return "flush_folder";
     case Call::remove:
       return "remove";
-    case Call::cut:
-      return "cut";
+    case Call::truncate:
+      return "truncate";
   }
   return "unknown";
 }
@@ -76,7 +76,7 @@ void watch(Watcher* to) { watcher = to; }
 
 int make_folder(const fs::path& path) {
   return watched(Call::make_folder, path,
-                 [&] { return reason_of([&] { return ::mkdir(path.c_str(), 0777); }); });
+                 [&] { return call_errno([&] { return ::mkdir(path.c_str(), 0777); }); });
 }
 
 int create(const fs::path& path, int& descriptor) { return open_file(path, O_EXCL, descriptor); }
@@ -89,11 +89,11 @@ int write(int descriptor, const fs::path& path, const void* bytes, size_t count,
   size_t done = 0;
   const int reason = watched(Call::write, path, [&] {
     while (done < count) {
-      const ssize_t piece = ::write(descriptor, static_cast<const char*>(bytes) + done,
-                                    std::min(count - done, kMaxBytesAtOnce));
-      if (piece < 0 && errno == EINTR) continue;
-      if (piece <= 0) return piece < 0 ? errno : EIO;
-      done += static_cast<size_t>(piece);
+      const ssize_t count_written = ::write(descriptor, static_cast<const char*>(bytes) + done,
+                                            std::min(count - done, kMaxWriteBytes));
+      if (count_written < 0 && errno == EINTR) continue;
+      if (count_written <= 0) return count_written < 0 ? errno : EIO;
+      done += static_cast<size_t>(count_written);
     }
     return 0;
   });
@@ -101,23 +101,24 @@ int write(int descriptor, const fs::path& path, const void* bytes, size_t count,
   return reason;
 }
 
-int cut(int descriptor, const fs::path& path, int64_t size) {
-  return watched(Call::cut, path,
-                 [&] { return reason_of([&] { return ::ftruncate(descriptor, size); }); });
+int truncate(int descriptor, const fs::path& path, int64_t size) {
+  return watched(Call::truncate, path,
+                 [&] { return call_errno([&] { return ::ftruncate(descriptor, size); }); });
 }
 
 int flush(int descriptor, const fs::path& path) {
-  return watched(Call::flush, path, [&] { return reason_of([&] { return ::fsync(descriptor); }); });
+  return watched(Call::flush, path,
+                 [&] { return call_errno([&] { return ::fsync(descriptor); }); });
 }
 
 int close(int descriptor, const fs::path& path) {
   bool closed = false;
   const auto action = [&] {
     closed = true;
-    return ::close(descriptor) == 0 || errno == EINTR ? 0 : errno;  // closed all the same
+    return ::close(descriptor) == 0 || errno == EINTR ? 0 : errno;  // closed even then
   };
   const int reason = watched(Call::close, path, action);
-  if (!closed) action();  // a failure that a test made up keeps no descriptor
+  if (!closed) action();  // after a simulated failure
   return reason;
 }
 
@@ -145,10 +146,10 @@ int rename_or_exchange(const fs::path& from, const fs::path& to) {
 int flush_folder(const fs::path& folder) {
   return watched(Call::flush_folder, folder, [&] {
     const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // A folder that may be written but not read cannot be flushed by us; the system does it later.
+    // A writable folder without read permission cannot be flushed here; the system does it later.
     if (descriptor < 0) return errno == EACCES ? 0 : errno;
-    int reason = reason_of([&] { return ::fsync(descriptor); });
-    if (reason == EINVAL || reason == ENOTSUP) reason = 0;  // a file system without such a flush
+    int reason = call_errno([&] { return ::fsync(descriptor); });
+    if (reason == EINVAL || reason == ENOTSUP) reason = 0;  // not supported by the file system
     if (::close(descriptor) != 0 && errno != EINTR && reason == 0) reason = errno;
     return reason;
   });

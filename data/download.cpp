@@ -20,12 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMaxUnknown = int64_t{1} << 30;  // bytes of a file whose size is not published
-constexpr int kNotFound = 127;  // what a program ends with that could not be started
+constexpr int64_t kMaxUnknown = int64_t{1} << 30;  // bytes of a file of unpublished size
+constexpr int kNotFound = 127;  // exit code of a program that could not be started
 constexpr int kCurlCannotWrite = 23, kCurlNoRange = 33, kCurlBadResume = 36;
 
-// The exit status of a program found in PATH, its stdin empty; kNotFound where it cannot be
-// started, 128 + the signal where one ended it.
+// Runs a program from PATH with an empty stdin. Returns its exit code, kNotFound where it cannot be
+// started, or 128 + the signal that ended it.
 int run_program(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -50,18 +50,18 @@ int64_t size_or_zero(const fs::path& path) {
   return absent ? 0 : static_cast<int64_t>(size);
 }
 
-// "fetch URL (N bytes, sha256 ...) and put it into FOLDER", for a file that could not be had.
-std::string by_hand(const PublishedFile& file, const fs::path& folder) {
+// "fetch URL (N bytes, sha256 ...) by hand ...", for a failed download.
+std::string manual_instructions(const PublishedFile& file, const fs::path& folder) {
   return fmt::format("fetch {} ({} bytes, {}) by hand, put it into {} and run this again",
                      fmt::join(file.sources, " or "), file.bytes,
                      file.sha256.empty() ? "no published sha256" : "sha256 " + file.sha256,
                      folder.string());
 }
 
-// What is wrong with a file that was fetched; empty where it is the published one.
+// How a downloaded file differs from the published one; empty where it does not.
 std::string difference(const DataSet& set, const PublishedFile& file, const fs::path& path) {
   if (!file.sha256.empty()) {
-    const std::string hash = file_hash(path);
+    const std::string hash = hash_file(path);
     return hash == file.sha256 ? ""
                                : fmt::format("has sha256 {}, published is {}", hash, file.sha256);
   }
@@ -72,53 +72,53 @@ std::string difference(const DataSet& set, const PublishedFile& file, const fs::
                            file.bytes);
 }
 
-void give_name(const fs::path& part, const fs::path& folder, const std::string& name) {
-  if (const int reason = disk::rename(part, folder / name))
-    fail(ErrorKind::write, "{}: cannot be renamed to {}: {}", part.string(), name,
+void rename_download(const fs::path& partial, const fs::path& folder, const std::string& name) {
+  if (const int reason = disk::rename(partial, folder / name))
+    fail(ErrorKind::write, "{}: cannot be renamed to {}: {}", partial.string(), name,
          std::strerror(reason));
   if (const int reason = disk::flush_folder(folder))
     fail(ErrorKind::write, "{}: cannot be flushed to the disk: {}", folder.string(),
          std::strerror(reason));
 }
 
-// A part of an older try that turns out wrong is thrown away once, and the file fetched from its
-// start.
+// A partial file of an earlier attempt that turns out wrong is removed once, and the file
+// downloaded from the start.
 void get_file(const DataSet& set, const PublishedFile& file, const fs::path& folder,
               const Download& download, const std::function<void(const std::string&)>& note) {
-  const fs::path part = folder / (".tmp-" + file.name);
+  const fs::path partial = folder / (".tmp-" + file.name);
   const int64_t limit = file.bytes > 0 ? file.bytes : kMaxUnknown;
   std::string problem;
   for (const std::string& source : file.sources)
     for (int attempt = 0; attempt < 2; ++attempt) {
-      const bool has_part = size_or_zero(part) > 0;
-      if (size_or_zero(part) < limit) {
-        note(fmt::format("{} {}", has_part ? "going on with" : "fetching", source));
-        const DownloadResult result = download(source, part, limit);
+      const bool has_partial = size_or_zero(partial) > 0;
+      if (size_or_zero(partial) < limit) {
+        note(fmt::format("{} {}", has_partial ? "resuming" : "downloading", source));
+        const DownloadResult result = download(source, partial, limit);
         if (result.end == DownloadEnd::unwritable)
           fail(ErrorKind::write,
-               "{}: cannot be written: {}; free some space or choose another folder", part.string(),
-               result.problem);
+               "{}: cannot be written: {}; free some space or choose another folder",
+               partial.string(), result.problem);
         problem = source + ": " + result.problem;
-        if (result.end == DownloadEnd::failed) break;  // what came stays for the next try
+        if (result.end == DownloadEnd::failed)
+          break;  // the partial file stays for the next attempt
         if (result.end == DownloadEnd::no_resume) {
-          disk::remove(part);
+          disk::remove(partial);
           continue;
         }
       }
-      const std::string wrong = difference(set, file, part);
-      if (wrong.empty()) return give_name(part, folder, file.name);
-      problem = source + ": what came " + wrong;
-      disk::remove(part);
-      if (!has_part) break;  // it came from its start: the next source may do better
+      const std::string wrong = difference(set, file, partial);
+      if (wrong.empty()) return rename_download(partial, folder, file.name);
+      problem = source + ": the download " + wrong;
+      disk::remove(partial);
+      if (!has_partial) break;  // not resumed: try the next source
     }
-  fail(ErrorKind::input, "{}; {}", problem, by_hand(file, folder));
+  fail(ErrorKind::input, "{}; {}", problem, manual_instructions(file, folder));
 }
 
 }  // namespace
 
-DownloadResult download_by_curl(const std::string& address, const fs::path& file,
-                                int64_t max_bytes) {
-  const bool shown = isatty(STDERR_FILENO) != 0;
+DownloadResult download_by_curl(const std::string& url, const fs::path& file, int64_t max_bytes) {
+  const bool show_progress = isatty(STDERR_FILENO) != 0;
   std::vector<std::string> words{"curl",
                                  "--disable",
                                  "--proto",
@@ -140,22 +140,22 @@ DownloadResult download_by_curl(const std::string& address, const fs::path& file
                                  "--continue-at",
                                  "-",
                                  "--show-error",
-                                 shown ? "--progress-bar" : "--silent",
+                                 show_progress ? "--progress-bar" : "--silent",
                                  "--output",
                                  fs::absolute(file).string(),
                                  "--url",
-                                 address};
+                                 url};
   const int status = run_program(std::move(words));
   if (status == 0) return {};
   if (status == kNotFound)
     return {DownloadEnd::failed, "the program curl could not be started; install curl"};
   if (status == kCurlCannotWrite) return {DownloadEnd::unwritable, "curl could not write"};
   if (status == kCurlNoRange || status == kCurlBadResume)
-    return {DownloadEnd::no_resume, "the server gives whole files only"};
+    return {DownloadEnd::no_resume, "the server does not support resuming"};
   if (status > 128)
     return {DownloadEnd::failed, fmt::format("curl was ended by signal {}", status - 128)};
   return {DownloadEnd::failed,
-          fmt::format("curl ended with error {} (its reason stands above)", status)};
+          fmt::format("curl failed with error {} (its message is above)", status)};
 }
 
 void get_data_set(const DataSet& set, const fs::path& folder, const Download& download,
@@ -166,18 +166,18 @@ void get_data_set(const DataSet& set, const fs::path& folder, const Download& do
     for (const FileReport& report : check_file(set, file, folder)) {
       if (report.state == FileState::differs)
         fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
-             (folder / report.file).string(), report.by, report.found, report.expected);
+             (folder / report.file).string(), report.criterion, report.found, report.expected);
       missing = missing || report.state == FileState::missing;
-      if (report.state == FileState::ok || report.state == FileState::unproved)
-        note(fmt::format("{} is there ({})", report.file, report.by));
+      if (report.state == FileState::ok || report.state == FileState::unverified)
+        note(fmt::format("{} is present ({})", report.file, report.criterion));
     }
     if (!missing) continue;
     get_file(set, file, folder, download, note);
     for (const FileReport& report : check_file(set, file, folder))
       if (report.state == FileState::differs || report.state == FileState::missing)
         fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
-             (folder / report.file).string(), report.by, report.found, report.expected);
-    note(fmt::format("{} is there", file.name));
+             (folder / report.file).string(), report.criterion, report.found, report.expected);
+    note(fmt::format("{} is present", file.name));
   }
 }
 

@@ -1,5 +1,4 @@
-// Files from the network. The program curl does it, started without a shell; only https, also where
-// an address leads to another.
+// Downloads, by the program curl, started without a shell; https only, redirects included.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +14,28 @@ namespace linea {
 enum class DownloadEnd {
   done,
   failed,      // no network, no such file, no curl
-  no_resume,   // the server gives whole files only
-  unwritable,  // the disk or folder takes nothing
+  no_resume,   // the server does not support resuming
+  unwritable,  // the disk or folder cannot be written
 };
 
 struct DownloadResult {
   DownloadEnd end = DownloadEnd::done;
-  std::string problem;  // one line, where it is not done
+  std::string problem;  // one line, unless done
 };
 
-// Brings an address to a file; what the file holds already is kept and gone on from. At most
-// `max_bytes`.
+// Downloads a URL to a file, at most `max_bytes`; resumes from the bytes that the file has.
 using Download = std::function<DownloadResult(
-    const std::string& address, const std::filesystem::path& file, int64_t max_bytes)>;
+    const std::string& url, const std::filesystem::path& file, int64_t max_bytes)>;
 
-// Runs curl, found in PATH. It writes its progress to stderr.
-DownloadResult download_by_curl(const std::string& address, const std::filesystem::path& file,
+// Runs curl from PATH, which writes its progress to stderr.
+DownloadResult download_by_curl(const std::string& url, const std::filesystem::path& file,
                                 int64_t max_bytes);
 
-// Brings the files of a set that the folder lacks, each first under a name of its own that starts
-// with ".tmp-", where the next try goes on from it; its checksum is compared before it gets its
-// name. Files that are there are verified. Tells `note` what it does. Errors: ErrorKind::input
-// where a file cannot be had or is another, with what to fetch by hand, ErrorKind::write where the
-// folder takes nothing.
+// Downloads the files of a set that are missing from the folder, each under a temporary name
+// ".tmp-...", from which the next attempt resumes; it is renamed once its checksum is verified.
+// Existing files are verified. `note` gets a line for each step. Errors: ErrorKind::input where a
+// file cannot be downloaded or differs, with what to fetch by hand; ErrorKind::write where the
+// folder cannot be written.
 void get_data_set(const DataSet& set, const std::filesystem::path& folder, const Download& download,
                   const std::function<void(const std::string&)>& note);
 

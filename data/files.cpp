@@ -16,7 +16,7 @@
 namespace linea {
 namespace {
 
-const char* what_to_do(int reason) {
+const char* remedy(int reason) {
   switch (reason) {
     case ENOSPC:
     case EDQUOT:
@@ -25,13 +25,13 @@ const char* what_to_do(int reason) {
       return "raise the limit on the size of files (ulimit -f) or choose another disk";
     case EACCES:
     case EPERM:
-      return "change the rights of the folder or choose another";
+      return "change the permissions of the folder or choose another";
     case EROFS:
-      return "choose a folder on a disk that can be written";
+      return "choose a folder on a writable disk";
     case ENOENT:
-      return "make the folder first";
+      return "create the folder first";
     case ENOTDIR:
-      return "a file stands where a folder should; choose another name";
+      return "a parent is a file, not a folder; choose another name";
     case ENAMETOOLONG:
       return "choose a shorter name";
     case EMFILE:
@@ -52,7 +52,7 @@ bool is_folder(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
+std::filesystem::path parent_folder(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
@@ -67,7 +67,7 @@ int64_t plain_file_size(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(status))
     fail(ErrorKind::input, "{}: is a folder; name a file in it", path.string());
   if (!std::filesystem::is_regular_file(status))
-    fail(ErrorKind::input, "{}: is not a plain file; copy its content into one", path.string());
+    fail(ErrorKind::input, "{}: is not a regular file; copy its content into one", path.string());
   const uintmax_t size = std::filesystem::file_size(path, problem);
   if (problem) fail(ErrorKind::input, "{}: {}", path.string(), problem.message());
   return static_cast<int64_t>(size);
@@ -88,15 +88,16 @@ std::string read_file(const std::filesystem::path& path, int64_t max_bytes) {
   return bytes;
 }
 
-AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), folder_(folder_of(path)) {
-  std::error_code ignored;  // whatever prevents this look is reported by open()
+AtomicFile::AtomicFile(const std::filesystem::path& path)
+    : path_(path), folder_(parent_folder(path)) {
+  std::error_code ignored;  // errors are reported when the file is created
   const std::filesystem::file_status status = std::filesystem::status(path_, ignored);
   if (!path_.has_filename() || std::filesystem::is_directory(status))
     fail(ErrorKind::write, "{}: is a folder; name a file to write", path_.string());
-  // Renaming over a device or a pipe would remove it for everyone.
+  // Renaming over a device or a pipe would remove it.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
-    fail(ErrorKind::write, "{}: is not a plain file; choose another name", path_.string());
-  // Unique in this program and among those that run; an old one left by a crash is passed over.
+    fail(ErrorKind::write, "{}: is not a regular file; choose another name", path_.string());
+  // Unique among running programs; a name left by a crash is skipped.
   static std::atomic<unsigned> counter{0};
   int reason = 0;
   do {
@@ -105,7 +106,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path) : path_(path), folder_
   } while (reason == EEXIST);
   if (reason != 0) {
     temporary_.clear();
-    give_up("a file cannot be made in its folder", reason);
+    fail_write("cannot create a file in its folder", reason);
   }
 }
 
@@ -118,33 +119,34 @@ void AtomicFile::discard() noexcept {
   temporary_.clear();
 }
 
-void AtomicFile::give_up(const char* action, int reason) {
+void AtomicFile::fail_write(const char* action, int reason) {
   discard();
   fail(ErrorKind::write, "{}: {}: {}; {}", path_.string(), action, std::strerror(reason),
-       what_to_do(reason));
+       remedy(reason));
 }
 
 void AtomicFile::write(const void* bytes, size_t count) {
-  require(descriptor_ >= 0, "{}: written to after its end or an error", path_.string());
+  require(descriptor_ >= 0, "{}: write after commit or an error", path_.string());
   if (const int reason = disk::write(descriptor_, temporary_, bytes, count))
-    give_up("cannot be written", reason);
+    fail_write("cannot be written", reason);
   hasher_.update(bytes, count);
   bytes_ += static_cast<int64_t>(count);
 }
 
 WrittenFile AtomicFile::commit() {
-  require(descriptor_ >= 0, "{}: ended twice or after an error", path_.string());
-  // Some file systems tell of a full disk only here.
+  require(descriptor_ >= 0, "{}: commit after commit or an error", path_.string());
+  // Some file systems report a full disk only here.
   if (const int reason = disk::flush(descriptor_, temporary_))
-    give_up("cannot be flushed to the disk", reason);
+    fail_write("cannot be flushed to the disk", reason);
   const int descriptor = descriptor_;
   descriptor_ = -1;
-  if (const int reason = disk::close(descriptor, temporary_)) give_up("cannot be closed", reason);
+  if (const int reason = disk::close(descriptor, temporary_))
+    fail_write("cannot be closed", reason);
   if (const int reason = disk::rename(temporary_, path_))
-    give_up("the finished file cannot be given this name", reason);
+    fail_write("the finished file cannot be renamed to this name", reason);
   temporary_.clear();
   if (const int reason = disk::flush_folder(folder_))
-    give_up("is written, but its folder cannot be flushed to the disk", reason);
+    fail_write("is written, but its folder cannot be flushed to the disk", reason);
   return {bytes_, hasher_.hex()};
 }
 
@@ -159,40 +161,41 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
                          int reason) {
     if (reason != 0)
       fail(ErrorKind::write, "{}: {}: {}; {}", path.string(), problem, std::strerror(reason),
-           what_to_do(reason));
+           remedy(reason));
   };
   check(from, "cannot be flushed to the disk", disk::flush_folder(from));
   check(from, fmt::format("cannot be renamed to {}", to.string()),
         disk::rename_or_exchange(from, to));
-  check(to, "is there, but its folder cannot be flushed to the disk",
-        disk::flush_folder(folder_of(to)));
+  check(to, "exists, but its folder cannot be flushed to the disk",
+        disk::flush_folder(parent_folder(to)));
 }
 
 void make_folders(const std::filesystem::path& path) {
   if (path.empty()) return;
-  std::filesystem::path made;
+  std::filesystem::path folder;
   int problem = 0;
-  for (const std::filesystem::path& piece : path) {
-    made /= piece;
-    if (piece.empty() || is_folder(made)) continue;  // the empty piece after a last slash
-    problem = disk::make_folder(made);
-    if (problem == EEXIST && is_folder(made)) problem = 0;  // another process was faster
-    if (problem == 0) problem = disk::flush_folder(folder_of(made));
+  for (const std::filesystem::path& name : path) {
+    folder /= name;
+    if (name.empty() || is_folder(folder)) continue;  // empty after a trailing slash
+    problem = disk::make_folder(folder);
+    if (problem == EEXIST && is_folder(folder)) problem = 0;  // created by another process
+    if (problem == 0) problem = disk::flush_folder(parent_folder(folder));
     if (problem != 0) break;
   }
   if (problem == 0 && is_folder(path)) return;
-  // The outermost part that exists and is no folder is the one to name.
-  std::filesystem::path part;
-  for (const std::filesystem::path& piece : path) {
-    part /= piece;
+  // Name the outermost parent that is not a folder.
+  std::filesystem::path parent;
+  for (const std::filesystem::path& name : path) {
+    parent /= name;
     std::error_code ignored;
-    if (std::filesystem::exists(std::filesystem::symlink_status(part, ignored)) && !is_folder(part))
-      fail(ErrorKind::write, "{}: cannot be made a folder: {} is a file; choose another name",
-           path.string(), part.string());
+    if (std::filesystem::exists(std::filesystem::symlink_status(parent, ignored)) &&
+        !is_folder(parent))
+      fail(ErrorKind::write, "{}: cannot be created: {} is a file; choose another name",
+           path.string(), parent.string());
   }
   const int reason = problem != 0 ? problem : EIO;
-  fail(ErrorKind::write, "{}: the folder cannot be made: {}; {}", path.string(),
-       std::strerror(reason), what_to_do(reason));
+  fail(ErrorKind::write, "{}: the folder cannot be created: {}; {}", path.string(),
+       std::strerror(reason), remedy(reason));
 }
 
 }  // namespace linea

@@ -13,7 +13,7 @@
 namespace linea {
 namespace {
 
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kBufferBytes = size_t{1} << 20;
 
 }  // namespace
 
@@ -25,7 +25,7 @@ struct Hasher::State {
 Hasher::Hasher(HashKind kind) : state_(std::make_unique<State>()) {
   const EVP_MD* method = kind == HashKind::sha256 ? EVP_sha256() : EVP_md5();
   if (state_->context == nullptr || EVP_DigestInit_ex(state_->context, method, nullptr) != 1)
-    fail(ErrorKind::usage, "this machine's libcrypto offers no {}; its settings forbid it",
+    fail(ErrorKind::usage, "libcrypto does not provide {}; its configuration forbids it",
          kind == HashKind::sha256 ? "SHA-256" : "MD5");
 }
 
@@ -44,22 +44,22 @@ std::string Hasher::hex() {
   return digits;
 }
 
-std::string hash_of(std::string_view bytes, HashKind kind) {
+std::string hash_bytes(std::string_view bytes, HashKind kind) {
   Hasher hasher(kind);
   hasher.update(bytes.data(), bytes.size());
   return hasher.hex();
 }
 
-std::string file_hash(const std::filesystem::path& path, HashKind kind) {
+std::string hash_file(const std::filesystem::path& path, HashKind kind) {
   plain_file_size(path);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
                                                              std::fclose);
   if (!file)
     fail(ErrorKind::input, "{}: cannot be opened: {}", path.string(), std::strerror(errno));
   Hasher hasher(kind);
-  std::vector<char> piece(kPieceBytes);
-  while (const size_t count = std::fread(piece.data(), 1, piece.size(), file.get()))
-    hasher.update(piece.data(), count);
+  std::vector<char> buffer(kBufferBytes);
+  while (const size_t count = std::fread(buffer.data(), 1, buffer.size(), file.get()))
+    hasher.update(buffer.data(), count);
   if (std::ferror(file.get()) != 0)
     fail(ErrorKind::input, "{}: cannot be read to its end", path.string());
   return hasher.hex();

@@ -9,9 +9,9 @@
 
 namespace linea {
 
-enum class HashKind { sha256, md5 };  // md5 only to compare with sums that were published so
+enum class HashKind { sha256, md5 };  // md5: only to compare with published sums
 
-// Takes bytes in pieces; hex() ends it.
+// Incremental; hex() ends it.
 class Hasher {
  public:
   explicit Hasher(HashKind kind = HashKind::sha256);
@@ -20,7 +20,7 @@ class Hasher {
   Hasher& operator=(const Hasher&) = delete;
 
   void update(const void* bytes, size_t count);
-  // The checksum in lower-case hexadecimal digits. Nothing may follow.
+  // The checksum in lower-case hexadecimal digits. No call may follow.
   std::string hex();
 
  private:
@@ -28,9 +28,9 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-std::string hash_of(std::string_view bytes, HashKind kind = HashKind::sha256);
+std::string hash_bytes(std::string_view bytes, HashKind kind = HashKind::sha256);
 
-// Read in pieces, whatever the file's size. Error: ErrorKind::input where it cannot be read.
-std::string file_hash(const std::filesystem::path& path, HashKind kind = HashKind::sha256);
+// Reads the file in blocks. Error: ErrorKind::input where it cannot be read.
+std::string hash_file(const std::filesystem::path& path, HashKind kind = HashKind::sha256);
 
 }  // namespace linea

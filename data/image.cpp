@@ -75,11 +75,11 @@ void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t
                     const ImageGrid& grid) {
   const Sheet sheet = lay_out(pixels, grid);
   std::string png;
-  const int made =
+  const int written =
       stbi_write_png_to_func(append_bytes, &png, static_cast<int>(sheet.width),
                              static_cast<int>(sheet.height), static_cast<int>(sheet.channels),
                              sheet.bytes.data(), static_cast<int>(sheet.width * sheet.channels));
-  if (made == 0) fail(ErrorKind::memory, "{}: no memory to compress the image", path.string());
+  if (written == 0) fail(ErrorKind::memory, "{}: no memory to compress the image", path.string());
   write_file_atomically(path, png);
 }
 

@@ -6,9 +6,9 @@ namespace linea {
 
 ImageSet split_off(ImageSet& set, int64_t count) {
   require(count >= 0 && count <= set.count(), "{} of {} images", count, set.count());
-  const int64_t kept = set.count() - count;
-  const auto pixel_cut = set.pixels.begin() + kept * set.image_bytes();
-  const auto label_cut = set.labels.begin() + kept;
+  const int64_t remaining = set.count() - count;
+  const auto pixel_cut = set.pixels.begin() + remaining * set.image_bytes();
+  const auto label_cut = set.labels.begin() + remaining;
   ImageSet rest{
       set.side, set.channels, {pixel_cut, set.pixels.end()}, {label_cut, set.labels.end()}};
   set.pixels.erase(pixel_cut, set.pixels.end());
@@ -18,15 +18,15 @@ ImageSet split_off(ImageSet& set, int64_t count) {
 
 void append(ImageSet& set, const ImageSet& more) {
   require(set.side == more.side && set.channels == more.channels,
-          "images of {} x {} x {} behind those of {} x {} x {}", more.side, more.side,
+          "images of {} x {} x {} appended to images of {} x {} x {}", more.side, more.side,
           more.channels, set.side, set.side, set.channels);
   set.pixels.insert(set.pixels.end(), more.pixels.begin(), more.pixels.end());
   set.labels.insert(set.labels.end(), more.labels.begin(), more.labels.end());
 }
 
 ImageSet shrink(const ImageSet& set, int64_t side) {
-  require(side >= 1 && set.side % side == 0, "images of side {} do not shrink to {} evenly",
-          set.side, side);
+  require(side >= 1 && set.side % side == 0,
+          "images of side {} do not shrink to {} by an integer factor", set.side, side);
   const int64_t factor = set.side / side, channels = set.channels, area = factor * factor;
   ImageSet small{side, channels, {}, set.labels};
   small.pixels.reserve(static_cast<size_t>(set.count() * small.image_bytes()));

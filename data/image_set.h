@@ -1,4 +1,4 @@
-// Images and their labels in memory, and what every reader of images does with them.
+// Images and their labels in memory, and operations that readers of images share.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace linea {
 
-// `labels.size()` images of side x side x channels bytes, one after another; a pixel's channels
-// (1: gray, 3: red, green, blue) stand together.
+// `labels.size()` consecutive images of side x side x channels bytes; the channels of a pixel (1:
+// gray, 3: red, green, blue) are adjacent.
 struct ImageSet {
   int64_t side = 0, channels = 1;
   std::vector<uint8_t> pixels, labels;
@@ -24,13 +24,13 @@ inline uint8_t luma(int red, int green, int blue) {
   return static_cast<uint8_t>((299 * red + 587 * green + 114 * blue + 500) / 1000);
 }
 
-// Moves the last `count` images into a set of their own.
+// Moves the last `count` images into a new set.
 ImageSet split_off(ImageSet& set, int64_t count);
 
-// Puts the images of `more`, of the same side and channels, behind those of `set`.
+// Appends the images of `more`, of the same side and channels, to `set`.
 void append(ImageSet& set, const ImageSet& more);
 
-// Each pixel the mean of f x f old ones, f = set.side / side, which must be whole.
+// Each pixel is the mean of f x f old ones; f = set.side / side must be an integer.
 ImageSet shrink(const ImageSet& set, int64_t side);
 
 }  // namespace linea

@@ -1,5 +1,4 @@
-// JSON from text and to text, compiled once: either costs each file that does it seconds to
-// compile.
+// Parsing and printing of JSON, compiled once: it takes seconds in each file that includes it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -7,18 +6,18 @@
 
 namespace linea {
 
-// is_discarded() where the text is no JSON.
+// is_discarded() for text that is not JSON.
 nlohmann::json parse_json(const std::string& text);
 
-// What becomes of bytes that are no UTF-8.
-enum class NoUtf8 { refused, replaced, left_out };
+// The treatment of bytes that are not UTF-8.
+enum class InvalidUtf8 { error, replace, ignore };
 
-// In one line, or with `indent` blanks a level. Error: nlohmann::json::type_error of what is
-// refused.
-std::string json_text(const nlohmann::json& document, int indent = -1,
-                      NoUtf8 no_utf8 = NoUtf8::refused);
-std::string json_text(const nlohmann::ordered_json& document, int indent = -1,
-                      NoUtf8 no_utf8 = NoUtf8::refused);
+// On one line, or with `indent` blanks per level. Error: nlohmann::json::type_error for invalid
+// UTF-8 with InvalidUtf8::error.
+std::string dump_json(const nlohmann::json& document, int indent = -1,
+                      InvalidUtf8 invalid_utf8 = InvalidUtf8::error);
+std::string dump_json(const nlohmann::ordered_json& document, int indent = -1,
+                      InvalidUtf8 invalid_utf8 = InvalidUtf8::error);
 
 // One line on stdout, flushed.
 void print_json_line(const nlohmann::ordered_json& document);

@@ -1,4 +1,4 @@
-// Names and values out of files, as messages show them.
+// Names and values from files, for messages.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,7 @@ inline bool is_control(char byte) {
   return code < 0x20 || code == 0x7F;
 }
 
-// Short, and without control characters, which could break a message's line or be obeyed by a
-// terminal.
+// Shortened, and without control characters, which could break the line or control the terminal.
 inline std::string one_line(std::string_view text) {
   constexpr size_t kMax = 200;
   std::string shown(text.substr(0, kMax));

@@ -17,17 +17,17 @@ namespace linea {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
-              "safetensors holds little-endian numbers, which are copied as they are");
+              "safetensors stores little-endian numbers, which are copied unchanged");
 
-constexpr uint64_t kSizeBytes = 8;  // of the header's size, which opens the file
+constexpr uint64_t kSizeBytes = 8;  // of the header size at the start of the file
 
-// A file open for reading, closed with its last user.
+// A file open for reading.
 class OpenFile {
  public:
   explicit OpenFile(const std::filesystem::path& path)
       : path_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
     if (descriptor_ < 0)
-      fail(ErrorKind::input, "{}: cannot be opened: {}; check its rights", path_,
+      fail(ErrorKind::input, "{}: cannot be opened: {}; check its permissions", path_,
            std::strerror(errno));
   }
   ~OpenFile() { close(descriptor_); }
@@ -43,8 +43,9 @@ class OpenFile {
         fail(ErrorKind::input, "{}: cannot be read: {}; check its disk", path_,
              std::strerror(errno));
       if (got == 0)
-        fail(ErrorKind::input, "{}: ends at byte {}, {} too soon: it was cut while it was read",
-             path_, offset, count);
+        fail(ErrorKind::input,
+             "{}: ends at byte {}, {} too early: it was truncated while it was read", path_, offset,
+             count);
       next += got;
       offset += static_cast<uint64_t>(got);
       count -= static_cast<size_t>(got);
@@ -57,7 +58,7 @@ class OpenFile {
 };
 
 // 1 sign, 5 exponent (bias 15) and 10 mantissa bits -> the bits of the same float, NaN's included.
-uint32_t float_bits_of_f16(uint16_t half) {
+uint32_t f16_to_float_bits(uint16_t half) {
   const uint32_t sign = uint32_t{half & 0x8000u} << 16;
   const uint32_t exponent = (half >> 10) & 0x1Fu, mantissa = half & 0x3FFu;
   if (exponent == 0x1F) return sign | 0x7F800000u | mantissa << 13;
@@ -66,9 +67,10 @@ uint32_t float_bits_of_f16(uint16_t half) {
   return sign | (exponent + 127 - 15) << 23 | mantissa << 13;
 }
 
-uint32_t float_bits_of_bf16(uint16_t upper_half) { return uint32_t{upper_half} << 16; }
+uint32_t bf16_to_float_bits(uint16_t upper_half) { return uint32_t{upper_half} << 16; }
 
-// The elements of `bytes`, of type From, as convert makes them, in a tensor of dtype `dtype`.
+// A tensor of dtype `dtype` with the elements of `bytes`, of type From, each passed through
+// convert.
 template <typename From, typename Convert>
 Tensor converted(const std::vector<char>& bytes, const Shape& shape, DType dtype, Convert convert) {
   using To = decltype(convert(From{}));
@@ -89,7 +91,7 @@ Tensor copied(const std::vector<char>& bytes, const Shape& shape, DType dtype) {
   return result;
 }
 
-const char* dtype_in_file(DType dtype) {
+const char* file_dtype(DType dtype) {
   switch (dtype) {
     case DType::f32:
       return "F32";
@@ -107,17 +109,17 @@ const char* dtype_in_file(DType dtype) {
 
 SafetensorsFile::SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes)
     : path_(std::move(path)), read_bytes_(std::move(read_bytes)) {
-  constexpr char kHint[] = "the file is cut or is no safetensors file: write it again";
+  constexpr char kHint[] = "the file is truncated or not a safetensors file: write it again";
   if (file_bytes < kSizeBytes)
-    fail(ErrorKind::input, "{}: has {} bytes, fewer than the {} of its header's size; {}", path_,
+    fail(ErrorKind::input, "{}: has {} bytes, fewer than the {} of its header size; {}", path_,
          file_bytes, kSizeBytes, kHint);
   uint64_t header_bytes = 0;
   read_bytes_(0, &header_bytes, kSizeBytes);
   if (header_bytes > kMaxSafetensorsHeader)
-    fail(ErrorKind::input, "{}: promises a header of {} bytes, more than the {} allowed; {}", path_,
+    fail(ErrorKind::input, "{}: declares a header of {} bytes, more than the {} allowed; {}", path_,
          header_bytes, kMaxSafetensorsHeader, kHint);
   if (header_bytes > file_bytes - kSizeBytes)
-    fail(ErrorKind::input, "{}: promises a header of {} bytes, but {} bytes follow; {}", path_,
+    fail(ErrorKind::input, "{}: declares a header of {} bytes, but {} bytes follow; {}", path_,
          header_bytes, file_bytes - kSizeBytes, kHint);
   data_begin_ = kSizeBytes + header_bytes;
   std::string text(header_bytes, '\0');
@@ -127,7 +129,7 @@ SafetensorsFile::SafetensorsFile(std::string path, uint64_t file_bytes, ReadByte
 }
 
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
-  // Looked at before it is opened: a pipe would wait for its writer.
+  // Checked before opening: opening a pipe would wait for its writer.
   const auto size = static_cast<uint64_t>(plain_file_size(path));
   const auto file = std::make_shared<OpenFile>(path);
   return {path.string(), size,
@@ -136,9 +138,9 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
 
 SafetensorsFile SafetensorsFile::parse(std::string bytes, const std::string& name) {
   const size_t size = bytes.size();
-  const auto held = std::make_shared<const std::string>(std::move(bytes));
-  return {name, size, [held](uint64_t offset, void* to, size_t count) {
-            if (count > 0) std::memcpy(to, held->data() + offset, count);
+  const auto shared = std::make_shared<const std::string>(std::move(bytes));
+  return {name, size, [shared](uint64_t offset, void* to, size_t count) {
+            if (count > 0) std::memcpy(to, shared->data() + offset, count);
           }};
 }
 
@@ -161,9 +163,9 @@ Tensor SafetensorsFile::read(const std::string& name) const {
   if (from.dtype == "F32") return copied(bytes, shape, DType::f32);
   if (from.dtype == "F64") return copied(bytes, shape, DType::f64);
   if (from.dtype == "I32") return copied(bytes, shape, DType::i32);
-  if (from.dtype == "F16") return converted<uint16_t>(bytes, shape, DType::f32, float_bits_of_f16);
+  if (from.dtype == "F16") return converted<uint16_t>(bytes, shape, DType::f32, f16_to_float_bits);
   if (from.dtype == "BF16")
-    return converted<uint16_t>(bytes, shape, DType::f32, float_bits_of_bf16);
+    return converted<uint16_t>(bytes, shape, DType::f32, bf16_to_float_bits);
   const auto to_i32 = [&](int64_t value) {
     if (value != static_cast<int32_t>(value))
       fail(ErrorKind::input, "{}: tensor {} holds {}, which 32 bits cannot; convert it to F64",
@@ -191,7 +193,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
             quoted_name(name), path.string());
     const uint64_t begin = end;
     end += tensor.bytes();
-    entries.push_back({name, dtype_in_file(tensor.dtype()), tensor.shape().sizes(), begin, end});
+    entries.push_back({name, file_dtype(tensor.dtype()), tensor.shape().sizes(), begin, end});
   }
   const std::string header = format_safetensors_header(entries, metadata);
   const uint64_t header_bytes = header.size();

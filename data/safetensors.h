@@ -1,6 +1,5 @@
 // Tensors in safetensors files: an 8-byte little-endian header size, a JSON header, the tensors'
-// bytes. Reading refuses whatever is not exactly so and copies each tensor out when it is asked
-// for.
+// bytes. Reading is strict, and a tensor's data is read on request.
 #pragma once
 
 #include <filesystem>
@@ -15,18 +14,17 @@
 
 namespace linea {
 
-// A parsed and checked header; the data stays in the file, which stays open, until it is read.
-// Every error is ErrorKind::input and begins with the path.
+// An open file with its checked header. Every error is ErrorKind::input and begins with the path.
 class SafetensorsFile {
  public:
   static SafetensorsFile open(const std::filesystem::path& path);
-  // The same checks on a file's bytes in memory; `name` takes the place of the path in errors.
+  // The same for a file's bytes in memory; errors begin with `name`.
   static SafetensorsFile parse(std::string bytes, const std::string& name = "bytes");
 
-  // Sorted by place in the file (begin, end, then name).
+  // Sorted by position in the file (begin, end, then name).
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
-  // Fields that are not known, which were ignored: one line for each field's name.
+  // Unknown fields, which are ignored: one line for each field name.
   const std::vector<std::string>& warnings() const { return header_.warnings; }
   bool contains(const std::string& name) const { return index_.count(name) != 0; }
   const SafetensorsEntry& entry(const std::string& name) const;
@@ -36,7 +34,7 @@ class SafetensorsFile {
   Tensor read(const std::string& name) const;
 
  private:
-  // Copies `count` bytes that begin `offset` bytes into the file.
+  // Copies `count` bytes from `offset` in the file.
   using ReadBytes = std::function<void(uint64_t offset, void* to, size_t count)>;
   SafetensorsFile(std::string path, uint64_t file_bytes, ReadBytes read_bytes);
 
@@ -52,9 +50,9 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-// Writes the tensors in the given order as F32, F64 and I32, the data at a multiple of 8 bytes; the
-// file appears whole or not at all. Errors: ErrorKind::usage for names or metadata that cannot be
-// written, ErrorKind::write for the disk.
+// Atomically writes the tensors in the given order as F32, F64 and I32, the data at a multiple of 8
+// bytes. Errors: ErrorKind::usage for names or metadata that cannot be written, ErrorKind::write
+// for the disk.
 WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::vector<NamedTensor>& tensors,
                               const std::map<std::string, std::string>& metadata = {});

@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
-constexpr size_t kMaxDepth = 4;  // objects and lists inside each other; the format itself needs 3
+constexpr size_t kMaxDepth = 4;  // of nested objects and lists; the format needs 3
 
 struct ElementType {
   const char* name;
@@ -39,24 +39,24 @@ constexpr std::array<ElementType, 8> kElementTypes{{{"F64", 8},
 template <typename... Args>
 [[noreturn]] void refuse(const std::string& path, fmt::format_string<Args...> text,
                          Args&&... args) {
-  fail(ErrorKind::input, "{}: {}; the file is damaged or is no safetensors file: write it again",
+  fail(ErrorKind::input, "{}: {}; the file is damaged or not a safetensors file: write it again",
        path, fmt::format(text, std::forward<Args>(args)...));
 }
 
-// Follows the parser through the header without keeping a tree of it: fields that are not known
-// cost no memory, and nothing that the file repeats or nests is lost before it is seen.
+// A SAX handler, which builds no tree: unknown fields cost no memory, and repeated keys and deep
+// nesting are detected.
 class HeaderReader : public json::json_sax_t {
  public:
   HeaderReader(const std::string& path, SafetensorsHeader& header) : path_(path), header_(header) {}
 
   bool null() override { return value(Kind::null, "null"); }
-  bool boolean(bool holds) override { return value(Kind::other, holds ? "true" : "false"); }
-  // Only numbers with a minus sign come here, -0 among them.
+  bool boolean(bool flag) override { return value(Kind::other, flag ? "true" : "false"); }
+  // Only for numbers with a minus sign, -0 included.
   bool number_integer(int64_t number) override {
     return value(Kind::other, number == 0 ? "-0" : std::to_string(number));
   }
-  bool number_unsigned(uint64_t number) override { return value(Kind::whole, {}, number); }
-  // Also whole numbers of more than 64 bits.
+  bool number_unsigned(uint64_t number) override { return value(Kind::integer, {}, number); }
+  // Also for integers of more than 64 bits.
   bool number_float(double, const std::string& token) override { return value(Kind::other, token); }
   bool string(std::string& text) override { return value(Kind::text, text); }
   bool binary(json::binary_t&) override { return value(Kind::other, "binary data"); }
@@ -79,16 +79,16 @@ class HeaderReader : public json::json_sax_t {
                    const json::exception& error) override;
 
  private:
-  enum class Kind { null, whole, text, object, list, other };
+  enum class Kind { null, integer, text, object, list, other };
 
-  // The objects and lists that are open here.
+  // The number of open objects and lists.
   size_t depth() const { return keys_.size(); }
   bool in_metadata() const { return name_ == kMetadata; }
   std::string where() const {
     return in_metadata() ? "the metadata" : "tensor " + quoted_name(name_);
   }
   bool open(bool object);
-  // `text` is the value as a message shows it, and a string's content.
+  // `text`: the value as shown in messages; for a string, its content.
   bool value(Kind kind, std::string_view text, uint64_t number = 0);
   void field_value(Kind kind, std::string_view text);
   void list_value(Kind kind, std::string_view text, uint64_t number);
@@ -97,8 +97,8 @@ class HeaderReader : public json::json_sax_t {
   const std::string& path_;
   SafetensorsHeader& header_;
   std::vector<std::unordered_set<std::string>> keys_;  // of each open object; empty for lists
-  std::string name_, field_;                           // keys at depth 1 and 2
-  SafetensorsEntry entry_;                             // the tensor being read
+  std::string name_, field_;                           // current keys at depth 1 and 2
+  SafetensorsEntry entry_;                             // the current tensor
   std::vector<uint64_t> offsets_;
   struct Ignored {
     std::string first;  // tensor
@@ -107,7 +107,7 @@ class HeaderReader : public json::json_sax_t {
   std::map<std::string, Ignored> ignored_;  // by field
 
  public:
-  void finish();  // after the whole header
+  void finish();  // after the header
 };
 
 bool HeaderReader::open(bool object) {
@@ -123,10 +123,10 @@ bool HeaderReader::open(bool object) {
 
 bool HeaderReader::key(std::string& name) {
   if (!keys_.back().insert(name).second)
-    refuse(path_, "its header holds the key {} twice{}{}", quoted_name(name),
+    refuse(path_, "its header has the key {} twice{}{}", quoted_name(name),
            depth() > 1 ? " in " : "", depth() > 1 ? where() : "");
   if (depth() == 1) {
-    if (name.empty()) refuse(path_, "its header holds a tensor with an empty name");
+    if (name.empty()) refuse(path_, "its header has a tensor with an empty name");
     name_ = name;
   } else if (depth() == 2) {
     field_ = name;
@@ -135,7 +135,7 @@ bool HeaderReader::key(std::string& name) {
 }
 
 bool HeaderReader::value(Kind kind, std::string_view text, uint64_t number) {
-  if (depth() == 0 && kind != Kind::object) refuse(path_, "its header is no JSON object");
+  if (depth() == 0 && kind != Kind::object) refuse(path_, "its header is not a JSON object");
   if (depth() == 1 && kind != Kind::object && !(in_metadata() && kind == Kind::null))
     refuse(path_, "{} of its header should be an object", where());
   if (depth() == 2) field_value(kind, text);
@@ -161,13 +161,13 @@ void HeaderReader::field_value(Kind kind, std::string_view text) {
 
 void HeaderReader::list_value(Kind kind, std::string_view text, uint64_t number) {
   const bool is_shape = field_ == "shape";
-  if (!is_shape && field_ != "data_offsets") return;  // inside a field that is ignored
-  if (kind != Kind::whole)
-    refuse(path_, "{} of {} holds {} where a whole number from 0 to 2^64-1 should be", field_,
-           where(), kind == Kind::text ? quoted_name(text) : std::string(text.substr(0, 80)));
+  if (!is_shape && field_ != "data_offsets") return;  // inside an ignored field
+  if (kind != Kind::integer)
+    refuse(path_, "{} of {} has {} instead of an integer from 0 to 2^64-1", field_, where(),
+           kind == Kind::text ? quoted_name(text) : std::string(text.substr(0, 80)));
   if (is_shape) {
     if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-      refuse(path_, "shape of {} overflows: it holds {}, at most 2^63-1 is possible", where(),
+      refuse(path_, "shape of {} overflows: it has {}, at most 2^63-1 is possible", where(),
              number);
     entry_.shape.push_back(static_cast<int64_t>(number));
   } else {
@@ -182,7 +182,7 @@ bool HeaderReader::end_object() {
   return true;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string format_shape(const std::vector<int64_t>& shape) {
   std::string text;
   for (const int64_t size : shape) {
     if (text.size() > 80) return "[" + text + ",...]";
@@ -208,14 +208,14 @@ void HeaderReader::finish_tensor() {
     fail(ErrorKind::input, "{}: {} has the dtype {}, which is not one of{}; convert the file",
          path_, where(), quoted_name(entry_.dtype), known);
   }
-  // Without the zeros, so that no order of the axes hides an overflow behind one.
+  // Zeros are excluded, so that an overflow is detected whatever the order of the axes.
   int64_t product = 1;
   bool has_zero = false;
   for (const int64_t size : entry_.shape) {
     has_zero = has_zero || size == 0;
     if (size != 0 && __builtin_mul_overflow(product, size, &product))
       refuse(path_, "shape of {} overflows: the product of {} is 2^63 or more", where(),
-             shape_text(entry_.shape));
+             format_shape(entry_.shape));
   }
   uint64_t bytes = 0;
   if (!has_zero && __builtin_mul_overflow(static_cast<uint64_t>(product), element_bytes, &bytes))
@@ -223,7 +223,7 @@ void HeaderReader::finish_tensor() {
            element_bytes);
   if (bytes != entry_.end - entry_.begin)
     refuse(path_, "{} has {} bytes by its dtype {} and shape {}, but {} by its data_offsets",
-           where(), bytes, entry_.dtype, shape_text(entry_.shape), entry_.end - entry_.begin);
+           where(), bytes, entry_.dtype, format_shape(entry_.shape), entry_.end - entry_.begin);
   entry_.name = name_;
   header_.entries.push_back(std::move(entry_));
 }
@@ -234,38 +234,37 @@ bool HeaderReader::parse_error(size_t position, const std::string&, const json::
   const size_t end_of_name = reason.find("] ");
   if (end_of_name != std::string::npos) reason.erase(0, end_of_name + 2);
   reason.resize(std::min({reason.size(), reason.find("; last read"), size_t{200}}));
-  refuse(path_, "its header is no JSON at byte {}: {}", position, reason);
+  refuse(path_, "its header is not JSON at byte {}: {}", position, reason);
 }
 
 void HeaderReader::finish() {
   for (const auto& [field, ignored] : ignored_)
     header_.warnings.push_back(
-        fmt::format("{}: the field {} of tensor {}{} is not known and is ignored", path_,
-                    quoted_name(field), quoted_name(ignored.first),
+        fmt::format("{}: the unknown field {} of tensor {}{} is ignored", path_, quoted_name(field),
+                    quoted_name(ignored.first),
                     ignored.count > 1 ? fmt::format(" and of {} more", ignored.count - 1) : ""));
 }
 
-// The ranges, in the order of the file, must follow one another from its first to its last byte.
+// The ranges, in file order, must be contiguous from the first to the last byte.
 void check_ranges(const std::vector<SafetensorsEntry>& sorted, uint64_t data_bytes,
                   const std::string& path) {
-  uint64_t reached = 0;
+  uint64_t end = 0;
   for (const SafetensorsEntry& entry : sorted) {
-    if (entry.begin != reached)
+    if (entry.begin != end)
       refuse(path, "tensor {} begins at byte {} of the data, but {} {}", quoted_name(entry.name),
-             entry.begin,
-             entry.begin > reached ? "nothing covers the bytes from" : "overlaps those to",
-             reached);
-    reached = entry.end;
+             entry.begin, entry.begin > end ? "nothing covers the bytes from" : "overlaps those to",
+             end);
+    end = entry.end;
   }
-  if (reached != data_bytes)
-    refuse(path, "its tensors have {} bytes of data, but the file holds {}", reached, data_bytes);
+  if (end != data_bytes)
+    refuse(path, "its tensors have {} bytes of data, but the file has {}", end, data_bytes);
 }
 
 std::string json_string(const char* what, const std::string& text) {
   try {
-    return json_text(json(text));
+    return dump_json(json(text));
   } catch (const json::exception&) {
-    fail(ErrorKind::usage, "{} {} is not UTF-8; write it so", what, quoted_name(text));
+    fail(ErrorKind::usage, "{} {} is not UTF-8; convert it", what, quoted_name(text));
   }
 }
 
@@ -279,15 +278,15 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 
 std::string quoted_name(std::string_view text) {
   constexpr size_t kMax = 80;
-  // JSON lets the control character 0x7F be.
+  // JSON does not escape the control character 0x7F.
   const std::string shown =
-      one_line(json_text(json(std::string(text.substr(0, kMax))), -1, NoUtf8::left_out));
+      one_line(dump_json(json(std::string(text.substr(0, kMax))), -1, InvalidUtf8::ignore));
   return text.size() > kMax ? shown + "..." : shown;
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes,
                                            const std::string& path) {
-  // The parser would skip the first and stop at the second.
+  // The parser would skip a byte order mark and stop at a zero byte.
   if (text.substr(0, 3) == "\xEF\xBB\xBF") refuse(path, "its header begins with a byte order mark");
   const size_t zero = text.find('\0');
   if (zero != std::string_view::npos)
@@ -316,7 +315,7 @@ std::string format_safetensors_header(const std::vector<SafetensorsEntry>& entri
   std::set<std::string_view> names;
   for (const SafetensorsEntry& entry : entries) {
     require(!entry.name.empty() && entry.name != kMetadata && names.insert(entry.name).second,
-            "a safetensors file cannot hold a tensor named {}; give each its own name other than "
+            "a safetensors file cannot hold a tensor named {}; give each a unique name other than "
             "\"\" and \"{}\"",
             quoted_name(entry.name), kMetadata);
     fields.push_back(fmt::format(R"({}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
@@ -326,9 +325,10 @@ std::string format_safetensors_header(const std::vector<SafetensorsEntry>& entri
   std::string text = fmt::format("{{{}", fmt::join(fields, ","));
   text.append((8 - (text.size() + 1) % 8) % 8, ' ');
   text += '}';
-  require(text.size() <= kMaxSafetensorsHeader,
-          "the header of a safetensors file may have {} bytes, not {}; shorten names or metadata",
-          kMaxSafetensorsHeader, text.size());
+  require(
+      text.size() <= kMaxSafetensorsHeader,
+      "the header of a safetensors file is limited to {} bytes, not {}; shorten names or metadata",
+      kMaxSafetensorsHeader, text.size());
   return text;
 }
 

@@ -1,6 +1,5 @@
-// The header of a safetensors file: JSON that names tensors, their types, shapes and byte ranges.
-// Read strictly: whatever two readers could understand in two ways is refused. No tensor bytes
-// here.
+// The header of a safetensors file: JSON with the names, types, shapes and byte ranges of the
+// tensors. Parsing is strict: whatever is ambiguous is refused.
 #pragma once
 
 #include <cstddef>
@@ -17,31 +16,31 @@ inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;  // bytes
 struct SafetensorsEntry {
   std::string name;
   std::string dtype;            // as the format spells it: "F32"
-  std::vector<int64_t> shape;   // may have more axes than a Tensor; its product fits int64
+  std::vector<int64_t> shape;   // may have more axes than a Tensor; the product fits int64
   uint64_t begin = 0, end = 0;  // bytes, counted from the first byte after the header
 };
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;        // sorted by begin, end, name
   std::map<std::string, std::string> metadata;  // of "__metadata__"
-  std::vector<std::string> warnings;  // one line for each name of a field that was ignored
+  std::vector<std::string> warnings;            // one line for each unknown field name
 };
 
-// Bytes an element has in a file; 0 for a dtype that is not known.
+// Bytes per element in a file; 0 for an unknown dtype.
 size_t safetensors_element_bytes(std::string_view dtype);
 
-// Checks everything but the tensors' bytes: the entries cover `data_bytes` without hole or overlap.
-// Error: ErrorKind::input that begins with `path`.
+// Checks everything but the tensors' bytes; the entries must cover `data_bytes` without gaps or
+// overlap. Error: ErrorKind::input, beginning with `path`.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t data_bytes,
                                            const std::string& path);
 
-// The JSON of a header, entries in their order, metadata first and sorted by key. Spaces before its
-// last brace make its length a multiple of 8: none stand around it. Error: ErrorKind::usage for
-// names or metadata that no reader would accept.
+// The JSON of a header: metadata first, sorted by key, then the entries in their order. Spaces
+// before the last brace pad the length to a multiple of 8. Error: ErrorKind::usage for names or
+// metadata that no reader would accept.
 std::string format_safetensors_header(const std::vector<SafetensorsEntry>& entries,
                                       const std::map<std::string, std::string>& metadata);
 
-// Any bytes as one short line for messages: a JSON string, cut when long.
+// Any bytes as a short JSON string for messages.
 std::string quoted_name(std::string_view text);
 
 }  // namespace linea

@@ -1,27 +1,26 @@
-// The one place where stb's headers become code. Of stb_image only the two formats that Linea reads
-// are compiled: the others have known holes.
+// Implementation of the stb headers. Of stb_image only PNG and JPEG are compiled: the other formats
+// have known vulnerabilities.
 #include <cstddef>
 #include <cstdlib>
 
 namespace {
 
-// A damaged PNG may unpack to much more than its header says. The largest image that
-// image_file.cpp lets through needs 512 MiB in one piece.
-constexpr size_t kMaxPiece = size_t{1} << 30;
+// A damaged PNG may unpack to much more than its header declares. The largest image that
+// image_file.cpp accepts needs one block of 512 MiB.
+constexpr size_t kMaxBlock = size_t{1} << 30;
 
-// Zeros: stb goes by tables that a JPEG may never give, and what was in that memory before must not
-// be seen.
-void* take(size_t bytes) { return bytes <= kMaxPiece ? std::calloc(1, bytes) : nullptr; }
+// Zero-initialized: stb reads tables that a JPEG may never define.
+void* allocate(size_t bytes) { return bytes <= kMaxBlock ? std::calloc(1, bytes) : nullptr; }
 
-void* take_again(void* piece, size_t bytes) {
-  return bytes <= kMaxPiece ? std::realloc(piece, bytes) : nullptr;
+void* reallocate(void* block, size_t bytes) {
+  return bytes <= kMaxBlock ? std::realloc(block, bytes) : nullptr;
 }
 
 }  // namespace
 
-#define STBI_MALLOC(bytes) take(bytes)
-#define STBI_REALLOC(piece, bytes) take_again(piece, bytes)
-#define STBI_FREE(piece) std::free(piece)
+#define STBI_MALLOC(bytes) allocate(bytes)
+#define STBI_REALLOC(block, bytes) reallocate(block, bytes)
+#define STBI_FREE(block) std::free(block)
 #define STBI_ONLY_PNG
 #define STBI_ONLY_JPEG
 #define STBI_NO_STDIO

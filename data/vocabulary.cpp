@@ -23,8 +23,9 @@ char32_t byte_at(std::string_view text, size_t position) {
   return static_cast<unsigned char>(text[position]);
 }
 
-// The character at `position`, which moves past it; kNotUtf8 where none starts. Overlong forms,
-// surrogates and codes beyond U+10FFFF are refused, so that encode and decode are inverses.
+// Decodes the character at `position` and advances past it; kNotUtf8 where it is not valid.
+// Overlong forms, surrogates and codes beyond U+10FFFF are refused, so that encode and decode are
+// inverses.
 char32_t next_character(std::string_view text, size_t& position) {
   const char32_t first = byte_at(text, position);
   if (first < 0x80) {
@@ -39,8 +40,8 @@ char32_t next_character(std::string_view text, size_t& position) {
     if ((next & 0xC0) != 0x80) return kNotUtf8;
     code = code << 6 | (next & 0x3F);
   }
-  constexpr char32_t kSmallest[] = {0x80, 0x800, 0x10000};  // of 2, 3 and 4 bytes
-  if (code < kSmallest[length - 2] || code >= kCodePoints || is_surrogate(code)) return kNotUtf8;
+  constexpr char32_t kMin[] = {0x80, 0x800, 0x10000};  // of 2, 3 and 4 bytes
+  if (code < kMin[length - 2] || code >= kCodePoints || is_surrogate(code)) return kNotUtf8;
   position += length;
   return code;
 }
@@ -64,7 +65,7 @@ void append_utf8(std::string& text, char32_t code) {
   }
 }
 
-// For a message of one line: control characters, which could break it, are shown by number only.
+// For messages: control characters, which could break the line, are shown by number only.
 std::string describe(Vocabulary::Kind kind, char32_t code) {
   const auto number = static_cast<uint32_t>(code);
   if (kind == Vocabulary::Kind::bytes) return fmt::format("byte 0x{:02X}", number);
@@ -124,7 +125,7 @@ Vocabulary Vocabulary::all_bytes() {
 std::string Vocabulary::serialize() const {
   const json document = {{"kind", kind_ == Kind::bytes ? "bytes" : "characters"},
                          {"tokens", std::vector<uint32_t>(codes_.begin(), codes_.end())}};
-  return json_text(document);
+  return dump_json(document);
 }
 
 Vocabulary Vocabulary::parse(const std::string& text) {
@@ -143,7 +144,7 @@ Vocabulary Vocabulary::parse(const std::string& text) {
     fail_damaged(fmt::format("its tokens are not a list of 1 to {} numbers", kMaxTokens));
   std::vector<char32_t> codes;
   for (const json& entry : tokens) {
-    // A larger unsigned number would wrap when it is read as signed: it then fails the range check.
+    // An unsigned number beyond int64 wraps to a negative one and fails the range check.
     const int64_t code = entry.is_number_integer() ? entry.get<int64_t>() : -1;
     const bool ascends = codes.empty() || code > static_cast<int64_t>(codes.back());
     if (code < 0 || code >= limit || !ascends ||
@@ -194,8 +195,7 @@ std::string Vocabulary::decode(const std::vector<int32_t>& tokens) const {
   return text;
 }
 
-// Both ascend: at the first place where they differ, the smaller token is the one that the other
-// lacks.
+// Both are ascending: at the first difference, the smaller code is missing from the other.
 std::string Vocabulary::difference_from(const Vocabulary& other) const {
   if (kind_ != other.kind_)
     return kind_ == Kind::bytes ? "its tokens are bytes, not characters"

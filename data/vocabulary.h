@@ -13,29 +13,29 @@ class Vocabulary {
  public:
   enum class Kind { characters, bytes };
 
-  // `name` is the file's, for errors.
+  // `name`: of the file, for errors.
   static Vocabulary from_text(std::string_view text, const std::string& name);
 
-  // Every byte is a token, whether a text has it or not.
+  // All 256 bytes.
   static Vocabulary all_bytes();
 
-  // What serialize() gave. It may come from a damaged file: everything is checked.
+  // Parses the output of serialize(), with checks: it may come from a damaged file.
   static Vocabulary parse(const std::string& json);
   std::string serialize() const;
 
   Kind kind() const { return kind_; }
   int64_t size() const { return static_cast<int64_t>(codes_.size()); }
 
-  // Read before the first token of a text: the newline if the vocabulary has it, else token 0.
+  // The input before the first token of a text: the newline if the vocabulary has it, else token 0.
   int32_t start_token() const;
 
-  // `what` names the text in errors, which say the first character that is unknown and its position
-  // (counted in characters, or in bytes for Kind::bytes, from 1).
+  // `what` names the text in errors, which give the first unknown character and its position (in
+  // characters, or in bytes for Kind::bytes, from 1).
   std::vector<int32_t> encode(std::string_view text, const std::string& what = "prompt") const;
   std::string decode(const std::vector<int32_t>& tokens) const;
 
-  // What tells it from another, for errors: "character 'x' (U+0078) is new", or "... is missing";
-  // empty where both have the same tokens.
+  // The first difference from another vocabulary, for errors: "character 'x' (U+0078) is new", or
+  // "... is missing"; empty where the tokens are the same.
   std::string difference_from(const Vocabulary& other) const;
 
  private:

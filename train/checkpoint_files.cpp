@@ -47,7 +47,7 @@ void check_file(const fs::path& folder, const nlohmann::json& entry) {
   if (size != expected)
     fail(ErrorKind::input, "{}: has {} bytes, but {} in its manifest", path.string(), size,
          expected);
-  const std::string hash = file_hash(path);
+  const std::string hash = hash_file(path);
   if (hash != entry["sha256"])
     fail(ErrorKind::input, "{}: its SHA-256 is {}, but {} in its manifest", path.string(), hash,
          entry["sha256"].get<std::string>());
@@ -64,10 +64,10 @@ void check_manifest(const CheckpointFolder& checkpoint) {
     fail(ErrorKind::input, "{}: is not the manifest of a checkpoint", path.string());
   if (manifest["manifest"] != kManifestVersion)
     fail(ErrorKind::input, "{}: has version {}; this program reads {}", path.string(),
-         json_text(manifest["manifest"]), kManifestVersion);
+         dump_json(manifest["manifest"]), kManifestVersion);
   if (checkpoint.step >= 0 && manifest["step"] != checkpoint.step)
     fail(ErrorKind::input, "{}: is the manifest of step {}, not {}", path.string(),
-         json_text(manifest["step"]), checkpoint.step);
+         dump_json(manifest["step"]), checkpoint.step);
   for (const nlohmann::json& entry : manifest["files"]) {
     if (!has_exactly(entry, {"name", "size", "sha256"}) || !is_file_name(entry["name"]) ||
         !entry["size"].is_number_unsigned() || !entry["sha256"].is_string())
@@ -77,7 +77,7 @@ void check_manifest(const CheckpointFolder& checkpoint) {
   const std::map<std::string, std::string> metadata =
       SafetensorsFile::open(checkpoint.path / kModelFile).metadata();
   const auto config = metadata.find("config");
-  if (config == metadata.end() || manifest["config_sha256"] != hash_of(config->second))
+  if (config == metadata.end() || manifest["config_sha256"] != hash_bytes(config->second))
     fail(ErrorKind::input, "{}: the SHA-256 of its config is not that of {}", path.string(),
          kModelFile);
 }
@@ -146,11 +146,11 @@ void CheckpointDraft::add(const std::string& name, const WrittenFile& written) {
 
 void CheckpointDraft::commit(const std::string& settings) {
   nlohmann::ordered_json manifest = {
-      {"manifest", kManifestVersion}, {"step", step_}, {"config_sha256", hash_of(settings)}};
+      {"manifest", kManifestVersion}, {"step", step_}, {"config_sha256", hash_bytes(settings)}};
   for (const File& file : files_)
     manifest["files"].push_back(
         {{"name", file.name}, {"size", file.written.bytes}, {"sha256", file.written.sha256}});
-  write_file_atomically(folder_ / kManifestFile, json_text(manifest, 1) + "\n");
+  write_file_atomically(folder_ / kManifestFile, dump_json(manifest, 1) + "\n");
   rename_durably(folder_, target_);
   committed_ = true;
   disk::remove(folder_);  // the previous folder of the target's name

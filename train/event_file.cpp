@@ -206,7 +206,7 @@ void EventFile::record(const std::string& event) {
 
 // Removes a truncated record, which readers would report as an error.
 void EventFile::disable(int reason) {
-  const bool cut = disk::cut(descriptor_, path_, end_) == 0;
+  const bool cut = disk::truncate(descriptor_, path_, end_) == 0;
   disk::close(descriptor_, path_);
   descriptor_ = -1;
   warn_(fmt::format("warning: {} cannot be written: {}; {}training continues without TensorBoard",

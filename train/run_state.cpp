@@ -29,7 +29,7 @@ double number_at(const nlohmann::json& object, const char* key, const std::strin
 }
 
 std::string program_hash() {
-  static const std::string hash = file_hash("/proc/self/exe");
+  static const std::string hash = hash_file("/proc/self/exe");
   return hash;
 }
 
@@ -57,7 +57,7 @@ std::string run_state_json(const RunState& state, int64_t updates) {
                                  {"mean_grad_norm", guard.mean_norm},
                                  {"data", state.data}};
   for (const auto& [name, value] : current_environment()) json["environment"][name] = value;
-  return json_text(json, 1) + "\n";
+  return dump_json(json, 1) + "\n";
 }
 
 SavedState read_run_state(const std::filesystem::path& file) {

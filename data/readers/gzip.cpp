@@ -7,7 +7,7 @@
 
 namespace linea {
 
-// zlib's gzFile hands plain files through, so that both kinds take the same path.
+// zlib's gzFile passes plain files through.
 GzipReader::GzipReader(const std::filesystem::path& path)
     : name_(path.string()),
       file_bytes_(plain_file_size(path)),
@@ -22,7 +22,7 @@ int64_t GzipReader::read(void* target, int64_t count) {
   int code = Z_OK;
   const char* reason = gzerror(file_.get(), &code);
   if (code == Z_BUF_ERROR)
-    fail(ErrorKind::input, "{}: its gzip data is cut ({} bytes); download it again", name_,
+    fail(ErrorKind::input, "{}: its gzip data is truncated ({} bytes); download it again", name_,
          file_bytes_);
   if (got < 0)
     fail(ErrorKind::input, "{}: its gzip data is damaged ({}); download it again", name_, reason);

@@ -1,5 +1,4 @@
-// Files that may be compressed by gzip, read from front to back. A plain file is handed through
-// unchanged.
+// Reads a file sequentially, unpacking it if it is gzip.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@ class GzipReader {
   int64_t file_bytes() const { return file_bytes_; }
   bool compressed();
 
-  // Up to `count` bytes (below 2^31); fewer only at a sound end of the data. Reading past the end
-  // compares the checksum. Error: ErrorKind::input where the data is cut or damaged.
+  // Up to `count` bytes (below 2^31); fewer only at a valid end of the data. Reading past the end
+  // verifies the checksum. Error: ErrorKind::input for truncated or damaged data.
   int64_t read(void* target, int64_t count);
 
  private:

@@ -10,9 +10,8 @@ namespace linea {
 namespace {
 
 constexpr int64_t kMaxPayload = int64_t{1} << 30;
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
-// Deflate cannot do better: 258 bytes from two bits.
-constexpr int64_t kMaxInflation = 1032;
+constexpr int64_t kBufferBytes = int64_t{1} << 20;
+constexpr int64_t kMaxExpansion = 1032;  // of deflate: 258 bytes from two bits
 
 int64_t read_payload_size(GzipReader& reader, int rank, std::vector<int64_t>& sizes) {
   std::array<uint8_t, 4> word{};
@@ -22,7 +21,7 @@ int64_t read_payload_size(GzipReader& reader, int rank, std::vector<int64_t>& si
   if (word[0] != 0 || word[1] != 0 || word[2] != 8 || word[3] != rank)
     fail(ErrorKind::input,
          "{}: starts with {:02x}{:02x}{:02x}{:02x}, an IDX file of bytes of rank {} starts with "
-         "000008{:02x}; is it the right file?",
+         "000008{:02x}; check that it is the right file",
          reader.name(), word[0], word[1], word[2], word[3], rank, rank);
   int64_t payload = 1;
   for (int axis = 0; axis < rank; ++axis) {
@@ -45,23 +44,23 @@ IdxFile read_idx(const std::filesystem::path& path, int rank) {
   IdxFile idx;
   const int64_t payload = read_payload_size(reader, rank, idx.sizes);
   const int64_t header = 4 + 4 * int64_t{rank};
-  const bool possible = reader.compressed() ? payload / kMaxInflation <= reader.file_bytes()
+  const bool possible = reader.compressed() ? payload / kMaxExpansion <= reader.file_bytes()
                                             : header + payload == reader.file_bytes();
   if (!possible)
-    fail(ErrorKind::input, "{}: its header promises {} bytes, but the {} has {}; download it again",
+    fail(ErrorKind::input, "{}: its header declares {} bytes, but the {} has {}; download it again",
          reader.name(), header + payload, reader.compressed() ? "gzip file" : "file",
          reader.file_bytes());
   int64_t count = 0;
   while (count < payload) {
-    const int64_t piece = std::min(kPieceBytes, payload - count);
-    idx.bytes.resize(static_cast<size_t>(count + piece));
-    const int64_t got = reader.read(idx.bytes.data() + count, piece);
+    const int64_t requested = std::min(kBufferBytes, payload - count);
+    idx.bytes.resize(static_cast<size_t>(count + requested));
+    const int64_t got = reader.read(idx.bytes.data() + count, requested);
     count += got;
-    if (got < piece)
-      fail(ErrorKind::input, "{}: ends after {} bytes, its header promises {}; download it again",
+    if (got < requested)
+      fail(ErrorKind::input, "{}: ends after {} bytes, its header declares {}; download it again",
            reader.name(), header + count, header + payload);
   }
-  // Reading past the end also makes zlib compare the checksum.
+  // Reading past the end also verifies gzip's checksum.
   uint8_t extra = 0;
   if (reader.read(&extra, 1) != 0)
     fail(ErrorKind::input, "{}: has more than the {} bytes that its header promises", reader.name(),

@@ -1,6 +1,6 @@
 // The IDX format of the MNIST files, plain or gzip: two zero bytes, 0x08 (unsigned bytes), the
-// rank, `rank` big-endian 32-bit sizes, then the bytes, row-major. The reader is strict: every size
-// is checked against the file before memory is taken for it.
+// rank, `rank` big-endian 32-bit sizes, then the bytes, row-major. Every size is checked against
+// the file before memory is allocated for it.
 #pragma once
 
 #include <cstdint>

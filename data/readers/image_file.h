@@ -9,19 +9,19 @@
 namespace linea {
 
 constexpr int64_t kMaxImageBytes = int64_t{1} << 26;   // of a file
-constexpr int64_t kMaxImagePixels = int64_t{1} << 26;  // of a image, before it is cropped
-constexpr int64_t kMaxImageSide = 4096;                // of what is asked for
+constexpr int64_t kMaxImagePixels = int64_t{1} << 26;  // of an image, before it is cropped
+constexpr int64_t kMaxImageSide = 4096;                // of the requested image
 
-// The square in the middle of the image, as side x side x channels bytes, row by row, a pixel's
-// channels together. channels 1: gray, by the luma of ITU-R BT.601; 3: red, green, blue (a gray
-// image has three equal ones). A pixel is the mean of what it covers, of stored values: when
-// shrinking and when enlarging. 16 bits become 8, a palette its colors; what is transparent lies
-// on white. A note of how a camera was held (EXIF) is not followed. An input error names the file
-// and the reason: neither PNG nor JPEG, damaged, cut, or too large, which is known from the file's
-// size and its header before anything is unpacked.
+// The central square of the image, as side x side x channels bytes, row by row, with the channels
+// of a pixel adjacent. channels 1: gray, by the luma of ITU-R BT.601; 3: red, green, blue (equal
+// for a gray image). Resized by area: a pixel is the mean of the stored values it covers, when
+// shrinking and when enlarging. 16-bit values are reduced to 8 bits, palettes are expanded,
+// transparent pixels are blended with white; EXIF orientation is ignored. An input error names the
+// file and the reason: neither PNG nor JPEG, damaged, truncated, or too large, which the file's
+// size and its header show before anything is unpacked.
 std::vector<uint8_t> read_image(const std::filesystem::path& path, int64_t side, int64_t channels);
 
-// The same for a file's bytes; `name` stands in errors.
+// The same for a file's bytes; errors begin with `name`.
 std::vector<uint8_t> decode_image(const std::string& bytes, const std::string& name, int64_t side,
                                   int64_t channels);
 

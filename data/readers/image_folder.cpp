@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kCycle = 10, kValPlace = 8, kTestPlace = 9;
-constexpr int64_t kBadShare = 100;  // one file in so many may be bad
+constexpr int64_t kCycle = 10, kValIndex = 8, kTestIndex = 9;
+constexpr int64_t kMaxBadFraction = 100;  // one file in this many may be bad
 constexpr size_t kShownNotes = 5;
-constexpr int64_t kFilesAtOnce = 256;  // decoded by all threads before they are put in order
+constexpr int64_t kDecodeBatch = 256;  // decoded in parallel, then stored in order
 
 struct ImagePath {
   std::string relative;  // with slashes
@@ -29,11 +29,11 @@ struct Listing {
   int64_t links = 0;
 };
 
-bool has_image_ending(const fs::path& path) {
-  std::string ending = path.extension().string();
-  for (char& letter : ending)
+bool has_image_extension(const fs::path& path) {
+  std::string extension = path.extension().string();
+  for (char& letter : extension)
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+  return extension == ".png" || extension == ".jpg" || extension == ".jpeg";
 }
 
 Listing list_images(const fs::path& folder) {
@@ -51,7 +51,7 @@ Listing list_images(const fs::path& folder) {
       entry.disable_recursion_pending();
     } else if (entry->is_symlink(ignored)) {
       ++listing.links;
-    } else if (has_image_ending(path) && entry->is_regular_file(ignored)) {
+    } else if (has_image_extension(path) && entry->is_regular_file(ignored)) {
       listing.files.push_back({path.lexically_relative(folder).generic_string(), path});
     }
   }
@@ -63,8 +63,8 @@ Listing list_images(const fs::path& folder) {
   return listing;
 }
 
-// The name of the folder directly inside that holds the file; empty where none does.
-std::string class_of(const ImagePath& file) {
+// The first folder of the relative path; empty where there is none.
+std::string class_name(const ImagePath& file) {
   const size_t slash = file.relative.find('/');
   return slash == std::string::npos ? "" : file.relative.substr(0, slash);
 }
@@ -73,30 +73,31 @@ std::vector<std::string> find_classes(const fs::path& folder, const std::vector<
                                       const std::vector<std::string>& known) {
   std::vector<std::string> classes;
   for (const ImagePath& file : files) {
-    const std::string name = class_of(file);
+    const std::string name = class_name(file);
     if (name.empty())
       fail(ErrorKind::input,
-           "{}: lies in no folder of a class; move it into one or leave --class-token out",
+           "{}: is in no class folder; move it into one or leave out --class-token",
            file.full.string());
     if (classes.empty() || classes.back() != name) classes.push_back(name);
   }
-  // A slash sorts between other bytes: "a" and "a-b" may take turns, and one name come twice.
+  // A slash sorts between other bytes: files of "a" and "a-b" may alternate, and repeat a name.
   std::sort(classes.begin(), classes.end());
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   if (static_cast<int64_t>(classes.size()) > kMaxImageClasses)
-    fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave --class-token out",
+    fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave out --class-token",
          folder.string(), classes.size(), kMaxImageClasses);
   for (const std::string& name : classes)
     if (!known.empty() && std::find(known.begin(), known.end(), name) == known.end())
-      fail(ErrorKind::input, "{}: its folder '{}' is none of the classes of the training: {}",
-           folder.string(), name, fmt::join(known, ", "));
+      fail(ErrorKind::input,
+           "{}: its folder '{}' is not one of the classes of the training run: {}", folder.string(),
+           name, fmt::join(known, ", "));
   return known.empty() ? classes : known;
 }
 
 struct Decoding {
   std::vector<uint8_t> pixels;
-  std::string problem;         // why the file is left out
-  std::exception_ptr failure;  // what is no fault of the file
+  std::string problem;         // why the file is skipped
+  std::exception_ptr failure;  // an error that is not the file's
 };
 
 Decoding decode_one(const fs::path& path, int64_t side, int64_t channels) {
@@ -126,19 +127,19 @@ std::vector<Decoding> decode_all(const std::vector<ImagePath>& files, size_t fir
 }
 
 ImageSet& split_at(ImageSplits& splits, size_t position) {
-  const auto place = static_cast<int64_t>(position) % kCycle;
-  return place == kValPlace ? splits.val : place == kTestPlace ? splits.test : splits.train;
+  const auto index = static_cast<int64_t>(position) % kCycle;
+  return index == kValIndex ? splits.val : index == kTestIndex ? splits.test : splits.train;
 }
 
-void check_amount(const fs::path& folder, size_t count, int64_t side, int64_t channels) {
+void check_count(const fs::path& folder, size_t count, int64_t side, int64_t channels) {
   if (static_cast<int64_t>(count) < kCycle)
     fail(ErrorKind::input, "{}: holds {} PNG and JPEG files; train, val and test need at least {}",
          folder.string(), count, kCycle);
   const int64_t bytes = static_cast<int64_t>(count) * side * side * channels;
   if (bytes > kMaxImagesBytes)
     fail(ErrorKind::input,
-         "{}: {} images of {} x {} x {} take {} bytes, at most {} can be kept; lower --size or "
-         "take fewer",
+         "{}: {} images of {} x {} x {} take {} bytes, at most {} are supported; lower --size or "
+         "use fewer",
          folder.string(), count, side, side, channels, bytes, kMaxImagesBytes);
 }
 
@@ -148,42 +149,43 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
                               const std::vector<std::string>& known) {
   const Listing listing = list_images(folder);
   const std::vector<ImagePath>& files = listing.files;
-  check_amount(folder, files.size(), side, channels);
+  check_count(folder, files.size(), side, channels);
   ImageFolder result;
   if (labels == Labels::folders) result.classes = find_classes(folder, files, known);
   for (ImageSet* set : {&result.splits.train, &result.splits.val, &result.splits.test}) {
     *set = ImageSet{side, channels, {}, {}};
-    const size_t share = files.size() / kCycle + 1;  // growing would take twice the memory
-    const size_t shares = set == &result.splits.train ? kValPlace : 1;
-    set->pixels.reserve(shares * share * static_cast<size_t>(set->image_bytes()));
+    const size_t cycles = files.size() / kCycle + 1;
+    const size_t per_cycle = set == &result.splits.train ? kValIndex : 1;
+    // Reallocation would need twice the memory.
+    set->pixels.reserve(per_cycle * cycles * static_cast<size_t>(set->image_bytes()));
   }
   if (listing.links > 0)
     result.notes.push_back(
         fmt::format("{}: {} links are not followed", folder.string(), listing.links));
   size_t bad = 0;
-  for (size_t first = 0; first < files.size(); first += kFilesAtOnce) {
-    const size_t count = std::min<size_t>(kFilesAtOnce, files.size() - first);
+  for (size_t first = 0; first < files.size(); first += kDecodeBatch) {
+    const size_t count = std::min<size_t>(kDecodeBatch, files.size() - first);
     const std::vector<Decoding> decodings = decode_all(files, first, count, side, channels);
     for (size_t i = 0; i < count; ++i) {
       if (!decodings[i].problem.empty()) {
-        if (++bad <= kShownNotes) result.notes.push_back("left out: " + decodings[i].problem);
-        if (bad * kBadShare > files.size())
+        if (++bad <= kShownNotes) result.notes.push_back("skipped: " + decodings[i].problem);
+        if (bad * kMaxBadFraction > files.size())
           fail(ErrorKind::input,
                "{}: more than one in {} of its {} images cannot be read ({} so far); the last: {}",
-               folder.string(), kBadShare, files.size(), bad, decodings[i].problem);
+               folder.string(), kMaxBadFraction, files.size(), bad, decodings[i].problem);
         continue;
       }
       ImageSet& set = split_at(result.splits, first + i);
       set.pixels.insert(set.pixels.end(), decodings[i].pixels.begin(), decodings[i].pixels.end());
-      const auto place = std::lower_bound(result.classes.begin(), result.classes.end(),
-                                          class_of(files[first + i]));
+      const auto label = std::lower_bound(result.classes.begin(), result.classes.end(),
+                                          class_name(files[first + i]));
       set.labels.push_back(
-          static_cast<uint8_t>(place == result.classes.end() ? 0 : place - result.classes.begin()));
+          static_cast<uint8_t>(label == result.classes.end() ? 0 : label - result.classes.begin()));
     }
   }
   if (bad > 0)
     result.notes.push_back(
-        fmt::format("{}: {} of {} images are left out", folder.string(), bad, files.size()));
+        fmt::format("{}: {} of {} images are skipped", folder.string(), bad, files.size()));
   return result;
 }
 

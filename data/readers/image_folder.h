@@ -17,13 +17,13 @@
 
 namespace linea {
 
-constexpr int64_t kMaxImagesBytes = int64_t{1} << 32;  // of all pixels, which are kept in memory
+constexpr int64_t kMaxImagesBytes = int64_t{1} << 32;  // of all pixels, which are held in memory
 constexpr int64_t kMaxImageClasses = 256;              // a label is a byte
 
 struct ImageFolder {
-  ImageSplits splits;                // labels: places in `classes`; 0 without classes
+  ImageSplits splits;                // labels: indices into `classes`; 0 without classes
   std::vector<std::string> classes;  // empty unless asked for
-  std::vector<std::string> notes;    // what was left out, for the user to read
+  std::vector<std::string> notes;    // on skipped files, for the user
 };
 
 enum class Labels { none, folders };

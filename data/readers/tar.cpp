@@ -12,10 +12,10 @@ namespace linea {
 namespace {
 
 constexpr int64_t kBlock = 512;
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
+constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kMaxArchive = int64_t{1} << 31;  // bytes unpacked
 
-// Where the fields of a header are.
+// A field of the header.
 struct Field {
   size_t position, length;
 };
@@ -25,14 +25,14 @@ constexpr size_t kKind = 156;
 using Header = std::array<char, static_cast<size_t>(kBlock)>;
 
 // Up to the first zero byte.
-std::string_view text_of(const Header& header, const Field& field) {
+std::string_view field_text(const Header& header, const Field& field) {
   const std::string_view whole(header.data() + field.position, field.length);
   return whole.substr(0, whole.find('\0'));
 }
 
-// Octal digits between spaces; -1 where there is anything else.
-int64_t number_of(const Header& header, const Field& field) {
-  std::string_view digits = text_of(header, field);
+// Octal digits, padded with spaces; -1 for anything else.
+int64_t field_number(const Header& header, const Field& field) {
+  std::string_view digits = field_text(header, field);
   while (digits.starts_with(' ')) digits.remove_prefix(1);
   while (digits.ends_with(' ')) digits.remove_suffix(1);
   if (digits.empty()) return -1;
@@ -44,7 +44,7 @@ int64_t number_of(const Header& header, const Field& field) {
   return number;
 }
 
-// The sum of the header's bytes, its own field read as spaces.
+// The sum of the header's bytes, with the checksum field counted as spaces.
 int64_t checksum(const Header& header) {
   int64_t sum = 0;
   for (size_t i = 0; i < header.size(); ++i) {
@@ -59,9 +59,9 @@ int64_t checksum(const Header& header) {
 TarReader::TarReader(const std::filesystem::path& path) : file_(path) {}
 
 void TarReader::skip(int64_t bytes) {
-  std::string piece(static_cast<size_t>(std::min(bytes, kPieceBytes)), '\0');
+  std::string buffer(static_cast<size_t>(std::min(bytes, kBufferBytes)), '\0');
   while (bytes > 0) {
-    const int64_t got = file_.read(piece.data(), std::min(bytes, kPieceBytes));
+    const int64_t got = file_.read(buffer.data(), std::min(bytes, kBufferBytes));
     if (got == 0)
       fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(),
            one_line(entry_name_));
@@ -69,29 +69,29 @@ void TarReader::skip(int64_t bytes) {
   }
 }
 
-// False at the end: a block of zeros, or no block at all.
+// False at the end: a block of zeros, or the end of the file.
 bool TarReader::read_header() {
   Header header{};
   const int64_t got = file_.read(header.data(), kBlock);
   if (got == 0 || (got == kBlock && std::count(header.begin(), header.end(), '\0') == kBlock))
     return false;
-  if (got < kBlock || number_of(header, kChecksum) != checksum(header))
+  if (got < kBlock || field_number(header, kChecksum) != checksum(header))
     fail(ErrorKind::input,
-         "{}: has no sound tar header at byte {}; is it a tar archive, whole and unchanged?",
+         "{}: has no valid tar header at byte {}; check that it is a complete tar archive",
          file_.name(), unpacked_);
-  entry_name_ = text_of(header, kName);
-  const bool is_ustar = text_of(header, kMagic).substr(0, kMagic.length) == "ustar";
-  const std::string_view prefix = is_ustar ? text_of(header, kPrefix) : "";
-  // GNU's own form of the header, "ustar  ", keeps times where the prefix is.
+  entry_name_ = field_text(header, kName);
+  const bool is_ustar = field_text(header, kMagic).substr(0, kMagic.length) == "ustar";
+  const std::string_view prefix = is_ustar ? field_text(header, kPrefix) : "";
+  // The GNU header, "ustar  ", stores times where ustar has the prefix.
   if (!prefix.empty() && header[kMagic.position + kMagic.length] == '\0')
     entry_name_ = std::string(prefix) + "/" + entry_name_;
   const char kind = header[kKind];
-  is_plain_file_ = kind == '0' || kind == '\0' || kind == '7';
-  const bool has_no_bytes = kind >= '1' && kind <= '6';  // links, devices, folders
-  entry_bytes_ = has_no_bytes ? 0 : number_of(header, kSize);
+  is_regular_file_ = kind == '0' || kind == '\0' || kind == '7';
+  const bool is_empty = kind >= '1' && kind <= '6';  // links, devices, folders
+  entry_bytes_ = is_empty ? 0 : field_number(header, kSize);
   if (entry_bytes_ < 0 || entry_bytes_ > kMaxArchive - unpacked_)
-    fail(ErrorKind::input, "{}: {} has an impossible size of '{}' (octal; at most {} bytes in all)",
-         file_.name(), one_line(entry_name_), one_line(text_of(header, kSize)), kMaxArchive);
+    fail(ErrorKind::input, "{}: {} has the impossible size '{}' (octal; at most {} bytes in all)",
+         file_.name(), one_line(entry_name_), one_line(field_text(header, kSize)), kMaxArchive);
   unread_ = (entry_bytes_ + kBlock - 1) / kBlock * kBlock;
   unpacked_ += kBlock + unread_;
   return true;
@@ -102,14 +102,14 @@ bool TarReader::next() {
     skip(unread_);
     unread_ = 0;
     if (!read_header()) {
-      // What follows is filling; its end holds gzip's checksum.
-      std::string piece(static_cast<size_t>(kPieceBytes), '\0');
-      for (int64_t left = kMaxArchive; left > 0; left -= kPieceBytes)
-        if (file_.read(piece.data(), kPieceBytes) < kPieceBytes) return false;
-      fail(ErrorKind::input, "{}: has more than {} bytes behind its end", file_.name(),
-           kMaxArchive);
+      // Padding follows; reading to its end verifies gzip's checksum.
+      std::string buffer(static_cast<size_t>(kBufferBytes), '\0');
+      for (int64_t left = kMaxArchive; left > 0; left -= kBufferBytes)
+        if (file_.read(buffer.data(), kBufferBytes) < kBufferBytes) return false;
+      fail(ErrorKind::input, "{}: has more than {} bytes after the end of the archive",
+           file_.name(), kMaxArchive);
     }
-  } while (!is_plain_file_);
+  } while (!is_regular_file_);
   return true;
 }
 
@@ -121,9 +121,9 @@ std::string TarReader::read_entry(int64_t max_bytes) {
   std::string bytes;
   while (static_cast<int64_t>(bytes.size()) < entry_bytes_) {
     const size_t before = bytes.size();
-    const int64_t piece = std::min(kPieceBytes, entry_bytes_ - static_cast<int64_t>(before));
-    bytes.resize(before + static_cast<size_t>(piece));
-    if (file_.read(bytes.data() + before, piece) < piece)
+    const int64_t count = std::min(kBufferBytes, entry_bytes_ - static_cast<int64_t>(before));
+    bytes.resize(before + static_cast<size_t>(count));
+    if (file_.read(bytes.data() + before, count) < count)
       fail(ErrorKind::input, "{}: ends inside {}; download it again", file_.name(),
            one_line(entry_name_));
   }

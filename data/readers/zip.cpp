@@ -12,75 +12,75 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kPieceBytes = int64_t{1} << 20;
-constexpr int64_t kMaxInflation = 1032;  // deflate cannot do better: 258 bytes from two bits
-constexpr int kRawDeflate = -15;         // zlib's name for a window of 32 KiB without a frame
+constexpr int64_t kBufferBytes = int64_t{1} << 20;
+constexpr int64_t kMaxExpansion = 1032;  // of deflate: 258 bytes from two bits
+constexpr int kRawDeflate = -15;         // zlib: a window of 32 KiB, no header
 constexpr uint64_t kStored = 0, kDeflated = 8, kEncrypted = 1;
 
-// Lengths of what is fixed in a record, with the four bytes that it begins with.
-constexpr std::string_view kLocalMark("PK\3\4", 4), kEntryMark("PK\1\2", 4), kEndMark("PK\5\6", 4);
+// Signatures of the records, and the sizes of their fixed parts.
+constexpr std::string_view kLocalSignature("PK\3\4", 4), kEntrySignature("PK\1\2", 4),
+    kEndSignature("PK\5\6", 4);
 constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kMaxComment = 65535;
 
 struct Entry {
   std::string name;
-  uint64_t flags, method, checksum, packed, unpacked,
-      local;  // local: where the local header starts
+  uint64_t flags, method, checksum, compressed, uncompressed;
+  uint64_t local;  // position of the local header
 };
 
 class Archive {
  public:
   Archive(std::string bytes, std::string name) : bytes_(std::move(bytes)), name_(std::move(name)) {}
 
-  // The list of entries, the "central directory", lies between the files and the record at the very
-  // end.
+  // The entries of the central directory, which stands between the files and the end record.
   std::vector<Entry> entries() {
     const size_t end = find_end();
     const uint64_t count = number(end + 10, 2), size = number(end + 12, 4);
-    list_start_ = number(end + 16, 4);
-    if (count == 0xFFFF || list_start_ == 0xFFFFFFFF)
+    directory_ = number(end + 16, 4);
+    if (count == 0xFFFF || directory_ == 0xFFFFFFFF)
       fail(ErrorKind::input,
-           "{}: is a zip64 archive, which is not read; unpack it and name the file", name_);
-    if (number(end + 4, 4) != 0 || number(end + 8, 2) != count || list_start_ + size != end)
-      damaged(fmt::format("its list of {} bytes at {} does not end at byte {}", size, list_start_,
-                          end));
+           "{}: is a zip64 archive, which is not supported; unpack it and name the file", name_);
+    if (number(end + 4, 4) != 0 || number(end + 8, 2) != count || directory_ + size != end)
+      damaged(fmt::format("its directory of {} bytes at {} does not end at byte {}", size,
+                          directory_, end));
     std::vector<Entry> found;
-    size_t position = list_start_;
+    size_t position = directory_;
     for (uint64_t i = 0; i < count; ++i) {
-      if (end - position < kEntryBytes || !mark_at(position, kEntryMark))
-        damaged(fmt::format("entry {} of {} is not where it should be", i + 1, count));
+      if (end - position < kEntryBytes || !has_signature(position, kEntrySignature))
+        damaged(fmt::format("entry {} of {} is missing from its directory", i + 1, count));
       const uint64_t name_length = number(position + 28, 2);
       const uint64_t length =
           kEntryBytes + name_length + number(position + 30, 2) + number(position + 32, 2);
-      if (length > end - position) damaged(fmt::format("entry {} of {} is cut", i + 1, count));
+      if (length > end - position)
+        damaged(fmt::format("entry {} of {} is truncated", i + 1, count));
       found.push_back({bytes_.substr(position + kEntryBytes, name_length), number(position + 8, 2),
                        number(position + 10, 2), number(position + 16, 4), number(position + 20, 4),
                        number(position + 24, 4), number(position + 42, 4)});
       position += length;
     }
-    if (position != end)
-      damaged(fmt::format("{} bytes behind its list of entries", end - position));
+    if (position != end) damaged(fmt::format("{} bytes after its directory", end - position));
     return found;
   }
 
-  // The packed bytes of an entry; they must lie before the list of entries.
-  std::string_view packed_bytes(const Entry& entry) const {
-    if (entry.local > list_start_ || list_start_ - entry.local < kLocalBytes ||
-        !mark_at(entry.local, kLocalMark))
+  // The compressed bytes of an entry, which must stand before the central directory.
+  std::string_view compressed_bytes(const Entry& entry) const {
+    if (entry.local > directory_ || directory_ - entry.local < kLocalBytes ||
+        !has_signature(entry.local, kLocalSignature))
       damaged(fmt::format("{} does not start at byte {}", entry.name, entry.local));
     const uint64_t name_length = number(entry.local + 26, 2);
     const uint64_t header = kLocalBytes + name_length + number(entry.local + 28, 2);
-    const uint64_t room = list_start_ - entry.local;
-    if (header > room || entry.packed > room - header)
+    const uint64_t room = directory_ - entry.local;
+    if (header > room || entry.compressed > room - header)
       damaged(
-          fmt::format("{} of {} bytes reaches into the list of entries", entry.name, entry.packed));
+          fmt::format("{} of {} bytes reaches into the directory", entry.name, entry.compressed));
     if (bytes_.compare(entry.local + kLocalBytes, name_length, entry.name) != 0 ||
         number(entry.local + 8, 2) != entry.method)
-      damaged(fmt::format("{} has another name or method in front of its bytes", entry.name));
-    return std::string_view(bytes_).substr(entry.local + header, entry.packed);
+      damaged(fmt::format("{} has another name or method in its local header", entry.name));
+    return std::string_view(bytes_).substr(entry.local + header, entry.compressed);
   }
 
   [[noreturn]] void damaged(const std::string& reason) const {
-    fail(ErrorKind::input, "{}: is no sound zip archive: {}; download it again", name_,
+    fail(ErrorKind::input, "{}: is not a valid zip archive: {}; download it again", name_,
          one_line(reason));
   }
 
@@ -89,13 +89,14 @@ class Archive {
     for (size_t comment = 0; comment <= kMaxComment && comment + kEndBytes <= bytes_.size();
          ++comment) {
       const size_t position = bytes_.size() - kEndBytes - comment;
-      if (mark_at(position, kEndMark) && number(position + 20, 2) == comment) return position;
+      if (has_signature(position, kEndSignature) && number(position + 20, 2) == comment)
+        return position;
     }
-    damaged("the record at its end is missing");
+    damaged("the end record is missing");
   }
 
-  bool mark_at(size_t position, std::string_view mark) const {
-    return std::string_view(bytes_).substr(position, mark.size()) == mark;
+  bool has_signature(size_t position, std::string_view signature) const {
+    return std::string_view(bytes_).substr(position, signature.size()) == signature;
   }
 
   // Little-endian.
@@ -107,32 +108,34 @@ class Archive {
   }
 
   std::string bytes_, name_;
-  uint64_t list_start_ = 0;
+  uint64_t directory_ = 0;
 };
 
-// Memory is taken as bytes appear, up to one more than the archive promises.
-std::string inflate(const Archive& archive, const Entry& entry, std::string_view packed) {
+// Memory grows with the output, up to one byte more than the entry's size.
+std::string inflate(const Archive& archive, const Entry& entry, std::string_view compressed) {
   z_stream stream{};
   if (inflateInit2(&stream, kRawDeflate) != Z_OK)
     fail(ErrorKind::memory, "no memory to unpack {}", one_line(entry.name));
   stream.next_in =
-      reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // zlib writes nothing there
-  stream.avail_in = static_cast<uInt>(packed.size());
+      reinterpret_cast<Bytef*>(const_cast<char*>(compressed.data()));  // zlib does not write there
+  stream.avail_in = static_cast<uInt>(compressed.size());
   std::string bytes;
   int code = Z_OK;
-  while (code == Z_OK && bytes.size() <= entry.unpacked) {
+  while (code == Z_OK && bytes.size() <= entry.uncompressed) {
     const size_t before = bytes.size();
-    bytes.resize(static_cast<size_t>(std::min<uint64_t>(entry.unpacked + 1, before + kPieceBytes)));
+    bytes.resize(
+        static_cast<size_t>(std::min<uint64_t>(entry.uncompressed + 1, before + kBufferBytes)));
     stream.next_out = reinterpret_cast<Bytef*>(bytes.data() + before);
     stream.avail_out = static_cast<uInt>(bytes.size() - before);
     code = ::inflate(&stream, Z_NO_FLUSH);
     bytes.resize(bytes.size() - stream.avail_out);
   }
-  const bool whole = code == Z_STREAM_END && stream.avail_in == 0 && bytes.size() == entry.unpacked;
+  const bool complete =
+      code == Z_STREAM_END && stream.avail_in == 0 && bytes.size() == entry.uncompressed;
   inflateEnd(&stream);
-  if (!whole)
-    archive.damaged(fmt::format("{} does not unpack from {} to {} bytes", entry.name, entry.packed,
-                                entry.unpacked));
+  if (!complete)
+    archive.damaged(fmt::format("{} does not unpack from {} to {} bytes", entry.name,
+                                entry.compressed, entry.uncompressed));
   return bytes;
 }
 
@@ -159,20 +162,20 @@ std::string read_zip(const std::filesystem::path& path, int64_t max_bytes) {
   const std::vector<Entry> entries = archive.entries();
   const Entry& entry = only_file(entries, name);
   if ((entry.flags & kEncrypted) != 0 || (entry.method != kStored && entry.method != kDeflated))
-    fail(ErrorKind::input, "{}: {} is {}, which is not read; unpack it and name the file", name,
-         one_line(entry.name),
+    fail(ErrorKind::input, "{}: {} is {}, which is not supported; unpack it and name the file",
+         name, one_line(entry.name),
          (entry.flags & kEncrypted) != 0 ? "encrypted"
-                                         : fmt::format("packed by method {}", entry.method));
-  if (entry.unpacked > static_cast<uint64_t>(max_bytes))
+                                         : fmt::format("compressed by method {}", entry.method));
+  if (entry.uncompressed > static_cast<uint64_t>(max_bytes))
     fail(ErrorKind::input, "{}: {} unpacks to {} bytes, at most {} can be read; use a smaller file",
-         name, one_line(entry.name), entry.unpacked, max_bytes);
-  const std::string_view packed = archive.packed_bytes(entry);
-  if (entry.method == kStored ? entry.packed != entry.unpacked
-                              : entry.unpacked / kMaxInflation > entry.packed)
-    archive.damaged(fmt::format("{} cannot unpack from {} to {} bytes", entry.name, entry.packed,
-                                entry.unpacked));
+         name, one_line(entry.name), entry.uncompressed, max_bytes);
+  const std::string_view compressed = archive.compressed_bytes(entry);
+  if (entry.method == kStored ? entry.compressed != entry.uncompressed
+                              : entry.uncompressed / kMaxExpansion > entry.compressed)
+    archive.damaged(fmt::format("{} cannot unpack from {} to {} bytes", entry.name,
+                                entry.compressed, entry.uncompressed));
   std::string bytes =
-      entry.method == kStored ? std::string(packed) : inflate(archive, entry, packed);
+      entry.method == kStored ? std::string(compressed) : inflate(archive, entry, compressed);
   const uLong checksum = crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   if (checksum != entry.checksum)
     archive.damaged(fmt::format("{} has checksum {:08x}, the archive says {:08x}", entry.name,

@@ -1,5 +1,5 @@
-// Zip archives of one file, such as text8's and enwik8's: stored or deflated, not encrypted, not
-// zip64.
+// Zip archives of one file, such as text8's and enwik8's: stored or deflated; encryption and zip64
+// are not supported.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,9 @@
 
 namespace linea {
 
-// The bytes of the only file in the archive (folders beside it are passed over). Every size is
-// checked against the archive before memory is taken, the CRC-32 afterwards. Error:
-// ErrorKind::input where the archive is cut, damaged or of a kind that is not read, or where it
-// holds no file or several.
+// The bytes of the only file in the archive (folders are ignored). Every size is checked against
+// the archive before memory is allocated, the CRC-32 after unpacking. Error: ErrorKind::input for
+// an archive that is truncated, damaged or not supported, or that does not hold exactly one file.
 std::string read_zip(const std::filesystem::path& path, int64_t max_bytes = kMaxFileBytes);
 
 }  // namespace linea

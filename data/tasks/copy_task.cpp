@@ -16,7 +16,7 @@ class CopyTask : public Task {
  public:
   CopyTask(const TaskShape& shape, uint64_t seed) : Task(shape), seed_(seed) {}
 
-  // The supply is endless: every row of every step is new.
+  // Every row of every step is new.
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), kSeparator);
     for (int64_t row = 0; row < rows; ++row)
@@ -36,7 +36,7 @@ class CopyTask : public Task {
   }
 
  private:
-  // Fills `row` with the tokens at `first_index` and on of a stream.
+  // Fills `row` with the tokens of a stream from `first_index` on.
   void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
     const int64_t n = length() / 2 - 1;
     int32_t* inputs = batch.inputs.data() + row * length();

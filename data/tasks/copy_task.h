@@ -1,4 +1,4 @@
-// The `copy` task: repeat a random string after having seen it. With n = length / 2 - 1,
+// The `copy` task: repeat a random string. With n = length / 2 - 1,
 //   inputs   sep x1 .. xn sep x1 .. xn        targets[t] = inputs[t + 1]
 // and only the second copy (t = n + 1 .. 2n) is scored: a model without memory scores log 10.
 #pragma once

@@ -15,7 +15,7 @@ constexpr int64_t kDefaultSide = 28, kMinSide = 12, kMaxSide = 64;
 constexpr int64_t kDefaultTrain = 20000, kMaxTrain = 1000000, kVal = 1000, kTest = 2000;
 constexpr int64_t kDigitClasses = 10;
 constexpr int kPointsPerCurve = 6;
-constexpr float kWobble = 0.022f;  // how far a point of a stroke moves, in glyphs
+constexpr float kJitter = 0.022f;  // of the points of a stroke, in glyphs
 
 struct Point {
   float x = 0, y = 0;
@@ -53,8 +53,8 @@ const std::vector<Stroke>& glyph(int digit) {
   return kGlyphs[digit];
 }
 
-// The numbers of one image, drawn one after another. Uniform only: no libm function whose last
-// bit differs between machines.
+// The random numbers of one image, in sequence. Uniform only: no libm function, whose last bit may
+// differ between machines.
 class Draws {
  public:
   explicit Draws(const RandomStream& stream) : stream_(stream) {}
@@ -103,9 +103,9 @@ std::vector<Point> flatten(Bend bend, std::span<const Point> points) {
     const int index = bend == Bend::loop ? (i + count) % count : std::clamp(i, 0, count - 1);
     return points[static_cast<size_t>(index)];
   };
-  const int pieces = bend == Bend::loop ? count : count - 1;
+  const int segments = bend == Bend::loop ? count : count - 1;
   std::vector<Point> line{at(0)};
-  for (int i = 0; i < pieces; ++i)
+  for (int i = 0; i < segments; ++i)
     for (int step = 1; step <= kPointsPerCurve; ++step)
       line.push_back(on_curve(at(i - 1), at(i), at(i + 1), at(i + 2),
                               static_cast<float>(step) / kPointsPerCurve));
@@ -146,15 +146,15 @@ void render_digit(int digit, const RandomStream& stream, int64_t side, uint8_t* 
   for (const Stroke& stroke : glyph(digit)) {
     std::vector<Point> points;
     for (size_t i = 0; i < stroke.coordinates.size(); i += 2) {
-      const float x = draws.about(0.01f * static_cast<float>(stroke.coordinates[i]), kWobble);
-      const float y = draws.about(0.01f * static_cast<float>(stroke.coordinates[i + 1]), kWobble);
+      const float x = draws.about(0.01f * static_cast<float>(stroke.coordinates[i]), kJitter);
+      const float y = draws.about(0.01f * static_cast<float>(stroke.coordinates[i + 1]), kJitter);
       points.push_back(place({x, y}));
     }
     const std::vector<Point> line = flatten(stroke.bend, points);
     for (size_t i = 1; i < line.size(); ++i) ink_segment(ink, side, line[i - 1], line[i], radius);
   }
   const float brightness = draws.between(240, 255);
-  for (size_t i = 0; i < ink.size(); ++i)  // the paper stays black: only ink is noisy
+  for (size_t i = 0; i < ink.size(); ++i)  // the background stays black: only ink is noisy
     if (ink[i] > 0)
       pixels[i] = static_cast<uint8_t>(ink[i] * brightness * draws.between(0.96f, 1) + 0.5f);
 }
@@ -187,7 +187,7 @@ TaskShape digits_shape(const TaskOptions& options) {
 std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {
   const TaskShape shape = digits_shape(options);
   const int64_t train = options.count == 0 ? kDefaultTrain : options.count;
-  // Train comes last, so that val and test stay the same whatever its count.
+  // Train comes last, so that val and test do not depend on its size.
   ImageSplits splits{render_digits(options.seed, kTest + kVal, train, shape.side),
                      render_digits(options.seed, kTest, kVal, shape.side),
                      render_digits(options.seed, 0, kTest, shape.side)};

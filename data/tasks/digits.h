@@ -1,6 +1,5 @@
-// The `digits` task: ten hand-drawn digits, made up on the spot. Each is a few strokes through
-// points that move a little; slant, size, place and thickness vary. Image i is a pure function of
-// (seed, i).
+// The `digits` task: synthetic handwritten digits. Each is a few strokes through jittered points;
+// slant, size, position and thickness vary. Image i is a pure function of (seed, i).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace linea {
 
-// Images [first, first + count), white on black, drawn at side x side. Each ten that start at a
-// multiple of 10 hold every digit once, in random order.
+// Images [first, first + count), white on black, of side x side pixels. Each ten images from a
+// multiple of 10 on contain every digit once, in random order.
 ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side);
 
 TaskShape digits_shape(const TaskOptions& options);

@@ -47,7 +47,7 @@ class ImagesTask : public Task {
 
 std::string serialize_classes(const std::vector<std::string>& names) {
   try {
-    return json_text(json{{"kind", "classes"}, {"names", names}});
+    return dump_json(json{{"kind", "classes"}, {"names", names}});
   } catch (const json::type_error&) {
     fail(ErrorKind::input, "the name of a class is not UTF-8; rename its folder");
   }

@@ -10,12 +10,11 @@
 
 namespace linea {
 
-// With a class token, a run's "vocabulary" is the names of the classes: label c is the c-th of
-// them.
+// With a class token, a run's "vocabulary" is the list of class names; label c is the c-th.
 std::string serialize_classes(const std::vector<std::string>& names);
 bool is_class_list(const std::string& vocabulary);
 
-// What serialize_classes gave. It may come from a damaged file: everything is checked.
+// Parses the output of serialize_classes, with checks: it may come from a damaged file.
 std::vector<std::string> parse_classes(const std::string& vocabulary);
 
 TaskShape image_folder_shape(const TaskOptions& options);

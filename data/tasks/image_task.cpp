@@ -17,14 +17,14 @@ class ImageTask : public Task {
       : Task(shape),
         splits_(std::move(splits)),
         flip_(options.flip),
-        made_up_(options.data.empty()) {}
+        synthetic_(options.data.empty()) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
       const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0};
-      const bool mirrored = flip_ && random_below(stream, example_number(step, rows, row), 2) == 1;
-      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), mirrored,
+      const bool flipped = flip_ && random_below(stream, example_number(step, rows, row), 2) == 1;
+      put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), flipped,
           batch, row);
     }
     return batch;
@@ -40,7 +40,7 @@ class ImageTask : public Task {
   }
 
   std::string fingerprint() const override {
-    if (made_up_) return "";
+    if (synthetic_) return "";
     Hasher hasher;
     hasher.update(splits_.train.pixels.data(), splits_.train.pixels.size());
     hasher.update(splits_.train.labels.data(), splits_.train.labels.size());
@@ -53,20 +53,19 @@ class ImageTask : public Task {
     return split == Split::val ? splits_.val : splits_.test;
   }
 
-  void put(const ImageSet& set, int64_t image, bool mirrored, Batch& batch, int64_t row) const {
+  void put(const ImageSet& set, int64_t image, bool flipped, Batch& batch, int64_t row) const {
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();
     const uint8_t* pixels = set.pixels.data() + image * length();
     if (shape().classes > 0) inputs[0] = shape().start + set.labels[static_cast<size_t>(image)];
     for (int64_t t = 0; t < length(); ++t) {
-      targets[t] = gray_to_token(pixels[mirrored ? mirror_of(t) : t], shape().levels);
+      targets[t] = gray_to_token(pixels[flipped ? flipped_position(t) : t], shape().levels);
       if (t > 0) inputs[t] = targets[t - 1];
     }
   }
 
-  // Where the pixel stands that token t shows when left and right are exchanged; its colors keep
-  // their order.
-  int64_t mirror_of(int64_t t) const {
+  // The position of token t in the image flipped left to right; the channels keep their order.
+  int64_t flipped_position(int64_t t) const {
     const int64_t side = shape().side, channels = shape().channels;
     const int64_t channel = t % channels, column = t / channels % side,
                   row_start = t - channel - column * channels;
@@ -74,7 +73,7 @@ class ImageTask : public Task {
   }
 
   ImageSplits splits_;
-  bool flip_, made_up_;
+  bool flip_, synthetic_;
 };
 
 }  // namespace

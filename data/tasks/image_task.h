@@ -1,7 +1,7 @@
-// Images as sequences: side * side * channels tokens in raster order, a pixel's red, green and
-// blue one after another, each one of `levels` grays. The model reads the start token (or the class
-// token), then the tokens before the one it predicts; every token is scored, the first too. A
-// training image may be flipped left to right: whether it is, is drawn for each (seed, example).
+// Images as sequences: side * side * channels tokens in raster order, the channels of a pixel in
+// sequence, each quantized to `levels` levels. The model reads the start token (or the class
+// token), then the tokens before the one it predicts; every token is scored. A training image may
+// be flipped left to right, at random for each (seed, example).
 #pragma once
 
 #include <cstdint>

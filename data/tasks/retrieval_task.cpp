@@ -16,10 +16,10 @@ class RetrievalTask : public Task {
   RetrievalTask(const TaskShape& shape, bool repeat, uint64_t seed)
       : Task(shape), repeat_(repeat), seed_(seed) {}
 
-  // The supply is endless: every row of every step is new.
+  // Every row of every step is new.
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank(rows);
-    // A row draws its writes' keys, their values and which write is asked for.
+    // A row draws a key and a value for each write, and the queried write.
     const int64_t draws = 2 * writes() + 1;
     for (int64_t row = 0; row < rows; ++row)
       put({seed, Purpose::task, task_lane::kRetrievalTrain, step}, row * draws, batch, row);
@@ -46,15 +46,15 @@ class RetrievalTask : public Task {
     return batch;
   }
 
-  // Fills `row` with the numbers at `first_index` and on of a stream.
+  // Fills `row` with the numbers of a stream from `first_index` on.
   void put(const RandomStream& stream, int64_t first_index, Batch& batch, int64_t row) const {
     int32_t* keys = batch.inputs.data() + row * length();
     int32_t* values = batch.second_inputs.data() + row * length();
     sample_tokens(stream, first_index, keys);
     sample_tokens(stream, first_index + writes(), values);
-    const auto asked = random_below(stream, static_cast<uint64_t>(first_index + 2 * writes()),
-                                    static_cast<uint32_t>(writes()));
-    const int32_t query = keys[asked];
+    const auto queried = random_below(stream, static_cast<uint64_t>(first_index + 2 * writes()),
+                                      static_cast<uint32_t>(writes()));
+    const int32_t query = keys[queried];
     int64_t last = writes() - 1;
     while (keys[last] != query) --last;
     keys[writes()] = query;
@@ -70,9 +70,9 @@ class RetrievalTask : public Task {
         const auto count = static_cast<uint32_t>(vocab_size());
         tokens[i] = static_cast<int32_t>(random_below(stream, index, count));
       } else {
-        const auto place = random_below(stream, index, static_cast<uint32_t>(i + 1));
-        tokens[i] = tokens[place];
-        tokens[place] = static_cast<int32_t>(i);
+        const auto slot = random_below(stream, index, static_cast<uint32_t>(i + 1));
+        tokens[i] = tokens[slot];
+        tokens[slot] = static_cast<int32_t>(i);
       }
     }
   }

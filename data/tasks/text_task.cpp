@@ -55,8 +55,8 @@ class TextTask : public Task {
   }
 
   std::string fingerprint() const override {
-    return hash_of({reinterpret_cast<const char*>(text_.data()),
-                    static_cast<size_t>(train_end_) * sizeof(int32_t)});
+    return hash_bytes({reinterpret_cast<const char*>(text_.data()),
+                       static_cast<size_t>(train_end_) * sizeof(int32_t)});
   }
 
   std::string serialized_vocabulary() const override { return vocabulary_.serialize(); }
@@ -72,7 +72,7 @@ class TextTask : public Task {
     return {train_end_, token_count()};
   }
 
-  // Scores text[first, end), each after the token before it; the start token before the first.
+  // Scores text[first, end), each token given the one before it (the start token before the first).
   void put(int64_t first, int64_t end, Batch& batch, int64_t row) const {
     int32_t* inputs = batch.inputs.data() + row * length();
     int32_t* targets = batch.targets.data() + row * length();

@@ -1,8 +1,7 @@
 // The `text` task: any file; where its name ends in .zip, the one file in it. Its tokens are its
 // characters (data/vocabulary.h) or, with `bytes`, the 256 bytes. The first 90% of them are
 // train, the rest is val; there is no test. Training takes windows at every position, in random
-// order; evaluation takes windows side by side, so that each token of the split is scored once,
-// after the token before it.
+// order; evaluation takes adjacent windows, so that each token of the split is scored once.
 #pragma once
 
 #include <memory>

@@ -151,9 +151,9 @@ void ProgramTest::seal(const std::string& folder) const {
   for (nlohmann::json& file : manifest["files"]) {
     const std::string content = bytes(folder + "/" + file["name"].get<std::string>());
     file["size"] = content.size();
-    file["sha256"] = hash_of(content);
+    file["sha256"] = hash_bytes(content);
   }
-  put(folder + "/manifest.json", json_text(manifest));
+  put(folder + "/manifest.json", dump_json(manifest));
 }
 
 std::string ProgramTest::put_text(const std::string& name, int count) const {
@@ -170,5 +170,5 @@ std::string ProgramTest::put_text(const std::string& name, int count) const {
 }  // namespace linea
 
 void nlohmann::PrintTo(const json& document, std::ostream* out) {
-  *out << linea::json_text(document);
+  *out << linea::dump_json(document);
 }

@@ -111,7 +111,7 @@ TEST_F(Approx, AgreesWithTheDefinitions) {
     const std::vector<nlohmann::json> lines = json_lines(outcome.out);
     ASSERT_EQ(lines.size(), 3u * 4 * 2);
     for (const nlohmann::json& line : lines) {
-      SCOPED_TRACE(json_text(line));
+      SCOPED_TRACE(dump_json(line));
       const Errors errors =
           expected(line["feature"], line["projection"], line["features"], 150, 4, 3, stddev);
       expect_summary(line["matrix_mse"], errors.matrix);

@@ -51,13 +51,13 @@ TEST_F(DataCommand, VerifiesAFolder) {
   put("set/input.txt", "to be or not to be");
   const Outcome outcome = linea("data verify set");
   check_refusal(outcome, 3, "verify", {"set", "1 of 1 files"});
-  EXPECT_NE(outcome.out.find("differs (sha256): found " + file_hash(path("set/input.txt"))),
+  EXPECT_NE(outcome.out.find("differs (sha256): found " + hash_file(path("set/input.txt"))),
             std::string::npos)
       << outcome.out;
   const auto line = json_lines(linea("data verify set --json").out).at(0);
   EXPECT_EQ(line["state"], "differs");
   EXPECT_EQ(line["expected"], "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed");
-  EXPECT_EQ(line["found"], file_hash(path("set/input.txt")));
+  EXPECT_EQ(line["found"], hash_file(path("set/input.txt")));
   put("set/t10k-labels-idx1-ubyte", "");
   EXPECT_EQ(json_lines(linea("data verify set --json").out).size(), 5u);
   refused(3, "data verify nowhere", {"nowhere", "not a folder"});
@@ -79,7 +79,8 @@ TEST_F(DataCommand, DownloadsAreVerifiedBeforeTheyAreRenamed) {
   const std::string script =
       "while [ $# -gt 1 ]; do [ \"$1\" = --output ] && echo other > \"$2\"; shift; done";
   const Outcome outcome = with_curl(script, "data get tinyshakespeare --out set");
-  check_refusal(outcome, 3, "get", {"what came has sha256 " + hash_of("other\n"), "by hand"}, true);
+  check_refusal(outcome, 3, "get", {"what came has sha256 " + hash_bytes("other\n"), "by hand"},
+                true);
   EXPECT_TRUE(names_in("set").empty());
   put("file", "");
   check_refusal(with_curl(script, "data get tinyshakespeare --out file/set"), 6, "get", {"file"},

@@ -21,25 +21,28 @@ class CatalogTest : public DataTest {
  protected:
   // One file of each kind; the archives are the published ones.
   std::vector<DataSet> sets_{
-      {"plain", "a text", "text", {{"plain.txt", 3, hash_of("abc"), {"https://there/plain.txt"}}}},
+      {"plain",
+       "a text",
+       "text",
+       {{"plain.txt", 3, hash_bytes("abc"), {"https://there/plain.txt"}}}},
       {"packed",
        "a packed text",
        "text",
        {{"packed-idx1.gz",
          0,
-         hash_of(gzip(kText)),
+         hash_bytes(gzip(kText)),
          {},
-         {{"packed-idx1", 650, hash_of(kText, HashKind::md5)}}}}},
+         {{"packed-idx1", 650, hash_bytes(kText, HashKind::md5)}}}}},
       {"zipped",
        "a text without a sha256",
        "text",
-       {{"zipped.zip", 0, "", {}, {{"zipped", 650, hash_of(kText, HashKind::md5)}}}}},
+       {{"zipped.zip", 0, "", {}, {{"zipped", 650, hash_bytes(kText, HashKind::md5)}}}}},
       {"batches",
        "two files",
        "cifar10",
        {{"batches.tar.gz",
          0,
-         hash_of("archive"),
+         hash_bytes("archive"),
          {},
          {{"inner/one.bin", 5}, {"inner/two.bin", 6}}}}},
   };
@@ -51,7 +54,7 @@ class CatalogTest : public DataTest {
     const std::vector<FileReport> reports = check(set);
     ASSERT_EQ(reports.size(), 1u);
     EXPECT_EQ(reports[0].state, state) << reports[0].found;
-    EXPECT_EQ(reports[0].by, by);
+    EXPECT_EQ(reports[0].criterion, by);
   }
 };
 
@@ -61,8 +64,8 @@ TEST_F(CatalogTest, APlainFileGoesByItsHash) {
   expect_one(0, FileState::ok, "sha256");
   put("plain.txt", "abd");
   expect_one(0, FileState::differs, "sha256");
-  EXPECT_EQ(check(0)[0].expected, hash_of("abc"));
-  EXPECT_EQ(check(0)[0].found, hash_of("abd"));
+  EXPECT_EQ(check(0)[0].expected, hash_bytes("abc"));
+  EXPECT_EQ(check(0)[0].found, hash_bytes("abd"));
 }
 
 TEST_F(CatalogTest, AnArchiveMayBePackedAnew) {
@@ -70,11 +73,11 @@ TEST_F(CatalogTest, AnArchiveMayBePackedAnew) {
   expect_one(1, FileState::ok, "sha256");
   const std::string half = kText.substr(0, 300);
   put("packed-idx1.gz", gzip(half) + gzip(kText.substr(300)));  // two members unpack to their sum
-  ASSERT_NE(file_hash(path("packed-idx1.gz")), sets_[1].files[0].sha256);
+  ASSERT_NE(hash_file(path("packed-idx1.gz")), sets_[1].files[0].sha256);
   expect_one(1, FileState::ok, "md5 of its content");
   put("packed-idx1.gz", gzip(half));
   expect_one(1, FileState::differs, "md5 of its content");
-  EXPECT_EQ(check(1)[0].found, hash_of(half, HashKind::md5));
+  EXPECT_EQ(check(1)[0].found, hash_bytes(half, HashKind::md5));
   put("packed-idx1.gz", gzip(kText).substr(0, 20));
   EXPECT_NE(check(1)[0].found.find("is cut"), std::string::npos) << check(1)[0].found;
   put("packed-idx1.gz", gzip(kText + kText));
@@ -97,8 +100,8 @@ TEST_F(CatalogTest, WhatIsUnpackedCounts) {
   ASSERT_EQ(reports.size(), 2u);
   EXPECT_EQ(reports[0].file, "inner/one.bin");
   EXPECT_EQ(reports[0].state, FileState::missing);
-  EXPECT_EQ(reports[1].state, FileState::unproved);
-  EXPECT_NE(reports[1].by.find("size"), std::string::npos);
+  EXPECT_EQ(reports[1].state, FileState::unverified);
+  EXPECT_NE(reports[1].criterion.find("size"), std::string::npos);
   put("two.bin", "five5");
   EXPECT_EQ(check(3)[1].state, FileState::differs);
   EXPECT_EQ(check(3)[1].found, "5 bytes");

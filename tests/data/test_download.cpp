@@ -19,7 +19,7 @@ class DownloadTest : public DataTest {
                "text",
                {{"words.txt",
                  static_cast<int64_t>(kBytes.size()),
-                 hash_of(kBytes),
+                 hash_bytes(kBytes),
                  {"https://first/words.txt", "https://second/words.txt"}}}};
   std::vector<std::string> asked_, notes_;
 
@@ -70,7 +70,7 @@ TEST_F(DownloadTest, ContinuesAPartialDownload) {
   };
   expect_error(ErrorKind::input,
                {"no network", "https://first/words.txt or https://second/words.txt",
-                hash_of(kBytes), path("new")},
+                hash_bytes(kBytes), path("new")},
                [&] { get(slow); });
   EXPECT_EQ(read_file(part()), kBytes.substr(0, 14));  // seven from each source
   EXPECT_FALSE(fs::exists(target()));
@@ -102,7 +102,7 @@ TEST_F(DownloadTest, AServerWithoutRangesGivesTheWholeFile) {
 TEST_F(DownloadTest, WrongBytesNeverGetTheName) {
   std::string other = kBytes;
   other[3] = 'X';
-  expect_error(ErrorKind::input, {hash_of(other), hash_of(kBytes), "by hand"}, [&] {
+  expect_error(ErrorKind::input, {hash_bytes(other), hash_bytes(kBytes), "by hand"}, [&] {
     get([&](const std::string&, const fs::path& file) { return serve(file, other); });
   });
   EXPECT_EQ(asked_,
@@ -118,7 +118,8 @@ TEST_F(DownloadTest, WrongBytesNeverGetTheName) {
 TEST_F(DownloadTest, ManualDownloadsAreVerified) {
   fs::create_directories(path("new"));
   put("new/words.txt", "other bytes");
-  expect_error(ErrorKind::input, {target(), hash_of("other bytes"), hash_of(kBytes), "remove it"},
+  expect_error(ErrorKind::input,
+               {target(), hash_bytes("other bytes"), hash_bytes(kBytes), "remove it"},
                [&] { get([](const std::string&, const fs::path&) { return kFailed; }); });
   EXPECT_TRUE(asked_.empty());
 }

@@ -24,7 +24,7 @@ void CheckpointFolder::restore_with(const std::string& name, const std::string& 
   put_file(checkpoint_ / "manifest.json",
            fmt::format(R"({{"manifest":1,"step":1,"config_sha256":"{}",)"
                        R"("files":[{{"name":"{}","size":{},"sha256":"{}"}}]}})",
-                       hash_of(to_toml(config_)), name, bytes.size(), hash_of(bytes)));
+                       hash_bytes(to_toml(config_)), name, bytes.size(), hash_bytes(bytes)));
   expect(checkpoint_problem(list_checkpoints(run_.path()).front()).empty(),
          "the manifest does not verify");
   restore_checkpoint(run_.path(), *model_, *optimizer_, config_, "", "data", expect_one_line);

@@ -7,7 +7,7 @@
 namespace linea {
 namespace {
 
-constexpr uint8_t kNotKept = 40;  // gray; that of the lines between images is lighter
+constexpr uint8_t kMissingGray = 40;  // darker than the lines between images
 
 }  // namespace
 
@@ -20,31 +20,31 @@ std::string sample_completions(const Model& model, const TaskShape& shape,
           "--keep-rows is {}; it must be 1 to {} of the {} rows", keep_rows, shape.side - 1,
           shape.side);
   require(count >= 1, "--count is {}; it must be at least 1", count);
-  { const AtomicFile writable(png); }  // an error now rather than after the drawing
-  const auto kept = static_cast<std::ptrdiff_t>(keep_rows * shape.side * shape.channels);
+  { const AtomicFile writable(png); }  // refused now rather than after sampling
+  const auto given = static_cast<std::ptrdiff_t>(keep_rows * shape.side * shape.channels);
   std::vector<std::vector<int32_t>> prompts;
   for (const GivenImage& image : images) {
     std::vector<int32_t> prompt = {image.start};
-    prompt.insert(prompt.end(), image.tokens.begin(), image.tokens.begin() + kept);
+    prompt.insert(prompt.end(), image.tokens.begin(), image.tokens.begin() + given);
     prompts.insert(prompts.end(), static_cast<size_t>(count), prompt);
   }
-  const auto sampled = sample_rows(model, options, prompts, shape.length - kept, progress);
+  const auto sampled = sample_rows(model, options, prompts, shape.length - given, progress);
 
   std::vector<uint8_t> grays;
-  const auto show = [&](auto first, auto last) {
+  const auto append = [&](auto first, auto last) {
     for (auto token = first; token != last; ++token)
       grays.push_back(token_to_gray(*token, shape.levels));
   };
   for (size_t i = 0; i < images.size(); ++i) {
     const std::vector<int32_t>& tokens = images[i].tokens;
-    const auto middle = tokens.begin() + kept;
-    show(tokens.begin(), tokens.end());
-    show(tokens.begin(), middle);
-    grays.insert(grays.end(), static_cast<size_t>(tokens.end() - middle), kNotKept);
+    const auto split = tokens.begin() + given;
+    append(tokens.begin(), tokens.end());
+    append(tokens.begin(), split);
+    grays.insert(grays.end(), static_cast<size_t>(tokens.end() - split), kMissingGray);
     for (size_t row = i * static_cast<size_t>(count); row < (i + 1) * static_cast<size_t>(count);
          ++row) {
-      show(tokens.begin(), middle);
-      show(sampled[row].begin(), sampled[row].end());
+      append(tokens.begin(), split);
+      append(sampled[row].begin(), sampled[row].end());
     }
   }
   const ImageGrid grid =

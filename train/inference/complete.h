@@ -1,4 +1,4 @@
-// Completion: the upper rows of images are kept, the rest is drawn.
+// Completion: the upper rows of images are given, the rest is sampled.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,9 @@
 
 namespace linea {
 
-// Writes a PNG with a line for each image: the image, what of it was kept (the rest dark gray),
-// and `count` completions. Returns a preview for a terminal of this width. Error: keep_rows that
-// leave nothing to read or nothing to draw, a count below 1.
+// Writes a PNG with a row for each image: the image, its given rows (the rest dark gray) and
+// `count` completions. Returns a preview for a terminal of this width. Error: keep_rows that leave
+// nothing to read or to sample, a count below 1.
 std::string sample_completions(const Model& model, const TaskShape& shape,
                                const SamplingOptions& options,
                                const std::vector<GivenImage>& images, int64_t keep_rows,

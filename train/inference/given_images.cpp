@@ -10,8 +10,8 @@
 namespace linea {
 namespace {
 
-// "test:7" -> the split and 7; false where the name does not look so.
-bool split_and_number(const std::string& name, Split& split, int64_t& number) {
+// "test:7" -> the split and 7; false for other names.
+bool parse_data_name(const std::string& name, Split& split, int64_t& number) {
   const size_t colon = name.find(':');
   if (colon == std::string::npos || colon + 1 == name.size()) return false;
   const char *begin = name.data() + colon + 1, *end = name.data() + name.size();
@@ -25,7 +25,7 @@ bool split_and_number(const std::string& name, Split& split, int64_t& number) {
 }
 
 GivenImage from_data(const std::string& name, const Task& task, Split split, int64_t number) {
-  require(number >= 0 && number < task.rows(split), "{}: the {} split has the images 0 to {}", name,
+  require(number >= 0 && number < task.rows(split), "{}: the {} split has images 0 to {}", name,
           split_name(split), task.rows(split) - 1);
   const Batch batch = task.eval_batch(split, number, 1);
   return {name, batch.inputs[0], batch.targets};
@@ -33,8 +33,7 @@ GivenImage from_data(const std::string& name, const Task& task, Split split, int
 
 GivenImage from_file(const std::string& name, const TaskShape& shape, int64_t class_label) {
   require(shape.classes == 0 || class_label >= 0,
-          "{}: this model draws images of a class, 0 to {}; say which with --class", name,
-          shape.classes - 1);
+          "{}: this model needs a class, 0 to {}; choose it with --class", name, shape.classes - 1);
   GivenImage image{name, shape.start, {}};
   for (const uint8_t gray : read_image(name, shape.side, shape.channels))
     image.tokens.push_back(gray_to_token(gray, shape.levels));
@@ -53,14 +52,14 @@ void require_class(const TaskShape& shape, int64_t class_label) {
 
 namespace {
 
-// `task` is made where it is needed first.
+// `task` is created when it is first needed.
 std::vector<GivenImage> read_images(const std::vector<std::string>& names, const SavedModel& saved,
                                     int64_t class_label, std::unique_ptr<Task> task) {
   std::vector<GivenImage> images;
   for (const std::string& name : names) {
     Split split = Split::test;
     int64_t number = 0;
-    if (split_and_number(name, split, number)) {
+    if (parse_data_name(name, split, number)) {
       if (!task) task = make_task(task_options(saved.config, saved.vocabulary));
       images.push_back(from_data(name, *task, split, number));
     } else {
@@ -80,11 +79,11 @@ std::vector<GivenImage> given_images(const std::vector<std::string>& names, cons
   return read_images(names, saved, class_label, nullptr);
 }
 
-std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t usual,
+std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t default_count,
                                           const SavedModel& saved, int64_t class_label) {
   require_class(saved.shape, class_label);
   std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
-  const int64_t images = count.value_or(std::min(usual, task->rows(Split::test)));
+  const int64_t images = count.value_or(std::min(default_count, task->rows(Split::test)));
   std::vector<std::string> names;
   for (int64_t i = 0; i < images; ++i) names.push_back(fmt::format("test:{}", i));
   return read_images(names, saved, class_label, std::move(task));

@@ -1,4 +1,4 @@
-// Images that a person names: files, or some of the data that a model was trained and tested on.
+// Images named by the user: files, or images of the model's data.
 #pragma once
 
 #include <optional>
@@ -11,22 +11,22 @@ namespace linea {
 
 struct GivenImage {
   std::string name;
-  int32_t start = 0;            // what the model reads before it: the start token, or the class
+  int32_t start = 0;            // the start token or the class token
   std::vector<int32_t> tokens;  // side x side x channels levels
 };
 
-// Each name is that of a PNG or JPEG file, or "test:7": number 7, from 0 on, of the test split (or
-// val, train). `class_label` stands before each image; -1: a image of the data has its own, a
-// file needs one where the model has classes. Errors: a class that the model does not have, a
-// image that is not there, a file that is none.
+// A name is a PNG or JPEG file, or "test:7": image 7 (from 0) of the test (or val, train) split.
+// `class_label` is the class of every image; -1: an image of the data has its own, a file needs one
+// if the model has classes. Errors: a class that the model does not have, an image that does not
+// exist, a file that is not an image.
 std::vector<GivenImage> given_images(const std::vector<std::string>& names, const SavedModel& saved,
                                      int64_t class_label);
-// The first `count` images of the test split; where no count is given the first `usual`, or all
-// if there are fewer.
-std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t usual,
+// The first `count` images of the test split; without a count the first `default_count`, or all if
+// there are fewer.
+std::vector<GivenImage> first_test_images(std::optional<int64_t> count, int64_t default_count,
                                           const SavedModel& saved, int64_t class_label);
 
-// Error: --class with a class that the model does not have; -1 passes.
+// Error: a class that the model does not have; -1 passes.
 void require_class(const TaskShape& shape, int64_t class_label);
 
 }  // namespace linea

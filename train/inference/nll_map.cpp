@@ -14,17 +14,17 @@ namespace {
 
 using Color = std::array<uint8_t, 3>;
 
-// Lighter all the way; `heat` in [0, 1].
+// Lightness increases with `heat`, in [0, 1].
 Color heat_color(double heat) {
   constexpr double kStops[][3] = {
       {0, 0, 0}, {80, 15, 110}, {200, 45, 60}, {250, 160, 30}, {255, 255, 230}};
   constexpr int kSteps = static_cast<int>(std::size(kStops)) - 1;
-  const double place = std::clamp(heat, 0.0, 1.0) * kSteps;
-  const int below = std::min(static_cast<int>(place), kSteps - 1);
+  const double position = std::clamp(heat, 0.0, 1.0) * kSteps;
+  const int below = std::min(static_cast<int>(position), kSteps - 1);
   Color color;
   for (size_t i = 0; i < 3; ++i)
     color[i] = static_cast<uint8_t>(std::lround(
-        kStops[below][i] + (place - below) * (kStops[below + 1][i] - kStops[below][i])));
+        kStops[below][i] + (position - below) * (kStops[below + 1][i] - kStops[below][i])));
   return color;
 }
 
@@ -47,8 +47,8 @@ void append_heat(const std::vector<float>& bits, const TaskShape& shape, int64_t
 
 }  // namespace
 
-std::vector<std::vector<float>> bits_of_tokens(const Model& model,
-                                               const std::vector<GivenImage>& images) {
+std::vector<std::vector<float>> token_bits(const Model& model,
+                                           const std::vector<GivenImage>& images) {
   const NoGrad no_grad;
   const int64_t length = model.config().length;
   std::vector<std::vector<float>> bits;

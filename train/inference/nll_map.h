@@ -1,4 +1,4 @@
-// Where a model is surprised: the bits of every pixel of a image.
+// Negative log-likelihood maps: the bits of every pixel of an image.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,13 @@
 
 namespace linea {
 
-// -log2 P of every token of every image, given those before it, by the parallel form: what
-// evaluate() adds up.
-std::vector<std::vector<float>> bits_of_tokens(const Model& model,
-                                               const std::vector<GivenImage>& images);
+// -log2 P of every token of every image, given the tokens before it, by the parallel form;
+// evaluate() averages the same values.
+std::vector<std::vector<float>> token_bits(const Model& model,
+                                           const std::vector<GivenImage>& images);
 
-// Writes a PNG: each image, and beside it its bits, a map for each channel, from black (0 bits)
-// over red to white (log2(levels) bits, what a level costs where all are alike, and more). Returns
+// Writes a PNG: each image, followed by a map of its bits for each channel, from black (0 bits)
+// through red to white (log2(levels) bits, the cost under a uniform distribution, or more). Returns
 // a preview.
 std::string write_nll_map(const TaskShape& shape, const std::vector<GivenImage>& images,
                           const std::vector<std::vector<float>>& bits,
