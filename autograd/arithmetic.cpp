@@ -40,10 +40,10 @@ Var cast(const Var& x, DType dtype) { return x.dtype() == dtype ? x : cast_all({
 std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
   std::vector<Tensor> values;
   for (const Var& x : xs) values.push_back(x.value());
-  const std::vector<Tensor> made = ops::cast_all(values, dtype);
+  const std::vector<Tensor> results = ops::cast_all(values, dtype);
   std::vector<Var> ys;
   for (size_t i = 0; i < xs.size(); ++i)
-    ys.push_back(Var::from_op("cast", made[i], {xs[i]}, [own = xs[i].dtype()](const Tensor& dy) {
+    ys.push_back(Var::from_op("cast", results[i], {xs[i]}, [own = xs[i].dtype()](const Tensor& dy) {
       Gradient dx(dy);
       dx.cast_to = own;
       return std::vector<Gradient>{dx};
@@ -63,7 +63,7 @@ Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
 Var gelu(const Var& x) { return pointwise(Pointwise::gelu, x); }
 Var exp(const Var& x) { return pointwise(Pointwise::exp, x); }
 
-// y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same numbers, drawn again
+// y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same random numbers
 Var dropout(const Var& x, float rate, uint32_t stream_id) {
   if (rate == 0) return x;
   return Var::from_op("dropout", ops::dropout(x.value(), rate, stream_id), {x},
@@ -72,7 +72,7 @@ Var dropout(const Var& x, float rate, uint32_t stream_id) {
                       });
 }
 
-// y = vec(x x^T);  formulas of the backwards of the two feature maps stand with their kernels
+// y = vec(x x^T);  the formulas of both backwards: tensor/cpu/features.cpp
 Var quadratic_features(const Var& x) {
   return Var::from_op("quadratic_features", ops::quadratic_features(x.value()), {x},
                       [x = x.value()](const Tensor& dy) -> std::vector<Gradient> {

@@ -8,11 +8,11 @@
 namespace linea {
 
 // q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
-// Attentions that say takes_packed() also take qkv [B,N,3 H D], as one product makes all three, in
-// their place; y is [B,N,H D] then, and no head is ever moved.
+// Attentions with takes_packed() also take qkv [B,N,3 H D], the result of one product, in their
+// place; y is [B,N,H D] then, and no head is copied.
 struct AttentionInputs {
   Var q, k, v;
-  Var gate;  // undefined where the attention has none
+  Var gate;  // undefined: none
   Var qkv{};
   int64_t heads = 0;  // of qkv
 };
@@ -22,7 +22,7 @@ struct AttentionMask {
   Tensor valid;  // i32 [B], how many keys of each sequence exist; undefined: all
 };
 
-// What the recurrent form carries from position to position.
+// The running state of the recurrent form.
 class AttentionState {
  public:
   virtual ~AttentionState() = default;
@@ -35,8 +35,8 @@ struct AttentionStep {
   Tensor qkv{};
 };
 
-// Rows x [B,dim] of one position, of which q, k and v are norm(x) W^T + b: W [3 H D,dim], the heads
-// of q first.
+// Rows x [B,dim] of one position with q, k, v = norm(x) W^T + b: W [3 H D,dim], the heads of q
+// first.
 struct AttentionSource {
   Tensor x;
   ops::Norm norm;

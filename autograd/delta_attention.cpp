@@ -8,41 +8,42 @@
 namespace linea {
 namespace {
 
-// The features of one side of a tile divided by their sums, and what their backward needs.
+// The features of one side of a segment divided by their sums, with what their backward needs.
 struct UnitFeatures {
-  Tensor x;  // [P,S,D]
+  Tensor x;  // [BH,S,D]
   Side side;
-  PairRange pairs;
-  Features made;
-  Tensor rows, sums;  // [P,S,F]; sums of values only
+  HeadRange heads;
+  Features features;
+  Tensor rows, sums;  // [BH,S,F]; sums of values only
 };
 
 UnitFeatures unit_features(const FeatureMap& map, const Tensor& x, Side side,
-                           const PairRange& pairs) {
-  UnitFeatures result{x, side, pairs, map.forward(x, side, pairs), {}, {}};
+                           const HeadRange& heads) {
+  UnitFeatures result{x, side, heads, map.forward(x, side, heads), {}, {}};
   if (map.kind() == FeatureKind::logs)
-    result.rows = ops::softmax(result.made.rows);
+    result.rows = ops::softmax(result.features.rows);
   else
-    std::tie(result.rows, result.sums) = ops::normalize(result.made.rows);
+    std::tie(result.rows, result.sums) = ops::normalize(result.features.rows);
   return result;
 }
 
-Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& kept, const Tensor& drows,
+Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, const Tensor& drows,
                               const std::vector<Tensor>& gradients) {
   Features gradient;
   gradient.rows = map.kind() == FeatureKind::logs
-                      ? ops::softmax_backward(kept.rows, drows)
-                      : ops::normalize_backward(kept.rows, kept.sums, drows);
-  if (kept.made.weight.defined())  // it cancels in the division
-    gradient.weight = Tensor::zeros(kept.made.weight.shape(), kept.made.weight.dtype());
-  return map.backward(kept.x, kept.made, gradient, kept.side, kept.pairs, gradients);
+                      ? ops::softmax_backward(saved.rows, drows)
+                      : ops::normalize_backward(saved.rows, saved.sums, drows);
+  const Tensor& weight = saved.features.weight;
+  if (weight.defined())  // it cancels in the division
+    gradient.weight = Tensor::zeros(weight.shape(), weight.dtype());
+  return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
 struct Inputs {
   Tensor q, k, v, beta;
 };
 
-// The work on one tile and segment, for the forward pass and the backward pass alike.
+// The forward and the backward pass of one call.
 template <typename T>
 class DeltaPass {
  public:
@@ -53,38 +54,37 @@ class DeltaPass {
     const Tensor y(in_.v.shape(), in_.v.dtype());
     for (const Tile& tile : plan_.tiles()) {
       const Tensor state = zero_state(tile);
-      for (const Segment& part : plan_.segments()) pass(tile, part, state, y);
+      for (const Tile& segment : plan_.segments(tile)) pass(segment, state, y);
     }
     return y;
   }
 
   // Gradients of q, k, v, beta; those of the map's parameters are added to `parameters`.
   Inputs backward(const Tensor& dy, const std::vector<Tensor>& parameters) const {
-    const Inputs gradients{
-        Tensor(in_.q.shape(), in_.q.dtype()), Tensor(in_.k.shape(), in_.k.dtype()),
-        Tensor(in_.v.shape(), in_.v.dtype()), Tensor(in_.beta.shape(), in_.beta.dtype())};
-    const std::vector<Segment> parts = plan_.segments();
-    size_t stride =
-        1;  // segments from one kept state to the next: the square root of their number, or above
-    while (stride * stride < parts.size()) ++stride;
+    const auto like = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
+    const Inputs gradients{like(in_.q), like(in_.k), like(in_.v), like(in_.beta)};
     for (const Tile& tile : plan_.tiles()) {
+      const std::vector<Tile> segments = plan_.segments(tile);
+      size_t stride =
+          1;  // segments between saved states: the square root of their number, or above
+      while (stride * stride < segments.size()) ++stride;
       const Tensor dstate = zero_state(tile);
-      std::vector<Tensor> kept = {zero_state(tile)};  // before segments 0, stride, 2 stride, ...
-      for (size_t first = 0; first + stride < parts.size(); first += stride) {
-        const Tensor state = kept.back().clone();
-        for (size_t s = first; s < first + stride; ++s) pass(tile, parts[s], state, Tensor());
-        kept.push_back(state);
+      std::vector<Tensor> saved = {zero_state(tile)};  // before segments 0, stride, 2 stride, ...
+      for (size_t first = 0; first + stride < segments.size(); first += stride) {
+        const Tensor state = saved.back().clone();
+        for (size_t s = first; s < first + stride; ++s) pass(segments[s], state, Tensor());
+        saved.push_back(state);
       }
-      for (; !kept.empty(); kept.pop_back()) {
-        const size_t first = (kept.size() - 1) * stride,
-                     end = std::min(first + stride, parts.size());
-        std::vector<Tensor> states = {kept.back()};  // before segments first .. end - 1
+      for (; !saved.empty(); saved.pop_back()) {
+        const size_t first = (saved.size() - 1) * stride,
+                     end = std::min(first + stride, segments.size());
+        std::vector<Tensor> states = {saved.back()};  // before segments first .. end - 1
         for (size_t s = first; s + 1 < end; ++s) {
           states.push_back(states.back().clone());
-          pass(tile, parts[s], states.back(), Tensor());
+          pass(segments[s], states.back(), Tensor());
         }
         for (size_t s = end; s > first; --s, states.pop_back())
-          pass_back(tile, parts[s - 1], states.back(), dstate, dy, gradients, parameters);
+          pass_back(segments[s - 1], states.back(), dstate, dy, gradients, parameters);
       }
     }
     return gradients;
@@ -96,48 +96,46 @@ class DeltaPass {
                          DTypeOf<Accumulator<T>>::value);
   }
 
-  UnitFeatures queries(const Tile& tile, const Segment& part) const {
-    return unit_features(map_, plan_.template gather<T>(in_.q, tile, part), Side::query,
-                         plan_.pairs_of(tile));
+  UnitFeatures queries(const Tile& segment) const {
+    return unit_features(map_, plan_.template gather<T>(in_.q, segment), Side::query,
+                         plan_.head_range(segment));
   }
 
-  UnitFeatures keys(const Tile& tile, const Segment& part) const {
-    return unit_features(map_, plan_.template gather_keys<T>(in_.k, tile, part), Side::key,
-                         plan_.pairs_of(tile));
+  UnitFeatures keys(const Tile& segment) const {
+    return unit_features(map_, plan_.template gather_keys<T>(in_.k, segment), Side::key,
+                         plan_.head_range(segment));
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
-  void pass(const Tile& tile, const Segment& part, const Tensor& state, const Tensor& y) const {
-    const UnitFeatures k = keys(tile, part);
+  void pass(const Tile& segment, const Tensor& state, const Tensor& y) const {
+    const UnitFeatures k = keys(segment);
     Tensor q;
     Strided<T> out{};
     if (y.defined()) {
-      q = queries(tile, part).rows;
-      out = plan_.template strided<T>(y, plan_.values, tile, part);
+      q = queries(segment).rows;
+      out = plan_.template strided<T>(y, plan_.values, segment);
     }
-    table_.delta_forward(context(), plan_.chunk_shape(tile, part), pointer<T>(q),
-                         pointer<T>(k.rows),
-                         plan_.template strided<const T>(in_.v, plan_.values, tile, part),
-                         plan_.template strided<const T>(in_.beta, 1, tile, part),
+    table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
+                         plan_.template strided<const T>(in_.v, plan_.values, segment),
+                         plan_.template strided<const T>(in_.beta, 1, segment),
                          state.data<Accumulator<T>>(), out);
   }
 
-  void pass_back(const Tile& tile, const Segment& part, const Tensor& state, const Tensor& dstate,
-                 const Tensor& dy, const Inputs& gradients,
-                 const std::vector<Tensor>& parameters) const {
-    const UnitFeatures q = queries(tile, part), k = keys(tile, part);
+  void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
+                 const Inputs& gradients, const std::vector<Tensor>& parameters) const {
+    const UnitFeatures q = queries(segment), k = keys(segment);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(context(), plan_.chunk_shape(tile, part), pointer<T>(q.rows),
-                          pointer<T>(k.rows), plan_.template strided<const T>(in_.v, M, tile, part),
-                          plan_.template strided<const T>(in_.beta, 1, tile, part),
-                          plan_.template strided<const T>(dy, M, tile, part),
+    table_.delta_backward(context(), plan_.chunk_shape(segment), pointer<T>(q.rows),
+                          pointer<T>(k.rows), plan_.template strided<const T>(in_.v, M, segment),
+                          plan_.template strided<const T>(in_.beta, 1, segment),
+                          plan_.template strided<const T>(dy, M, segment),
                           state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(),
-                          dk.data<T>(), plan_.template strided<T>(gradients.v, M, tile, part),
-                          plan_.template strided<T>(gradients.beta, 1, tile, part));
-    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), tile, part,
+                          dk.data<T>(), plan_.template strided<T>(gradients.v, M, segment),
+                          plan_.template strided<T>(gradients.beta, 1, segment));
+    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), segment,
                               gradients.q);
-    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), tile, part,
+    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), segment,
                               gradients.k);
   }
 

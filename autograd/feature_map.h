@@ -1,10 +1,9 @@
-// Feature maps phi: rows of D numbers to rows of F, the half of linear attention that tells one
-// kind from another. The engine calls forward and backward on tiles, so features never exist for a
-// whole sequence.
+// The interface of a feature map phi, rows of D numbers to rows of F: linear attention calls
+// forward and backward on tiles, so the features of a whole sequence never exist. Maps:
+// nn/feature_map.h and nn/attention/.
 //
-// A map may give the features of a query and of a key differently (codebooks), may have something
-// of its own for each head (random projections, codebooks), and may give logs instead of values:
-// exp of large numbers is then only ever taken of differences.
+// A map may treat queries and keys differently (codebooks), may differ by head (random projections,
+// codebooks), and may give logs instead of values, so that exp is only taken of differences.
 #pragma once
 
 #include <memory>
@@ -18,50 +17,46 @@ namespace linea {
 
 enum class Side { query, key };
 
-// The (batch, head) pairs that rows belong to: pair p of x [P,S,D] is of the head (first + p) %
-// heads.
-struct PairRange {
+// The heads of the rows x [BH,S,D]: index bh belongs to head (first + bh) % heads.
+struct HeadRange {
   int64_t first = 0, heads = 1;
 };
 
 struct Features {
-  Tensor rows{};    // [P,S,F]: values, or logs, as kind() says
-  Tensor weight{};  // [P,S]: the log of a weight of the key as a whole; undefined: none
-  Tensor codes{};   // i32 [P,S]: of hard codes, which the rows mark
+  Tensor rows{};    // [BH,S,F]: values or logs, by kind()
+  Tensor weight{};  // [BH,S]: the log of a weight of the whole key; undefined: 0
+  Tensor codes{};   // i32 [BH,S]: the codes of hard vector quantization
 };
 
 class FeatureMap {
  public:
   virtual ~FeatureMap() = default;
-  // F of D. Error: a setting of the map that keys of this size cannot have.
+  // F of D. Error: a setting of the map that does not go with this D.
   virtual int64_t features(int64_t key_size) const = 0;
   virtual FeatureKind kind() const { return FeatureKind::values; }
   virtual bool weighs_keys() const { return false; }  // gives Features::weight
-  // The same map made by an attention's own kernels, row by row, where they can.
+  // The same map computed inside the attention kernels, where they have it.
   virtual KernelFeature in_kernel() const { return KernelFeature::given; }
 
-  // What changes the features and may ask for a gradient (a codebook, a width); in the order of
-  // `gradients`.
+  // Parameters of the map (a codebook, a width), in the order of `gradients`.
   virtual std::vector<Var> parameters() const { return {}; }
 
-  virtual Features forward(const Tensor& x, Side side,
-                           const PairRange& pairs) const = 0;  // x [P,S,D]
-  // dx [P,S,D] of the gradients of what forward made of x, `made`. A parameter's is added to
-  // `gradients`, undefined where it is not asked for.
-  virtual Tensor backward(const Tensor& x, const Features& made, const Features& gradient,
-                          Side side, const PairRange& pairs,
+  virtual Features forward(const Tensor& x, Side side, const HeadRange& heads) const = 0;
+  // dx [BH,S,D], given x, its features and their gradient. The gradients of parameters are added to
+  // `gradients`, undefined where none is needed.
+  virtual Tensor backward(const Tensor& x, const Features& features, const Features& gradient,
+                          Side side, const HeadRange& heads,
                           const std::vector<Tensor>& gradients) const = 0;
 
-  // Hard codes: the engine gives k the gradient of its code, straight through
-  // (nn/attention/vq.cpp).
+  // Hard codes: k gets the gradient of its code (nn/attention/vq.cpp).
   virtual bool straight_through() const { return false; }
 };
 
-// Zeros to add the gradients of a map's parameters to, undefined where none is asked for.
+// Zeros to which the gradients of a map's parameters are added, undefined where none is needed.
 std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters);
 
-// All features of x [B,H,N,D] on the tape, [B,H,N,F]; and the log weights [B,H,N], undefined where
-// there are none: for the quadratic forms.
+// The features of x [B,H,N,D] on the tape, [B,H,N,F], and the log weights [B,H,N] or undefined: for
+// the definitions in nn/attention/naive.h.
 struct FeatureVars {
   Var rows, weight;
 };

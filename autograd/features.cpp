@@ -10,35 +10,30 @@ std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters) {
   return result;
 }
 
-// Rows and weights are two results of one forward: each op computes its own, and the backward of
-// one knows nothing of the other.
+// Rows and weights are two ops on the same forward, each with the backward of its own result.
 FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side) {
-  const int64_t heads = x.size(1), pairs = x.size(0) * heads, N = x.size(2), D = x.size(3);
-  const Tensor flat = x.value().reshape({pairs, N, D});
-  const Features made = map->forward(flat, side, {0, heads});
+  const int64_t heads = x.size(1), N = x.size(2);
+  const Tensor flat = x.value().reshape({x.size(0) * heads, N, x.size(3)});
+  const Features features = map->forward(flat, side, {0, heads});
+  const std::vector<Var> parameters = map->parameters();
   std::vector<Var> inputs = {x};
-  for (const Var& parameter : map->parameters()) inputs.push_back(parameter);
-  const auto part = [&](bool of_rows) {
-    return [=, map_parameters = map->parameters(), shape = x.shape()](const Tensor& dy) {
-      std::vector<Gradient> result(1);
-      std::vector<Tensor> grads;
-      for (const Var& parameter : map_parameters) {
-        grads.push_back(Tensor::zeros(parameter.shape(), parameter.dtype()));
-        result.emplace_back(grads.back());
-      }
-      const Tensor zeros = Tensor::zeros(made.rows.shape(), made.rows.dtype());
-      const Features gradient = of_rows ? Features{dy.reshape(made.rows.shape()), {}, {}}
-                                        : Features{zeros, dy.reshape(made.weight.shape()), {}};
-      result[0] = map->backward(flat, made, gradient, side, {0, heads}, grads).reshape(shape);
-      return result;
-    };
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  const auto op = [&](const Tensor& y, const Shape& y_shape, bool is_rows) {
+    return Var::from_op("features", y.reshape(y_shape), inputs, [=](const Tensor& dy) {
+      const std::vector<Tensor> dparameters = zero_gradients(parameters);
+      Features gradient;
+      gradient.rows = is_rows ? dy.reshape(y.shape())
+                              : Tensor::zeros(features.rows.shape(), features.rows.dtype());
+      if (!is_rows) gradient.weight = dy.reshape(y.shape());
+      const Tensor dx = map->backward(flat, features, gradient, side, {0, heads}, dparameters);
+      std::vector<Gradient> gradients = {dx.reshape({dy.size(0), heads, N, flat.size(2)})};
+      gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
+      return gradients;
+    });
   };
   FeatureVars vars;
-  vars.rows = Var::from_op("features", made.rows.reshape(x.shape().with(-1, made.rows.size(2))),
-                           inputs, part(true));
-  if (made.weight.defined())
-    vars.weight =
-        Var::from_op("features", made.weight.reshape({x.size(0), heads, N}), inputs, part(false));
+  vars.rows = op(features.rows, x.shape().with(-1, features.rows.size(2)), true);
+  if (features.weight.defined()) vars.weight = op(features.weight, {x.size(0), heads, N}, false);
   return vars;
 }
 

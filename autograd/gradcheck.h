@@ -11,23 +11,23 @@ namespace linea {
 
 using Function = std::function<Var(const std::vector<Var>&)>;
 
-// Numbers to test with: `numel` draws of N(0, stddev^2), in f64 (or f32), kept `away` from zero,
-// where relu and elu + 1 have their kinks.
+// Test data: draws of N(0, stddev^2) in f64 or f32, at least `away` from zero, where relu and
+// elu + 1 have their kinks.
 Tensor random_tensor(const Shape& shape, uint32_t stream_id, double stddev = 1.0,
                      double away = 1e-3, DType dtype = DType::f64);
 
 struct GradcheckResult {
-  double error = 0;      // the largest, over the inputs, of max|analytic - numeric| / max|numeric|
-  int worst_input = -1;  // where
+  double error = 0;      // max over the inputs of max|analytic - numeric| / max|numeric|
+  int worst_input = -1;  // the input with this error
 };
 
-// Checks all inputs' gradients of cotangent . f(inputs), element by element, by the five-point
-// difference with step 4e-4 (it stays within 1e-3 of each point). A gradient whose largest element
-// is below 1e-3, among them one that is 0 everywhere, counts its error relative to 1e-3.
+// Checks the gradients of cotangent . f(inputs), element by element, against the five-point
+// difference with step 4e-4 (within 1e-3 of each point). The error of a gradient whose largest
+// element is below 1e-3 is relative to 1e-3.
 GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs,
                           uint32_t stream_id = 999);
 
-// max|a - b| / max(max|b|, least); the absolute error where that is 0.
+// max|a - b| / max(max|b|, min); the absolute error where that is 0.
 double relative_error(const Tensor& a, const Tensor& b, double min = 0);
 
 }  // namespace linea

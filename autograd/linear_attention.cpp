@@ -9,9 +9,8 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// S, z and their scales of one tile; or their gradients.
+// S, z and their scales of one tile, or the gradients of these.
 struct TileState {
-  // `dtype`: that of sums
   TileState(const Plan& plan, const Tile& tile, int64_t values, DType dtype, bool scaled)
       : state(Tensor::zeros({tile.batch_heads, plan.features, values}, dtype)),
         key_sum(Tensor::zeros({tile.batch_heads, plan.features}, dtype)) {
@@ -24,12 +23,12 @@ struct TileState {
   Tensor state, key_sum, scale;
 };
 
-// What a call has beside q, k and v: log weights and log decays [B,H,N] of a gate.
+// Log weights and log decays [B,H,N] of a gate.
 struct Gates {
   Tensor weight, decay;
 };
 
-// One call's inputs and the loop's view of them.
+// The forward and the backward pass of one call.
 template <typename T>
 class LinearPass {
   using A = Accumulator<T>;
@@ -46,42 +45,41 @@ class LinearPass {
         options_(options),
         scaled_(map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined()) {}
 
-  struct Kept {
+  struct Saved {
     Tensor denominator, scale;  // [BH,N]
   };
 
-  void forward(const HeadTensor& y, Kept& kept) const {
-    kept.denominator = Tensor({plan_.batch_heads, plan_.length}, sums_);
-    if (scaled_) kept.scale = Tensor({plan_.batch_heads, plan_.length}, sums_);
+  void forward(const HeadTensor& y, Saved& saved) const {
+    saved.denominator = Tensor({plan_.batch_heads, plan_.length}, sums_);
+    if (scaled_) saved.scale = Tensor({plan_.batch_heads, plan_.length}, sums_);
     for (const Tile& tile : plan_.tiles()) {
       const TileState running(plan_, tile, plan_.values, sums_, scaled_);
       sweep(tile, false,
-            [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
-              Made q, k;
-              if (with_q) q = make(in_.q, Side::query, tile, part);
-              if (with_k) k = make(in_.k, Side::key, tile, part);
-              table().chunk_forward(context(), shape, input(q, k, tile, part), running.view<A>(),
-                                    plan_.template rows<T>(y, tile, part),
-                                    rows_kept(kept, tile, part));
+            [&](const Tile& segment, const ChunkShape& shape, bool with_q, bool with_k) {
+              SideRows q, k;
+              if (with_q) q = make(in_.q, Side::query, segment);
+              if (with_k) k = make(in_.k, Side::key, segment);
+              table().chunk_forward(context(), shape, input(q, k, segment), running.view<A>(),
+                                    plan_.template rows<T>(y, segment), saved_rows(saved, segment));
             });
     }
   }
 
   // dq, dk, dv into `gradients`; the gradient of the weights where there are gates, into dweight
   // [B,H,N]; those of the map's parameters are added to `parameters`.
-  void backward(const Kept& kept, const HeadTensor& y, const HeadTensor& dy, const Heads& grads,
+  void backward(const Saved& saved, const HeadTensor& y, const HeadTensor& dy, const Heads& grads,
                 const Tensor& dweight, const std::vector<Tensor>& parameters) const {
-    const Tensor ddenominator(kept.denominator.shape(), sums_);
+    const Tensor ddenominator(saved.denominator.shape(), sums_);
     for (const Tile& tile : plan_.tiles()) {
-      sweep_queries(tile, kept, y, dy, ddenominator, grads.q, parameters);
-      sweep_keys(tile, kept, dy, ddenominator, grads, dweight, parameters);
+      sweep_queries(tile, saved, y, dy, ddenominator, grads.q, parameters);
+      sweep_keys(tile, saved, dy, ddenominator, grads, dweight, parameters);
     }
   }
 
  private:
-  // A segment's rows, and their features where these are not made by the kernels.
-  struct Made {
-    bool there = false;
+  // The rows of q or k in a segment, and their features unless the kernels compute those.
+  struct SideRows {
+    bool present = false;
     Tensor x;
     Features features;
   };
@@ -89,132 +87,133 @@ class LinearPass {
   bool in_kernel() const { return plan_.feature != KernelFeature::given; }
   const Kernels<T>& table() const { return kernels<T>(context().device); }
 
-  Made make(const HeadTensor& all, Side side, const Tile& tile, const Segment& part) const {
+  SideRows make(const HeadTensor& all, Side side, const Tile& segment) const {
     if (in_kernel()) return {true, {}, {}};
-    const Tensor x = side == Side::key ? plan_.template gather_keys<T>(all, tile, part)
-                                       : plan_.template gather<T>(all, tile, part);
-    return {true, x, map_.forward(x, side, plan_.pairs_of(tile))};
+    const Tensor x = side == Side::key ? plan_.template gather_keys<T>(all, segment)
+                                       : plan_.template gather<T>(all, segment);
+    return {true, x, map_.forward(x, side, plan_.head_range(segment))};
   }
 
-  HeadRows<const T> features_of(const Made& made, const HeadTensor& all, const Tile& tile,
-                                const Segment& part) const {
-    if (!made.there) return {};
-    if (in_kernel()) return plan_.template rows<const T>(all, tile, part);
-    return head_rows<const T>(made.features.rows.template data<T>(), part.length, plan_.features);
+  HeadRows<const T> features_of(const SideRows& side, const HeadTensor& all,
+                                const Tile& segment) const {
+    if (!side.present) return {};
+    if (in_kernel()) return plan_.template rows<const T>(all, segment);
+    return head_rows<const T>(side.features.rows.template data<T>(), segment.length,
+                              plan_.features);
   }
 
-  ChunkInput<T> input(const Made& q, const Made& k, const Tile& tile, const Segment& part) const {
+  ChunkInput<T> input(const SideRows& q, const SideRows& k, const Tile& segment) const {
     ChunkInput<T> in;
-    in.q = features_of(q, in_.q, tile, part);
-    in.k = features_of(k, in_.k, tile, part);
-    if (!k.there) return in;
-    in.v = plan_.template rows<const T>(in_.v, tile, part);
+    in.q = features_of(q, in_.q, segment);
+    in.k = features_of(k, in_.k, segment);
+    if (!k.present) return in;
+    in.v = plan_.template rows<const T>(in_.v, segment);
     if (k.features.weight.defined())
-      in.weight = {k.features.weight.template data<T>(), part.length};
+      in.weight = {k.features.weight.template data<T>(), segment.length};
     if (gates_.weight.defined()) {
-      in.weight = plan_.template strided<const T>(gates_.weight, 1, tile, part);
-      in.decay = plan_.template strided<const T>(gates_.decay, 1, tile, part);
+      in.weight = plan_.template strided<const T>(gates_.weight, 1, segment);
+      in.decay = plan_.template strided<const T>(gates_.decay, 1, segment);
     }
     return in;
   }
 
-  ChunkRows<A> rows_kept(const Kept& kept, const Tile& tile, const Segment& part) const {
-    ChunkRows<A> rows{plan_.template strided<A>(kept.denominator, 1, tile, part), {}};
-    if (scaled_) rows.scale = plan_.template strided<A>(kept.scale, 1, tile, part);
+  ChunkRows<A> saved_rows(const Saved& saved, const Tile& segment) const {
+    ChunkRows<A> rows{plan_.template strided<A>(saved.denominator, 1, segment), {}};
+    if (scaled_) rows.scale = plan_.template strided<A>(saved.scale, 1, segment);
     return rows;
   }
 
-  // Where the kernel writes the gradient of a segment's rows: into place, or into one of the
-  // features.
-  HeadRows<T> gradient_of(const Made& made, const HeadTensor& grad, const Tile& tile,
-                          const Segment& part, Features& gradient) const {
-    if (!made.there) return {};
-    if (in_kernel()) return plan_.template rows<T>(grad, tile, part);
-    gradient.rows = Tensor(made.features.rows.shape(), dtype_);
-    return head_rows(gradient.rows.template data<T>(), part.length, plan_.features);
+  // Where the kernel writes the gradient of a segment: into dq or dk, or into that of the features.
+  HeadRows<T> gradient_of(const SideRows& side, const HeadTensor& grad, const Tile& segment,
+                          Features& gradient) const {
+    if (!side.present) return {};
+    if (in_kernel()) return plan_.template rows<T>(grad, segment);
+    gradient.rows = Tensor(side.features.rows.shape(), dtype_);
+    return head_rows(gradient.rows.template data<T>(), segment.length, plan_.features);
   }
 
-  // visit(segment, with_q, with_k) over the segments, in reverse for a sweep backward. Not causal:
-  // first all that is absorbed (keys forward, queries backward), then all that is read.
+  // visit(segment, shape, with_q, with_k) over the segments, in reverse for a sweep backward. Not
+  // causal: all segments update the state first (keys forward, queries backward), then all read it.
   template <typename Visit>
   void sweep(const Tile& tile, bool reverse, const Visit& visit) const {
-    std::vector<Segment> parts = plan_.segments();
-    if (reverse) std::reverse(parts.begin(), parts.end());
-    const auto shape_of = [&](const Segment& part) { return plan_.chunk_shape(tile, part); };
+    std::vector<Tile> segments = plan_.segments(tile);
+    if (reverse) std::reverse(segments.begin(), segments.end());
     if (!options_.causal)
-      for (const Segment& part : parts) visit(part, shape_of(part), reverse, !reverse);
-    for (const Segment& part : parts) {
-      ChunkShape shape = shape_of(part);
+      for (const Tile& segment : segments)
+        visit(segment, plan_.chunk_shape(segment), reverse, !reverse);
+    for (const Tile& segment : segments) {
+      ChunkShape shape = plan_.chunk_shape(segment);
       if (options_.causal) {
-        shape.starts = part.first == parts.front().first;
-        shape.ends = part.first == parts.back().first;
+        shape.starts = segment.first == segments.front().first;
+        shape.ends = segment.first == segments.back().first;
       }
-      visit(part, shape, options_.causal || !reverse, options_.causal || reverse);
+      visit(segment, shape, options_.causal || !reverse, options_.causal || reverse);
     }
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
-  void sweep_queries(const Tile& tile, const Kept& kept, const HeadTensor& y, const HeadTensor& dy,
-                     const Tensor& ddenominator, const HeadTensor& grad,
+  void sweep_queries(const Tile& tile, const Saved& saved, const HeadTensor& y,
+                     const HeadTensor& dy, const Tensor& ddenominator, const HeadTensor& grad,
                      const std::vector<Tensor>& parameters) const {
     const TileState running(plan_, tile, plan_.values, sums_, scaled_);
-    sweep(tile, false, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
-      Made q, k;
+    sweep(tile, false, [&](const Tile& segment, const ChunkShape& shape, bool with_q, bool with_k) {
+      SideRows q, k;
       Features gradient;
-      if (with_q) q = make(in_.q, Side::query, tile, part);
-      if (with_k) k = make(in_.k, Side::key, tile, part);
+      if (with_q) q = make(in_.q, Side::query, segment);
+      if (with_k) k = make(in_.k, Side::key, segment);
       table().chunk_backward_query(
-          context(), shape, input(q, k, tile, part), plan_.template rows<const T>(y, tile, part),
-          plan_.template rows<const T>(dy, tile, part), rows_kept(kept, tile, part),
-          running.view<A>(), gradient_of(q, grad, tile, part, gradient),
-          plan_.template strided<A>(ddenominator, 1, tile, part));
+          context(), shape, input(q, k, segment), plan_.template rows<const T>(y, segment),
+          plan_.template rows<const T>(dy, segment), saved_rows(saved, segment), running.view<A>(),
+          gradient_of(q, grad, segment, gradient),
+          plan_.template strided<A>(ddenominator, 1, segment));
       if (with_q && !in_kernel())
-        plan_.template scatter<T>(
-            map_.backward(q.x, q.features, gradient, Side::query, plan_.pairs_of(tile), parameters),
-            tile, part, grad);
+        plan_.template scatter<T>(map_.backward(q.x, q.features, gradient, Side::query,
+                                                plan_.head_range(segment), parameters),
+                                  segment, grad);
     });
   }
 
-  // dk, dv and what the weights get, along the gradients of the states.
-  void sweep_keys(const Tile& tile, const Kept& kept, const HeadTensor& dy,
+  // dk, dv and the gradients of the weights, along the gradients of the states.
+  void sweep_keys(const Tile& tile, const Saved& saved, const HeadTensor& dy,
                   const Tensor& ddenominator, const Heads& grads, const Tensor& gate_gradients,
                   const std::vector<Tensor>& parameters) const {
     const TileState running(plan_, tile, plan_.values, sums_, scaled_);
     const bool codes = map_.straight_through();
-    const TileState coded(plan_, codes ? tile : Tile{0, 0}, plan_.key_size * (plan_.values + 1),
-                          sums_, codes);
-    sweep(tile, true, [&](const Segment& part, const ChunkShape& shape, bool with_q, bool with_k) {
-      const HeadRows<const T> grad_y = plan_.template rows<const T>(dy, tile, part);
-      const Strided<const A> grad_d = plan_.template strided<const A>(ddenominator, 1, tile, part);
-      Made q, k;
+    const TileState coded(plan_, codes ? tile : Tile{}, plan_.key_size * (plan_.values + 1), sums_,
+                          codes);
+    sweep(tile, true, [&](const Tile& segment, const ChunkShape& shape, bool with_q, bool with_k) {
+      const HeadRows<const T> grad_y = plan_.template rows<const T>(dy, segment);
+      const Strided<const A> grad_d = plan_.template strided<const A>(ddenominator, 1, segment);
+      SideRows q, k;
       Features gradient;
       Strided<T> dweight{};
-      if (with_q) q = make(in_.q, Side::query, tile, part);
+      if (with_q) q = make(in_.q, Side::query, segment);
       if (with_k) {
-        k = make(in_.k, Side::key, tile, part);
+        k = make(in_.k, Side::key, segment);
         if (k.features.weight.defined()) {
           gradient.weight = Tensor(k.features.weight.shape(), dtype_);
-          dweight = {gradient.weight.data<T>(), part.length};
+          dweight = {gradient.weight.data<T>(), segment.length};
         }
         if (gates_.weight.defined())
-          dweight = plan_.template strided<T>(gate_gradients, 1, tile, part);
+          dweight = plan_.template strided<T>(gate_gradients, 1, segment);
       }
-      const ChunkInput<T> in = input(q, k, tile, part);
-      table().chunk_backward_key(context(), shape, in, grad_y, rows_kept(kept, tile, part), grad_d,
-                                 running.view<A>(), gradient_of(k, grads.k, tile, part, gradient),
-                                 dweight, plan_.template rows<T>(grads.v, tile, part));
+      const ChunkInput<T> in = input(q, k, segment);
+      table().chunk_backward_key(context(), shape, in, grad_y, saved_rows(saved, segment), grad_d,
+                                 running.view<A>(), gradient_of(k, grads.k, segment, gradient),
+                                 dweight, plan_.template rows<T>(grads.v, segment));
       if (in_kernel()) return;
       Tensor dk;
       if (codes) {
         if (with_k) dk = Tensor(k.x.shape(), dtype_);
         table().straight_through(context(), shape, in, pointer<const T>(q.x),
                                  pointer<const int32_t>(k.features.codes), plan_.key_size, grad_y,
-                                 rows_kept(kept, tile, part), grad_d, coded.view<A>(),
+                                 saved_rows(saved, segment), grad_d, coded.view<A>(),
                                  pointer<T>(dk));
       } else if (with_k) {
-        dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.pairs_of(tile), parameters);
+        dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.head_range(segment),
+                           parameters);
       }
-      if (with_k) plan_.template scatter<T>(dk, tile, part, grads.k);
+      if (with_k) plan_.template scatter<T>(dk, segment, grads.k);
     });
   }
 
@@ -227,14 +226,14 @@ class LinearPass {
   bool scaled_;
 };
 
-// log(1 - g) and log g: how much a key weighs, and how the state decays.
-Gates logs_of(const Tensor& gate) {
+// log(1 - g), the weight of a key, and log g, the decay of the state.
+Gates log_gates(const Tensor& gate) {
   return {ops::pointwise(Pointwise::log_one_minus_gate, gate),
           ops::pointwise(Pointwise::log_gate, gate)};
 }
 
-// d log g_t = -sum_{j >= t} dweight_j, for a decay at t divides the weight of every key from t on.
-// What stands in padding may be anything: its gradient is 0.
+// d log g_t = -sum_{j >= t} dweight_j: the decay at t divides the weight of every key from t on.
+// The gradient of padding is 0.
 template <typename T>
 Tensor gate_gradient(const Tensor& gate, const Tensor& dweight, const Tensor& valid) {
   const int64_t H = gate.size(1), N = gate.size(2), pairs = gate.size(0) * H;
@@ -256,28 +255,28 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   check_heads("linear_attention", in, options.valid);
   require(options.causal || !in.gate.defined(),
           "linear_attention: a gate has an order of time: it is causal only");
-  std::vector<Var> inputs = inputs_of(in);
+  std::vector<Var> inputs = input_vars(in);
   if (in.gate.defined()) inputs.push_back(in.gate);
   const std::vector<Var> parameters = map->parameters();
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor gate = in.gate.defined() ? in.gate.value() : Tensor();
-    const Gates gates = gate.defined() ? logs_of(gate) : Gates{};
+    const Gates gates = gate.defined() ? log_gates(gate) : Gates{};
     const Heads given = Heads::of(in);
     const Tensor y = given.new_output();
-    typename LinearPass<T>::Kept kept;
-    LinearPass<T>(*map, given, gates, options).forward(given.output_heads(y), kept);
+    typename LinearPass<T>::Saved saved;
+    LinearPass<T>(*map, given, gates, options).forward(given.output_heads(y), saved);
     return Var::from_op("linear_attention", y, inputs,
-                        [map, given, gate, gates, kept, y, options, parameters](const Tensor& dy) {
+                        [map, given, gate, gates, saved, y, options, parameters](const Tensor& dy) {
                           const Heads grads = given.new_gradients();
                           const Tensor dweight =
                               gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
                           const std::vector<Tensor> dparameters = zero_gradients(parameters);
                           LinearPass<T>(*map, given, gates, options)
-                              .backward(kept, given.output_heads(y), given.output_heads(dy), grads,
+                              .backward(saved, given.output_heads(y), given.output_heads(dy), grads,
                                         dweight, dparameters);
-                          std::vector<Gradient> result = gradients_of(grads);
+                          std::vector<Gradient> result = input_gradients(grads);
                           if (gate.defined())
                             result.emplace_back(gate_gradient<T>(gate, dweight, options.valid));
                           for (const Tensor& grad : dparameters) result.emplace_back(grad);
@@ -306,9 +305,9 @@ LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool sc
 
 size_t LinearState::bytes() const {
   size_t total = 0;
-  for (const Tensor* part :
+  for (const Tensor* tensor :
        {&state, &key_sum, &scale, &pending_keys_, &pending_values_, &count_, &high_, &low_})
-    total += part->defined() ? part->bytes() : 0;
+    total += tensor->defined() ? tensor->bytes() : 0;
   return total;
 }
 
@@ -331,23 +330,22 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
   with_stored(dtype, "linear_step", [&](auto zero) {
     using T = decltype(zero);
     const Plan plan(map, given.q, given.v, {}, map.in_kernel());
-    const Tile tile{0, P};
-    const Segment part{0, 1};
-    ChunkShape shape = plan.chunk_shape(tile, part);
+    const Tile segment{0, P, 0, 1};
+    ChunkShape shape = plan.chunk_shape(segment);
     ChunkInput<T> input;
     Features q, k;
     if (shape.feature != KernelFeature::given) {
-      input.q = plan.rows<const T>(given.q, tile, part);
-      input.k = plan.rows<const T>(given.k, tile, part);
+      input.q = plan.rows<const T>(given.q, segment);
+      input.k = plan.rows<const T>(given.k, segment);
     } else {
-      q = map.forward(plan.gather<T>(given.q, tile, part), Side::query, {0, H});
-      k = map.forward(plan.gather<T>(given.k, tile, part), Side::key, {0, H});
+      q = map.forward(plan.gather<T>(given.q, segment), Side::query, {0, H});
+      k = map.forward(plan.gather<T>(given.k, segment), Side::key, {0, H});
       input.q = head_rows<const T>(q.rows.data<T>(), 1, F);
       input.k = head_rows<const T>(k.rows.data<T>(), 1, F);
     }
-    input.v = plan.rows<const T>(given.v, tile, part);
+    input.v = plan.rows<const T>(given.v, segment);
     Gates gates{k.weight, {}};
-    if (in.gate.defined()) gates = logs_of(in.gate);
+    if (in.gate.defined()) gates = log_gates(in.gate);
     input.weight = {pointer<const T>(gates.weight), 1};
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)

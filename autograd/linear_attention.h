@@ -1,20 +1,19 @@
-// The engine of linear attention:
+// Linear attention under the sum and the gated rule:
 //
-//   y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j), j <= i when causal, all j
-//   otherwise
+//   y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j), j <= i when causal, else all j
 //
-// as a loop over tiles of the work, a few (batch, head) pairs by a segment of some hundred
-// positions. A tile's features are made by the feature map's tensor ops and handed to the kernels
-// of the sum rule (tensor/kernels.h, chunk_*), which carry a state [F,M] a pair from segment to
-// segment. The backward makes features and states again: one sweep forward for dq, one backward for
-// dk and dv. Kept for it: q, k, v, y and one denominator a row (and its scale). Never in memory: N
-// x N scores, N states, features of a whole sequence.
+// as a loop over tiles, a few batch heads by a segment of some hundred positions. The feature map
+// computes a tile's features with tensor ops; the kernels of the sum rule (tensor/kernels.h,
+// chunk_*) carry a state [F,M] per batch head from segment to segment. The backward computes
+// features and states again: one sweep forward for dq, one backward for dk and dv. Saved for it: q,
+// k, v, y, and one denominator (and its scale) a row. Never in memory: N x N scores, N states,
+// features of a whole sequence.
 //
 // The gated rule is the sum rule with weights: S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T has
 // a_ij = (1 - g_j) exp(L_i - L_j) phi(q_i).phi(k_j), L = sum of log g, and exp(L_i) cancels in y_i.
 //
-// Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). (Katharopoulos 2020,
-// section 3.3; Peng 2021, section 3.4, for the gate)
+// Time O(N (F M + chunk (F + M))), extra bytes O(N) scalars + O(tile). The definition:
+// nn/attention/naive.h. (Katharopoulos 2020, section 3.3; Peng 2021, section 3.4, for the gate)
 #pragma once
 
 #include <memory>

@@ -74,7 +74,7 @@ Var merge_heads(const Var& x) {
 
 namespace {
 
-// x [..., N, N] with zeros on and above the diagonal. Through the host: an oracle needs it.
+// x [..., N, N] with zeros on and above the diagonal. On the host: only an oracle needs it.
 Tensor strictly_lower(const Tensor& x) {
   return with_real(x.dtype(), "strictly_lower", [&](auto zero) {
     auto values = x.to_vector<decltype(zero)>();

@@ -3,7 +3,7 @@
 
 namespace linea {
 
-// y = weight (x - mean) / stddev + bias; the formula of its backward stands with the kernel
+// y = weight (x - mean) / stddev + bias; its backward: tensor/cpu/normalization.cpp
 Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
   const bool with_bias = bias.defined();
   ops::LayerNorm result =
@@ -13,10 +13,10 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
   if (with_bias) inputs.push_back(bias);
   return Var::from_op("layer_norm", y, inputs,
                       [x = x.value(), weight = weight.value(), with_bias,
-                       kept = ops::LayerNorm{Tensor(), result.mean, result.scale}](
+                       saved = ops::LayerNorm{Tensor(), result.mean, result.scale}](
                           const Tensor& dy) -> std::vector<Gradient> {
                         ops::LayerNormGradient d =
-                            ops::layer_norm_backward(x, weight, with_bias, kept, dy);
+                            ops::layer_norm_backward(x, weight, with_bias, saved, dy);
                         std::vector<Gradient> gradients = {d.dx, d.dweight};
                         if (with_bias) gradients.push_back(d.dbias);
                         return gradients;

@@ -1,5 +1,6 @@
-// Every differentiable op that the models need; each one's backward stands under its forward in the
-// .cpp file named above it. Shapes as in tensor/ops.h, and its errors.
+// The differentiable ops on whole tensors, grouped by .cpp file, where each op's backward follows
+// its forward. Shapes and errors as in tensor/ops.h. The ops of attention have headers of their
+// own: linear_attention.h, delta_attention.h, softmax_attention.h, codebook.h.
 #pragma once
 
 #include "autograd/var.h"
@@ -13,12 +14,12 @@ Var multiply(const Var& a, const Var& b);
 Var scale(const Var& x, double factor);
 Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: biases, positions
 Var cast(const Var& x, DType dtype);         // f32 as bf16, or back
-std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);  // at once
+std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);  // by one launch
 Var pointwise(Pointwise f, const Var& x);
 Var relu(const Var& x);
 Var gelu(const Var& x);
 Var exp(const Var& x);
-// Identity at rate 0; otherwise keeps by the numbers of (StepParams seed and step, lane).
+// Identity at rate 0; otherwise the mask follows from (StepParams seed and step, stream_id).
 Var dropout(const Var& x, float rate, uint32_t stream_id);
 // x [B,H,N,...] with zeros in the padding, which may hold anything; valid as in AttentionMask.
 Var clear_padding(const Var& x, const Tensor& valid);
@@ -29,8 +30,8 @@ Var dpfp_features(const Var& x, int64_t nu);
 Var matmul(const Var& a, const Var& b, bool transpose_a = false, bool transpose_b = false);
 Var reshape(const Var& x, const Shape& shape);
 Var rows(const Var& x, int64_t first, int64_t count);  // of the outermost axis
-Var select(const Var& x, int64_t index);               // of the outermost axis, which goes
-// x [B,N,parts*H*D] -> [parts,B,H,N,D], and back for one part: [B,H,N,D] -> [B,N,H*D]
+Var select(const Var& x, int64_t index);               // of the outermost axis, which it drops
+// x [B,N,parts*H*D] -> [parts,B,H,N,D], and the inverse of one part: [B,H,N,D] -> [B,N,H*D]
 Var split_heads(const Var& x, int64_t parts, int64_t heads);
 Var merge_heads(const Var& x);
 // x [...,N,M] of L x = e, L [...,N,N] with a diagonal of 1, read below it only.
@@ -42,27 +43,24 @@ Var softmax(const Var& x);
 Var normalize(const Var& x);  // rows divided by their sums; a sum of 0 gives 0
 Var mask_causal(const Var& x, double value);
 
-// layers.cpp: what a Transformer's block is made of, each whole branch one op, done a few hundred
-// rows at a time: what a product makes is used while it is in cache, and only what the comment
-// names is kept for the backward. Weights are [out,in], in the type of x; any bias may be
-// undefined.
+// layers.cpp: the branches of a Transformer block, each a single op that works on a few hundred
+// rows at a time: intermediate results stay in cache, and only the tensors named as saved are kept
+// for the backward. Weights are [out,in], in the dtype of x; any bias may be undefined.
 struct NormVars {
   Var weight, bias;
 };
 struct LinearVars {
   Var weight, bias;
-  Tensor panels{};  // of the weight (ops::pack_panels_into), where it is only read: while sampling
+  Tensor panels{};  // the weight packed for sampling (ops::pack_panels_into), or undefined
 };
-// linear(norm(x)), x [...,in] -> [...,out]; kept: x
+// linear(norm(x)), x [...,in] -> [...,out]; saved: x
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
-// residual + dropout(linear(x)), or without a residual where it is undefined; kept: x
+// residual + dropout(linear(x)), an undefined residual is 0; saved: x
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
                uint32_t stream_id);
-// dropout(down(gelu(up(norm(x))))), the second with x added; kept: x and the result of `up`
+// dropout(down(gelu(up(norm(x))))), with x added if `adds`; saved: x and the result of `up`
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
-                 float rate, uint32_t stream_id);
-Var add_feed_forward(const Var& x, const NormVars& norm, const LinearVars& up,
-                     const LinearVars& down, float rate, uint32_t stream_id);
+                 float rate, uint32_t stream_id, bool adds);
 
 // embedding.cpp
 Var embedding(const Var& table, const Tensor& ids);

@@ -7,18 +7,18 @@
 namespace linea {
 namespace {
 
-thread_local Profile* living = nullptr;
+thread_local Profile* current_profile = nullptr;
 
 }  // namespace
 
-Profile::Profile() : before_(living) { living = this; }
-Profile::~Profile() { living = before_; }
-Profile* Profile::current() { return living; }
+Profile::Profile() : before_(current_profile) { current_profile = this; }
+Profile::~Profile() { current_profile = before_; }
+Profile* Profile::current() { return current_profile; }
 
 void Profile::op_ended(const char* op, double Times::*pass) {
-  auto place = ops_.find(std::string_view(op));
-  if (place == ops_.end()) place = ops_.emplace(op, Times{}).first;
-  place->second.*pass += restart();
+  auto entry = ops_.find(std::string_view(op));
+  if (entry == ops_.end()) entry = ops_.emplace(op, Times{}).first;
+  entry->second.*pass += restart();
 }
 
 double Profile::restart() {

@@ -1,6 +1,6 @@
-// Where the time of a step goes, the device's work included: it is waited for. While a Profile
-// lives, every op that ends on this thread adds the time since the one before it ended: in the
-// forward pass when it makes its Var, in backward() when its gradients are handed on.
+// Time per op, including the device's work, for which it waits. While a Profile lives, each op that
+// ends on this thread adds the time since the previous one ended: in the forward pass at
+// Var::from_op, in backward() after its gradients are added.
 #pragma once
 
 #include <chrono>
@@ -21,10 +21,10 @@ class Profile {
   Profile(const Profile&) = delete;
   Profile& operator=(const Profile&) = delete;
 
-  // The one that lives on this thread; null: none.
+  // The current one of this thread; null: none.
   static Profile* current();
   void op_ended(const char* op, double Times::*pass);
-  // The seconds since the last op ended, which then belong to no op.
+  // The seconds since the last op ended; they count for no op.
   double restart();
   const std::map<std::string, Times, std::less<>>& ops() const { return ops_; }
 

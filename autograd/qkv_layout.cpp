@@ -26,12 +26,12 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
   if (in.gate.defined()) ops::require_shape(op, "gate", in.gate.value(), {B, H, N});
 }
 
-std::vector<Var> inputs_of(const AttentionInputs& in) {
+std::vector<Var> input_vars(const AttentionInputs& in) {
   if (in.qkv.defined()) return {in.qkv};
   return {in.q, in.k, in.v};
 }
 
-std::vector<Gradient> gradients_of(const Heads& grads) {
+std::vector<Gradient> input_gradients(const Heads& grads) {
   if (grads.packed) return {grads.q.data};
   return {grads.q.data, grads.k.data, grads.v.data};
 }

@@ -1,4 +1,4 @@
-// q, k and v of all heads where they lie, so that none is moved for an attention's sake.
+// Views of the heads of q, k and v in the tensors that hold them, so that attention copies none.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace linea {
 
-// One of them, or its gradient: x [B,H,N,width], or a part of x [B,N,parts x H x width].
+// q, k, v or a gradient of one: x [B,H,N,width], or slot 0, 1, ... of x [B,N,slots H width].
 class HeadTensor {
  public:
   HeadTensor() = default;
@@ -18,9 +18,9 @@ class HeadTensor {
     head_ = length * width;
     batch_ = heads * head_;
   }
-  HeadTensor(const Tensor& x, int64_t part, int64_t parts, int64_t H)
-      : data(x), batches(x.size(0)), heads(H), length(x.size(1)), width(x.size(2) / (parts * H)) {
-    first_ = part * H * width;
+  HeadTensor(const Tensor& x, int64_t slot, int64_t slots, int64_t H)
+      : data(x), batches(x.size(0)), heads(H), length(x.size(1)), width(x.size(2) / (slots * H)) {
+    first_ = slot * H * width;
     row_ = x.size(2);
     head_ = width;
     batch_ = length * row_;
@@ -35,7 +35,7 @@ class HeadTensor {
             heads,
             first_bh};
   }
-  bool whole() const { return row_ == width; }  // each pair in one piece, and one after the other
+  bool contiguous() const { return row_ == width; }
 
   Tensor data;
   int64_t batches = 0, heads = 1, length = 0, width = 0;
@@ -44,35 +44,35 @@ class HeadTensor {
   int64_t first_ = 0, batch_ = 0, head_ = 0, row_ = 0;
 };
 
-// What an attention is given, and what it gives in the same layout.
+// The inputs of an attention, and its outputs in the same layout.
 struct Heads {
   HeadTensor q, k, v;
-  bool packed = false;  // parts of one tensor
+  bool packed = false;  // in one tensor
 
-  static Heads of_parts(const Tensor& qkv, int64_t heads) {
+  static Heads of_packed(const Tensor& qkv, int64_t heads) {
     return {{qkv, 0, 3, heads}, {qkv, 1, 3, heads}, {qkv, 2, 3, heads}, true};
   }
   static Heads of(const AttentionInputs& in) {
-    if (in.qkv.defined()) return of_parts(in.qkv.value(), in.heads);
+    if (in.qkv.defined()) return of_packed(in.qkv.value(), in.heads);
     return {in.q.value(), in.k.value(), in.v.value()};
   }
   // One position as a sequence of length 1, of B sequences with H heads.
   static Heads of(const AttentionStep& in, int64_t B, int64_t H) {
-    const auto alone = [&](const Tensor& x) {
+    const auto sequence = [&](const Tensor& x) {
       return HeadTensor(x.reshape({B, H, 1, x.size(-1)}));
     };
-    if (in.qkv.defined()) return of_parts(in.qkv.reshape({B, 1, in.qkv.size(-1)}), H);
-    return {alone(in.q), alone(in.k), alone(in.v)};
+    if (in.qkv.defined()) return of_packed(in.qkv.reshape({B, 1, in.qkv.size(-1)}), H);
+    return {sequence(in.q), sequence(in.k), sequence(in.v)};
   }
 
-  // Memory for y, for the gradients of q, k and v, and a y or dy as heads.
+  // New tensors for y and for the gradients of q, k and v; y or dy as heads.
   Tensor new_output() const {
     const Shape& shape = v.data.shape();
     return Tensor(packed ? shape.with(2, v.heads * v.width) : shape, v.data.dtype());
   }
   Heads new_gradients() const {
     const auto like = [](const HeadTensor& x) { return Tensor(x.data.shape(), x.data.dtype()); };
-    if (packed) return of_parts(like(q), q.heads);
+    if (packed) return of_packed(like(q), q.heads);
     return {like(q), like(k), like(v)};
   }
   HeadTensor output_heads(const Tensor& y) const {
@@ -83,8 +83,8 @@ struct Heads {
 // Errors: shapes or dtypes of q, k, v, gate and valid that do not go together.
 void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid);
 
-// The Vars behind them, in the order in which gradients_of gives their gradients.
-std::vector<Var> inputs_of(const AttentionInputs& in);
-std::vector<Gradient> gradients_of(const Heads& grads);
+// The Vars of the inputs, and their gradients in the same order.
+std::vector<Var> input_vars(const AttentionInputs& in);
+std::vector<Gradient> input_gradients(const Heads& grads);
 
 }  // namespace linea

@@ -64,7 +64,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
                            heads.v.rows<const T>(), heads.output_heads(y).template rows<T>(),
                            log_sums.data<Accumulator<T>>());
     return Var::from_op(
-        "softmax_attention", y, inputs_of(in),
+        "softmax_attention", y, input_vars(in),
         [heads, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
           const Heads grads = heads.new_gradients();
           kernels<T>(context().device)
@@ -73,7 +73,7 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
                   heads.v.rows<const T>(), heads.output_heads(y).template rows<const T>(),
                   log_sums.data<Accumulator<T>>(), heads.output_heads(dy).template rows<const T>(),
                   grads.q.rows<T>(), grads.k.rows<T>(), grads.v.rows<T>());
-          return gradients_of(grads);
+          return input_gradients(grads);
         });
   });
 }

@@ -1,5 +1,5 @@
-// How the work of a linear attention is cut: tiles of (batch, head) pairs, segments of positions;
-// and how tensors are cut alike. Shared by the engines of the update rules.
+// How linear attention cuts its work, for all update rules: tiles of batch heads (pairs of a
+// sequence and a head), segments of positions, and the same cuts of its tensors.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,16 @@ struct LinearAttentionOptions {
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
 
+// Some batch heads at some positions: all of a tile, or one of its segments.
 struct Tile {
-  int64_t first_bh, batch_heads;
-};
-struct Segment {
-  int64_t first, length;
+  int64_t first_bh = 0, batch_heads = 0, first = 0, length = 0;
 };
 
-// Sizes of one call and how its work is cut. Where the kernels make the features themselves a
-// segment is the whole length: nothing of it but a chunk is ever made.
+// The sizes of one call and how its work is cut. Where the kernels make the features, a segment is
+// the whole length: no more than a chunk of features ever exists.
 struct Plan {
   Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
-       const LinearAttentionOptions& options, KernelFeature made = KernelFeature::given)
+       const LinearAttentionOptions& options, KernelFeature kernel_feature = KernelFeature::given)
       : heads(q.heads),
         batch_heads(q.batches * q.heads),
         length(q.length),
@@ -39,94 +37,95 @@ struct Plan {
         features(map.features(q.width)),
         values(v.width),
         kind(map.kind()),
-        feature(made),
+        feature(kernel_feature),
         options_(options) {
-    const bool in_kernel = made != KernelFeature::given;
+    const bool in_kernel = feature != KernelFeature::given;
     const WorkSizes& sizes = context().sizes;
     const int64_t usual = in_kernel ? length : sizes.segment;
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1,
                                    std::max<int64_t>(length, 1));
     chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64),
                       segment_);
-    const int64_t of_pair = in_kernel ? features * values : segment_ * features;
-    const int64_t tiles_at_once = context().device.kind == DeviceKind::cpu ? context().threads : 1;
-    tile_bh_ = tiles_at_once * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(of_pair, 1));
+    const int64_t size = in_kernel ? features * values : segment_ * features;
+    const int64_t parallel = context().device.kind == DeviceKind::cpu ? context().threads : 1;
+    tile_batch_heads_ = parallel * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
   }
 
   std::vector<Tile> tiles() const {
     std::vector<Tile> result;
-    for (int64_t first = 0; first < batch_heads; first += tile_bh_)
-      result.push_back({first, std::min(tile_bh_, batch_heads - first)});
+    for (int64_t bh = 0; bh < batch_heads; bh += tile_batch_heads_)
+      result.push_back({bh, std::min(tile_batch_heads_, batch_heads - bh), 0, length});
     return result;
   }
 
-  std::vector<Segment> segments() const {
-    std::vector<Segment> result;
+  std::vector<Tile> segments(const Tile& tile) const {
+    std::vector<Tile> result;
     for (int64_t first = 0; first < length; first += segment_)
-      result.push_back({first, std::min(segment_, length - first)});
+      result.push_back(
+          {tile.first_bh, tile.batch_heads, first, std::min(segment_, length - first)});
     return result;
   }
 
-  ChunkShape chunk_shape(const Tile& tile, const Segment& part) const {
+  ChunkShape chunk_shape(const Tile& segment) const {
     const int32_t* counts = options_.valid.defined() ? options_.valid.data<int32_t>() : nullptr;
-    return {tile.batch_heads,
-            part.length,
+    return {segment.batch_heads,
+            segment.length,
             features,
             values,
             chunk_,
-            part.first,
-            {counts, heads, tile.first_bh},
+            segment.first,
+            {counts, heads, segment.first_bh},
             kind,
             feature};
   }
 
   template <typename T>
-  HeadRows<T> rows(const HeadTensor& x, const Tile& tile, const Segment& part) const {
-    return x.rows<T>(tile.first_bh, part.first);
+  HeadRows<T> rows(const HeadTensor& x, const Tile& segment) const {
+    return x.rows<T>(segment.first_bh, segment.first);
   }
 
-  // A segment of a tile of x [B,H,N,width] contiguous per bh; width 1 for x [BH,N].
+  // A segment of x [B,H,N,width] contiguous per bh; width 1 for x [BH,N].
   template <typename T>
-  Strided<T> strided(const Tensor& x, int64_t width, const Tile& tile, const Segment& part) const {
+  Strided<T> strided(const Tensor& x, int64_t width, const Tile& segment) const {
     T* data = x.data<std::remove_const_t<T>>();
-    return {data + (tile.first_bh * length + part.first) * width, length * width};
+    return {data + (segment.first_bh * length + segment.first) * width, length * width};
   }
 
   // The same, contiguous [BH, segment, width]: x itself where it is, else a copy.
   template <typename T>
-  Tensor gather(const HeadTensor& x, const Tile& tile, const Segment& part) const {
-    if (part.length == length && x.whole())
-      return x.data.reshape({batch_heads, length, x.width}).rows(tile.first_bh, tile.batch_heads);
-    Tensor result({tile.batch_heads, part.length, x.width}, x.data.dtype());
+  Tensor gather(const HeadTensor& x, const Tile& segment) const {
+    if (segment.length == length && x.contiguous())
+      return x.data.reshape({batch_heads, length, x.width})
+          .rows(segment.first_bh, segment.batch_heads);
+    Tensor result({segment.batch_heads, segment.length, x.width}, x.data.dtype());
     kernels<T>(context().device)
-        .copy_rows(context(), rows<const T>(x, tile, part),
-                   head_rows(result.data<T>(), part.length, x.width), tile.batch_heads, part.length,
-                   x.width);
+        .copy_rows(context(), rows<const T>(x, segment),
+                   head_rows(result.data<T>(), segment.length, x.width), segment.batch_heads,
+                   segment.length, x.width);
     return result;
   }
 
   // The same of keys, with zeros in the padding, which may hold anything: no NaN reaches the
   // features or the gradients of a map's parameters.
   template <typename T>
-  Tensor gather_keys(const HeadTensor& x, const Tile& tile, const Segment& part) const {
-    const Tensor rows = gather<T>(x, tile, part);
+  Tensor gather_keys(const HeadTensor& x, const Tile& segment) const {
+    const Tensor rows = gather<T>(x, segment);
     if (!options_.valid.defined() || rows.numel() == 0) return rows;
     const Tensor result = rows.clone();
     kernels<T>(context().device)
-        .clear_padding(context(), chunk_shape(tile, part).valid, result.data<T>(), tile.batch_heads,
-                       part.length, x.width, part.first);
+        .clear_padding(context(), chunk_shape(segment).valid, result.data<T>(), segment.batch_heads,
+                       segment.length, x.width, segment.first);
     return result;
   }
 
   template <typename T>
-  void scatter(const Tensor& from, const Tile& tile, const Segment& part,
-               const HeadTensor& to) const {
+  void scatter(const Tensor& from, const Tile& segment, const HeadTensor& to) const {
     kernels<T>(context().device)
-        .copy_rows(context(), head_rows<const T>(from.data<T>(), part.length, to.width),
-                   rows<T>(to, tile, part), tile.batch_heads, part.length, to.width);
+        .copy_rows(context(), head_rows<const T>(from.data<T>(), segment.length, to.width),
+                   rows<T>(to, segment), segment.batch_heads, segment.length, to.width);
   }
 
-  PairRange pairs_of(const Tile& tile) const { return {tile.first_bh, heads}; }
+  HeadRange head_range(const Tile& segment) const { return {segment.first_bh, heads}; }
 
   int64_t heads, batch_heads, length, key_size, features, values;
   FeatureKind kind;
@@ -134,7 +133,7 @@ struct Plan {
 
  private:
   LinearAttentionOptions options_;
-  int64_t segment_, chunk_, tile_bh_;
+  int64_t segment_, chunk_, tile_batch_heads_;
 };
 
 // The elements, or null where x is undefined.

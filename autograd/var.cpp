@@ -11,15 +11,15 @@ namespace linea {
 namespace {
 
 thread_local bool recording = true;
-thread_local bool rehearsing =
-    false;  // what runs now remembers nothing, but will be run again for its gradients
+// Ops record nothing, but compute as if they did: they will run again for their gradients.
+thread_local bool rehearsing = false;
 thread_local bool detecting = false;
-thread_local const ModuleScope* place = nullptr;
+thread_local const ModuleScope* current_module = nullptr;
 thread_local uint64_t next_order = 0;
 
 }  // namespace
 
-// `order` grows with each op, so inputs always have a smaller one than what was made of them.
+// `order` grows with each op: an input has a smaller one than the results.
 struct Var::Node {
   Tensor value, grad;
   bool requires_grad = false;
@@ -30,7 +30,7 @@ struct Var::Node {
   std::vector<std::shared_ptr<Node>> inputs;
   Backward backward;
 
-  // Unlinks what only this node keeps alive one by one: a chain a million ops deep must not
+  // Frees the nodes that only this one keeps alive in a loop: a chain a million ops deep must not
   // recurse.
   ~Node() {
     std::vector<std::shared_ptr<Node>> pending = std::move(inputs);
@@ -95,9 +95,7 @@ Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, B
   if (!gradients_needed(inputs)) return result;
   Node& node = *result.node_;
   node.requires_grad = true;
-  if (!recording)
-    return result;  // it rehearses: what is made of this is to know that a gradient will be asked
-                    // for
+  if (!recording) return result;  // rehearsing: only the flag matters
   node.leaf = false;
   node.op = op;
   node.order = ++next_order;
@@ -107,7 +105,7 @@ Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, B
   return result;
 }
 
-// The one place where gradients are checked and added up.
+// Checks a gradient and adds it to its node.
 void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   const Tensor& value = gradient.value;
   require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one",
@@ -123,7 +121,7 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
       node.grad = std::move(gradient.value);
     } else if (node.grad.unique()) {
       ops::accumulate(value, node.grad);
-    } else {  // another handle may read these bytes still
+    } else {  // another handle shares the memory
       node.grad = ops::add(node.grad, value);
     }
     return;
@@ -138,8 +136,8 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   ops::accumulate(value.reshape(target.shape()), target);
 }
 
-// Gradients of leaves that wait for their cast: many are done by one launch, but not so many that
-// both forms of all parameters' gradients are held.
+// Gradients of leaves to be cast: many by one launch, but not so many that the gradients of all
+// parameters are held in both types.
 class Var::Casts {
  public:
   void add(const std::shared_ptr<Node>& leaf, const Gradient& gradient) {
@@ -213,32 +211,23 @@ void backward(const Var& root, const Tensor& seed) {
 
 namespace {
 
-// While one lives, ops remember nothing, and do what they do where they remember: the same bits
-// come out when they are run again.
-class Rehearsal {
- public:
-  Rehearsal() : before_(std::exchange(rehearsing, rehearsing || recording)) {}
-  ~Rehearsal() { rehearsing = before_; }
-  Rehearsal(const Rehearsal&) = delete;
-  Rehearsal& operator=(const Rehearsal&) = delete;
-
- private:
-  bool before_;  // asks whether ops remember, so it comes first
-  NoGrad no_grad_;
+// While one lives, ops record nothing but compute the bits that they compute when they record.
+struct Rehearsal : FlagScope {
+  Rehearsal() : FlagScope(rehearsing, rehearsing || recording) {}
+  NoGrad no_grad;
 };
 
-// Runs f(x) once more and goes back through it. Returns f(x).
+// Runs f(x) and its backward; returns f(x).
 Tensor back_through(const std::function<Var(const Var&)>& f, const Var& x, const Tensor& dy) {
-  const WithGrad with_grad;  // backward() has switched it off, and does so for its own walk again
+  const WithGrad with_grad;  // the outer backward() has switched recording off
   const Var y = f(x);
   backward(y, dy);
   return y.value();
 }
 
-// What was y = before + branch(x) becomes `before`; x gets the gradient that the branch's way gives
-// it.
-void take_off(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y,
-              const Tensor& dy) {
+// y = before + branch(x) becomes `before`; dx gets the gradient through the branch.
+void undo(const ReversibleLayer::Branch& branch, const Tensor& x, Tensor& dx, Tensor& y,
+          const Tensor& dy) {
   const Var given(x, true);
   y = ops::add(y, ops::scale(back_through(branch, given, dy), -1));
   dx = ops::add(dx, given.grad());
@@ -275,28 +264,26 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
       [layers = std::move(layers), y1, y2](const Tensor& dy) -> std::vector<Gradient> {
         Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
         for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-          take_off(layer->g, of1, d1, of2, d2);
-          take_off(layer->f, of2, d2, of1, d1);
+          undo(layer->g, of1, d1, of2, d2);
+          undo(layer->f, of2, d2, of1, d1);
         }
         return {ops::add(d1, d2)};
       });
 }
 
-NoGrad::NoGrad() : before_(recording) { recording = false; }
-NoGrad::~NoGrad() { recording = before_; }
-WithGrad::WithGrad() : before_(recording) { recording = true; }
-WithGrad::~WithGrad() { recording = before_; }
-ModuleScope::ModuleScope(const char* part, int64_t number)
-    : part_(part), number_(number), outer_(place) {
-  place = this;
+NoGrad::NoGrad() : FlagScope(recording, false) {}
+WithGrad::WithGrad() : FlagScope(recording, true) {}
+DetectNonfinite::DetectNonfinite() : FlagScope(detecting, true) {}
+
+ModuleScope::ModuleScope(const char* module, int64_t number)
+    : module_(module), number_(number), outer_(current_module) {
+  current_module = this;
 }
-ModuleScope::~ModuleScope() { place = outer_; }
+ModuleScope::~ModuleScope() { current_module = outer_; }
 std::string ModuleScope::path() {
-  if (place == nullptr) return "";
-  if (place->number_ < 0) return fmt::format(" in {}", place->part_);
-  return fmt::format(" in {}.{}", place->part_, place->number_);
+  if (current_module == nullptr) return "";
+  if (current_module->number_ < 0) return fmt::format(" in {}", current_module->module_);
+  return fmt::format(" in {}.{}", current_module->module_, current_module->number_);
 }
-DetectNonfinite::DetectNonfinite() : before_(detecting) { detecting = true; }
-DetectNonfinite::~DetectNonfinite() { detecting = before_; }
 
 }  // namespace linea

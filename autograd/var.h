@@ -1,7 +1,7 @@
-// Var: a tensor, its gradient, and how it was made. An eager tape: each op computes at once and
-// hands a Var the lambda that turns the gradient of its result into the gradients of its inputs.
+// Var: a tensor, its gradient and the op that it came from. An eager tape: each op computes at once
+// and passes Var::from_op a lambda that turns the gradient of its result into those of its inputs.
 //
-// Lambdas capture Tensors, never the resulting Var: that would be a cycle that frees nothing.
+// Lambdas capture Tensors, never the resulting Var: that would be a cycle that is never freed.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@
 namespace linea {
 
 // The gradient of one input: of its shape, or of rows [first_row, ...) of its outermost axis, the
-// rest being zero. Undefined where the input needs none. cast_to: the type that it is still to be
-// cast to, which backward() does with others at once.
+// others being zero. Undefined where the input requires none. cast_to: the type to cast it to;
+// backward() casts many at once.
 struct Gradient {
   Gradient() = default;
-  Gradient(Tensor all) : value(std::move(all)) {}  // NOLINT: a tensor is the gradient of the whole
+  Gradient(Tensor all) : value(std::move(all)) {}  // NOLINT: implicit, for lists of gradients
   Gradient(Tensor some, int64_t first) : value(std::move(some)), first_row(first) {}
   Tensor value;
   int64_t first_row = -1;
@@ -39,17 +39,16 @@ class Var {
   DType dtype() const { return value().dtype(); }
   int64_t size(int axis) const { return value().size(axis); }
   bool requires_grad() const;
-  // The sum of the gradients of all backward() calls since the last clear; undefined before the
-  // first.
+  // The sum over all backward() calls since the last clear; undefined before the first.
   const Tensor& grad() const;
   void clear_grad();
-  // Replaces the value of a leaf (a checkpoint, a probe of a gradient). Error: not a leaf, other
-  // shape.
+  // Replaces the value of a leaf (a checkpoint, a probe of a gradient). Errors: not a leaf, another
+  // shape or dtype.
   void set_value(Tensor value);
 
-  // Whether a gradient will be asked for, of what is made of these.
+  // Whether an op on these inputs must save what its backward needs.
   static bool gradients_needed(const std::vector<Var>& inputs);
-  // What an op returns: remembers `inputs` and `backward` where a gradient will be asked for.
+  // The result of an op: records `inputs` and `backward` where a gradient is needed.
   static Var from_op(const char* op, Tensor value, const std::vector<Var>& inputs,
                      Backward backward);
 
@@ -61,40 +60,44 @@ class Var {
   std::shared_ptr<Node> node_;
 };
 
-// Adds d(seed . root)/d(leaf) to every leaf that requires it; the seed may be left out where root
-// has one element. Walks from the latest op to the earliest, and frees each op's tensors as it
-// passes. Errors, each naming the op: a gradient that is missing, of another shape or dtype; a
-// graph walked twice.
+// Adds d(seed . root)/d(leaf) to every leaf that requires a gradient; the seed defaults to 1 where
+// root has one element. Walks from the latest op to the earliest and frees each op's tensors on the
+// way. Errors, each naming the op: a gradient that is missing or of another shape or dtype; a graph
+// walked twice.
 void backward(const Var& root, const Tensor& seed = Tensor());
 
-// While one lives, ops on this thread remember nothing.
-class NoGrad {
+// Sets a flag of this thread, and restores it at the end of its life.
+class FlagScope {
  public:
+  FlagScope(const FlagScope&) = delete;
+  FlagScope& operator=(const FlagScope&) = delete;
+
+ protected:
+  FlagScope(bool& flag, bool value) : flag_(flag), before_(flag) { flag = value; }
+  ~FlagScope() { flag_ = before_; }
+
+ private:
+  bool& flag_;
+  bool before_;
+};
+
+// While one lives, ops on this thread record nothing.
+struct NoGrad : FlagScope {
   NoGrad();
-  ~NoGrad();
-  NoGrad(const NoGrad&) = delete;
-  NoGrad& operator=(const NoGrad&) = delete;
-
- private:
-  bool before_;
 };
-
-// While one lives, ops remember again: in a backward that runs a function once more, to go back
-// through it.
-class WithGrad {
- public:
+// While one lives, ops record again: for a backward that runs a function once more.
+struct WithGrad : FlagScope {
   WithGrad();
-  ~WithGrad();
-  WithGrad(const WithGrad&) = delete;
-  WithGrad& operator=(const WithGrad&) = delete;
-
- private:
-  bool before_;
+};
+// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name
+// and its module.
+struct DetectNonfinite : FlagScope {
+  DetectNonfinite();
 };
 
-// y = f(x), of which only x is kept: the backward runs f once more and goes back through that. f
-// must give the same bits each time; leaves that it uses besides x (parameters) get their gradients
-// from it directly, where x needs one.
+// y = f(x), of which only x is saved: the backward runs f once more. f must give the same bits each
+// time; leaves that it uses besides x (parameters) get their gradients from it directly, provided
+// that x requires one.
 Var recomputed(const std::function<Var(const Var&)>& f, const Var& x);
 
 // Residual layers of two streams, which can be undone:  y1 = x1 + f(x2),  y2 = x2 + g(y1).
@@ -104,18 +107,18 @@ struct ReversibleLayer {
   using Branch = std::function<Var(const Var& x)>;
   Branch f, g;
 };
-// y1 + y2 of the last layer, both streams starting as x. Kept are y1 and y2 of the last layer
-// alone, however many there are: the backward takes g(y1) and f(x2) off again, which gives back
-// what went in but for the rounding of sums. f and g must give the same bits each time; leaves that
-// they use besides x get their gradients directly, where x needs one.
+// y1 + y2 of the last layer, both streams starting as x. Only y1 and y2 of the last layer are
+// saved: the backward subtracts g(y1) and f(x2) again, which restores the inputs up to the rounding
+// of sums. f and g must give the same bits each time; their other leaves get gradients as in
+// recomputed().
 Var reversible(std::vector<ReversibleLayer> layers, const Var& x);
 
-// While one lives, the ops that this thread makes belong to a part of a model, which errors name:
-// "blocks.3". The innermost counts.
+// While one lives, errors name this module of the model for the ops of this thread: "blocks.3". The
+// innermost counts.
 class ModuleScope {
  public:
-  // `number` below 0: a part of which there is one.
-  explicit ModuleScope(const char* part, int64_t number = -1);
+  // `number` below 0: a module of which there is one.
+  explicit ModuleScope(const char* module, int64_t number = -1);
   ~ModuleScope();
   ModuleScope(const ModuleScope&) = delete;
   ModuleScope& operator=(const ModuleScope&) = delete;
@@ -124,22 +127,9 @@ class ModuleScope {
   static std::string path();
 
  private:
-  const char* part_;
+  const char* module_;
   int64_t number_;
   const ModuleScope* outer_;
-};
-
-// While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name
-// and place.
-class DetectNonfinite {
- public:
-  DetectNonfinite();
-  ~DetectNonfinite();
-  DetectNonfinite(const DetectNonfinite&) = delete;
-  DetectNonfinite& operator=(const DetectNonfinite&) = delete;
-
- private:
-  bool before_;
 };
 
 }  // namespace linea

@@ -35,7 +35,7 @@ std::vector<approx::Estimate> asked_estimates(const approx::Options& options) {
             count % approx::features_a_row(kind) == 0,
             "--counts has {}; {} makes two features per row of omega, so the count must be even",
             count, feature);
-        result.push_back({feature, projection, kind, projection_of(projection), count});
+        result.push_back({feature, projection, kind, parse_projection(projection), count});
       }
   return result;
 }

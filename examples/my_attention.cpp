@@ -20,11 +20,11 @@ class ScaledExpFeatures final : public FeatureMap {
       : query_scale_(query_scale), key_scale_(key_scale) {}
   int64_t features(int64_t key_size) const override { return key_size; }
   FeatureKind kind() const override { return FeatureKind::logs; }
-  Features forward(const Tensor& x, Side side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange&) const override {
     return {ops::scale(x, scale(side))};
   }
   Tensor backward(const Tensor&, const Features&, const Features& gradient, Side side,
-                  const PairRange&, const std::vector<Tensor>&) const override {
+                  const HeadRange&, const std::vector<Tensor>&) const override {
     return ops::scale(gradient.rows, scale(side));
   }
 

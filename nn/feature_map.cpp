@@ -5,18 +5,18 @@
 namespace linea {
 namespace {
 
-// One number to one number: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021); formulas
+// Elementwise: elu + 1 (Katharopoulos 2020), relu + 1e-3 (Choromanski 2021); formulas
 // in tensor/formulas.h.
 class PointwiseFeatures final : public FeatureMap {
  public:
   PointwiseFeatures(Pointwise f, KernelFeature in_kernel) : f_(f), in_kernel_(in_kernel) {}
   KernelFeature in_kernel() const override { return in_kernel_; }
   int64_t features(int64_t key_size) const override { return key_size; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side, const HeadRange&) const override {
     return {ops::pointwise(f_, x), {}};
   }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
-                  const PairRange&, const std::vector<Tensor>&) const override {
+                  const HeadRange&, const std::vector<Tensor>&) const override {
     return ops::pointwise_backward(f_, x, gradient.rows);
   }
 
@@ -30,8 +30,8 @@ class ExpFeatures final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size; }
   FeatureKind kind() const override { return FeatureKind::logs; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override { return {x, {}}; }
-  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side, const PairRange&,
+  Features forward(const Tensor& x, Side, const HeadRange&) const override { return {x, {}}; }
+  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side, const HeadRange&,
                   const std::vector<Tensor>&) const override {
     return gradient.rows;
   }
@@ -41,11 +41,11 @@ class ExpFeatures final : public FeatureMap {
 class SquareFeatures final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size * key_size; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side, const HeadRange&) const override {
     return {ops::quadratic_features(x), {}};
   }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
-                  const PairRange&, const std::vector<Tensor>&) const override {
+                  const HeadRange&, const std::vector<Tensor>&) const override {
     return ops::quadratic_features_backward(x, gradient.rows);
   }
 };
@@ -60,11 +60,11 @@ class DpfpFeatures final : public FeatureMap {
             key_size);
     return 2 * key_size * nu_;
   }
-  Features forward(const Tensor& x, Side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side, const HeadRange&) const override {
     return {ops::dpfp_features(x, nu_), {}};
   }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
-                  const PairRange&, const std::vector<Tensor>&) const override {
+                  const HeadRange&, const std::vector<Tensor>&) const override {
     return ops::dpfp_features_backward(x, gradient.rows, nu_);
   }
 

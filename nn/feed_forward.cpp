@@ -11,12 +11,8 @@ FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const M
       down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias),
       stream_id(dropout_stream) {}
 
-Var FeedForward::forward(const Var& x, float dropout) const {
-  return add_feed_forward(x, norm, up, down, dropout, stream_id);
-}
-
-Var FeedForward::branch(const Var& x, float dropout) const {
-  return feed_forward(x, norm, up, down, dropout, stream_id);
+Var FeedForward::forward(const Var& x, float dropout, bool residual) const {
+  return feed_forward(x, norm, up, down, dropout, stream_id, residual);
 }
 
 }  // namespace linea

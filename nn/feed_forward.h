@@ -16,8 +16,8 @@ struct FeedForward {
   FeedForward(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
               uint32_t dropout_stream);
 
-  Var forward(const Var& x, float dropout) const;
-  Var branch(const Var& x, float dropout) const;  // without the residual
+  // residual false: without x +.
+  Var forward(const Var& x, float dropout, bool residual = true) const;
 
   LayerNorm norm;
   Linear up, down;

@@ -35,8 +35,8 @@ class LogisticsHead : public OutputHead {
 
   int64_t outputs() const override { return 3 * kLogistics; }
 
-  // Means side by side over the whole range, each as wide as the way to its neighbors: every level
-  // is near one, and no two are alike.
+  // Means spread over the whole range, each scale the distance to the next mean: every level is
+  // near one component, and no two components are equal.
   std::vector<double> initial_bias() const override {
     std::vector<double> bias(3 * kLogistics, 0.0);
     for (int64_t k = 0; k < kLogistics; ++k) {

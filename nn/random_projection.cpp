@@ -12,7 +12,7 @@
 namespace linea {
 namespace {
 
-// Numbers of a stream: omega's own from 0 on, and from here on the rows whose lengths are taken.
+// Indices of a stream: 0 and on for omega, kLengths and on for the rows that give the lengths.
 constexpr uint64_t kLengths = uint64_t{1} << 40;
 
 std::vector<double> normal_matrix(int64_t rows, int64_t cols, const RandomStream& stream) {
@@ -29,7 +29,7 @@ double dot(const double* a, const double* b, int64_t n) {
 // rounding). Rows of a Gaussian matrix become G = L Q with L's diagonal positive, which makes Q
 // uniform on the orthogonal group, or its first rows where there are fewer than D (Mezzadri 2007,
 // "How to generate random matrices from the classical compact groups").
-void orthogonalise(double* block, int64_t rows, int64_t D) {
+void orthogonalize(double* block, int64_t rows, int64_t D) {
   for (int64_t r = 0; r < rows; ++r) {
     double* row = block + r * D;
     for (int pass = 0; pass < 2; ++pass)
@@ -58,9 +58,8 @@ std::vector<double> random_lengths(int64_t rows, int64_t D, const RandomStream& 
   return lengths;
 }
 
-// The lengths with the probabilities i / (R + 1). Their order is that of lengths which were drawn:
-// all orders are equally likely, and each row has the length it would have had, moved to its
-// stratum.
+// The lengths with the probabilities i / (R + 1), in the order of random lengths: all orders are
+// equally likely, and each row has its random length moved to the stratum.
 std::vector<double> stratified_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
   const std::vector<double> drawn = random_lengths(rows, D, stream);
   std::vector<size_t> order(drawn.size());
@@ -111,7 +110,7 @@ const std::vector<std::string>& projection_names() {
   return names;
 }
 
-Projection projection_of(const std::string& name) {
+Projection parse_projection(const std::string& name) {
   const std::vector<std::string>& names = projection_names();
   const auto found = std::find(names.begin(), names.end(), name);
   if (found == names.end())
@@ -151,7 +150,7 @@ std::vector<double> draw_projection(Projection projection, int64_t rows, int64_t
   std::vector<double> omega = normal_matrix(rows, key_size, stream);
   if (projection == Projection::iid) return omega;
   for (int64_t first = 0; first < rows; first += key_size)
-    orthogonalise(omega.data() + first * key_size, std::min(key_size, rows - first), key_size);
+    orthogonalize(omega.data() + first * key_size, std::min(key_size, rows - first), key_size);
   std::vector<double> lengths;
   switch (projection) {
     case Projection::iid:

@@ -36,7 +36,7 @@ ReversibleLayer TransformerBlock::reversible_layer(float dropout, AttentionState
           },
           [this, dropout](const Var& x) {
             const ModuleScope scope("blocks", layer);
-            return feed_forward.branch(x, dropout);
+            return feed_forward.forward(x, dropout, false);
           }};
 }
 

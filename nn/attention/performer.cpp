@@ -48,7 +48,7 @@ class RandomFeatures final : public FeatureMap {
   }
   bool weighs_keys() const override { return feature_ == RandomFeature::trig; }
 
-  Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange& pairs) const override {
     if (kind() == FeatureKind::logs && side == Side::key)
       return {ops::random_logs(x, directions(), pairs.first, 1 / root_), {}, {}};
     const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
@@ -65,7 +65,7 @@ class RandomFeatures final : public FeatureMap {
   }
 
   Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
-                  const PairRange& pairs, const std::vector<Tensor>&) const override {
+                  const HeadRange& pairs, const std::vector<Tensor>&) const override {
     Tensor du = gradient.rows;
     if (feature_ == RandomFeature::trig) du = ops::sine_cosine_backward(made.rows, du);
     if (feature_ == RandomFeature::relu) {
@@ -117,7 +117,7 @@ class Performer final : public MappedAttention {
   explicit Performer(const AttentionOptions& options)
       : MappedAttention(options),
         feature_(parse_random_feature(options.settings.text("feature"))),
-        projection_(projection_of(options.settings.text("projection"))),
+        projection_(parse_projection(options.settings.text("projection"))),
         features_(options.settings.integer("features")),
         redraw_(options.settings.integer("redraw")) {
     omega_ = Tensor({options.heads, features_, options.key_size}, options.dtype);

@@ -26,7 +26,7 @@ class MixtureFeatures final : public FeatureMap {
   FeatureKind kind() const override { return FeatureKind::logs; }
   std::vector<Var> parameters() const override { return {codebook_, sigma_}; }
 
-  Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange& pairs) const override {
     const Tensor& codes = codebook_.value();
     const Tensor u = ops::head_matmul(x, codes, pairs.first, true);
     if (side == Side::query) return {u, {}, {}};
@@ -42,7 +42,7 @@ class MixtureFeatures final : public FeatureMap {
   // du of a key overwrites what its logs get; then both sides alike: dx = du c, dc = du^T x (of
   // keys, less c sum du, from -|c|^2 / 2).
   Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
-                  const PairRange& pairs, const std::vector<Tensor>& gradients) const override {
+                  const HeadRange& pairs, const std::vector<Tensor>& gradients) const override {
     const Tensor& codes = codebook_.value();
     const bool key = side == Side::key;
     const Tensor du = key ? gradient.rows.clone() : gradient.rows;
@@ -69,7 +69,7 @@ class MixtureFeatures final : public FeatureMap {
   }
 
  private:
-  HeadShape shape_of(const Tensor& x, const PairRange& pairs) const {
+  HeadShape shape_of(const Tensor& x, const HeadRange& pairs) const {
     return {x.size(0), x.size(1), codebook_.size(1), x.size(2), pairs.first, pairs.heads};
   }
   Tensor width() const {

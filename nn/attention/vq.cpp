@@ -29,13 +29,13 @@ class CodeFeatures final : public FeatureMap {
   FeatureKind kind() const override { return FeatureKind::logs; }
   bool straight_through() const override { return true; }
 
-  Features forward(const Tensor& x, Side side, const PairRange& pairs) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange& pairs) const override {
     if (side == Side::query) return {ops::head_matmul(x, codebook_, pairs.first, true), {}, {}};
     const Tensor codes = ops::nearest_code(x, codebook_, pairs.first);
     return {ops::one_hot_logs(codes, codebook_.size(1), x.dtype()), {}, codes};
   }
   Tensor backward(const Tensor&, const Features&, const Features& gradient, Side side,
-                  const PairRange& pairs, const std::vector<Tensor>&) const override {
+                  const HeadRange& pairs, const std::vector<Tensor>&) const override {
     require(side == Side::query,
             "vq: a key's gradient passes straight through, not through its code");
     return ops::head_matmul(gradient.rows, codebook_, pairs.first, false);

@@ -54,7 +54,7 @@ std::vector<Branch> feed_forward_branches(const std::vector<Tensor>& inputs, boo
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
              const auto first = taken.take<LinearVars>();
-             return feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3);
+             return feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3, false);
            },
            [=](const Vars& v) {
              Taken taken(v, 1, bias);
@@ -69,7 +69,7 @@ std::vector<Branch> feed_forward_branches(const std::vector<Tensor>& inputs, boo
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
              const auto first = taken.take<LinearVars>();
-             return add_feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3);
+             return feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3, true);
            },
            [=](const Vars& v) {
              Taken taken(v, 1, bias);

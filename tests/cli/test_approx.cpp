@@ -52,7 +52,7 @@ Errors expected(const std::string& kind, const std::string& projection, int64_t 
     const Matrix q = normal(N, D, 0, draw, stddev), k = normal(N, D, 1, draw, stddev),
                  v = normal(N, D, 2, draw, stddev);
     const std::vector<double> sampled =
-        draw_projection(projection_of(projection), R, D, {3, Purpose::features, 0, draw});
+        draw_projection(parse_projection(projection), R, D, {3, Purpose::features, 0, draw});
     Matrix omega;
     for (int64_t r = 0; r < R; ++r)
       omega.emplace_back(sampled.begin() + r * D, sampled.begin() + (r + 1) * D);

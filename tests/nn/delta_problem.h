@@ -28,11 +28,11 @@ inline Map named(const char* name) { return make_feature_map(name, 1); }
 class CutOff final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side, const HeadRange&) const override {
     return {ops::pointwise(Pointwise::relu, x), {}};
   }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
-                  const PairRange&, const std::vector<Tensor>&) const override {
+                  const HeadRange&, const std::vector<Tensor>&) const override {
     return ops::pointwise_backward(Pointwise::relu, x, gradient.rows);
   }
 };
@@ -44,11 +44,11 @@ class TrainedLogs final : public FeatureMap {
   int64_t features(int64_t) const override { return width_.size(1); }
   FeatureKind kind() const override { return FeatureKind::logs; }
   std::vector<Var> parameters() const override { return {width_}; }
-  Features forward(const Tensor& x, Side side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange&) const override {
     return {ops::matmul(x, width_.value(), false, false, factor(side)), {}};
   }
   Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side side,
-                  const PairRange&, const std::vector<Tensor>& gradients) const override {
+                  const HeadRange&, const std::vector<Tensor>& gradients) const override {
     const int64_t rows = x.numel() / x.size(-1);
     if (gradients.at(0).defined())
       ops::accumulate(

@@ -59,13 +59,13 @@ TEST(Delta, PassesGradcheckInDouble) {
   for (const Tensor& present : {Tensor(), valid}) {
     for (const char* name : {"elu", "dpfp"}) {
       const Map map = named(name);
-      const auto engine = [&](const std::vector<Var>& x) {
+      const auto chunked_form = [&](const std::vector<Var>& x) {
         return delta_attention(map, {x[0], x[1], x[2], x[3]}, {true, present, 4, 3});
       };
       const auto definition = [&](const std::vector<Var>& x) {
         return naive::quadratic(naive::Rule::delta, map, {x[0], x[1], x[2], x[3]}, {true, present});
       };
-      for (const Function& form : {Function(engine), Function(definition)}) {
+      for (const Function& form : {Function(chunked_form), Function(definition)}) {
         const GradcheckResult result = gradcheck(form, {p.q, p.k, p.v, p.beta});
         EXPECT_LE(result.error, 1e-7) << name << ", input " << result.worst_input;
       }

@@ -1,4 +1,4 @@
-// The engine against loops written from the formula, at sizes that cut the work in every way.
+// The chunked form against loops written from the formula, at sizes that cut the work in every way.
 #include "autograd/linear_attention.h"
 #include "nn/attention.h"
 #include "nn/feature_map.h"
@@ -62,8 +62,8 @@ struct Result {
   Tensor y, dq, dk, dv;
 };
 
-Result engine(const std::shared_ptr<const FeatureMap>& map, const Problem& p,
-              const LinearAttentionOptions& options) {
+Result chunked_form(const std::shared_ptr<const FeatureMap>& map, const Problem& p,
+                    const LinearAttentionOptions& options) {
   const Var q(p.q, true), k(p.k, true), v(p.v, true);
   const Var y = linear_attention(map, {q, k, v, Var()}, options);
   backward(y, p.dy);
@@ -79,10 +79,10 @@ TEST(LinearAttention, MatchesTheFormulaForEverySplit) {
     for (const bool padded : {true, false}) {
       const Tensor all = padded ? valid : Tensor();
       const Tensor expected = by_loops(*map, p, causal, padded ? counts : std::vector<int64_t>{});
-      const Result whole = engine(map, p, {causal, all, 0, 0});
+      const Result whole = chunked_form(map, p, {causal, all, 0, 0});
       for (const int64_t segment : {1, 2, 7, 29, 52, 53, 100}) {
         for (const int64_t chunk : {1, 3, 7, 64}) {
-          const Result cut = engine(map, p, {causal, all, segment, chunk});
+          const Result cut = chunked_form(map, p, {causal, all, segment, chunk});
           EXPECT_LE(relative_error(cut.y, expected), 1e-13) << segment << " " << chunk;
           EXPECT_LE(relative_error(cut.dq, whole.dq), 1e-12) << segment << " " << chunk;
           EXPECT_LE(relative_error(cut.dk, whole.dk), 1e-12) << segment << " " << chunk;
@@ -101,7 +101,7 @@ TEST(LinearAttention, ManyTiles) {
   for (const int threads : {1, 2}) {
     set_threads(threads);
     for (const bool causal : {true, false}) {
-      const Result found = engine(map, p, {causal, {}, 0, 0});
+      const Result found = chunked_form(map, p, {causal, {}, 0, 0});
       EXPECT_LE(relative_error(found.y, by_loops(*map, p, causal, {})), 1e-13);
     }
   }
@@ -110,8 +110,8 @@ TEST(LinearAttention, ManyTiles) {
 
 TEST(LinearAttention, EmptyInput) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
-  EXPECT_EQ(engine(map, problem(2, 3, 0, 5, 7), {}).y.shape(), (Shape{2, 3, 0, 7}));
-  EXPECT_EQ(engine(map, problem(0, 3, 4, 5, 7), {}).dk.shape(), (Shape{0, 3, 4, 5}));
+  EXPECT_EQ(chunked_form(map, problem(2, 3, 0, 5, 7), {}).y.shape(), (Shape{2, 3, 0, 7}));
+  EXPECT_EQ(chunked_form(map, problem(0, 3, 4, 5, 7), {}).dk.shape(), (Shape{0, 3, 4, 5}));
 }
 
 // A row whose weights are all exactly 0 has the output 0 and no gradient, in all forms.
@@ -120,7 +120,7 @@ TEST(LinearAttention, RowsWithZeroWeightAreZero) {
   Problem p = problem(1, 1, 3, 2, 2);
   p.q = Tensor::from(std::vector<double>{1, 2, -1, -2, 1, 2}, p.q.shape());
   p.k = Tensor::from(std::vector<double>{-1, -2, -1, -2, -1, -2}, p.k.shape());  // meets only q_1
-  const Result found = engine(map, p, {});
+  const Result found = chunked_form(map, p, {});
   const std::vector<double> y = found.y.to_doubles(), dq = found.dq.to_doubles();
   for (const size_t i : {0, 1, 4, 5}) {
     EXPECT_EQ(y[i], 0.0);

@@ -1,5 +1,5 @@
 // Logs in float where the numbers behind them overflow, underflow or lie hundreds of e-folds apart:
-// the engine against the definition, which sums every weight by itself in double.
+// the chunked form against the definition, which sums every weight by itself in double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ class Logs final : public FeatureMap {
  public:
   int64_t features(int64_t key_size) const override { return key_size; }
   FeatureKind kind() const override { return FeatureKind::logs; }
-  Features forward(const Tensor& x, Side, const PairRange&) const override {
+  Features forward(const Tensor& x, Side, const HeadRange&) const override {
     std::vector<double> values = x.to_doubles();
     for (double& value : values)
       if (value < -1000) value = kNone;
@@ -33,7 +33,7 @@ class Logs final : public FeatureMap {
     write_values(values, rows);
     return {rows, {}, {}};
   }
-  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side, const PairRange&,
+  Tensor backward(const Tensor&, const Features&, const Features& gradient, Side, const HeadRange&,
                   const std::vector<Tensor>&) const override {
     return gradient.rows;
   }
@@ -61,7 +61,7 @@ Outcome run_form(const Form& form, const Inputs& x) {
   return {y.value(), q.grad(), k.grad(), v.grad()};
 }
 
-Outcome engine(const Map& map, const Inputs& x, const LinearAttentionOptions& options) {
+Outcome chunked_form(const Map& map, const Inputs& x, const LinearAttentionOptions& options) {
   return run_form([&](const AttentionInputs& in) { return linear_attention(map, in, options); }, x);
 }
 Outcome definition(const Map& map, const Inputs& x, bool causal) {
@@ -73,7 +73,7 @@ Outcome definition(const Map& map, const Inputs& x, bool causal) {
 }
 
 // Where one key outweighs the others the true dq and dk are 0: their errors count against 1, the
-// size of dy and v. Both directions, in the engine's own pieces and in small ones; and step by
+// size of dy and v. Both directions, in the default segments and in small ones; and step by
 // step.
 void expect_close(const Map& map, const Inputs& x, double bound, const std::string& what) {
   for (const bool causal : {true, false}) {
@@ -81,7 +81,7 @@ void expect_close(const Map& map, const Inputs& x, double bound, const std::stri
     for (const bool cut : {false, true}) {
       const std::string where =
           what + (causal ? ", causal" : ", not causal") + (cut ? ", cut" : "");
-      const Outcome found = engine(map, x, {causal, {}, cut ? 40 : 0, cut ? 16 : 0});
+      const Outcome found = chunked_form(map, x, {causal, {}, cut ? 40 : 0, cut ? 16 : 0});
       EXPECT_LE(relative_error(found.y, expected.y), bound) << where;
       EXPECT_LE(relative_error(found.dq, expected.dq, 1.0), bound) << where << ", dq";
       EXPECT_LE(relative_error(found.dk, expected.dk, 1.0), bound) << where << ", dk";
@@ -173,8 +173,8 @@ TEST(LinearAttentionNumerics, OneHugeKeyAtTheEnd) {
     Inputs with = x;
     with.k = changed(x.k, [&](double a, int64_t n, int64_t) { return n == N - 1 ? huge + a : a; });
     for (const int64_t segment : {0, 40}) {
-      const Outcome plain = engine(exponential(), x, {true, {}, segment, 0});
-      const Outcome found = engine(exponential(), with, {true, {}, segment, 0});
+      const Outcome plain = chunked_form(exponential(), x, {true, {}, segment, 0});
+      const Outcome found = chunked_form(exponential(), with, {true, {}, segment, 0});
       EXPECT_EQ(different_bits(plain.y, found.y, before_end), 0) << huge;
       EXPECT_EQ(different_bits(plain.dq, found.dq, before_end), 0) << huge;
       for (const Tensor& t : {found.y, found.dq, found.dk, found.dv})
@@ -193,7 +193,7 @@ TEST(LinearAttentionNumerics, IdenticalKeys) {
   for (const double level : {0.0, 90.0, -90.0, 500.0}) {
     Inputs x = inputs(300, 5);
     x.k = Tensor::full(x.k.shape(), DType::f32, level);
-    const Outcome found = engine(exponential(), x, {});
+    const Outcome found = chunked_form(exponential(), x, {});
     const std::vector<double> v = x.v.to_doubles(), y = found.y.to_doubles();
     for (size_t m = 0; m < 6; ++m) {  // the running mean of v
       double sum = 0;
@@ -240,7 +240,7 @@ TEST(LinearAttentionNumerics, LogsOfZero) {
     return d == (n % 4 == 0 ? 5 : n % 5) ? a : -2000.0;
   });
   expect_close(map, x, 1e-5, "queries of one feature");
-  const Outcome found = engine(map, x, {});
+  const Outcome found = chunked_form(map, x, {});
   const auto alone = [](int64_t, int64_t n) { return n < 50 && n % 4 == 0; };
   EXPECT_EQ(largest(found.y, alone), 0.0);
   EXPECT_EQ(largest(found.dq, alone), 0.0);
@@ -255,7 +255,7 @@ TEST(LinearAttentionNumerics, RowsOfZeros) {
   x.q = changed(x.q, [](double a, int64_t n, int64_t) { return n % 7 == 6 ? -2000.0 : a; });
   expect_close(map, x, 1e-5, "rows of nothing");
   const auto alone = [](int64_t, int64_t n) { return n < 3 || n % 7 == 6; };
-  EXPECT_EQ(largest(engine(map, x, {}).y, alone), 0.0);
+  EXPECT_EQ(largest(chunked_form(map, x, {}).y, alone), 0.0);
 }
 
 // Standard stddev 8 at D = 64, for outputs, gradients and steps.

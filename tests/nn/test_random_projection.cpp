@@ -46,12 +46,12 @@ Moments moments(const std::vector<double>& values) {
 }
 
 TEST(RandomProjection, Names) {
-  EXPECT_EQ(projection_of("iid"), Projection::iid);
-  EXPECT_EQ(projection_of("orthogonal"), Projection::orthogonal);
-  EXPECT_EQ(projection_of("stratified"), Projection::stratified);
-  EXPECT_EQ(projection_of("fixed-norm"), Projection::fixed_norm);
+  EXPECT_EQ(parse_projection("iid"), Projection::iid);
+  EXPECT_EQ(parse_projection("orthogonal"), Projection::orthogonal);
+  EXPECT_EQ(parse_projection("stratified"), Projection::stratified);
+  EXPECT_EQ(parse_projection("fixed-norm"), Projection::fixed_norm);
   expect_error(ErrorKind::usage, {"'sparse'", "iid, orthogonal, stratified, fixed-norm"},
-               [] { projection_of("sparse"); });
+               [] { parse_projection("sparse"); });
   expect_error(ErrorKind::usage, {"0", "16"},
                [] { draw_projection(Projection::iid, 0, 16, kStream); });
 }

@@ -35,7 +35,7 @@ Var plain(const std::vector<Var>& v) {
   return add(x1, x2);
 }
 
-std::vector<Tensor> inputs_of(size_t layers) {
+std::vector<Tensor> input_vars(size_t layers) {
   std::vector<Tensor> inputs = {random_tensor({2, 3, 4}, 1)};
   for (uint32_t i = 0; i < 2 * layers; ++i) inputs.push_back(random_tensor({4, 4}, 2 + i));
   return inputs;
@@ -43,7 +43,7 @@ std::vector<Tensor> inputs_of(size_t layers) {
 
 TEST(Reversible, PassesGradcheckInDouble) {
   for (const size_t layers : {1, 3}) {
-    const GradcheckResult result = gradcheck(undone, inputs_of(layers));
+    const GradcheckResult result = gradcheck(undone, input_vars(layers));
     EXPECT_LE(result.error, 1e-7) << layers << " layers, input " << result.worst_input;
   }
 }
@@ -51,7 +51,7 @@ TEST(Reversible, PassesGradcheckInDouble) {
 TEST(Reversible, MatchesTheDirectForm) {
   const auto run = [&](const auto& f) {
     std::vector<Var> v;
-    for (const Tensor& x : inputs_of(12)) v.emplace_back(x, true);
+    for (const Tensor& x : input_vars(12)) v.emplace_back(x, true);
     const Var y = f(v);
     backward(y, random_tensor(y.shape(), 99));
     std::vector<Tensor> results = {y.value()};

@@ -16,11 +16,11 @@ class WrongGradient final : public Saboteur {
   class Steeper final : public FeatureMap {
    public:
     int64_t features(int64_t key_size) const override { return key_size; }
-    Features forward(const Tensor& x, Side, const PairRange&) const override {
+    Features forward(const Tensor& x, Side, const HeadRange&) const override {
       return {ops::pointwise(Pointwise::feature_elu, x), {}, {}};
     }
     Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
-                    const PairRange&, const std::vector<Tensor>&) const override {
+                    const HeadRange&, const std::vector<Tensor>&) const override {
       return ops::scale(ops::pointwise_backward(Pointwise::feature_elu, x, gradient.rows), 1.01);
     }
   };
@@ -92,11 +92,11 @@ class TrainedMap : public Attention {
     int64_t features(int64_t key_size) const override { return key_size; }
     FeatureKind kind() const override { return FeatureKind::logs; }
     std::vector<Var> parameters() const override { return {a_}; }
-    Features forward(const Tensor& x, Side, const PairRange&) const override {
+    Features forward(const Tensor& x, Side, const HeadRange&) const override {
       return {ops::scale(x, a_.value().item()), {}, {}};
     }
     Tensor backward(const Tensor& x, const Features&, const Features& gradient, Side,
-                    const PairRange&, const std::vector<Tensor>& gradients) const override {
+                    const HeadRange&, const std::vector<Tensor>& gradients) const override {
       const Tensor all = ops::multiply(x, gradient.rows).reshape({x.numel(), 1});
       if (gradients[0].defined())
         ops::accumulate(ops::scale(ops::sum_rows(all, {1}), percent / 100.0), gradients[0]);

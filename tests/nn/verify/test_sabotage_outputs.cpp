@@ -37,7 +37,7 @@ class ScaledByTheSequence final : public Saboteur {
    public:
     int64_t features(int64_t key_size) const override { return key_size; }
     bool weighs_keys() const override { return true; }
-    Features forward(const Tensor& x, Side, const PairRange&) const override {
+    Features forward(const Tensor& x, Side, const HeadRange&) const override {
       std::vector<double> values = x.to_doubles();
       const double largest = values.empty() ? 0.0 : *std::max_element(values.begin(), values.end());
       for (double& value : values) value = std::exp(value - largest);
@@ -46,7 +46,7 @@ class ScaledByTheSequence final : public Saboteur {
       return {rows, Tensor::full({x.size(0), x.size(1)}, x.dtype(), largest), {}};
     }
     Tensor backward(const Tensor&, const Features& made, const Features& gradient, Side,
-                    const PairRange&, const std::vector<Tensor>&) const override {
+                    const HeadRange&, const std::vector<Tensor>&) const override {
       return ops::multiply(made.rows, gradient.rows);
     }
   };
