@@ -56,7 +56,7 @@ class LinearState final : public AttentionState {
 std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
                                           int64_t key_size, int64_t value_size, DType dtype,
                                           bool gated);
-// One position for all sequences side by side -> y [B,H,M]; changes the state.
+// One position for all sequences of a batch -> y [B,H,M]; changes the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
 Tensor linear_step_from(const FeatureMap& map, LinearState& state,
                         const AttentionSource& in);  // or undefined

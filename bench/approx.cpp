@@ -233,7 +233,7 @@ void run_draw(const Options& options, int64_t draw, std::vector<Estimate>& estim
         ops::softmax(ops::matmul(rows, k, false, true, 1 / std::sqrt(static_cast<double>(D))));
     const Tensor exact_outputs = ops::matmul(exact, v);
     for (Estimate& estimate : estimates) {
-      // Keys' features are made again for every part of the rows: those of all estimates together
+      // Keys' features are recomputed for every part of the rows: those of all estimates together
       // would need more memory than the matrix that is never held as a whole.
       measure(estimate, rows, v, key_features(estimate.kind, k, half, estimate.omega), exact,
               exact_outputs);

@@ -145,7 +145,7 @@ void print_head(const Machine& machine, const AttentionBench& options) {
       "{}causal, {}, B {} H {} D = M = {}; extra bytes exclude inputs and results; GFLOP/s of "
       "forward and backward\ncount the products of the recurrent form, 14 F M per token and head "
       "(delta: 22)\n\n",
-      text_of(machine), options.dtype, options.batch, options.heads, options.key_size);
+      to_string(machine), options.dtype, options.batch, options.heads, options.key_size);
   fmt::print(kHead, "attention", "N", "forward ms", "fwd+bwd ms", "us/token", "GFLOP/s", "of SGEMM",
              "us/step", "extra MiB fwd", "extra MiB f+b");
 }

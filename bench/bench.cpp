@@ -98,19 +98,19 @@ Machine measure_machine(double seconds, const std::string& dtype) {
   return machine;
 }
 
-std::string text_of(const Machine& machine) {
+std::string to_string(const Machine& machine) {
   if (machine.device != "cpu")
     return fmt::format("{}\nproducts of {}: {:.0f} GFLOP/s; reads {:.0f} GB/s\n", machine.device,
                        machine.dtype, machine.sgemm_gflops, machine.read_gb_per_s);
   return fmt::format("{}\nkernels {}, {}, {} threads: SGEMM {:.1f} GFLOP/s\n", machine.blas.version,
-                     machine.blas.kernel, machine.blas.flavour, machine.threads,
+                     machine.blas.kernel, machine.blas.flavor, machine.threads,
                      machine.sgemm_gflops);
 }
 
 nlohmann::ordered_json json_of(const Machine& machine) {
   return {{"blas", machine.blas.version},
           {"kernel", machine.blas.kernel},
-          {"flavour", machine.blas.flavour},
+          {"flavor", machine.blas.flavor},
           {"threads", machine.threads},
           {"device", machine.device},
           {"dtype", machine.dtype},
@@ -146,7 +146,7 @@ ModelConfig chosen_model(CLI::App& command, ModelChoice& choice) {
   return model_config(config, shape);
 }
 
-std::string text_of(const ModelConfig& config) {
+std::string to_string(const ModelConfig& config) {
   return fmt::format("{}, {} layers, {} heads, dim {}, ffn {}, length {}, {} tokens",
                      label_of(config.attention), config.layers, config.heads, config.dim,
                      config.ffn, config.length, config.vocab_size);

@@ -35,7 +35,7 @@ struct Machine {
   double read_gb_per_s;  // of a device that is no CPU, else 0
 };
 Machine measure_machine(double seconds, const std::string& dtype = "fp32");
-std::string text_of(const Machine& machine);
+std::string to_string(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
 
 // The model that is measured: a preset, changed by flags.
@@ -48,7 +48,7 @@ void add_model(CLI::App& command, ModelChoice& choice);
 // Fills choice.config, sets the threads. Error: an unknown preset, settings that cannot be.
 ModelConfig chosen_model(CLI::App& command, ModelChoice& choice);
 // "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 tokens"
-std::string text_of(const ModelConfig& config);
+std::string to_string(const ModelConfig& config);
 
 void add_attention(CLI::App& bench, int& exit_code);  // bench_attention.cpp
 void add_train(CLI::App& bench, int& exit_code);      // bench_train.cpp

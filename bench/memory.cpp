@@ -145,7 +145,7 @@ void run(const MemoryBench& options) {
         "errors of "
         "gradients\nagainst float64, relative to the largest; -: skipped, more than {:g} GiB of "
         "states\n\n",
-        text_of(machine), options.heads, options.key_size, options.limit);
+        to_string(machine), options.heads, options.key_size, options.limit);
     fmt::print(kRow, "attention", "N", "way", "extra MiB", "ms", "dq", "dk", "dv");
   }
   AttentionOptions attention;

@@ -18,8 +18,8 @@ enum class Way {
   all_states,    // the recurrence as it stands, on the tape: the state of every position
   chunk_states,  // matrices inside a chunk, on the tape: the state of every chunk, and C x C
                  // weights in it
-  segments,  // the states between segments; what is inside one is made again, and then on the tape
-  recomputed,  // the engine: no states, but all of them made again in two sweeps
+  segments,      // the states between segments; inside one, values are recomputed, then on the tape
+  recomputed,    // linear_attention: no states saved, all recomputed in two sweeps
 };
 const std::vector<Way>& ways();
 // "naive autograd (every state saved)"

@@ -14,7 +14,7 @@
 namespace linea::bench {
 namespace {
 
-constexpr int64_t kWarmup = 4;  // positions drawn before time is taken
+constexpr int64_t kWarmup = 4;  // positions sampled before the clock starts
 
 struct SampleBench {
   ModelChoice model;
@@ -117,9 +117,9 @@ void run(CLI::App& command, SampleBench& options) {
   if (options.json) {
     print_json_line(json_of(machine));
   } else {
-    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n\n", text_of(machine),
-               options.model.preset, text_of(config), options.model.config.dtype,
-               weight_bytes(model) / 1e6);
+    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n\n",
+               to_string(machine), options.model.preset, to_string(config),
+               options.model.config.dtype, weight_bytes(model) / 1e6);
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
                "images/s", "weights GB/s", "of it");
   }

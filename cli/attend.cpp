@@ -3,8 +3,8 @@
 //
 //   in    q, k [B,H,N,D], v [B,H,N,M], all f32 or all f64, which is also what is computed in; dy
 //   [B,H,N,M];
-//         what the attention needs: omega [H,R,D] (drawn where it is missing), codebook [H,F,D],
-//         sigma [1], gate or beta [B,H,N]
+//         what the attention needs: omega [H,R,D] (drawn at random where it is missing: omega),
+//         codebook [H,F,D], sigma [1], gate or beta [B,H,N]
 //   out   y [B,H,N,M], the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where
 //   they exist
 //
@@ -39,7 +39,7 @@ void check_flags(const attend::Options& options) {
   constexpr int64_t kMax = int64_t{1} << 31;
   require(options.form == "quadratic" || options.form == "chunked" || options.form == "recurrent",
           "--form is '{}'; choose quadratic, chunked or recurrent", options.form);
-  device_of(options.device);
+  parse_device(options.device);
   check_range("--seed", options.seed, 0, INT64_MAX);
   check_range("--threads", options.threads, 0, 4096);
   check_range("--segment", options.attention.segment, 0, kMax);

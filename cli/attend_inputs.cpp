@@ -8,7 +8,7 @@
 namespace linea::attend {
 namespace {
 
-std::string text_of(const Axes& axes) {
+std::string to_string(const Axes& axes) {
   std::vector<std::string> sizes;
   for (const Axis& axis : axes)
     sizes.push_back(axis.size > 0 ? std::to_string(axis.size) : axis.name);
@@ -26,7 +26,7 @@ void check_agrees(const Options& options, const std::string& key, const char* na
 
 }  // namespace
 
-std::string place_of(const Shape& shape, int64_t index) {
+std::string position_text(const Shape& shape, int64_t index) {
   std::vector<int64_t> place(static_cast<size_t>(shape.rank()));
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     place[static_cast<size_t>(axis)] = index % shape[axis];
@@ -42,7 +42,7 @@ InputFile::InputFile(const std::string& path) : path_(path), file_(SafetensorsFi
 Tensor InputFile::read(const std::string& name, const Axes& axes, const std::string& why) {
   if (!has(name))
     fail(ErrorKind::input, "{}: there is no tensor {}; {}it must be {}", path_, name, why,
-         text_of(axes));
+         to_string(axes));
   const SafetensorsEntry& entry = file_.entry(name);
   check_dtype(entry);
   bool fits = entry.shape.size() == axes.size();
@@ -50,11 +50,11 @@ Tensor InputFile::read(const std::string& name, const Axes& axes, const std::str
     fits = axes[i].size == 0 || axes[i].size == entry.shape[i];
   if (!fits)
     fail(ErrorKind::input, "{}: {} is [{}]; {}it must be {}", path_, name,
-         fmt::join(entry.shape, ","), why, text_of(axes));
+         fmt::join(entry.shape, ","), why, to_string(axes));
   if (std::find(entry.shape.begin(), entry.shape.end(), 0) != entry.shape.end())
     fail(ErrorKind::input,
          "{}: {} is [{}], which has no elements; {}it must be {}, every size at least 1", path_,
-         name, fmt::join(entry.shape, ","), why, text_of(axes));
+         name, fmt::join(entry.shape, ","), why, to_string(axes));
   const Tensor result = file_.read(name);
   used_.insert(name);
   refuse(

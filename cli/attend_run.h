@@ -31,7 +31,7 @@ struct Needs {
 };
 
 // Where element `index` of a tensor of this shape stands: "[0,2,1]".
-std::string place_of(const Shape& shape, int64_t index);
+std::string position_text(const Shape& shape, int64_t index);
 
 struct Element {
   double value;
@@ -44,7 +44,8 @@ std::optional<Element> first_unlike(const Tensor& x, const Good& good) {
   return with_real(x.dtype(), "attend", [&](auto zero) -> std::optional<Element> {
     const auto values = x.to_vector<decltype(zero)>();
     for (size_t i = 0; i < values.size(); ++i)
-      if (!good(values[i])) return Element{values[i], place_of(x.shape(), static_cast<int64_t>(i))};
+      if (!good(values[i]))
+        return Element{values[i], position_text(x.shape(), static_cast<int64_t>(i))};
     return std::nullopt;
   });
 }

@@ -23,7 +23,7 @@ void show_build() {
   const BlasInfo blas = blas_info();
   print("linea " + version());
   print(fmt::format("BLAS        {}; kernels {}; {}; {} threads", blas.version, blas.kernel,
-                    blas.flavour, blas.threads));
+                    blas.flavor, blas.threads));
   print(fmt::format("isa         {} (of {}; LINEA_ISA selects)", cpu_isa(),
                     fmt::join(all_cpu_isas(), ", ")));
   print(fmt::format("devices     cpu{}",

@@ -1,5 +1,5 @@
 // linea sample: images as a grid in a PNG, completions of images, their bits, or text on stdout
-// as it is drawn.
+// as it is sampled.
 #include <cstdio>
 #include <memory>
 #include <numeric>
@@ -31,7 +31,7 @@ struct SampleOptions {
   SamplingOptions sampling;
 };
 
-// Draws by draw(progress), which returns a preview; `what` tells what was drawn.
+// Samples by sample(progress), which returns a preview; `what` names the result.
 void show_sampling(const SampleOptions& options, const std::string& what, int64_t count,
                    const std::function<std::string(const SamplingProgress&)>& sample) {
   TerminalProgress progress;

@@ -1,4 +1,4 @@
-// linea train: a run from settings, or one that goes on.
+// linea train: starts a run from settings or resumes one.
 #include <memory>
 #include <set>
 #include <string>

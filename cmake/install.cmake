@@ -58,7 +58,7 @@ set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Performers and linear Transformers on i
  them and samples from them.")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME linea)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
-# By name: what shlibdeps finds for libopenblas.so.0 may be the pthread flavour.
+# By name: what shlibdeps finds for libopenblas.so.0 may be the pthread flavor.
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS libopenblas0-openmp)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS curl)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Performers and linear Transformers: the C++20 library

@@ -152,8 +152,8 @@ struct Rows {
   __device__ A or_zero(int i, int64_t f) const { return i < count ? at(i, f) : A(0); }
 };
 template <NumericMode kMode, typename T>
-__device__ Rows<kMode, T> rows_of(const ChunkShape& shape, const HeadRows<const T>& given,
-                                  const Chunk& chunk, int count, const Accumulator<T>* top) {
+__device__ Rows<kMode, T> chunk_rows(const ChunkShape& shape, const HeadRows<const T>& given,
+                                     const Chunk& chunk, int count, const Accumulator<T>* top) {
   const bool logs = kMode == NumericMode::logs;
   return {given.at(chunk.bh, chunk.first), given.row, given.data == nullptr ? 0 : count,
           shape.feature, logs && top != nullptr ? top + chunk.place : nullptr};

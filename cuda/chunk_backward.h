@@ -50,8 +50,8 @@ __device__ Pieces<kMode, T> pieces_of(const ChunkShape& shape, const Group& grou
     return table == nullptr ? nullptr : table + tile.place;
   };
   return {query == key,
-          rows_of<kMode>(shape, in.q, q, q.rows, queries.top),
-          rows_of<kMode>(shape, in.k, k, k.keys, keys.top),
+          chunk_rows<kMode>(shape, in.q, q, q.rows, queries.top),
+          chunk_rows<kMode>(shape, in.k, k, k.keys, keys.top),
           value_rows(shape, in.v, k, in.k.data == nullptr ? 0 : k.keys),
           value_rows(shape, dy, q, in.q.data == nullptr ? 0 : q.rows),
           at(keys.offset, k),

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
   const int warp = static_cast<int>(threadIdx.x) / kWarp,
             lane = static_cast<int>(threadIdx.x) % kWarp;
   constexpr int kWarps = kBlockThreads / kWarp;
-  const Rows<kMode, T> q = rows_of<kMode>(shape, in.q, chunk, chunk.rows, query_top);
+  const Rows<kMode, T> q = chunk_rows<kMode>(shape, in.q, chunk, chunk.rows, query_top);
   const StateAt<A> past = state_at(states, shape, group, chunk);
   const A* offset = kMode == NumericMode::plain ? nullptr : keys.offset + place;
 
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
   for (int64_t tile = first_tile<kMode>(group, own, in.k.data); tile <= own; ++tile) {
     Chunk seen = tile_at(shape, group, tile);
     if (in.k.data == nullptr) seen.keys = 0;
-    const Rows<kMode, T> k = rows_of<kMode>(shape, in.k, seen, seen.keys, keys.top);
+    const Rows<kMode, T> k = chunk_rows<kMode>(shape, in.k, seen, seen.keys, keys.top);
     Sums<P> scores;
     if (seen.keys > 0) add_scores(scores, F, q, k, panels);
     __syncthreads();

@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (walks) each(parts, chunk.slot, leave);
     if (group.first + chunk.slot % group.chunks == direction.unneeded) continue;
     const int count = in.keys ? chunk.keys : chunk.rows;
-    const Rows<kMode, T> rows = rows_of<kMode>(shape, in.rows, chunk, count, in.top);
+    const Rows<kMode, T> rows = chunk_rows<kMode>(shape, in.rows, chunk, count, in.top);
     const auto x = in.x.of(shape, chunk, count);
 
     // log of feature f of row i; then the feature, relative to the largest in the chunk

@@ -227,8 +227,8 @@ void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t
                  T* sums) {
   using A = Accumulator<T>;
   const int64_t D = shape.key_size,
-                most_pairs = (shape.batch_heads + shape.heads - 1) / shape.heads;
-  scatter_sums<A>(ctx, {shape.heads, most_pairs * shape.rows, shape.features, D + 1},
+                max_batches = (shape.batch_heads + shape.heads - 1) / shape.heads;
+  scatter_sums<A>(ctx, {shape.heads, max_batches * shape.rows, shape.features, D + 1},
                   RowsOfHeads<T>{shape, x, code}, [=] __device__(int64_t f, int64_t c, A total) {
                     T* const into = c < D ? sums + f * D + c : counts + f;
                     *into = T(A(*into) + total);

@@ -29,8 +29,8 @@ __device__ int64_t first_largest(Team team, const T* x, int64_t C) {
     max = value;
     first = c;
   }
-  const A most_of_all = team.max(max);
-  first = team.reduce(max == most_of_all ? first : kNone, Smallest{});
+  const A overall_max = team.max(max);
+  first = team.reduce(max == overall_max ? first : kNone, Smallest{});
   const A front = A(x[0]);
   return front != front ? 0 : first;
 }
@@ -110,9 +110,9 @@ __device__ inline void sort_by_weight(const double* weights, int32_t* order, int
 __device__ inline void cut_weights(const SamplingParams& params, double* weights, int32_t* order,
                                    int64_t V, int64_t places) {
   sort_by_weight(weights, order, V, places);
-  const int64_t kept_most = params.top_k > 0 && params.top_k < V ? params.top_k : V;
+  const int64_t max_kept = params.top_k > 0 && params.top_k < V ? params.top_k : V;
   const int64_t last =
-      first_reaching(kept_most, params.top_p, [=](int64_t i) { return weights[order[i]]; });
+      first_reaching(max_kept, params.top_p, [=](int64_t i) { return weights[order[i]]; });
   for (int64_t i = last + 1 + threadIdx.x; i < V; i += kBlockThreads) weights[order[i]] = 0;
   __syncthreads();
 }

@@ -56,7 +56,7 @@ std::unique_ptr<GraphRecorder> make_graph_recorder() {
   return own.make_graph_recorder == nullptr ? nullptr : own.make_graph_recorder(context());
 }
 
-Device device_of(const std::string& text) {
+Device parse_device(const std::string& text) {
   if (text == "cpu") return {};
   Device device{DeviceKind::cuda, 0};
   if (text == "cuda") return device;

@@ -44,11 +44,10 @@ void set_threads(int threads) {
 
 void check_blas() {
   const BlasInfo info = blas_info();
-  require(
-      openblas_get_parallel() == 2,
-      "the BLAS that was loaded is {} in its {} flavour; Linea needs OpenBLAS built for OpenMP: "
-      "install libopenblas0-openmp, and remove libopenblas from LD_LIBRARY_PATH and LD_PRELOAD",
-      info.version, info.flavour);
+  require(openblas_get_parallel() == 2,
+          "the BLAS that was loaded is {} in its {} flavor; Linea needs OpenBLAS built for OpenMP: "
+          "install libopenblas0-openmp, and remove libopenblas from LD_LIBRARY_PATH and LD_PRELOAD",
+          info.version, info.flavor);
 }
 
 void take_blas_buffers() {
@@ -67,10 +66,10 @@ void take_blas_buffers() {
 }
 
 BlasInfo blas_info() {
-  const char* const flavours[] = {"sequential", "pthreads", "OpenMP"};
-  const int flavour = openblas_get_parallel();
+  const char* const flavors[] = {"sequential", "pthreads", "OpenMP"};
+  const int flavor = openblas_get_parallel();
   return {openblas_get_config(), openblas_get_corename(),
-          flavour >= 0 && flavour <= 2 ? flavours[flavour] : "unknown", openblas_get_num_threads()};
+          flavor >= 0 && flavor <= 2 ? flavors[flavor] : "unknown", openblas_get_num_threads()};
 }
 
 }  // namespace linea

@@ -35,8 +35,8 @@ struct WorkSizes {
   bool panels = true;     // while sampling, weights lie in panels
   int64_t pending =
       0;  // while sampling, keys that wait beside a state (tensor/kernel_shapes.h, PendingUpdates)
-  int64_t token_buffer = 1;  // positions that are drawn before the host looks at their tokens
-  int64_t parts = 1;         // of what is drawn side by side, which may be drawn at the same time
+  int64_t token_buffer = 1;  // positions sampled before the host reads their tokens
+  int64_t parts = 1;         // streams of a batch that may be sampled concurrently
   int64_t tiles =
       0;  // of 64 positions in a chunk, on a GPU, which leaves one state; 0: chosen by the shape
   int64_t blocks = 512;  // of threads that keep a GPU busy
@@ -77,11 +77,11 @@ void check_blas();
 // now, for where it gets none it asks for them again, for ever.
 void take_blas_buffers();
 
-// "OpenBLAS 0.3.21 ...", the kernels it chose for this CPU, and its flavour.
+// "OpenBLAS 0.3.21 ...", the kernels it chose for this CPU, and its flavor.
 struct BlasInfo {
   const char* version;
   const char* kernel;
-  const char* flavour;
+  const char* flavor;
   int threads;
 };
 BlasInfo blas_info();

@@ -1,4 +1,4 @@
-// What kernels are told of their work besides numbers: sizes, where rows lie, what a mechanism
+// The parameters of kernels besides tensors: sizes, where rows lie, what a mechanism
 // carries. The letters are those of tensor/kernels.h.
 #pragma once
 
@@ -21,8 +21,8 @@ struct GemmShape {
   int64_t lead_a = 0,
           lead_c = 0;  // where above 0, rows of A (not transposed) and of C lie so far apart
 
-  // The same where each A is a single row, as in drawing: those that meet one B are the rows of one
-  // A.
+  // The same where each A is a single row, as in sampling: those that meet one B are the rows of
+  // one A.
   GemmShape with_rows_together() const {
     GemmShape all = *this;
     if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0 ||
@@ -181,7 +181,7 @@ struct SoftmaxShape {
 // levels (formulas.h).
 enum class OutputKind : uint8_t { logits, logistics };
 
-// How one token is drawn: scores are divided by the temperature; then only the top_k likeliest
+// How one token is sampled: scores are divided by the temperature; then only the top_k likeliest
 // tokens stay (0: all), and of those the fewest likeliest whose share reaches top_p (Holtzman
 // 2020). Of equals the first is the likelier.
 struct SamplingParams {
@@ -192,9 +192,9 @@ struct SamplingParams {
   bool greedy = false;    // the likeliest token always
 };
 
-// What drawing hands from a position to the next without the host, of each row: the token that the
-// next one reads, its place in the model, how many positions were drawn, and the last of their
-// tokens [capacity,rows], the one that came after n others in line n % capacity. All but the
+// What sampling passes from a position to the next without the host, of each row: the token that
+// the next one reads, its place in the model, how many positions were sampled, and the last of
+// their tokens [capacity,rows], the one that came after n others in line n % capacity. All but the
 // tokens may be null.
 struct SampledTokens {
   int32_t *tokens, *place, *count, *token_buffer;

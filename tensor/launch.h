@@ -8,7 +8,7 @@
 namespace linea::ops {
 
 inline int64_t columns(const Tensor& x) { return x.shape()[-1]; }
-inline int64_t rows_of(const Tensor& x) { return columns(x) == 0 ? 0 : x.numel() / columns(x); }
+inline int64_t num_rows(const Tensor& x) { return columns(x) == 0 ? 0 : x.numel() / columns(x); }
 
 // Runs body(kernels, T{}) for the dtype, on the context's device.
 template <typename Body>

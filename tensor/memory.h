@@ -21,7 +21,7 @@ struct Device {
 };
 
 // "cpu", "cuda" or "cuda:1". Error: ErrorKind::usage for any other text.
-Device device_of(const std::string& text);
+Device parse_device(const std::string& text);
 
 // Hands out blocks of at least `bytes`, aligned to 64. Thread-safe.
 class Allocator {

@@ -30,7 +30,7 @@ size_t limit_in(const std::string& path) {
 }
 
 // A group's own limit and those of the groups that it is in.
-size_t least_limit(const std::string& mount, std::string group, const std::string& name) {
+size_t min_limit(const std::string& mount, std::string group, const std::string& name) {
   size_t min = SIZE_MAX;
   while (true) {
     min = std::min(min, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
@@ -119,10 +119,10 @@ size_t container_memory(const std::string& groups, const std::string& mount) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
     if (controllers == ",,") {
-      min = std::min(min, least_limit(mount, group, "memory.max"));
-      min = std::min(min, least_limit(mount + "/unified", group, "memory.max"));
+      min = std::min(min, min_limit(mount, group, "memory.max"));
+      min = std::min(min, min_limit(mount + "/unified", group, "memory.max"));
     } else if (controllers.find(",memory,") != std::string::npos) {
-      min = std::min(min, least_limit(mount + "/memory", group, "memory.limit_in_bytes"));
+      min = std::min(min, min_limit(mount + "/memory", group, "memory.limit_in_bytes"));
     }
   }
   return min;

@@ -204,14 +204,14 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) 
   require_shape("layer_norm", "weight", weight, {columns(x)});
   if (bias.defined()) require_shape("layer_norm", "bias", bias, {columns(x)});
   const DType dtype = common_dtype("layer_norm", {&x, &weight, bias.defined() ? &bias : &weight});
-  LayerNorm result{Tensor(x.shape(), dtype), Tensor({rows_of(x)}, sum_dtype(dtype)),
-                   Tensor({rows_of(x)}, sum_dtype(dtype))};
+  LayerNorm result{Tensor(x.shape(), dtype), Tensor({num_rows(x)}, sum_dtype(dtype)),
+                   Tensor({num_rows(x)}, sum_dtype(dtype))};
   launch(dtype, "layer_norm", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.layer_norm(context(), x.data<T>(), weight.data<T>(),
                      bias.defined() ? bias.data<T>() : nullptr, result.y.template data<T>(),
                      result.mean.template data<Accumulator<T>>(),
-                     result.scale.template data<Accumulator<T>>(), rows_of(x), columns(x));
+                     result.scale.template data<Accumulator<T>>(), num_rows(x), columns(x));
   });
   return result;
 }
@@ -227,7 +227,7 @@ LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, boo
         context(), x.data<T>(), weight.data<T>(), kept.mean.template data<Accumulator<T>>(),
         kept.scale.template data<Accumulator<T>>(), dy.data<T>(), result.dx.template data<T>(),
         result.dweight.template data<T>(), with_bias ? result.dbias.template data<T>() : nullptr,
-        rows_of(x), columns(x));
+        num_rows(x), columns(x));
   });
   return result;
 }
@@ -236,7 +236,7 @@ Tensor softmax(const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
   launch(x.dtype(), "softmax", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.softmax(context(), x.data<T>(), y.data<T>(), rows_of(x), columns(x));
+    table.softmax(context(), x.data<T>(), y.data<T>(), num_rows(x), columns(x));
   });
   return y;
 }
@@ -246,17 +246,17 @@ Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
   Tensor dx(y.shape(), y.dtype());
   launch(y.dtype(), "softmax_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.softmax_backward(context(), y.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(y),
+    table.softmax_backward(context(), y.data<T>(), dy.data<T>(), dx.data<T>(), num_rows(y),
                            columns(y));
   });
   return dx;
 }
 
 std::pair<Tensor, Tensor> normalize(const Tensor& x) {
-  Tensor y(x.shape(), x.dtype()), sums({rows_of(x)}, sum_dtype(x.dtype()));
+  Tensor y(x.shape(), x.dtype()), sums({num_rows(x)}, sum_dtype(x.dtype()));
   launch(x.dtype(), "normalize", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<Accumulator<T>>(), rows_of(x),
+    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<Accumulator<T>>(), num_rows(x),
                     columns(x));
   });
   return {y, sums};
@@ -268,7 +268,7 @@ Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy)
   launch(y.dtype(), "normalize_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.normalize_backward(context(), y.data<T>(), sums.data<Accumulator<T>>(), dy.data<T>(),
-                             dx.data<T>(), rows_of(y), columns(y));
+                             dx.data<T>(), num_rows(y), columns(y));
   });
   return dx;
 }
@@ -279,7 +279,7 @@ Tensor mask_causal(const Tensor& x, double value) {
   Tensor y(x.shape(), x.dtype());
   launch(x.dtype(), "mask_causal", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.mask_causal(context(), x.data<T>(), y.data<T>(), rows_of(x), columns(x), value);
+    table.mask_causal(context(), x.data<T>(), y.data<T>(), num_rows(x), columns(x), value);
   });
   return y;
 }

@@ -105,8 +105,8 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
 Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const CrossEntropy& kept,
                               const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
-// What is drawn, i32: tokens, place and count [R] and token_buffer [capacity,R], as SampledTokens
-// says; all but the tokens may be undefined.
+// The sampled tokens, i32: tokens, place and count [R] and token_buffer [capacity,R], as
+// SampledTokens says; all but the tokens may be undefined.
 struct Sampled {
   Tensor tokens, place{}, count{}, token_buffer{};
 };

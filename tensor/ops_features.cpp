@@ -9,7 +9,7 @@ Tensor quadratic_features(const Tensor& x) {
   Tensor y(x.shape().with(-1, D * D), x.dtype());
   launch(x.dtype(), "quadratic_features", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.quadratic_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D);
+    table.quadratic_features(context(), x.data<T>(), y.data<T>(), num_rows(x), D);
   });
   return y;
 }
@@ -19,7 +19,7 @@ Tensor quadratic_features_backward(const Tensor& x, const Tensor& dy) {
   launch(x.dtype(), "quadratic_features_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
     table.quadratic_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(),
-                                      rows_of(x), columns(x));
+                                      num_rows(x), columns(x));
   });
   return dx;
 }
@@ -31,7 +31,7 @@ Tensor dpfp_features(const Tensor& x, int64_t nu) {
   Tensor y(x.shape().with(-1, 2 * D * nu), x.dtype());
   launch(x.dtype(), "dpfp_features", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.dpfp_features(context(), x.data<T>(), y.data<T>(), rows_of(x), D, nu);
+    table.dpfp_features(context(), x.data<T>(), y.data<T>(), num_rows(x), D, nu);
   });
   return y;
 }
@@ -40,7 +40,7 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
   Tensor dx(x.shape(), x.dtype());
   launch(x.dtype(), "dpfp_features_backward", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), rows_of(x),
+    table.dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), num_rows(x),
                                  columns(x), nu);
   });
   return dx;
@@ -111,7 +111,7 @@ Tensor square_norms(const Tensor& x, double factor) {
   Tensor w({x.size(0), x.size(1)}, x.dtype());
   launch(x.dtype(), "square_norms", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.square_norms(context(), x.data<T>(), w.data<T>(), factor, rows_of(x), columns(x));
+    table.square_norms(context(), x.data<T>(), w.data<T>(), factor, num_rows(x), columns(x));
   });
   return w;
 }
@@ -121,7 +121,7 @@ void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, 
          [&](const auto& table, auto t) {
            using T = decltype(t);
            table.square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), factor,
-                                       rows_of(x), columns(x));
+                                       num_rows(x), columns(x));
          });
 }
 
@@ -129,7 +129,7 @@ Tensor sine_cosine(const Tensor& u) {
   Tensor y(u.shape().with(-1, 2 * columns(u)), u.dtype());
   launch(u.dtype(), "sine_cosine", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.sine_cosine(context(), u.data<T>(), y.data<T>(), rows_of(u), columns(u));
+    table.sine_cosine(context(), u.data<T>(), y.data<T>(), num_rows(u), columns(u));
   });
   return y;
 }
@@ -139,7 +139,7 @@ Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy) {
   Tensor du(y.shape().with(-1, columns(y) / 2), y.dtype());
   launch(common_dtype("sine_cosine", {&y, &dy}), "sine_cosine", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), rows_of(du),
+    table.sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), num_rows(du),
                                columns(du));
   });
   return du;

@@ -59,7 +59,7 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
 
 void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
                  bool gelu, const Tensor& residual, const Tensor& y) {
-  const LinearShape shape{rows_of(y), columns(y), columns(x), gelu};
+  const LinearShape shape{num_rows(y), columns(y), columns(x), gelu};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
   for (const Tensor& part : {norm.weight, norm.bias})
@@ -98,7 +98,7 @@ void pack_panels_into(const Tensor& weight, const Tensor& panels) {
 void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y) {
   const int64_t out = columns(y), in = columns(x);
   require_shape("panel_matmul", "panels", panels, {(out + kPanel - 1) / kPanel, in, kPanel});
-  require_shape("panel_matmul", "y", y, {rows_of(x), out});
+  require_shape("panel_matmul", "y", y, {num_rows(x), out});
   if (bias.defined()) require_shape("panel_matmul", "bias", bias, {out});
   if (panels.dtype() != DType::bf16) common_dtype("panel_matmul", {&x, &panels});
   launch(common_dtype("panel_matmul", {&x, &y}), "panel_matmul", [&](const auto& table, auto t) {
@@ -106,9 +106,9 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
     const T* const added = bias.defined() ? bias.data<T>() : nullptr;
     if (panels.dtype() == DType::bf16) {
       table.bf16_panel_gemm(context(), x.data<T>(), panels.data<BFloat16>(), added, y.data<T>(),
-                            rows_of(x), out, in);
+                            num_rows(x), out, in);
     } else {
-      table.panel_gemm(context(), x.data<T>(), panels.data<T>(), added, y.data<T>(), rows_of(x),
+      table.panel_gemm(context(), x.data<T>(), panels.data<T>(), added, y.data<T>(), num_rows(x),
                        out, in);
     }
   });

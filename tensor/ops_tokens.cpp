@@ -1,4 +1,4 @@
-// Ops between tokens and numbers: embedding, cross-entropy, drawing.
+// Ops between tokens and numbers: embedding, cross-entropy, sampling.
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 
@@ -60,20 +60,20 @@ Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t tokens) {
 
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
   require_ids("cross_entropy", targets, INT32_MIN, columns(logits));
-  require(targets.numel() == rows_of(logits), "cross_entropy: logits {} and targets {}",
+  require(targets.numel() == num_rows(logits), "cross_entropy: logits {} and targets {}",
           logits.shape(), targets.shape());
   const DType dtype = logits.dtype();
   const DType sums = sum_dtype(dtype);
-  CrossEntropy result{Tensor({1}, sums), Tensor({rows_of(logits)}, sums),
-                      Tensor({rows_of(logits)}, sums), Tensor({1}, sums)};
+  CrossEntropy result{Tensor({1}, sums), Tensor({num_rows(logits)}, sums),
+                      Tensor({num_rows(logits)}, sums), Tensor({1}, sums)};
   launch(dtype, "cross_entropy", [&](const auto& table, auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
     A* losses = result.losses.template data<A>();
     table.cross_entropy(context(), logits.data<T>(), targets.data<int32_t>(), losses,
-                        result.log_sums.template data<A>(), rows_of(logits), columns(logits));
+                        result.log_sums.template data<A>(), num_rows(logits), columns(logits));
     table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<A>(),
-                      result.scored.template data<A>(), rows_of(logits));
+                      result.scored.template data<A>(), num_rows(logits));
   });
   return result;
 }
@@ -86,16 +86,16 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const
     table.cross_entropy_backward(
         context(), logits.data<T>(), targets.data<int32_t>(),
         kept.log_sums.template data<Accumulator<T>>(), kept.scored.template data<Accumulator<T>>(),
-        dmean.data<Accumulator<T>>(), dlogits.data<T>(), rows_of(logits), columns(logits));
+        dmean.data<Accumulator<T>>(), dlogits.data<T>(), num_rows(logits), columns(logits));
   });
   return dlogits;
 }
 
 Tensor argmax(const Tensor& x) {
-  Tensor index({rows_of(x)}, DType::i32);
+  Tensor index({num_rows(x)}, DType::i32);
   launch(x.dtype(), "argmax", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.argmax(context(), x.data<T>(), index.data<int32_t>(), rows_of(x), columns(x));
+    table.argmax(context(), x.data<T>(), index.data<int32_t>(), num_rows(x), columns(x));
   });
   return index;
 }
@@ -122,7 +122,7 @@ void check_sampling_params(const SamplingParams& params) {
 void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingParams& params,
             const RandomStream& stream, const Sampled& to) {
   if (!params.greedy) check_sampling_params(params);
-  const int64_t rows = rows_of(outputs);
+  const int64_t rows = num_rows(outputs);
   if (kind == OutputKind::logistics) {
     require_mixtures("draw", outputs, V);
   } else {
@@ -131,7 +131,7 @@ void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingPar
   }
   for (const Tensor& part : {to.tokens, to.place, to.count})
     require(!part.defined() || part.numel() == rows,
-            "draw: outputs {} and {} of what is drawn do not go together", outputs.shape(),
+            "draw: outputs {} and {} of what was sampled do not go together", outputs.shape(),
             part.shape());
   require(!to.token_buffer.defined() || columns(to.token_buffer) == rows,
           "draw: outputs {} and a token_buffer {} do not go together", outputs.shape(),
@@ -152,7 +152,7 @@ void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingPar
 }
 
 Tensor sample(const Tensor& logits, const SamplingParams& params, const RandomStream& stream) {
-  const Sampled sampled{Tensor({rows_of(logits)}, DType::i32)};
+  const Sampled sampled{Tensor({num_rows(logits)}, DType::i32)};
   sample(OutputKind::logits, logits, columns(logits), params, stream, sampled);
   return sampled.tokens;
 }
@@ -160,19 +160,19 @@ Tensor sample(const Tensor& logits, const SamplingParams& params, const RandomSt
 LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
   require_mixtures("logistics_loss", mixtures, levels);
   require_ids("logistics_loss", targets, INT32_MIN, levels);
-  require(targets.numel() == rows_of(mixtures), "logistics_loss: mixtures {} and targets {}",
+  require(targets.numel() == num_rows(mixtures), "logistics_loss: mixtures {} and targets {}",
           mixtures.shape(), targets.shape());
   const DType dtype = mixtures.dtype();
   const DType sums = sum_dtype(dtype);
-  LogisticsLoss result{Tensor({1}, sums), Tensor({rows_of(mixtures)}, sums), Tensor({1}, sums)};
+  LogisticsLoss result{Tensor({1}, sums), Tensor({num_rows(mixtures)}, sums), Tensor({1}, sums)};
   launch(dtype, "logistics_loss", [&](const auto& table, auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
     A* losses = result.losses.template data<A>();
     table.logistics_loss(context(), mixtures.data<T>(), targets.data<int32_t>(), losses,
-                         rows_of(mixtures), levels);
+                         num_rows(mixtures), levels);
     table.mean_scored(context(), losses, targets.data<int32_t>(), result.mean.template data<A>(),
-                      result.scored.template data<A>(), rows_of(mixtures));
+                      result.scored.template data<A>(), num_rows(mixtures));
   });
   return result;
 }
@@ -185,7 +185,7 @@ Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, in
     table.logistics_loss_backward(
         context(), mixtures.data<T>(), targets.data<int32_t>(),
         kept.losses.template data<Accumulator<T>>(), kept.scored.template data<Accumulator<T>>(),
-        dmean.data<Accumulator<T>>(), dmixtures.data<T>(), rows_of(mixtures), levels);
+        dmean.data<Accumulator<T>>(), dmixtures.data<T>(), num_rows(mixtures), levels);
   });
   return dmixtures;
 }
@@ -195,7 +195,7 @@ Tensor logistics_scores(const Tensor& mixtures, int64_t levels) {
   Tensor scores(mixtures.shape().with(-1, levels), mixtures.dtype());
   launch(mixtures.dtype(), "logistics_scores", [&](const auto& table, auto t) {
     using T = decltype(t);
-    table.logistics_scores(context(), mixtures.data<T>(), scores.data<T>(), rows_of(mixtures),
+    table.logistics_scores(context(), mixtures.data<T>(), scores.data<T>(), num_rows(mixtures),
                            levels);
   });
   return scores;

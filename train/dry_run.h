@@ -9,7 +9,7 @@
 namespace linea {
 
 // Prints the sizes, FLOPs, bytes and time of the run with these settings; `resumed`: the run that
-// it would go on with, `initial`: the one whose weights it would start from, or empty. With `json`,
+// it would resume, `initial`: the one whose weights it would start from, or empty. With `json`,
 // one JSON object. Errors: those of the run before its first step; ErrorKind::memory, after the
 // print, where it does not fit.
 void dry_run(const RunConfig& config, const std::filesystem::path& resumed,

@@ -38,8 +38,9 @@ inline Var quadratic(Rule rule, const Inputs& in, const AttentionMask& mask) {
   if (rule == Rule::gated) {  // L_i = sum of log g_t, t <= i: exp(L_i - L_j) = g_{j+1} ... g_i
     const Var L =
         cumulative_sum(clear_padding(pointwise(Pointwise::log_gate, in.gate), mask.valid));
-    const Var log_rest = pointwise(Pointwise::log_one_minus_gate, in.gate);
-    log_weight = add(log_weight, add(as_rows(L, N), as_columns(add(log_rest, scale(L, -1)), N)));
+    const Var log_complement = pointwise(Pointwise::log_one_minus_gate, in.gate);
+    log_weight =
+        add(log_weight, add(as_rows(L, N), as_columns(add(log_complement, scale(L, -1)), N)));
   }
   return matmul(normalize(multiply(scores, exp(log_weight))), in.v);
 }

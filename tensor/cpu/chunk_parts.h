@@ -3,7 +3,7 @@
 //
 //   each part sums its own rows, from nothing
 //   these sums are added up in order: what stands before a part is where it starts
-//   the parts are swept side by side
+//   the parts are swept in parallel
 //
 // It costs one more summing of the rows and a state a part. Parts depend on the number of threads,
 // so bits do too.

@@ -184,7 +184,7 @@ void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k
   });
 }
 
-// The segment's states are made again, one before each chunk, then the chunks are gone through
+// The segment's states are recomputed, one before each chunk, then the chunks are visited
 // backwards.
 template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k,

@@ -16,18 +16,18 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
   });
 }
 
-// Leaves 0 in the weights of tokens that are not to be drawn. `order` is memory of V.
+// Leaves 0 in the weights of tokens that cannot be sampled. `order` is memory of V.
 void cut(const SamplingParams& params, double* weights, int32_t* order, int64_t V) {
-  const int64_t kept_most = params.top_k > 0 ? std::min(params.top_k, V) : V;
-  if (kept_most == V && params.top_p >= 1) return;
+  const int64_t max_kept = params.top_k > 0 ? std::min(params.top_k, V) : V;
+  if (max_kept == V && params.top_p >= 1) return;
   std::iota(order, order + V, 0);
   std::sort(order, order + V, [&](int32_t i, int32_t j) {
     return weights[i] != weights[j] ? weights[i] > weights[j] : i < j;
   });
   double total = 0, sum = 0;
-  for (int64_t i = 0; i < kept_most; ++i) total += weights[order[i]];
+  for (int64_t i = 0; i < max_kept; ++i) total += weights[order[i]];
   int64_t kept = 0;
-  while (kept < kept_most && (kept == 0 || sum < params.top_p * total))
+  while (kept < max_kept && (kept == 0 || sum < params.top_p * total))
     sum += weights[order[kept++]];
   for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
 }

@@ -106,7 +106,7 @@ class Bench : public ProgramTest {
     EXPECT_EQ(outcome.err, "");
     std::vector<nlohmann::json> lines = json_lines(outcome.out);
     if (lines.empty()) return lines;
-    for (const char* key : {"blas", "kernel", "flavour", "threads", "sgemm_gflops"})
+    for (const char* key : {"blas", "kernel", "flavor", "threads", "sgemm_gflops"})
       EXPECT_TRUE(lines[0].contains(key)) << lines[0];
     lines.erase(lines.begin());
     return lines;

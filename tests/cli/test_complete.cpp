@@ -89,7 +89,7 @@ TEST_F(Images, CompletionsKeepTheUpperRows) {
           << i << ' ' << column;
     EXPECT_EQ(Grays(line[1].begin() + kept, line[1].end()),
               Grays(static_cast<size_t>(kSide * kSide - kept), 40));
-    EXPECT_NE(line[2], line[3]) << "two completions are drawn apart";
+    EXPECT_NE(line[2], line[3]) << "two completions are sampled independently";
     EXPECT_NE(line[2], line[0]);
   }
   const auto again = [&](const std::string& more) {

@@ -71,7 +71,7 @@ TEST_F(InitFrom, ACodebookContinuesWithAnotherLearningRule) {
   EXPECT_LT(moved, 0.2 * largest);
 }
 
-// Other sizes, or directions drawn in another way, are what the user asked for.
+// Other sizes, or another projection of directions, are what the user asked for.
 TEST_F(InitFrom, BuffersOfOtherSizesAreReset) {
   done(kText + " --attention performer --features 5 --steps 2 --out source");
   const std::string omega = "blocks.0.attention.omega";

@@ -31,7 +31,7 @@ TEST_F(InstructionSets, EveryInstructionSetTrainsTheSameUpToRounding) {
     ASSERT_EQ(losses.size(), first.size());
     for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], first[i], 2e-5) << name;
   }
-  // They do round differently, and a run that goes on with others says so.
+  // They do round differently, and a resumed run reports the change.
   setenv("LINEA_ISA", all_cpu_isas().back().c_str(), 1);
   const Outcome resumed = done("train --steps 6 --resume " + all_cpu_isas().front());
   const std::string change =

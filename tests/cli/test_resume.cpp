@@ -1,4 +1,4 @@
-// Going on with a run: whatever ended it, the end is the one of a run that nothing disturbed, bit
+// Resuming a run: whatever ended it, the result equals that of an undisturbed run, bit
 // for bit.
 #include "tests/cli/program.h"
 
@@ -226,7 +226,7 @@ TEST_F(Resume, AStopDuringSamplingIsHonored) {
   Child child(path(""), words_of(settings + " --save-every 1 --sample-every 1 --out run"));
   wait_for([&] {
     return exists("run/checkpoints/step-00000001");
-  });  // drawing comes next, for a second or so
+  });  // sampling comes next, for a second or so
   child.signal(SIGTERM);
   EXPECT_EQ(child.wait().code, 75);
   EXPECT_EQ(names_in("run/samples").size(), 0u);

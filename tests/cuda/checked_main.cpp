@@ -1,4 +1,4 @@
-// Tests whose every access to memory is told to the checker, which takes long: each ninth of what a
+// Tests with every memory access checked, which takes long: each ninth of what a
 // test goes through, unless LINEA_TEST_SHARE says another share.
 #include <gtest/gtest.h>
 

@@ -64,7 +64,7 @@ struct ChunkSetting {
   int64_t N = 65, F = 5, M = 3, segment = 1000;
   double stddev = 1.0, lost = 0;  // of logs; the share of those that are -infinity
   double weight_std = 1.0;
-  bool hints = true;              // the kernels are told which segment starts and which ends
+  bool hints = true;              // the kernels get which segment starts and which ends
   bool by_head = true;            // rows lie in [B,N,H,width], else in [B,H,N,width]
   int64_t tiles = 0, blocks = 0;  // how a GPU cuts its work (tensor/context.h)
 };

@@ -97,7 +97,7 @@ void expect_close(const Body& body, double bound) {
   }
 }
 
-// LINEA_TEST_SHARE=n in the environment, for where the checker is told of every access to memory:
+// LINEA_TEST_SHARE=n in the environment, for builds that check every memory access:
 // of what a test goes through, each n-th will do. Under the sanitizers each third; an odd number
 // meets both sides of a switch.
 inline int64_t asked_share() {

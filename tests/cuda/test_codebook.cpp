@@ -7,7 +7,7 @@ namespace {
 const HeadShape kShapes[] = {{1, 1, 1, 1, 0, 1},    {5, 37, 19, 7, 4, 3},  {2, 130, 70, 33, 2, 3},
                              {7, 3, 200, 16, 1, 2}, {1, 700, 5, 40, 0, 2}, {2, 0, 6, 5, 0, 2}};
 
-Shape rows_of(const HeadShape& s, int64_t width) { return {s.batch_heads, s.rows, width}; }
+Shape num_rows(const HeadShape& s, int64_t width) { return {s.batch_heads, s.rows, width}; }
 Shape codes_of(const HeadShape& s) { return {s.heads, s.features, s.key_size}; }
 
 template <typename T>
@@ -20,7 +20,7 @@ TEST(CudaCodebook, LogsOfMixtures) {
     expect_parity([&](auto t) {
       using T = decltype(t);
       const Tensor codes = input<T>(codes_of(shape), 1, 0.5),
-                   u = input<T>(rows_of(shape, shape.features), 2);
+                   u = input<T>(num_rows(shape, shape.features), 2);
       const Tensor by = temperature<T>();
       table<T>().mixture_logs(context(), shape, codes.template data<T>(), by.template data<T>(),
                               u.template data<T>());
@@ -34,7 +34,7 @@ TEST(CudaCodebook, BackwardOfLogsOfMixtures) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {
       using T = decltype(t);
-      const Shape wide = rows_of(shape, shape.features);
+      const Shape wide = num_rows(shape, shape.features);
       std::vector<T> values;
       for (const double x : numbers(input<float>(wide, 1)))
         values.push_back(T(static_cast<float>(BFloat16(x - 4))));
@@ -59,7 +59,7 @@ TEST(CudaCodebook, GradientsOfPairsAreAddedToHeads) {
       expect_parity([&](auto t) {
         using T = decltype(t);
         const Tensor part = input<T>({shape.batch_heads, shape.features, shape.key_size}, 1);
-        const Tensor du = input<T>(rows_of(shape, shape.features), 2),
+        const Tensor du = input<T>(num_rows(shape, shape.features), 2),
                      codes = input<T>(codes_of(shape), 3);
         const Tensor dcodes = input<T>(codes_of(shape), 4);
         table<T>().add_to_heads(context(), shape, part.template data<T>(),
@@ -82,7 +82,7 @@ TEST(CudaCodebook, TheFirstOfTheNearestCodes) {
     expect_parity(
         [&](auto t) {
           using T = decltype(t);
-          const Tensor x = whole_numbers<T>(rows_of(shape, shape.key_size), 1);
+          const Tensor x = whole_numbers<T>(num_rows(shape, shape.key_size), 1);
           const Tensor codes = whole_numbers<T>(codes_of(shape), 2);
           const Tensor code = unset<int32_t>({shape.batch_heads, shape.rows});
           table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
@@ -139,12 +139,12 @@ TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {
       using T = decltype(t);
-      const Tensor code = codes_below(shape), x = input<T>(rows_of(shape, shape.key_size), 1);
+      const Tensor code = codes_below(shape), x = input<T>(num_rows(shape, shape.key_size), 1);
       const Tensor codes = input<T>(codes_of(shape), 2),
-                   y = unset<T>(rows_of(shape, shape.key_size));
+                   y = unset<T>(num_rows(shape, shape.key_size));
       const Tensor counts = input<T>({shape.heads, shape.features}, 3),
                    sums = input<T>(codes_of(shape), 4);
-      const Tensor logs = unset<T>(rows_of(shape, shape.features));
+      const Tensor logs = unset<T>(num_rows(shape, shape.features));
       const int32_t* of_row = code.data<int32_t>();
       table<T>().gather_codes(context(), shape, of_row, codes.template data<T>(),
                               y.template data<T>());
@@ -159,7 +159,7 @@ TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
 TEST(CudaCodebook, SumsByCodeAreTheSameBitsEachTime) {
   const On device(kCuda);
   const HeadShape shape{6, 900, 3, 5, 1, 2};
-  const Tensor code = codes_below(shape), x = input<float>(rows_of(shape, 5), 1);
+  const Tensor code = codes_below(shape), x = input<float>(num_rows(shape, 5), 1);
   const auto sum = [&] {
     const Tensor counts = Tensor::zeros({2, 3}, DType::f32),
                  sums = Tensor::zeros({2, 3, 5}, DType::f32);

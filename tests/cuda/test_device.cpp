@@ -13,11 +13,11 @@ namespace linea::cuda_tests {
 namespace {
 
 TEST(CudaDevice, IsSelectedOnTheCommandLine) {
-  EXPECT_EQ(device_of("cpu"), Device{});
-  EXPECT_EQ(device_of("cuda"), (Device{DeviceKind::cuda, 0}));
-  EXPECT_EQ(device_of("cuda:3"), (Device{DeviceKind::cuda, 3}));
+  EXPECT_EQ(parse_device("cpu"), Device{});
+  EXPECT_EQ(parse_device("cuda"), (Device{DeviceKind::cuda, 0}));
+  EXPECT_EQ(parse_device("cuda:3"), (Device{DeviceKind::cuda, 3}));
   for (const char* text : {"", "gpu", "cuda:", "cuda:-1", "cuda:1x", "3"})
-    EXPECT_THROW(device_of(text), Error) << text;
+    EXPECT_THROW(parse_device(text), Error) << text;
 }
 
 TEST(CudaDevice, ReportsTheTimeOfALaunch) {

@@ -62,7 +62,7 @@ TEST(CudaOptimizer, SquaresAreSummedToTheSameBitsEachTime) {
   EXPECT_EQ(sum(0.0f)[0].item(), sum(0.0f)[0].item());
 }
 
-// What a step is told, and what the clip kernel makes of it. A loss below 0 is not given.
+// The inputs of the clip kernel and its result. A loss below 0 is absent.
 struct Case {
   double total, clip, norm_limit, loss = -1, loss_limit = 0;
 };

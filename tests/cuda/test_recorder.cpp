@@ -123,7 +123,8 @@ TEST_F(CudaRecorder, BranchesMayBeRefused) {
   EXPECT_NEAR(numbers(y)[0], numbers(x)[0] + 1, 1e-6);
 }
 
-// Numbers that the host writes or waits for cannot be recorded: it says so, and goes on plainly.
+// Numbers that the host writes or waits for cannot be captured: it reports so and continues
+// eagerly.
 TEST_F(CudaRecorder, FallsBackToEagerOnHostAccess) {
   const std::unique_ptr<GraphRecorder> recorder = make_graph_recorder();
   const Tensor x = input<float>({8}, 1), y({8}, DType::f32);

@@ -1,4 +1,4 @@
-// Drawing by the recurrent form: how many launches a position is, and that it is recorded.
+// Sampling by the recurrent form: how many launches a position is, and that it is recorded.
 #include "nn/generation.h"
 #include "nn/transformer.h"
 #include "tensor/backend.h"
@@ -141,7 +141,7 @@ TEST_F(CudaSampling, IsCapturedAfterTheFirstPositions) {
   }
 }
 
-// Rows enough for parts that are drawn at the same time, and not of one size: the CPU's tokens.
+// Enough rows for streams of different sizes: the CPU's tokens.
 TEST_F(CudaSampling, StreamsSampleAsTheCpu) {
   const Transformer model(small("linear"));
   context().sizes.token_buffer = 4;  // positions, so that it is gone through several times
@@ -200,7 +200,7 @@ TEST_F(CudaSampling, FillsTheMemory) {
   use_device(kCuda);
 }
 
-// Some positions are drawn before the host looks at them: each is told once, in order.
+// Several positions are sampled before the host reads them: each is reported once, in order.
 TEST_F(CudaSampling, EachPositionIsReportedOnce) {
   const Transformer model(small("linear"));
   context().sizes.token_buffer = 16;

@@ -1,5 +1,5 @@
-// Whole models: steps of training and drawn tokens on the device are those of the CPU, in float to
-// rounding and in bf16 within a band; two runs give the same bits.
+// Whole models: steps of training and sampled tokens on the device are those of the CPU, in float
+// to rounding and in bf16 within a band; two runs give the same bits.
 #include <algorithm>
 #include <cstdlib>
 
@@ -255,8 +255,8 @@ TEST(CudaSteps, AStepIsFewLaunches) {
   }
 }
 
-// The bits of the plain steps, of updates that are skipped too; who is told of one finds the
-// gradients, which are not those of recorded memory.
+// The bits of the plain steps, of updates that are skipped too; whoever is notified of one finds
+// the gradients, which are not those of recorded memory.
 TEST(CudaSteps, ASkippedUpdateReportsItsGradients) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
@@ -289,8 +289,8 @@ TEST(CudaSteps, ASkippedUpdateReportsItsGradients) {
   EXPECT_EQ(run(true), plain);
 }
 
-// Its gradients are made once more for who is told; where there is no memory for that, training
-// goes on all the same.
+// Its gradients are computed again for whoever is notified; where there is no memory for that,
+// training continues.
 TEST(CudaSteps, ASkippedUpdateIsReportedWithoutMemory) {
   if (kSanitized) GTEST_SKIP() << "this build keeps no memory, so it records nothing";
   const On device(kCuda);
@@ -302,7 +302,7 @@ TEST(CudaSteps, ASkippedUpdateIsReportedWithoutMemory) {
   int batches = 0, told = 0;
   training.watch({[&] {
                     if (++batches == 4)
-                      fail(ErrorKind::memory, "there is no more");  // the second, made again
+                      fail(ErrorKind::memory, "there is no more");  // the second, recomputed
                   },
                   {},
                   {}});

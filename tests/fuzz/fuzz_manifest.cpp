@@ -11,7 +11,7 @@ int fuzz_manifest(const uint8_t* data, size_t size) {
   static const WrittenFile model =
       write_safetensors(folder.path() / kModelFile, {}, {{"config", "task = \"copy\"\n"}});
   expect(model.bytes > 0, "the model's file is empty");
-  put_file(folder.path() / "manifest.json", text_of(data, size));
+  put_file(folder.path() / "manifest.json", to_string(data, size));
   constexpr int64_t kStep = 7;
   expect_value_or_error(size, [&] { expect_one_line(checkpoint_problem({kStep, folder.path()})); });
   return 0;

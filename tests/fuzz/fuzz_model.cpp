@@ -8,7 +8,7 @@ namespace linea::fuzz {
 
 int fuzz_model(const uint8_t* data, size_t size) {
   static const MemoryFile file;
-  const std::filesystem::path path = file.holding(text_of(data, size));
+  const std::filesystem::path path = file.holding(to_string(data, size));
   constexpr size_t kMaxBytes = size_t{64}
                                << 20;  // sizes in the settings must not take more than the file has
   set_cpu_memory_limit(cpu_memory().held + kMaxBytes);

@@ -7,7 +7,7 @@ namespace linea::fuzz {
 
 int fuzz_safetensors(const uint8_t* data, size_t size) {
   expect_value_or_error(size, [&] {
-    const SafetensorsFile file = SafetensorsFile::parse(text_of(data, size));
+    const SafetensorsFile file = SafetensorsFile::parse(to_string(data, size));
     for (const std::string& warning : file.warnings()) expect_one_line(warning);
     for (const SafetensorsEntry& entry : file.entries()) {
       try {

@@ -10,7 +10,7 @@ int fuzz_safetensors_header(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   expect_value_or_error(size, [&] {
     const SafetensorsHeader header =
-        parse_safetensors_header(text_of(data + 1, size - 1), data[0], "some.file");
+        parse_safetensors_header(to_string(data + 1, size - 1), data[0], "some.file");
     for (const std::string& warning : header.warnings) expect_one_line(warning);
     // What was read can be written, and is the same when it is read again.
     const std::string again = format_safetensors_header(header.entries, header.metadata);

@@ -11,7 +11,7 @@ int fuzz_tar(const uint8_t* data, size_t size) {
   static const MemoryFile file;
   constexpr size_t kInflation = 1032;  // of deflate, at most
   constexpr int64_t kMaxBytes = int64_t{1} << 20;
-  const std::string bytes = text_of(data, size);
+  const std::string bytes = to_string(data, size);
   for (const std::string& form : {bytes, with_tar_checksums(bytes)}) {
     const std::filesystem::path path = file.holding(form);
     const auto read = [&] {

@@ -6,7 +6,7 @@
 namespace linea::fuzz {
 
 int fuzz_text(const uint8_t* data, size_t size) {
-  const std::string text = text_of(data, size);
+  const std::string text = to_string(data, size);
   expect_value_or_error(size, [&] {
     const Vocabulary vocabulary = Vocabulary::from_text(text, "a text");
     expect(vocabulary.decode(vocabulary.encode(text)) == text, "decoding gives another text");

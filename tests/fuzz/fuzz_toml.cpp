@@ -7,7 +7,7 @@
 namespace linea::fuzz {
 
 int fuzz_toml(const uint8_t* data, size_t size) {
-  const std::string text = text_of(data, size);
+  const std::string text = to_string(data, size);
   RunConfig config;
   bool is_read = false;
   expect_value_or_error(size, [&] {

@@ -7,7 +7,7 @@
 namespace linea::fuzz {
 
 int fuzz_vocabulary(const uint8_t* data, size_t size) {
-  const std::string text = text_of(data, size);
+  const std::string text = to_string(data, size);
   expect_value_or_error(size, [&] {
     const Vocabulary vocabulary = Vocabulary::parse(text);
     expect(vocabulary.size() >= 1 && vocabulary.start_token() < vocabulary.size(),

@@ -33,7 +33,7 @@ void expect_one_line(const std::string& message);
 // Throws Broken with `problem` unless it holds.
 void expect(bool holds, const std::string& problem);
 
-inline std::string text_of(const uint8_t* data, size_t size) {
+inline std::string to_string(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 

@@ -1,4 +1,4 @@
-// Drawing from a model: what is drawn is a function of seed, row and place, and of nothing else.
+// Sampling from a model: the tokens depend only on seed, row and position.
 #include "nn/generation.h"
 #include "nn/transformer.h"
 
@@ -18,7 +18,7 @@ namespace {
 using Rows = std::vector<std::vector<int32_t>>;
 constexpr int64_t kLength = 12;
 
-// Scores far enough apart for a greedy choice not to hang on rounding.
+// Scores far enough apart that a greedy choice does not depend on rounding.
 std::unique_ptr<Transformer> some_model(const std::string& attention, double stddev = 0.5) {
   ModelConfig config;
   config.attention.name = attention;
@@ -104,7 +104,7 @@ TEST(Generator, GreedyFollowsTheParallelForm) {
           << attention;
     }
     EXPECT_EQ(sampled, sample(*model, {{7, 2}, {8, 5}}, kLength - 1, 99, true))
-        << "greedy hangs on the seed";
+        << "greedy depends on the seed";
   }
 }
 

@@ -20,7 +20,7 @@ struct NaiveProblem {
   Tensor dy;
 };
 
-// gate_at: of position 4, below 0: as drawn.
+// gate_at: of position 4, below 0: random.
 NaiveProblem naive_problem(Rule rule, const std::string& feature, double gate_at = -1) {
   const conformance::Sizes sizes{2, 3, 29, 5, 7};
   const conformance::Inputs x = draw(sizes, DType::f64);

@@ -1,4 +1,4 @@
-// The Performer: what omega hangs on and when it changes, that its forms share it, what its
+// The Performer: what omega depends on and when it changes, that its forms share it, what its
 // features estimate, and that it keeps no features.
 #include <gtest/gtest.h>
 

@@ -87,7 +87,7 @@ TEST(OpErrors, TokensOutsideTheTable) {
   EXPECT_EQ(sample(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 tokens");
   EXPECT_NE(sample(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
-            "draw: outputs [2,4] and [3] of what is drawn do not go together");
+            "draw: outputs [2,4] and [3] of what was sampled do not go together");
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
             "draw: outputs [2,4] and a token_buffer [4,3] do not go together");
   EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at place 1"),

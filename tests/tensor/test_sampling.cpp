@@ -1,5 +1,5 @@
-// Drawing with top-k and top-p: which tokens are left, against the sets written out slowly, and
-// what is drawn.
+// Sampling with top-k and top-p: which tokens are left, against the sets written out slowly, and
+// what is sampled.
 #include <gtest/gtest.h>
 
 #include "tests/expect_error.h"

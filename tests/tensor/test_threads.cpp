@@ -130,7 +130,7 @@ TEST(Threads, BelowOneIsAnError) { EXPECT_THROW(set_threads(0), Error); }
 
 TEST(Blas, IsOpenBlasForOpenMp) {
   EXPECT_NO_THROW(check_blas());
-  EXPECT_STREQ(blas_info().flavour, "OpenMP");
+  EXPECT_STREQ(blas_info().flavor, "OpenMP");
   EXPECT_NE(std::string(blas_info().version).find("OpenBLAS"), std::string::npos);
 }
 

@@ -1,4 +1,4 @@
-// Event files for TensorBoard: every record whole, what metrics.jsonl has, and a run that goes on.
+// Event files for TensorBoard: every record whole, what metrics.jsonl has, and a resumed run.
 #include "tests/cli/program.h"
 #include "tests/data/faulty_disk.h"
 #include "tests/data/file_size_limit.h"

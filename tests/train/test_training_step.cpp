@@ -141,7 +141,7 @@ TEST(TrainingStep, AFailedUpdateLeavesNoTrace) {
   EXPECT_NE(run.values(), before);
 }
 
-// The guard's limits are the same rule; who is told of a skip sees the gradients still.
+// The guard's limits are the same rule; whoever is notified of a skip still sees the gradients.
 TEST(TrainingStep, AnUpdateBeyondItsLimitsIsReportedAndSkipped) {
   SmallRun run(small("linear", "categorical"));
   const auto before = run.values();

@@ -43,16 +43,16 @@ Row row_of(const Batch& batch, int64_t row) {
           batch.targets[end]};
 }
 
-std::vector<Row> rows_of(const Batch& batch) {
+std::vector<Row> rows_in(const Batch& batch) {
   std::vector<Row> rows;
   for (int64_t row = 0; row < batch.rows; ++row) rows.push_back(row_of(batch, row));
   return rows;
 }
 
 // Rows of training and of an evaluation, which are filled through different streams.
-std::vector<Row> rows_of(const Task& task) {
-  std::vector<Row> rows = rows_of(task.train_batch(3, 5, 500));
-  for (const Row& row : rows_of(task.eval_batch(Split::val, 0, 1000))) rows.push_back(row);
+std::vector<Row> rows_in(const Task& task) {
+  std::vector<Row> rows = rows_in(task.train_batch(3, 5, 500));
+  for (const Row& row : rows_in(task.eval_batch(Split::val, 0, 1000))) rows.push_back(row);
   return rows;
 }
 
@@ -110,7 +110,7 @@ TEST(Retrieval, OnlyTheQuestionIsScored) {
 
 TEST(Retrieval, CapacityWritesEveryKeyAndEveryValueOnce) {
   const auto task = make_task(retrieval(7));
-  for (const Row& row : rows_of(*task)) {
+  for (const Row& row : rows_in(*task)) {
     ASSERT_EQ(sorted(row.keys), one_of_each(7));
     ASSERT_EQ(sorted(row.values), one_of_each(7));
   }
@@ -120,7 +120,7 @@ TEST(Retrieval, CapacityWritesEveryKeyAndEveryValueOnce) {
 TEST(Retrieval, CapacitySequencesAreAllEquallyLikely) {
   const auto task = make_task(retrieval(3));
   std::map<Row, int> count;
-  for (const Row& row : rows_of(task->train_batch(0, 0, 108 * 400))) ++count[row];
+  for (const Row& row : rows_in(task->train_batch(0, 0, 108 * 400))) ++count[row];
   EXPECT_EQ(count.size(), 108u);
   for (const auto& [row, times] : count) EXPECT_NEAR(times, 400, 100);  // 5 standard deviations
 }
@@ -129,7 +129,7 @@ TEST(Retrieval, CapacitySequencesAreAllEquallyLikely) {
 TEST(Retrieval, EditDrawsEveryWriteOnItsOwn) {
   const auto task = make_task(retrieval(2, true));
   std::map<Row, int> count;
-  for (const Row& row : rows_of(task->train_batch(0, 0, 1024 * 100))) ++count[row];
+  for (const Row& row : rows_in(task->train_batch(0, 0, 1024 * 100))) ++count[row];
   EXPECT_EQ(count.size(), 16u * 16u * 2u - 2u * 16u);  // of one key alone no other can be asked
   for (const auto& [row, times] : count) {
     const auto writes = std::count(row.keys.begin(), row.keys.end(), row.query);
@@ -141,7 +141,7 @@ TEST(Retrieval, TheAnswerIsTheValueWrittenLast) {
   for (const bool repeat : {false, true}) {
     const auto task = make_task(retrieval(6, repeat));
     int64_t replaced = 0, asked_first = 0, asked_last = 0;
-    for (const Row& row : rows_of(*task)) {
+    for (const Row& row : rows_in(*task)) {
       std::map<int32_t, int32_t> memory, earliest;
       for (size_t i = 0; i < row.keys.size(); ++i) {
         memory[row.keys[i]] = row.values[i];
@@ -166,7 +166,7 @@ TEST(Retrieval, EveryKeyIsAskedForAndEveryValueAnswered) {
     const auto task = make_task(retrieval(0, repeat));
     for (const Split split : {Split::train, Split::val, Split::test}) {
       std::map<int32_t, int> queries, answers;
-      for (const Row& row : rows_of(task->eval_batch(split, 0, 1000))) {
+      for (const Row& row : rows_in(task->eval_batch(split, 0, 1000))) {
         ++queries[row.query];
         ++answers[row.answer];
       }
@@ -212,7 +212,7 @@ TEST(Retrieval, RowsStepsSeedsAndSplitsDiffer) {
     }
     std::set<Tokens> keys, values, both;
     for (const Batch& batch : batches)
-      for (const Row& row : rows_of(batch)) {
+      for (const Row& row : rows_in(batch)) {
         keys.insert(row.keys);
         values.insert(row.values);
         both.insert(row.keys);

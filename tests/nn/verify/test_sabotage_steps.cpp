@@ -22,7 +22,7 @@ TEST(Sabotage, AStepThatDoesNotDivide) {
   expect_caught<NoDenominator>("step = outputs, float");
 }
 
-// The recurrent copy has drawn its own features: here, uses another map.
+// The recurrent copy has its own features: here, uses another map.
 class OtherFeatures final : public Saboteur {
  public:
   explicit OtherFeatures(const AttentionOptions& options)
