@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the release version and runs its tests. --all also runs the tests under the address and
 # undefined-behavior sanitizers, the tests on the emulated GPU with every memory access checked for
-# races, and the numeric tests with the kernels of an older processor, and compiles the CUDA backend by nvcc.
+# races, and the numeric tests with the kernels of an older processor, compiles the CUDA backend by nvcc,
+# and runs clang-tidy.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
@@ -35,6 +36,8 @@ build release all
 if [ "$all" = yes ]; then
   say "The CUDA backend by nvcc"
   tools/check-nvcc.sh
+  say "clang-tidy"
+  tools/check-tidy.sh
 fi
 say "Release tests"
 (unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE; run_tests release)

@@ -139,7 +139,8 @@ FileReport compare_size(const FileReport& report, int64_t expected, const fs::pa
   return result;
 }
 
-FileReport check_published(FileReport report, const PublishedFile& file, const fs::path& path) {
+FileReport check_published(const FileReport& report, const PublishedFile& file,
+                           const fs::path& path) {
   std::string hash;
   if (!file.sha256.empty()) {
     hash = hash_file(path);

@@ -14,7 +14,8 @@ import sys
 BUDGETS = {
 }
 # Adding one of these is what the project is for: no budget.
-UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*", "cli/*"]
+UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [
+    f"cli/{command}*.cpp" for command in "approx attend bench data eval info manual sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
 KERNELS = ("tensor/cpu/", "cuda/")
 
