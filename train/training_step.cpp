@@ -24,8 +24,9 @@ Tensor TrainingStep::compute(int64_t step, StepExecutor& executor) {
     const BatchTensors batch = executor.stage(next_batch(step * config_.accumulate + i));
     executor.micro_batch(i, [&] {
       Var auxiliary;  // losses that the attentions add, undefined if none
-      const Var outputs = model_.forward(batch.inputs, true, batch.second_inputs, &auxiliary);
-      const Var loss = mean(model_.output_head().loss(outputs, batch.targets));
+      // Only the tape holds the outputs, so that backward() frees them.
+      const Var loss = mean(model_.output_head().loss(
+          model_.forward(batch.inputs, true, batch.second_inputs, &auxiliary), batch.targets));
       if (watcher_.forward) watcher_.forward();
 
       backward(auxiliary.defined() ? add(loss, mean(auxiliary)) : loss);
