@@ -84,7 +84,7 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("codebook", c.codebook, "of vq: codes move by ema or by gradient", "Model");
   visit("commitment", c.commitment, "of vq: weight of the term that draws keys to their codes",
         "Model");
-  visit("layers", c.layers, "blocks of the Model", "Model");
+  visit("layers", c.layers, "number of blocks", "Model");
   visit("heads", c.heads, "attention heads; must divide dim", "Model");
   visit("dim", c.dim, "width of the model", "Model");
   visit("ffn", c.ffn, "width of the feed-forward layers", "Model");
