@@ -59,16 +59,15 @@ TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
 }
 
 TEST(Evaluate, UsesABatchOfRowsOrWhatFits) {
-  const auto evaluation_rows = [](const RunConfig& config, int64_t batch) {
+  const auto rows_for = [](const RunConfig& config, int64_t batch) {
     const std::unique_ptr<Task> task = make_task(task_options(config, ""));
     return evaluation_rows(Transformer(model_config(config, task->shape())), *task, batch);
   };
-  EXPECT_EQ(evaluation_rows(small("linear", 64, 8, 1), 1), 1) << "a small model: one at a time";
-  EXPECT_EQ(evaluation_rows(small("linear", 64, 8, 1), 20), 20);
-  EXPECT_EQ(evaluation_rows(small("linear", 64, 8, 1), 1000000), 256)
-      << "no more than 16384 tokens";
-  EXPECT_EQ(evaluation_rows(small("linear", 32768, 8, 1), 4), 1);
-  EXPECT_GE(evaluation_rows(small("linear", 16, 128, 2), 1), 4) << "gradients are large";
+  EXPECT_EQ(rows_for(small("linear", 64, 8, 1), 1), 1) << "a small model: one at a time";
+  EXPECT_EQ(rows_for(small("linear", 64, 8, 1), 20), 20);
+  EXPECT_EQ(rows_for(small("linear", 64, 8, 1), 1000000), 256) << "no more than 16384 tokens";
+  EXPECT_EQ(rows_for(small("linear", 32768, 8, 1), 4), 1);
+  EXPECT_GE(rows_for(small("linear", 16, 128, 2), 1), 4) << "gradients are large";
 }
 
 TEST(Evaluate, ScoresDoNotDependOnTheNumberOfRows) {
