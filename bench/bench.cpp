@@ -18,7 +18,7 @@ namespace {
 struct ModelPreset {
   const char* name;
   int64_t tokens, read_tokens;  // that are predicted; and with a start token
-  int64_t levels;               // of a image; 0: no image
+  int64_t levels;               // of an image; 0: no image
   const char *model, *training;
 };
 

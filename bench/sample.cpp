@@ -45,7 +45,7 @@ double weight_bytes(const Model& model) {
   return bytes;
 }
 
-// Positions that take a few seconds; all of a image where a position costs more the later it is.
+// Positions that take a few seconds; all of an image where a position costs more the later it is.
 int64_t positions_of(const Model& model, const SampleBench& options, int64_t batch) {
   const int64_t max = model.config().length - kWarmup;
   if (options.tokens > 0) return std::min(options.tokens, max);

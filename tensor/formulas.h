@@ -210,7 +210,7 @@ struct FeatureRelu {
   }
 };
 
-inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of a image
+inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of an image
 inline constexpr double kMinLogScale =
     -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
 

@@ -107,7 +107,7 @@ std::vector<Worst> recurrent(const Subject& subject, DType dtype) {
   return {worst};
 }
 
-// q, k of standard stddev 8 at D = 64.
+// q, k of standard deviation 8 at D = 64.
 std::vector<Worst> large_inputs(const Subject& subject) {
   Worst outputs, bad;
   const Sizes sizes{1, 2, 257, 64, 24};

@@ -1,4 +1,4 @@
-// linea bench: the ways of the memory memory_comparison give one gradient, counts are those of the
+// linea bench: the ways of the memory comparison give one gradient, counts are those of the
 // formulas, and each command says what it should.
 #include <set>
 

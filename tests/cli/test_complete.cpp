@@ -16,7 +16,7 @@ constexpr int64_t kSide = 12;
 
 class Images : public ProgramTest {
  protected:
-  // A image that no digit looks like.
+  // An image that no digit looks like.
   std::vector<uint8_t> put_image(const std::string& name, int64_t seed) const {
     std::vector<uint8_t> grays;
     for (int64_t i = 0; i < kSide * kSide; ++i)
@@ -133,7 +133,7 @@ TEST_F(Images, CompletionsOfAClass) {
   done("sample run --complete a.png --class 3 --keep-rows 1 --count 16 --out a3.png");
   done("sample run --complete a.png --class 8 --keep-rows 1 --count 16 --out a8.png");
   EXPECT_NE(bytes("a3.png"), bytes("a8.png"));
-  done("sample run --complete test:0 --out own.png");  // a image of the data has its own class
+  done("sample run --complete test:0 --out own.png");  // an image of the data has its own class
   EXPECT_EQ(parse_json(done("eval run --json").out)["tokens"], 1000 * kSide * kSide);
   refused(2, "sample run --complete a.png --class 10", {"--class", "10", "9"});
 }

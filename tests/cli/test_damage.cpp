@@ -135,7 +135,7 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
 
   done(kDigits + " --steps 1 --out images");
   check_refusal(linea(words_of("sample images --out x.png --count 64"), 200), 6,
-                "a image on a full disk", {"x.png"}, true);
+                "an image on a full disk", {"x.png"}, true);
   EXPECT_FALSE(exists("x.png"));
 }
 

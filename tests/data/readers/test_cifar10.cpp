@@ -191,7 +191,7 @@ TEST_F(Cifar10Test, FlipsTrainingImagesAtRandom) {
     }
   }
   EXPECT_NEAR(seen[true], 42, 20);  // 4 standard deviations
-  EXPECT_GT(variants.size(), 21u);  // a image is mirrored in some epochs and not in others
+  EXPECT_GT(variants.size(), 21u);  // an image is mirrored in some epochs and not in others
   EXPECT_EQ(flipping->train_batch(3, 5, 2).targets, flipping->train_batch(3, 5, 2).targets);
   EXPECT_EQ(flipping->eval_batch(Split::train, 0, 21).targets,
             plain->eval_batch(Split::train, 0, 21).targets);

@@ -83,8 +83,8 @@ TEST_F(ImageFolderTest, FoldersDirectlyInsideAreClasses) {
 
 TEST_F(ImageFolderTest, SkipsOtherAndHiddenFiles) {
   put_class("a", 0, 10);
-  put("a/labels.csv", "not a image");
-  put("a/._000.png", "not a image");
+  put("a/labels.csv", "not an image");
+  put("a/._000.png", "not an image");
   put_gray(".hidden/000.png", 50);
   put("a/999.JPG", jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 200)));
   const std::vector<uint8_t> pixels = all_pixels(read());
