@@ -1,8 +1,8 @@
-// What must be said before the program's libraries start. OpenBLAS takes its buffers while it is
-// loaded, and where it gets none it asks for them again, for ever: under a limit on the process's
-// memory (ulimit -v) that leaves no room for them, main would never begin. Functions of
-// .preinit_array run before those of any library (ELF gABI, "Initialization and Termination
-// Functions"); of the C library they may call what is no more than a system call.
+// A check before the program's libraries start. OpenBLAS allocates its buffers while it is loaded
+// and retries forever if it gets none: under a limit on the process's memory (ulimit -v) that is
+// too low for them, main would never run. Functions in .preinit_array run before those of any
+// library (ELF gABI, "Initialization and Termination Functions"); they may call only plain system
+// calls.
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -13,31 +13,30 @@
 
 namespace {
 
-constexpr size_t kBuffer = size_t{128}
-                           << 20;  // of a thread, the largest that OpenBLAS has on any x86
-constexpr size_t kProgram = size_t{64} << 20;  // what else is mapped before main
+constexpr size_t kBuffer = size_t{128} << 20;  // per thread: OpenBLAS's largest on any x86
+constexpr size_t kProgram = size_t{64} << 20;  // other mappings before main
 constexpr int kOutOfMemory = 5;                // linea::ErrorKind::memory
 
-size_t threads_of(char** environment) {
+size_t count_threads(char** environment) {
   cpu_set_t cores;
   size_t threads =
       sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<size_t>(CPU_COUNT(&cores)) : 1;
   constexpr const char* kName = "OMP_NUM_THREADS=";
   for (; *environment != nullptr; ++environment)
     if (std::strncmp(*environment, kName, std::strlen(kName)) == 0) {
-      size_t asked = 0;
+      size_t value = 0;
       for (const char* digit = *environment + std::strlen(kName);
-           *digit >= '0' && *digit <= '9' && asked < 4096; ++digit)
-        asked = 10 * asked + static_cast<size_t>(*digit - '0');
-      if (asked > 0) threads = asked;
+           *digit >= '0' && *digit <= '9' && value < 4096; ++digit)
+        value = 10 * value + static_cast<size_t>(*digit - '0');
+      if (value > 0) threads = value;
     }
   return threads;
 }
 
-void need_room_for_blas(int, char**, char** environment) {
+void require_room_for_blas(int, char**, char** environment) {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  const size_t bytes = (threads_of(environment) + 1) * kBuffer + kProgram;
+  const size_t bytes = (count_threads(environment) + 1) * kBuffer + kProgram;
   void* const room =
       mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room != MAP_FAILED) {
@@ -57,5 +56,5 @@ void need_room_for_blas(int, char**, char** environment) {
 extern "C" {
 [[gnu::used,
   gnu::section(".preinit_array")]] void (*const linea_before_main)(int, char**,
-                                                                   char**) = need_room_for_blas;
+                                                                   char**) = require_room_for_blas;
 }

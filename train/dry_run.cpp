@@ -12,6 +12,7 @@
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/out_of_memory_hint.h"
+#include "train/setup.h"
 #include "train/timing.h"
 #include "train/training_step.h"
 
@@ -19,30 +20,30 @@ namespace linea {
 namespace {
 
 constexpr int64_t kTimedSteps = 3;
-constexpr int64_t kEnoughRows = 16,
-                  kEnoughTokens = 32768;  // of a step that stands for a larger one
-constexpr double kMaxSeconds = 30;        // that steps of the full batch may take
+// Sizes of a step from which a larger one is extrapolated.
+constexpr int64_t kEnoughRows = 16, kEnoughTokens = 32768;
+constexpr double kMaxSeconds = 30;  // for steps of the whole batch
 
-// Parameters whose names differ in the number of their block only.
+// Parameters whose names differ only in the block number.
 struct ParameterGroup {
   std::string name;  // "blocks.*.qkv.weight"
   Shape shape;
   int64_t count;
 };
 
-// Bytes of tensors. At the peak of a step: activations are what stands beside the others.
+// Bytes of tensors at the peak of a step; activations are all tensors of no other category.
 struct StepMemory {
   MemoryParts parts;
-  std::string how;
+  std::string source;  // measured or estimated, and how
 };
 
 struct StepTime {
   double seconds;
-  std::string how;
+  std::string source;  // measured or estimated, and how
 };
 
-// The run as it would stand before its next step.
-struct Prepared {
+// The run before its next step.
+struct PreparedRun {
   RunConfig config;
   std::unique_ptr<Task> task;
   std::unique_ptr<Model> model;
@@ -50,13 +51,12 @@ struct Prepared {
   int64_t step = 0;
 };
 
-// Everything that is printed.
 struct Report {
   std::vector<ParameterGroup> groups;
   StepMemory memory;
   StepTime time;
   MemoryLimit limit;
-  double flops;  // of a token
+  double flops_per_token;
   int64_t tokens, checkpoint_bytes;
   bool fits() const { return memory.parts.sum() <= limit.bytes; }
 };
@@ -67,7 +67,7 @@ std::string without_block(const std::string& name) {
   return std::string(kBlocks) + "*" + name.substr(name.find('.', std::string(kBlocks).size()));
 }
 
-std::vector<ParameterGroup> groups_of(const Parameters& parameters) {
+std::vector<ParameterGroup> group_parameters(const Parameters& parameters) {
   std::vector<ParameterGroup> groups;
   for (const Parameter& parameter : parameters) {
     const std::string name = without_block(parameter.name);
@@ -83,32 +83,32 @@ std::vector<ParameterGroup> groups_of(const Parameters& parameters) {
   return groups;
 }
 
-size_t weights_of(const ModelConfig& config) {
+size_t weight_bytes(const ModelConfig& config) {
   const size_t before = memory_use().held;
   const std::unique_ptr<Model> model = make_model(config);
   return memory_use().held - before;
 }
 
-// Weights grow by the same bytes with each block: known from models of one and two, before memory
-// is filled with those of all. Each has a gradient and two moments.
+// Each block adds the same number of bytes, which models of one and two blocks show before all
+// blocks are allocated. Each weight has a gradient and two moments.
 void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
   const auto layers = static_cast<double>(model.layers);
   if (layers <= 2) return;
   model.layers = 1;
-  const auto one = static_cast<double>(weights_of(model));
+  const auto one = static_cast<double>(weight_bytes(model));
   model.layers = 2;
-  const double all = 4 * (one + (layers - 1) * (static_cast<double>(weights_of(model)) - one));
+  const double all = 4 * (one + (layers - 1) * (static_cast<double>(weight_bytes(model)) - one));
   const MemoryLimit limit = memory_limit();
   release_memory_cache();
   if (all > static_cast<double>(limit.bytes))
     fail(ErrorKind::memory,
-         "out of memory: parameters, gradients and optimizer of this run would hold {}; {}; {}",
+         "out of memory: parameters, gradients and optimizer of this run would take {}; {}; {}",
          format_bytes(all), limit.text(), out_of_memory_hint(config, true));
 }
 
-Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed,
-                 const std::string& initial) {
-  Prepared run;
+PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resumed,
+                    const std::string& initial) {
+  PreparedRun run;
   run.config = settings;
   RunConfig& config = run.config;
   check_settings(config);
@@ -116,11 +116,7 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
   config.threads = context().threads;
   run.task = make_task(task_options(config, ""));
   const std::string vocabulary = run.task->serialized_vocabulary();
-  config.length = run.task->length();
-  config.size = run.task->shape().side;
-  config.levels = run.task->shape().levels;
-  config.channels = run.task->shape().channels;
-  const ModelConfig model = model_config(config, run.task->shape());
+  const ModelConfig model = complete_config(config, *run.task);
   refuse_too_many_weights(config, model);
   run.model = make_model(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
@@ -135,12 +131,12 @@ Prepared prepare(const RunConfig& settings, const std::filesystem::path& resumed
 }
 
 struct Measured {
-  size_t peak;  // of tensors beyond those before the step
+  size_t peak;  // bytes of tensors, beyond those before the step
   double seconds;
 };
 
-// A step of batches of `rows` rows; where there are several, two show what all need.
-Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
+// Measures a step of `batches` micro-batches of `rows` rows.
+Measured measure_step(PreparedRun& run, int64_t rows, int64_t batches) {
   RunConfig config = run.config;
   config.batch = rows;
   config.accumulate = batches;
@@ -152,8 +148,8 @@ Measured measure_step(Prepared& run, int64_t rows, int64_t batches) {
   return {memory_use().peak - before, watch.seconds()};
 }
 
-// The parts that a step of `rows` rows has at its peak, from that peak.
-MemoryParts parts_at(const Prepared& run, double peak) {
+// The categories at the peak of a step.
+MemoryParts parts_at_peak(const PreparedRun& run, double peak) {
   MemoryParts parts = training_memory(run.model.get(), run.optimizer.get());
   for (const Parameter& parameter : run.model->parameters())
     parts.gradients += parameter.var.value().bytes();
@@ -162,10 +158,11 @@ MemoryParts parts_at(const Prepared& run, double peak) {
   return parts;
 }
 
-// Steps of some rows tell what a row adds (of few they would say too much: ops work in blocks of
-// rows, whose workspace is then not full); where the whole batch then fits and takes no long time,
-// steps of it are measured instead.
-void measure(Prepared& run, Report& report) {
+// Extrapolates memory and time from steps of fewer rows (not too few: ops work in blocks of rows,
+// and partly filled ones would distort the result). If the whole batch then fits and is fast
+// enough, steps of it are measured instead. Two micro-batches show the memory that any number
+// needs.
+void measure(PreparedRun& run, Report& report) {
   const int64_t batch = run.config.batch, batches = std::min<int64_t>(run.config.accumulate, 2);
   measure_step(run, 1, batches);  // to warm up
   Measured half = measure_step(run, 1, batches), some = half;
@@ -180,14 +177,17 @@ void measure(Prepared& run, Report& report) {
     some = measure_step(run, 2 * rows, batches);
   }
   const auto peak = static_cast<double>(some.peak);
-  double of_row = static_cast<double>(parts_at(run, peak).activations);
+  double row_bytes = static_cast<double>(parts_at_peak(run, peak).activations);
   if (rows > 1)
-    of_row = std::max(0.0, 2 * (peak - static_cast<double>(half.peak)) / static_cast<double>(rows));
-  const std::string how = rows == 1 ? "from a step of 1 row"
-                                    : fmt::format("from steps of {} and {} rows", rows / 2, rows);
+    row_bytes =
+        std::max(0.0, 2 * (peak - static_cast<double>(half.peak)) / static_cast<double>(rows));
+  const std::string source = rows == 1
+                                 ? "from a step of 1 row"
+                                 : fmt::format("from steps of {} and {} rows", rows / 2, rows);
   const auto all_rows = static_cast<double>(batch * run.config.accumulate);
-  report.memory = {parts_at(run, peak + static_cast<double>(batch - rows) * of_row), how};
-  report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, how};
+  report.memory = {parts_at_peak(run, peak + static_cast<double>(batch - rows) * row_bytes),
+                   source};
+  report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, source};
   if (!report.fits() || report.time.seconds * (kTimedSteps + 1) > kMaxSeconds) return;
 
   Measured whole = measure_step(run, batch, run.config.accumulate);  // to warm up
@@ -197,17 +197,17 @@ void measure(Prepared& run, Report& report) {
     whole.peak = std::max(whole.peak, again.peak);
     times.push_back(again.seconds);
   }
-  report.memory = {parts_at(run, static_cast<double>(whole.peak)),
+  report.memory = {parts_at_peak(run, static_cast<double>(whole.peak)),
                    "measured, steps of the whole batch"};
   report.time = {median(times),
                  fmt::format("the median of {} steps of the whole batch", kTimedSteps)};
 }
 
-Report report_of(Prepared& run) {
+Report make_report(PreparedRun& run) {
   Report report{};
-  report.groups = groups_of(run.model->parameters());
+  report.groups = group_parameters(run.model->parameters());
   report.limit = memory_limit();
-  report.flops = flops_per_token(*run.model);
+  report.flops_per_token = flops_per_token(*run.model);
   report.tokens = run.config.batch * run.config.accumulate * run.task->length();
   const MemoryParts saved = training_memory(run.model.get(), run.optimizer.get());
   report.checkpoint_bytes = static_cast<int64_t>(saved.parameters + saved.optimizer);
@@ -217,7 +217,7 @@ Report report_of(Prepared& run) {
 
 constexpr Split kSplits[] = {Split::train, Split::val, Split::test};
 
-nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
+nlohmann::ordered_json to_json(const PreparedRun& run, const Report& report) {
   nlohmann::ordered_json parameters = nlohmann::ordered_json::array(), rows;
   for (const ParameterGroup& group : report.groups)
     parameters.push_back({{"name", group.name},
@@ -236,15 +236,15 @@ nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
           {"length", run.task->length()},
           {"rows", rows},
           {"tokens_per_step", report.tokens},
-          {"flops_per_token", report.flops},
-          {"flops_per_step", report.flops * static_cast<double>(report.tokens)},
+          {"flops_per_token", report.flops_per_token},
+          {"flops_per_step", report.flops_per_token * static_cast<double>(report.tokens)},
           {"bytes",
            {{"parameters", parts.parameters},
             {"gradients", parts.gradients},
             {"optimizer", parts.optimizer},
             {"activations", parts.activations},
             {"peak", parts.sum()}}},
-          {"bytes_how", report.memory.how},
+          {"bytes_source", report.memory.source},
           {"machine_bytes", report.limit.total},
           {"limit_bytes", report.limit.bytes},
           {"fits", report.fits()},
@@ -253,10 +253,10 @@ nlohmann::ordered_json json_of(const Prepared& run, const Report& report) {
           {"steps", run.config.steps},
           {"step_s", report.time.seconds},
           {"remaining_s", report.time.seconds * static_cast<double>(remaining)},
-          {"time_how", report.time.how}};
+          {"time_source", report.time.source}};
 }
 
-void print_parameters(const Prepared& run, const Report& report) {
+void print_parameters(const PreparedRun& run, const Report& report) {
   constexpr const char* kRow = "{:<36} {:>14} {:>6} {:>14}\n";
   fmt::print(kRow, "parameters", "shape", "times", "elements");
   for (const ParameterGroup& group : report.groups)
@@ -264,10 +264,10 @@ void print_parameters(const Prepared& run, const Report& report) {
   fmt::print(kRow, "all", "", "", count_elements(run.model->parameters()));
 }
 
-void print_text(const Prepared& run, const Report& report) {
+void print_text(const PreparedRun& run, const Report& report) {
   const auto number = [](double x) { return format_count(x); };
-  fmt::print("{} on {}: what the run would be; nothing is written\n\n",
-             label_of(run.model->config().attention), run.config.task);
+  fmt::print("{} on {}: dry run, nothing is written\n\n", label_of(run.model->config().attention),
+             run.config.task);
   print_parameters(run, report);
   fmt::print("\ndata           {} tokens, length {}; rows:", run.task->vocab_size(),
              run.task->length());
@@ -275,8 +275,8 @@ void print_text(const Prepared& run, const Report& report) {
     if (run.task->has(split)) fmt::print(" {} {}", split_name(split), run.task->rows(split));
   fmt::print("\nstep           {} tokens ({} rows of {}, {} times)\n", report.tokens,
              run.config.batch, run.task->length(), run.config.accumulate);
-  fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops),
-             report.flops * static_cast<double>(report.tokens));
+  fmt::print("FLOPs          {} a token, {:.3g} a step\n", number(report.flops_per_token),
+             report.flops_per_token * static_cast<double>(report.tokens));
   const MemoryParts& parts = report.memory.parts;
   const auto bytes = [](size_t x) { return format_bytes(static_cast<double>(x)); };
   fmt::print(
@@ -284,7 +284,7 @@ void print_text(const Prepared& run, const Report& report) {
       bytes(parts.parameters), bytes(parts.gradients), bytes(parts.optimizer),
       bytes(parts.activations));
   fmt::print("peak           {} in tensors during a step ({}); {}\n", bytes(parts.sum()),
-             report.memory.how, report.limit.text());
+             report.memory.source, report.limit.text());
   fmt::print("checkpoint     {} each\n", bytes(static_cast<size_t>(report.checkpoint_bytes)));
   const int64_t remaining = std::max<int64_t>(0, run.config.steps - run.step);
   fmt::print(
@@ -292,7 +292,7 @@ void print_text(const Prepared& run, const Report& report) {
       "saving\n",
       format_duration(report.time.seconds * static_cast<double>(remaining)), remaining,
       run.step > 0 ? fmt::format(" after step {}", run.step) : "", report.time.seconds,
-      report.time.how);
+      report.time.source);
   std::fflush(stdout);
 }
 
@@ -300,19 +300,19 @@ void print_text(const Prepared& run, const Report& report) {
 
 void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
              const std::string& initial, bool json) {
-  Prepared run = prepare(config, resumed, initial);
+  PreparedRun run = prepare(config, resumed, initial);
   const MemoryBreakdown breakdown(
       [&] { return training_memory(run.model.get(), run.optimizer.get()); });
-  const Report report = report_of(run);
+  const Report report = make_report(run);
   if (json) {
-    print_json_line(json_of(run, report));
+    print_json_line(to_json(run, report));
   } else {
     print_text(run, report);
   }
   if (report.fits()) return;
   MemoryReport wanted{report.memory.parts.activations, MemoryPart::activations, report.memory.parts,
                       report.limit};
-  wanted.held.activations = 0;  // what is asked for, of what the run would hold
+  wanted.held.activations = 0;  // they are the allocation that fails
   fail(ErrorKind::memory, "{}; {}", wanted.text(),
        out_of_memory_hint(run.config, wanted.weights_dominate()));
 }

@@ -17,7 +17,7 @@ void append(const std::vector<int32_t>& tokens, std::vector<int32_t>& all) {
 
 // The most likely token at each position of outputs [B,N,...]. One sequence at a time: a head may
 // have many scores for few outputs.
-std::vector<int32_t> most_likely_tokens(const OutputHead& head, const Tensor& outputs) {
+std::vector<int32_t> argmax_tokens(const OutputHead& head, const Tensor& outputs) {
   std::vector<int32_t> all;
   for (int64_t row = 0; row < outputs.size(0); ++row) {
     append(ops::argmax(head.scores(outputs.rows(row, 1))).to_vector<int32_t>(), all);
@@ -73,7 +73,7 @@ Score evaluate(const Model& model, const Task& task, Split split, int64_t batch_
     const Tensor outputs = model.forward(tensors.inputs, false, tensors.second_inputs).value();
     const std::vector<float> losses =
         model.output_head().losses(outputs, tensors.targets).to_vector<float>();
-    const std::vector<int32_t> predicted = most_likely_tokens(model.output_head(), outputs);
+    const std::vector<int32_t> predicted = argmax_tokens(model.output_head(), outputs);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (batch.targets[i] == kNotScored) continue;
       loss += losses[i];

@@ -62,7 +62,7 @@ TEST_F(DataCommand, VerifiesAFolder) {
   EXPECT_EQ(json_lines(linea("data verify set --json").out).size(), 5u);
   refused(3, "data verify nowhere", {"nowhere", "not a folder"});
   fs::create_directories(path("empty"));
-  refused(3, "data verify empty", {"empty", "holds no file of mnist"});
+  refused(3, "data verify empty", {"empty", "has no file of mnist"});
 }
 
 TEST_F(DataCommand, WithoutANetworkItNamesTheFilesToFetch) {
@@ -79,7 +79,7 @@ TEST_F(DataCommand, DownloadsAreVerifiedBeforeTheyAreRenamed) {
   const std::string script =
       "while [ $# -gt 1 ]; do [ \"$1\" = --output ] && echo other > \"$2\"; shift; done";
   const Outcome outcome = with_curl(script, "data get tinyshakespeare --out set");
-  check_refusal(outcome, 3, "get", {"what came has sha256 " + hash_bytes("other\n"), "by hand"},
+  check_refusal(outcome, 3, "get", {"the download has sha256 " + hash_bytes("other\n"), "by hand"},
                 true);
   EXPECT_TRUE(names_in("set").empty());
   put("file", "");
@@ -113,7 +113,7 @@ TEST_F(DataCommand, BadImagesAreNamedOnStderr) {
   put("images/dark/000.png", "no image");
   const Outcome outcome = done("train --task images --data images --size 2 --channels 1 --steps 1" +
                                kSmall + " --out run");
-  EXPECT_NE(outcome.err.find("left out: images/dark/000.png: is neither"), std::string::npos)
+  EXPECT_NE(outcome.err.find("skipped: images/dark/000.png: is neither"), std::string::npos)
       << outcome.err;
   for (const char* name : {"001", "002"}) put(fmt::format("images/dark/{}.png", name), "no image");
   refused(3, "train --task images --data images --size 2 --steps 1" + kSmall + " --out other",

@@ -155,7 +155,7 @@ TEST_F(DryRun, EstimatesUnmeasuredSteps) {
     return report(run + batch)["bytes"]["peak"].get<double>();
   };
   const nlohmann::json estimated = json_lines(linea(run + "100000000 --dry-run --json").out).at(0);
-  EXPECT_EQ(estimated["bytes_how"], "from steps of 1024 and 2048 rows");
+  EXPECT_EQ(estimated["bytes_source"], "from steps of 1024 and 2048 rows");
   const double of_row = (peak_of("2000") - peak_of("1000")) / 1000;
   EXPECT_NEAR(estimated["bytes"]["peak"].get<double>(), 1e8 * of_row, 0.15e8 * of_row);
 }

@@ -125,7 +125,7 @@ TEST_F(Messages, NameUnreadableData) {
   refused(2, text(""), {"--data"});
   refused(3, text("--data nowhere.txt"), {"nowhere.txt"});
   refused(3, text("--data ."), {"folder"});
-  refused(3, text("--data /dev/zero"), {"/dev/zero", "plain file"});
+  refused(3, text("--data /dev/zero"), {"/dev/zero", "regular file"});
   put("empty.txt", "");
   refused(3, text("--data empty.txt"), {"empty.txt", "empty"});
   put_text("short.txt", 100);

@@ -132,7 +132,7 @@ TEST_F(Sample, RefusesInapplicableOptions) {
   refused(2, "sample images --dtype fp16", {"--dtype is 'fp16'", "bf16"});
   refused(2, "sample images --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "sample images --nll-map --dtype bf16", {"--dtype", "--nll-map"});
-  refused(6, "sample images --out no/such/folder.png", {"no/such/folder.png", "make the folder"});
+  refused(6, "sample images --out no/such/folder.png", {"no/such/folder.png", "create the folder"});
   refused(6, "sample images --out .", {"folder"});
   EXPECT_FALSE(exists("grid.png"));
 }

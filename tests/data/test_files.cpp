@@ -43,8 +43,8 @@ TEST_F(FilesTest, NothingIsVisibleBeforeCommit) {
     EXPECT_EQ(read_file(path("file")), "old");
     file.commit();
     EXPECT_EQ(read_file(path("file")), "new");
-    expect_error(ErrorKind::usage, {path("file"), "ended twice"}, [&] { file.commit(); });
-    expect_error(ErrorKind::usage, {path("file"), "after its end"}, [&] { file.write("x"); });
+    expect_error(ErrorKind::usage, {path("file"), "commit after commit"}, [&] { file.commit(); });
+    expect_error(ErrorKind::usage, {path("file"), "write after commit"}, [&] { file.write("x"); });
   }
   {
     AtomicFile file(path("file"));
@@ -115,11 +115,11 @@ TEST_F(FilesTest, WriteErrorsNameThePathAndTheReason) {
     expect_error(ErrorKind::write, {file}, [&] { write_file_atomically(file, "x"); });
     expect_error(ErrorKind::write, fragments, [&] { write_file_atomically(file, "x"); });
   };
-  refused(path("file/inside"), {"Not a directory", "a file stands where a folder should"});
-  refused(path("missing/file"), {"No such file or directory", "make the folder"});
+  refused(path("file/inside"), {"Not a directory", "a parent is a file"});
+  refused(path("missing/file"), {"No such file or directory", "create the folder"});
   refused(path("folder"), {"is a folder"});
   refused(path("folder/"), {"is a folder"});
-  refused(path("pipe"), {"not a plain file"});
+  refused(path("pipe"), {"not a regular file"});
   refused(path(std::string(300, 'n')), {"File name too long", "shorter"});
   EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
   expect_error(ErrorKind::write, {"is a folder"}, [] { write_file_atomically("", "x"); });
@@ -131,7 +131,7 @@ TEST_F(FilesTest, AFailedRenameLeavesNothing) {
   AtomicFile file(path("file"));
   file.write("x");
   std::filesystem::create_directories(path("file/inside"));
-  expect_error(ErrorKind::write, {path("file"), "cannot be given this name", "directory"},
+  expect_error(ErrorKind::write, {path("file"), "cannot be renamed to this name", "directory"},
                [&] { file.commit(); });
   EXPECT_EQ(names(), "file");
 }
@@ -151,7 +151,7 @@ TEST_F(FilesTest, MakesFolders) {
 TEST_F(FilesTest, CreatingFoldersNamesTheFileInTheWay) {
   put("file", "x");
   for (const std::string& folder : {path("file"), path("file/a"), path("file/a/b")})
-    expect_error(ErrorKind::write, {folder + ": cannot be made", path("file") + " is a file"},
+    expect_error(ErrorKind::write, {folder + ": cannot be created", path("file") + " is a file"},
                  [&] { make_folders(folder); });
   const std::string longest = path("new/" + std::string(300, 'n'));
   expect_error(ErrorKind::write, {longest, "File name too long"}, [&] { make_folders(longest); });

@@ -35,7 +35,7 @@ TEST(Safetensors, EveryTruncationIsRefused) {
   for (size_t kept = 0; kept < whole.size(); ++kept)
     expect_error(ErrorKind::input, {"cut.file: "},
                  [&] { SafetensorsFile::parse(whole.substr(0, kept), "cut.file"); });
-  expect_error(ErrorKind::input, {"11 bytes of data, but the file holds 12"},
+  expect_error(ErrorKind::input, {"11 bytes of data, but the file has 12"},
                [&] { SafetensorsFile::parse(whole + '\0'); });
 }
 
@@ -241,7 +241,7 @@ TEST_F(SafetensorsTest, AnOpenFileSurvivesReplacement) {
   EXPECT_EQ(file.read("a").to_vector<float>()[999], 1.0f);
   const SafetensorsFile cut = SafetensorsFile::open(path("file"));
   std::filesystem::resize_file(path("file"), 3000);
-  expect_error(ErrorKind::input, {path("file"), "ends at byte 3000", "cut while it was read"},
+  expect_error(ErrorKind::input, {path("file"), "ends at byte 3000", "truncated while it was read"},
                [&] { cut.read("a"); });
 }
 

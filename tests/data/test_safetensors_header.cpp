@@ -40,27 +40,27 @@ TEST(SafetensorsHeader, WhiteSpaceAroundTheJsonIsAccepted) {
   EXPECT_TRUE(parse(" \t\r\n{} \n\r\t ").entries().empty());
   EXPECT_EQ(parse("  " + only(tensor("U8", "1", "0,1")) + "   ", "x").entries().size(), 1u);
   EXPECT_EQ(parse("{ \"a\" :\n" + tensor("U8", "1", "0 ,\t1") + "}", "x").entries().size(), 1u);
-  for (const char* other : {"\v{}", "{}\f", "\xC2\xA0{}", "{}\x1A"}) refuses(other, "", "no JSON");
+  for (const char* other : {"\v{}", "{}\f", "\xC2\xA0{}", "{}\x1A"}) refuses(other, "", "not JSON");
 }
 
 TEST(SafetensorsHeader, MarksZerosAndCommentsAreRefused) {
   refuses("\xEF\xBB\xBF{}", "", "byte order mark");
-  refuses(" \xEF\xBB\xBF{}", "", "no JSON");
+  refuses(" \xEF\xBB\xBF{}", "", "not JSON");
   refuses(std::string("{}\0", 3), "", "byte 2 of its header is zero");
   refuses(std::string("{}\0\0\0\0\0\0", 8), "", "zero");
   refuses(std::string("\0{}", 3), "", "zero");
   refuses(std::string("{\"__metadata__\":{\"a\0\":\"\"}}", 25), "", "zero");
   for (const char* text : {"{}//", "{}/**/", "/**/{}", "{/**/}", "{}#"})
-    refuses(text, "", "no JSON");
+    refuses(text, "", "not JSON");
 }
 
 TEST(SafetensorsHeader, OnlyAJsonObjectIsAccepted) {
   for (const char* text :
        {"", " ", "{", "}", "{}{}", "{},", "{'a':1}", "{a:1}", "{\"a\"}", "{\"a\":}",
         "{\"__metadata__\":{},}", "{\"__metadata__\":{\"a\":\"\n\"}}", "nul"})
-    refuses(text, "", "no JSON at byte");
+    refuses(text, "", "not JSON at byte");
   for (const char* text : {"[]", "null", "1", "-1", "1.5", "\"a\"", "true", "[{}]"})
-    refuses(text, "", "no JSON object");
+    refuses(text, "", "not a JSON object");
   // A message stays short and one line whatever the file says.
   try {
     parse("{\"" + std::string(100000, 'x') + "\n");
@@ -106,7 +106,7 @@ TEST(SafetensorsHeader, UnknownFieldsAreIgnoredWithAWarning) {
                                      "\5\6");
   ASSERT_EQ(file.warnings().size(), 3u);
   EXPECT_EQ(file.warnings()[0],
-            "some.file: the field \"x\" of tensor \"a\" and of 1 more is not known and is ignored");
+            "some.file: the unknown field \"x\" of tensor \"a\" and of 1 more is ignored");
   EXPECT_EQ(file.read("b").to_vector<int32_t>(), std::vector<int32_t>{6});
   EXPECT_EQ(file.entry("a").dtype, "U8");
   for (const char* value : {"null", "true", "0", "-1", "1e5", "\"\"", "{}", "[]"})
@@ -149,8 +149,8 @@ TEST(SafetensorsHeader, OffsetsCoverTheFileInAnyOrder) {
     return std::strcmp(left, right) < 0;
   }));
   refuses(header({"1,10"}), data, "nothing covers the bytes from 0");
-  refuses(header({"0,9"}), data, "9 bytes of data, but the file holds 10");
-  refuses(header({"0,11"}), data, "11 bytes of data, but the file holds 10");
+  refuses(header({"0,9"}), data, "9 bytes of data, but the file has 10");
+  refuses(header({"0,11"}), data, "11 bytes of data, but the file has 10");
   refuses(header({"0,3", "4,10"}), data, "nothing covers the bytes from 3",
           "\"b\" begins at byte 4");
   refuses(header({"4,10", "0,3"}), data, "nothing covers the bytes from 3");
@@ -162,7 +162,7 @@ TEST(SafetensorsHeader, OffsetsCoverTheFileInAnyOrder) {
   refuses(only(tensor("U8", "1", "18446744073709551615,0")), data, "end before they begin");
   refuses(only(tensor("U8", "0", "18446744073709551615,18446744073709551615")), "",
           "nothing covers");
-  refuses("{}", "x", "0 bytes of data, but the file holds 1");
+  refuses("{}", "x", "0 bytes of data, but the file has 1");
   // Tensors without elements may stand between others and together, but not inside one.
   const SafetensorsFile file =
       parse(header({"5,10", "5,5", "0,0", "10,10", "0,5", "5,5", "0,0"}), data);
@@ -241,8 +241,8 @@ TEST(SafetensorsHeader, TextIsUtf8WithoutLoneSurrogates) {
   for (const char* name : {"\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82",
                            "\x80", "\\ud800", "\\udc00", "\\ud800x", "\\ud800\\u0041",
                            "\\ud800\\ud800", "\\udc00\\ud800", "\\x41", "\\u12"}) {
-    refuses(named(name), "", "no JSON at byte");
-    refuses(fmt::format("{{\"__metadata__\":{{\"k\":\"{}\"}}}}", name), "", "no JSON at byte");
+    refuses(named(name), "", "not JSON at byte");
+    refuses(fmt::format("{{\"__metadata__\":{{\"k\":\"{}\"}}}}", name), "", "not JSON at byte");
   }
   EXPECT_TRUE(parse(named("\\ud83d\\ude00")).contains("\xF0\x9F\x98\x80"));
   EXPECT_TRUE(parse(named("\xF0\x9F\x98\x80")).contains("\xF0\x9F\x98\x80"));
@@ -254,15 +254,15 @@ TEST(SafetensorsHeader, OnlyPlainIntegersAreIntegers) {
   for (const char* number :
        {"2.0", "-0", "1e0", "1E0", "-1", "-0.0", "0.0", "0e0", "2.5", "-9223372036854775808",
         "18446744073709551616", "1e30", "null", "true", "\"2\"", "[]", "{}", "[2]"}) {
-    refuses(only(tensor("U8", number, "0,2")), "12", "shape of tensor \"a\" holds");
+    refuses(only(tensor("U8", number, "0,2")), "12", "shape of tensor \"a\" has");
     refuses(only(tensor("U8", "2", fmt::format("0,{}", number))), "12", "data_offsets of tensor");
     refuses(only(tensor("U8", "2", fmt::format("{},2", number))), "12", "data_offsets of tensor");
   }
   for (const char* shown : {"2.0", "-0", "1e0", "-1"})
-    refuses(only(tensor("U8", shown, "0,2")), "12", fmt::format("holds {} where", shown));
+    refuses(only(tensor("U8", shown, "0,2")), "12", fmt::format("has {} instead", shown));
   for (const char* number :
        {"02", "+2", "2.", ".2", "0x2", "NaN", "Infinity", "1e999", "--2", "2e"})
-    refuses(only(tensor("U8", number, "0,2")), "12", "no JSON at byte");
+    refuses(only(tensor("U8", number, "0,2")), "12", "not JSON at byte");
 }
 
 TEST(SafetensorsHeader, ADepthOverFourIsRefused) {

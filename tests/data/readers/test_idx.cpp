@@ -42,9 +42,9 @@ TEST_F(IdxTest, RefusesAnotherFormat) {
 TEST_F(IdxTest, RefusesTooFewAndTooManyBytes) {
   const std::string good = idx_bytes({30, 10, 10}, noise());
   const std::string cut = good.substr(0, good.size() - 1), longer = good + "x";
-  expect_error(ErrorKind::input, {path("cut"), "promises 3016", "has 3015"},
+  expect_error(ErrorKind::input, {path("cut"), "declares 3016", "has 3015"},
                [&] { read_idx(put("cut", cut), 3); });
-  expect_error(ErrorKind::input, {path("longer"), "promises 3016", "has 3017"},
+  expect_error(ErrorKind::input, {path("longer"), "declares 3016", "has 3017"},
                [&] { read_idx(put("longer", longer), 3); });
   expect_error(ErrorKind::input, {path("cut.gz"), "3015", "3016"},
                [&] { read_idx(put("cut.gz", gzip(cut)), 3); });
@@ -68,7 +68,7 @@ TEST_F(IdxTest, RefusesAbsurdSizesBeforeAllocating) {
       read_idx(file({0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu}), 3);
     });
     expect_error(ErrorKind::input, {"size 0 of axis 1"}, [&] { read_idx(file({3, 0, 1}), 3); });
-    expect_error(ErrorKind::input, {"promises 1000000008"},
+    expect_error(ErrorKind::input, {"declares 1000000008"},
                  [&] { read_idx(file({1000000000u}), 1); });
   }
 }
@@ -90,7 +90,7 @@ TEST_F(IdxTest, RefusesFolders) {
   expect_error(ErrorKind::input, {path("absent"), "no such file"},
                [&] { read_idx(path("absent"), 1); });
   expect_error(ErrorKind::input, {path(""), "is a folder"}, [&] { read_idx(path(""), 1); });
-  expect_error(ErrorKind::input, {"/dev/zero", "not a plain file"},
+  expect_error(ErrorKind::input, {"/dev/zero", "not a regular file"},
                [&] { read_idx("/dev/zero", 1); });
 }
 

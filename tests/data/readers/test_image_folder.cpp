@@ -114,7 +114,7 @@ TEST_F(ImageFolderTest, SkipsUpToOnePercentBadFiles) {
   const ImageFolder folder = read();
   EXPECT_EQ(all_pixels(folder).size(), 198u);
   ASSERT_EQ(folder.notes.size(), 3u);
-  EXPECT_NE(folder.notes[2].find("2 of 200 images are left out"), std::string::npos)
+  EXPECT_NE(folder.notes[2].find("2 of 200 images are skipped"), std::string::npos)
       << folder.notes[2];
   EXPECT_NE(folder.notes[0].find(path("a/100.png")), std::string::npos);
   EXPECT_NE(folder.notes[0].find("neither a PNG nor a JPEG"), std::string::npos);

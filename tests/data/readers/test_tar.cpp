@@ -45,10 +45,10 @@ TEST_F(TarTest, ComparesTheChecksumOfEveryHeader) {
   for (const size_t position : {size_t{0}, size_t{130}, size_t{150}, size_t{300}, size_t{1024}}) {
     std::string damaged = kTwo;
     damaged[position] = static_cast<char>(damaged[position] ^ 1);
-    expect_error(ErrorKind::input, {path("a.tar"), "no sound tar header"},
+    expect_error(ErrorKind::input, {path("a.tar"), "no valid tar header"},
                  [&] { entries(damaged); });
   }
-  expect_error(ErrorKind::input, {"no sound tar header at byte 0"},
+  expect_error(ErrorKind::input, {"no valid tar header at byte 0"},
                [&] { entries("this is no archive"); });
 }
 
@@ -56,7 +56,8 @@ TEST_F(TarTest, DetectsTruncationAndDamage) {
   expect_error(ErrorKind::input, {"ends inside b"},
                [&] { entries(kTwo.substr(0, 1024 + 512 + 100)); });
   const std::string packed = gzip(kTwo);
-  expect_error(ErrorKind::input, {"is cut"}, [&] { entries(packed.substr(0, packed.size() - 4)); });
+  expect_error(ErrorKind::input, {"is truncated"},
+               [&] { entries(packed.substr(0, packed.size() - 4)); });
   std::string damaged = packed;
   damaged[damaged.size() - 6] =
       static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // of gzip's checksum
@@ -64,7 +65,7 @@ TEST_F(TarTest, DetectsTruncationAndDamage) {
 }
 
 TEST_F(TarTest, RefusesImpossibleSizes) {
-  expect_error(ErrorKind::input, {"a has an impossible size", "77777777777"},
+  expect_error(ErrorKind::input, {"a has the impossible size", "77777777777"},
                [&] { entries(tar_entry("a", "", '0', 077777777777)); });
   expect_error(ErrorKind::input, {"a has 1073741824 bytes"},
                [&] { entries(tar_entry("a", "", '0', int64_t{1} << 30)); });

@@ -46,10 +46,10 @@ TEST_F(ZipTest, RequiresExactlyOneFile) {
 TEST_F(ZipTest, RefusesEveryTruncation) {
   const std::string whole = zip_bytes({zip_entry("name", "some text, some text")});
   for (size_t size = 0; size < whole.size(); ++size)
-    refused(whole.substr(0, size), {"no sound zip archive"});
+    refused(whole.substr(0, size), {"not a valid zip archive"});
   for (size_t first = 1; first < whole.size(); ++first)
-    refused(whole.substr(first), {"no sound zip archive"});
-  refused(whole + "x", {"record at its end"});
+    refused(whole.substr(first), {"not a valid zip archive"});
+  refused(whole + "x", {"the end record"});
 }
 
 TEST_F(ZipTest, SurvivesAnyChangedByte) {
@@ -88,7 +88,7 @@ TEST_F(ZipTest, ComparesChecksumsAndRanges) {
   refused(zip_bytes({entry}), {"a has checksum 3610a686", "3610a687"});
   entry = zip_entry("a", "hello", false);
   entry.packed_size = entry.unpacked_size = 10;
-  refused(zip_bytes({entry}), {"a of 10 bytes reaches into the list"});
+  refused(zip_bytes({entry}), {"a of 10 bytes reaches into the directory"});
   entry = zip_entry("a", "hello", false);
   entry.unpacked_size = 4;
   refused(zip_bytes({entry}), {"cannot unpack from 5 to 4"});
@@ -100,7 +100,7 @@ TEST_F(ZipTest, NamesUnsupportedFeatures) {
   refused(zip_bytes({entry}), {"a is encrypted"});
   entry = zip_entry("a", "hello");
   entry.method = 14;
-  refused(zip_bytes({entry}), {"a is packed by method 14"});
+  refused(zip_bytes({entry}), {"a is compressed by method 14"});
   std::string large = zip_bytes({zip_entry("a", "hello")});
   large.replace(large.size() - 6, 4, "\xFF\xFF\xFF\xFF");
   refused(large, {"zip64"});
@@ -117,7 +117,7 @@ TEST_F(ZipTest, TextsAreReadFromArchives) {
   EXPECT_EQ(packed->serialized_vocabulary(), plain->serialized_vocabulary());
   EXPECT_EQ(packed->train_batch(1, 2, 3).inputs, plain->train_batch(1, 2, 3).inputs);
   options.data = put("no.zip", "the quick brown fox");
-  expect_error(ErrorKind::input, {path("no.zip"), "no sound zip archive"},
+  expect_error(ErrorKind::input, {path("no.zip"), "not a valid zip archive"},
                [&] { make_task(options); });
 }
 
