@@ -17,7 +17,7 @@ ModelConfig recomputed_model(bool recompute, const AttentionOptions& attention =
   return config;
 }
 
-Tensor some_ids(int64_t B, int64_t N) {
+Tensor recompute_ids(int64_t B, int64_t N) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < B * N; ++i) ids.push_back(static_cast<int32_t>((i * i * 7 + i * 3) % 11));
   return Tensor::from(ids, {B, N});
@@ -30,7 +30,7 @@ struct Pass {
 
 Pass pass(const ModelConfig& config, int64_t batch) {
   Transformer model(config);
-  const Tensor ids = some_ids(batch, config.length);
+  const Tensor ids = recompute_ids(batch, config.length);
   context().step->seed = 5;
   context().step->step = 9;
   Pass result;

@@ -28,7 +28,7 @@ ModelConfig model_with(const std::string& attention) {
   return config;
 }
 
-Tensor some_ids(int64_t B, int32_t salt) {
+Tensor salted_ids(int64_t B, int32_t salt) {
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < B * kPositions; ++i)
     ids.push_back(static_cast<int32_t>((i * i * 3 + i * 5 + salt) % kVocab));
@@ -42,8 +42,8 @@ std::vector<double> train(Transformer& model, int64_t steps) {
   for (int64_t step = 0; step < steps; ++step) {
     model.before_step(step, steps);
     Var auxiliary;
-    Var loss =
-        cross_entropy(model.forward(some_ids(4, 0), true, Tensor(), &auxiliary), some_ids(4, 3));
+    Var loss = cross_entropy(model.forward(salted_ids(4, 0), true, Tensor(), &auxiliary),
+                             salted_ids(4, 3));
     losses.push_back(loss.value().item());
     if (auxiliary.defined()) loss = add(loss, auxiliary);
     backward(loss);
@@ -103,7 +103,7 @@ TEST(TransformerAttention, TrainedSavedAndSampled) {
     Transformer copy(config);
     copy_saved(model, copy);
     const NoGrad no_grad;
-    const Tensor ids = some_ids(3, 1);
+    const Tensor ids = salted_ids(3, 1);
     const Tensor expected = model.forward(ids, false).value();
     EXPECT_EQ(copy.forward(ids, false).value().to_doubles(), expected.to_doubles()) << what;
     const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
@@ -181,7 +181,7 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
   for (const std::string attention : {"softmax", "linear", "performer", "soft-vq"}) {
     const Transformer model(model_with(attention));
     Var auxiliary;
-    model.forward(some_ids(2, 0), true, Tensor(), &auxiliary);
+    model.forward(salted_ids(2, 0), true, Tensor(), &auxiliary);
     EXPECT_FALSE(auxiliary.defined()) << attention;
     EXPECT_TRUE(model.statistics().empty()) << attention;
   }
@@ -193,9 +193,9 @@ TEST(TransformerAttention, TermsAddedToTheLoss) {
       config.layers = layers;
       Transformer model(config);
       Var auxiliary;
-      const Tensor logits = model.forward(some_ids(2, 0), true, Tensor(), &auxiliary).value();
+      const Tensor logits = model.forward(salted_ids(2, 0), true, Tensor(), &auxiliary).value();
       ASSERT_TRUE(auxiliary.defined());
-      EXPECT_EQ(model.forward(some_ids(2, 0), true).value().to_doubles(), logits.to_doubles());
+      EXPECT_EQ(model.forward(salted_ids(2, 0), true).value().to_doubles(), logits.to_doubles());
       terms.push_back(auxiliary.value().item());
       backward(auxiliary);
       for (const Parameter& parameter : model.parameters()) {
@@ -221,7 +221,7 @@ TEST(TransformerAttention, EvaluationLeavesTheCodebookAlone) {
   Transformer model(model_with("vq"));
   std::vector<std::vector<double>> before;
   for (const Buffer& buffer : model.buffers()) before.push_back(buffer.tensor.to_doubles());
-  model.forward(some_ids(2, 0), false);
+  model.forward(salted_ids(2, 0), false);
   model.after_step();
   for (size_t i = 0; i < before.size(); ++i)
     EXPECT_EQ(model.buffers()[i].tensor.to_doubles(), before[i]);

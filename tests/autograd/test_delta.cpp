@@ -1,7 +1,7 @@
 // The delta rule in all its forms is the formula: outputs, gradients and steps, however the work is
 // cut.
 #include "tensor/context.h"
-#include "tests/nn/delta_problem.h"
+#include "tests/autograd/delta_problem.h"
 
 namespace linea::delta_tests {
 namespace {

@@ -1,7 +1,7 @@
 // The delta rule at its limits: memory that its backward holds, sizes of 0, and shapes that do not
 // fit.
 #include "tensor/context.h"
-#include "tests/nn/delta_problem.h"
+#include "tests/autograd/delta_problem.h"
 
 namespace linea::delta_tests {
 namespace {

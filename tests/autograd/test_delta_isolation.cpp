@@ -2,7 +2,7 @@
 // features.
 #include <limits>
 
-#include "tests/nn/delta_problem.h"
+#include "tests/autograd/delta_problem.h"
 
 namespace linea::delta_tests {
 namespace {

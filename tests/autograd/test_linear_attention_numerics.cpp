@@ -12,7 +12,7 @@
 #include "nn/verify/conformance_tools.h"
 #include "tests/nn/attention_options.h"
 
-namespace linea {
+namespace linea::numerics_tests {
 namespace {
 
 using namespace conformance;
@@ -295,4 +295,4 @@ TEST(LinearAttentionNumerics, LargeInputs) {
 }
 
 }  // namespace
-}  // namespace linea
+}  // namespace linea::numerics_tests

@@ -11,7 +11,7 @@
 #include "nn/feature_map.h"
 #include "nn/verify/conformance_tools.h"
 
-namespace linea {
+namespace linea::gated_tests {
 namespace {
 
 using namespace conformance;
@@ -214,4 +214,4 @@ TEST(Gated, InitialGates) {
 }
 
 }  // namespace
-}  // namespace linea
+}  // namespace linea::gated_tests
