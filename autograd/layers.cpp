@@ -19,10 +19,12 @@ void each_block(int64_t R, int64_t widest, const Body& body) {
 struct Weights {
   Tensor weight, bias, panels{};
 };
-Tensor value_of(const Var& x) { return x.defined() ? x.value() : Tensor(); }
-Weights values(const NormVars& norm) { return {value_of(norm.weight), value_of(norm.bias)}; }
+Tensor optional_value(const Var& x) { return x.defined() ? x.value() : Tensor(); }
+Weights values(const NormVars& norm) {
+  return {optional_value(norm.weight), optional_value(norm.bias)};
+}
 Weights values(const LinearVars& linear) {
-  return {value_of(linear.weight), value_of(linear.bias), linear.panels};
+  return {optional_value(linear.weight), optional_value(linear.bias), linear.panels};
 }
 
 // Their gradients, summed over blocks of rows; undefined before the first block.

@@ -94,8 +94,8 @@ class LinearPass {
     return {true, x, map_.forward(x, side, plan_.head_range(segment))};
   }
 
-  HeadRows<const T> features_of(const SideRows& side, const HeadTensor& all,
-                                const Tile& segment) const {
+  HeadRows<const T> feature_rows(const SideRows& side, const HeadTensor& all,
+                                 const Tile& segment) const {
     if (!side.present) return {};
     if (in_kernel()) return plan_.template rows<const T>(all, segment);
     return head_rows<const T>(side.features.rows.template data<T>(), segment.length,
@@ -104,8 +104,8 @@ class LinearPass {
 
   ChunkInput<T> input(const SideRows& q, const SideRows& k, const Tile& segment) const {
     ChunkInput<T> in;
-    in.q = features_of(q, in_.q, segment);
-    in.k = features_of(k, in_.k, segment);
+    in.q = feature_rows(q, in_.q, segment);
+    in.k = feature_rows(k, in_.k, segment);
     if (!k.present) return in;
     in.v = plan_.template rows<const T>(in_.v, segment);
     if (k.features.weight.defined())
@@ -124,8 +124,8 @@ class LinearPass {
   }
 
   // Where the kernel writes the gradient of a segment: into dq or dk, or into that of the features.
-  HeadRows<T> gradient_of(const SideRows& side, const HeadTensor& grad, const Tile& segment,
-                          Features& gradient) const {
+  HeadRows<T> gradient_rows(const SideRows& side, const HeadTensor& grad, const Tile& segment,
+                            Features& gradient) const {
     if (!side.present) return {};
     if (in_kernel()) return plan_.template rows<T>(grad, segment);
     gradient.rows = Tensor(side.features.rows.shape(), dtype_);
@@ -164,7 +164,7 @@ class LinearPass {
       table().chunk_backward_query(
           context(), shape, input(q, k, segment), plan_.template rows<const T>(y, segment),
           plan_.template rows<const T>(dy, segment), saved_rows(saved, segment), running.view<A>(),
-          gradient_of(q, grad, segment, gradient),
+          gradient_rows(q, grad, segment, gradient),
           plan_.template strided<A>(ddenominator, 1, segment));
       if (with_q && !in_kernel())
         plan_.template scatter<T>(map_.backward(q.x, q.features, gradient, Side::query,
@@ -199,7 +199,7 @@ class LinearPass {
       }
       const ChunkInput<T> in = input(q, k, segment);
       table().chunk_backward_key(context(), shape, in, grad_y, saved_rows(saved, segment), grad_d,
-                                 running.view<A>(), gradient_of(k, grads.k, segment, gradient),
+                                 running.view<A>(), gradient_rows(k, grads.k, segment, gradient),
                                  dweight, plan_.template rows<T>(grads.v, segment));
       if (in_kernel()) return;
       Tensor dk;

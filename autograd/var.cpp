@@ -151,8 +151,8 @@ class Var::Casts {
   }
   void finish() {
     if (leaves_.empty()) return;
-    const std::vector<Tensor> made = ops::cast_all(given_, leaves_[0]->value.dtype());
-    for (size_t i = 0; i < made.size(); ++i) Var::receive(*leaves_[i], made[i], "cast", 0);
+    const std::vector<Tensor> cast = ops::cast_all(given_, leaves_[0]->value.dtype());
+    for (size_t i = 0; i < cast.size(); ++i) Var::receive(*leaves_[i], cast[i], "cast", 0);
     leaves_.clear();
     given_.clear();
   }
@@ -182,11 +182,11 @@ void backward(const Var& root, const Tensor& seed) {
             node->op);
     const Tensor dy = std::move(node->grad);
     node->grad = Tensor();
-    const Backward backward_of = std::move(node->backward);
+    const Backward node_backward = std::move(node->backward);
     node->backward = nullptr;
     const std::vector<NodePtr> inputs = std::move(node->inputs);
     node->inputs.clear();
-    std::vector<Gradient> gradients = backward_of(dy);
+    std::vector<Gradient> gradients = node_backward(dy);
     require(gradients.size() == inputs.size(), "the backward of {} gave {} gradients for {} inputs",
             node->op, gradients.size(), inputs.size());
     for (size_t index = 0; index < inputs.size(); ++index) {
@@ -244,9 +244,9 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
   }
   return Var::from_op("recomputed", y, {x},
                       [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        const Var again(x, true);
-                        back_through(f, again, dy);
-                        return {again.grad()};
+                        const Var leaf(x, true);
+                        back_through(f, leaf, dy);
+                        return {leaf.grad()};
                       });
 }
 

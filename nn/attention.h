@@ -55,11 +55,11 @@ class Attention {
   // Causal only. -> [B,H,M]; dtype: that of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
-  // The same from what q, k and v are made of -> [B,H,M]; undefined: the device has no one launch
-  // for it, and nothing was done.
+  // The same fused with the norm and the product that give q, k and v -> [B,H,M]; undefined: the
+  // device has no such launch, and the state is unchanged.
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   // FLOPs of a token and head with a state of fixed size, counted by the recurrent form, whatever
-  // form runs; features and what is linear in F or M are not counted. Undefined: the state grows.
+  // form runs; features and terms linear in F or M are not counted. Undefined: the state grows.
   virtual std::optional<RecurrentFlops> recurrent_flops() const { return std::nullopt; }
   // Whether the state grows with each position; a step of such an attention cannot be captured.
   virtual bool state_grows() const { return false; }
@@ -67,36 +67,34 @@ class Attention {
   virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }         // wants AttentionInputs::gate
   virtual const char* gate_name() const { return "gate"; }
-  virtual bool takes_bf16() const { return false; }  // q, k and v; others are given them as f32
-  virtual bool straight_through() const {
-    return false;
-  }  // dk is that of something that stands for k
+  virtual bool takes_bf16() const { return false; }  // q, k and v; otherwise they are cast to f32
+  // dk is the gradient of a substitute for k.
+  virtual bool straight_through() const { return false; }
   virtual bool causal_only() const { return false; }
   // Weights of both signs, which nearly cancel in some rows of N(0, 1).
   virtual bool has_signed_weights() const { return false; }
-  // What a gate starts from before training, of head h: the bias under its logistic function.
+  // The initial bias of the gate of head h, before the logistic function.
   virtual double initial_gate_bias(int64_t) const { return 0; }
-  // What q is scaled by when weights trained with softmax are loaded: 1 / sqrt(D) where the
-  // attention has no such scale itself.
+  // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
+  // has no such scale itself.
   virtual double scale_from_softmax() const { return 1; }
 
-  // Trained by gradients, and saved beside them. Names are without the layer's.
+  // Trained by gradients; and saved, but not trained. Names without that of the layer.
   virtual Parameters parameters() const { return {}; }
   virtual std::vector<Buffer> buffers() const { return {}; }
-  virtual void buffers_changed() {}  // to be called after writing into them
+  virtual void buffers_changed() {}  // call it after writing into them
 
-  // What training does besides: before a step (0-based, of `steps`); a term that is added to the
-  // loss, given the keys [B,H,N,D] (undefined: none); after the step; and numbers worth a record
-  // (name, value).
+  // Hooks of a training step: before it (0-based, of `steps`); a term to add to the loss, given the
+  // keys [B,H,N,D] (undefined: none); after it, or instead of that where the update is skipped; and
+  // statistics to record (name, value).
   virtual void before_step(int64_t step, int64_t steps) { (void)step, (void)steps; }
   virtual Var auxiliary_loss(const Var& k) { return (void)k, Var(); }
   virtual void after_step() {}
-  // Whether the device's work for a step is the same each time, so that it may be recorded: forward
-  // and auxiliary_loss leave nothing to the host, and buffers stay where they are.
-  virtual bool is_capturable() const { return true; }
-  virtual void skip_step() {
-  }  // instead of after_step, where the step's update is not made: forgets what it saw
+  virtual void skip_step() {}
   virtual std::vector<std::pair<std::string, double>> statistics() const { return {}; }
+  // Whether the device's work for a training step is the same each time and can be captured:
+  // forward and auxiliary_loss do nothing on the host, and buffers keep their memory.
+  virtual bool is_capturable() const { return true; }
 };
 
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;

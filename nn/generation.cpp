@@ -64,8 +64,7 @@ class Window {
   // Reads the tokens of `rows` from `first` on into new states, and samples what follows the last.
   void read(const Rows& rows, size_t first) {
     graph_recorder_.reset();
-    for (Stream& stream : streams_)
-      stream.state = {};  // frees its weights before new ones are made
+    for (Stream& stream : streams_) stream.state = {};  // frees its weights before the new ones
     for (Stream& stream : streams_) {
       const Stream& leader = streams_[0];
       stream.state = model_.start(stream.rows, &stream == &leader ? nullptr : &leader.state);

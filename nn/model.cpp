@@ -28,8 +28,8 @@ void check(const ModelConfig& config) {
   require(!config.reversible || !config.recompute,
           "--reversible keeps nothing of a block already: leave --recompute out");
   require(!config.reversible || config.stored != DType::bf16,
-          "--reversible does not go with --dtype bf16: what is taken off again would lose its "
-          "digits; leave one out");
+          "--reversible does not go with --dtype bf16: the inputs that its backward restores "
+          "would lose digits; leave one out");
   require(
       !config.tie || config.output_head == "categorical",
       "--tie does not go with --output-head {}: its outputs are no tokens; leave one of them out",

@@ -16,7 +16,7 @@ struct OptimizerConfig {
   double clip = 1.0;        // of the gradients' global norm; 0: none
 };
 
-// What an update is not made beyond; 0: any finite number.
+// An update is skipped above these; 0: where the number is not finite.
 struct UpdateLimits {
   double loss = 0, norm = 0;
 };

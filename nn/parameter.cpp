@@ -18,7 +18,8 @@ Var ParameterInit::normal(const std::string& name, const Shape& shape, double st
                           bool optional) {
   const RandomStream stream{seed_, Purpose::init,
                             optional ? stream_id_of_name(name) : next_stream_id_, 0};
-  const Tensor tensor(shape, DType::f32);  // before the host's copy: its error says what is held
+  const Tensor tensor(shape,
+                      DType::f32);  // before the host copy: its error reports the memory in use
   std::vector<float> values(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(stddev * random_normal(stream, i));

@@ -61,12 +61,12 @@ std::vector<double> random_lengths(int64_t rows, int64_t D, const RandomStream& 
 // The lengths with the probabilities i / (R + 1), in the order of random lengths: all orders are
 // equally likely, and each row has its random length moved to the stratum.
 std::vector<double> stratified_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
-  const std::vector<double> drawn = random_lengths(rows, D, stream);
-  std::vector<size_t> order(drawn.size());
+  const std::vector<double> random = random_lengths(rows, D, stream);
+  std::vector<size_t> order(random.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return drawn[a] < drawn[b]; });
-  std::vector<double> lengths(drawn.size());
+                   [&](size_t a, size_t b) { return random[a] < random[b]; });
+  std::vector<double> lengths(random.size());
   for (size_t i = 0; i < order.size(); ++i)
     lengths[order[i]] =
         length_quantile(D, static_cast<double>(i + 1) / static_cast<double>(rows + 1));

@@ -11,7 +11,7 @@ namespace linea {
 // Casts those that are defined and of another dtype, by one launch.
 void cast_weights(std::vector<Var*> weights, DType dtype);
 
-// Packs the weights as `dtype` into one piece of memory, in the order in which a step reads them.
+// Packs the weights as `dtype` into one allocation, in the order in which a step reads them.
 void pack_panels(const std::vector<Linear*>& linears, DType dtype);
 
 }  // namespace linea

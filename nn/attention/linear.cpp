@@ -14,7 +14,7 @@
 namespace linea {
 namespace {
 
-std::unique_ptr<FeatureMap> map_of(const AttentionOptions& options) {
+std::unique_ptr<FeatureMap> make_map(const AttentionOptions& options) {
   const std::string& feature = options.settings.text("feature");
   return make_feature_map(feature, feature == "dpfp" ? options.settings.integer("nu") : 1);
 }
@@ -23,7 +23,7 @@ std::unique_ptr<FeatureMap> map_of(const AttentionOptions& options) {
 class SumRule final : public MappedAttention {
  public:
   SumRule(const AttentionOptions& options, bool gated)
-      : MappedAttention(options), gated_(gated), map_(map_of(options)) {
+      : MappedAttention(options), gated_(gated), map_(make_map(options)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
   }
 
@@ -43,7 +43,7 @@ class SumRule final : public MappedAttention {
 
 class DeltaRule final : public Attention {
  public:
-  explicit DeltaRule(const AttentionOptions& options) : options_(options), map_(map_of(options)) {
+  explicit DeltaRule(const AttentionOptions& options) : options_(options), map_(make_map(options)) {
     map_->features(options.key_size);
   }
 

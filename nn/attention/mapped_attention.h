@@ -1,6 +1,5 @@
-// An attention that is a feature map under the sum or the gated rule: its forms follow from the map
-// alone. What derives from it makes the map, and says what else there is: parameters, buffers, what
-// training moves.
+// An attention that is a feature map under the sum or the gated rule: all forms follow from the
+// map. Derived classes provide the map and its parameters, buffers and hooks of training.
 #pragma once
 
 #include <memory>
@@ -13,9 +12,9 @@ namespace linea {
 
 class MappedAttention : public Attention {
  public:
-  // Codes stand for keys that the loss asks for too: those are wanted by themselves.
+  // The auxiliary loss of codes needs the keys alone.
   bool takes_packed() const override { return !straight_through(); }
-  // Logs and weights of keys need a float's digits.
+  // Logs and weights of keys need the precision of f32.
   bool takes_bf16() const override {
     return !gated() && map()->in_kernel() != KernelFeature::given;
   }

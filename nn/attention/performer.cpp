@@ -32,7 +32,7 @@ RandomFeature parse_random_feature(const std::string& name) {
 
 class RandomFeatures final : public FeatureMap {
  public:
-  // omega [H,R,D]: the map reads what stands in it when it is called.
+  // omega [H,R,D] may change between calls.
   RandomFeatures(RandomFeature feature, Tensor omega)
       : feature_(feature),
         omega_(std::move(omega)),
@@ -48,10 +48,10 @@ class RandomFeatures final : public FeatureMap {
   }
   bool weighs_keys() const override { return feature_ == RandomFeature::trig; }
 
-  Features forward(const Tensor& x, Side side, const HeadRange& pairs) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange& heads) const override {
     if (kind() == FeatureKind::logs && side == Side::key)
-      return {ops::random_logs(x, directions(), pairs.first, 1 / root_), {}, {}};
-    const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
+      return {ops::random_logs(x, directions(), heads.first, 1 / root_), {}, {}};
+    const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
     switch (feature_) {
       case RandomFeature::relu:
         return {ops::pointwise(Pointwise::feature_relu, u), {}, {}};
@@ -64,17 +64,17 @@ class RandomFeatures final : public FeatureMap {
     return {u, {}, {}};
   }
 
-  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
-                  const HeadRange& pairs, const std::vector<Tensor>&) const override {
+  Tensor backward(const Tensor& x, const Features& features, const Features& gradient, Side side,
+                  const HeadRange& heads, const std::vector<Tensor>&) const override {
     Tensor du = gradient.rows;
-    if (feature_ == RandomFeature::trig) du = ops::sine_cosine_backward(made.rows, du);
+    if (feature_ == RandomFeature::trig) du = ops::sine_cosine_backward(features.rows, du);
     if (feature_ == RandomFeature::relu) {
-      const Tensor u = ops::head_matmul(x, directions(), pairs.first, true, 1 / root_);
+      const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
       du = ops::pointwise_backward(Pointwise::feature_relu, u, du);
     }
     if (kind() == FeatureKind::logs && side == Side::key)
-      return ops::random_logs_backward(x, du, directions(), pairs.first, 1 / root_);
-    const Tensor dx = ops::head_matmul(du, directions(), pairs.first, false, 1 / root_);
+      return ops::random_logs_backward(x, du, directions(), heads.first, 1 / root_);
+    const Tensor dx = ops::head_matmul(du, directions(), heads.first, false, 1 / root_);
     if (gradient.weight.defined()) ops::square_norms_backward(x, gradient.weight, dx, half());
     return dx;
   }
@@ -85,7 +85,7 @@ class RandomFeatures final : public FeatureMap {
  private:
   double half() const { return 0.5 / (root_ * root_); }  // |x^|^2 / 2 = half |x|^2
 
-  // Of hyperbolic [omega, -omega]; made once for each omega.
+  // omega, or [omega, -omega] of hyperbolic features, computed once for each omega.
   const Tensor& directions() const {
     if (feature_ != RandomFeature::hyperbolic) return omega_;
     if (!mirrored_.defined()) {

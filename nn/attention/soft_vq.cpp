@@ -26,23 +26,23 @@ class MixtureFeatures final : public FeatureMap {
   FeatureKind kind() const override { return FeatureKind::logs; }
   std::vector<Var> parameters() const override { return {codebook_, sigma_}; }
 
-  Features forward(const Tensor& x, Side side, const HeadRange& pairs) const override {
+  Features forward(const Tensor& x, Side side, const HeadRange& heads) const override {
     const Tensor& codes = codebook_.value();
-    const Tensor u = ops::head_matmul(x, codes, pairs.first, true);
+    const Tensor u = ops::head_matmul(x, codes, heads.first, true);
     if (side == Side::query) return {u, {}, {}};
     const Tensor t = width();
     with_real(x.dtype(), "mixture_logs", [&](auto zero) {
       using T = decltype(zero);
       kernels<T>(context().device)
-          .mixture_logs(context(), shape_of(x, pairs), codes.data<T>(), t.data<T>(), u.data<T>());
+          .mixture_logs(context(), head_shape(x, heads), codes.data<T>(), t.data<T>(), u.data<T>());
     });
     return {u, {}, {}};
   }
 
   // du of a key overwrites what its logs get; then both sides alike: dx = du c, dc = du^T x (of
   // keys, less c sum du, from -|c|^2 / 2).
-  Tensor backward(const Tensor& x, const Features& made, const Features& gradient, Side side,
-                  const HeadRange& pairs, const std::vector<Tensor>& gradients) const override {
+  Tensor backward(const Tensor& x, const Features& features, const Features& gradient, Side side,
+                  const HeadRange& heads, const std::vector<Tensor>& gradients) const override {
     const Tensor& codes = codebook_.value();
     const bool key = side == Side::key;
     const Tensor du = key ? gradient.rows.clone() : gradient.rows;
@@ -51,8 +51,8 @@ class MixtureFeatures final : public FeatureMap {
       const Kernels<T>& table = kernels<T>(context().device);
       if (key) {
         const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype()), t = width();
-        table.mixture_logs_backward(context(), shape_of(x, pairs), t.data<T>(), made.rows.data<T>(),
-                                    du.data<T>(), dt.data<T>());
+        table.mixture_logs_backward(context(), head_shape(x, heads), t.data<T>(),
+                                    features.rows.data<T>(), du.data<T>(), dt.data<T>());
         if (gradients[1].defined()) {
           const Tensor grad = ops::scale(ops::multiply(temperature_, sigma_.value()),
                                          2);  // t = temperature sigma^2
@@ -61,16 +61,16 @@ class MixtureFeatures final : public FeatureMap {
         }
       }
       if (!gradients[0].defined()) return;
-      const Tensor part = ops::matmul(du, x, true, false);
-      table.add_to_heads(context(), shape_of(x, pairs), part.data<T>(),
+      const Tensor dcodes = ops::matmul(du, x, true, false);
+      table.add_to_heads(context(), head_shape(x, heads), dcodes.data<T>(),
                          key ? du.data<T>() : nullptr, codes.data<T>(), gradients[0].data<T>());
     });
-    return ops::head_matmul(du, codes, pairs.first, false);
+    return ops::head_matmul(du, codes, heads.first, false);
   }
 
  private:
-  HeadShape shape_of(const Tensor& x, const HeadRange& pairs) const {
-    return {x.size(0), x.size(1), codebook_.size(1), x.size(2), pairs.first, pairs.heads};
+  HeadShape head_shape(const Tensor& x, const HeadRange& heads) const {
+    return {x.size(0), x.size(1), codebook_.size(1), x.size(2), heads.first, heads.heads};
   }
   Tensor width() const {
     return ops::multiply(ops::multiply(sigma_.value(), sigma_.value()), temperature_);

@@ -1,11 +1,9 @@
 // Transformer-VQ (Lingle 2023): a_ij = exp(q_i.k^_j), k^_j = c_{z_j}, z_j = argmin_f |k_j - c_f|^2;
-// a sum over keys is one over codes, so the sum rule holds it with a one-hot feature of each key.
-// No 1 / sqrt(D).
+// the sum rule with a one-hot feature of each key. No 1 / sqrt(D).
 //
-// dk is the gradient of k^, straight through. The codes move by exponential means of the keys that
-// chose them (van den Oord 2017, appendix A.1), or by the gradient of |sg(k) - c_z|^2; beta |k -
-// sg(c_z)|^2 draws the keys to them. A code that few keys choose is put where a key of the batch
-// is.
+// dk is the gradient of k^, straight through. The codes are exponential means of their keys (van
+// den Oord 2017, appendix A.1) or follow the gradient of |sg(k) - c_z|^2; the loss beta |k -
+// sg(c_z)|^2 moves the keys towards them. A code with few keys is replaced by a key of the batch.
 #include <cmath>
 
 #include "autograd/codebook.h"
@@ -19,7 +17,8 @@ namespace linea {
 namespace {
 
 constexpr double kDecay = 0.95;  // of the means
-constexpr double kDead = 0.2;    // a code with fewer keys than this share of an equal part is dead
+constexpr double kDead =
+    0.2;  // a code with less than this share of the mean number of keys is dead
 
 class CodeFeatures final : public FeatureMap {
  public:
@@ -29,16 +28,16 @@ class CodeFeatures final : public FeatureMap {
   FeatureKind kind() const override { return FeatureKind::logs; }
   bool straight_through() const override { return true; }
 
-  Features forward(const Tensor& x, Side side, const HeadRange& pairs) const override {
-    if (side == Side::query) return {ops::head_matmul(x, codebook_, pairs.first, true), {}, {}};
-    const Tensor codes = ops::nearest_code(x, codebook_, pairs.first);
+  Features forward(const Tensor& x, Side side, const HeadRange& heads) const override {
+    if (side == Side::query) return {ops::head_matmul(x, codebook_, heads.first, true), {}, {}};
+    const Tensor codes = ops::nearest_code(x, codebook_, heads.first);
     return {ops::one_hot_logs(codes, codebook_.size(1), x.dtype()), {}, codes};
   }
   Tensor backward(const Tensor&, const Features&, const Features& gradient, Side side,
-                  const HeadRange& pairs, const std::vector<Tensor>&) const override {
+                  const HeadRange& heads, const std::vector<Tensor>&) const override {
     require(side == Side::query,
             "vq: a key's gradient passes straight through, not through its code");
-    return ops::head_matmul(gradient.rows, codebook_, pairs.first, false);
+    return ops::head_matmul(gradient.rows, codebook_, heads.first, false);
   }
 
  private:
@@ -54,8 +53,9 @@ class Vq final : public MappedAttention {
         learns_(options.settings.text("codebook") == "gradient") {
     const Tensor codes({options.heads, codes_, options.key_size}, options.dtype);
     for (int64_t head = 0; head < options.heads; ++head)
-      write_values(draw_projection(Projection::iid, codes_, options.key_size, stream_of(head, 0)),
-                   codes.select(head));
+      write_values(
+          draw_projection(Projection::iid, codes_, options.key_size, random_stream(head, 0)),
+          codes.select(head));
     codebook_ = Var(codes, learns_);
     counts_ = Tensor::zeros({options.heads, codes_}, options.dtype);
     sums_ = Tensor::zeros(codes.shape(), options.dtype);
@@ -86,8 +86,7 @@ class Vq final : public MappedAttention {
     return result;
   }
 
-  // A codebook that was learned by gradients comes with counts but no sums: those that it stands
-  // for.
+  // A codebook learned by gradients has counts but no sums: they follow from the codes.
   void buffers_changed() override {
     std::vector<double> sums = sums_.to_doubles();
     if (std::any_of(sums.begin(), sums.end(), [](double x) { return x != 0; })) return;
@@ -99,8 +98,7 @@ class Vq final : public MappedAttention {
   void before_step(int64_t step, int64_t) override { step_ = step; }
   bool is_capturable() const override { return false; }  // the host counts its codes
 
-  // beta mean |k - sg(c_z)|^2, and of codes that learn by gradients mean |sg(k) - c_z|^2. Counts
-  // the keys of each code on the way.
+  // Also counts the keys of each code, for after_step.
   Var auxiliary_loss(const Var& k) override {
     const Commitment commitment = commitment_loss(k, codebook_, commitment_);
     batch_counts_.push_back(commitment.counts);
@@ -119,14 +117,15 @@ class Vq final : public MappedAttention {
     const size_t codes = static_cast<size_t>(counts_.numel()),
                  D = static_cast<size_t>(options_.key_size);
     std::vector<double> counts(codes), sums(codes * D);
-    for (size_t part = 0; part < batch_counts_.size(); ++part) {
-      add_to(counts, batch_counts_[part].to_doubles());
-      add_to(sums, batch_sums_[part].to_doubles());
+    for (size_t batch = 0; batch < batch_counts_.size(); ++batch) {
+      add_to(counts, batch_counts_[batch].to_doubles());
+      add_to(sums, batch_sums_[batch].to_doubles());
     }
     skip_step();
-    usage_of(counts);
+    measure_usage(counts);
     revived_ = 0;
-    std::vector<double> mean_counts = mean_of(counts_, counts), mean_sums = mean_of(sums_, sums);
+    std::vector<double> mean_counts = updated_mean(counts_, counts),
+                        mean_sums = updated_mean(sums_, sums);
     std::vector<double> codebook = codebook_.value().to_doubles();
     const double equal = total(mean_counts) / static_cast<double>(codes);
     for (size_t code = 0; code < codes; ++code) {
@@ -153,7 +152,7 @@ class Vq final : public MappedAttention {
  private:
   std::shared_ptr<const FeatureMap> map() const override { return map_; }
 
-  RandomStream stream_of(int64_t head, int64_t step) const {
+  RandomStream random_stream(int64_t head, int64_t step) const {
     return {options_.seed, Purpose::features,
             static_cast<uint32_t>(options_.layer * options_.heads + head),
             static_cast<uint64_t>(step)};
@@ -165,13 +164,12 @@ class Vq final : public MappedAttention {
     const std::vector<double> all = keys.to_doubles();
     candidates_.resize(static_cast<size_t>(H * F * D));
     for (int64_t head = 0; head < H; ++head) {
-      const RandomStream stream = stream_of(head, step_ + 1);
+      const RandomStream stream = random_stream(head, step_ + 1);
       for (int64_t f = 0; f < F; ++f) {
         const auto index = static_cast<uint64_t>(2 * f);
-        const int64_t pair = random_below(stream, index, sequences) * H + head;
+        const int64_t bh = random_below(stream, index, sequences) * H + head;
         const int64_t row = random_below(stream, index + 1, static_cast<uint32_t>(S));
-        std::copy_n(all.begin() + (pair * S + row) * D, D,
-                    candidates_.begin() + (head * F + f) * D);
+        std::copy_n(all.begin() + (bh * S + row) * D, D, candidates_.begin() + (head * F + f) * D);
       }
     }
   }
@@ -185,7 +183,7 @@ class Vq final : public MappedAttention {
     return sum;
   }
   // decay mean + (1 - decay) fresh; the first fresh ones as they are
-  static std::vector<double> mean_of(const Tensor& mean, const std::vector<double>& fresh) {
+  static std::vector<double> updated_mean(const Tensor& mean, const std::vector<double>& fresh) {
     std::vector<double> result = mean.to_doubles();
     const bool first = std::all_of(result.begin(), result.end(), [](double x) { return x == 0; });
     for (size_t i = 0; i < result.size(); ++i)
@@ -195,7 +193,7 @@ class Vq final : public MappedAttention {
 
   // The share of codes that some key chose, and the entropy of the choice in nats, the mean over
   // heads.
-  void usage_of(const std::vector<double>& counts) {
+  void measure_usage(const std::vector<double>& counts) {
     const size_t H = static_cast<size_t>(options_.heads), F = static_cast<size_t>(codes_);
     usage_ = entropy_ = 0;
     for (size_t head = 0; head < H; ++head) {

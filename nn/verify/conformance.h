@@ -1,6 +1,6 @@
-// What every attention must hold, measured: its forms agree, its gradients are true, nothing leaks
-// from the future, from padding or from other sequences, and its memory is what it claims. The
-// tests and `linea verify` run these same checks over all that is registered.
+// The conformance suite of attentions, with measured numbers: forms agree, gradients are correct,
+// nothing leaks from the future, from padding or from other sequences, and memory has the claimed
+// size. The tests and `linea verify` run these checks over all registered attentions.
 #pragma once
 
 #include <string>

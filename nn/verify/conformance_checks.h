@@ -1,4 +1,4 @@
-// One attention under test, and the checks of it: each measures one number a claim of
+// An attention under test and its checks: each measures one number per claim of
 // nn/verify/conformance.cpp.
 #pragma once
 
@@ -16,8 +16,8 @@ struct Subject {
   AttentionOptions variant;
   ConformanceOptions options;
 
-  std::unique_ptr<Attention> made(const Sizes& sizes, DType dtype, int64_t segment = 0,
-                                  int64_t chunk = 0) const {
+  std::unique_ptr<Attention> make_attention(const Sizes& sizes, DType dtype, int64_t segment = 0,
+                                            int64_t chunk = 0) const {
     AttentionOptions filled = variant;
     filled.dtype = dtype;
     filled.heads = sizes.heads;
@@ -28,33 +28,33 @@ struct Subject {
     return make(filled);
   }
 
-  // The engine's own sizes, and small ones whose borders every length here crosses.
+  // The default sizes of segments and chunks, and small ones.
   template <typename Body>
   void with_cuts(const Sizes& sizes, DType dtype, const Body& body) const {
-    body(*made(sizes, dtype), std::string("own segments"));
-    body(*made(sizes, dtype, 40, 16), std::string("segments of 40"));
+    body(*make_attention(sizes, dtype), std::string("own segments"));
+    body(*make_attention(sizes, dtype, 40, 16), std::string("segments of 40"));
   }
 
   std::vector<bool> directions() const {
-    return made({}, DType::f32)->causal_only() ? std::vector<bool>{true}
-                                               : std::vector<bool>{true, false};
+    return make_attention({}, DType::f32)->causal_only() ? std::vector<bool>{true}
+                                                         : std::vector<bool>{true, false};
   }
 
   // State and blocks of scores grow with the sequence.
-  bool state_grows() const { return made({}, DType::f32)->state_grows(); }
+  bool state_grows() const { return make_attention({}, DType::f32)->state_grows(); }
   // Random features or codes of each head: heads are not interchangeable.
   bool heads_differ() const {
-    const std::unique_ptr<Attention> attention = made({}, DType::f32);
+    const std::unique_ptr<Attention> attention = make_attention({}, DType::f32);
     return !attention->parameters().empty() || !attention->buffers().empty();
   }
   // Weights that nearly cancel in some rows of N(0,1) dominate every error; at a standard deviation
   // of 0.5 they do not.
-  bool signed_features() const { return made({}, DType::f32)->has_signed_weights(); }
+  bool signed_features() const { return make_attention({}, DType::f32)->has_signed_weights(); }
   double stddev() const { return signed_features() ? 0.5 : 1.0; }
 };
 
-// nn/verify/conformance_forms.cpp: the three forms agree, in float too, and hold what they claim to
-// hold.
+// nn/verify/conformance_forms.cpp: the three forms agree, in float too; state and memory have the
+// claimed sizes.
 std::vector<Worst> forms(const Subject& subject);
 std::vector<Worst> single_precision(const Subject& subject, int64_t length);
 std::vector<Worst> recurrent(const Subject& subject, DType dtype);

@@ -53,7 +53,7 @@ std::vector<Worst> forms(const Subject& subject) {
       const Inputs x = draw(sizes, DType::f64);
       const AttentionMask mask{causal, {}};
       const Outcome expected =
-          run(*subject.made(sizes, DType::f64), &Attention::quadratic, x, mask);
+          run(*subject.make_attention(sizes, DType::f64), &Attention::quadratic, x, mask);
       for (const int count : {1, 2}) {
         const Threads threads(count);
         subject.with_cuts(
@@ -77,8 +77,8 @@ std::vector<Worst> single_precision(const Subject& subject, int64_t length) {
   const Inputs x = draw(sizes, DType::f32);
   for (const bool causal : subject.directions()) {
     const AttentionMask mask{causal, {}};
-    const Outcome expected =
-        run(*subject.made(sizes, DType::f64), &Attention::quadratic, in_dtype(x, DType::f64), mask);
+    const Outcome expected = run(*subject.make_attention(sizes, DType::f64), &Attention::quadratic,
+                                 in_dtype(x, DType::f64), mask);
     subject.with_cuts(sizes, DType::f32, [&](const Attention& attention, const std::string& cut) {
       const Outcome found = run(attention, &Attention::forward, x, mask);
       const std::string where = (causal ? "causal, " : "not causal, ") + cut;
@@ -94,7 +94,7 @@ std::vector<Worst> recurrent(const Subject& subject, DType dtype) {
   Sizes sizes;
   sizes.length = 130;
   const Inputs x = draw(sizes, dtype);
-  const std::unique_ptr<Attention> attention = subject.made(sizes, dtype);
+  const std::unique_ptr<Attention> attention = subject.make_attention(sizes, dtype);
   const Tensor expected = run(*attention, &Attention::forward, x, {}).y;
   const std::unique_ptr<AttentionState> state = attention->start(sizes.batch, dtype);
   const double scale = relative_error(expected, Tensor::zeros(expected.shape(), dtype));
@@ -112,8 +112,8 @@ std::vector<Worst> large_inputs(const Subject& subject) {
   Worst outputs, bad;
   const Sizes sizes{1, 2, 257, 64, 24};
   const Inputs x = draw(sizes, DType::f32, 8.0);
-  const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32),
-                                   precise = subject.made(sizes, DType::f64);
+  const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32),
+                                   precise = subject.make_attention(sizes, DType::f64);
   for (const bool causal : subject.directions()) {
     const AttentionMask mask{causal, {}};
     const std::string where = causal ? "causal" : "not causal";
@@ -137,7 +137,7 @@ std::vector<Worst> state_growth(const Subject& subject) {
   Sizes sizes;
   sizes.length = 200;
   const Inputs x = draw(sizes, DType::f32);
-  const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32);
+  const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
   const std::unique_ptr<AttentionState> state = attention->start(sizes.batch, DType::f32);
   const double before = static_cast<double>(state->bytes());
   for (int64_t n = 0; n < sizes.length; ++n) attention->step(*state, step_at(*attention, x, n));
@@ -154,7 +154,7 @@ std::vector<Worst> memory(const Subject& subject) {
   const auto extra = [&](int64_t length) {
     const Sizes sizes{1, 1, length, 16, 16};
     const Inputs x = draw(sizes, DType::f32);
-    const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32);
+    const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
     reset_memory_peak();
     const double before = static_cast<double>(memory_use().held);
     const Outcome o = run(*attention, &Attention::forward, x, {});

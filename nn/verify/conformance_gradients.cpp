@@ -43,7 +43,7 @@ std::vector<Worst> differences(const Subject& subject) {
     const Sizes sizes{1, 2, length, 3, 4};
     // Far enough from the kink of relu + 1e-3, where 1 / phi bends too fast for a difference.
     const Inputs x = draw(sizes, DType::f64, subject.stddev(), 1, 0.1);
-    const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f64, 4, 2);
+    const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f64, 4, 2);
     for (const bool causal : subject.directions()) {
       const AttentionMask mask{causal, {}};
       const bool probes_k = !attention->straight_through();  // else dk is not the gradient of k
@@ -72,8 +72,8 @@ std::vector<Worst> long_gradient(const Subject& subject) {
   const Sizes sizes{1, 1, subject.state_grows() ? 4096 : 16384, 8,
                     8};  // a quarter, where time is N^2
   const Inputs x = draw(sizes, DType::f32, subject.stddev());
-  const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f32),
-                                   precise = subject.made(sizes, DType::f64);
+  const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32),
+                                   precise = subject.make_attention(sizes, DType::f64);
   const Outcome expected = run(*precise, &Attention::forward, in_dtype(x, DType::f64), {});
   Outcome found = run(*attention, &Attention::forward, x, {});
   const std::string where = fmt::format("{} positions", sizes.length);

@@ -6,8 +6,8 @@
 
 namespace linea::conformance {
 
-// Changes all that stands after t, then reads what stands up to t; and asks what stands after t for
-// its part in a loss that ends at t.
+// Outputs up to t keep their bits whatever follows t, and a loss of the outputs up to t has no
+// gradient after t.
 std::vector<Worst> causality(const Subject& subject) {
   Worst outputs, gradients;
   Sizes sizes;
@@ -56,15 +56,15 @@ std::vector<Worst> padding(const Subject& subject) {
   const Tensor nothing = Tensor::zeros(x.dy.shape(), DType::f64);
   for (const bool causal : subject.directions()) {
     const AttentionMask mask = padded_mask(causal);
-    const Outcome expected = run(*subject.made(sizes, DType::f64), &Attention::quadratic, x, mask);
+    const Outcome expected =
+        run(*subject.make_attention(sizes, DType::f64), &Attention::quadratic, x, mask);
     subject.with_cuts(sizes, DType::f64, [&](const Attention& attention, const std::string& cut) {
       const std::string where = (causal ? "causal, " : "not causal, ") + cut;
       const Outcome found = run(attention, &Attention::forward, x, mask);
       outputs.take(relative_error(found.y, expected.y), where);
-      // With one key y = v: gradients are 0, and what is left of them rounding over a_ij, maybe
-      // tiny.
+      // With one key y = v: gradients are 0 but for rounding divided by a_ij, which may be tiny.
       const auto several = [&](const Tensor& t) { return pick(t, {0, 1, 3, 4, 5}, {0, 1}, 97); };
-      outputs.take(gradient_error(part_of(found, several), part_of(expected, several)),
+      outputs.take(gradient_error(select_rows(found, several), select_rows(expected, several)),
                    where + ", gradients");
       const Inputs read = x.with_dy(blend(x.dy, nothing, is_padding));
       const Outcome padded = run(attention, &Attention::forward, read, mask);
@@ -77,16 +77,17 @@ std::vector<Worst> padding(const Subject& subject) {
           continue;
         }
         const auto alone = [&](const Tensor& t) { return pick(t, {b}, {0, 1}, length); };
-        const Outcome one = run(attention, &Attention::forward, part_of(x, alone), {causal, {}});
+        const Outcome one =
+            run(attention, &Attention::forward, select_rows(x, alone), {causal, {}});
         cut_off.take(relative_error(alone(padded.y), one.y), which);
-        cut_off.take(gradient_error(part_of(padded, alone), one), which + ", gradients");
+        cut_off.take(gradient_error(select_rows(padded, alone), one), which + ", gradients");
       }
     });
   }
   return {outputs, cut_off};
 }
 
-// Whatever stands in padded keys and values: wild numbers, NaN.
+// Padded keys and values may hold anything: large numbers, NaN.
 std::vector<Worst> padded_values(const Subject& subject) {
   Worst outputs, gradients;
   const Sizes sizes{6, 2, 97, 5, 7};
@@ -130,16 +131,16 @@ std::vector<Worst> independence(const Subject& subject) {
   Worst worst;
   const Sizes sizes{3, 2, 97, 5, 7};
   const Inputs x = draw(sizes, DType::f64);
-  const std::unique_ptr<Attention> attention = subject.made(sizes, DType::f64);
+  const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f64);
   for (const bool causal : subject.directions()) {
     const AttentionMask mask{causal, {}};
     const Outcome all = run(*attention, &Attention::forward, x, mask);
     const auto compare = [&](const std::vector<int64_t>& batches, const std::vector<int64_t>& heads,
                              const std::string& where) {
-      const auto part = [&](const Tensor& t) { return pick(t, batches, heads, sizes.length); };
-      const Outcome some = run(*attention, &Attention::forward, part_of(x, part), mask);
-      worst.take(relative_error(some.y, part(all.y)), where);
-      worst.take(gradient_error(some, part_of(all, part)), where);
+      const auto chosen = [&](const Tensor& t) { return pick(t, batches, heads, sizes.length); };
+      const Outcome some = run(*attention, &Attention::forward, select_rows(x, chosen), mask);
+      worst.take(relative_error(some.y, chosen(all.y)), where);
+      worst.take(gradient_error(some, select_rows(all, chosen)), where);
     };
     compare({2, 0, 1}, {0, 1}, "sequences in another order");
     compare({1}, {0, 1}, "one sequence alone");

@@ -1,5 +1,5 @@
-// What the conformance checks are written with: inputs, runs with their gradients, rows picked and
-// changed through the host, and comparisons.
+// Tools of the conformance checks: inputs, runs with gradients, rows selected and replaced on the
+// host, comparisons.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace linea::conformance {
 
-// No two alike and none a power of two, so that a swapped pair of sizes shows.
+// All different and none a power of two, so that swapped sizes show.
 struct Sizes {
   int64_t batch = 2, heads = 3, length = 257, key_size = 5, value_size = 7;
 };
@@ -25,33 +25,32 @@ struct Inputs {
   Inputs with_dy(const Tensor& other) const { return {q, k, v, other, gate}; }
 };
 
-// dgate is undefined where there are no gates; the gradients of the attention's parameters stand
-// last.
+// dgate is undefined without gates; dparameters are the gradients of the attention's parameters.
 struct Outcome {
   Tensor y, dq, dk, dv, dgate{};
   std::vector<Tensor> dparameters{};
 };
 
-// The largest of the numbers that one check measures, and where that was.
+// The largest number that a check measures, and where.
 struct Worst {
   double value = 0;
   std::string where;
-  void take(double measured, const std::string& place) {
+  void take(double measured, const std::string& location) {
     if (std::isnan(value) || measured <= value) return;
     value = measured;
-    where = place;
+    where = location;
   }
 };
 
-// A part of every tensor [B,H,N,W]; parameters belong to the whole and are left out.
-template <typename Part>
-Inputs part_of(const Inputs& x, const Part& part) {
-  return {part(x.q), part(x.k), part(x.v), part(x.dy), part(x.gate)};
+// select(x) of every tensor [B,H,N,W]; parameters have no rows and are left out.
+template <typename Select>
+Inputs select_rows(const Inputs& x, const Select& select) {
+  return {select(x.q), select(x.k), select(x.v), select(x.dy), select(x.gate)};
 }
-template <typename Part>
-Outcome part_of(const Outcome& o, const Part& part) {
-  const auto where_defined = [&](const Tensor& t) { return t.defined() ? part(t) : Tensor(); };
-  return {where_defined(o.y), part(o.dq), part(o.dk), part(o.dv), where_defined(o.dgate), {}};
+template <typename Select>
+Outcome select_rows(const Outcome& o, const Select& select) {
+  const auto where_defined = [&](const Tensor& t) { return t.defined() ? select(t) : Tensor(); };
+  return {where_defined(o.y), select(o.dq), select(o.dk), select(o.dv), where_defined(o.dgate), {}};
 }
 
 class Threads {
@@ -125,8 +124,8 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
   const std::vector<double> values = x.to_doubles();
   const int64_t N = x.size(2), W = x.size(3);
   std::vector<double> result;
-  for (int64_t pair = 0; pair < x.size(0) * x.size(1); ++pair) {
-    const auto first = values.begin() + (pair * N + n) * W;
+  for (int64_t bh = 0; bh < x.size(0) * x.size(1); ++bh) {
+    const auto first = values.begin() + (bh * N + n) * W;
     result.insert(result.end(), first, first + W);
   }
   return in_dtype(Tensor::from(result, {x.size(0), x.size(1), W}), x.dtype());
@@ -190,8 +189,7 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x,
   return outcome;
 }
 
-// Of one position y = v: dq and dk are 0 but for rounding, so nothing is compared with less than
-// 1e-3.
+// Of one position y = v: dq and dk are 0 but for rounding, so errors are relative to 1e-3 at least.
 inline double gradient_error(const Outcome& a, const Outcome& b) {
   Worst worst;
   worst.take(relative_error(a.dq, b.dq, 1e-3), "");
@@ -204,8 +202,7 @@ inline double gradient_error(const Outcome& a, const Outcome& b) {
   return worst.value;
 }
 
-// Keys that exist in each of six sequences of 97: all, none, one, and around a border of segments
-// of 40.
+// Valid keys of six sequences of 97: all, none, one, and around a border of segments of 40.
 inline std::vector<int64_t> padded_counts() { return {97, 0, 1, 40, 41, 96}; }
 
 inline AttentionMask padded_mask(bool causal) {
