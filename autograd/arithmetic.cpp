@@ -21,9 +21,8 @@ Var multiply(const Var& a, const Var& b) {
 
 // y = c x;  dx = c dy
 Var scale(const Var& x, double factor) {
-  return Var::from_op(
-      "scale", ops::scale(x.value(), factor), {x},
-      [factor](const Tensor& dy) -> std::vector<Gradient> { return {ops::scale(dy, factor)}; });
+  return Var::from_op("scale", ops::scale(x.value(), factor), x,
+                      [factor](const Tensor& dy) { return ops::scale(dy, factor); });
 }
 
 // y_r = x_r + b;  dx = dy, db = sum_r dy_r
@@ -53,10 +52,9 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
 
 // y = f(x);  dx = f'(x) dy
 Var pointwise(Pointwise f, const Var& x) {
-  return Var::from_op("pointwise", ops::pointwise(f, x.value()), {x},
-                      [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::pointwise_backward(f, x, dy)};
-                      });
+  return Var::from_op(
+      "pointwise", ops::pointwise(f, x.value()), x,
+      [f, x = x.value()](const Tensor& dy) { return ops::pointwise_backward(f, x, dy); });
 }
 
 Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
@@ -66,25 +64,22 @@ Var exp(const Var& x) { return pointwise(Pointwise::exp, x); }
 // y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same random numbers
 Var dropout(const Var& x, float rate, uint32_t stream_id) {
   if (rate == 0) return x;
-  return Var::from_op("dropout", ops::dropout(x.value(), rate, stream_id), {x},
-                      [rate, stream_id](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::dropout(dy, rate, stream_id)};
-                      });
+  return Var::from_op(
+      "dropout", ops::dropout(x.value(), rate, stream_id), x,
+      [rate, stream_id](const Tensor& dy) { return ops::dropout(dy, rate, stream_id); });
 }
 
 // y = vec(x x^T);  the formulas of both backwards: tensor/cpu/features.cpp
 Var quadratic_features(const Var& x) {
-  return Var::from_op("quadratic_features", ops::quadratic_features(x.value()), {x},
-                      [x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::quadratic_features_backward(x, dy)};
-                      });
+  return Var::from_op(
+      "quadratic_features", ops::quadratic_features(x.value()), x,
+      [x = x.value()](const Tensor& dy) { return ops::quadratic_features_backward(x, dy); });
 }
 
 Var dpfp_features(const Var& x, int64_t nu) {
-  return Var::from_op("dpfp_features", ops::dpfp_features(x.value(), nu), {x},
-                      [nu, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::dpfp_features_backward(x, dy, nu)};
-                      });
+  return Var::from_op(
+      "dpfp_features", ops::dpfp_features(x.value(), nu), x,
+      [nu, x = x.value()](const Tensor& dy) { return ops::dpfp_features_backward(x, dy, nu); });
 }
 
 // y = x with zeros where the keys do not exist;  dx = dy with the same zeros
@@ -101,8 +96,8 @@ Var clear_padding(const Var& x, const Tensor& valid) {
     });
     return result;
   };
-  return Var::from_op("clear_padding", clear(x.value()), {x},
-                      [clear](const Tensor& dy) -> std::vector<Gradient> { return {clear(dy)}; });
+  return Var::from_op("clear_padding", clear(x.value()), x,
+                      [clear](const Tensor& dy) { return clear(dy); });
 }
 
 }  // namespace linea

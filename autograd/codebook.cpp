@@ -15,8 +15,7 @@ Tensor merge_batch_heads(const Tensor& x) {
 Var quantize(const Var& k, const Tensor& codebook) {
   const Tensor keys = merge_batch_heads(k.value());
   const Tensor y = ops::gather_codes(ops::nearest_code(keys, codebook, 0), codebook, 0);
-  return Var::from_op("quantize", y.reshape(k.shape()), {k},
-                      [](const Tensor& dy) -> std::vector<Gradient> { return {dy}; });
+  return Var::from_op("quantize", y.reshape(k.shape()), k, [](const Tensor& dy) { return dy; });
 }
 
 // With n numbers in k: dk = 2 beta / n (k - c_z), dc_f = 2 / n sum over the keys of code f of c_f -

@@ -5,9 +5,9 @@ namespace linea {
 
 // y_r = E[id_r];  dE[s] = sum over r with id_r = s of dy_r
 Var embedding(const Var& table, const Tensor& ids) {
-  return Var::from_op("embedding", ops::embedding(table.value(), ids), {table},
-                      [ids, tokens = table.size(0)](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::embedding_backward(ids, dy, tokens)};
+  return Var::from_op("embedding", ops::embedding(table.value(), ids), table,
+                      [ids, tokens = table.size(0)](const Tensor& dy) {
+                        return ops::embedding_backward(ids, dy, tokens);
                       });
 }
 

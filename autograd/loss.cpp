@@ -7,21 +7,19 @@ namespace linea {
 // scored
 Var cross_entropy(const Var& logits, const Tensor& targets) {
   const ops::CrossEntropy saved = ops::cross_entropy(logits.value(), targets);
-  return Var::from_op(
-      "cross_entropy", saved.mean, {logits},
-      [logits = logits.value(), targets, saved](const Tensor& dy) -> std::vector<Gradient> {
-        return {ops::cross_entropy_backward(logits, targets, saved, dy)};
-      });
+  return Var::from_op("cross_entropy", saved.mean, logits,
+                      [logits = logits.value(), targets, saved](const Tensor& dy) {
+                        return ops::cross_entropy_backward(logits, targets, saved, dy);
+                      });
 }
 
 // L = mean over scored r of -log sum_k share_rk P_rk(target);  its gradients:
 // tensor/cpu/logistics.cpp
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels) {
   const ops::LogisticsLoss saved = ops::logistics_loss(mixtures.value(), targets, levels);
-  return Var::from_op("logistics_loss", saved.mean, {mixtures},
-                      [mixtures = mixtures.value(), targets, levels,
-                       saved](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::logistics_loss_backward(mixtures, targets, levels, saved, dy)};
+  return Var::from_op("logistics_loss", saved.mean, mixtures,
+                      [mixtures = mixtures.value(), targets, levels, saved](const Tensor& dy) {
+                        return ops::logistics_loss_backward(mixtures, targets, levels, saved, dy);
                       });
 }
 

@@ -27,24 +27,18 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
 }
 
 Var reshape(const Var& x, const Shape& shape) {
-  return Var::from_op("reshape", x.value().reshape(shape), {x},
-                      [before = x.shape()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {dy.reshape(before)};
-                      });
+  return Var::from_op("reshape", x.value().reshape(shape), x,
+                      [before = x.shape()](const Tensor& dy) { return dy.reshape(before); });
 }
 
 Var rows(const Var& x, int64_t first, int64_t count) {
-  return Var::from_op("rows", x.value().rows(first, count), {x},
-                      [first](const Tensor& dy) -> std::vector<Gradient> {
-                        return {{dy, first}};
-                      });
+  return Var::from_op("rows", x.value().rows(first, count), x,
+                      [first](const Tensor& dy) { return Gradient(dy, first); });
 }
 
 Var select(const Var& x, int64_t index) {
-  return Var::from_op("select", x.value().select(index), {x},
-                      [index](const Tensor& dy) -> std::vector<Gradient> {
-                        return {{dy, index}};
-                      });
+  return Var::from_op("select", x.value().select(index), x,
+                      [index](const Tensor& dy) { return Gradient(dy, index); });
 }
 
 // y[p,b,h,n,:] = x[b,n,p,h,:];  dx the other way
@@ -55,9 +49,9 @@ Var split_heads(const Var& x, int64_t parts, int64_t heads) {
   const int64_t D = width / (parts * heads);
   return Var::from_op(
       "split_heads",
-      ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}),
-      {x}, [=](const Tensor& dy) -> std::vector<Gradient> {
-        return {ops::permute(dy, {{parts, B, heads, N}, {1, 3, 0, 2}, D}, {B, N, width})};
+      ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}), x,
+      [=](const Tensor& dy) {
+        return ops::permute(dy, {{parts, B, heads, N}, {1, 3, 0, 2}, D}, {B, N, width});
       });
 }
 
@@ -66,9 +60,9 @@ Var merge_heads(const Var& x) {
   require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape());
   const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3);
   return Var::from_op("merge_heads",
-                      ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), {x},
-                      [=](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D})};
+                      ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), x,
+                      [=](const Tensor& dy) {
+                        return ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D});
                       });
 }
 

@@ -26,25 +26,22 @@ Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
 // y = exp(x) / sum exp(x);  dx = y (dy - sum(dy y))
 Var softmax(const Var& x) {
   const Tensor y = ops::softmax(x.value());
-  return Var::from_op("softmax", y, {x}, [y](const Tensor& dy) -> std::vector<Gradient> {
-    return {ops::softmax_backward(y, dy)};
-  });
+  return Var::from_op("softmax", y, x,
+                      [y](const Tensor& dy) { return ops::softmax_backward(y, dy); });
 }
 
 // y = x / sum x;  dx = (dy - sum(dy y)) / sum x
 Var normalize(const Var& x) {
   const auto [y, sums] = ops::normalize(x.value());
-  return Var::from_op("normalize", y, {x},
-                      [y = y, sums = sums](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::normalize_backward(y, sums, dy)};
-                      });
+  return Var::from_op("normalize", y, x, [y = y, sums = sums](const Tensor& dy) {
+    return ops::normalize_backward(y, sums, dy);
+  });
 }
 
 // y = x on and below the diagonal, `value` above;  dx = dy there, 0 above
 Var mask_causal(const Var& x, double value) {
-  return Var::from_op(
-      "mask_causal", ops::mask_causal(x.value(), value), {x},
-      [](const Tensor& dy) -> std::vector<Gradient> { return {ops::mask_causal(dy, 0.0)}; });
+  return Var::from_op("mask_causal", ops::mask_causal(x.value(), value), x,
+                      [](const Tensor& dy) { return ops::mask_causal(dy, 0.0); });
 }
 
 }  // namespace linea

@@ -105,6 +105,14 @@ Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, B
   return result;
 }
 
+Var Var::from_op(const char* op, Tensor value, const Var& input,
+                 std::function<Gradient(const Tensor& dy)> backward) {
+  return from_op(op, std::move(value), std::vector<Var>{input},
+                 [backward = std::move(backward)](const Tensor& dy) -> std::vector<Gradient> {
+                   return {backward(dy)};
+                 });
+}
+
 // Checks a gradient and adds it to its node.
 void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   const Tensor& value = gradient.value;

@@ -51,6 +51,9 @@ class Var {
   // The result of an op: records `inputs` and `backward` where a gradient is needed.
   static Var from_op(const char* op, Tensor value, const std::vector<Var>& inputs,
                      Backward backward);
+  // The same of one input.
+  static Var from_op(const char* op, Tensor value, const Var& input,
+                     std::function<Gradient(const Tensor& dy)> backward);
 
  private:
   struct Node;
