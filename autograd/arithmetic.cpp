@@ -69,19 +69,6 @@ Var dropout(const Var& x, float rate, uint32_t stream_id) {
       [rate, stream_id](const Tensor& dy) { return ops::dropout(dy, rate, stream_id); });
 }
 
-// y = vec(x x^T);  the formulas of both backwards: tensor/cpu/features.cpp
-Var quadratic_features(const Var& x) {
-  return Var::from_op(
-      "quadratic_features", ops::quadratic_features(x.value()), x,
-      [x = x.value()](const Tensor& dy) { return ops::quadratic_features_backward(x, dy); });
-}
-
-Var dpfp_features(const Var& x, int64_t nu) {
-  return Var::from_op(
-      "dpfp_features", ops::dpfp_features(x.value(), nu), x,
-      [nu, x = x.value()](const Tensor& dy) { return ops::dpfp_features_backward(x, dy, nu); });
-}
-
 // y = x with zeros where the keys do not exist;  dx = dy with the same zeros
 Var clear_padding(const Var& x, const Tensor& valid) {
   if (!valid.defined() || x.value().numel() == 0) return x;

@@ -23,8 +23,6 @@ Var exp(const Var& x);
 Var dropout(const Var& x, float rate, uint32_t stream_id);
 // x [B,H,N,...] with zeros in the padding, which may hold anything; valid as in AttentionMask.
 Var clear_padding(const Var& x, const Tensor& valid);
-Var quadratic_features(const Var& x);
-Var dpfp_features(const Var& x, int64_t nu);
 
 // matrices.cpp
 Var matmul(const Var& a, const Var& b, bool transpose_a = false, bool transpose_b = false);

@@ -4,6 +4,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "nn/feature_map.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -34,16 +35,20 @@ TEST(Gradients, Arithmetic) {
 
 TEST(Gradients, Pointwise) {
   for (const Pointwise f : {Pointwise::relu, Pointwise::gelu, Pointwise::feature_elu,
-                            Pointwise::feature_relu, Pointwise::sigmoid})
+                            Pointwise::feature_relu, Pointwise::sigmoid, Pointwise::exp})
     expect_true("pointwise", [f](const Vars& in) { return pointwise(f, in[0]); }, {draw({6, 11})});
   const Tensor between =
       ops::scale(ops::pointwise(Pointwise::sigmoid, draw({6, 11})), 0.99);  // in (0, 1)
   for (const Pointwise f : {Pointwise::log_gate, Pointwise::log_one_minus_gate})
     expect_true("logs", [f](const Vars& in) { return pointwise(f, in[0]); }, {between});
-  expect_true("quadratic_features", [](const Vars& in) { return quadratic_features(in[0]); },
-              {draw({4, 3})});
-  for (const int64_t nu : {1, 2, 5})
-    expect_true("dpfp", [nu](const Vars& in) { return dpfp_features(in[0], nu); }, {draw({4, 3})});
+  const auto check_map = [&](const std::string& name, int64_t nu) {
+    const std::shared_ptr<const FeatureMap> map = make_feature_map(name, nu);
+    expect_true(name.c_str(),
+                [map](const Vars& in) { return apply_features(map, in[0], Side::key).rows; },
+                {draw({1, 1, 4, 3})});
+  };
+  check_map("square", 1);
+  for (const int64_t nu : {1, 2, 5}) check_map("dpfp", nu);
 }
 
 TEST(Gradients, DropoutReusesItsRandomNumbers) {
