@@ -133,14 +133,15 @@ TEST(RandomProjection, QuantilesOfLengths) {
 // All entries of iid and orthogonal are N(0, 1), and those of fixed lengths have mean 0 and
 // variance 1 too.
 TEST(RandomProjection, EntriesHaveTheirMoments) {
-  constexpr int64_t kRows = 4096, kSize = 16;
-  const double n = static_cast<double>(kRows * kSize);
+  constexpr int64_t kProjectionRows = 4096, kKeySize = 16;
+  const double n = static_cast<double>(kProjectionRows * kKeySize);
   for (const Projection projection : kAll) {
-    const Moments m = moments(draw_projection(projection, kRows, kSize, kStream));
+    const Moments m = moments(draw_projection(projection, kProjectionRows, kKeySize, kStream));
     EXPECT_NEAR(m.mean, 0, 5 / std::sqrt(n));
     EXPECT_NEAR(m.variance, 1, 5 * std::sqrt(2 / n));
     // E x^4 on the sphere of radius sqrt(D) is 3 D / (D + 2).
-    const double fourth = projection == Projection::fixed_norm ? 3.0 * kSize / (kSize + 2) : 3;
+    const double fourth =
+        projection == Projection::fixed_norm ? 3.0 * kKeySize / (kKeySize + 2) : 3;
     EXPECT_NEAR(m.fourth, fourth, 6 * std::sqrt(96 / n));
   }
   // Each axis alone, over many small draws: signs and places are as likely as they are for a
@@ -170,15 +171,17 @@ TEST(RandomProjection, EntriesHaveTheirMoments) {
 
 // Kolmogorov-Smirnov, 1.95 / sqrt(n) being the bound of one in a thousand.
 TEST(RandomProjection, LengthsFollowTheirDistribution) {
-  constexpr int64_t kRows = 1024;
+  constexpr int64_t kProjectionRows = 1024;
   for (const Projection projection : {Projection::iid, Projection::orthogonal})
     for (const int64_t D : {1, 5, 64}) {
-      std::vector<double> lengths = lengths_of(draw_projection(projection, kRows, D, kStream), D);
+      std::vector<double> lengths =
+          lengths_of(draw_projection(projection, kProjectionRows, D, kStream), D);
       std::sort(lengths.begin(), lengths.end());
       for (const int64_t percent : {5, 20, 40, 50, 60, 80, 95}) {
         const double p = static_cast<double>(percent) / 100, r = length_quantile(D, p);
         const auto below = std::lower_bound(lengths.begin(), lengths.end(), r) - lengths.begin();
-        EXPECT_NEAR(static_cast<double>(below) / kRows, p, 1.95 / std::sqrt(kRows))
+        EXPECT_NEAR(static_cast<double>(below) / kProjectionRows, p,
+                    1.95 / std::sqrt(kProjectionRows))
             << D << " " << percent;
       }
     }
