@@ -285,52 +285,26 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   });
 }
 
-LinearState::LinearState(const Shape& sums, int64_t values, DType dtype, bool scaled)
-    : key_sum(Tensor::zeros(sums, sum_dtype(dtype))) {
-  const Shape all{sums[0], sums[1], sums[2], values};
-  const bool waits = !scaled && context().sizes.pending > 0;
-  if (waits && dtype == DType::bf16 && values % kWideRows == 0) {
-    high_ = Tensor::zeros(all, DType::bf16);
-    low_ = Tensor::zeros(all, DType::bf16);
-  } else {
-    state = Tensor::zeros(all, sum_dtype(dtype));
-  }
-  if (scaled) scale = Tensor::full(sums, sum_dtype(dtype), kNothing);
-  if (!waits) return;
-  const int64_t capacity = context().sizes.pending;
-  pending_keys_ = Tensor::zeros({sums[0], sums[1], capacity, sums[2]}, dtype);
-  pending_values_ = Tensor::zeros({sums[0], sums[1], capacity, values}, dtype);
-  count_ = Tensor::zeros({sums[0], sums[1]}, DType::i32);
-}
-
-size_t LinearState::bytes() const {
-  size_t total = 0;
-  for (const Tensor* tensor :
-       {&state, &key_sum, &scale, &pending_keys_, &pending_values_, &count_, &high_, &low_})
-    total += tensor->defined() ? tensor->bytes() : 0;
-  return total;
-}
-
 std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
                                           int64_t key_size, int64_t value_size, DType dtype,
                                           bool gated) {
   const Shape sums{batch, heads, map.features(key_size)};
   const bool scaled = gated || map.kind() == FeatureKind::logs || map.weighs_keys();
-  return std::make_unique<LinearState>(sums, value_size, dtype, scaled);
+  return std::make_unique<LinearState>(RecurrentState(sums, value_size, dtype, scaled));
 }
 
 // One position is a sequence of length 1.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
-  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2),
-                P = B * H;
-  const int64_t M = state.values();
+  const RecurrentState& recurrent = state.recurrent;
+  const int64_t B = recurrent.shape()[0], H = recurrent.shape()[1], F = recurrent.shape()[2];
+  const int64_t M = recurrent.values();
   const Heads given = Heads::of(in, B, H);
   const DType dtype = given.v.data.dtype();
   const Tensor y({B, H, M}, dtype);
   with_stored(dtype, "linear_step", [&](auto zero) {
     using T = decltype(zero);
     const Plan plan(map, given.q, given.v, {}, map.in_kernel());
-    const Tile segment{0, P, 0, 1};
+    const Tile segment{0, B * H, 0, 1};
     ChunkShape shape = plan.chunk_shape(segment);
     ChunkInput<T> input;
     Features q, k;
@@ -349,29 +323,27 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionSte
     input.weight = {pointer<const T>(gates.weight), 1};
     input.decay = {pointer<const T>(gates.decay), 1};
     kernels<T>(context().device)
-        .recurrent_step(context(), shape, input, state.sums<T>(), state.pending<T>(), y.data<T>());
+        .recurrent_step(context(), shape, input, recurrent.view<T>(), y.data<T>());
   });
   return y;
 }
 
 Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in) {
-  if (map.in_kernel() == KernelFeature::given) return {};
-  const int64_t B = state.key_sum.size(0), H = state.key_sum.size(1), F = state.key_sum.size(2),
-                M = state.values();
+  const RecurrentState& recurrent = state.recurrent;
+  const int64_t B = recurrent.shape()[0], H = recurrent.shape()[1], F = recurrent.shape()[2],
+                M = recurrent.values();
   const Tensor y({B, H, M}, in.x.dtype());
-  bool done = false;
   with_stored(in.x.dtype(), "linear_step_from", [&](auto zero) {
     using T = decltype(zero);
-    const auto step = kernels<T>(context().device).fused_norm_step;
     ChunkShape shape{B * H, 1, F, M, 1};
     shape.feature = map.in_kernel();
-    done =
-        step != nullptr && step(context(), {B, in.weight.size(0), in.x.size(1)}, in.x.data<T>(),
-                                {pointer<const T>(in.norm.weight), pointer<const T>(in.norm.bias)},
-                                in.weight.data<T>(), pointer<const T>(in.bias), shape,
-                                state.sums<T>(), state.pending<T>(), y.data<T>());
+    kernels<T>(context().device)
+        .norm_qkv_step(context(), {B, in.weight.size(0), in.x.size(1)}, in.x.data<T>(),
+                       {pointer<const T>(in.norm.weight), pointer<const T>(in.norm.bias)},
+                       in.weight.data<T>(), pointer<const T>(in.bias), shape, recurrent.view<T>(),
+                       y.data<T>());
   });
-  return done ? y : Tensor();
+  return y;
 }
 
 }  // namespace linea

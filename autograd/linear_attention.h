@@ -20,6 +20,7 @@
 
 #include "autograd/attention_inputs.h"
 #include "autograd/tiles.h"
+#include "tensor/recurrent_state.h"
 
 namespace linea {
 
@@ -28,37 +29,19 @@ namespace linea {
 Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                      const LinearAttentionOptions& options);
 
-// The recurrent form's state of fixed size: S = sum phi(k)^T v [B,H,F,M], z = sum phi(k) [B,H,F],
-// and their scale (tensor/cpu/chunk.h) where logs or weights need one; where the device wants it,
-// keys and values that wait to be added to S, and S in halves (PendingUpdates in
-// tensor/kernel_shapes.h). `dtype`: of q, k and v.
-class LinearState final : public AttentionState {
- public:
-  LinearState(const Shape& key_sum, int64_t values, DType dtype, bool scaled);
-  size_t bytes() const override;
-  template <typename T>
-  PendingUpdates<T> pending() const {
-    if (!count_.defined()) return {};
-    return {pending_keys_.data<T>(), pending_values_.data<T>(), count_.data<int32_t>(),
-            pending_keys_.size(2),   pointer<BFloat16>(high_),  pointer<BFloat16>(low_)};
-  }
-  template <typename T>
-  ChunkState<Accumulator<T>> sums() const {
-    using A = Accumulator<T>;
-    return {pointer<A>(state), key_sum.data<A>(), pointer<A>(scale)};
-  }
-  int64_t values() const { return (high_.defined() ? high_ : state).size(3); }
-  Tensor state, key_sum, scale;  // no state where it lies in halves
-
- private:
-  Tensor pending_keys_, pending_values_, count_, high_, low_;
+// The recurrent form's state, of fixed size.
+struct LinearState final : AttentionState {
+  explicit LinearState(RecurrentState initial) : recurrent(std::move(initial)) {}
+  size_t bytes() const override { return recurrent.bytes(); }
+  RecurrentState recurrent;
 };
 std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
                                           int64_t key_size, int64_t value_size, DType dtype,
                                           bool gated);
-// One position for all sequences of a batch -> y [B,H,M]; changes the state.
+// One position of all sequences -> y [B,H,M]; updates the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
-Tensor linear_step_from(const FeatureMap& map, LinearState& state,
-                        const AttentionSource& in);  // or undefined
+// The same from the input of the projection to q, k and v; for maps whose features the kernels
+// compute (in_kernel()).
+Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in);
 
 }  // namespace linea

@@ -95,8 +95,8 @@ bool start(Context& ctx, const Source& source, const Step& step) {
 
 bool fused_norm_step(Context& ctx, const LinearShape& linear, const BFloat16* x,
                      const NormWeights<BFloat16>& norm, const BFloat16* w, const BFloat16* bias,
-                     const ChunkShape& shape, const ChunkState<float>& states,
-                     const PendingUpdates<BFloat16>& pending, BFloat16* y) {
+                     const ChunkShape& shape, const RecurrentView<BFloat16>& state, BFloat16* y) {
+  const auto& [states, pending] = state;
   const Source source{{x, norm, linear.rows, linear.in},
                       w,
                       bias,

@@ -4,13 +4,14 @@
 
 #include "cuda/fused_norm_step.h"
 #include "cuda/kernel_tables.h"
+#include "tensor/norm_qkv_step.h"
 
 namespace linea::cuda {
 
 template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                    const ChunkState<Accumulator<T>>& states, const PendingUpdates<T>& pending,
-                    T* y) {
+                    const RecurrentView<T>& state, T* y) {
+  const auto& [states, pending] = state;
   constexpr int kWide = 16 / sizeof(Accumulator<T>);
   const auto start = [&](const auto& step) {
     for_each_team(ctx, shape.batch_heads, shape.features * shape.values, step);
@@ -25,14 +26,18 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
 }
 
 template <typename T>
-constexpr decltype(RecurrentKernels<T>::fused_norm_step) fused_norm_step_or_null() {
-  if constexpr (std::is_same_v<T, BFloat16>) return fused_norm_step;
-  return nullptr;
+void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const NormWeights<T>& norm,
+                   const T* w, const T* bias, const ChunkShape& shape,
+                   const RecurrentView<T>& state, T* y) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (fused_norm_step(ctx, linear, x, norm, w, bias, shape, state, y)) return;
+  norm_qkv_step_by_parts(ctx, linear_kernels<T>().linear, recurrent_step<T>, linear, x, norm, w,
+                         bias, shape, state, y);
 }
 
 template <typename T>
 RecurrentKernels<T> recurrent_kernels() {
-  return {.recurrent_step = recurrent_step<T>, .fused_norm_step = fused_norm_step_or_null<T>()};
+  return {.recurrent_step = recurrent_step<T>, .norm_qkv_step = norm_qkv_step<T>};
 }
 LINEA_INSTANTIATE(RecurrentKernels, recurrent_kernels)
 

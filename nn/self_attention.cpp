@@ -81,12 +81,12 @@ Var SelfAttention::step(const Var& residual, const Var& x, AttentionState& state
   const auto value = [](const Var& var) { return var.defined() ? var.value() : Tensor(); };
   const int64_t B = x.size(0), dim = x.size(2);
   Tensor y;
-  if (!qkv.panels.defined() && !gate.weight.defined())
+  if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined()) {
     y = attention->step_from(state, {x.value().reshape({B, dim}),
                                      {value(norm.weight), value(norm.bias)},
                                      value(qkv.weight),
                                      value(qkv.bias)});
-  if (!y.defined()) {
+  } else {
     const AttentionInputs in = project(x);
     const auto position = [&](const Var& var, const Shape& shape) {
       return var.defined() ? var.value().reshape(shape) : Tensor();

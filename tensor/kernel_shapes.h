@@ -146,11 +146,11 @@ struct ChunkState {
   A *state, *key_sum, *scale;
 };
 
-// Keys [P,capacity,F] and values [P,capacity,M] that wait beside a state of plain sums, of which
-// pair p has count[p] < capacity: what would fill it up is added to the state with all of them.
-// capacity 0: none waits. Beside keys of bf16 that state [P,F,M] may lie in halves (SplitFloat)
-// instead, of which a position that adds nothing to it reads the upper alone: where M is a multiple
-// of kWideRows.
+// Keys [BH,capacity,F] and values [BH,capacity,M] not yet added to a state of plain sums;
+// count[bh] < capacity of them are pending, and the update that would fill the buffer adds all of
+// them to the state. capacity 0: updates are not delayed. Beside bf16 keys the state [BH,F,M] may
+// be stored as split bf16 (SplitFloat), of which a step that does not write it reads only the high
+// part; M is then a multiple of kWideRows.
 inline constexpr int64_t kMaxPending = 8, kWideRows = 4;
 template <typename T>
 struct PendingUpdates {
@@ -158,6 +158,13 @@ struct PendingUpdates {
   int32_t* count = nullptr;
   int64_t capacity = 0;
   BFloat16 *high = nullptr, *low = nullptr;
+};
+
+// What the kernels of one device read and update of a RecurrentState.
+template <typename T>
+struct RecurrentView {
+  ChunkState<Accumulator<T>> sums;
+  PendingUpdates<T> pending;
 };
 
 // What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of

@@ -22,8 +22,8 @@ DType common_dtype(const char* op, std::initializer_list<const Tensor*> tensors)
   const DType dtype = (*tensors.begin())->dtype();
   for (const Tensor* x : tensors) {
     require(x->defined(), "{}: a tensor is missing", op);
-    require(x->dtype() == dtype && dtype != DType::i32, "{}: dtypes {} and {} do not go together",
-            op, name_of(dtype), name_of(x->dtype()));
+    require(x->dtype() == dtype && dtype != DType::i32, "{}: dtypes {} and {} do not match", op,
+            name_of(dtype), name_of(x->dtype()));
   }
   return dtype;
 }

@@ -51,7 +51,7 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool tran
   const DType dtype = common_dtype("head_matmul", {&x, &w});
   require(
       x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
-      "head_matmul: {} and {} do not go together", x.shape(), w.shape());
+      "head_matmul: {} and {} do not match", x.shape(), w.shape());
   GemmShape shape;
   shape.transpose_b = transpose_w;
   shape.rows = x.size(1);
@@ -76,7 +76,7 @@ namespace {
 
 HeadShape random_shape(const char* op, const Tensor& x, const Tensor& omega, int64_t first_bh) {
   require(x.shape().rank() == 3 && omega.shape().rank() == 3 && x.size(2) == omega.size(2),
-          "{}: rows {} and omega {} do not go together", op, x.shape(), omega.shape());
+          "{}: rows {} and omega {} do not match", op, x.shape(), omega.shape());
   return {x.size(0), x.size(1), omega.size(1), x.size(2), first_bh, omega.size(0)};
 }
 

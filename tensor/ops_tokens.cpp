@@ -35,7 +35,7 @@ Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& posi
   require_ids("embed_position", ids, 0, table.size(0));
   require_ids("embed_position", place, 0, positions.size(0));
   require(columns(positions) == columns(table) && place.numel() == ids.numel(),
-          "embed_position: tokens {}, positions {}, ids {} and places {} do not go together",
+          "embed_position: tokens {}, positions {}, ids {} and places {} do not match",
           table.shape(), positions.shape(), ids.shape(), place.shape());
   Tensor y({ids.numel(), columns(table)}, stored);
   launch(stored, "embed_position", [&](const auto& backend, auto t) {
@@ -131,10 +131,10 @@ void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingPar
   }
   for (const Tensor& part : {to.tokens, to.place, to.count})
     require(!part.defined() || part.numel() == rows,
-            "draw: outputs {} and {} of what was sampled do not go together", outputs.shape(),
+            "draw: outputs {} and {} of what was sampled do not match", outputs.shape(),
             part.shape());
   require(!to.token_buffer.defined() || columns(to.token_buffer) == rows,
-          "draw: outputs {} and a token_buffer {} do not go together", outputs.shape(),
+          "draw: outputs {} and a token_buffer {} do not match", outputs.shape(),
           to.token_buffer.shape());
   const auto data = [](const Tensor& part) {
     return part.defined() ? part.data<int32_t>() : nullptr;

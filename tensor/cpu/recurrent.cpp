@@ -2,6 +2,7 @@
 // tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/kernel_tables.h"
+#include "tensor/norm_qkv_step.h"
 
 namespace linea::cpu {
 namespace {
@@ -46,10 +47,11 @@ void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* sca
 
 }  // namespace
 
-// Nothing waits: a state is in the cache when it is written.
+// Updates are not delayed: a state is in the cache when it is written.
 template <typename T>
 void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                    const ChunkState<T>& states, const PendingUpdates<T>&, T* y) {
+                    const RecurrentView<T>& view, T* y) {
+  const ChunkState<T>& states = view.sums;
   const int64_t F = shape.features, M = shape.values;
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
@@ -75,8 +77,16 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
 }
 
 template <typename T>
+void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const NormWeights<T>& norm,
+                   const T* w, const T* bias, const ChunkShape& shape,
+                   const RecurrentView<T>& state, T* y) {
+  norm_qkv_step_by_parts(ctx, linear_kernels<T>().linear, recurrent_step<T>, linear, x, norm, w,
+                         bias, shape, state, y);
+}
+
+template <typename T>
 RecurrentKernels<T> recurrent_kernels() {
-  return {.recurrent_step = recurrent_step<T>, .fused_norm_step = nullptr};
+  return {.recurrent_step = recurrent_step<T>, .norm_qkv_step = norm_qkv_step<T>};
 }
 template RecurrentKernels<float> recurrent_kernels();
 template RecurrentKernels<double> recurrent_kernels();

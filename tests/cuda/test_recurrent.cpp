@@ -1,3 +1,4 @@
+#include "cuda/fused_norm_step.h"
 #include "cuda/queue.h"
 #include "tests/cuda/chunk_problem.h"
 
@@ -61,8 +62,9 @@ std::vector<Tensor> steps(FeatureKind kind, KernelFeature feature, bool weights,
     if (weights) in.weight = {weight.data<T>(), 1};
     if (decays) in.decay = {decay.data<T>(), 1};
     const Tensor y({P, M}, q.dtype());
-    table<T>().recurrent_step(context(), shape, in, running.view(),
-                              scaled ? PendingUpdates<T>{} : pending.view(), y.template data<T>());
+    table<T>().recurrent_step(context(), shape, in,
+                              {running.view(), scaled ? PendingUpdates<T>{} : pending.view()},
+                              y.template data<T>());
     result.push_back(y);
   }
   if (!scaled && pending.halves() && context().device.kind == DeviceKind::cuda)
@@ -99,7 +101,7 @@ TEST(CudaRecurrent, SplitBf16StatesLoseNothing) {
   in.v = head_rows<const T>(v.data<T>(), 1, M);
   const int64_t count = (a_share() ? 20 : 400) * PendingKeys<T>::kCapacity;
   for (int64_t step = 0; step < count; ++step)
-    table<T>().recurrent_step(context(), shape, in, running.view(), pending.view(), y.data<T>());
+    table<T>().recurrent_step(context(), shape, in, {running.view(), pending.view()}, y.data<T>());
   for (const double x : numbers(pending.state())) EXPECT_EQ(x, kTerm * static_cast<double>(count));
   for (const double x : numbers(y)) EXPECT_NEAR(x, 1, 0.01);
 }
@@ -129,9 +131,8 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
   for (uint32_t step = 0; step < 2 * PendingKeys<T>::kCapacity; ++step) {
     const Tensor x = input<T>({s.rows, s.dim}, 10 + step), y = unset<T>({P, D});
     if (in_one) {
-      EXPECT_TRUE(table<T>().fused_norm_step(context(), linear, x.data<T>(), {weight.data<T>(), n},
-                                             w.data<T>(), b, shape, running.view(), pending.view(),
-                                             y.data<T>()));
+      table<T>().norm_qkv_step(context(), linear, x.data<T>(), {weight.data<T>(), n}, w.data<T>(),
+                               b, shape, {running.view(), pending.view()}, y.data<T>());
     } else {
       const Tensor qkv = unset<T>({s.rows, out});
       table<T>().linear(context(), linear, x.data<T>(), {weight.data<T>(), n}, w.data<T>(), b,
@@ -140,7 +141,8 @@ std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
         return HeadRows<const T>{qkv.data<T>() + i * s.heads * D, out, D, out, s.heads, 0};
       };
       const ChunkInput<T> in{part(0), part(1), {}, {}, part(2)};
-      table<T>().recurrent_step(context(), shape, in, running.view(), pending.view(), y.data<T>());
+      table<T>().recurrent_step(context(), shape, in, {running.view(), pending.view()},
+                                y.data<T>());
     }
     result.push_back(y);
   }
@@ -166,6 +168,25 @@ TEST(CudaRecurrent, FusedStepMatchesItsParts) {
   }
 }
 
+// Every device and type, in one launch or by parts.
+TEST(CudaRecurrent, NormQkvStep) {
+  for (const int64_t D : {8, 12})
+    expect_parity([&](auto t) -> std::vector<Tensor> {
+      using T = decltype(t);
+      const int64_t rows = 3, heads = 2, dim = 16, BH = rows * heads, out = 3 * heads * D;
+      const Tensor x = input<T>({rows, dim}, 1), w = input<T>({out, dim}, 2, 0.3),
+                   bias = input<T>({out}, 3), weight = input<T>({dim}, 4), y = unset<T>({BH, D});
+      const StateAccumulator<T> state(BH, D, D, false);
+      ChunkShape shape{BH, 1, D, D, 1};
+      shape.feature = KernelFeature::elu;
+      table<T>().norm_qkv_step(context(), {rows, out, dim}, x.template data<T>(),
+                               {weight.template data<T>()}, w.template data<T>(),
+                               bias.template data<T>(), shape, {state.view(), {}},
+                               y.template data<T>());
+      return {y, state.state, state.key_sum};
+    });
+}
+
 TEST(CudaRecurrent, UnsupportedFusedSizes) {
   const On device(kCuda);
   using T = BFloat16;
@@ -175,10 +196,10 @@ TEST(CudaRecurrent, UnsupportedFusedSizes) {
                  weight = input<T>({s.dim}, 3);
     const StateAccumulator<T> running(P, D, D, false);
     const PendingKeys<T> pending(P, D, D);
-    return table<T>().fused_norm_step(context(), {s.rows, out, s.dim}, x.data<T>(),
-                                      {weight.data<T>()}, w.data<T>(), nullptr, {P, 1, D, D, 1},
-                                      running.view(), waits ? pending.view() : PendingUpdates<T>{},
-                                      unset<T>({P, D}).data<T>());
+    return cuda::fused_norm_step(context(), {s.rows, out, s.dim}, x.data<T>(), {weight.data<T>()},
+                                 w.data<T>(), nullptr, {P, 1, D, D, 1},
+                                 {running.view(), waits ? pending.view() : PendingUpdates<T>{}},
+                                 unset<T>({P, D}).data<T>());
   };
   EXPECT_TRUE(done({2, 1, 8, 8}, true));
   EXPECT_FALSE(done({2, 1, 8, 8}, false));     // its state lies in no halves
@@ -188,7 +209,6 @@ TEST(CudaRecurrent, UnsupportedFusedSizes) {
   EXPECT_FALSE(done({2, 1, 136, 136}, true));  // too wide
   EXPECT_TRUE(
       done({2, 1, 128, 1024}, true));  // neither: what takes most of a block's shared memory
-  EXPECT_EQ(table<float>().fused_norm_step, nullptr);
   size_t& shared_bytes = static_cast<cuda::Queue*>(context().queue)->shared_bytes;
   const size_t before = shared_bytes;
   shared_bytes = size_t{99} << 10;  // of a smaller GPU

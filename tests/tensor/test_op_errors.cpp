@@ -20,7 +20,7 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
   EXPECT_EQ(message_of([&] {
               ops::add(x, zeros({2, 3}, DType::f64));
             }),
-            "add: dtypes f32 and f64 do not go together");
+            "add: dtypes f32 and f64 do not match");
   EXPECT_EQ(message_of([&] { ops::scale(zeros({2}, DType::i32), 2); }),
             "scale needs f32 or f64, not i32");
   EXPECT_EQ(message_of([&] { ops::matmul(x, wide); }),
@@ -48,7 +48,7 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
   EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({2}), Tensor()); }),
             "layer_norm: weight has shape [2], expected [3]");
   EXPECT_EQ(message_of([&] { ops::layer_norm(x, zeros({3}), zeros({3}, DType::f64)); }),
-            "layer_norm: dtypes f32 and f64 do not go together");
+            "layer_norm: dtypes f32 and f64 do not match");
   EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"),
             std::string::npos);
   EXPECT_NE(message_of([&] { ops::dropout(x, 1.0f, 0); }).find("[0, 1)"), std::string::npos);
@@ -71,8 +71,7 @@ TEST(OpErrors, TokensOutsideTheTable) {
         [&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
   };
   EXPECT_EQ(embed_at(5, table), "embed_position: the token 5 at place 1 is not one of 0..4");
-  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not go together"),
-            std::string::npos);
+  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not match"), std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
             "embedding: the token -1 at place 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {
@@ -87,9 +86,9 @@ TEST(OpErrors, TokensOutsideTheTable) {
   EXPECT_EQ(sample(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 tokens");
   EXPECT_NE(sample(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
-            "draw: outputs [2,4] and [3] of what was sampled do not go together");
+            "draw: outputs [2,4] and [3] of what was sampled do not match");
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
-            "draw: outputs [2,4] and a token_buffer [4,3] do not go together");
+            "draw: outputs [2,4] and a token_buffer [4,3] do not match");
   EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at place 1"),
             std::string::npos);
   EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");

@@ -134,8 +134,8 @@ std::vector<double> features_of_key(const Attention& attention, const Tensor& ke
   const auto state = attention.start(1, DType::f64);
   attention.step(*state, {key, key, value, Tensor()});
   const LinearState& linear = dynamic_cast<const LinearState&>(*state);
-  std::vector<double> phi = linear.key_sum.to_doubles();
-  const std::vector<double> scale = linear.scale.to_doubles();
+  std::vector<double> phi = linear.recurrent.key_sum().to_doubles();
+  const std::vector<double> scale = linear.recurrent.scale().to_doubles();
   for (size_t i = 0; i < phi.size(); ++i) phi[i] *= std::exp(scale[i]);
   return phi;
 }
