@@ -55,12 +55,7 @@ class Attention {
   // Causal only. -> [B,H,M]; dtype: that of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
-<<<<<<< HEAD
-  // The same fused with the norm and the product that give q, k and v -> [B,H,M]; undefined: the
-  // device has no such launch, and the state is unchanged.
-=======
   // The same from the input of the projection to q, k and v -> [B,H,M], where steps_from_source().
->>>>>>> dd00914 (Let the backend own the recurrent state)
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   virtual bool steps_from_source() const { return false; }
   // FLOPs of a token and head with a state of fixed size, counted by the recurrent form, whatever
