@@ -112,7 +112,7 @@ void run(CLI::App& command, SampleBench& options) {
           "--parts is {}: a CPU samples a batch in one part; leave it out, or use --device cuda",
           options.parts);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
-  if (options.parts > 0) context().sizes.parts = options.parts;
+  if (options.parts > 0) context().sizes.streams = options.parts;
   const Transformer model(config);
   if (options.json) {
     print_json_line(json_of(machine));

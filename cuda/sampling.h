@@ -157,13 +157,13 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       __syncthreads();
       if (places > 0) cut_weights(params, weights, order, V, places);
       RandomStream of_row = numbers;
-      of_row.step += static_cast<uint64_t>(to.already(r));
+      of_row.step += static_cast<uint64_t>(to.num_sampled(r));
       const double share = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
       const int64_t reached = first_reaching(V, share, [=](int64_t v) { return weights[v]; });
       if (reached < V) chosen = reached;
     }
     __syncthreads();  // all threads have read the token count and the weights
-    if (threadIdx.x == 0) to.keep(r, static_cast<int32_t>(chosen));
+    if (threadIdx.x == 0) to.append(r, static_cast<int32_t>(chosen));
   }
 }
 

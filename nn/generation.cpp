@@ -51,7 +51,7 @@ class Window {
         sample_(std::move(sample)),
         capacity_(context().sizes.token_buffer),
         token_buffer_(Tensor::zeros({capacity_ * rows}, DType::i32)) {
-    const int64_t max = model.is_step_capturable() ? context().sizes.parts : 1;
+    const int64_t max = model.is_step_capturable() ? context().sizes.streams : 1;
     const int64_t streams = std::clamp<int64_t>(rows / kMinRowsPerStream, 1, max);
     for (int64_t i = 0; i < streams; ++i) {
       const int64_t first = i * rows / streams, count = (i + 1) * rows / streams - first;
@@ -68,7 +68,7 @@ class Window {
     for (Stream& stream : streams_) {
       const Stream& leader = streams_[0];
       stream.state = model_.start(stream.rows, &stream == &leader ? nullptr : &leader.state);
-      stream.sampled.place = stream.state.device_position;
+      stream.sampled.positions = stream.state.device_position;
     }
     if (model_.is_step_capturable()) graph_recorder_ = make_graph_recorder();
     for (size_t position = first; position < rows[0].size(); ++position) {

@@ -7,7 +7,7 @@
 namespace linea {
 namespace {
 
-// Set before main by the program that links cuda/.
+// Set before main in programs that link cuda/.
 const Backend* cuda_backend = nullptr;
 
 const Backend& backend(const Device& device) {

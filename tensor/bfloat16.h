@@ -1,4 +1,4 @@
-// bfloat16: the upper half of a float. A storage type: every sum and formula is done in float.
+// bfloat16: the upper half of a float. A storage type; all arithmetic is in float.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 namespace linea {
 
 struct BFloat16 {
-  uint16_t bits;  // not set by itself: shared memory of a device takes no such initializer
+  uint16_t bits;  // uninitialized: CUDA shared memory allows no initializer
 
   BFloat16() = default;
-  // The nearest, of two equally near the even one; NaN stays NaN.
+  // Round to nearest, ties to even; NaN stays NaN.
   LINEA_HOST_DEVICE explicit BFloat16(float x) {
     uint32_t word = 0;
     memcpy(&word, &x, sizeof(word));
@@ -28,9 +28,8 @@ struct BFloat16 {
   }
 };
 
-// A float in two halves: a bf16 next to it (of two equally near the one farther from 0), for whom
-// that is enough, and its own lower 16 bits, which are no number, by which it is found again to the
-// last one.
+// A float split into its nearest bf16 (ties away from 0), which alone suffices for most readers,
+// and its lower 16 bits (not a number by themselves), which recover it exactly.
 struct SplitFloat {
   BFloat16 high, low;
 
@@ -38,8 +37,7 @@ struct SplitFloat {
   LINEA_HOST_DEVICE explicit SplitFloat(float x) {
     uint32_t word = 0;
     memcpy(&word, &x, sizeof(word));
-    if (x != x)
-      word = (word | 0x400000u) & 0xFFFF7FFFu;  // NaN, whose lower bits may not make it a number
+    if (x != x) word = (word | 0x400000u) & 0xFFFF7FFFu;  // keeps NaN a NaN
     high.bits = static_cast<uint16_t>((word + 0x8000u) >> 16);
     low.bits = static_cast<uint16_t>(word);
   }

@@ -8,8 +8,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// The smallest size class that holds `bytes`: m * 2^e with m in 8..15. Exact in builds that look
-// for misuse, so that the address sanitizer sees the first byte past the end.
+// The smallest size class of at least `bytes`: m * 2^e with m in 8..15. Exact with LINEA_NAN_FILL,
+// so that the address sanitizer detects access to the first byte past the end.
 size_t size_class(size_t bytes) {
 #ifdef LINEA_NAN_FILL
   return std::max<size_t>(bytes, 1);
@@ -29,17 +29,17 @@ void* CachingAllocator::allocate(size_t bytes) {
   if (fail_in_ > 0 && --fail_in_ == 0) out_of_memory(bytes);
   if (use_.held + size > limit_.bytes) out_of_memory(bytes);
   void* block = nullptr;
-  std::vector<void*>& kept = free_[size];
-  if (!kept.empty()) {
-    block = kept.back();
-    kept.pop_back();
+  std::vector<void*>& cached = free_[size];
+  if (!cached.empty()) {
+    block = cached.back();
+    cached.pop_back();
     use_.cached -= size;
   } else {
     if (use_.held + use_.cached + size > limit_.bytes)
-      give_back_kept();  // free blocks are the program's still
+      release_free_blocks();  // free blocks are the program's still
     block = source_.take(size);
     if (block == nullptr && use_.cached > 0) {
-      give_back_kept();
+      release_free_blocks();
       block = source_.take(size);
     }
     if (block == nullptr) out_of_memory(bytes);
@@ -68,7 +68,7 @@ void CachingAllocator::release(void* block, size_t bytes) noexcept {
 #endif
 }
 
-void CachingAllocator::give_back_kept() {
+void CachingAllocator::release_free_blocks() {
   for (auto& [size, blocks] : free_) {
     for (void* block : blocks) source_.give_back(block);
     source_calls_ += static_cast<int64_t>(blocks.size());
@@ -93,7 +93,7 @@ void CachingAllocator::reset_peak() {
 
 void CachingAllocator::release_cache() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  give_back_kept();
+  release_free_blocks();
 }
 
 MemoryLimit CachingAllocator::limit() const {

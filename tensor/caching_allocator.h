@@ -1,6 +1,5 @@
-// An allocator that keeps released blocks in size classes (an eighth of a power of two apart), so
-// that a training step after the first asks the system for nothing; and an exact account of them.
-// Each device has one.
+// An allocator that caches released blocks in size classes (an eighth of a power of two apart), so
+// that training steps after the first allocate nothing from the system. One for each device.
 #pragma once
 
 #include <mutex>
@@ -12,9 +11,9 @@
 
 namespace linea {
 
-// Where blocks come from. In builds that look for misuse, `take` fills them with NaN.
+// Source of blocks. With LINEA_NAN_FILL `take` fills them with NaN.
 struct MemorySource {
-  void* (*take)(size_t bytes);  // null where there is no memory left
+  void* (*take)(size_t bytes);  // null: out of memory
   void (*give_back)(void* block) noexcept;
   MemoryLimit (*limit)();
 };
@@ -31,13 +30,13 @@ class CachingAllocator final : public Allocator {
   void release_cache();
   MemoryLimit limit() const;
   void set_limit(size_t bytes);  // 0: the source's
-  // The allocation number `count` from now on fails; 0: none does.
+  // For tests: the count-th allocation from now fails; 0: none.
   void fail_at(int64_t count);
-  // How many blocks were ever taken from the source or given back to it.
+  // Blocks ever taken from the source or returned to it.
   int64_t source_calls() const;
 
  private:
-  void give_back_kept();
+  void release_free_blocks();
   [[noreturn]] void out_of_memory(size_t bytes) const;
 
   const MemorySource source_;

@@ -1,5 +1,5 @@
-// Errors that a user can act on. Every message names the thing, shows the values, says what to do;
-// the kind becomes the program's exit code.
+// Errors that a user can act on. A message names the parameter, its value and the remedy; the kind
+// is the program's exit code.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,10 +12,10 @@ namespace linea {
 
 enum class ErrorKind {
   usage = 2,    // an option or a shape that cannot work
-  input = 3,    // a file or run that is missing, unreadable, cut or not ours
-  numeric = 4,  // NaN, or a verification that disagrees
+  input = 3,    // a file or run that is missing, unreadable, truncated or of another format
+  numeric = 4,  // NaN, or a failed verification
   memory = 5,   // out of memory, device too small
-  write = 6,    // a folder or disk that does not take what is written
+  write = 6,    // a folder or disk that cannot be written
 };
 
 class Error : public std::runtime_error {

@@ -1,5 +1,4 @@
-// The parameters of kernels besides tensors: sizes, where rows lie, what a mechanism
-// carries. The letters are those of tensor/kernels.h.
+// Arguments of kernels: sizes, layouts of rows, states and options. Letters as in tensor/kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +8,20 @@
 
 namespace linea {
 
-// C[b] = alpha op(A[b]) op(B[b]) + beta C[b] for b < batch; op(A) is [rows, inner], op(B) [inner,
-// cols]. Strides lead from one b to the next; 0 repeats a matrix.
+// C[i] = alpha op(A[i]) op(B[i]) + beta C[i] for i < batch; op(A) is [rows, inner], op(B) [inner,
+// cols]. Matrix i starts i strides into its array; stride 0 repeats one matrix.
 struct GemmShape {
   bool transpose_a = false, transpose_b = false;
   int64_t rows = 0, cols = 0, inner = 0;
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
   double alpha = 1, beta = 0;
-  int64_t first_b = 0,
-          period_b = 0;  // where above 0, A[b] meets B[(first_b + b) % period_b]: one B a head
-  int64_t lead_a = 0,
-          lead_c = 0;  // where above 0, rows of A (not transposed) and of C lie so far apart
+  // period_b > 0: A[i] is multiplied by B[(first_b + i) % period_b], one B for each head
+  int64_t first_b = 0, period_b = 0;
+  // above 0: distance between rows of A (not transposed) and of C
+  int64_t lead_a = 0, lead_c = 0;
 
-  // The same where each A is a single row, as in sampling: those that meet one B are the rows of
-  // one A.
+  // An equivalent product where each A is one row (sampling): the rows multiplied by the same B
+  // become one A.
   GemmShape with_rows_together() const {
     GemmShape all = *this;
     if (rows != 1 || transpose_a || period_b <= 0 || first_b != 0 || batch % period_b != 0 ||
@@ -37,61 +36,61 @@ struct GemmShape {
   }
 };
 
-// x [rows,in] times w [out,in], each row of the result then as it is or by gelu.
+// x [rows,in] times w [out,in], followed by gelu or not.
 struct LinearShape {
   int64_t rows, out, in;
   bool gelu = false;
 };
 
-// Of a layer norm that comes before something else: weight and bias, which may be null; without a
-// weight there is none.
+// A layer norm ahead of another operation. weight null: no norm; bias may be null.
 template <typename T>
 struct NormWeights {
   const T *weight = nullptr, *bias = nullptr;
 };
 
-inline constexpr int64_t kPanel = 32;  // columns of a panel of weights
+inline constexpr int64_t kPanel = 32;  // columns of a panel of packed weights
 
-// P pairs of rows, pair p of the head (first_bh + p) % heads, against something of each head.
+// Rows [BH,rows,...] with one matrix for each head; bh belongs to head (first_bh + bh) % heads.
 struct HeadShape {
   int64_t batch_heads, rows, features, key_size, first_bh, heads;
   FloatProducts products = FloatProducts::exact;
   LINEA_HOST_DEVICE int64_t head(int64_t bh) const { return (first_bh + bh) % heads; }
 };
 
-// y[i0,i1,i2,i3,:] = x at the same place with its axes in the order `axis`: y's axis a is x's axis
-// axis[a]. `inner` elements move together.
+// y = x with its four outer axes reordered: y's axis a is x's axis axis[a]. `inner` elements are
+// moved together.
 struct PermuteShape {
   int64_t size[4];  // of x
   int axis[4];
   int64_t inner;
 };
 
-// How many keys of each sequence exist; the others are padding and never seen. count is null where
-// all do; else pair p of a tile has count[(first_bh + p) / heads].
+// The number of keys of each sequence; later ones are padding and never read. count null: no
+// padding; else bh of a tile has count[(first_bh + bh) / heads] keys.
 struct ValidKeys {
   const int32_t* count = nullptr;
   int64_t heads = 1, first_bh = 0;
 };
 
-// How the features of a tile are given: as values, or as logs, which neither overflow nor vanish.
+// Features as values, or as logs, which neither overflow nor underflow.
 enum class FeatureKind : uint8_t { values, logs };
 
-// One segment, positions first .. first + length - 1, of the P sequences of a tile. Row i of the
-// segment is row i of q and k; `chunk` rows at a time are done as matrix products.
+// One segment of a tile's sequences: positions first .. first + length - 1. Row i of the segment is
+// row i of q and k. Matrix products process `chunk` rows at a time.
 struct ChunkShape {
   int64_t batch_heads, length, features, values, chunk;
   int64_t first = 0;
   ValidKeys valid{};
   FeatureKind kind = FeatureKind::values;
-  KernelFeature feature =
-      KernelFeature::given;  // of values; a kernel's dq and dk are those of what it was given
-  bool starts = false,
-       ends = false;  // the state that comes in holds nothing; what goes out is not needed
+  // The feature that the kernel computes from q and k (FeatureKind::values); dq and dk are then
+  // gradients of q and k.
+  KernelFeature feature = KernelFeature::given;
+  // The incoming state is empty; the outgoing state is not used.
+  bool starts = false, ends = false;
   FloatProducts products = FloatProducts::exact;
 };
 
-// Rows of `run` elements, one for each pair, `stride` elements apart.
+// One row for each bh, `stride` elements apart; data may be null.
 template <typename T>
 struct Strided {
   T* data;
@@ -101,9 +100,8 @@ struct Strided {
   }
 };
 
-// Rows of P pairs where they lie, in [B,H,S,width] or in a part of [B,S,parts x H x width]: row i
-// of pair p, the (batch, head) b, h that first_bh + p numbers, is at data + b batch + h head + i
-// row.
+// Rows of BH sequences within [B,H,S,width] or within a slice of [B,S,slices x H x width]: row i of
+// bh, the pair (b, h) with the index first_bh + bh, is at data + b batch + h head + i row.
 template <typename T>
 struct HeadRows {
   T* data = nullptr;
@@ -111,27 +109,27 @@ struct HeadRows {
   int64_t heads = 1, first_bh = 0;
   LINEA_HOST_DEVICE T* at(int64_t bh, int64_t i) const {
     if (data == nullptr) return nullptr;
-    const int64_t p = first_bh + bh;
-    return data + p / heads * batch + p % heads * head + i * row;
+    const int64_t index = first_bh + bh;
+    return data + index / heads * batch + index % heads * head + i * row;
   }
 };
 
-// x [P,S,width] in one piece.
+// Contiguous x [BH,S,width].
 template <typename T>
 HeadRows<T> head_rows(T* data, int64_t S, int64_t width) {
   return {data, S * width, 0, width, 1, 0};
 }
 
-// One row of each pair, `stride` elements apart.
+// One row for each bh, `stride` elements apart.
 template <typename T>
 HeadRows<T> one_row(T* data, int64_t stride) {
   return {data, stride};
 }
 
-// What the sum rule folds and reads in one segment, for P pairs: queries and keys [P,S,F], which
-// are features unless the shape names a feature that is still to be made of them; logs of weights
-// of whole keys and of the decay at each position [P,S]; v [P,S,M]. Null: not there (without q a
-// segment is only absorbed, without k only read; without weight and decay these are 0).
+// One segment of linear attention: queries and keys [BH,S,F], or what `ChunkShape::feature` is
+// computed from; log weights of whole keys and log decays of positions [BH,S]; v [BH,S,M]. Null
+// where absent: without q the segment only updates the state, without k it only reads it; absent
+// weights and decays are 0.
 template <typename T>
 struct ChunkInput {
   HeadRows<const T> q{}, k{};
@@ -139,8 +137,8 @@ struct ChunkInput {
   HeadRows<const T> v{};
 };
 
-// The carried sums: S [P,F,M], z [P,F], each feature f of them to be multiplied by exp(scale[P,F]);
-// scale is null where no number needs one (values without weights or decays).
+// The running sums S [BH,F,M] and z [BH,F], to be multiplied per feature by exp(scale[BH,F]). scale
+// is null for values without weights and decays, which need none.
 template <typename A>
 struct ChunkState {
   A *state, *key_sum, *scale;
@@ -167,15 +165,15 @@ struct RecurrentView {
   PendingUpdates<T> pending;
 };
 
-// What the forward pass keeps of each row: the denominator, to be multiplied by exp(scale) (and, of
-// logs, by the row's own largest query feature); scale is null as it is in ChunkState.
+// Saved for the backward pass per row: the denominator, to be multiplied by exp(scale) (and, with
+// log features, by the row's own largest query feature); scale is null as in ChunkState.
 template <typename A>
 struct ChunkRows {
   Strided<A> denominator, scale;
 };
 
-// Softmax attention of P pairs: q [P,queries,D], k [P,keys,D], v [P,keys,M]. When causal, query i
-// sees keys 0 .. i + (keys - queries). Scores are scaled by `scale`.
+// Softmax attention: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. When causal, query i sees keys
+// 0 .. i + (keys - queries). Scores are multiplied by `scale`.
 struct SoftmaxShape {
   int64_t batch_heads, queries, keys, key_size, value_size;
   ValidKeys valid;
@@ -184,39 +182,37 @@ struct SoftmaxShape {
   FloatProducts products = FloatProducts::exact;
 };
 
-// What a row of a model's outputs is, of V tokens: a logit each, or a mixture of logistics on V
-// levels (formulas.h).
+// A row of a model's outputs: V logits, or a mixture of logistics on V levels (formulas.h).
 enum class OutputKind : uint8_t { logits, logistics };
 
-// How one token is sampled: scores are divided by the temperature; then only the top_k likeliest
-// tokens stay (0: all), and of those the fewest likeliest whose share reaches top_p (Holtzman
-// 2020). Of equals the first is the likelier.
+// Scores are divided by the temperature; then the top_k most likely tokens are kept (0: all), and
+// of those the smallest set whose probability reaches top_p (Holtzman 2020). Ties: lower index
+// first.
 struct SamplingParams {
   double temperature = 1;
   int64_t top_k = 0;
   double top_p = 1;
-  int64_t first_row = 0;  // row r takes the random number first_row + r
-  bool greedy = false;    // the likeliest token always
+  int64_t first_row = 0;  // row r uses the random number with index first_row + r
+  bool greedy = false;    // always the most likely token
 };
 
-// What sampling passes from a position to the next without the host, of each row: the token that
-// the next one reads, its place in the model, how many positions were sampled, and the last of
-// their tokens [capacity,rows], the one that came after n others in line n % capacity. All but the
-// tokens may be null.
+// Sampling state on the device, per row: the token that the next position reads, that position,
+// the number of sampled tokens, and a ring buffer [capacity,rows] of the last tokens. All but
+// `tokens` may be null.
 struct SampledTokens {
-  int32_t *tokens, *place, *count, *token_buffer;
+  int32_t *tokens, *positions, *count, *token_buffer;
   int64_t rows, capacity;
 
-  LINEA_HOST_DEVICE int32_t already(int64_t r) const { return count == nullptr ? 0 : count[r]; }
-  LINEA_HOST_DEVICE void keep(int64_t r, int32_t token) const {
+  LINEA_HOST_DEVICE int32_t num_sampled(int64_t r) const { return count == nullptr ? 0 : count[r]; }
+  LINEA_HOST_DEVICE void append(int64_t r, int32_t token) const {
     tokens[r] = token;
-    if (token_buffer != nullptr) token_buffer[already(r) % capacity * rows + r] = token;
-    if (place != nullptr) ++place[r];
+    if (token_buffer != nullptr) token_buffer[num_sampled(r) % capacity * rows + r] = token;
+    if (positions != nullptr) ++positions[r];
     if (count != nullptr) ++count[r];
   }
 };
 
-// n numbers of one type that become those of another.
+// n numbers to convert to another type.
 template <typename From, typename To>
 struct CastSpan {
   const From* from;
@@ -228,7 +224,7 @@ struct AdamConstants {
   double beta1, beta2, epsilon;
 };
 
-// A parameter of n elements and what the optimizer holds of it.
+// A parameter of n elements with its gradient and the optimizer's moments.
 template <typename T>
 struct TrainedParameter {
   const T* gradient;

@@ -1,6 +1,7 @@
-// What the files of tensor/ops.h share: a tensor seen as rows, and the jump to the kernels of its
-// dtype.
+// Shared by the files of tensor/ops.h: tensors as rows of columns, and dispatch by dtype.
 #pragma once
+
+#include <type_traits>
 
 #include "tensor/kernels.h"
 #include "tensor/tensor.h"
@@ -10,13 +11,29 @@ namespace linea::ops {
 inline int64_t columns(const Tensor& x) { return x.shape()[-1]; }
 inline int64_t num_rows(const Tensor& x) { return columns(x) == 0 ? 0 : x.numel() / columns(x); }
 
-// Runs body(kernels, T{}) for the dtype, on the context's device.
+// The elements of a tensor as the pointer that a kernel takes. Errors: another dtype, an undefined
+// tensor; null for an undefined tensor where `optional`.
+struct Elements {
+  const Tensor& x;
+  bool optional = false;
+  template <typename T>
+  operator T*() const {
+    return optional && !x.defined() ? nullptr : x.data<std::remove_const_t<T>>();
+  }
+};
+inline Elements data(const Tensor& x) { return {x}; }
+inline Elements data_or_null(const Tensor& x) { return {x, true}; }
+
+// Calls body(kernels) with the kernels of the context's device for the dtype.
 template <typename Body>
 void launch(DType dtype, const char* op, const Body& body) {
-  with_stored(dtype, op, [&](auto zero) {
-    using T = decltype(zero);
-    body(kernels<T>(context().device), zero);
-  });
+  with_stored(dtype, op, [&](auto zero) { body(kernels<decltype(zero)>(context().device)); });
 }
+
+// Error: ids that are not i32 in min .. vocab_size - 1; their values are checked where that does
+// not wait for a device.
+void require_ids(const char* op, const Tensor& ids, int64_t min, int64_t vocab_size);
+// Error: x is not rows of mixtures of kLogistics distributions.
+void require_mixtures(const char* op, const Tensor& x, int64_t levels);
 
 }  // namespace linea::ops

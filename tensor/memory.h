@@ -1,4 +1,4 @@
-// Device memory: where it comes from, how it is kept for reuse, and an exact account of it.
+// Device memory: allocation, limits and exact accounting.
 #pragma once
 
 #include <cstddef>
@@ -23,42 +23,40 @@ struct Device {
 // "cpu", "cuda" or "cuda:1". Error: ErrorKind::usage for any other text.
 Device parse_device(const std::string& text);
 
-// Hands out blocks of at least `bytes`, aligned to 64. Thread-safe.
+// Allocates blocks of at least `bytes`, aligned to 64 bytes. Thread-safe.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  // Error: ErrorKind::memory with what was asked for and what is held.
+  // Error: ErrorKind::memory, with the request and the memory in use.
   virtual void* allocate(size_t bytes) = 0;
   virtual void release(void* block, size_t bytes) noexcept = 0;
 };
 
-// Bytes in tensors now, at most since the last reset, and kept free for reuse.
+// Bytes in use now, their peak since the last reset, and free bytes cached for reuse.
 struct MemoryUse {
   size_t held = 0, peak = 0, cached = 0;
 };
 
-// The most that tensors may hold: `total`, whose number it is ("the machine has", "the container
-// may have"), less what the program needs besides.
+// The limit on tensors: `total`, described by `whose` ("the machine has", "the container may
+// have"), less the memory that the rest of the program needs.
 struct MemoryLimit {
   size_t bytes = 0, total = 0;
   const char* whose = "";
   std::string text() const;
 };
 
-// Of the device that this thread's context names.
+// Of the device of this thread's context.
 MemoryUse memory_use();
 MemoryLimit memory_limit();
 void reset_memory_peak();
-void release_memory_cache();  // gives the blocks kept for reuse back to the system
+void release_memory_cache();  // returns cached free blocks to the system
 
 // The CPU's allocator (tensor/caching_allocator.h).
 Allocator& cpu_allocator();
 MemoryUse cpu_memory();
 void reset_cpu_peak();
-// Gives the blocks kept for reuse back to the system.
 void release_cpu_cache();
-// Refuses to hold more than this many bytes. At first, and with 0, all the memory that the machine
-// has.
+// The limit of the CPU's allocator in bytes. Initially, and with 0, the machine's memory.
 void set_cpu_memory_limit(size_t bytes);
 
 }  // namespace linea

@@ -1,6 +1,5 @@
-// What an error of memory says: who asked for how much, what is held for which part of a training,
-// and how much there is. Nothing is counted before it is needed: a breakdown is taken when memory
-// has run out.
+// The report of an out-of-memory error: the request, the memory in use by purpose, and the limit.
+// The breakdown is computed only when memory has run out.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +12,20 @@
 
 namespace linea {
 
-// What a block of memory is for.
+// The purpose of a block of memory.
 enum class MemoryPart : uint8_t { activations, parameters, gradients, optimizer };
 const char* name_of(MemoryPart part);
 
-// Bytes of tensors. `activations`: all that is in no other part, with the workspace of ops.
+// Bytes by purpose. `activations`: everything else, including the workspace of ops.
 struct MemoryParts {
   size_t activations = 0, parameters = 0, gradients = 0, optimizer = 0;
-  size_t weights() const {
-    return parameters + gradients + optimizer;
-  }  // what does not grow with a batch
+  // Independent of the batch size.
+  size_t weights() const { return parameters + gradients + optimizer; }
   size_t sum() const { return activations + weights(); }
   size_t& of(MemoryPart part);
 };
 
-// While one lives, what this thread allocates is for this part. Without one: activations.
+// Sets the purpose of this thread's allocations during its lifetime; initially activations.
 class MemoryScope {
  public:
   explicit MemoryScope(MemoryPart part);
@@ -41,17 +39,18 @@ class MemoryScope {
 
 MemoryPart memory_part_at_work();
 
-// While one lives, errors of this thread say what `count` counts. What is held besides is of the
-// part in whose scope the error happened. `count` must not allocate tensors.
+// During its lifetime, out-of-memory errors of this thread report what `count` returns. Other
+// memory in use counts for the purpose in whose scope the error occurred. `count` must not allocate
+// tensors.
 class MemoryBreakdown {
  public:
   explicit MemoryBreakdown(std::function<MemoryParts()> count);
   ~MemoryBreakdown();
   MemoryBreakdown(const MemoryBreakdown&) = delete;
   MemoryBreakdown& operator=(const MemoryBreakdown&) = delete;
-  // By this thread's breakdown, where it has one, of `held` bytes.
+  // The parts of `held` bytes, by this thread's breakdown if it has one.
   static MemoryParts take(size_t held);
-  static bool present();  // this thread has one
+  static bool present();  // for this thread
 
  private:
   std::function<MemoryParts()> count_;
@@ -60,17 +59,16 @@ class MemoryBreakdown {
 
 struct MemoryReport {
   size_t asked = 0;
-  MemoryPart part = MemoryPart::activations;  // that asked
+  MemoryPart part = MemoryPart::activations;  // purpose of the request
   MemoryParts held;
   MemoryLimit limit;
-  bool weights_dominate() const;  // with what was asked for
+  bool weights_dominate() const;  // the request included
   // "out of memory: 12.0 MiB asked for ...; held: parameters 1.0 MiB, ...; the machine has 23.0
   // GiB"
   std::string text() const;
 };
 
-// Its message ends with hint that fits any program; one that knows its flags can give better from
-// the report.
+// The message ends with a general hint; a program can derive a better one from the report.
 class OutOfMemory : public Error {
  public:
   explicit OutOfMemory(const MemoryReport& report);
@@ -80,18 +78,16 @@ class OutOfMemory : public Error {
   MemoryReport report_;
 };
 
-// The memory of this machine, or less where a control group (a container) or a limit of the process
-// allows less.
+// The memory of this machine, or the lower limit of a control group (container) or of the process.
 MemoryLimit machine_memory();
-// What the CPU's allocator keeps to.
+// The limit of the CPU's allocator.
 MemoryLimit cpu_memory_limit();
-// The least limit from the group of this process up to the root, SIZE_MAX where there is none.
+// The lowest limit from the group of this process up to the root; SIZE_MAX: none.
 // `groups`: /proc/self/cgroup; `mount`: /sys/fs/cgroup (memory.max of version 2,
 // memory/.../memory.limit_in_bytes of 1).
 size_t container_memory(const std::string& groups, const std::string& mount);
 
-// For tests: the allocation number `count` from now on the CPU fails as if memory had run out; 0:
-// none does.
+// For tests: the count-th allocation from now on the CPU fails as if memory had run out; 0: none.
 void fail_cpu_allocation_at(int64_t count);
 
 }  // namespace linea

@@ -9,8 +9,8 @@ void require_same(const char* op, const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape(), b.shape());
 }
 
-// x [..., C...] of which `row` [C...] is the end
-void require_ends(const char* op, const Shape& x, const Shape& row) {
+// `row` [C...] is the end of x [..., C...]
+void require_suffix(const char* op, const Shape& x, const Shape& row) {
   bool ends = row.rank() <= x.rank() && row.numel() > 0;
   for (int axis = 1; ends && axis <= row.rank(); ++axis) ends = x[-axis] == row[-axis];
   require(ends, "{}: {} does not repeat over {}", op, row, x);
@@ -36,10 +36,8 @@ Tensor add(const Tensor& a, const Tensor& b) {
   require_same("add", a, b);
   const DType dtype = common_dtype("add", {&a, &b});
   Tensor y(a.shape(), dtype);
-  launch(dtype, "add", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.add(context(), a.data<T>(), b.data<T>(), y.data<T>(), a.numel());
-  });
+  launch(dtype, "add",
+         [&](const auto& table) { table.add(context(), data(a), data(b), data(y), a.numel()); });
   return y;
 }
 
@@ -47,36 +45,29 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   require_same("multiply", a, b);
   const DType dtype = common_dtype("multiply", {&a, &b});
   Tensor y(a.shape(), dtype);
-  launch(dtype, "multiply", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.multiply(context(), a.data<T>(), b.data<T>(), y.data<T>(), a.numel());
+  launch(dtype, "multiply", [&](const auto& table) {
+    table.multiply(context(), data(a), data(b), data(y), a.numel());
   });
   return y;
 }
 
 Tensor scale(const Tensor& x, double factor) {
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "scale", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.scale(context(), x.data<T>(), factor, y.data<T>(), x.numel());
-  });
+  launch(x.dtype(), "scale",
+         [&](const auto& table) { table.scale(context(), data(x), factor, data(y), x.numel()); });
   return y;
 }
 
 void accumulate(const Tensor& x, const Tensor& into) {
   require_same("accumulate", x, into);
-  launch(common_dtype("accumulate", {&x, &into}), "accumulate", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.accumulate(context(), x.data<T>(), into.data<T>(), x.numel());
-  });
+  launch(common_dtype("accumulate", {&x, &into}), "accumulate",
+         [&](const auto& table) { table.accumulate(context(), data(x), data(into), x.numel()); });
 }
 
 Tensor pointwise(Pointwise f, const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "pointwise", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.pointwise(context(), f, x.data<T>(), y.data<T>(), x.numel());
-  });
+  launch(x.dtype(), "pointwise",
+         [&](const auto& table) { table.pointwise(context(), f, data(x), data(y), x.numel()); });
   return y;
 }
 
@@ -109,9 +100,8 @@ Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
   require_same("pointwise_backward", x, dy);
   const DType dtype = common_dtype("pointwise_backward", {&x, &dy});
   Tensor dx(x.shape(), dtype);
-  launch(dtype, "pointwise_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.pointwise_backward(context(), f, x.data<T>(), dy.data<T>(), dx.data<T>(), x.numel());
+  launch(dtype, "pointwise_backward", [&](const auto& table) {
+    table.pointwise_backward(context(), f, data(x), data(dy), data(dx), x.numel());
   });
   return dx;
 }
@@ -123,23 +113,20 @@ Tensor dropout(const Tensor& x, float rate, uint32_t stream_id) {
 }
 
 Tensor add_rows(const Tensor& x, const Tensor& row) {
-  require_ends("add_rows", x.shape(), row.shape());
+  require_suffix("add_rows", x.shape(), row.shape());
   const DType dtype = common_dtype("add_rows", {&x, &row});
   Tensor y(x.shape(), dtype);
-  launch(dtype, "add_rows", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.add_rows(context(), x.data<T>(), row.data<T>(), y.data<T>(), x.numel() / row.numel(),
-                   row.numel());
+  launch(dtype, "add_rows", [&](const auto& table) {
+    table.add_rows(context(), data(x), data(row), data(y), x.numel() / row.numel(), row.numel());
   });
   return y;
 }
 
 Tensor sum_rows(const Tensor& x, const Shape& row) {
-  require_ends("sum_rows", x.shape(), row);
+  require_suffix("sum_rows", x.shape(), row);
   Tensor y(row, x.dtype());
-  launch(x.dtype(), "sum_rows", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.sum_rows(context(), x.data<T>(), y.data<T>(), x.numel() / row.numel(), row.numel());
+  launch(x.dtype(), "sum_rows", [&](const auto& table) {
+    table.sum_rows(context(), data(x), data(y), x.numel() / row.numel(), row.numel());
   });
   return y;
 }
@@ -148,7 +135,7 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
   const int64_t count = shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
   require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
           x.shape(), result);
-  // Axes of one element move nothing: those of a single position, say.
+  // Axes of size 1 do not affect the order of elements.
   int last = -1;
   bool moves = false;
   for (const int axis : shape.axis)
@@ -158,10 +145,8 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
     }
   if (!moves) return x.reshape(result);
   Tensor y(result, x.dtype());
-  launch(x.dtype(), "permute", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.permute(context(), shape, x.data<T>(), y.data<T>());
-  });
+  launch(x.dtype(), "permute",
+         [&](const auto& table) { table.permute(context(), shape, data(x), data(y)); });
   return y;
 }
 
@@ -181,7 +166,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
   const DType dtype = common_dtype("matmul", {&a, &b});
   const int outer = a.shape().rank() - 2;
   shape.batch = a.shape().product(0, outer);
-  if (b.shape().rank() == 2 && !transpose_a) {  // one matrix for all: a single tall product
+  if (b.shape().rank() == 2 && !transpose_a) {  // one b: a single tall product
     shape.rows *= shape.batch;
     shape.batch = 1;
   } else {
@@ -193,10 +178,8 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
   shape.stride_b = shape.inner * shape.cols;
   shape.stride_c = shape.rows * shape.cols;
   Tensor y(a.shape().with(-2, a.shape()[transpose_a ? -1 : -2]).with(-1, shape.cols), dtype);
-  launch(dtype, "matmul", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.gemm(context(), shape, a.data<T>(), b.data<T>(), y.data<T>());
-  });
+  launch(dtype, "matmul",
+         [&](const auto& table) { table.gemm(context(), shape, data(a), data(b), data(y)); });
   return y;
 }
 
@@ -206,37 +189,30 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) 
   const DType dtype = common_dtype("layer_norm", {&x, &weight, bias.defined() ? &bias : &weight});
   LayerNorm result{Tensor(x.shape(), dtype), Tensor({num_rows(x)}, sum_dtype(dtype)),
                    Tensor({num_rows(x)}, sum_dtype(dtype))};
-  launch(dtype, "layer_norm", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.layer_norm(context(), x.data<T>(), weight.data<T>(),
-                     bias.defined() ? bias.data<T>() : nullptr, result.y.template data<T>(),
-                     result.mean.template data<Accumulator<T>>(),
-                     result.scale.template data<Accumulator<T>>(), num_rows(x), columns(x));
+  launch(dtype, "layer_norm", [&](const auto& table) {
+    table.layer_norm(context(), data(x), data(weight), data_or_null(bias), data(result.y),
+                     data(result.mean), data(result.scale), num_rows(x), columns(x));
   });
   return result;
 }
 
 LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, bool with_bias,
-                                      const LayerNorm& kept, const Tensor& dy) {
+                                      const LayerNorm& saved, const Tensor& dy) {
   require_same("layer_norm_backward", x, dy);
   LayerNormGradient result{Tensor(x.shape(), x.dtype()), Tensor(weight.shape(), x.dtype()),
                            with_bias ? Tensor(weight.shape(), x.dtype()) : Tensor()};
-  launch(x.dtype(), "layer_norm_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.layer_norm_backward(
-        context(), x.data<T>(), weight.data<T>(), kept.mean.template data<Accumulator<T>>(),
-        kept.scale.template data<Accumulator<T>>(), dy.data<T>(), result.dx.template data<T>(),
-        result.dweight.template data<T>(), with_bias ? result.dbias.template data<T>() : nullptr,
-        num_rows(x), columns(x));
+  launch(x.dtype(), "layer_norm_backward", [&](const auto& table) {
+    table.layer_norm_backward(context(), data(x), data(weight), data(saved.mean), data(saved.scale),
+                              data(dy), data(result.dx), data(result.dweight),
+                              data_or_null(result.dbias), num_rows(x), columns(x));
   });
   return result;
 }
 
 Tensor softmax(const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "softmax", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.softmax(context(), x.data<T>(), y.data<T>(), num_rows(x), columns(x));
+  launch(x.dtype(), "softmax", [&](const auto& table) {
+    table.softmax(context(), data(x), data(y), num_rows(x), columns(x));
   });
   return y;
 }
@@ -244,20 +220,16 @@ Tensor softmax(const Tensor& x) {
 Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
   require_same("softmax_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  launch(y.dtype(), "softmax_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.softmax_backward(context(), y.data<T>(), dy.data<T>(), dx.data<T>(), num_rows(y),
-                           columns(y));
+  launch(y.dtype(), "softmax_backward", [&](const auto& table) {
+    table.softmax_backward(context(), data(y), data(dy), data(dx), num_rows(y), columns(y));
   });
   return dx;
 }
 
 std::pair<Tensor, Tensor> normalize(const Tensor& x) {
   Tensor y(x.shape(), x.dtype()), sums({num_rows(x)}, sum_dtype(x.dtype()));
-  launch(x.dtype(), "normalize", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.normalize(context(), x.data<T>(), y.data<T>(), sums.data<Accumulator<T>>(), num_rows(x),
-                    columns(x));
+  launch(x.dtype(), "normalize", [&](const auto& table) {
+    table.normalize(context(), data(x), data(y), data(sums), num_rows(x), columns(x));
   });
   return {y, sums};
 }
@@ -265,10 +237,9 @@ std::pair<Tensor, Tensor> normalize(const Tensor& x) {
 Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy) {
   require_same("normalize_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  launch(y.dtype(), "normalize_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.normalize_backward(context(), y.data<T>(), sums.data<Accumulator<T>>(), dy.data<T>(),
-                             dx.data<T>(), num_rows(y), columns(y));
+  launch(y.dtype(), "normalize_backward", [&](const auto& table) {
+    table.normalize_backward(context(), data(y), data(sums), data(dy), data(dx), num_rows(y),
+                             columns(y));
   });
   return dx;
 }
@@ -277,18 +248,16 @@ Tensor mask_causal(const Tensor& x, double value) {
   require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
           "mask_causal: {} is not square in its last two axes", x.shape());
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "mask_causal", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.mask_causal(context(), x.data<T>(), y.data<T>(), num_rows(x), columns(x), value);
+  launch(x.dtype(), "mask_causal", [&](const auto& table) {
+    table.mask_causal(context(), data(x), data(y), num_rows(x), columns(x), value);
   });
   return y;
 }
 
 int64_t count_nonfinite(const Tensor& x) {
   Tensor count({1}, DType::i32);
-  launch(x.dtype(), "count_nonfinite", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.count_nonfinite(context(), x.data<T>(), count.data<int32_t>(), x.numel());
+  launch(x.dtype(), "count_nonfinite", [&](const auto& table) {
+    table.count_nonfinite(context(), data(x), data(count), x.numel());
   });
   return count.to_vector<int32_t>()[0];
 }

@@ -1,4 +1,4 @@
-// The ops of tensor/ops.h that make features of queries and keys.
+// Ops of tensor/ops.h that compute features of queries and keys.
 #include "tensor/launch.h"
 #include "tensor/ops.h"
 
@@ -7,19 +7,17 @@ namespace linea::ops {
 Tensor quadratic_features(const Tensor& x) {
   const int64_t D = columns(x);
   Tensor y(x.shape().with(-1, D * D), x.dtype());
-  launch(x.dtype(), "quadratic_features", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.quadratic_features(context(), x.data<T>(), y.data<T>(), num_rows(x), D);
+  launch(x.dtype(), "quadratic_features", [&](const auto& table) {
+    table.quadratic_features(context(), data(x), data(y), num_rows(x), D);
   });
   return y;
 }
 
 Tensor quadratic_features_backward(const Tensor& x, const Tensor& dy) {
   Tensor dx(x.shape(), x.dtype());
-  launch(x.dtype(), "quadratic_features_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.quadratic_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(),
-                                      num_rows(x), columns(x));
+  launch(x.dtype(), "quadratic_features_backward", [&](const auto& table) {
+    table.quadratic_features_backward(context(), data(x), data(dy), data(dx), num_rows(x),
+                                      columns(x));
   });
   return dx;
 }
@@ -29,19 +27,17 @@ Tensor dpfp_features(const Tensor& x, int64_t nu) {
   require(nu >= 1 && nu < 2 * D, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu,
           2 * D - 1, D);
   Tensor y(x.shape().with(-1, 2 * D * nu), x.dtype());
-  launch(x.dtype(), "dpfp_features", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.dpfp_features(context(), x.data<T>(), y.data<T>(), num_rows(x), D, nu);
+  launch(x.dtype(), "dpfp_features", [&](const auto& table) {
+    table.dpfp_features(context(), data(x), data(y), num_rows(x), D, nu);
   });
   return y;
 }
 
 Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
   Tensor dx(x.shape(), x.dtype());
-  launch(x.dtype(), "dpfp_features_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.dpfp_features_backward(context(), x.data<T>(), dy.data<T>(), dx.data<T>(), num_rows(x),
-                                 columns(x), nu);
+  launch(x.dtype(), "dpfp_features_backward", [&](const auto& table) {
+    table.dpfp_features_backward(context(), data(x), data(dy), data(dx), num_rows(x), columns(x),
+                                 nu);
   });
   return dx;
 }
@@ -65,10 +61,8 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool tran
   shape.first_b = first_bh;
   shape.period_b = w.size(0);
   Tensor y(x.shape().with(-1, shape.cols), dtype);
-  launch(dtype, "head_matmul", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.gemm(context(), shape, x.data<T>(), w.data<T>(), y.data<T>());
-  });
+  launch(dtype, "head_matmul",
+         [&](const auto& table) { table.gemm(context(), shape, data(x), data(w), data(y)); });
   return y;
 }
 
@@ -86,9 +80,8 @@ Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, doubl
   const DType dtype = common_dtype("random_logs", {&x, &omega});
   const HeadShape shape = random_shape("random_logs", x, omega, first_bh);
   Tensor u({shape.batch_heads, shape.rows, shape.features}, dtype);
-  launch(dtype, "random_logs", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.random_logs(context(), shape, x.data<T>(), omega.data<T>(), scale, u.data<T>());
+  launch(dtype, "random_logs", [&](const auto& table) {
+    table.random_logs(context(), shape, data(x), data(omega), scale, data(u));
   });
   return u;
 }
@@ -99,37 +92,31 @@ Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& ome
   const HeadShape shape = random_shape("random_logs_backward", x, omega, first_bh);
   require_shape("random_logs_backward", "du", du, {shape.batch_heads, shape.rows, shape.features});
   Tensor dx(x.shape(), dtype);
-  launch(dtype, "random_logs_backward", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.random_logs_backward(context(), shape, x.data<T>(), du.data<T>(), omega.data<T>(), scale,
-                               dx.data<T>());
+  launch(dtype, "random_logs_backward", [&](const auto& table) {
+    table.random_logs_backward(context(), shape, data(x), data(du), data(omega), scale, data(dx));
   });
   return dx;
 }
 
 Tensor square_norms(const Tensor& x, double factor) {
   Tensor w({x.size(0), x.size(1)}, x.dtype());
-  launch(x.dtype(), "square_norms", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.square_norms(context(), x.data<T>(), w.data<T>(), factor, num_rows(x), columns(x));
+  launch(x.dtype(), "square_norms", [&](const auto& table) {
+    table.square_norms(context(), data(x), data(w), factor, num_rows(x), columns(x));
   });
   return w;
 }
 
 void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor) {
-  launch(common_dtype("square_norms", {&x, &dw, &dx}), "square_norms",
-         [&](const auto& table, auto t) {
-           using T = decltype(t);
-           table.square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), factor,
-                                       num_rows(x), columns(x));
-         });
+  launch(common_dtype("square_norms", {&x, &dw, &dx}), "square_norms", [&](const auto& table) {
+    table.square_norms_backward(context(), data(x), data(dw), data(dx), factor, num_rows(x),
+                                columns(x));
+  });
 }
 
 Tensor sine_cosine(const Tensor& u) {
   Tensor y(u.shape().with(-1, 2 * columns(u)), u.dtype());
-  launch(u.dtype(), "sine_cosine", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.sine_cosine(context(), u.data<T>(), y.data<T>(), num_rows(u), columns(u));
+  launch(u.dtype(), "sine_cosine", [&](const auto& table) {
+    table.sine_cosine(context(), data(u), data(y), num_rows(u), columns(u));
   });
   return y;
 }
@@ -137,10 +124,8 @@ Tensor sine_cosine(const Tensor& u) {
 Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy) {
   require_shape("sine_cosine", "dy", dy, y.shape());
   Tensor du(y.shape().with(-1, columns(y) / 2), y.dtype());
-  launch(common_dtype("sine_cosine", {&y, &dy}), "sine_cosine", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.sine_cosine_backward(context(), y.data<T>(), dy.data<T>(), du.data<T>(), num_rows(du),
-                               columns(du));
+  launch(common_dtype("sine_cosine", {&y, &dy}), "sine_cosine", [&](const auto& table) {
+    table.sine_cosine_backward(context(), data(y), data(dy), data(du), num_rows(du), columns(du));
   });
   return du;
 }
@@ -149,12 +134,9 @@ Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_bh) {
   Tensor codes({x.size(0), x.size(1)}, DType::i32);
   const HeadShape shape{x.size(0), x.size(1), codebook.size(1),
                         x.size(2), first_bh,  codebook.size(0)};
-  launch(common_dtype("nearest_code", {&x, &codebook}), "nearest_code",
-         [&](const auto& table, auto t) {
-           using T = decltype(t);
-           table.nearest_code(context(), shape, x.data<T>(), codebook.data<T>(),
-                              codes.data<int32_t>());
-         });
+  launch(common_dtype("nearest_code", {&x, &codebook}), "nearest_code", [&](const auto& table) {
+    table.nearest_code(context(), shape, data(x), data(codebook), data(codes));
+  });
   return codes;
 }
 
@@ -162,9 +144,8 @@ Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_b
   Tensor y({codes.size(0), codes.size(1), codebook.size(2)}, codebook.dtype());
   const HeadShape shape{codes.size(0),    codes.size(1), codebook.size(1),
                         codebook.size(2), first_bh,      codebook.size(0)};
-  launch(codebook.dtype(), "gather_codes", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.gather_codes(context(), shape, codes.data<int32_t>(), codebook.data<T>(), y.data<T>());
+  launch(codebook.dtype(), "gather_codes", [&](const auto& table) {
+    table.gather_codes(context(), shape, data(codes), data(codebook), data(y));
   });
   return y;
 }
@@ -173,19 +154,16 @@ std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, cons
   const Tensor counts = Tensor::zeros({codebook[0], codebook[1]}, x.dtype()),
                sums = Tensor::zeros(codebook, x.dtype());
   const HeadShape shape{x.size(0), x.size(1), codebook[1], codebook[2], 0, codebook[0]};
-  launch(x.dtype(), "sum_by_code", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.sum_by_code(context(), shape, x.data<T>(), codes.data<int32_t>(), counts.data<T>(),
-                      sums.data<T>());
+  launch(x.dtype(), "sum_by_code", [&](const auto& table) {
+    table.sum_by_code(context(), shape, data(x), data(codes), data(counts), data(sums));
   });
   return {counts, sums};
 }
 
 Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype) {
   Tensor y({codes.size(0), codes.size(1), F}, dtype);
-  launch(dtype, "one_hot_logs", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.one_hot_logs(context(), codes.data<int32_t>(), y.data<T>(), codes.numel(), F);
+  launch(dtype, "one_hot_logs", [&](const auto& table) {
+    table.one_hot_logs(context(), data(codes), data(y), codes.numel(), F);
   });
   return y;
 }

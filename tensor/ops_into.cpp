@@ -1,4 +1,4 @@
-// Ops that write into memory that is there.
+// Ops that write to existing memory.
 #include "tensor/backend.h"
 #include "tensor/launch.h"
 #include "tensor/ops.h"
@@ -8,10 +8,8 @@ namespace linea::ops {
 void add_into(const Tensor& a, const Tensor& b, const Tensor& y) {
   require_shape("add", "b", b, a.shape());
   require_shape("add", "y", y, a.shape());
-  launch(common_dtype("add", {&a, &b, &y}), "add", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.add(context(), a.data<T>(), b.data<T>(), y.data<T>(), y.numel());
-  });
+  launch(common_dtype("add", {&a, &b, &y}), "add",
+         [&](const auto& table) { table.add(context(), data(a), data(b), data(y), y.numel()); });
 }
 
 void copy_into(const Tensor& x, const Tensor& y) {
@@ -22,18 +20,15 @@ void copy_into(const Tensor& x, const Tensor& y) {
 
 void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y) {
   require_shape("pointwise", "y", y, x.shape());
-  launch(common_dtype("pointwise", {&x, &y}), "pointwise", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.pointwise(context(), f, x.data<T>(), y.data<T>(), x.numel());
-  });
+  launch(common_dtype("pointwise", {&x, &y}), "pointwise",
+         [&](const auto& table) { table.pointwise(context(), f, data(x), data(y), x.numel()); });
 }
 
 void dropout_into(const Tensor& x, float rate, uint32_t stream_id, int64_t first, const Tensor& y) {
   require(rate >= 0 && rate < 1, "dropout: the rate is {}; it must be in [0, 1)", rate);
   require_shape("dropout", "y", y, x.shape());
-  launch(common_dtype("dropout", {&x, &y}), "dropout", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.dropout(context(), x.data<T>(), y.data<T>(), x.numel(), rate, stream_id, first);
+  launch(common_dtype("dropout", {&x, &y}), "dropout", [&](const auto& table) {
+    table.dropout(context(), data(x), data(y), x.numel(), rate, stream_id, first);
   });
 }
 
@@ -51,10 +46,8 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
       "matmul: the inner sizes of {}{} and {}{} differ", a.shape(),
       transpose_a ? " (transposed)" : "", b.shape(), transpose_b ? " (transposed)" : "");
   require_shape("matmul", "y", y, {shape.rows, shape.cols});
-  launch(common_dtype("matmul", {&a, &b, &y}), "matmul", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    table.gemm(context(), shape, a.data<T>(), b.data<T>(), y.data<T>());
-  });
+  launch(common_dtype("matmul", {&a, &b, &y}), "matmul",
+         [&](const auto& table) { table.gemm(context(), shape, data(a), data(b), data(y)); });
 }
 
 void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
@@ -62,17 +55,13 @@ void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const 
   const LinearShape shape{num_rows(y), columns(y), columns(x), gelu};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
-  for (const Tensor& part : {norm.weight, norm.bias})
-    if (part.defined()) require_shape("linear", "norm", part, {shape.in});
+  for (const Tensor& x_norm : {norm.weight, norm.bias})
+    if (x_norm.defined()) require_shape("linear", "norm", x_norm, {shape.in});
   if (bias.defined()) require_shape("linear", "bias", bias, {shape.out});
   if (residual.defined()) require_shape("linear", "residual", residual, y.shape());
-  launch(common_dtype("linear", {&x, &weight, &y}), "linear", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    const auto data = [](const Tensor& part) -> const T* {
-      return part.defined() ? part.data<T>() : nullptr;
-    };
-    table.linear(context(), shape, x.data<T>(), {data(norm.weight), data(norm.bias)},
-                 weight.data<T>(), data(bias), data(residual), y.data<T>());
+  launch(common_dtype("linear", {&x, &weight, &y}), "linear", [&](const auto& table) {
+    table.linear(context(), shape, data(x), {data_or_null(norm.weight), data_or_null(norm.bias)},
+                 data(weight), data_or_null(bias), data_or_null(residual), data(y));
   });
 }
 
@@ -84,13 +73,12 @@ Shape panels_shape(const Tensor& weight) {
 void pack_panels_into(const Tensor& weight, const Tensor& panels) {
   require_shape("pack_panels", "panels", panels, panels_shape(weight));
   if (panels.dtype() != DType::bf16) common_dtype("pack_panels", {&weight, &panels});
-  launch(weight.dtype(), "pack_panels", [&](const auto& table, auto t) {
-    using T = decltype(t);
+  launch(weight.dtype(), "pack_panels", [&](const auto& table) {
     const int64_t out = weight.size(0), in = weight.size(1);
     if (panels.dtype() == DType::bf16) {
-      table.pack_bf16_panels(context(), weight.data<T>(), panels.data<BFloat16>(), out, in);
+      table.pack_bf16_panels(context(), data(weight), data(panels), out, in);
     } else {
-      table.pack_panels(context(), weight.data<T>(), panels.data<T>(), out, in);
+      table.pack_panels(context(), data(weight), data(panels), out, in);
     }
   });
 }
@@ -101,15 +89,12 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
   require_shape("panel_matmul", "y", y, {num_rows(x), out});
   if (bias.defined()) require_shape("panel_matmul", "bias", bias, {out});
   if (panels.dtype() != DType::bf16) common_dtype("panel_matmul", {&x, &panels});
-  launch(common_dtype("panel_matmul", {&x, &y}), "panel_matmul", [&](const auto& table, auto t) {
-    using T = decltype(t);
-    const T* const added = bias.defined() ? bias.data<T>() : nullptr;
+  launch(common_dtype("panel_matmul", {&x, &y}), "panel_matmul", [&](const auto& table) {
+    const Elements added = data_or_null(bias);
     if (panels.dtype() == DType::bf16) {
-      table.bf16_panel_gemm(context(), x.data<T>(), panels.data<BFloat16>(), added, y.data<T>(),
-                            num_rows(x), out, in);
+      table.bf16_panel_gemm(context(), data(x), data(panels), added, data(y), num_rows(x), out, in);
     } else {
-      table.panel_gemm(context(), x.data<T>(), panels.data<T>(), added, y.data<T>(), num_rows(x),
-                       out, in);
+      table.panel_gemm(context(), data(x), data(panels), added, data(y), num_rows(x), out, in);
     }
   });
 }
@@ -117,11 +102,9 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
 void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh) {
   require_shape("gelu_recompute", "h", h, u.shape());
   require_shape("gelu_recompute", "dh", dh, u.shape());
-  launch(common_dtype("gelu_recompute", {&u, &h, &dh}), "gelu_recompute",
-         [&](const auto& table, auto t) {
-           using T = decltype(t);
-           table.gelu_recompute(context(), u.data<T>(), h.data<T>(), dh.data<T>(), u.numel());
-         });
+  launch(common_dtype("gelu_recompute", {&u, &h, &dh}), "gelu_recompute", [&](const auto& table) {
+    table.gelu_recompute(context(), data(u), data(h), data(dh), u.numel());
+  });
 }
 
 }  // namespace linea::ops

@@ -1,11 +1,11 @@
-// What kernels of every device share: temporary memory, and how many keys of a pair exist.
+// Shared by kernels of all devices: temporary memory, and the number of valid keys.
 #pragma once
 
 #include "tensor/kernels.h"
 
 namespace linea {
 
-// Temporary memory of a kernel, `count` elements of T, on its device.
+// Temporary memory of a kernel on its device, `count` elements of T.
 template <typename T>
 class Workspace {
  public:

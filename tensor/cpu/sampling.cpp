@@ -16,7 +16,7 @@ void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
   });
 }
 
-// Leaves 0 in the weights of tokens that cannot be sampled. `order` is memory of V.
+// Zeroes the weights of tokens excluded by top_k and top_p. `order`: workspace of V.
 void cut(const SamplingParams& params, double* weights, int32_t* order, int64_t V) {
   const int64_t max_kept = params.top_k > 0 ? std::min(params.top_k, V) : V;
   if (max_kept == V && params.top_p >= 1) return;
@@ -32,24 +32,23 @@ void cut(const SamplingParams& params, double* weights, int32_t* order, int64_t 
   for (int64_t i = kept; i < V; ++i) weights[order[i]] = 0;
 }
 
-// The first token at which the running sum of the weights exp((x - max) / temperature) that are
-// left reaches u times the whole: the inverse of the distribution function. `weights` and `order`
-// are memory of V.
+// Inverse transform sampling: the first token at which the cumulative sum of the remaining weights
+// exp((x - max) / temperature) reaches u times their total. `weights`, `order`: workspaces of V.
 template <typename T>
 int64_t sample_token(const T* x, int64_t V, const SamplingParams& params, double u, double* weights,
                      int32_t* order) {
-  const int64_t likeliest = std::max_element(x, x + V) - x;
-  if (params.greedy) return likeliest;
-  const double largest = x[likeliest];
+  const int64_t most_likely = std::max_element(x, x + V) - x;
+  if (params.greedy) return most_likely;
+  const double largest = x[most_likely];
   for (int64_t v = 0; v < V; ++v) weights[v] = std::exp((x[v] - largest) / params.temperature);
   cut(params, weights, order, V);
-  const double until = u * std::accumulate(weights, weights + V, 0.0);
+  const double threshold = u * std::accumulate(weights, weights + V, 0.0);
   double sum = 0;
   for (int64_t v = 0; v < V; ++v) {
     sum += weights[v];
-    if (sum >= until) return v;
+    if (sum >= threshold) return v;
   }
-  return likeliest;
+  return most_likely;
 }
 
 template <typename T>
@@ -66,9 +65,10 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
     int32_t* order = all_orders.data() + omp_get_thread_num() * V;
     for (int64_t r = first; r < last; ++r) {
       RandomStream of_row = stream;
-      of_row.step += static_cast<uint64_t>(to.already(r));
+      of_row.step += static_cast<uint64_t>(to.num_sampled(r));
       const double u = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
-      to.keep(r, static_cast<int32_t>(sample_token(scores + r * V, V, params, u, weights, order)));
+      to.append(r,
+                static_cast<int32_t>(sample_token(scores + r * V, V, params, u, weights, order)));
     }
   });
 }

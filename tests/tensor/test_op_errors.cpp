@@ -65,15 +65,16 @@ TEST(OpErrors, TokensOutsideTheTable) {
   const Tensor table = Tensor::zeros({5, 3}, DType::f32);
   const auto ids = [](int32_t id) { return Tensor::from(std::vector<int32_t>{0, id}, {2}); };
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(5)); }),
-            "embedding: the token 5 at place 1 is not one of 0..4");
+            "embedding: the token 5 at index 1 is not one of 0..4");
   const auto embed_at = [&](int32_t place, const Tensor& positions) {
     return message_of(
         [&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
   };
-  EXPECT_EQ(embed_at(5, table), "embed_position: the token 5 at place 1 is not one of 0..4");
-  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not match"), std::string::npos);
+  EXPECT_EQ(embed_at(5, table), "embed_position: the token 5 at index 1 is not one of 0..4");
+  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not match"),
+            std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
-            "embedding: the token -1 at place 1 is not one of 0..4");
+            "embedding: the token -1 at index 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {
               ops::embedding_backward(ids(7), Tensor::zeros({2, 3}, DType::f32), 5);
             }).find("the token 7"),
@@ -83,13 +84,14 @@ TEST(OpErrors, TokensOutsideTheTable) {
     return message_of([&] { ops::sample(kind, logits, tokens, {}, {}, to); });
   };
   EXPECT_EQ(sample(OutputKind::logits, 4, {two}), "no error");
-  EXPECT_EQ(sample(OutputKind::logits, 5, {two}), "draw: outputs [2,4] are no logits of 5 tokens");
+  EXPECT_EQ(sample(OutputKind::logits, 5, {two}),
+            "sample: outputs [2,4] are no logits of 5 tokens");
   EXPECT_NE(sample(OutputKind::logistics, 4, {two}).find("is no mixture"), std::string::npos);
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, Tensor::zeros({3}, DType::i32)}),
-            "draw: outputs [2,4] and [3] of what was sampled do not match");
+            "sample: outputs [2,4] and [3] of the sampled tokens do not match");
   EXPECT_EQ(sample(OutputKind::logits, 4, {two, {}, two, Tensor::zeros({4, 3}, DType::i32)}),
-            "draw: outputs [2,4] and a token_buffer [4,3] do not match");
-  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at place 1"),
+            "sample: outputs [2,4] and a token_buffer [4,3] do not match");
+  EXPECT_NE(message_of([&] { ops::cross_entropy(logits, ids(4)); }).find("the token 4 at index 1"),
             std::string::npos);
   EXPECT_EQ(message_of([&] { ops::cross_entropy(logits, ids(-1)); }), "no error");
   EXPECT_EQ(message_of([&] { ops::embedding(table, Tensor::zeros({2}, DType::f32)); }),
