@@ -78,7 +78,7 @@ void CachingAllocator::release_free_blocks() {
 }
 
 void CachingAllocator::out_of_memory(size_t bytes) const {
-  throw OutOfMemory({bytes, memory_part_at_work(), MemoryBreakdown::take(use_.held), limit_});
+  throw OutOfMemory({bytes, current_memory_part(), MemoryBreakdown::take(use_.held), limit_});
 }
 
 MemoryUse CachingAllocator::use() const {

@@ -1,5 +1,5 @@
-// Which of the CPU kernels that this program holds are used: cmake/cpu_isa.cmake compiles
-// tensor/cpu/ several times.
+// Selects the instruction set of the CPU kernels: cmake/cpu_isa.cmake compiles tensor/cpu/ several
+// times.
 #include <fmt/ranges.h>
 
 #include <cstdlib>

@@ -29,8 +29,8 @@ struct DTypeOf<int32_t> {
   static constexpr DType value = DType::i32;
 };
 
-// The type that sums, statistics, normalizers, attention states and master weights have when
-// tensors store T: T itself for float and double, float for BFloat16.
+// The type of sums, statistics, normalizers, attention states and master weights of tensors that
+// store T: T itself for float and double, float for BFloat16.
 template <typename T>
 struct AccumulatorOf {
   using type = T;
@@ -46,7 +46,7 @@ inline size_t size_of(DType dtype) {
   return dtype == DType::f64 ? 8 : dtype == DType::bf16 ? 2 : 4;
 }
 
-// Of sums, statistics, normalizers and states of tensors of `dtype`.
+// The dtype of sums, statistics, normalizers and states of tensors of `dtype`.
 inline DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 inline const char* name_of(DType dtype) {
@@ -63,9 +63,9 @@ inline const char* name_of(DType dtype) {
   return "?";
 }
 
-// How factors of float are multiplied inside attentions on a GPU: exactly; by tensor cores, each in
-// two parts of TF32, of which three products are made (some 21 of 24 digits; Ootomo and Yokota
-// 2022); or rounded to TF32, 11 digits.
+// How attention kernels on a GPU multiply floats: exactly; on tensor cores with each factor split
+// into two TF32 numbers and three products (about 21 of 24 bits; Ootomo and Yokota 2022); or
+// rounded to TF32 (11 bits).
 enum class FloatProducts : uint8_t { exact, split, rounded };
 
 }  // namespace linea

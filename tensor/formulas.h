@@ -1,5 +1,4 @@
-// Scalar formulas, each in one place, compiled by every backend. They hold no branches that keep a
-// compiler from turning a loop over them into vector code.
+// Scalar formulas, shared by all backends. They have no branches that would prevent vectorization.
 #pragma once
 
 #include <cmath>
@@ -23,13 +22,12 @@ LINEA_HOST_DEVICE inline To same_bits(From from) {
 // whose relative error there is below 1e-8; ln 2 split in two so that r is exact. Relative error
 // measured over all floats: below 1.3e-7 where the result is normal; 0 below -104, infinite
 // above 88.73, NaN for NaN.
-struct ExpParts {
+struct ExpSplit {
   float series;  // e^r
   int32_t n;     // in its low bits
 };
-LINEA_HOST_DEVICE inline ExpParts exp_parts(float x) {
-  const float kRound =
-      12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, kept in its low bits
+LINEA_HOST_DEVICE inline ExpSplit split_exp(float x) {
+  const float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer in the low bits
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
   const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
@@ -44,28 +42,28 @@ LINEA_HOST_DEVICE inline ExpParts exp_parts(float x) {
 LINEA_HOST_DEVICE inline float exp_of(float x) {
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  const ExpParts parts = exp_parts(x);
+  const ExpSplit split = split_exp(x);
   // 2^n in two factors, so that results below the normal range and above the largest float come
   // out.
-  const int32_t exponent = parts.n - 0x4B400000;
+  const int32_t exponent = split.n - 0x4B400000;
   const int32_t half = exponent >> 1;
   const float scale1 = same_bits<float>((half + 127) << 23);
   const float scale2 = same_bits<float>((exponent - half + 127) << 23);
-  return parts.series * scale1 * scale2;
+  return split.series * scale1 * scale2;
 }
 LINEA_HOST_DEVICE inline double exp_of(double x) { return std::exp(x); }
 
-// e^x of x <= 0, in two thirds of the operations: 0 where it is below the normal range, x < -87.33;
-// nothing sensible where x > 0.
+// e^x for x <= 0 in two thirds of the operations: 0 below the normal range, x < -87.33; undefined
+// for x > 0.
 LINEA_HOST_DEVICE inline float exp_below(float x) {
-  const ExpParts parts = exp_parts(x);
-  const auto scale = static_cast<uint32_t>(parts.n) * (1u << 23) + 0x3F800000u;  // the bits of 2^n
-  return x < -87.33f ? 0.0f : parts.series * same_bits<float>(scale);
+  const ExpSplit split = split_exp(x);
+  const auto scale = static_cast<uint32_t>(split.n) * (1u << 23) + 0x3F800000u;  // the bits of 2^n
+  return x < -87.33f ? 0.0f : split.series * same_bits<float>(scale);
 }
 LINEA_HOST_DEVICE inline double exp_below(double x) { return std::exp(x); }
 
-// log(1 + t), 0 <= t <= 1: 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to s^13, whose
-// relative error is below 2e-8. Nothing is lost where t is tiny.
+// log(1 + t), 0 <= t <= 1: 2 atanh(s), s = t / (2 + t) <= 1/3, by its series to s^13, with a
+// relative error below 2e-8. Accurate for tiny t.
 LINEA_HOST_DEVICE inline float log1p_of(float t) {
   const float s = t / (2.0f + t), s2 = s * s;
   float series = 2.0f / 13.0f;
@@ -84,7 +82,7 @@ LINEA_HOST_DEVICE inline T softplus(T x) {
   return (x > T(0) ? x : T(0)) + log1p_of(exp_of(x > T(0) ? -x : x));
 }
 
-// Functions of one number that tensors apply element by element, with their derivatives.
+// Elementwise functions and their derivatives.
 enum class Pointwise : uint8_t {
   relu,
   gelu,
@@ -140,8 +138,8 @@ struct Sigmoid {
   }
 };
 
-// log g of a gate g in (0, 1), at least -100: a logistic function that has been rounded to 0
-// forgets all that is before it, and is flat.
+// log g of a gate g in (0, 1), at least -100: a logistic function rounded to 0 forgets everything
+// before it, and its derivative is 0.
 struct LogGate {
   template <typename T>
   LINEA_HOST_DEVICE static T value(T x) {
@@ -164,9 +162,9 @@ struct Exp {
   }
 };
 
-// log(1 - x), x in (0, 1). An x that has been rounded to 1 has the gradient 0: its logistic
-// function is flat.
-struct LogRest {
+// log(1 - x), x in (0, 1). At x rounded to 1 the derivative is 0: the logistic function is flat
+// there.
+struct LogOneMinusGate {
   template <typename T>
   LINEA_HOST_DEVICE static T value(T x) {
     return std::log1p(-x);
@@ -177,8 +175,8 @@ struct LogRest {
   }
 };
 
-// phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, never as expm1(x) + 1, which loses every
-// digit of a small result (Katharopoulos 2020, eq. 7).
+// phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, not computed as expm1(x) + 1, which loses all
+// digits of a small result (Katharopoulos 2020, eq. 7).
 struct FeatureElu {
   template <typename T>
   LINEA_HOST_DEVICE static T value(T x) {
@@ -210,30 +208,30 @@ struct FeatureRelu {
   }
 };
 
-inline constexpr int64_t kLogistics = 10;  // in the mixture of a token of an image
-inline constexpr double kMinLogScale =
-    -7;  // of 256 levels one in the middle gets at most 0.973 from one of them
+inline constexpr int64_t kLogistics = 10;  // components of a mixture
+// Of 256 levels a central one gets a probability of at most 0.973 from one component.
+inline constexpr double kMinLogScale = -7;
 
-// A logistic distribution on the levels s = 0 .. last of a token: s lies at x_s = 2 s / last - 1,
-// its bin reaches h = 1 / last to each side, and those of the first and the last level to infinity.
-// With its mean mu and its scale c = exp(max(log_scale, kMinLogScale)),
-//   P(s) = sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^-w)    a = (x_s - h - mu) / c, b = (x_s
-//   + h - mu) / c w = b - a = 2 h / c        a first level has no sigma(-a), a last one no
-//   sigma(b), both no (1 - e^-w)
-// In logs these are sums, in which nothing overflows, vanishes or cancels.
-// Source: Salimans 2017 (PixelCNN++), section 2.1.
+// A logistic distribution on the levels s = 0 .. last of a token: level s is at x_s = 2 s / last -
+// 1 and its bin extends h = 1 / last to each side; the bins of the first and last level are
+// unbounded. With the mean mu and the scale c = exp(max(log_scale, kMinLogScale)),
+//   P(s) = sigma(b) - sigma(a) = sigma(b) sigma(-a) (1 - e^-w)
+//   a = (x_s - h - mu) / c    b = (x_s + h - mu) / c    w = b - a = 2 h / c
+// The first level has no factor sigma(-a), the last one no sigma(b), and both no (1 - e^-w). In
+// logs these are sums, without overflow, underflow or cancellation. Source: Salimans 2017
+// (PixelCNN++), section 2.1.
 template <typename T>
 struct Logistic {
   T mean, rate;         // mu, 1 / c
   T width, log_inside;  // w, log(1 - e^-w)
   T last;               // level
-  bool at_least_scale;  // log_scale is below its bound, and has no gradient
+  bool clamped;         // log_scale is below its bound: no gradient
 
   LINEA_HOST_DEVICE static Logistic of(T mean, T log_scale, T last) {
     const bool bound = log_scale < T(kMinLogScale);
     const T log_c = bound ? T(kMinLogScale) : log_scale;
     const T rate = std::exp(-log_c), width = T(2) / last * rate;
-    // log w - w / 2 where w may have been rounded to 0
+    // log w - w / 2 where w may be rounded to 0
     const T inside = width < T(1e-7) ? std::log(T(2) / last) - log_c - width / T(2)
                                      : std::log(-std::expm1(-width));
     return {mean, rate, width, inside, last, bound};
@@ -248,23 +246,23 @@ struct Logistic {
     return inside - below - above;
   }
 
-  // d log P / dmu = (sigma(a) - sigma(-b)) / c,  d log P / dlog_scale = a sigma(a) - b sigma(-b) -
-  // w / (e^w - 1)
+  // d log P / dmu = (sigma(a) - sigma(-b)) / c
+  // d log P / dlog_scale = a sigma(a) - b sigma(-b) - w / (e^w - 1)
   LINEA_HOST_DEVICE void grads(T s, T& dmean, T& dlog_scale) const {
     const T below = s > T(0) ? Sigmoid::value(a(s)) : T(0),
             above = s < last ? Sigmoid::value(-b(s)) : T(0);
     const T inside =
         s > T(0) && s < last ? (width < T(1e-7) ? T(1) : width / std::expm1(width)) : T(0);
     dmean = (below - above) * rate;
-    dlog_scale = at_least_scale ? T(0) : a(s) * below - b(s) * above - inside;
+    dlog_scale = clamped ? T(0) : a(s) * below - b(s) * above - inside;
   }
 };
 
-// Features that the kernels of an attention make themselves, while a row of q or k is in cache.
-// derivative_at(phi(x)) is phi'(x): exp is not taken twice.
+// Features that attention kernels compute from rows of q and k in cache. derivative_at(phi(x)) is
+// phi'(x): exp is evaluated once.
 enum class KernelFeature : uint8_t { given, elu, relu };
 
-// Calls body(F{}) with the struct F above that `feature` names; not for features that are given.
+// Calls body(F{}) with the struct F of `feature`; not for `given`.
 template <typename Body>
 void with_feature(KernelFeature feature, Body&& body) {
   switch (feature) {
@@ -277,7 +275,7 @@ void with_feature(KernelFeature feature, Body&& body) {
   }
 }
 
-// Calls body(F{}) with the struct F above that `function` names.
+// Calls body(F{}) with the struct F of `function`.
 template <typename Body>
 void with_pointwise(Pointwise function, Body&& body) {
   switch (function) {
@@ -290,7 +288,7 @@ void with_pointwise(Pointwise function, Body&& body) {
     case Pointwise::log_gate:
       return body(LogGate{});
     case Pointwise::log_one_minus_gate:
-      return body(LogRest{});
+      return body(LogOneMinusGate{});
     case Pointwise::exp:
       return body(Exp{});
     case Pointwise::feature_elu:
@@ -300,12 +298,12 @@ void with_pointwise(Pointwise function, Body&& body) {
   }
 }
 
-// Dropout keeps an element where its random number is at or above the rate.
+// Dropout keeps an element where its random number is at least the rate.
 LINEA_HOST_DEVICE inline bool keeps(uint32_t word, float rate) {
   return word_to_uniform(word) >= rate;
 }
 
-// 1 / d, and 0 where d is exactly 0: a row without weight has the output 0 and no gradient.
+// 1 / d, or 0 where d is exactly 0: a row without weight has the output 0 and no gradient.
 template <typename T>
 LINEA_HOST_DEVICE inline T reciprocal_or_zero(T d) {
   return d == T(0) ? T(0) : T(1) / d;

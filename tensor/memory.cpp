@@ -10,8 +10,8 @@
 namespace linea {
 namespace {
 
-// Large blocks lie on huge pages where the system has them: a stream through the weights then
-// crosses a page every 2 MiB, not every 4 KiB.
+// Large blocks use huge pages where available: streaming through the weights then crosses a page
+// every 2 MiB instead of every 4 KiB.
 void* from_system(size_t bytes) {
   constexpr size_t kAlignment = 64, kHugePage = size_t{2} << 20;
   const bool large = bytes >= 2 * kHugePage;
@@ -28,9 +28,8 @@ void* from_system(size_t bytes) {
 
 void to_system(void* block) noexcept { std::free(block); }
 
-// Never destroyed: tensors with static lifetime may be released after main. A system that promises
-// more memory than it has would kill us, or crawl, when it is used: so what the machine has is the
-// limit.
+// Never destroyed: tensors with static lifetime may be released after main. A system that
+// overcommits memory would kill or stall the process on use, so the limit is the machine's memory.
 CachingAllocator& allocator() {
   static CachingAllocator* instance =
       new CachingAllocator({from_system, to_system, machine_memory});

@@ -11,7 +11,7 @@
 namespace linea {
 namespace {
 
-thread_local MemoryPart part_at_work = MemoryPart::activations;
+thread_local MemoryPart current_part = MemoryPart::activations;
 thread_local const MemoryBreakdown* breakdown = nullptr;
 
 std::string size_text(size_t bytes) {
@@ -19,8 +19,8 @@ std::string size_text(size_t bytes) {
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
 }
 
-// A number of bytes, or SIZE_MAX: "max", nothing, or what is no number.
-size_t limit_in(const std::string& path) {
+// A number of bytes; SIZE_MAX for "max", a missing file and other text.
+size_t read_limit(const std::string& path) {
   std::ifstream file(path);
   std::string word;
   if (!(file >> word)) return SIZE_MAX;
@@ -29,11 +29,11 @@ size_t limit_in(const std::string& path) {
   return error == std::errc() && rest == word.data() + word.size() ? bytes : SIZE_MAX;
 }
 
-// A group's own limit and those of the groups that it is in.
-size_t min_limit(const std::string& mount, std::string group, const std::string& name) {
+// The limit of a group and of its parents.
+size_t lowest_limit(const std::string& mount, std::string group, const std::string& name) {
   size_t min = SIZE_MAX;
   while (true) {
-    min = std::min(min, limit_in(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
+    min = std::min(min, read_limit(fmt::format("{}{}/{}", mount, group == "/" ? "" : group, name)));
     const size_t slash = group.find_last_of('/');
     if (group.empty() || slash == std::string::npos) return min;
     group.resize(slash);
@@ -68,9 +68,9 @@ size_t& MemoryParts::of(MemoryPart part) {
   }
 }
 
-MemoryScope::MemoryScope(MemoryPart part) : before_(part_at_work) { part_at_work = part; }
-MemoryScope::~MemoryScope() { part_at_work = before_; }
-MemoryPart memory_part_at_work() { return part_at_work; }
+MemoryScope::MemoryScope(MemoryPart part) : before_(current_part) { current_part = part; }
+MemoryScope::~MemoryScope() { current_part = before_; }
+MemoryPart current_memory_part() { return current_part; }
 
 MemoryBreakdown::MemoryBreakdown(std::function<MemoryParts()> count)
     : count_(std::move(count)), before_(breakdown) {
@@ -81,7 +81,7 @@ bool MemoryBreakdown::present() { return breakdown != nullptr; }
 
 MemoryParts MemoryBreakdown::take(size_t held) {
   MemoryParts parts = breakdown == nullptr ? MemoryParts() : breakdown->count_();
-  parts.of(part_at_work) += held - std::min(held, parts.sum());
+  parts.of(current_part) += held - std::min(held, parts.sum());
   return parts;
 }
 
@@ -119,16 +119,16 @@ size_t container_memory(const std::string& groups, const std::string& mount) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string group = line.substr(second + 1);
     if (controllers == ",,") {
-      min = std::min(min, min_limit(mount, group, "memory.max"));
-      min = std::min(min, min_limit(mount + "/unified", group, "memory.max"));
+      min = std::min(min, lowest_limit(mount, group, "memory.max"));
+      min = std::min(min, lowest_limit(mount + "/unified", group, "memory.max"));
     } else if (controllers.find(",memory,") != std::string::npos) {
-      min = std::min(min, min_limit(mount + "/memory", group, "memory.limit_in_bytes"));
+      min = std::min(min, lowest_limit(mount + "/memory", group, "memory.limit_in_bytes"));
     }
   }
   return min;
 }
 
-// What this process has mapped, by the system's count.
+// The address space that this process has mapped.
 size_t mapped_memory() {
   std::ifstream file("/proc/self/statm");
   size_t pages = 0;
@@ -136,11 +136,11 @@ size_t mapped_memory() {
   return pages * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-// Of what there is, an eighth, at most 128 MiB, stays for the program, its data and the buffers of
-// BLAS: a container that takes more than it may is killed without a word. Where what is mapped is
-// limited, that is known: what is left.
+// An eighth of the memory, at most 128 MiB, is reserved for the program, its data and the buffers
+// of BLAS: a container that exceeds its limit is killed without a message. Where the address space
+// is limited, the mapped size is known and the rest is available.
 MemoryLimit machine_memory() {
-  constexpr size_t kMaxBesides = size_t{128} << 20;
+  constexpr size_t kMaxReserve = size_t{128} << 20;
   const size_t machine =
       static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
   const size_t container = container_memory("/proc/self/cgroup", "/sys/fs/cgroup");
@@ -149,9 +149,9 @@ MemoryLimit machine_memory() {
                              ? process.rlim_cur
                              : SIZE_MAX;
   const size_t total = std::min({machine, container, allowed});
-  const size_t besides =
-      total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMaxBesides);
-  return {total - std::min(total, besides), total,
+  const size_t reserve =
+      total == allowed ? mapped_memory() + total / 32 : std::min(total / 8, kMaxReserve);
+  return {total - std::min(total, reserve), total,
           total == machine     ? "the machine has"
           : total == container ? "the container may have"
                                : "this process may have (ulimit -v)"};

@@ -37,7 +37,7 @@ class MemoryScope {
   MemoryPart before_;
 };
 
-MemoryPart memory_part_at_work();
+MemoryPart current_memory_part();
 
 // During its lifetime, out-of-memory errors of this thread report what `count` returns. Other
 // memory in use counts for the purpose in whose scope the error occurred. `count` must not allocate

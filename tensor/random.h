@@ -1,5 +1,5 @@
-// Counter-based random numbers: each is a pure function of (seed, purpose, lane, step, index), the
-// same on every device and at every thread count, so resuming needs no hidden state.
+// Counter-based random numbers: each is a pure function of (seed, purpose, stream id, step, index),
+// the same on every device and at any number of threads, so that resuming needs no hidden state.
 // Source: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3" (Philox 4x32-10).
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace linea {
 
-// What a stream of numbers is for; two purposes never share numbers.
+// The purpose of a stream; streams of different purposes never share numbers.
 enum class Purpose : uint32_t { init = 1, shuffle, dropout, sample, task, features, test };
 
-// `lane` tells apart streams of one purpose (a layer, a parameter, a head); `step` is the training
-// step or sampled position.
+// stream_id distinguishes streams of one purpose (a layer, a parameter, a head); `step` is the
+// training step or the sampled position.
 struct RandomStream {
   uint64_t seed = 0;
   Purpose purpose = Purpose::test;
@@ -44,8 +44,8 @@ LINEA_HOST_DEVICE inline RandomWords philox(uint64_t key, RandomWords counter) {
   return counter;
 }
 
-// The four 32-bit words at `index` of a stream. The counter holds 64 bits of index, 40 of step, 16
-// of lane and 8 of purpose.
+// The four 32-bit words at `index` of a stream. The counter consists of 64 bits of index, 40 of
+// step, 16 of stream id and 8 of purpose.
 LINEA_HOST_DEVICE inline RandomWords random_words(const RandomStream& stream, uint64_t index) {
   const uint32_t low_step = static_cast<uint32_t>(stream.step);
   const uint32_t tag = (static_cast<uint32_t>(stream.purpose) << 24) |
@@ -60,7 +60,7 @@ LINEA_HOST_DEVICE inline float word_to_uniform(uint32_t word) {
   return (static_cast<float>(word >> 9) + 0.5f) * (1.0f / 8388608.0f);
 }
 
-// One word per index, four indices to a Philox block.
+// One word for each index, four indices to a Philox block.
 LINEA_HOST_DEVICE inline uint32_t random_word(const RandomStream& stream, uint64_t index) {
   return random_words(stream, index / 4).word[index % 4];
 }
@@ -85,7 +85,7 @@ LINEA_HOST_DEVICE inline uint32_t random_below(const RandomStream& stream, uint6
 }
 
 // The image of `index` under a random permutation of [0, count): a balanced Feistel network over
-// the next even power of two, walked along its cycle until it lands inside. Nothing is stored.
+// the next even power of two, iterated until the result is below count. Nothing is stored.
 LINEA_HOST_DEVICE inline uint64_t random_permutation(const RandomStream& stream, uint64_t count,
                                                      uint64_t index) {
   int half_bits = 1;

@@ -44,7 +44,7 @@ class Shape {
 
 }  // namespace linea
 
-// So that a message takes a shape as it is, and its text is made only where something is wrong.
+// Formats a shape in a message; its text is built only where the message is.
 template <>
 struct fmt::formatter<linea::Shape> : fmt::formatter<std::string> {
   template <typename FormatContext>

@@ -1,6 +1,5 @@
-// Tensor: values without gradients. Contiguous and row-major always; copying a Tensor copies a
-// handle to the same storage. A tensor may be a contiguous run inside a larger storage (reshape,
-// rows).
+// Tensor: values without gradients, always contiguous and row-major. Copies share the storage. A
+// tensor may be a contiguous range of a larger storage (reshape, rows).
 #pragma once
 
 #include <cstring>
@@ -13,7 +12,7 @@
 
 namespace linea {
 
-// One block of device memory, released with its last handle.
+// A block of device memory, released with its last reference.
 class Storage {
  public:
   Storage(size_t bytes, Device device);
@@ -33,7 +32,7 @@ class Storage {
 class Tensor {
  public:
   Tensor() = default;  // undefined: defined() is false
-  // Fresh memory, not initialized, on the current device. Error: ErrorKind::memory.
+  // Uninitialized memory on the current device. Error: ErrorKind::memory.
   Tensor(const Shape& shape, DType dtype);
   static Tensor zeros(const Shape& shape, DType dtype);
   static Tensor full(const Shape& shape, DType dtype, double value);
@@ -62,15 +61,15 @@ class Tensor {
   }
   void* address() const;
 
-  // The same elements in another shape. Error: another number of elements.
+  // The same storage with another shape. Error: a different number of elements.
   Tensor reshape(const Shape& shape) const;
-  // Rows [first, first + count) of the outermost axis, the same storage.
+  // Rows [first, first + count) of the outermost axis, sharing the storage.
   Tensor rows(int64_t first, int64_t count) const;
-  // Slice i of the outermost axis, without that axis, the same storage.
+  // Slice `index` of the outermost axis, without that axis, sharing the storage.
   Tensor select(int64_t index) const;
   Tensor clone() const;
 
-  // Copies through the host; for tests, files and results.
+  // Copies to the host; for tests, files and results.
   template <typename T>
   std::vector<T> to_vector() const {
     check_dtype(DTypeOf<T>::value);
@@ -80,12 +79,12 @@ class Tensor {
   }
   // f32, f64 and bf16 as double.
   std::vector<double> to_doubles() const;
-  // The only element of a tensor of one. Error: more elements.
+  // The element of a tensor of one. Error: more elements.
   double item() const;
   void read(void* host) const;         // bytes() bytes to host memory
   void write(const void* host) const;  // bytes() bytes from host memory
 
-  // True where no other handle shares this storage: it may be changed in place.
+  // True where no other tensor shares the storage: in-place changes are safe.
   bool unique() const { return storage_ != nullptr && storage_.use_count() == 1; }
 
  private:

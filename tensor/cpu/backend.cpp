@@ -1,4 +1,4 @@
-// The backend of the CPU: its kernel tables, and bytes moved there.
+// The CPU backend: kernel tables, and memory operations.
 #include <cstring>
 
 #include "tensor/backend.h"
@@ -6,7 +6,7 @@
 #include "tensor/cpu/simd.h"
 #include "tensor/memory_report.h"
 
-#ifndef LINEA_CPU_BACKEND  // named by cmake/cpu_isa.cmake
+#ifndef LINEA_CPU_BACKEND  // set by cmake/cpu_isa.cmake
 #define LINEA_CPU_BACKEND cpu_backend_base
 #endif
 

@@ -1,5 +1,5 @@
-// Row-major C = alpha op(A) op(B) + beta C by OpenBLAS, named once for float and double. Inside a
-// parallel region the OpenMP flavor of OpenBLAS runs on the calling thread alone.
+// Row-major C = alpha op(A) op(B) + beta C by OpenBLAS, for float and double. Inside a parallel
+// region OpenBLAS built for OpenMP runs on the calling thread only.
 #pragma once
 
 #include <cblas.h>

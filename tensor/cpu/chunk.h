@@ -1,43 +1,42 @@
-// What the kernels of the sum rule share: chunks, the features of their rows, and the carried
-// state. Row vectors throughout; for one pair, with S the state [F,M] and z the key sum [F]:
+// Shared by the kernels of the sum rule: the running state, and how rows update and read it. Row
+// vectors throughout; for one (batch, head), with the state S [F,M] and the key sum z [F]:
 //
-//   S_i = S_{i-1} + w_i k_i^T v_i     z_i = z_{i-1} + w_i k_i     d_i = q_i z_i^T     y_i = q_i S_i
-//   / d_i
+//   S_i = S_{i-1} + w_i k_i^T v_i    z_i = z_{i-1} + w_i k_i    d_i = q_i z_i^T    y_i = q_i S_i /
+//   d_i
 //
-// Plain values with no weights w are summed as they are. Everything else carries logs beside its
-// numbers, so that none overflows or vanishes, and no row's numbers depend on a later key:
-//   a row of log features   is exp(log - top), top its largest log: between 0 and 1
-//   a key j                 weighs exp(o_j), o_j = top_j + log w_j - L_j, L_j the sum of the log
-//   decays of its
-//                           chunk up to j (a decay of rows and state alike cancels in y)
-//   a feature f of S and z  is to be multiplied by exp(scale_f), the largest log that went into it
-//   a row i of the sums     is to be multiplied by exp(m_i), the largest of what it has seen
-// The same class carries the states of the sweep forward (keys with values) and those of the sweep
-// backward (queries with gradients).
+// Values without weights and decays are summed directly. All else is stored relative to a
+// logarithm, so that nothing overflows or underflows and no row depends on a later key:
+//   a row of log features   exp(log - top), top = its largest log: between 0 and 1
+//   a key j                 has the weight exp(o_j), o_j = top_j + log w_j - L_j, with L_j the sum
+//   of
+//                           the chunk's log decays up to j (a decay of rows and state cancels in y)
+//   a feature f of S and z  is multiplied by exp(scale_f), the largest log added to it
+//   a row i of the sums     is multiplied by exp(m_i), the largest log that it has seen
+// The same class holds the states of the forward sweep (keys with values) and of the backward sweep
+// (queries with gradients).
 #pragma once
 
 #include "tensor/cpu/chunk_bands.h"
 
 namespace linea::cpu {
 
-// Logs that lie within this of each other may meet in one product: what is lost is exp(-87 + 40) in
+// Logs within this range of each other may be factors of one product; the loss is exp(-87 + 40) in
 // float.
-inline constexpr double kNarrow = 40;
-// A denominator below this may have lost terms that count; its row is summed again by logs.
+inline constexpr double kMaxLogRange = 40;
+// Below this a denominator may have lost relevant terms; its row is summed again by logs.
 template <typename T>
-inline constexpr T kTrusted = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
+inline constexpr T kMinTrustedDenominator = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
 
-// A carried state as the rows of a chunk read it: row i gets features[i] state exp(scale[i]).
+// The running state as the rows of a chunk read it: row i gets features[i] state exp(scale[i]).
 template <typename T>
 struct Reading {
   const T *features = nullptr, *state = nullptr,
-          *key_sum = nullptr;  // state null: there is nothing in it
+          *key_sum = nullptr;  // state null: empty
   const T* scale = nullptr;    // [count]; null: all 0
-  bool own_features =
-      false;  // features differ from those of the rows: the state's logs are in them
+  bool own_features = false;   // features include the state's scales, unlike those of the rows
 };
 
-// The state of one pair. What is taken from an arena is said at each method.
+// The state of one (batch, head). Each method names what it takes from an arena.
 template <typename T>
 class StateAccumulator {
  public:
@@ -48,17 +47,17 @@ class StateAccumulator {
         key_sum_(all.key_sum + bh * F),
         scale_(all.scale == nullptr ? nullptr : all.scale + bh * F) {}
 
-  // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; every weight is 1 where it is
-  // null. Arena: C (F + M) + F M + 2 F.
-  void absorb(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
+  // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; weight null: 1.
+  // Arena: C (F + M) + F M + 2 F.
+  void accumulate(const Rows<T>& rows, const ValueRows<T>& x, const T* weight, Arena<T> arena) {
     if (rows.count == 0 || F_ == 0) return;
     if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return accumulate_values(rows, x, weight, arena);
     accumulate_logs(rows, x, weight, arena);
   }
 
-  // S and z of `other`, which weighs exp(log) times as much, join this one.
-  void add(const StateAccumulator& other, T log) {
+  // Adds S and z of `other` times exp(log).
+  void merge(const StateAccumulator& other, T log) {
     if (scale_ == nullptr) {
       add_row(other.state_, state_, F_ * M_, T(1));
       return add_row(other.key_sum_, key_sum_, F_, T(1));
@@ -73,7 +72,7 @@ class StateAccumulator {
     }
   }
 
-  // Everything in the state weighs exp(log) times as much.
+  // Multiplies the state by exp(log).
   void decay(T log) {
     if (scale_ == nullptr || log == T(0)) return;
     for (int64_t f = 0; f < F_; ++f) scale_[f] += log;
@@ -88,7 +87,7 @@ class StateAccumulator {
     if (empty || max == kNothing<T>) return {rows.features, nullptr, key_sum_, scale};
     if (rows.logs == nullptr) return {rows.features, state_, key_sum_, scale};
     const T min = *std::min_element(scale_, scale_ + F_);
-    if (max - min <= T(kNarrow)) {
+    if (max - min <= T(kMaxLogRange)) {
       T *state = arena.take(F_ * M_), *key_sum = arena.take(F_);
       for (int64_t f = 0; f < F_; ++f) {
         const T by = exp_of(scale_[f] - max);
@@ -112,8 +111,8 @@ class StateAccumulator {
   }
 
  private:
-  // The chunk is summed first: small terms added to a large z one by one are all rounded the same
-  // way, an error that grows with the length.
+  // The chunk is summed first: terms far smaller than z, added one by one, would all be rounded in
+  // the same direction, an error that grows with the length.
   void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state,
               T* key_sum) const {
     small_gemm(F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
@@ -135,7 +134,7 @@ class StateAccumulator {
     scale_[f] = to;
   }
 
-  // x and weight times exp(offset - reference), in pieces of the arena.
+  // x and weight times exp(offset - reference), in the arena.
   std::pair<ValueRows<T>, T*> weighed(const Rows<T>& rows, const ValueRows<T>& x, const T* weight,
                                       T reference, Arena<T>& arena) const {
     T *scaled = arena.take(rows.count * M_), *weights = arena.take(rows.count);
@@ -174,7 +173,7 @@ class StateAccumulator {
     for (int64_t f = 0; f < F_; ++f)
       if (column[f] > scale_[f]) rescale(f, column[f]);
 
-    if (max - min <= T(kNarrow)) {
+    if (max - min <= T(kMaxLogRange)) {
       T *state = arena.take(F_ * M_), *key_sum = arena.take(F_);
       std::fill_n(state, F_ * M_, T(0));
       std::fill_n(key_sum, F_, T(0));
@@ -201,15 +200,13 @@ class StateAccumulator {
   T *state_, *key_sum_, *scale_;
 };
 
-// Workspace of one thread, enough for any of the kernels: the arenas above, the chunk's own
-// matrices.
+// Workspace of one thread for any of the kernels: the arenas above and the chunk's own matrices.
 inline int64_t chunk_workspace(const ChunkShape& shape) {
   const int64_t C = shape.chunk, F = shape.features, M = shape.values;
   return 10 * C * F + 3 * C * C + 5 * C * M + 3 * F * M + 6 * F + 12 * C;
 }
 
-// visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0; rows that `leave_out` says are all
-// 0.
+// visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0; rows marked in `leave_out` are 0.
 template <typename T, typename LeaveOut>
 void weigh_visible(const T* offset, const T* row_scale, const Chunk& chunk, T* visible,
                    const LeaveOut& leave_out) {

@@ -1,30 +1,28 @@
-// The backward pass of the sum rule over a segment. With w_ij = (q_i . k_j) exp(o_j - m_i) the
-// weights that the forward pass summed, d_i = sum_j w_ij and y_i = sum_j w_ij v_j / d_i
-// (tensor/cpu/chunk.h):
+// The backward pass of the sum rule over a segment. With the weights w_ij = (q_i . k_j) exp(o_j -
+// m_i) of the forward pass, d_i = sum_j w_ij and y_i = sum_j w_ij v_j / d_i (tensor/cpu/chunk.h):
 //
 //   n_i = dy_i / d_i    e_i = -(dy_i . y_i) / d_i    dw_ij = n_i . v_j + e_i
-//   dq_i = sum_j dw_ij exp(o_j - m_i) k_j     dk_j = sum_i dw_ij exp(o_j - m_i) q_i     dv_j =
-//   sum_i w_ij n_i
+//   dq_i = sum_j dw_ij exp(o_j - m_i) k_j            dk_j = sum_i dw_ij exp(o_j - m_i) q_i
+//   dv_j = sum_i w_ij n_i
 //
-// The sweep forward finds dq and e from the states S, z; the sweep backward dk and dv from the
-// states R = sum q^T n and r = sum e q of the rows after. Of logs a gradient is that of the log: q
-// o dq, k o dk. The scales are constants here: they cancel. A key's weight as a whole gets sum_i
-// w_ij dw_ij = k_j . dk_j.
+// The forward sweep computes dq and e from the states S, z; the backward sweep computes dk and dv
+// from the states R = sum q^T n and r = sum e q of later rows. With log features the gradients are
+// those of the logs: q o dq, k o dk. The scales are constants here: they cancel. The gradient of a
+// key's log weight is sum_i w_ij dw_ij = k_j . dk_j.
 #pragma once
 
-#include "tensor/cpu/chunk_parts.h"
+#include "tensor/cpu/chunk_spans.h"
 
 namespace linea::cpu {
 
-// What both sweeps know of the queries of a chunk.
+// The queries of a chunk, for both sweeps.
 template <typename T>
 struct QueryRows {
   Rows<T> rows;          // with offset -m_i
   const T* denominator;  // d
-  const T* row_scale;    // m; null where nothing is scaled
+  const T* row_scale;    // m; null: no scales
   const T* numerator;    // n
-  const bool*
-      by_logs;  // rows whose part inside the chunk the forward pass summed by logs; null: none
+  const bool* by_logs;   // rows that the forward pass summed by logs within the chunk; null: none
 };
 
 // n = dy / d
@@ -43,13 +41,13 @@ T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, con
 template <typename T>
 QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh,
                         const Chunk& chunk, const Rows<T>& k, const HeadRows<const T>& dy,
-                        const ChunkRows<T>& kept, Arena<T>& arena, bool* by_logs) {
+                        const ChunkRows<T>& saved, Arena<T>& arena, bool* by_logs) {
   QueryRows<T> q{expand(shape, in.q, bh, chunk.first, chunk.rows, arena),
-                 kept.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
+                 saved.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
   q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, bh, chunk.first),
                                    q.denominator, arena);
-  if (kept.scale.data == nullptr) return q;
-  q.row_scale = kept.scale.at(bh) + chunk.first;
+  if (saved.scale.data == nullptr) return q;
+  q.row_scale = saved.scale.at(bh) + chunk.first;
   T *offset = arena.take(chunk.rows), max = kNothing<T>;
   for (int64_t i = 0; i < chunk.rows; ++i) {
     offset[i] = -q.row_scale[i];
@@ -62,7 +60,7 @@ QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_
   return q;
 }
 
-// visible[i,j] = exp(o_j - m_i); 1 where nothing is scaled: then null is returned.
+// visible[i,j] = exp(o_j - m_i); null where there are no scales: all 1.
 template <typename T>
 const T* visible_of(const QueryRows<T>& q, const Rows<T>& k, const Chunk& chunk, Arena<T>& arena) {
   if (q.row_scale == nullptr) return nullptr;
@@ -73,7 +71,7 @@ const T* visible_of(const QueryRows<T>& q, const Rows<T>& k, const Chunk& chunk,
 
 template <typename T>
 void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
-  if (visible == nullptr) return keep_past(scores, chunk);
+  if (visible == nullptr) return mask_future(scores, chunk);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
     for (int64_t i = first * chunk.keys; i < (first + rows) * chunk.keys; i += chunk.keys)
       for (int64_t j = i; j < i + seen; ++j)
@@ -81,8 +79,8 @@ void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
   });
 }
 
-// dw_ij = n_i . v_j + e_i of products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i); where nothing is
-// scaled, that may be the same matrix.
+// dw_ij = n_i . v_j + e_i from the products n_i . v_j, and `seen`, dw_ij exp(o_j - m_i), the same
+// matrix where there are no scales.
 template <typename T>
 void add_denominator_gradients(const T* e, const T* visible, const Chunk& chunk, T* grads,
                                T* seen) {
@@ -106,7 +104,7 @@ void add_denominator_gradients(const T* e, const T* visible, const Chunk& chunk,
   });
 }
 
-// w_ijf of the row i and the key j, feature by feature, from the logs; body(f, w).
+// w_ijf of row i and key j for each feature, from the logs; body(f, w).
 template <typename T, typename Body>
 void each_weight(const QueryRows<T>& q, const Rows<T>& k, int64_t i, int64_t j, const Body& body) {
   const T *logs_q = q.rows.logs + i * k.F, *logs_k = k.logs + j * k.F;
@@ -120,7 +118,7 @@ void multiply_rows(const T* x, T* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] *= x[i];
 }
 
-// y = x S^T of rows of M and a state [F,M]. Arena: F M.
+// y = x S^T for rows x of M and a state [F,M]. Arena: F M.
 template <typename T>
 void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state,
                          T* y, bool add, Arena<T> arena) {

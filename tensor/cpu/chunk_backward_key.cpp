@@ -1,4 +1,4 @@
-// The sweep backward of the backward pass: dk and dv, from the gradients of the states. Formulas in
+// The backward sweep: dk and dv from the gradients of the states. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/kernel_tables.h"
@@ -6,7 +6,7 @@
 namespace linea::cpu {
 namespace {
 
-// What the rows of later chunks give: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
+// Contribution of later chunks: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
 // states.
 template <typename T>
 void read_gradients(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M,
@@ -24,7 +24,7 @@ void read_gradients(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& l
   }
 }
 
-// dk, dv and, where asked, the gradient of the keys' weights, of one chunk.
+// dk, dv and, where requested, the gradient of the keys' weights, of one chunk.
 template <typename T>
 void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q,
                   const Rows<T>& k, const ValueRows<T>& v, const T* e, const Reading<T>& later,
@@ -88,7 +88,7 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
 
 template <typename T>
 void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                        HeadRows<const T> dy, const ChunkRows<T>& kept,
+                        HeadRows<const T> dy, const ChunkRows<T>& saved,
                         Strided<const T> ddenominator, const ChunkState<T>& grads, HeadRows<T> dk,
                         Strided<T> dweight, HeadRows<T> dv) {
   const int64_t F = shape.features, M = shape.values;
@@ -99,7 +99,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
   const Sides sides{in.q.data != nullptr, in.k.data != nullptr};
   const auto query_rows = [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,
                               Arena<T>& arena) {
-    return queries_of(shape, in, bh, chunk, k, dy, kept, arena,
+    return queries_of(shape, in, bh, chunk, k, dy, saved, arena,
                       flags.data() + thread * shape.chunk);
   };
   const auto join = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
@@ -108,16 +108,16 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
     const T decay = decay_of(in, bh, chunk);
     running.decay(decay);
     const QueryRows<T> q = query_rows(bh, thread, chunk, {}, arena);
-    running.absorb(q.rows, {q.numerator, M}, ddenominator.at(bh) + chunk.first, arena);
+    running.accumulate(q.rows, {q.numerator, M}, ddenominator.at(bh) + chunk.first, arena);
     return decay;
   };
   const auto visit = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
     Arena<T> arena(workspace.data() + thread * each);
     const Chunk chunk = chunk_at(shape, bh, index);
     const Keys<T> keys = sides.read ? keys_of(shape, in, bh, chunk, scaled, arena) : Keys<T>{};
-    const T* e = sides.join ? ddenominator.at(bh) + chunk.first : nullptr;
+    const T* e = sides.update ? ddenominator.at(bh) + chunk.first : nullptr;
     QueryRows<T> q{};
-    if (sides.join) q = query_rows(bh, thread, chunk, keys.rows, arena);
+    if (sides.update) q = query_rows(bh, thread, chunk, keys.rows, arena);
     if (sides.read) {
       running.decay(keys.decay);
       Arena<T> mine = arena;
@@ -131,8 +131,8 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
       for (int64_t j = chunk.keys; j < chunk.rows; ++j)
         std::fill_n(dk.at(bh, chunk.first + j), F, T(0));
     }
-    if (sides.join && !(shape.ends && index == 0))
-      running.absorb(q.rows, {q.numerator, M}, e, arena);
+    if (sides.update && !(shape.ends && index == 0))
+      running.accumulate(q.rows, {q.numerator, M}, e, arena);
   };
   sweep_chunks(ctx, shape, grads, true, sides, join, visit);
 }

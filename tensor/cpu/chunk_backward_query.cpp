@@ -1,4 +1,4 @@
-// The sweep forward of the backward pass: dq, and e for the sweep backward. Formulas in
+// The forward sweep of the backward pass: dq, and e for the backward sweep. Formulas in
 // tensor/cpu/chunk_backward.h.
 #include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/kernel_tables.h"
@@ -15,15 +15,15 @@ void denominator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& y,
            reciprocal_or_zero(denominator[i]);
 }
 
-// dq of one chunk. What comes from the state is kept apart from what comes from the chunk's keys
-// only where the state has features of its own to be read with.
+// dq of one chunk. The contribution of the state is separate from that of the chunk's keys only
+// where the state is read with features of its own.
 template <typename T>
 void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T>& q,
                     const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& past, const T* e,
                     T* dq, Arena<T> arena) {
   const int64_t F = shape.features, M = shape.values, C = chunk.rows;
   const bool logs = q.rows.logs != nullptr;
-  // n exp(s - m), and with it the state's part
+  // n exp(s - m), then the contribution of the state
   const T* scaled = q.numerator;
   if (past.scale != nullptr) {
     T* copy = arena.take(C * M);
@@ -68,13 +68,13 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
 
 template <typename T>
 void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                          HeadRows<const T> y, HeadRows<const T> dy, const ChunkRows<T>& kept,
+                          HeadRows<const T> y, HeadRows<const T> dy, const ChunkRows<T>& saved,
                           const ChunkState<T>& states, HeadRows<T> dq, Strided<T> ddenominator) {
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,
                     const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
-                  const QueryRows<T> q = queries_of(shape, in, bh, chunk, k, dy, kept, arena,
+                  const QueryRows<T> q = queries_of(shape, in, bh, chunk, k, dy, saved, arena,
                                                     flags.data() + thread * shape.chunk);
                   const Reading<T> past = running.read(q.rows, empty, arena);
                   T* e = ddenominator.at(bh) + chunk.first;

@@ -1,5 +1,5 @@
-// The products of rows and keys of a chunk, [rows, keys], are made in bands: of what lies above the
-// diagonal only the corners of its blocks is computed, and no product reads more.
+// Products of rows and keys of a chunk, [rows, keys], in bands: above the diagonal only the corners
+// of its blocks are computed, and no product reads more.
 #pragma once
 
 #include "tensor/cpu/chunk_rows.h"
@@ -9,7 +9,7 @@ namespace linea::cpu {
 
 inline constexpr int64_t kBand = 8;
 
-// body(first row, rows, the keys that the last of them sees)
+// body(first row, rows, keys seen by the last of them)
 template <typename Body>
 void each_band(const Chunk& chunk, const Body& body) {
   for (int64_t first = 0; first < chunk.rows; first += kBand) {
@@ -18,7 +18,7 @@ void each_band(const Chunk& chunk, const Body& body) {
   }
 }
 
-// scores = x z^T, both with rows of `inner`; arena: keys x inner.
+// scores = x z^T, rows of `inner`; arena: keys x inner.
 template <typename T>
 void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z,
                    T* scores, Arena<T> arena) {
@@ -26,7 +26,7 @@ void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, con
   T* columns = arena.take(inner * K);
   transpose(K, inner, z.data, z.stride, columns, K);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    constexpr int64_t kWidest = 16;  // a part of a vector takes as long as all of it
+    constexpr int64_t kWidest = 16;  // a partial vector costs as much as a full one
     const int64_t keys = std::min((seen + kWidest - 1) / kWidest * kWidest, K);
     small_gemm(rows, keys, inner, plain(x.data + first * x.stride, x.stride), columns, K,
                scores + first * K, K, false);
@@ -55,9 +55,9 @@ void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueR
   }
 }
 
-// Zeroes what row i of a [rows, keys] matrix must not see, within its band.
+// Zeroes the entries of a [rows, keys] matrix above the diagonal, within the bands.
 template <typename T>
-void keep_past(T* scores, const Chunk& chunk) {
+void mask_future(T* scores, const Chunk& chunk) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
     for (int64_t i = first; i < first + rows; ++i)
       for (int64_t j = i + 1; j < seen; ++j) scores[i * chunk.keys + j] = T(0);

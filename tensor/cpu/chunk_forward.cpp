@@ -1,6 +1,6 @@
-// The forward pass of the sum rule over a segment: chunks as matrix products, a state carried
+// The forward pass of the sum rule over a segment: chunks as matrix products, and a running state
 // between them. Formulas in tensor/cpu/chunk.h.
-#include "tensor/cpu/chunk_parts.h"
+#include "tensor/cpu/chunk_spans.h"
 #include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
@@ -17,7 +17,7 @@ void read_state(const T* features, const T* state, int64_t rows, int64_t F, int6
   }
 }
 
-// y = q S / (q z), the part inside the chunk by the masked product q k^T; no scales anywhere.
+// y = q S / (q z), within the chunk by the masked product q k^T; no scales.
 template <typename T>
 void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, const Rows<T>& k,
                 const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator,
@@ -42,7 +42,7 @@ void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, c
   }
 }
 
-// log a_ij (relative to q_i's largest feature) by its definition, log sum_f exp(...).
+// log a_ij, relative to q_i's largest feature: log sum_f exp(...).
 template <typename T>
 T log_score(const Rows<T>& q, const Rows<T>& k, int64_t i, int64_t j) {
   const T *logs_q = q.logs + i * q.F, *logs_k = k.logs + j * k.F;
@@ -60,20 +60,20 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
   const int64_t F = shape.features, M = shape.values;
   read_state(past.features, past.state, chunk.rows, F, M, y, ldy);
   if (k.count > 0) band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
-  T max = kNothing<T>;  // of the chunk's keys up to i
+  T max = kNothing<T>;  // over the chunk's keys up to i
   for (int64_t i = 0; i < chunk.rows; ++i) {
     const int64_t seen = std::min(i + 1, k.count);
     T* row = scores + i * k.count;
     if (i < k.count) max = std::max(max, k.offset[i]);
     const T before = past.state == nullptr ? T(0) : dot(past.features + i * F, past.key_sum, F);
     T m = std::max(max, past.scale[i]);
-    if (m == kNothing<T>) m = 0;  // nothing is seen: the row is 0
+    if (m == kNothing<T>) m = 0;  // no visible key: the row is 0
     T sum = factor(past.scale[i], m) * before;
     for (int64_t j = 0; j < seen; ++j) {
       row[j] *= factor(k.offset[j], m);
       sum += row[j];
     }
-    if (q.logs != nullptr && seen > 0 && sum < kTrusted<T>) {
+    if (q.logs != nullptr && seen > 0 && sum < kMinTrustedDenominator<T>) {
       m = past.scale[i];
       for (int64_t j = 0; j < seen; ++j) m = std::max(m, row[j] = log_score(q, k, i, j));
       if (m == kNothing<T>) m = 0;
@@ -92,7 +92,7 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
 
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
-                   const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& kept) {
+                   const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& saved) {
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t bh, int, const Chunk& chunk, const Rows<T>& k,
                     const StateAccumulator<T>& running, bool empty, Arena<T> arena) {
@@ -100,9 +100,9 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
                   const Reading<T> past = running.read(q, empty, arena);
                   const ValueRows<T> v = value_rows(in.v, bh, chunk.first);
                   T* scores = arena.take(chunk.rows * chunk.rows);
-                  T *chunk_y = y.at(bh, chunk.first), *d = kept.denominator.at(bh) + chunk.first;
+                  T *chunk_y = y.at(bh, chunk.first), *d = saved.denominator.at(bh) + chunk.first;
                   if (states.scale != nullptr) {
-                    T* m = kept.scale.at(bh) + chunk.first;
+                    T* m = saved.scale.at(bh) + chunk.first;
                     read_scaled(shape, chunk, q, k, v, past, chunk_y, y.row, d, m, scores, arena);
                   } else {
                     read_plain(shape, chunk, q, k, v, past, chunk_y, y.row, d, scores, arena);

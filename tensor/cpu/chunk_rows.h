@@ -1,4 +1,4 @@
-// The queries, keys and values of one chunk as its products read them. Letters and scales:
+// Queries, keys and values of one chunk as its products read them. Letters and scales:
 // tensor/cpu/chunk.h.
 #pragma once
 
@@ -13,13 +13,13 @@ namespace linea::cpu {
 template <typename T>
 inline constexpr T kNothing = -std::numeric_limits<T>::infinity();  // the log of 0
 
-// exp(to - from) where something may be the log of 0.
+// exp(log - reference), where `log` may be the log of 0.
 template <typename T>
 T factor(T log, T reference) {
   return log == kNothing<T> ? T(0) : exp_of(log - reference);
 }
 
-// One chunk of one pair: where it starts in its segment, its rows, and its keys that exist.
+// One chunk of one bh: its first position in the segment, its rows, and its valid keys.
 struct Chunk {
   int64_t first, rows, keys;
 };
@@ -35,15 +35,15 @@ inline int64_t chunk_count(const ChunkShape& shape) {
   return (shape.length + shape.chunk - 1) / shape.chunk;
 }
 
-// Pieces of one thread's workspace, given back together.
+// A stack of arrays in one thread's workspace, released together.
 template <typename T>
 class Arena {
  public:
   explicit Arena(T* data) : next_(data) {}
   T* take(int64_t count) {
-    T* piece = next_;
+    T* result = next_;
     next_ += count;
-    return piece;
+    return result;
   }
 
  private:
@@ -79,8 +79,8 @@ T largest(const T* x, int64_t count) {
   return max > std::numeric_limits<T>::lowest() ? max : kNothing<T>;
 }
 
-// The queries or the keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). (Of
-// queries the offset is known only once the row's denominator is; until then it is 0.)
+// The queries or keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). The offset of
+// a query is 0 until its denominator is known.
 template <typename T>
 struct Rows {
   int64_t count = 0, F = 0;
@@ -90,7 +90,7 @@ struct Rows {
   const T* offset = nullptr;    // [count], null where all are 0
 };
 
-// Short rows: a loop is faster than a call for each.
+// Short rows: a loop is faster than a call for each row.
 template <typename T>
 void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int64_t width) {
   for (int64_t i = 0; i < count; ++i)
@@ -98,25 +98,25 @@ void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int
     for (int64_t f = 0; f < width; ++f) y[i * ldy + f] = x[i * ldx + f];
 }
 
-// Rows `first` and on of a pair in one piece [count,F], with the feature made of them that the
-// shape names. Arena: count F.
+// Rows from `first` on as a contiguous [count,F] array of features, computed where the shape names
+// one. Arena: count F.
 template <typename T>
 const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, int64_t bh,
                        int64_t first, int64_t count, Arena<T>& arena) {
   const int64_t F = shape.features;
   if (given.row == F && shape.feature == KernelFeature::given) return given.at(bh, first);
-  T* made = arena.take(count * F);
+  T* features = arena.take(count * F);
   const T* x = given.at(bh, first);
-  if (shape.feature == KernelFeature::given) copy_rows_of(x, given.row, made, F, count, F);
+  if (shape.feature == KernelFeature::given) copy_rows_of(x, given.row, features, F, count, F);
   with_feature(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
-      for (int64_t f = 0; f < F; ++f) made[i * F + f] = phi.value(x[i * given.row + f]);
+      for (int64_t f = 0; f < F; ++f) features[i * F + f] = phi.value(x[i * given.row + f]);
   });
-  return made;
+  return features;
 }
 
-// The same as Rows; of logs the exponentials, relative to each row's largest. Arena: 2 count F +
+// The same as Rows; log features as exponentials relative to each row's largest. Arena: 2 count F +
 // count.
 template <typename T>
 Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t bh, int64_t first,
@@ -140,7 +140,7 @@ Rows<T> expand(const ChunkShape& shape, const HeadRows<const T>& given, int64_t 
   return rows;
 }
 
-// The gradient of rows of features, as that of what they were made of, into place.
+// Writes the gradient of the rows that features were computed from.
 template <typename T>
 void write_gradient(const ChunkShape& shape, const T* features, const T* gradient,
                     const HeadRows<T>& to, int64_t bh, int64_t first, int64_t count) {
@@ -155,7 +155,7 @@ void write_gradient(const ChunkShape& shape, const T* features, const T* gradien
   });
 }
 
-// Values, their gradients, results: rows of M that lie `stride` apart.
+// Values, their gradients or results: rows of M, `stride` elements apart.
 template <typename T>
 struct ValueRows {
   const T* data = nullptr;
@@ -166,7 +166,7 @@ ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first)
   return {all.at(bh, first), all.row};
 }
 
-// The keys of a chunk, and the sum of its log decays.
+// The keys of a chunk and the sum of its log decays.
 template <typename T>
 struct Keys {
   Rows<T> rows;

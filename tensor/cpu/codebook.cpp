@@ -1,12 +1,10 @@
-// Features made with a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp), apart from the matrix
-// products; and the gradient that passes straight through a hard code.
+// Features from a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp) except for matrix products;
+// and the straight-through gradient of hard codes.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
-namespace {}  // namespace
-
 // u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
 template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
@@ -61,14 +59,14 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
 }
 
 template <typename T>
-void add_to_heads(Context& ctx, const HeadShape& shape, const T* part, const T* du,
-                  const T* codebook, T* dcodebook) {
+void add_to_heads(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* codebook,
+                  T* dcodebook) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.heads, [&](int64_t head, int) {
     for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
       if (shape.head(bh) != head) continue;
       T* into = dcodebook + head * F * D;
-      add_row(part + bh * F * D, into, F * D, T(1));
+      add_row(x + bh * F * D, into, F * D, T(1));
       for (int64_t f = 0; du != nullptr && f < F; ++f) {
         T total = 0;
         for (int64_t row = 0; row < shape.rows; ++row) total += du[(bh * shape.rows + row) * F + f];
@@ -143,13 +141,13 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   });
 }
 
-// dk_j = sum_{i >= j} w_ij dw_ij q_i, the gradient of k^_j = c_{z_j} in exp(q_i . k^_j): what every
-// code carries is W = sum_i exp(a_if) q_i [n_i, e_i], D (M+1) numbers beside the sums of
-// chunk_backward.cpp.
+// dk_j = sum_{i >= j} w_ij dw_ij q_i, the gradient of k^_j = c_{z_j} in exp(q_i . k^_j). The
+// running state holds W = sum_i exp(a_if) q_i [n_i, e_i] for each code, D (M+1) numbers besides the
+// sums of chunk_backward_key.cpp.
 template <typename T>
 void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                       const T* queries, const int32_t* code, int64_t D, HeadRows<const T> dy,
-                      const ChunkRows<T>& kept, Strided<const T> ddenominator,
+                      const ChunkRows<T>& saved, Strided<const T> ddenominator,
                       const ChunkState<T>& grads, T* dk) {
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
@@ -169,8 +167,8 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         n = arena.take(chunk.rows * M);
         offset = arena.take(chunk.rows);
         for (int64_t i = 0; i < chunk.rows; ++i) {
-          const T inverse = reciprocal_or_zero(kept.denominator.at(bh)[chunk.first + i]);
-          offset[i] = -kept.scale.at(bh)[chunk.first + i];
+          const T inverse = reciprocal_or_zero(saved.denominator.at(bh)[chunk.first + i]);
+          offset[i] = -saved.scale.at(bh)[chunk.first + i];
           const T* grad_y = dy.at(bh, chunk.first + i);
           for (int64_t m = 0; m < M; ++m) n[i * M + m] = grad_y[m] * inverse;
         }
@@ -213,7 +211,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
           for (int64_t m = 0; m < M; ++m) to[m] = by * n[i * M + m];
           to[M] = by * e[i];
         }
-      running.absorb(rows, {products, wide}, nullptr, arena);
+      running.accumulate(rows, {products, wide}, nullptr, arena);
     }
   });
 }

@@ -1,22 +1,23 @@
 // The delta rule, one segment at a time (Schlag 2021, section 4.2): chunks as matrix products by
 // the WY/UT representation (Yang 2024, "Parallelizing linear transformers with the delta rule over
-// sequence length"). Row vectors throughout; one position, with S the state [F,M] of one pair:
+// sequence length"). Row vectors throughout; one position, with the state S [F,M] of one (batch,
+// head):
 //
 //   S_i = S_{i-1} + k_i^T beta_i (v_i - k_i S_{i-1})     y_i = q_i S_i
 //
-// A chunk of C positions as matrices, S the state before it, B = diag(beta), lower() with the
-// diagonal:
+// A chunk of C positions as matrices, S the state before it, B = diag(beta), lower() including the
+// diagonal; row i of X is the update of position i:
 //
-//   W = K K^T    L = I + strictly_lower(B W)    U = V - K S    L X = B U     (row i of X is what i
-//   writes) Y = Q S + lower(Q K^T) X                    S' = S + K^T X
+//   W = K K^T    L = I + strictly_lower(B W)    U = V - K S    L X = B U
+//   Y = Q S + lower(Q K^T) X                    S' = S + K^T X
 //
-// Backward, from dY and dS', P = lower(dY X^T):
+// Backward, from dY and dS', P = lower(dY X^T), G = -strictly_lower(dE X^T) the gradient of L:
 //
-//   dX = lower(Q K^T)^T dY + K dS'     dE = L^-T dX     G = -strictly_lower(dE X^T), the gradient
-//   of L dQ = dY S^T + P K                  dV = B dE        dbeta_i = dE_i . U_i + sum_j G_ij W_ij
-//   dK = P^T Q + X dS'^T + (B G + (B G)^T) K - dV S^T   dS = dS' + Q^T dY - K^T dV
+//   dX = lower(Q K^T)^T dY + K dS'    dE = L^-T dX
+//   dQ = dY S^T + P K                 dV = B dE       dbeta_i = dE_i . U_i + sum_j G_ij W_ij
+//   dK = P^T Q + X dS'^T + (B G + (B G)^T) K - dV S^T               dS = dS' + Q^T dY - K^T dV
 //
-// Only keys that exist are rows of K, V and B: what lies behind them is never read.
+// Rows of K, V and B are the valid keys only: padding is never read.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/kernel_tables.h"
@@ -25,8 +26,8 @@
 namespace linea::cpu {
 namespace {
 
-// X = L^-1 X or L^-T X; L [N,N] has ones on its diagonal, and neither they nor what is above them
-// is read.
+// X = L^-1 X or L^-T X; L [N,N] is unit lower triangular, and only the entries below its diagonal
+// are read.
 void blas_solve(bool transpose, int64_t N, int64_t M, const float* lower, float* x) {
   cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans,
               CblasUnit, static_cast<blasint>(N), static_cast<blasint>(M), 1.0f, lower,
@@ -39,13 +40,13 @@ void blas_solve(bool transpose, int64_t N, int64_t M, const double* lower, doubl
               static_cast<blasint>(N), x, static_cast<blasint>(M));
 }
 
-// What one chunk is given.
+// The inputs of one chunk.
 template <typename T>
 struct Given {
   const T *q, *k, *v, *beta;
 };
 
-// What one chunk makes of its keys and the state before it.
+// Intermediate results of one chunk: from its keys and the state before it.
 template <typename T>
 struct Written {
   T *products, *lower;  // W, L [keys,keys]
@@ -62,7 +63,7 @@ class Delta {
     return {arena.take(C_ * C_), arena.take(C_ * C_), arena.take(C_ * M_), arena.take(C_ * M_)};
   }
 
-  // What `write`, `read` and `backward` take of the arena that they are given.
+  // Elements that `write`, `read` and `backward` take from their arena.
   int64_t scratch_size() const {
     return C_ * C_ + C_ * M_ + std::max(F_ * M_, C_ * std::max(F_, M_));
   }
@@ -80,7 +81,7 @@ class Delta {
     blas_solve(false, keys, M_, out.lower, out.rows);
   }
 
-  void absorb(int64_t keys, const T* k, const Written<T>& written, T* state) const {
+  void accumulate(int64_t keys, const T* k, const Written<T>& written, T* state) const {
     small_gemm(F_, M_, keys, transposed(k, F_), written.rows, M_, state, M_, true);
   }
 
@@ -90,8 +91,8 @@ class Delta {
     if (chunk.keys == 0) return;
     T* scores = arena.take(C_ * C_);
     band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
-    // Rows of X grow with what was written before them: one that has overflowed must not even meet
-    // a 0. So whole products only before a band's own keys, and of these what a row sees.
+    // Rows of X grow with earlier updates; an infinite one must not be multiplied even by 0. So
+    // full products cover only keys before a band, and within the band only the visible ones.
     each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
       const T* band = scores + first * chunk.keys;
       small_gemm(rows, M_, std::min(first, seen), plain(band, chunk.keys), written.rows, M_,
@@ -102,7 +103,7 @@ class Delta {
     });
   }
 
-  // dstate is dS' before and dS after.
+  // dstate: dS' on entry, dS on return.
   void backward(const Chunk& chunk, const Given<T>& in, const T* state, const Written<T>& written,
                 const T* dy, T* dstate, T* dq, T* dk, T* dv, T* dbeta, Arena<T> arena) const {
     const int64_t rows = chunk.rows, keys = chunk.keys;
@@ -112,22 +113,22 @@ class Delta {
     std::fill_n(dE, keys * M_, T(0));
     if (keys > 0) {
       band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
-      keep_past(scores, chunk);
+      mask_future(scores, chunk);
       add_future(chunk, M_, scores, {dy, M_}, dE, M_);
       small_gemm(keys, M_, F_, plain(in.k, F_), dstate, M_, dE, M_, true);
       blas_solve(true, keys, M_, written.lower, dE);
 
       T* P = scores;
       band_products(chunk, M_, {dy, M_}, {written.rows, M_}, P, arena);
-      keep_past(P, chunk);
+      mask_future(P, chunk);
       add_past(chunk, F_, P, {in.k, F_}, dq, F_);
       add_future(chunk, F_, P, {in.q, F_}, dk, F_);
       multiply_transposed(keys, F_, M_, {written.rows, M_}, dstate, dk, true, arena);
 
       const Chunk square{chunk.first, keys, keys};
-      T* G = scores;  // B G, without the minus at first
+      T* G = scores;  // B G, initially without the minus sign
       band_products(square, M_, {dE, M_}, {written.rows, M_}, G, arena);
-      keep_past(G, square);
+      mask_future(G, square);
       for (int64_t i = 0; i < keys; ++i) {
         T* row = G + i * keys;
         dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) -
@@ -158,7 +159,7 @@ class Delta {
 
 }  // namespace
 
-// Without q the segment is only absorbed.
+// Without q the segment only updates the state.
 template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k,
                    Strided<const T> v, Strided<const T> beta, T* state, Strided<T> y) {
@@ -179,13 +180,12 @@ void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k
       delta.write(chunk.keys, in, state_of_bh, written, arena);
       if (q != nullptr)
         delta.read(chunk, in, state_of_bh, written, y.at(bh) + chunk.first * M, arena);
-      delta.absorb(chunk.keys, in.k, written, state_of_bh);
+      delta.accumulate(chunk.keys, in.k, written, state_of_bh);
     }
   });
 }
 
-// The segment's states are recomputed, one before each chunk, then the chunks are visited
-// backwards.
+// Recomputes the segment's states, one before each chunk, then processes the chunks in reverse.
 template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* k,
                     Strided<const T> v, Strided<const T> beta, Strided<const T> dy, const T* state,
@@ -193,16 +193,16 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
   const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape);
   if (F == 0 || M == 0) return;
   const Delta<T> delta(shape);
-  const int64_t kept = F * M + delta.written_size();  // of each chunk
-  const int64_t each = chunks * kept + delta.scratch_size();
+  const int64_t saved = F * M + delta.written_size();  // of each chunk
+  const int64_t each = chunks * saved + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
   parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
     T* chunk_memory = workspace.data() + thread * each;
-    const Arena<T> scratch(chunk_memory + chunks * kept);
+    const Arena<T> scratch(chunk_memory + chunks * saved);
     const auto visit = [&](int64_t index, const auto& body) {
       const Chunk chunk = chunk_at(shape, bh, index);
       const int64_t row = bh * shape.length + chunk.first;
-      Arena<T> arena(chunk_memory + index * kept);
+      Arena<T> arena(chunk_memory + index * saved);
       T* before = arena.take(F * M);
       body(
           chunk, row,
@@ -215,8 +215,8 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
                        const Written<T>& written) {
         delta.write(chunk.keys, in, before, written, scratch);
         if (index + 1 == chunks) return;
-        std::copy_n(before, F * M, before + kept);
-        delta.absorb(chunk.keys, in.k, written, before + kept);
+        std::copy_n(before, F * M, before + saved);
+        delta.accumulate(chunk.keys, in.k, written, before + saved);
       });
     for (int64_t index = chunks - 1; index >= 0; --index)
       visit(index, [&](const Chunk& chunk, int64_t row, const Given<T>& in, T* before,

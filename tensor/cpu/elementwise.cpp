@@ -1,4 +1,4 @@
-// Kernels that treat each element alone.
+// Elementwise kernels.
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
@@ -54,16 +54,16 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
   });
 }
 
-// The CPU stores the types that it sums in.
+// On the CPU T is its own accumulator type.
 template <typename T>
-void widen(Context& ctx, const CastSpan<T, T>* pieces, size_t count) {
-  for (const CastSpan<T, T>* piece = pieces; piece != pieces + count; ++piece)
-    map(ctx, piece->to, piece->n, 1, [x = piece->from](int64_t i) { return x[i]; });
+void widen(Context& ctx, const CastSpan<T, T>* spans, size_t count) {
+  for (const CastSpan<T, T>* span = spans; span != spans + count; ++span)
+    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return x[i]; });
 }
 
 template <typename T>
-void narrow(Context& ctx, const CastSpan<T, T>* pieces, size_t count) {
-  widen(ctx, pieces, count);
+void narrow(Context& ctx, const CastSpan<T, T>* spans, size_t count) {
+  widen(ctx, spans, count);
 }
 
 template <typename T>
@@ -78,7 +78,7 @@ void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   });
 }
 
-// Element e takes word e % 4 of the numbers drawn for e / 4.
+// Element e uses word e % 4 of the random block e / 4.
 template <typename T>
 void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t stream_id,
              int64_t first) {

@@ -15,22 +15,22 @@ void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R
 }
 
 template <typename T>
-void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* positions,
-                    const int32_t* place, T* y, int64_t R, int64_t C) {
+void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* position_table,
+                    const int32_t* positions, T* y, int64_t R, int64_t C) {
   parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
     for (int64_t r = first; r < last; ++r) {
-      const T* position = positions + place[r] * C;
+      const T* position = position_table + positions[r] * C;
       std::transform(position, position + C, table + ids[r] * C, y + r * C, std::plus<T>());
     }
   });
 }
 
-// dtable[s] = sum of dy[r] where ids[r] = s. Each thread owns a range of columns and walks the rows
-// in order: no atomics, the same bits at any thread count.
+// dtable[v] = sum of dy[r] over ids[r] = v. Each thread owns a range of columns and visits the rows
+// in order: no atomics, the same bits at any number of threads.
 template <typename T>
 void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable, int64_t R,
-                        int64_t tokens, int64_t C) {
-  std::fill_n(dtable, tokens * C, T(0));
+                        int64_t V, int64_t C) {
+  std::fill_n(dtable, V * C, T(0));
   parallel_ranges(ctx, C, R, [&](int64_t first, int64_t last) {
     for (int64_t r = 0; r < R; ++r) {
       T* to = dtable + ids[r] * C;

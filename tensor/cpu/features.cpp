@@ -1,4 +1,4 @@
-// Feature maps that make more numbers than they are given, each with its backward beneath it.
+// Feature maps with more features than inputs, each followed by its backward.
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 

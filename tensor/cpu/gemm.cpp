@@ -1,7 +1,7 @@
-// Matrix products: many small ones run a product a thread; one of middling size is cut into a strip
-// of C a thread, each a BLAS product of its own; a large one uses every thread inside BLAS. There
-// threads meet after each block that they pack for one another: dear where blocks are few, and
-// cheaper than packing all of B twice where they are many.
+// Matrix products. Many small ones: one product for each thread. One of medium size: a strip of C
+// for each thread, each a BLAS product of its own. A large one: all threads inside BLAS, where
+// threads synchronize after every block that they pack for each other; expensive with few blocks,
+// cheaper than packing all of B twice with many.
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
@@ -9,12 +9,12 @@
 namespace linea::cpu {
 namespace {
 
-constexpr int64_t kAlign = 16;     // strips begin at whole vectors
-constexpr int64_t kThinnest = 32;  // of a strip; thinner ones are left to BLAS
+constexpr int64_t kAlign = 16;     // strips start at multiples of a vector
+constexpr int64_t kMinStrip = 32;  // minimum width of a strip; thinner ones go to BLAS
 constexpr int64_t kMinWork = 65536,
-                  kMaxWork = 100000000;  // multiplications of a product in strips
+                  kMaxWork = 100000000;  // multiplications of a product computed in strips
 
-// Rows [row, row + rows) and columns [col, col + cols) of one C.
+// Rows [row, row + rows) and columns [col, col + cols) of C.
 template <typename T>
 void strip(const GemmShape& shape, const T* a, const T* b, T* c, int64_t row, int64_t rows,
            int64_t col, int64_t cols) {
@@ -28,15 +28,15 @@ void strip(const GemmShape& shape, const T* a, const T* b, T* c, int64_t row, in
             c + row * ldc + col, ldc);
 }
 
-// The longer side of C is cut.
+// Divides the longer side of C.
 template <typename T>
 void in_strips(const Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
   const bool by_rows = shape.rows >= shape.cols;
-  const int64_t length = by_rows ? shape.rows : shape.cols, pieces = (length + kAlign - 1) / kAlign;
+  const int64_t length = by_rows ? shape.rows : shape.cols, units = (length + kAlign - 1) / kAlign;
   const int64_t work = shape.rows * shape.cols * shape.inner;
-  if (length < kThinnest * ctx.threads || work < kMinWork || work > kMaxWork)
+  if (length < kMinStrip * ctx.threads || work < kMinWork || work > kMaxWork)
     return strip(shape, a, b, c, 0, shape.rows, 0, shape.cols);
-  parallel_ranges(ctx, pieces, work / pieces, [&](int64_t first, int64_t last) {
+  parallel_ranges(ctx, units, work / units, [&](int64_t first, int64_t last) {
     const int64_t begin = first * kAlign, count = std::min(last * kAlign, length) - begin;
     if (by_rows) {
       strip(shape, a, b, c, begin, count, 0, shape.cols);
@@ -69,7 +69,7 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
               c + index * shape.stride_c);
 }
 
-// One after the other, each as if it were alone.
+// Each operation separately.
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
             const T* w, const T* bias, const T* residual, T* y) {

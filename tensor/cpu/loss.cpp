@@ -72,22 +72,22 @@ T log_sum_exp(const T* x, int64_t count) {
   return largest + std::log(sum);
 }
 
-// A row's distributions, and the logs of their shares.
+// The distributions of one row and the logs of their weights.
 template <typename T>
 struct Mixture {
-  Logistic<T> parts[K];
+  Logistic<T> components[K];
   T log_share[K];
 
   Mixture(const T* row, int64_t V) {
     const T log_sum = log_sum_exp(row, K);
     for (int64_t k = 0; k < K; ++k) {
       log_share[k] = row[k] - log_sum;
-      parts[k] = Logistic<T>::of(row[K + k], row[2 * K + k], static_cast<T>(V - 1));
+      components[k] = Logistic<T>::of(row[K + k], row[2 * K + k], static_cast<T>(V - 1));
     }
   }
 
   void logs(T level, T* log_p) const {
-    for (int64_t k = 0; k < K; ++k) log_p[k] = log_share[k] + parts[k].log_mass(level);
+    for (int64_t k = 0; k < K; ++k) log_p[k] = log_share[k] + components[k].log_mass(level);
   }
 };
 
@@ -108,9 +108,9 @@ void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, T* 
   });
 }
 
-// With r_k = share_k P_k(target) / P(target), the part of the target's probability that is k's:
-//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise, each
-//   times dmean / scored
+// With the responsibilities r_k = share_k P_k(target) / P(target):
+//   dlogit_k = share_k - r_k    dmean_k = -r_k dlog P_k / dmean    dlog_scale_k likewise,
+//   each times dmean / scored
 template <typename T>
 void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* targets,
                              const T* losses, const T* scored, const T* dmean, T* dmixtures,
@@ -128,18 +128,18 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
       T log_p[K];
       mixture.logs(level, log_p);
       for (int64_t k = 0; k < K; ++k) {
-        const T part = exp_of(log_p[k] + losses[r]);
+        const T r_k = exp_of(log_p[k] + losses[r]);
         T of_mean, of_log_scale;
-        mixture.parts[k].grads(level, of_mean, of_log_scale);
-        grads[k] = weight * (exp_of(mixture.log_share[k]) - part);
-        grads[K + k] = -weight * part * of_mean;
-        grads[2 * K + k] = -weight * part * of_log_scale;
+        mixture.components[k].grads(level, of_mean, of_log_scale);
+        grads[k] = weight * (exp_of(mixture.log_share[k]) - r_k);
+        grads[K + k] = -weight * r_k * of_mean;
+        grads[2 * K + k] = -weight * r_k * of_log_scale;
       }
     }
   });
 }
 
-// scores[r,s] = log P(s), as the loss has it
+// scores[r,s] = log P(s), the same probabilities as in the loss
 template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
   const Workspace<T> workspace(ctx, ctx.threads * K * V);
@@ -150,12 +150,12 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
       T* row = scores + r * V;
       std::fill_n(row, V, -std::numeric_limits<T>::infinity());
       for (int64_t k = 0; k < K; ++k) {
-        const Logistic<T> part = mixture.parts[k];
+        const Logistic<T> component = mixture.components[k];
         const T log_share = mixture.log_share[k];
         T* to = logs + k * V;
 #pragma omp simd
         for (int64_t s = 0; s < V; ++s) {
-          to[s] = log_share + part.log_mass(static_cast<T>(s));
+          to[s] = log_share + component.log_mass(static_cast<T>(s));
           row[s] = to[s] > row[s] ? to[s] : row[s];
         }
       }

@@ -1,4 +1,4 @@
-// Kernels that normalize rows, each with its backward beneath it.
+// Normalization of rows, each kernel followed by its backward.
 #include <cmath>
 
 #include "tensor/cpu/kernel_tables.h"
@@ -55,7 +55,7 @@ void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y, 
 
 // With n = (x - mean) scale and g = weight dy:  dx = scale (g - avg(g) - n avg(g n)),
 // dweight = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups,
-// then the groups in order: the same bits at any thread count.
+// then the groups in order: the same bits at any number of threads.
 template <typename T>
 void layer_norm_backward(Context& ctx, const T* x, const T* weight, const T* mean, const T* scale,
                          const T* dy, T* dx, T* dweight, T* dbias, int64_t R, int64_t C) {
@@ -98,7 +98,7 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const T* mea
   }
 }
 
-// y = exp(x - max x) / sum exp(x - max x), row by row; a row of -inf alone gives zeros.
+// y = exp(x - max x) / sum exp(x - max x) of each row; a row of -inf only gives 0.
 template <typename T>
 void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   parallel_ranges(ctx, R, 16 * C, [&](int64_t first, int64_t last) {

@@ -1,4 +1,4 @@
-// Kernels of the optimizer. What changes from step to step is read from StepParams.
+// Optimizer kernels. Values that change from step to step are in StepParams.
 #include <cmath>
 
 #include "tensor/cpu/kernel_tables.h"
@@ -18,8 +18,8 @@ int64_t blocks_of(const TrainedParameter<T>* parameters, size_t count) {
   return blocks;
 }
 
-// body(parameter, its first element, the one after its last, block) for the blocks `first` to
-// `last` of all parameters, one's after another's.
+// body(parameter, first element, end, block) for blocks `first` to `last` of the concatenated
+// parameters.
 template <typename T, typename Body>
 void each_block(const TrainedParameter<T>* parameters, size_t count, int64_t first, int64_t last,
                 const Body& body) {
@@ -35,7 +35,7 @@ void each_block(const TrainedParameter<T>* parameters, size_t count, int64_t fir
 
 }  // namespace
 
-// Fixed blocks, added in order in double: the same bits at any thread count.
+// Fixed blocks, summed in order in double: the same bits at any number of threads.
 template <typename T>
 void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t count, double* total) {
   const int64_t blocks = blocks_of(parameters, count);
@@ -66,7 +66,7 @@ void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, d
   step.clip_scale = !usable ? std::nan("") : clip > 0 && norm > clip ? clip / norm : 1.0;
 }
 
-// Nothing changes where clip_scale is NaN; else
+// No update where clip_scale is NaN; else
 // g' = clip_scale g;  m = b1 m + (1 - b1) g';  s = b2 s + (1 - b2) g'^2
 // Adam, AdamW:  p = p - lr (m c1 / (sqrt(s c2) + eps) + decay p)    (Kingma 2015; Loshchilov 2019)
 // RAdam:        the first term times r, or m c1 alone while the variance is intractable  (Liu 2020)
@@ -82,7 +82,7 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
   const bool adaptive = step.rectification >= 0;
   const T rectified = static_cast<T>(adaptive ? step.rectification : 1.0);
   const auto update = [&](const TrainedParameter<T>& of, int64_t first, int64_t last, int64_t) {
-    const T kept = T(1) - rate * static_cast<T>(of.weight_decay);
+    const T shrink = T(1) - rate * static_cast<T>(of.weight_decay);
     const T* const gradient = of.gradient;
     T *const parameter = of.parameter, *const mean = of.mean, *const square = of.square;
 #pragma omp simd
@@ -91,7 +91,7 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
       mean[i] = b1 * mean[i] + (T(1) - b1) * g;
       square[i] = b2 * square[i] + (T(1) - b2) * g * g;
       const T scale = adaptive ? std::sqrt(square[i] * c2) + epsilon : T(1);
-      parameter[i] = kept * parameter[i] - rate * rectified * (mean[i] * c1) / scale;
+      parameter[i] = shrink * parameter[i] - rate * rectified * (mean[i] * c1) / scale;
     }
   };
   parallel_ranges(ctx, blocks_of(parameters, count), 8 * kBlock, [&](int64_t first, int64_t last) {

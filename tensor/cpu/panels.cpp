@@ -1,6 +1,6 @@
-// Weights laid out for sampling: panels of 32 columns of W^T, one after the other, so that a
-// product reads them as one stream and nothing is packed at a step. As bf16 they are half as many
-// bytes; the products are those of T.
+// Weights packed for sampling: panels of 32 columns of W^T, so that a product reads them as one
+// stream and packs nothing at each step. bf16 panels have half the bytes; products are computed in
+// T.
 #include <type_traits>
 
 #include "tensor/cpu/kernel_tables.h"
@@ -10,15 +10,15 @@
 namespace linea::cpu {
 namespace {
 
-constexpr int64_t kRows = 64;  // of x, for one task
+constexpr int64_t kRows = 64;  // rows of x for one task
 
-// Rows of a panel that are multiplied at once: in a core's cache, those of bf16 beside the same as
-// numbers of T.
+// Rows of a panel processed at once: they stay in a core's cache, those of bf16 together with their
+// conversion to T.
 template <typename T, typename W>
 constexpr int64_t kInner = std::is_same_v<T, W> ? 256 : 64;
 
-// c = x panel, or c += x panel where `add`: one row x. Sums of every fourth product: an addition
-// takes longer than what comes from memory meanwhile.
+// c = x panel, or c += x panel where `add`, for one row x. Four interleaved sums: the latency of an
+// addition exceeds the time to load the next numbers.
 template <typename T, typename W>
 void multiply_row(int64_t cols, int64_t inner, const T* x, const W* panel, T* c, bool add) {
   constexpr int kSums = 4;
@@ -37,8 +37,8 @@ void multiply_row(int64_t cols, int64_t inner, const T* x, const W* panel, T* c,
   }
 }
 
-// c = a b, or c += a b where `add`: `inner` rows of a panel b. Few rows of a make numbers of T of
-// each bf16 as they meet it; for more it is done once, in `space`.
+// c = a b, or c += a b where `add`: `inner` rows of a panel b. With few rows of a, bf16 elements
+// are converted as they are used; with more, once, into `space`.
 template <typename T, typename W>
 void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* b, T* space, T* c,
               int64_t ldc, bool add) {
@@ -87,7 +87,7 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
       for (int64_t r = 0; bias != nullptr && r < rows; ++r)
         std::copy_n(bias + p * kPanel, columns, to + r * out);
       for (int64_t k = 0; k == 0 || k < in;
-           k += kInner<T, W>) {  // once where there is nothing to add up: y is 0 then
+           k += kInner<T, W>) {  // once even for an empty sum: y is then 0
         const int64_t inner = std::min(kInner<T, W>, in - k);
         multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
                  space, to, out, bias != nullptr || k > 0);

@@ -1,5 +1,5 @@
-// How the CPU kernels share work among threads: contiguous ranges, always cut the same way for the
-// same sizes and thread count.
+// How CPU kernels divide work among threads: contiguous ranges that depend only on the sizes and
+// the number of threads.
 #pragma once
 
 #include <omp.h>
@@ -14,8 +14,8 @@ namespace linea::cpu {
 // Below this many simple operations a parallel region costs more than it saves.
 inline constexpr int64_t kGrain = 16384;
 
-// body(first, last) over [0, count) in one range a thread; `cost` is the work of one item in simple
-// operations.
+// body(first, last) over [0, count), one range for each thread; `cost`: simple operations for one
+// item.
 template <typename Body>
 void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
@@ -26,14 +26,14 @@ void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body
   }
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
-    const int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
-    const int64_t first = count * part / parts, last = count * (part + 1) / parts;
+    const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+    const int64_t first = count * thread / team, last = count * (thread + 1) / team;
     if (first < last) body(first, last);
   }
 }
 
-// body(item, thread) over [0, count), handed out one by one; for items that are large and alike, of
-// `cost` simple operations each.
+// body(item, thread) over [0, count), scheduled one by one; for large items of equal size, `cost`
+// simple operations each.
 template <typename Body>
 void parallel_items(const Context& ctx, int64_t count, const Body& body, int64_t cost = kGrain) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);

@@ -1,5 +1,5 @@
-// Random features (nn/attention/performer.cpp), beyond plain matrix products: rows of D numbers x
-// beside rows of F.
+// Random features (nn/attention/performer.cpp) except for plain matrix products: rows x of D, rows
+// of F.
 #include <cmath>
 
 #include "tensor/cpu/kernel_tables.h"
@@ -16,7 +16,7 @@ T square_norm(const T* x, int64_t D) {
   return total;
 }
 
-// Products of each pair's rows with its head's omega, [F,D], or with its transpose.
+// Products of rows with their head's omega [F,D], or with its transpose.
 GemmShape products(const HeadShape& shape, bool transposed, double scale) {
   const int64_t F = shape.features, D = shape.key_size;
   GemmShape gemm;

@@ -1,5 +1,4 @@
-// One position of the sum rule, each element of the state touched once. Formulas in
-// tensor/cpu/chunk.h.
+// One position of the sum rule in one pass over the state. Formulas in tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/norm_qkv_step.h"
@@ -14,19 +13,19 @@ void update_and_read(const T* q, const T* k, const T* keep, const T* v, T* state
   std::fill_n(y, M, T(0));
   for (int64_t f = 0; f < F; ++f) {
     T* row = state + f * M;
-    const T weight_k = k[f], weight_q = q[f], kept = keep == nullptr ? T(1) : keep[f];
+    const T weight_k = k[f], weight_q = q[f], factor_f = keep == nullptr ? T(1) : keep[f];
 #pragma omp simd
     for (int64_t m = 0; m < M; ++m) {
-      row[m] = kept * row[m] + weight_k * v[m];
+      row[m] = factor_f * row[m] + weight_k * v[m];
       y[m] += weight_q * row[m];
     }
-    key_sum[f] = kept * key_sum[f] + weight_k;
+    key_sum[f] = factor_f * key_sum[f] + weight_k;
   }
   const T inverse = reciprocal_or_zero(dot(q, key_sum, F));
   for (int64_t m = 0; m < M; ++m) y[m] *= inverse;
 }
 
-// The key's and the query's features and what the state keeps, all relative to the new scales.
+// Features of key and query and the factor of the state, relative to the new scales.
 template <typename T>
 void rescale(FeatureKind kind, const T* q, const T* k, T weight, T decay, T* scale, T* scaled_q,
              T* scaled_k, T* keep, int64_t F) {

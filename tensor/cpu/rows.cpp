@@ -1,4 +1,4 @@
-// Kernels that move or add whole rows.
+// Kernels that copy or add whole rows.
 #include <cstring>
 
 #include "tensor/cpu/kernel_tables.h"
@@ -16,8 +16,8 @@ void add_rows(Context& ctx, const T* x, const T* row, T* y, int64_t R, int64_t C
   });
 }
 
-// Each thread sums its own columns over all rows, in blocks that fit a few cache lines: the same
-// order of additions at any thread count.
+// Each thread sums its own columns over all rows, in blocks of a few cache lines: the same order of
+// additions at any number of threads.
 template <typename T>
 void sum_rows(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   constexpr int64_t kBlock = 64;
@@ -64,7 +64,7 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 template <typename T>
 void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t BH, int64_t S,
                int64_t width) {
-  const bool whole = x.row == width && y.row == width;  // of a pair in one piece
+  const bool whole = x.row == width && y.row == width;  // contiguous for each bh
   parallel_ranges(ctx, BH, S * width, [&](int64_t first, int64_t last) {
     for (int64_t p = first; p < last; ++p) {
       if (whole) {
@@ -81,8 +81,8 @@ void clear_padding(Context& ctx, const ValidKeys& valid, T* x, int64_t BH, int64
                    int64_t first) {
   parallel_ranges(ctx, BH, S * C, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
-      const int64_t kept = std::clamp<int64_t>(valid_keys(valid, p, first + S) - first, 0, S);
-      std::fill(x + (p * S + kept) * C, x + (p + 1) * S * C, T(0));
+      const int64_t num_valid = std::clamp<int64_t>(valid_keys(valid, p, first + S) - first, 0, S);
+      std::fill(x + (p * S + num_valid) * C, x + (p + 1) * S * C, T(0));
     }
   });
 }
@@ -98,7 +98,7 @@ void mask_causal(Context& ctx, const T* x, T* y, int64_t R, int64_t N, double va
   });
 }
 
-// Summed in double: a gate's gradient is what a long sum of both signs leaves.
+// Summed in double: the gradient of a gate is the small remainder of a long sum with both signs.
 template <typename T>
 void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   parallel_ranges(ctx, R, n, [&](int64_t first, int64_t last) {

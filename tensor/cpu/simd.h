@@ -1,5 +1,5 @@
-// The widest vectors of the processor that this file is compiled for, as the compiler's own vector
-// types.
+// The widest vectors of the instruction set that this file is compiled for, as the compiler's
+// vector types.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ inline constexpr int kVectorBytes = 16, kVectorRegisters = 16;
 inline constexpr const char* kIsaName = "128-bit";
 #endif
 
-// A vector of T that may lie anywhere in memory; of sizeof(T) bytes T itself.
+// A vector of T without alignment; of sizeof(T) bytes: T itself.
 template <typename T, int Bytes>
 struct VectorOf {
   typedef T type __attribute__((vector_size(Bytes), aligned(sizeof(T)), may_alias));
@@ -36,8 +36,8 @@ struct VectorOf<T, sizeof(T)> {
 
 }  // namespace linea::cpu
 
-// The vector of the elements i, j, k and l of a and b, those of b counted on from those of a. A
-// macro, for a function that returns a vector has no fixed calling convention.
+// Elements i, j, k and l of the concatenation of a and b. A macro: functions that return vectors
+// have no fixed calling convention.
 #if __has_builtin(__builtin_shufflevector)
 #define LINEA_SHUFFLE(a, b, i, j, k, l) __builtin_shufflevector(a, b, i, j, k, l)
 #else  // g++ 11

@@ -11,11 +11,10 @@ namespace linea::cpu {
 namespace {
 
 constexpr int kBytes = kVectorBytes;
-constexpr int kRows = kVectorRegisters == 32
-                          ? 8
-                          : 4;  // of a tile: its sums, two vectors each, are half of the registers
+// Rows of a tile; its sums, two vectors each, take half of the registers.
+constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;
 
-// A vector of what lies at b, as numbers of T: bf16 are the upper halves of floats.
+// A vector loaded from b as numbers of T; bf16 are the upper halves of floats.
 template <typename T, typename V, typename W>
 void load(const W* b, V& to) {
   constexpr int kCount = sizeof(V) / sizeof(T);
@@ -32,7 +31,7 @@ void load(const W* b, V& to) {
   }
 }
 
-// C [Rows, Vectors] of vectors of `Bytes`.
+// C [Rows, Vectors], vectors of `Bytes`.
 template <typename T, int Bytes, int Rows, int Vectors, typename W>
 void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int64_t ldc,
           bool add) {
@@ -115,7 +114,7 @@ void tile_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W*
          std::integral_constant<int, 1>{});
 }
 
-// Four rows of four at a time: pairs of rows are interleaved, then pairs of pairs.
+// 4 x 4 at a time: interleave pairs of rows, then pairs of the results.
 template <typename T>
 void transpose(int64_t rows, int64_t cols, const T* x, int64_t ldx, T* y, int64_t ldy) {
   using V = typename VectorOf<T, 4 * static_cast<int>(sizeof(T))>::type;

@@ -1,13 +1,13 @@
-// Softmax attention in blocks of queries and keys. For one pair, with a_ij = exp(s q_i.k_j - l_i)
-// and l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
+// Softmax attention in blocks of queries and keys. For one (batch, head), with
+// a_ij = exp(s q_i.k_j - l_i) and l_i = log sum_j exp(s q_i.k_j) over the keys that i sees:
 //
 //   y_i = sum_j a_ij v_j
 //   dv_j = sum_i a_ij dy_i      g_ij = a_ij (dy_i.v_j - dy_i.y_i)
 //   dq_i = s sum_j g_ij k_j     dk_j = s sum_i g_ij q_i
 //
-// The forward pass carries a running maximum m_i, sum and y_i from one block of keys to the next
-// (Milakov & Gimelshein 2018; Rabe & Staats 2021). Only l is kept for the backward, which makes a
-// again block by block.
+// The forward pass updates a running maximum m_i, sum and y_i from block to block of keys (Milakov
+// & Gimelshein 2018; Rabe & Staats 2021). Only l is saved for the backward, which recomputes a by
+// blocks.
 #include <cmath>
 
 #include "tensor/cpu/chunk.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 
-// A block: its queries and keys, and what its rows see of them.
+// A block of queries and keys, and which keys its rows see.
 class Block {
  public:
   Block(const SoftmaxShape& shape, int64_t bh, int64_t first_query, int64_t first_key)
@@ -30,7 +30,7 @@ class Block {
     keys = std::min(kKeys, seen_from_start(rows - 1) - key);
   }
 
-  // Keys of the block that row i sees, the first so many; the first row that sees key j.
+  // The number of keys of the block that row i sees; the first row that sees key j.
   int64_t seen(int64_t i) const { return std::clamp<int64_t>(seen_from_start(i) - key, 0, keys); }
   int64_t first_row(int64_t j) const {
     return std::clamp<int64_t>(key + j - offset_ - query, 0, rows);
@@ -44,7 +44,7 @@ class Block {
   int64_t offset_, valid_;
 };
 
-// scores = x z^T of rows of `inner` where seen; arena: keys x inner.
+// scores = x z^T for visible keys, rows of `inner`; arena: keys x inner.
 template <typename T>
 void products(const Block& block, int64_t inner, const T* x, const ValueRows<T>& z, T* scores,
               Arena<T> arena) {
@@ -57,8 +57,8 @@ void products(const Block& block, int64_t inner, const T* x, const ValueRows<T>&
   }
 }
 
-// y_i += sum_j scores_ij x_j of the keys j, and of the rows i, y_j += sum_i scores_ij x_i. What a
-// row of a band does not see is 0.
+// y_i += sum_j scores_ij x_j over keys j, and y_j += sum_i scores_ij x_i over rows i. Entries that
+// a row of a band does not see are 0.
 template <typename T>
 void add_by_row(const Block& block, int64_t width, const T* scores, const ValueRows<T>& x, T* y) {
   for (int64_t first = 0; first < block.rows; first += kBand) {
@@ -72,21 +72,21 @@ template <typename T>
 void add_by_key(const Block& block, int64_t width, const T* scores, const T* x, T* y, int64_t ldy) {
   for (int64_t first = 0; first < block.keys; first += kBand) {
     const int64_t keys = std::min(kBand, block.keys - first);
-    const int64_t row = block.first_row(first) / kBand * kBand;  // bands are whole
+    const int64_t row = block.first_row(first) / kBand * kBand;  // whole bands
     small_gemm(keys, width, block.rows - row,
                transposed(scores + row * block.keys + first, block.keys), x + row * width, width,
                y + first * ldy, ldy, true);
   }
 }
 
-// Zeroes what row i does not see, as far as a product of its band or of a band of keys may read.
+// Zeroes entries that row i does not see, as far as products of its band or of a band of keys read.
 template <typename T>
 void hide(const Block& block, int64_t i, T* row) {
   const int64_t last = std::min(i / kBand * kBand + kBand, block.rows) - 1;
   std::fill(row + block.seen(i), row + std::min(block.seen(last) + kBand, block.keys), T(0));
 }
 
-// Rows in one piece, times `factor`.
+// Contiguous rows times `factor`.
 template <typename T>
 T* gather(const HeadRows<const T>& x, int64_t bh, int64_t first, int64_t rows, int64_t width,
           T factor, Arena<T>& arena) {
@@ -107,16 +107,16 @@ void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const Hea
   }
 }
 
-// The sums of a block of queries over the blocks of keys.
+// RunningSums sums of a block of queries over the blocks of keys.
 template <typename T>
-struct Running {
+struct RunningSums {
   T *max, *total, *y;
 };
 
-// Adds a block of keys; scores become weights.
+// Accumulates a block of keys; scores become weights.
 template <typename T>
-void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
-            const Running<T>& running) {
+void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
+                const RunningSums<T>& running) {
   for (int64_t i = 0; i < block.rows; ++i) {
     T* row = scores + i * block.keys;
     const int64_t seen = block.seen(i);
@@ -126,10 +126,10 @@ void absorb(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
     T total = 0;
 #pragma omp simd reduction(+ : total)
     for (int64_t j = 0; j < seen; ++j) total += row[j] = exp_below(row[j] - max);
-    const T kept = factor(running.max[i], max);
-    running.total[i] = kept * running.total[i] + total;
+    const T shrink = factor(running.max[i], max);
+    running.total[i] = shrink * running.total[i] + total;
     running.max[i] = max;
-    if (kept != T(1)) scale_row(running.y + i * M, M, kept);
+    if (shrink != T(1)) scale_row(running.y + i * M, M, shrink);
   }
   add_by_row(block, M, scores, v, running.y);
 }
@@ -149,7 +149,7 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     Arena<T> arena(workspace.data() + thread * each);
     const int64_t rows = std::min(kQueries, shape.queries - query);
     const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
-    const Running<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
+    const RunningSums<T> running{arena.take(rows), arena.take(rows), arena.take(rows * M)};
     std::fill_n(running.max, rows, kNothing<T>);
     std::fill_n(running.total, rows, T(0));
     std::fill_n(running.y, rows * M, T(0));
@@ -158,7 +158,7 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
       const Block block(shape, bh, query, key);
       if (block.keys <= 0) break;
       products(block, D, block_q, {k.at(bh, key), k.row}, scores, arena);
-      absorb(block, M, scores, {v.at(bh, key), v.row}, running);
+      accumulate(block, M, scores, {v.at(bh, key), v.row}, running);
     }
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];

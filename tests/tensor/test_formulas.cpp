@@ -104,7 +104,7 @@ TEST(Pointwise, NanStaysNan) {
   EXPECT_TRUE(std::isnan(FeatureElu::value(kNan)));
   EXPECT_TRUE(std::isnan(Sigmoid::value(kNan)));
   EXPECT_TRUE(std::isnan(LogGate::value(kNan)));
-  EXPECT_TRUE(std::isnan(LogRest::value(kNan)));
+  EXPECT_TRUE(std::isnan(LogOneMinusGate::value(kNan)));
   EXPECT_TRUE(std::isnan(Gelu::value(kNan)));
 }
 

@@ -44,13 +44,13 @@ TEST(MemoryReport, AttributesMemoryToOpsAndScopes) {
 }
 
 TEST(MemoryReport, ScopesAndBreakdownsEnd) {
-  EXPECT_EQ(memory_part_at_work(), MemoryPart::activations);
+  EXPECT_EQ(current_memory_part(), MemoryPart::activations);
   {
     const MemoryScope outer(MemoryPart::parameters);
     { const MemoryScope inner(MemoryPart::gradients); }
-    EXPECT_EQ(memory_part_at_work(), MemoryPart::parameters);
+    EXPECT_EQ(current_memory_part(), MemoryPart::parameters);
   }
-  EXPECT_EQ(memory_part_at_work(), MemoryPart::activations);
+  EXPECT_EQ(current_memory_part(), MemoryPart::activations);
   {
     const MemoryBreakdown outer([] { return MemoryParts{0, 1, 2, 3}; });
     {

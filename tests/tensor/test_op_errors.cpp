@@ -71,8 +71,7 @@ TEST(OpErrors, TokensOutsideTheTable) {
         [&] { ops::embed_position(table, ids(1), positions, ids(place), DType::f32); });
   };
   EXPECT_EQ(embed_at(5, table), "embed_position: the token 5 at index 1 is not one of 0..4");
-  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not match"),
-            std::string::npos);
+  EXPECT_NE(embed_at(0, Tensor::zeros({5, 2}, DType::f32)).find("do not match"), std::string::npos);
   EXPECT_EQ(message_of([&] { ops::embedding(table, ids(-1)); }),
             "embedding: the token -1 at index 1 is not one of 0..4");
   EXPECT_NE(message_of([&] {

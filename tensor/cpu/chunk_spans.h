@@ -1,30 +1,30 @@
-// Where there are fewer pairs than threads, the chunks of a pair are dealt out to several parts, in
-// the order in which they are swept:
+// With fewer (batch, head) items than threads, the chunks of one item are divided into spans, in
+// the order of the sweep:
 //
-//   each part sums its own rows, from nothing
-//   these sums are added up in order: what stands before a part is where it starts
-//   the parts are swept in parallel
+//   each span sums its own rows, starting from zero
+//   the sums are accumulated in order: the sum before a span is its initial state
+//   the spans are swept in parallel
 //
-// It costs one more summing of the rows and a state a part. Parts depend on the number of threads,
-// so bits do too.
+// This costs a second summation of the rows and one state for each span. The spans depend on the
+// number of threads, and so do the bits.
 #pragma once
 
 #include "tensor/cpu/chunk.h"
 
 namespace linea::cpu {
 
-// At least four chunks a part: with fewer the additional sums eat up what is won.
-inline int64_t parts_of(const Context& ctx, const ChunkShape& shape) {
+// At least four chunks for each span: with fewer the second summation costs more than it saves.
+inline int64_t num_spans(const Context& ctx, const ChunkShape& shape) {
   const int64_t per_bh =
       omp_in_parallel() ? 1 : ctx.threads / std::max<int64_t>(shape.batch_heads, 1);
   return std::clamp<int64_t>(per_bh, 1, std::max<int64_t>(chunk_count(shape) / 4, 1));
 }
 
-// A state a pair and part, and the sum of the log decays of that part.
+// A state for each bh and span, and the sum of the span's log decays.
 template <typename T>
-class PartStates {
+class SpanStates {
  public:
-  PartStates(Context& ctx, const ChunkShape& shape, int64_t slots, bool scaled)
+  SpanStates(Context& ctx, const ChunkShape& shape, int64_t slots, bool scaled)
       : F_(shape.features),
         M_(shape.values),
         scaled_(scaled),
@@ -58,37 +58,38 @@ class PartStates {
   Workspace<T> memory_;
 };
 
-// Which of a chunk's sides there are: rows that join the state, rows that read it.
+// Whether a chunk has rows that update the state (keys) and rows that read it (queries).
 struct Sides {
-  bool join, read;
+  bool update, read;
 };
 
-// visit(pair, thread, index, carried) for every chunk of every pair, from the first or from the
-// last, each after those before it have joined `carried`; join(the same) lets a chunk join and
-// returns the log decay of the state on its way.
-template <typename T, typename Join, typename Visit>
+// visit(bh, thread, index, running) for every chunk of every bh, from the first or from the last,
+// after all chunks before it have been added to `running`; accumulate(the same) only adds a chunk
+// and returns its log decay.
+template <typename T, typename Accumulate, typename Visit>
 void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& states,
-                  bool from_last, const Sides& sides, const Join& join, const Visit& visit) {
+                  bool from_last, const Sides& sides, const Accumulate& accumulate,
+                  const Visit& visit) {
   const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape),
-                parts = parts_of(ctx, shape);
-  const auto each_chunk = [&](int64_t part, const auto& body) {
-    for (int64_t n = chunks * part / parts; n < chunks * (part + 1) / parts; ++n)
+                spans = num_spans(ctx, shape);
+  const auto each_chunk = [&](int64_t span, const auto& body) {
+    for (int64_t n = chunks * span / spans; n < chunks * (span + 1) / spans; ++n)
       body(from_last ? chunks - 1 - n : n);
   };
-  if (parts == 1 || !sides.join)
-    return parallel_items(ctx, shape.batch_heads * parts, [&](int64_t item, int thread) {
-      StateAccumulator<T> running(states, item / parts, F, M);
-      each_chunk(item % parts, [&](int64_t index) { visit(item / parts, thread, index, running); });
+  if (spans == 1 || !sides.update)
+    return parallel_items(ctx, shape.batch_heads * spans, [&](int64_t item, int thread) {
+      StateAccumulator<T> running(states, item / spans, F, M);
+      each_chunk(item % spans, [&](int64_t index) { visit(item / spans, thread, index, running); });
     });
 
-  const int64_t summed = sides.read ? parts - 1 : parts;  // nothing starts from all of them
-  const PartStates<T> own(ctx, shape, shape.batch_heads * summed, states.scale != nullptr);
+  const int64_t summed = sides.read ? spans - 1 : spans;  // no span starts from the sum of all
+  const SpanStates<T> own(ctx, shape, shape.batch_heads * summed, states.scale != nullptr);
   parallel_items(ctx, shape.batch_heads * summed, [&](int64_t slot, int thread) {
     own.clear(slot);
     StateAccumulator<T> sums(own.view(), slot, F, M);
     T decay = 0;
     each_chunk(slot % summed,
-               [&](int64_t index) { decay += join(slot / summed, thread, index, sums); });
+               [&](int64_t index) { decay += accumulate(slot / summed, thread, index, sums); });
     own.decay(slot) = decay;
   });
   parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int) {
@@ -96,23 +97,23 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
       const bool first = slot == bh * summed;
       const StateAccumulator<T> before = first ? StateAccumulator<T>(states, bh, F, M)
                                                : StateAccumulator<T>(own.view(), slot - 1, F, M);
-      StateAccumulator<T>(own.view(), slot, F, M).add(before, own.decay(slot));
+      StateAccumulator<T>(own.view(), slot, F, M).merge(before, own.decay(slot));
     }
   });
   if (sides.read)
-    parallel_items(ctx, shape.batch_heads * parts, [&](int64_t item, int thread) {
-      const int64_t bh = item / parts, part = item % parts;
+    parallel_items(ctx, shape.batch_heads * spans, [&](int64_t item, int thread) {
+      const int64_t bh = item / spans, span = item % spans;
       StateAccumulator<T> running =
-          part == 0 ? StateAccumulator<T>(states, bh, F, M)
-                    : StateAccumulator<T>(own.view(), bh * summed + part - 1, F, M);
-      each_chunk(part, [&](int64_t index) { visit(bh, thread, index, running); });
+          span == 0 ? StateAccumulator<T>(states, bh, F, M)
+                    : StateAccumulator<T>(own.view(), bh * summed + span - 1, F, M);
+      each_chunk(span, [&](int64_t index) { visit(bh, thread, index, running); });
     });
   for (int64_t bh = 0; bh < shape.batch_heads; ++bh) own.copy_to((bh + 1) * summed - 1, states, bh);
 }
 
-// A sweep forward: for each pair and chunk read(pair, thread, chunk, keys, carried, empty, arena)
-// where there are queries, `empty` where the state holds nothing yet; then the chunk's keys and
-// values join the state.
+// A forward sweep: for each bh and chunk read(bh, thread, chunk, keys, running, empty, arena) where
+// there are queries (`empty`: the state is empty); then the chunk's keys and values are added to
+// the state.
 template <typename T, typename Read>
 void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
                    const ChunkState<T>& states, const Read& read) {
@@ -124,10 +125,10 @@ void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
     Arena<T> arena(workspace.data() + thread * each);
     const Chunk chunk = chunk_at(shape, bh, index);
     Keys<T> keys;
-    if (sides.join) keys = keys_of(shape, in, bh, chunk, states.scale != nullptr, arena);
+    if (sides.update) keys = keys_of(shape, in, bh, chunk, states.scale != nullptr, arena);
     if (asked.read) read(bh, thread, chunk, keys.rows, running, shape.starts && index == 0, arena);
-    if (!asked.join) return T(0);
-    running.absorb(keys.rows, value_rows(in.v, bh, chunk.first), nullptr, arena);
+    if (!asked.update) return T(0);
+    running.accumulate(keys.rows, value_rows(in.v, bh, chunk.first), nullptr, arena);
     running.decay(keys.decay);
     return keys.decay;
   };
@@ -138,8 +139,8 @@ void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
       },
       [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
         const bool needed =
-            !(shape.ends && index + 1 == chunk_count(shape));  // does anything read what it leaves?
-        visit_chunk(bh, thread, index, running, {sides.join && needed, sides.read});
+            !(shape.ends && index + 1 == chunk_count(shape));  // is the outgoing state used?
+        visit_chunk(bh, thread, index, running, {sides.update && needed, sides.read});
       });
 }
 
