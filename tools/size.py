@@ -12,14 +12,14 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 5972,
-    "autograd": 1970,
+    "tensor": 5961,
+    "autograd": 1911,
     "nn": 2344,
-    "cuda": 9222,
+    "cuda": 9226,
     "data": 3214,
-    "train": 3263,
+    "train": 3278,
     "bench": 1909,
-    "cli": 735,
+    "cli": 734,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [

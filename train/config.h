@@ -47,10 +47,8 @@ struct RunConfig {
   std::string device = "cpu", dtype = "fp32";
 };
 
-// Calls visit(key, member, help, group) for every setting, in the order in which files list them. A
-// key's underscores are dashes in its flag.
 template <typename Config, typename Visitor>
-void visit_settings(Config& c, const Visitor& visit) {
+void visit_data_settings(Config& c, const Visitor& visit) {
   visit("task", c.task, "digits, mnist, cifar10, images, text, copy or retrieval", "Data");
   visit("data", c.data, "training data: a folder (mnist, cifar10, images) or a file (text)",
         "Data");
@@ -65,6 +63,10 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("bytes", c.bytes, "tokenize text by bytes (256 tokens) instead of characters", "Data");
   visit("associations", c.associations, "number of key-value pairs; 0: 20", "Data");
   visit("repeat_keys", c.repeat_keys, "write keys repeatedly; the last value counts", "Data");
+}
+
+template <typename Config, typename Visitor>
+void visit_model_settings(Config& c, const Visitor& visit) {
   visit("attention", c.attention, "linear, performer, soft-vq, softmax or vq", "Model");
   visit("feature", c.feature,
         "of linear: elu (its default), relu, exp, square or dpfp; of performer: positive (its "
@@ -97,6 +99,10 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("bias", c.bias, "biases in linear layers and norms", "Model");
   visit("reversible", c.reversible,
         "reversible blocks of two streams: activations are not saved, a third more work", "Model");
+}
+
+template <typename Config, typename Visitor>
+void visit_training_settings(Config& c, const Visitor& visit) {
   visit("batch", c.batch, "sequences per batch", "Training");
   visit("accumulate", c.accumulate, "batches per step (gradient accumulation)", "Training");
   visit("steps", c.steps, "updates", "Training");
@@ -131,6 +137,10 @@ void visit_settings(Config& c, const Visitor& visit) {
         "Training");
   visit("tensorboard", c.tensorboard,
         "also write metrics and samples as event files to RUN/tensorboard", "Training");
+}
+
+template <typename Config, typename Visitor>
+void visit_machine_settings(Config& c, const Visitor& visit) {
   visit("threads", c.threads, "CPU threads; 0: all cores", "Machine");
   visit("device", c.device, "cpu, cuda, or a device by number such as cuda:1", "Machine");
   visit("dtype", c.dtype,
@@ -140,6 +150,16 @@ void visit_settings(Config& c, const Visitor& visit) {
   visit("segment", c.segment, "positions whose features are in memory at once; 0: automatic",
         "Machine");
   visit("chunk", c.chunk, "chunk length of linear attention; 0: automatic", "Machine");
+}
+
+// Calls visit(key, member, help, group) for every setting, in the order in which files list them. A
+// key's underscores are dashes in its flag.
+template <typename Config, typename Visitor>
+void visit_settings(Config& c, const Visitor& visit) {
+  visit_data_settings(c, visit);
+  visit_model_settings(c, visit);
+  visit_training_settings(c, visit);
+  visit_machine_settings(c, visit);
 }
 
 // The settings as options of a command line; where `only` names some, those.
