@@ -32,7 +32,7 @@ class MappedAttention : public Attention {
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return linear_step(*map(), dynamic_cast<LinearState&>(state), in);
   }
-  bool steps_from_source() const override { return takes_packed(); }
+  bool steps_from_source() const override { return map()->in_kernel() != KernelFeature::given; }
   Tensor step_from(AttentionState& state, const AttentionSource& in) const override {
     return linear_step_from(*map(), dynamic_cast<LinearState&>(state), in);
   }

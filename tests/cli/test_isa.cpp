@@ -35,7 +35,7 @@ TEST_F(InstructionSets, EveryInstructionSetTrainsTheSameUpToRounding) {
   setenv("LINEA_ISA", all_cpu_isas().back().c_str(), 1);
   const Outcome resumed = done("train --steps 6 --resume " + all_cpu_isas().front());
   const std::string change =
-      fmt::format("vectors was {}, is {}", all_cpu_isas().front(), all_cpu_isas().back());
+      fmt::format("isa was {}, is {}", all_cpu_isas().front(), all_cpu_isas().back());
   EXPECT_NE(resumed.err.find(change), std::string::npos) << resumed.err;
 }
 

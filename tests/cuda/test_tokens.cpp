@@ -78,7 +78,7 @@ TEST(CudaTokens, SampledTokensAreStored) {
         ops::sample(OutputKind::logits, logits, 7, greedy, {}, to);
         EXPECT_EQ(to.tokens.to_vector<int32_t>(), sampled.back());
       }
-      EXPECT_EQ(to.place.to_vector<int32_t>(), filled(44));
+      EXPECT_EQ(to.positions.to_vector<int32_t>(), filled(44));
       EXPECT_EQ(to.count.to_vector<int32_t>(), filled(9));
       // the 6th, 7th and 8th of all went to rows 2, 0 and 1, the 9th to row 2 again
       EXPECT_EQ(to.token_buffer.rows(0, 1).to_vector<int32_t>(), sampled[1]);
