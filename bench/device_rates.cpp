@@ -15,8 +15,7 @@
 namespace linea {
 namespace {
 
-constexpr double kEnough =
-    2e-3;  // seconds of one piece of work, beside which a launch and a wait are short
+constexpr double kEnough = 2e-3;  // seconds of one measurement, long against a launch and a wait
 constexpr int64_t kWidest = 8192, kMaxBytes = int64_t{1} << 30;
 
 bool on_cpu() { return context().device.kind == DeviceKind::cpu; }

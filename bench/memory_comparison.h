@@ -1,5 +1,5 @@
 // What a gradient of causal linear attention has to keep, by four ways to get it. The first three
-// are written from the formulas on the tape, to be read and to be weighed beside the engine
+// are written from the formulas on the tape, to be read and compared with linear_attention
 // (autograd/linear_attention.h), which is the fourth.
 //
 // A state S_t = sum_{j <= t} phi(k_j) [v_j, 1]^T is F (M + 1) numbers: a position and head of F = M

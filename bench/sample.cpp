@@ -1,5 +1,5 @@
 // linea bench sample: how fast a preset model with random weights draws by the recurrent form, side
-// by side in batches; and one alone beside the rate at which its weights can be read, which no
+// by side in batches; and one alone, against the rate at which its weights can be read, which no
 // program can beat.
 #include <algorithm>
 #include <memory>

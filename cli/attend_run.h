@@ -24,7 +24,7 @@ struct Options {
   int64_t seed = 1, threads = 0;
 };
 
-// What one attention wants to be given beside q, k and v.
+// The inputs that an attention needs besides q, k and v.
 struct Needs {
   bool omega, codebook, sigma;
   std::string gate;  // "beta" or "gate"; empty: none

@@ -1,4 +1,4 @@
-// linea bench: speeds and bytes, each beside the rate of this machine's BLAS in the same run.
+// linea bench: speeds and bytes, each relative to the BLAS rate of this machine in the same run.
 #include "bench/bench.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
