@@ -2,7 +2,7 @@
 # Builds the release version and runs its tests. --all also runs the tests under the address and
 # undefined-behavior sanitizers, the tests on the emulated GPU with every memory access checked for
 # races, and the numeric tests with the kernels of an older processor, compiles the CUDA backend by nvcc,
-# and runs clang-tidy.
+# runs clang-tidy, and compares models with their definition in NumPy where that is installed.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
 
@@ -26,8 +26,8 @@ run_tests() { # build folder, ctest options...
   ctest --test-dir "build/$folder" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))" "$@" |
     grep -vE '^ *(Start|[0-9]+/[0-9]+ Test .* Passed)'
   local log=build/$folder/Testing/Temporary/LastTest.log
-  echo "$(grep -ac '^\[  SKIPPED \] .* ([0-9]* ms)' "$log" || true) tests were skipped in this build, and why:"
-  grep -aE -A1 ': Skipped$' "$log" | grep -avE '^--|: Skipped$' | sort | uniq -c || true
+  echo "$(grep -acE '^\[  SKIPPED \] .* \([0-9]* ms\)|^Skipped: ' "$log" || true) tests were skipped in this build, and why:"
+  { grep -aE -A1 ': Skipped$' "$log" | grep -avE '^--|: Skipped$'; sed -n 's/^Skipped: //p' "$log"; } | sort | uniq -c || true
 }
 
 say "Release build"
@@ -41,6 +41,11 @@ if [ "$all" = yes ]; then
 fi
 say "Release tests"
 (unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE; run_tests release)
+
+if [ "$all" = yes ]; then
+  say "Models read by tools/linea_model.py"
+  python3 tools/check_linea_model.py build/release
+fi
 
 if [ "$all" = yes ] && grep -q avx2 /proc/cpuinfo; then
   say "Numeric tests with the kernels of a Haswell processor, OpenBLAS's and ours"

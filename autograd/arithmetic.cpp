@@ -5,31 +5,30 @@ namespace linea {
 
 // y = a + b;  da = dy, db = dy
 Var add(const Var& a, const Var& b) {
-  return Var::from_op("add", ops::add(a.value(), b.value()), {a, b},
-                      [](const Tensor& dy) -> std::vector<Gradient> {
-                        return {dy, dy};
-                      });
+  return Var::from_op("add", ops::add(a.value(), b.value()), {a, b}, [](const Tensor& dy) {
+    return Gradients{dy, dy};
+  });
 }
 
 // y = a b;  da = b dy, db = a dy
 Var multiply(const Var& a, const Var& b) {
   return Var::from_op("multiply", ops::multiply(a.value(), b.value()), {a, b},
-                      [a = a.value(), b = b.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {ops::multiply(b, dy), ops::multiply(a, dy)};
+                      [a = a.value(), b = b.value()](const Tensor& dy) {
+                        return Gradients{ops::multiply(b, dy), ops::multiply(a, dy)};
                       });
 }
 
 // y = c x;  dx = c dy
 Var scale(const Var& x, double factor) {
-  return Var::from_op("scale", ops::scale(x.value(), factor), x,
+  return Var::from_op("scale", ops::scale(x.value(), factor), {x},
                       [factor](const Tensor& dy) { return ops::scale(dy, factor); });
 }
 
 // y_r = x_r + b;  dx = dy, db = sum_r dy_r
 Var add_rows(const Var& x, const Var& row) {
   return Var::from_op("add_rows", ops::add_rows(x.value(), row.value()), {x, row},
-                      [shape = row.shape()](const Tensor& dy) -> std::vector<Gradient> {
-                        return {dy, ops::sum_rows(dy, shape)};
+                      [shape = row.shape()](const Tensor& dy) {
+                        return Gradients{dy, ops::sum_rows(dy, shape)};
                       });
 }
 
@@ -45,7 +44,7 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
     ys.push_back(Var::from_op("cast", results[i], {xs[i]}, [own = xs[i].dtype()](const Tensor& dy) {
       Gradient dx(dy);
       dx.cast_to = own;
-      return std::vector<Gradient>{dx};
+      return dx;
     }));
   return ys;
 }
@@ -53,7 +52,7 @@ std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype) {
 // y = f(x);  dx = f'(x) dy
 Var pointwise(Pointwise f, const Var& x) {
   return Var::from_op(
-      "pointwise", ops::pointwise(f, x.value()), x,
+      "pointwise", ops::pointwise(f, x.value()), {x},
       [f, x = x.value()](const Tensor& dy) { return ops::pointwise_backward(f, x, dy); });
 }
 
@@ -65,7 +64,7 @@ Var exp(const Var& x) { return pointwise(Pointwise::exp, x); }
 Var dropout(const Var& x, float rate, uint32_t stream_id) {
   if (rate == 0) return x;
   return Var::from_op(
-      "dropout", ops::dropout(x.value(), rate, stream_id), x,
+      "dropout", ops::dropout(x.value(), rate, stream_id), {x},
       [rate, stream_id](const Tensor& dy) { return ops::dropout(dy, rate, stream_id); });
 }
 
@@ -83,8 +82,7 @@ Var clear_padding(const Var& x, const Tensor& valid) {
     });
     return result;
   };
-  return Var::from_op("clear_padding", clear(x.value()), x,
-                      [clear](const Tensor& dy) { return clear(dy); });
+  return Var::from_op("clear_padding", clear(x.value()), {x}, clear);
 }
 
 }  // namespace linea

@@ -1,5 +1,4 @@
-#include "autograd/codebook.h"
-
+#include "autograd/ops.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -15,11 +14,11 @@ Tensor merge_batch_heads(const Tensor& x) {
 Var quantize(const Var& k, const Tensor& codebook) {
   const Tensor keys = merge_batch_heads(k.value());
   const Tensor y = ops::gather_codes(ops::nearest_code(keys, codebook, 0), codebook, 0);
-  return Var::from_op("quantize", y.reshape(k.shape()), k, [](const Tensor& dy) { return dy; });
+  return Var::from_op("quantize", y.reshape(k.shape()), {k}, [](const Tensor& dy) { return dy; });
 }
 
-// With n numbers in k: dk = 2 beta / n (k - c_z), dc_f = 2 / n sum over the keys of code f of c_f -
-// k
+// With n numbers in k: dk = 2 beta / n (k - c_z),
+// dc_f = 2 / n sum of c_f - k over the keys of code f
 Commitment commitment_loss(const Var& k, const Var& codebook, double beta) {
   const Tensor keys = merge_batch_heads(k.value()), codes = codebook.value();
   const Tensor nearest = ops::nearest_code(keys, codes, 0);
@@ -32,8 +31,7 @@ Commitment commitment_loss(const Var& k, const Var& codebook, double beta) {
       ops::sum_rows(ops::multiply(difference, difference).reshape({difference.numel(), 1}), {1});
   const Var loss = Var::from_op(
       "commitment", ops::scale(squares, inverse * (beta + (learns ? 1.0 : 0.0))), {k, codebook},
-      [=, counts = counts, sums = sums,
-       shape = k.shape()](const Tensor& dy) -> std::vector<Gradient> {
+      [=, counts = counts, sums = sums, shape = k.shape()](const Tensor& dy) -> Gradients {
         const double factor = 2 * inverse * dy.item();
         const Tensor dk = ops::scale(difference.reshape(shape), beta * factor);
         if (!learns) return {dk, Tensor()};

@@ -93,16 +93,16 @@ class DeltaPass {
  private:
   Tensor zero_state(const Tile& tile) const {
     return Tensor::zeros({tile.batch_heads, plan_.features, plan_.values},
-                         DTypeOf<Accumulator<T>>::value);
+                         dtype_of(Accumulator<T>{}));
   }
 
   UnitFeatures queries(const Tile& segment) const {
-    return unit_features(map_, plan_.template gather<T>(in_.q, segment), Side::query,
+    return unit_features(map_, plan_.gather(in_.q, segment), Side::query,
                          plan_.head_range(segment));
   }
 
   UnitFeatures keys(const Tile& segment) const {
-    return unit_features(map_, plan_.template gather_keys<T>(in_.k, segment), Side::key,
+    return unit_features(map_, plan_.gather_keys(in_.k, segment), Side::key,
                          plan_.head_range(segment));
   }
 
@@ -113,12 +113,11 @@ class DeltaPass {
     Strided<T> out{};
     if (y.defined()) {
       q = queries(segment).rows;
-      out = plan_.template strided<T>(y, plan_.values, segment);
+      out = plan_.strided(y, plan_.values, segment);
     }
     table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
-                         plan_.template strided<const T>(in_.v, plan_.values, segment),
-                         plan_.template strided<const T>(in_.beta, 1, segment),
-                         state.data<Accumulator<T>>(), out);
+                         plan_.strided(in_.v, plan_.values, segment),
+                         plan_.strided(in_.beta, 1, segment), state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
@@ -127,21 +126,18 @@ class DeltaPass {
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
     table_.delta_backward(context(), plan_.chunk_shape(segment), pointer<T>(q.rows),
-                          pointer<T>(k.rows), plan_.template strided<const T>(in_.v, M, segment),
-                          plan_.template strided<const T>(in_.beta, 1, segment),
-                          plan_.template strided<const T>(dy, M, segment),
+                          pointer<T>(k.rows), plan_.strided(in_.v, M, segment),
+                          plan_.strided(in_.beta, 1, segment), plan_.strided(dy, M, segment),
                           state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(),
-                          dk.data<T>(), plan_.template strided<T>(gradients.v, M, segment),
-                          plan_.template strided<T>(gradients.beta, 1, segment));
-    plan_.template scatter<T>(unit_features_backward(map_, q, dq, parameters), segment,
-                              gradients.q);
-    plan_.template scatter<T>(unit_features_backward(map_, k, dk, parameters), segment,
-                              gradients.k);
+                          dk.data<T>(), plan_.strided(gradients.v, M, segment),
+                          plan_.strided(gradients.beta, 1, segment));
+    plan_.scatter(unit_features_backward(map_, q, dq, parameters), segment, gradients.q);
+    plan_.scatter(unit_features_backward(map_, k, dk, parameters), segment, gradients.k);
   }
 
   const FeatureMap& map_;
   const Inputs& in_;
-  Plan plan_;
+  Plan<T> plan_;
   const Kernels<T>& table_;
 };
 
@@ -152,19 +148,15 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
   check_heads("delta_attention", in, options.valid);
   require(options.causal, "delta_attention: the delta rule is causal only");
   const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), in.gate.value()};
-  const std::vector<Var> parameters = map->parameters();
-  std::vector<Var> inputs = {in.q, in.k, in.v, in.gate};
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor y = DeltaPass<T>(*map, tensors, options).forward();
-    return Var::from_op("delta_attention", y, inputs, [=](const Tensor& dy) {
-      const std::vector<Tensor> dparameters = zero_gradients(parameters);
-      const Inputs d = DeltaPass<T>(*map, tensors, options).backward(dy, dparameters);
-      std::vector<Gradient> gradients = {d.q, d.k, d.v, d.beta};
-      gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
-      return gradients;
-    });
+    return from_feature_op(
+        "delta_attention", y, {in.q, in.k, in.v, in.gate}, *map,
+        [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
+          const Inputs d = DeltaPass<T>(*map, tensors, options).backward(dy, dparameters);
+          return {d.q, d.k, d.v, d.beta};
+        });
   });
 }
 

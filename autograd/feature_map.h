@@ -6,6 +6,7 @@
 // codebooks), and may give logs instead of values, so that exp is only taken of differences.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,8 +53,12 @@ class FeatureMap {
   virtual bool straight_through() const { return false; }
 };
 
-// Zeros to which the gradients of a map's parameters are added, undefined where none is needed.
-std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters);
+// Var::from_op with the map's parameters as further inputs: `backward` adds their gradients to
+// `dparameters`, undefined where none is needed.
+using FeatureBackward =
+    std::function<Gradients(const Tensor& dy, const std::vector<Tensor>& dparameters)>;
+Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs,
+                    const FeatureMap& map, const FeatureBackward& backward);
 
 // The features of x [B,H,N,D] on the tape, [B,H,N,F], and the log weights [B,H,N] or undefined: for
 // the definitions in nn/attention/naive.h.

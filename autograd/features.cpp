@@ -2,38 +2,43 @@
 
 namespace linea {
 
-std::vector<Tensor> zero_gradients(const std::vector<Var>& parameters) {
-  std::vector<Tensor> result;
-  for (const Var& parameter : parameters)
-    result.push_back(parameter.requires_grad() ? Tensor::zeros(parameter.shape(), parameter.dtype())
-                                               : Tensor());
-  return result;
+Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs,
+                    const FeatureMap& map, const FeatureBackward& backward) {
+  const std::vector<Var> parameters = map.parameters();
+  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  return Var::from_op(op, value, inputs, [parameters, backward](const Tensor& dy) {
+    std::vector<Tensor> dparameters;
+    for (const Var& parameter : parameters)
+      dparameters.push_back(parameter.requires_grad()
+                                ? Tensor::zeros(parameter.shape(), parameter.dtype())
+                                : Tensor());
+    Gradients gradients = backward(dy, dparameters);
+    gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
+    return gradients;
+  });
 }
 
 // Rows and weights are two ops on the same forward, each with the backward of its own result.
 FeatureVars apply_features(const std::shared_ptr<const FeatureMap>& map, const Var& x, Side side) {
-  const int64_t heads = x.size(1), N = x.size(2);
-  const Tensor flat = x.value().reshape({x.size(0) * heads, N, x.size(3)});
-  const Features features = map->forward(flat, side, {0, heads});
-  const std::vector<Var> parameters = map->parameters();
-  std::vector<Var> inputs = {x};
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
+  const HeadRange heads{0, x.size(1)};
+  const Tensor flat = x.value().reshape({x.size(0) * x.size(1), x.size(2), x.size(3)});
+  const Features features = map->forward(flat, side, heads);
   const auto op = [&](const Tensor& y, const Shape& y_shape, bool is_rows) {
-    return Var::from_op("features", y.reshape(y_shape), inputs, [=](const Tensor& dy) {
-      const std::vector<Tensor> dparameters = zero_gradients(parameters);
-      Features gradient;
-      gradient.rows = is_rows ? dy.reshape(y.shape())
-                              : Tensor::zeros(features.rows.shape(), features.rows.dtype());
-      if (!is_rows) gradient.weight = dy.reshape(y.shape());
-      const Tensor dx = map->backward(flat, features, gradient, side, {0, heads}, dparameters);
-      std::vector<Gradient> gradients = {dx.reshape({dy.size(0), heads, N, flat.size(2)})};
-      gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
-      return gradients;
-    });
+    return from_feature_op(
+        "features", y.reshape(y_shape), {x}, *map,
+        [=, shape = x.shape()](const Tensor& dy,
+                               const std::vector<Tensor>& dparameters) -> Gradients {
+          Features gradient{dy.reshape(y.shape())};
+          if (!is_rows) {
+            gradient.weight = gradient.rows;
+            gradient.rows = Tensor::zeros(features.rows.shape(), features.rows.dtype());
+          }
+          return {map->backward(flat, features, gradient, side, heads, dparameters).reshape(shape)};
+        });
   };
-  FeatureVars vars;
-  vars.rows = op(features.rows, x.shape().with(-1, features.rows.size(2)), true);
-  if (features.weight.defined()) vars.weight = op(features.weight, {x.size(0), heads, N}, false);
+  FeatureVars vars{op(features.rows, x.shape().with(-1, features.rows.size(2)), true), Var()};
+  if (features.weight.defined())
+    vars.weight = op(features.weight, {x.size(0), x.size(1), x.size(2)}, false);
   return vars;
 }
 

@@ -26,6 +26,9 @@ struct GradcheckResult {
 // element is below 1e-3 is relative to 1e-3.
 GradcheckResult gradcheck(const Function& f, const std::vector<Tensor>& inputs,
                           uint32_t stream_id = 999);
+// The same of f(), which reads these leaves; worst_input is an index of `leaves`.
+GradcheckResult gradcheck_leaves(const std::function<Var()>& f, std::vector<Var> leaves,
+                                 uint32_t stream_id = 999);
 
 // max|a - b| / max(max|b|, min); the absolute error where that is 0.
 double relative_error(const Tensor& a, const Tensor& b, double min = 0);

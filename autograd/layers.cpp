@@ -15,28 +15,42 @@ void each_block(int64_t R, int64_t widest, const Body& body) {
   for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
 }
 
-// The tensors of a norm or of a linear layer.
-struct Weights {
-  Tensor weight, bias, panels{};
+// The tensors of a norm or of a linear layer, undefined where it has none, and in a backward pass
+// the gradients of its parameters, summed over blocks of rows.
+struct Layer {
+  Layer() = default;
+  Layer(const LinearVars& vars)  // NOLINT: implicit
+      : weight(vars.weight.value_or_none()), bias(vars.bias.value_or_none()), panels(vars.panels) {}
+  Tensor weight, bias, panels, dweight, dbias;
 };
-Tensor optional_value(const Var& x) { return x.defined() ? x.value() : Tensor(); }
-Weights values(const NormVars& norm) {
-  return {optional_value(norm.weight), optional_value(norm.bias)};
-}
-Weights values(const LinearVars& linear) {
-  return {optional_value(linear.weight), optional_value(linear.bias), linear.panels};
-}
 
-// Their gradients, summed over blocks of rows; undefined before the first block.
-struct Gradients {
-  Tensor weight, bias;
-};
 void add_to(Tensor& sum, const Tensor& x) {
   if (!sum.defined()) {
     sum = x;
   } else {
     ops::accumulate(x, sum);
   }
+}
+
+// The inputs of an op on x: x and the parameters of its layers; and the gradients of these.
+std::vector<Var> inputs_of(const Var& x, std::initializer_list<LinearVars> layers) {
+  std::vector<Var> inputs = {x};
+  for (const LinearVars& layer : layers)
+    for (const Var& parameter : {layer.weight, layer.bias})
+      if (parameter.defined()) inputs.push_back(parameter);
+  return inputs;
+}
+Gradients gradients_of(const Tensor& dx, std::initializer_list<Layer> layers) {
+  Gradients gradients(dx);
+  const auto push = [&](const Tensor& grad, const Tensor& x) {
+    if (x.defined())
+      gradients.emplace_back(grad.defined() ? grad : Tensor::zeros(x.shape(), x.dtype()));
+  };
+  for (const Layer& layer : layers) {
+    push(layer.dweight, layer.weight);
+    push(layer.dbias, layer.bias);
+  }
+  return gradients;
 }
 
 // The rows of a result, written block by block; a block of all rows becomes the result itself.
@@ -61,20 +75,8 @@ class RowBlocks {
   Tensor all_;
 };
 
-void push(std::vector<Var>& inputs, const Var& weight, const Var& bias) {
-  inputs.push_back(weight);
-  if (bias.defined()) inputs.push_back(bias);
-}
-void push(std::vector<Gradient>& gradients, const Gradients& grads, const Weights& of) {
-  const auto whole = [](const Tensor& grad, const Tensor& x) {
-    return grad.defined() ? grad : Tensor::zeros(x.shape(), x.dtype());
-  };
-  gradients.emplace_back(whole(grads.weight, of.weight));
-  if (of.bias.defined()) gradients.emplace_back(whole(grads.bias, of.bias));
-}
-
 // y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or the identity; r may be undefined
-void apply_linear(const Tensor& x, const Weights& n, const Weights& linear, const Tensor& y,
+void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Tensor& y,
                   bool gelu = false, const Tensor& r = {}) {
   if (!linear.panels.defined())
     return ops::linear_into(x, {n.weight, n.bias}, linear.weight, linear.bias, gelu, r, y);
@@ -85,7 +87,7 @@ void apply_linear(const Tensor& x, const Weights& n, const Weights& linear, cons
 }
 
 // y = r + drop(x W^T + b), of the elements `first` and on of a larger result; r may be undefined
-void apply_residual(const Tensor& r, const Tensor& x, const Weights& linear, float rate,
+void apply_residual(const Tensor& r, const Tensor& x, const Layer& linear, float rate,
                     uint32_t stream_id, int64_t first, const Tensor& y) {
   if (rate == 0) return apply_linear(x, {}, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
@@ -95,21 +97,21 @@ void apply_residual(const Tensor& r, const Tensor& x, const Weights& linear, flo
 }
 
 // dW += dy^T x, db += sum_r dy_r
-void add_linear_gradients(const Tensor& x, const Tensor& dy, const Weights& linear,
-                          Gradients& grads) {
-  const bool first = !grads.weight.defined();
-  if (first) grads.weight = Tensor(linear.weight.shape(), x.dtype());
-  ops::matmul_into(dy, x, true, false, grads.weight, first ? 0 : 1);
-  if (linear.bias.defined()) add_to(grads.bias, ops::sum_rows(dy, linear.bias.shape()));
+void add_linear_gradients(const Tensor& x, const Tensor& dy, Layer& linear) {
+  const bool first = !linear.dweight.defined();
+  if (first) linear.dweight = Tensor(linear.weight.shape(), x.dtype());
+  ops::matmul_into(dy, x, true, false, linear.dweight, first ? 0 : 1);
+  if (linear.bias.defined()) add_to(linear.dbias, ops::sum_rows(dy, linear.bias.shape()));
 }
 
-// dx of y = norm(x); adds to the gradients of the norm.
-Tensor norm_backward(const Tensor& x, const Weights& norm, const ops::LayerNorm& normed,
-                     const Tensor& dy, Gradients& grads) {
-  const ops::LayerNormGradient d =
-      ops::layer_norm_backward(x, norm.weight, norm.bias.defined(), normed, dy);
-  add_to(grads.weight, d.dweight);
-  if (norm.bias.defined()) add_to(grads.bias, d.dbias);
+// dx of y = linear(norm(x)); adds to the gradients of both.
+Tensor norm_linear_backward(const Tensor& x, const Tensor& dy, Layer& norm, Layer& linear) {
+  const ops::LayerNorm normed = ops::layer_norm(x, norm.weight, norm.bias);
+  add_linear_gradients(normed.y, dy, linear);
+  const ops::LayerNormGradient d = ops::layer_norm_backward(x, norm.weight, norm.bias.defined(),
+                                                            normed, ops::matmul(dy, linear.weight));
+  add_to(norm.dweight, d.dweight);
+  if (norm.bias.defined()) add_to(norm.dbias, d.dbias);
   return d.dx;
 }
 
@@ -119,30 +121,22 @@ Tensor norm_backward(const Tensor& x, const Weights& norm, const ops::LayerNorm&
 // backward
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const Tensor rows = flat(x.value());
-  const Weights n = values(norm), w = values(linear);
+  const Layer n = norm, w = linear;
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
     apply_linear(rows.rows(first, count), n, w, y_rows.rows(first, count));
   });
-  std::vector<Var> inputs = {x};
-  push(inputs, norm.weight, norm.bias);
-  push(inputs, linear.weight, linear.bias);
   return Var::from_op(
-      "norm_linear", y, inputs, [rows, n, w, R, out, shape = x.shape()](const Tensor& dy) {
-        Gradients dn, dw;
+      "norm_linear", y, inputs_of(x, {norm, linear}), [=, shape = x.shape()](const Tensor& dy) {
+        Layer dn = n, dw = w;
         RowBlocks dx(rows.shape());
         const Tensor dy_rows = flat(dy);
         each_block(R, out, [&](int64_t first, int64_t count) {
-          const Tensor from = rows.rows(first, count), grad = dy_rows.rows(first, count);
-          const ops::LayerNorm normed = ops::layer_norm(from, n.weight, n.bias);
-          add_linear_gradients(normed.y, grad, w, dw);
-          dx.put(norm_backward(from, n, normed, ops::matmul(grad, w.weight), dn), first);
+          dx.put(norm_linear_backward(rows.rows(first, count), dy_rows.rows(first, count), dn, dw),
+                 first);
         });
-        std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
-        push(gradients, dn, n);
-        push(gradients, dw, w);
-        return gradients;
+        return gradients_of(dx.take(rows.dtype()).reshape(shape), {dn, dw});
       });
 }
 
@@ -151,7 +145,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
                uint32_t stream_id) {
   const Tensor rows = flat(x.value()), r = residual.defined() ? flat(residual.value()) : Tensor();
-  const Weights w = values(linear);
+  const Layer w = linear;
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Shape shape = x.shape().with(-1, out);
   if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
@@ -160,22 +154,17 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
     apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate,
                    stream_id, first * out, y_rows.rows(first, count));
   });
-  std::vector<Var> inputs = {x};
-  if (r.defined()) inputs.insert(inputs.begin(), residual);
-  push(inputs, linear.weight, linear.bias);
-  return Var::from_op(
-      "add_linear", y, inputs,
-      [rows, w, rate, stream_id, adds = r.defined(), shape = x.shape()](const Tensor& dy) {
-        Gradients dw;
-        Tensor grad = flat(dy);
-        if (rate > 0) grad = ops::dropout(grad, rate, stream_id);
-        add_linear_gradients(rows, grad, w, dw);
-        std::vector<Gradient> gradients;
-        if (adds) gradients.emplace_back(dy);
-        gradients.emplace_back(ops::matmul(grad, w.weight).reshape(shape));
-        push(gradients, dw, w);
-        return gradients;
-      });
+  std::vector<Var> inputs = inputs_of(x, {linear});
+  const bool adds = r.defined();
+  if (adds) inputs.push_back(residual);
+  return Var::from_op("add_linear", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
+    Layer dw = w;
+    const Tensor grad = rate > 0 ? ops::dropout(flat(dy), rate, stream_id) : flat(dy);
+    add_linear_gradients(rows, grad, dw);
+    Gradients gradients = gradients_of(ops::matmul(grad, w.weight).reshape(shape), {dw});
+    if (adds) gradients.emplace_back(dy);
+    return gradients;
+  });
 }
 
 // u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
@@ -184,12 +173,9 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
                  float rate, uint32_t stream_id, bool adds) {
   const Tensor rows = flat(x.value());
-  const Weights n = values(norm), w_up = values(up), w_down = values(down);
+  const Layer n = norm, w_up = up, w_down = down;
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
-  std::vector<Var> inputs = {x};
-  push(inputs, norm.weight, norm.bias);
-  push(inputs, up.weight, up.bias);
-  push(inputs, down.weight, down.bias);
+  const std::vector<Var> inputs = inputs_of(x, {norm, up, down});
   const bool saves = Var::gradients_needed(inputs);
   const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
   each_block(R, wide, [&](int64_t first, int64_t count) {
@@ -202,30 +188,23 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
   return Var::from_op(
       adds ? "add_feed_forward" : "feed_forward", y, inputs,
       [=, shape = x.shape()](const Tensor& dy) {
-        Gradients dn, dw_up, dw_down;
+        Layer dn = n, dw_up = w_up, dw_down = w_down;
         RowBlocks dx(rows.shape());
         const Tensor dy_rows = flat(dy);
         each_block(R, wide, [&](int64_t first, int64_t count) {
-          const Tensor from = rows.rows(first, count), dto = dy_rows.rows(first, count);
+          const Tensor dto = dy_rows.rows(first, count), hidden = u.rows(first, count);
           Tensor grad = dto;
           if (rate > 0) {
             grad = Tensor(dto.shape(), dto.dtype());
             ops::dropout_into(dto, rate, stream_id, first * C, grad);
           }
-          const Tensor du = ops::matmul(grad, w_down.weight), hidden = u.rows(first, count);
-          const Tensor h(hidden.shape(), hidden.dtype());
+          const Tensor du = ops::matmul(grad, w_down.weight), h(hidden.shape(), hidden.dtype());
           ops::gelu_recompute(hidden, h, du);
-          add_linear_gradients(h, grad, w_down, dw_down);
-          const ops::LayerNorm normed = ops::layer_norm(from, n.weight, n.bias);
-          add_linear_gradients(normed.y, du, w_up, dw_up);
-          dx.put(norm_backward(from, n, normed, ops::matmul(du, w_up.weight), dn), first,
+          add_linear_gradients(h, grad, dw_down);
+          dx.put(norm_linear_backward(rows.rows(first, count), du, dn, dw_up), first,
                  adds ? dto : Tensor());
         });
-        std::vector<Gradient> gradients = {dx.take(rows.dtype()).reshape(shape)};
-        push(gradients, dn, n);
-        push(gradients, dw_up, w_up);
-        push(gradients, dw_down, w_down);
-        return gradients;
+        return gradients_of(dx.take(rows.dtype()).reshape(shape), {dn, dw_up, dw_down});
       });
 }
 

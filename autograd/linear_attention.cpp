@@ -10,16 +10,14 @@ namespace {
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // S, z and their scales of one tile, or the gradients of these.
+template <typename A>
 struct TileState {
-  TileState(const Plan& plan, const Tile& tile, int64_t values, DType dtype, bool scaled)
-      : state(Tensor::zeros({tile.batch_heads, plan.features, values}, dtype)),
-        key_sum(Tensor::zeros({tile.batch_heads, plan.features}, dtype)) {
-    if (scaled) scale = Tensor::full({tile.batch_heads, plan.features}, dtype, kNothing);
+  TileState(int64_t batch_heads, int64_t features, int64_t values, bool scaled)
+      : state(Tensor::zeros({batch_heads, features, values}, dtype_of(A{}))),
+        key_sum(Tensor::zeros({batch_heads, features}, dtype_of(A{}))) {
+    if (scaled) scale = Tensor::full({batch_heads, features}, dtype_of(A{}), kNothing);
   }
-  template <typename A>
-  ChunkState<A> view() const {
-    return {state.data<A>(), key_sum.data<A>(), pointer<A>(scale)};
-  }
+  ChunkState<A> view() const { return {state.data<A>(), key_sum.data<A>(), pointer<A>(scale)}; }
   Tensor state, key_sum, scale;
 };
 
@@ -28,7 +26,21 @@ struct Gates {
   Tensor weight, decay;
 };
 
-// The forward and the backward pass of one call.
+// What the forward pass saves: denominators of rows and their scales [BH,N].
+struct Saved {
+  Tensor denominator, scale;
+};
+
+// The gradient of y, and the gradients that a backward pass writes: those of the log weights of
+// gates into weight [B,H,N]; those of the map's parameters are added to `parameters`.
+struct GradientTensors {
+  HeadTensor y;
+  Heads in;
+  Tensor weight;
+  const std::vector<Tensor>& parameters;
+};
+
+// The forward and the backward pass of one call, and the step of one position.
 template <typename T>
 class LinearPass {
   using A = Accumulator<T>;
@@ -39,41 +51,38 @@ class LinearPass {
       : map_(map),
         plan_(map, in.q, in.v, options, map.in_kernel()),
         in_(in),
-        dtype_(in.v.data.dtype()),
-        sums_(sum_dtype(dtype_)),
         gates_(gates),
-        options_(options),
+        causal_(options.causal),
         scaled_(map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined()) {}
 
-  struct Saved {
-    Tensor denominator, scale;  // [BH,N]
-  };
-
-  void forward(const HeadTensor& y, Saved& saved) const {
-    saved.denominator = Tensor({plan_.batch_heads, plan_.length}, sums_);
-    if (scaled_) saved.scale = Tensor({plan_.batch_heads, plan_.length}, sums_);
+  Saved forward(const HeadTensor& y) const {
+    Saved saved{per_row(), scaled_ ? per_row() : Tensor()};
     for (const Tile& tile : plan_.tiles()) {
-      const TileState running(plan_, tile, plan_.values, sums_, scaled_);
-      sweep(tile, false,
-            [&](const Tile& segment, const ChunkShape& shape, bool with_q, bool with_k) {
-              SideRows q, k;
-              if (with_q) q = make(in_.q, Side::query, segment);
-              if (with_k) k = make(in_.k, Side::key, segment);
-              table().chunk_forward(context(), shape, input(q, k, segment), running.view<A>(),
-                                    plan_.template rows<T>(y, segment), saved_rows(saved, segment));
-            });
+      const TileState<A> running = tile_state(tile, plan_.values);
+      sweep(
+          tile, false,
+          [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
+            table_.chunk_forward(context(), shape, input(q, k, segment), running.view(),
+                                 plan_.rows(y, segment), saved_rows(saved, segment));
+          });
+    }
+    return saved;
+  }
+
+  void backward(const Saved& saved, const HeadTensor& y, const GradientTensors& grads) const {
+    const Tensor ddenominator = per_row();
+    for (const Tile& tile : plan_.tiles()) {
+      sweep_queries(tile, saved, y, grads, ddenominator);
+      sweep_keys(tile, saved, grads, ddenominator);
     }
   }
 
-  // dq, dk, dv into `gradients`; the gradient of the weights where there are gates, into dweight
-  // [B,H,N]; those of the map's parameters are added to `parameters`.
-  void backward(const Saved& saved, const HeadTensor& y, const HeadTensor& dy, const Heads& grads,
-                const Tensor& dweight, const std::vector<Tensor>& parameters) const {
-    const Tensor ddenominator(saved.denominator.shape(), sums_);
-    for (const Tile& tile : plan_.tiles()) {
-      sweep_queries(tile, saved, y, dy, ddenominator, grads.q, parameters);
-      sweep_keys(tile, saved, dy, ddenominator, grads, dweight, parameters);
-    }
+  // One position of all sequences, a sequence of length 1: updates the state and reads it.
+  void step(const RecurrentState& state, const Tensor& y) const {
+    const Tile all{0, plan_.batch_heads, 0, 1};
+    const SideRows q = make(in_.q, Side::query, all), k = make(in_.k, Side::key, all);
+    table_.recurrent_step(context(), plan_.chunk_shape(all), input(q, k, all), state.view<T>(),
+                          y.data<T>());
   }
 
  private:
@@ -85,34 +94,35 @@ class LinearPass {
   };
 
   bool in_kernel() const { return plan_.feature != KernelFeature::given; }
-  const Kernels<T>& table() const { return kernels<T>(context().device); }
+  Tensor per_row() const { return Tensor({plan_.batch_heads, plan_.length}, dtype_of(A{})); }
+  TileState<A> tile_state(const Tile& tile, int64_t values) const {
+    return {tile.batch_heads, plan_.features, values, scaled_};
+  }
 
   SideRows make(const HeadTensor& all, Side side, const Tile& segment) const {
     if (in_kernel()) return {true, {}, {}};
-    const Tensor x = side == Side::key ? plan_.template gather_keys<T>(all, segment)
-                                       : plan_.template gather<T>(all, segment);
+    const Tensor x =
+        side == Side::key ? plan_.gather_keys(all, segment) : plan_.gather(all, segment);
     return {true, x, map_.forward(x, side, plan_.head_range(segment))};
   }
 
-  HeadRows<const T> feature_rows(const SideRows& side, const HeadTensor& all,
-                                 const Tile& segment) const {
-    if (!side.present) return {};
-    if (in_kernel()) return plan_.template rows<const T>(all, segment);
-    return head_rows<const T>(side.features.rows.template data<T>(), segment.length,
-                              plan_.features);
+  HeadRows<T> feature_rows(const Tensor& features, const HeadTensor& all,
+                           const Tile& segment) const {
+    if (in_kernel()) return plan_.rows(all, segment);
+    return head_rows(features.data<T>(), segment.length, plan_.features);
   }
 
   ChunkInput<T> input(const SideRows& q, const SideRows& k, const Tile& segment) const {
     ChunkInput<T> in;
-    in.q = feature_rows(q, in_.q, segment);
-    in.k = feature_rows(k, in_.k, segment);
+    if (q.present) in.q = feature_rows(q.features.rows, in_.q, segment);
     if (!k.present) return in;
-    in.v = plan_.template rows<const T>(in_.v, segment);
+    in.k = feature_rows(k.features.rows, in_.k, segment);
+    in.v = plan_.rows(in_.v, segment);
     if (k.features.weight.defined())
       in.weight = {k.features.weight.template data<T>(), segment.length};
     if (gates_.weight.defined()) {
-      in.weight = plan_.template strided<const T>(gates_.weight, 1, segment);
-      in.decay = plan_.template strided<const T>(gates_.decay, 1, segment);
+      in.weight = plan_.strided(gates_.weight, 1, segment);
+      in.decay = plan_.strided(gates_.decay, 1, segment);
     }
     return in;
   }
@@ -127,107 +137,99 @@ class LinearPass {
   HeadRows<T> gradient_rows(const SideRows& side, const HeadTensor& grad, const Tile& segment,
                             Features& gradient) const {
     if (!side.present) return {};
-    if (in_kernel()) return plan_.template rows<T>(grad, segment);
-    gradient.rows = Tensor(side.features.rows.shape(), dtype_);
-    return head_rows(gradient.rows.template data<T>(), segment.length, plan_.features);
+    if (!in_kernel())
+      gradient.rows = Tensor(side.features.rows.shape(), side.features.rows.dtype());
+    return feature_rows(gradient.rows, grad, segment);
   }
 
-  // visit(segment, shape, with_q, with_k) over the segments, in reverse for a sweep backward. Not
-  // causal: all segments update the state first (keys forward, queries backward), then all read it.
+  // visit(segment, shape, q, k) over the segments, in reverse for a sweep backward. Not causal: all
+  // segments update the state first (keys forward, queries backward), then all read it.
   template <typename Visit>
   void sweep(const Tile& tile, bool reverse, const Visit& visit) const {
     std::vector<Tile> segments = plan_.segments(tile);
     if (reverse) std::reverse(segments.begin(), segments.end());
-    if (!options_.causal)
-      for (const Tile& segment : segments)
-        visit(segment, plan_.chunk_shape(segment), reverse, !reverse);
-    for (const Tile& segment : segments) {
+    const auto visit_with = [&](const Tile& segment, bool with_q, bool with_k) {
       ChunkShape shape = plan_.chunk_shape(segment);
-      if (options_.causal) {
-        shape.starts = segment.first == segments.front().first;
-        shape.ends = segment.first == segments.back().first;
-      }
-      visit(segment, shape, options_.causal || !reverse, options_.causal || reverse);
-    }
+      shape.starts = causal_ && segment.first == segments.front().first;
+      shape.ends = causal_ && segment.first == segments.back().first;
+      visit(segment, shape, with_q ? make(in_.q, Side::query, segment) : SideRows{},
+            with_k ? make(in_.k, Side::key, segment) : SideRows{});
+    };
+    if (!causal_)
+      for (const Tile& segment : segments) visit_with(segment, reverse, !reverse);
+    for (const Tile& segment : segments)
+      visit_with(segment, causal_ || !reverse, causal_ || reverse);
   }
 
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const Saved& saved, const HeadTensor& y,
-                     const HeadTensor& dy, const Tensor& ddenominator, const HeadTensor& grad,
-                     const std::vector<Tensor>& parameters) const {
-    const TileState running(plan_, tile, plan_.values, sums_, scaled_);
-    sweep(tile, false, [&](const Tile& segment, const ChunkShape& shape, bool with_q, bool with_k) {
-      SideRows q, k;
-      Features gradient;
-      if (with_q) q = make(in_.q, Side::query, segment);
-      if (with_k) k = make(in_.k, Side::key, segment);
-      table().chunk_backward_query(
-          context(), shape, input(q, k, segment), plan_.template rows<const T>(y, segment),
-          plan_.template rows<const T>(dy, segment), saved_rows(saved, segment), running.view<A>(),
-          gradient_rows(q, grad, segment, gradient),
-          plan_.template strided<A>(ddenominator, 1, segment));
-      if (with_q && !in_kernel())
-        plan_.template scatter<T>(map_.backward(q.x, q.features, gradient, Side::query,
-                                                plan_.head_range(segment), parameters),
-                                  segment, grad);
-    });
+                     const GradientTensors& grads, const Tensor& ddenominator) const {
+    const TileState<A> running = tile_state(tile, plan_.values);
+    sweep(tile, false,
+          [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
+            Features gradient;
+            table_.chunk_backward_query(context(), shape, input(q, k, segment),
+                                        plan_.rows(y, segment), plan_.rows(grads.y, segment),
+                                        saved_rows(saved, segment), running.view(),
+                                        gradient_rows(q, grads.in.q, segment, gradient),
+                                        plan_.template strided<A>(ddenominator, 1, segment));
+            if (q.present && !in_kernel())
+              plan_.scatter(map_.backward(q.x, q.features, gradient, Side::query,
+                                          plan_.head_range(segment), grads.parameters),
+                            segment, grads.in.q);
+          });
   }
 
   // dk, dv and the gradients of the weights, along the gradients of the states.
-  void sweep_keys(const Tile& tile, const Saved& saved, const HeadTensor& dy,
-                  const Tensor& ddenominator, const Heads& grads, const Tensor& gate_gradients,
-                  const std::vector<Tensor>& parameters) const {
-    const TileState running(plan_, tile, plan_.values, sums_, scaled_);
+  void sweep_keys(const Tile& tile, const Saved& saved, const GradientTensors& grads,
+                  const Tensor& ddenominator) const {
+    const TileState<A> running = tile_state(tile, plan_.values);
     const bool codes = map_.straight_through();
-    const TileState coded(plan_, codes ? tile : Tile{}, plan_.key_size * (plan_.values + 1), sums_,
-                          codes);
-    sweep(tile, true, [&](const Tile& segment, const ChunkShape& shape, bool with_q, bool with_k) {
-      const HeadRows<const T> grad_y = plan_.template rows<const T>(dy, segment);
-      const Strided<const A> grad_d = plan_.template strided<const A>(ddenominator, 1, segment);
-      SideRows q, k;
-      Features gradient;
-      Strided<T> dweight{};
-      if (with_q) q = make(in_.q, Side::query, segment);
-      if (with_k) {
-        k = make(in_.k, Side::key, segment);
-        if (k.features.weight.defined()) {
-          gradient.weight = Tensor(k.features.weight.shape(), dtype_);
-          dweight = {gradient.weight.data<T>(), segment.length};
-        }
-        if (gates_.weight.defined())
-          dweight = plan_.template strided<T>(gate_gradients, 1, segment);
-      }
-      const ChunkInput<T> in = input(q, k, segment);
-      table().chunk_backward_key(context(), shape, in, grad_y, saved_rows(saved, segment), grad_d,
-                                 running.view<A>(), gradient_rows(k, grads.k, segment, gradient),
-                                 dweight, plan_.template rows<T>(grads.v, segment));
-      if (in_kernel()) return;
-      Tensor dk;
-      if (codes) {
-        if (with_k) dk = Tensor(k.x.shape(), dtype_);
-        table().straight_through(context(), shape, in, pointer<const T>(q.x),
-                                 pointer<const int32_t>(k.features.codes), plan_.key_size, grad_y,
-                                 saved_rows(saved, segment), grad_d, coded.view<A>(),
-                                 pointer<T>(dk));
-      } else if (with_k) {
-        dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.head_range(segment),
-                           parameters);
-      }
-      if (with_k) plan_.template scatter<T>(dk, segment, grads.k);
-    });
+    const TileState<A> coded =
+        tile_state(codes ? tile : Tile{}, plan_.key_size * (plan_.values + 1));
+    sweep(tile, true,
+          [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
+            const HeadRows<const T> dy = plan_.rows(grads.y, segment);
+            const Strided<const A> grad_d = plan_.template strided<A>(ddenominator, 1, segment);
+            const ChunkInput<T> in = input(q, k, segment);
+            const ChunkRows<A> rows = saved_rows(saved, segment);
+            Features gradient;
+            Strided<T> dweight{};
+            if (k.features.weight.defined()) {
+              gradient.weight = Tensor(k.features.weight.shape(), k.features.weight.dtype());
+              dweight = {gradient.weight.template data<T>(), segment.length};
+            }
+            if (k.present && gates_.weight.defined())
+              dweight = plan_.strided(grads.weight, 1, segment);
+            table_.chunk_backward_key(context(), shape, in, dy, rows, grad_d, running.view(),
+                                      gradient_rows(k, grads.in.k, segment, gradient), dweight,
+                                      plan_.rows(grads.in.v, segment));
+            if (in_kernel()) return;
+            Tensor dk;
+            if (codes) {
+              if (k.present) dk = Tensor(k.x.shape(), k.x.dtype());
+              table_.straight_through(context(), shape, in, pointer<T>(q.x),
+                                      pointer<int32_t>(k.features.codes), plan_.key_size, dy, rows,
+                                      grad_d, coded.view(), pointer<T>(dk));
+            } else if (k.present) {
+              dk = map_.backward(k.x, k.features, gradient, Side::key, plan_.head_range(segment),
+                                 grads.parameters);
+            }
+            if (k.present) plan_.scatter(dk, segment, grads.in.k);
+          });
   }
 
   const FeatureMap& map_;
-  Plan plan_;
+  Plan<T> plan_;
   Heads in_;
-  DType dtype_, sums_;
   Gates gates_;
-  LinearAttentionOptions options_;
-  bool scaled_;
+  bool causal_, scaled_;
+  const Kernels<T>& table_ = kernels<T>(context().device);
 };
 
 // log(1 - g), the weight of a key, and log g, the decay of the state.
 Gates log_gates(const Tensor& gate) {
+  if (!gate.defined()) return {};
   return {ops::pointwise(Pointwise::log_one_minus_gate, gate),
           ops::pointwise(Pointwise::log_gate, gate)};
 }
@@ -257,31 +259,26 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
           "linear_attention: a gate has an order of time: it is causal only");
   std::vector<Var> inputs = input_vars(in);
   if (in.gate.defined()) inputs.push_back(in.gate);
-  const std::vector<Var> parameters = map->parameters();
-  inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor gate = in.gate.defined() ? in.gate.value() : Tensor();
-    const Gates gates = gate.defined() ? log_gates(gate) : Gates{};
+    const Tensor gate = in.gate.value_or_none();
     const Heads given = Heads::of(in);
     const Tensor y = given.new_output();
-    typename LinearPass<T>::Saved saved;
-    LinearPass<T>(*map, given, gates, options).forward(given.output_heads(y), saved);
-    return Var::from_op("linear_attention", y, inputs,
-                        [map, given, gate, gates, saved, y, options, parameters](const Tensor& dy) {
-                          const Heads grads = given.new_gradients();
-                          const Tensor dweight =
-                              gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
-                          const std::vector<Tensor> dparameters = zero_gradients(parameters);
-                          LinearPass<T>(*map, given, gates, options)
-                              .backward(saved, given.output_heads(y), given.output_heads(dy), grads,
-                                        dweight, dparameters);
-                          std::vector<Gradient> result = input_gradients(grads);
-                          if (gate.defined())
-                            result.emplace_back(gate_gradient<T>(gate, dweight, options.valid));
-                          for (const Tensor& grad : dparameters) result.emplace_back(grad);
-                          return result;
-                        });
+    const Gates gates = log_gates(gate);
+    const Saved saved = LinearPass<T>(*map, given, gates, options).forward(given.output_heads(y));
+    return from_feature_op(
+        "linear_attention", y, inputs, *map,
+        [map, given, gate, gates, saved, y, options](const Tensor& dy,
+                                                     const std::vector<Tensor>& dparameters) {
+          const GradientTensors grads{
+              given.output_heads(dy), given.new_gradients(),
+              gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor(), dparameters};
+          LinearPass<T>(*map, given, gates, options).backward(saved, given.output_heads(y), grads);
+          Gradients result = input_gradients(grads.in);
+          if (gate.defined())
+            result.emplace_back(gate_gradient<T>(gate, grads.weight, options.valid));
+          return result;
+        });
   });
 }
 
@@ -293,37 +290,12 @@ std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, 
   return std::make_unique<LinearState>(RecurrentState(sums, value_size, dtype, scaled));
 }
 
-// One position is a sequence of length 1.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
-  const RecurrentState& recurrent = state.recurrent;
-  const int64_t B = recurrent.shape()[0], H = recurrent.shape()[1], F = recurrent.shape()[2];
-  const int64_t M = recurrent.values();
+  const int64_t B = state.recurrent.shape()[0], H = state.recurrent.shape()[1];
   const Heads given = Heads::of(in, B, H);
-  const DType dtype = given.v.data.dtype();
-  const Tensor y({B, H, M}, dtype);
-  with_stored(dtype, "linear_step", [&](auto zero) {
-    using T = decltype(zero);
-    const Plan plan(map, given.q, given.v, {}, map.in_kernel());
-    const Tile segment{0, B * H, 0, 1};
-    ChunkShape shape = plan.chunk_shape(segment);
-    ChunkInput<T> input;
-    Features q, k;
-    if (shape.feature != KernelFeature::given) {
-      input.q = plan.rows<const T>(given.q, segment);
-      input.k = plan.rows<const T>(given.k, segment);
-    } else {
-      q = map.forward(plan.gather<T>(given.q, segment), Side::query, {0, H});
-      k = map.forward(plan.gather<T>(given.k, segment), Side::key, {0, H});
-      input.q = head_rows<const T>(q.rows.data<T>(), 1, F);
-      input.k = head_rows<const T>(k.rows.data<T>(), 1, F);
-    }
-    input.v = plan.rows<const T>(given.v, segment);
-    Gates gates{k.weight, {}};
-    if (in.gate.defined()) gates = log_gates(in.gate);
-    input.weight = {pointer<const T>(gates.weight), 1};
-    input.decay = {pointer<const T>(gates.decay), 1};
-    kernels<T>(context().device)
-        .recurrent_step(context(), shape, input, recurrent.view<T>(), y.data<T>());
+  const Tensor y({B, H, state.recurrent.values()}, given.v.data.dtype());
+  with_stored(y.dtype(), "linear_step", [&](auto zero) {
+    LinearPass<decltype(zero)>(map, given, log_gates(in.gate), {}).step(state.recurrent, y);
   });
   return y;
 }
@@ -339,9 +311,8 @@ Tensor linear_step_from(const FeatureMap& map, LinearState& state, const Attenti
     shape.feature = map.in_kernel();
     kernels<T>(context().device)
         .norm_qkv_step(context(), {B, in.weight.size(0), in.x.size(1)}, in.x.data<T>(),
-                       {pointer<const T>(in.norm.weight), pointer<const T>(in.norm.bias)},
-                       in.weight.data<T>(), pointer<const T>(in.bias), shape, recurrent.view<T>(),
-                       y.data<T>());
+                       {pointer<T>(in.norm.weight), pointer<T>(in.norm.bias)}, in.weight.data<T>(),
+                       pointer<T>(in.bias), shape, recurrent.view<T>(), y.data<T>());
   });
   return y;
 }

@@ -8,7 +8,7 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
   return Var::from_op(
       "matmul", ops::matmul(a.value(), b.value(), transpose_a, transpose_b), {a, b},
       [a = a.value(), b = b.value(), transpose_a, transpose_b, needs_a = a.requires_grad(),
-       needs_b = b.requires_grad()](const Tensor& dy) -> std::vector<Gradient> {
+       needs_b = b.requires_grad()](const Tensor& dy) -> Gradients {
         Tensor da, db;
         if (needs_a)
           da = transpose_a ? ops::matmul(b, dy, transpose_b, true)
@@ -27,43 +27,48 @@ Var matmul(const Var& a, const Var& b, bool transpose_a, bool transpose_b) {
 }
 
 Var reshape(const Var& x, const Shape& shape) {
-  return Var::from_op("reshape", x.value().reshape(shape), x,
+  return Var::from_op("reshape", x.value().reshape(shape), {x},
                       [before = x.shape()](const Tensor& dy) { return dy.reshape(before); });
 }
 
 Var rows(const Var& x, int64_t first, int64_t count) {
-  return Var::from_op("rows", x.value().rows(first, count), x,
+  return Var::from_op("rows", x.value().rows(first, count), {x},
                       [first](const Tensor& dy) { return Gradient(dy, first); });
 }
 
 Var select(const Var& x, int64_t index) {
-  return Var::from_op("select", x.value().select(index), x,
+  return Var::from_op("select", x.value().select(index), {x},
                       [index](const Tensor& dy) { return Gradient(dy, index); });
 }
 
-// y[p,b,h,n,:] = x[b,n,p,h,:];  dx the other way
+namespace {
+
+// y = x with its axes in another order;  dx the other way
+Var permute(const char* op, const Var& x, const PermuteShape& there, const Shape& to,
+            const PermuteShape& back) {
+  return Var::from_op(
+      op, ops::permute(x.value(), there, to), {x},
+      [back, from = x.shape()](const Tensor& dy) { return ops::permute(dy, back, from); });
+}
+
+}  // namespace
+
+// y[p,b,h,n,:] = x[b,n,p,h,:]
 Var split_heads(const Var& x, int64_t parts, int64_t heads) {
   const int64_t B = x.size(0), N = x.size(1), width = x.size(2);
   require(x.shape().rank() == 3 && width % (parts * heads) == 0,
           "split_heads: {} does not divide into {} parts of {} heads", x.shape(), parts, heads);
   const int64_t D = width / (parts * heads);
-  return Var::from_op(
-      "split_heads",
-      ops::permute(x.value(), {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D}), x,
-      [=](const Tensor& dy) {
-        return ops::permute(dy, {{parts, B, heads, N}, {1, 3, 0, 2}, D}, {B, N, width});
-      });
+  return permute("split_heads", x, {{B, N, parts, heads}, {2, 0, 3, 1}, D}, {parts, B, heads, N, D},
+                 {{parts, B, heads, N}, {1, 3, 0, 2}, D});
 }
 
-// y[b,n,h,:] = x[b,h,n,:];  dx the other way
+// y[b,n,h,:] = x[b,h,n,:]
 Var merge_heads(const Var& x) {
   require(x.shape().rank() == 4, "merge_heads: {} is not [B,H,N,D]", x.shape());
   const int64_t B = x.size(0), H = x.size(1), N = x.size(2), D = x.size(3);
-  return Var::from_op("merge_heads",
-                      ops::permute(x.value(), {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D}), x,
-                      [=](const Tensor& dy) {
-                        return ops::permute(dy, {{1, B, N, H}, {0, 1, 3, 2}, D}, {B, H, N, D});
-                      });
+  return permute("merge_heads", x, {{1, B, H, N}, {0, 1, 3, 2}, D}, {B, N, H * D},
+                 {{1, B, N, H}, {0, 1, 3, 2}, D});
 }
 
 namespace {
@@ -100,7 +105,7 @@ Var solve_unit_lower(const Var& l, const Var& e) {
   const Tensor x = solve(l.value(), e.value(), false);
   return Var::from_op("solve_unit_lower", x, {l, e}, [l = l.value(), x](const Tensor& dx) {
     const Tensor de = solve(l, dx, true);
-    return std::vector<Gradient>{strictly_lower(ops::matmul(de, x, false, true, -1)), de};
+    return Gradients{strictly_lower(ops::matmul(de, x, false, true, -1)), de};
   });
 }
 

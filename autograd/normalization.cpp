@@ -6,41 +6,39 @@ namespace linea {
 // y = weight (x - mean) / stddev + bias; its backward: tensor/cpu/normalization.cpp
 Var layer_norm(const Var& x, const Var& weight, const Var& bias) {
   const bool with_bias = bias.defined();
-  ops::LayerNorm result =
-      ops::layer_norm(x.value(), weight.value(), with_bias ? bias.value() : Tensor());
+  ops::LayerNorm result = ops::layer_norm(x.value(), weight.value(), bias.value_or_none());
   const Tensor y = std::move(result.y);
   std::vector<Var> inputs = {x, weight};
   if (with_bias) inputs.push_back(bias);
-  return Var::from_op("layer_norm", y, inputs,
-                      [x = x.value(), weight = weight.value(), with_bias,
-                       saved = ops::LayerNorm{Tensor(), result.mean, result.scale}](
-                          const Tensor& dy) -> std::vector<Gradient> {
-                        ops::LayerNormGradient d =
-                            ops::layer_norm_backward(x, weight, with_bias, saved, dy);
-                        std::vector<Gradient> gradients = {d.dx, d.dweight};
-                        if (with_bias) gradients.push_back(d.dbias);
-                        return gradients;
-                      });
+  return Var::from_op(
+      "layer_norm", y, inputs,
+      [x = x.value(), weight = weight.value(), with_bias,
+       saved = ops::LayerNorm{Tensor(), result.mean, result.scale}](const Tensor& dy) -> Gradients {
+        ops::LayerNormGradient d = ops::layer_norm_backward(x, weight, with_bias, saved, dy);
+        Gradients gradients = {d.dx, d.dweight};
+        if (with_bias) gradients.push_back(d.dbias);
+        return gradients;
+      });
 }
 
 // y = exp(x) / sum exp(x);  dx = y (dy - sum(dy y))
 Var softmax(const Var& x) {
   const Tensor y = ops::softmax(x.value());
-  return Var::from_op("softmax", y, x,
+  return Var::from_op("softmax", y, {x},
                       [y](const Tensor& dy) { return ops::softmax_backward(y, dy); });
 }
 
 // y = x / sum x;  dx = (dy - sum(dy y)) / sum x
 Var normalize(const Var& x) {
   const auto [y, sums] = ops::normalize(x.value());
-  return Var::from_op("normalize", y, x, [y = y, sums = sums](const Tensor& dy) {
+  return Var::from_op("normalize", y, {x}, [y = y, sums = sums](const Tensor& dy) {
     return ops::normalize_backward(y, sums, dy);
   });
 }
 
 // y = x on and below the diagonal, `value` above;  dx = dy there, 0 above
 Var mask_causal(const Var& x, double value) {
-  return Var::from_op("mask_causal", ops::mask_causal(x.value(), value), x,
+  return Var::from_op("mask_causal", ops::mask_causal(x.value(), value), {x},
                       [](const Tensor& dy) { return ops::mask_causal(dy, 0.0); });
 }
 

@@ -1,6 +1,6 @@
 // The differentiable ops on whole tensors, grouped by .cpp file, where each op's backward follows
 // its forward. Shapes and errors as in tensor/ops.h. The ops of attention have headers of their
-// own: linear_attention.h, delta_attention.h, softmax_attention.h, codebook.h.
+// own: linear_attention.h, delta_attention.h, softmax_attention.h.
 #pragma once
 
 #include "autograd/var.h"
@@ -44,13 +44,11 @@ Var mask_causal(const Var& x, double value);
 // layers.cpp: the branches of a Transformer block, each a single op that works on a few hundred
 // rows at a time: intermediate results stay in cache, and only the tensors named as saved are kept
 // for the backward. Weights are [out,in], in the dtype of x; any bias may be undefined.
-struct NormVars {
-  Var weight, bias;
-};
 struct LinearVars {
   Var weight, bias;
   Tensor panels{};  // the weight packed for sampling (ops::pack_panels_into), or undefined
 };
+using NormVars = LinearVars;  // without panels
 // linear(norm(x)), x [...,in] -> [...,out]; saved: x
 Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
 // residual + dropout(linear(x)), an undefined residual is 0; saved: x
@@ -60,14 +58,25 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
                  float rate, uint32_t stream_id, bool adds);
 
-// embedding.cpp
+// tokens.cpp
 Var embedding(const Var& table, const Tensor& ids);
-
-// loss.cpp
 // Mean of -log softmax(logits)[target] over the targets >= 0.
 Var cross_entropy(const Var& logits, const Tensor& targets);
 // Mean of -log P(target) over the targets >= 0, of mixtures of logistics [..., 3 kLogistics] on
 // `levels` levels.
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels);
+
+// codebook.cpp: hard vector quantization (nn/attention/vq.cpp), z = argmin_f |k - c_f|^2, codes c
+// [H,F,D].
+// y = c_z;  dk = dy: the gradient passes straight through. k [B,H,N,D]
+Var quantize(const Var& k, const Tensor& codebook);
+
+// L = beta mean |k - sg(c_z)|^2, and of a codebook that requires a gradient + mean |sg(k) - c_z|^2;
+// with the number [H,F] and the sum [H,F,D] of the keys of each code.
+struct Commitment {
+  Var loss;
+  Tensor counts, sums;
+};
+Commitment commitment_loss(const Var& k, const Var& codebook, double beta);
 
 }  // namespace linea

@@ -31,7 +31,7 @@ std::vector<Var> input_vars(const AttentionInputs& in) {
   return {in.q, in.k, in.v};
 }
 
-std::vector<Gradient> input_gradients(const Heads& grads) {
+Gradients input_gradients(const Heads& grads) {
   if (grads.packed) return {grads.q.data};
   return {grads.q.data, grads.k.data, grads.v.data};
 }

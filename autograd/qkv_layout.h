@@ -1,8 +1,6 @@
 // Views of the heads of q, k and v in the tensors that hold them, so that attention copies none.
 #pragma once
 
-#include <type_traits>
-
 #include "autograd/attention_inputs.h"
 #include "tensor/kernels.h"
 
@@ -28,12 +26,7 @@ class HeadTensor {
 
   template <typename T>
   HeadRows<T> rows(int64_t first_bh = 0, int64_t first = 0) const {
-    return {data.data<std::remove_const_t<T>>() + first_ + first * row_,
-            batch_,
-            head_,
-            row_,
-            heads,
-            first_bh};
+    return {data.data<T>() + first_ + first * row_, batch_, head_, row_, heads, first_bh};
   }
   bool contiguous() const { return row_ == width; }
 
@@ -85,6 +78,6 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
 
 // The Vars of the inputs, and their gradients in the same order.
 std::vector<Var> input_vars(const AttentionInputs& in);
-std::vector<Gradient> input_gradients(const Heads& grads);
+Gradients input_gradients(const Heads& grads);
 
 }  // namespace linea

@@ -1,5 +1,6 @@
 #include "autograd/softmax_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/qkv_layout.h"
@@ -22,30 +23,21 @@ SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadT
   return shape;
 }
 
-// Copies x to position `at` of `cached` [B,H,capacity,width].
+// Copies x to position `at` of `cached` [B,H,capacity,width]; enlarges that first where it has fewer
+// positions than `capacity`.
 template <typename T>
-void copy_to(const HeadTensor& x, int64_t at, const Tensor& cached) {
-  kernels<T>(context().device)
-      .copy_rows(context(), x.rows<const T>(), HeadTensor(cached).rows<T>(0, at),
-                 x.batches * x.heads, x.length, x.width);
-}
-
-template <typename T>
-void append(KeyValueCache& cache, const Heads& position) {
-  if (cache.length == cache.capacity) {
-    const int64_t capacity = cache.capacity == 0 ? 64 : 2 * cache.capacity;
-    const auto grow = [&](Tensor& cached, const HeadTensor& x) {
-      const Tensor larger({cache.batch, cache.heads, capacity, x.width}, x.data.dtype());
-      if (cache.length > 0) copy_to<T>(cached, 0, larger);
-      cached = larger;
-    };
-    grow(cache.keys, position.k);
-    grow(cache.values, position.v);
-    cache.capacity = capacity;
+void append(const HeadTensor& x, int64_t at, int64_t capacity, Tensor& cached) {
+  const auto copy = [](const HeadTensor& from, int64_t first, const Tensor& to) {
+    kernels<T>(context().device)
+        .copy_rows(context(), from.rows<T>(), HeadTensor(to).rows<T>(0, first),
+                   from.batches * from.heads, from.length, from.width);
+  };
+  if (!cached.defined() || cached.size(2) < capacity) {
+    const Tensor larger({x.batches, x.heads, capacity, x.width}, x.data.dtype());
+    if (at > 0) copy(cached, 0, larger);
+    cached = larger;
   }
-  copy_to<T>(position.k, cache.length, cache.keys);
-  copy_to<T>(position.v, cache.length, cache.values);
-  ++cache.length;
+  copy(x, at, cached);
 }
 
 }  // namespace
@@ -60,21 +52,21 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   return with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
-        .softmax_attention(context(), shape, heads.q.rows<const T>(), heads.k.rows<const T>(),
-                           heads.v.rows<const T>(), heads.output_heads(y).template rows<T>(),
+        .softmax_attention(context(), shape, heads.q.rows<T>(), heads.k.rows<T>(),
+                           heads.v.rows<T>(), heads.output_heads(y).template rows<T>(),
                            log_sums.data<Accumulator<T>>());
-    return Var::from_op(
-        "softmax_attention", y, input_vars(in),
-        [heads, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
-          const Heads grads = heads.new_gradients();
-          kernels<T>(context().device)
-              .softmax_attention_backward(
-                  context(), shape, heads.q.rows<const T>(), heads.k.rows<const T>(),
-                  heads.v.rows<const T>(), heads.output_heads(y).template rows<const T>(),
-                  log_sums.data<Accumulator<T>>(), heads.output_heads(dy).template rows<const T>(),
-                  grads.q.rows<T>(), grads.k.rows<T>(), grads.v.rows<T>());
-          return input_gradients(grads);
-        });
+    return Var::from_op("softmax_attention", y, input_vars(in),
+                        [heads, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
+                          const Heads grads = heads.new_gradients();
+                          kernels<T>(context().device)
+                              .softmax_attention_backward(
+                                  context(), shape, heads.q.rows<T>(), heads.k.rows<T>(),
+                                  heads.v.rows<T>(), heads.output_heads(y).template rows<T>(),
+                                  log_sums.data<Accumulator<T>>(),
+                                  heads.output_heads(dy).template rows<T>(), grads.q.rows<T>(),
+                                  grads.k.rows<T>(), grads.v.rows<T>());
+                          return input_gradients(grads);
+                        });
   });
 }
 
@@ -83,14 +75,16 @@ Tensor softmax_step(KeyValueCache& cache, const AttentionStep& in) {
   const Tensor y({cache.batch, cache.heads, position.v.width}, position.v.data.dtype());
   with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
-    append<T>(cache, position);
+    if (cache.length == cache.capacity) cache.capacity = std::max<int64_t>(64, 2 * cache.capacity);
+    append<T>(position.k, cache.length, cache.capacity, cache.keys);
+    append<T>(position.v, cache.length, cache.capacity, cache.values);
+    ++cache.length;
     SoftmaxShape shape = softmax_shape(position.q, cache.keys, cache.values, {});
     shape.keys = cache.length;
     const Tensor log_sums({shape.batch_heads}, sum_dtype(y.dtype()));
     kernels<T>(context().device)
-        .softmax_attention(context(), shape, position.q.rows<const T>(),
-                           HeadTensor(cache.keys).rows<const T>(),
-                           HeadTensor(cache.values).rows<const T>(),
+        .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(cache.keys).rows<T>(),
+                           HeadTensor(cache.values).rows<T>(),
                            one_row(y.data<T>(), position.v.width), log_sums.data<Accumulator<T>>());
   });
   return y;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 #include <vector>
 
 #include "autograd/feature_map.h"
@@ -20,6 +19,10 @@ struct LinearAttentionOptions {
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
 
+// On a CPU a tile holds as much for each thread. The gradients of a map's parameters are summed
+// tile by tile: there the cut, and so the bits, must not depend on the number of threads.
+inline constexpr int64_t kFixedCut = 4;
+
 // Some batch heads at some positions: all of a tile, or one of its segments.
 struct Tile {
   int64_t first_bh = 0, batch_heads = 0, first = 0, length = 0;
@@ -27,6 +30,7 @@ struct Tile {
 
 // The sizes of one call and how its work is cut. Where the kernels make the features, a segment is
 // the whole length: no more than a chunk of features ever exists.
+template <typename T>
 struct Plan {
   Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
        const LinearAttentionOptions& options, KernelFeature kernel_feature = KernelFeature::given)
@@ -47,7 +51,9 @@ struct Plan {
     chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64),
                       segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;
-    const int64_t parallel = context().device.kind == DeviceKind::cpu ? context().threads : 1;
+    int64_t parallel = 1;
+    if (context().device.kind == DeviceKind::cpu)
+      parallel = map.parameters().empty() ? context().threads : kFixedCut;
     tile_batch_heads_ = parallel * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
   }
 
@@ -79,27 +85,24 @@ struct Plan {
             feature};
   }
 
-  template <typename T>
   HeadRows<T> rows(const HeadTensor& x, const Tile& segment) const {
     return x.rows<T>(segment.first_bh, segment.first);
   }
 
   // A segment of x [B,H,N,width] contiguous per bh; width 1 for x [BH,N].
-  template <typename T>
-  Strided<T> strided(const Tensor& x, int64_t width, const Tile& segment) const {
-    T* data = x.data<std::remove_const_t<T>>();
-    return {data + (segment.first_bh * length + segment.first) * width, length * width};
+  template <typename E = T>
+  Strided<E> strided(const Tensor& x, int64_t width, const Tile& segment) const {
+    return {x.data<E>() + (segment.first_bh * length + segment.first) * width, length * width};
   }
 
   // The same, contiguous [BH, segment, width]: x itself where it is, else a copy.
-  template <typename T>
   Tensor gather(const HeadTensor& x, const Tile& segment) const {
     if (segment.length == length && x.contiguous())
       return x.data.reshape({batch_heads, length, x.width})
           .rows(segment.first_bh, segment.batch_heads);
     Tensor result({segment.batch_heads, segment.length, x.width}, x.data.dtype());
     kernels<T>(context().device)
-        .copy_rows(context(), rows<const T>(x, segment),
+        .copy_rows(context(), rows(x, segment),
                    head_rows(result.data<T>(), segment.length, x.width), segment.batch_heads,
                    segment.length, x.width);
     return result;
@@ -107,9 +110,8 @@ struct Plan {
 
   // The same of keys, with zeros in the padding, which may hold anything: no NaN reaches the
   // features or the gradients of a map's parameters.
-  template <typename T>
   Tensor gather_keys(const HeadTensor& x, const Tile& segment) const {
-    const Tensor rows = gather<T>(x, segment);
+    const Tensor rows = gather(x, segment);
     if (!options_.valid.defined() || rows.numel() == 0) return rows;
     const Tensor result = rows.clone();
     kernels<T>(context().device)
@@ -118,11 +120,10 @@ struct Plan {
     return result;
   }
 
-  template <typename T>
   void scatter(const Tensor& from, const Tile& segment, const HeadTensor& to) const {
     kernels<T>(context().device)
-        .copy_rows(context(), head_rows<const T>(from.data<T>(), segment.length, to.width),
-                   rows<T>(to, segment), segment.batch_heads, segment.length, to.width);
+        .copy_rows(context(), head_rows(from.data<T>(), segment.length, to.width),
+                   rows(to, segment), segment.batch_heads, segment.length, to.width);
   }
 
   HeadRange head_range(const Tile& segment) const { return {segment.first_bh, heads}; }
@@ -139,7 +140,7 @@ struct Plan {
 // The elements, or null where x is undefined.
 template <typename T>
 T* pointer(const Tensor& x) {
-  return x.defined() ? x.data<std::remove_const_t<T>>() : nullptr;
+  return x.defined() ? x.data<T>() : nullptr;
 }
 
 }  // namespace linea

@@ -105,14 +105,6 @@ Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, B
   return result;
 }
 
-Var Var::from_op(const char* op, Tensor value, const Var& input,
-                 std::function<Gradient(const Tensor& dy)> backward) {
-  return from_op(op, std::move(value), std::vector<Var>{input},
-                 [backward = std::move(backward)](const Tensor& dy) -> std::vector<Gradient> {
-                   return {backward(dy)};
-                 });
-}
-
 // Checks a gradient and adds it to its node.
 void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   const Tensor& value = gradient.value;
@@ -194,7 +186,7 @@ void backward(const Var& root, const Tensor& seed) {
     node->backward = nullptr;
     const std::vector<NodePtr> inputs = std::move(node->inputs);
     node->inputs.clear();
-    std::vector<Gradient> gradients = node_backward(dy);
+    Gradients gradients = node_backward(dy);
     require(gradients.size() == inputs.size(), "the backward of {} gave {} gradients for {} inputs",
             node->op, gradients.size(), inputs.size());
     for (size_t index = 0; index < inputs.size(); ++index) {
@@ -250,12 +242,11 @@ Var recomputed(const std::function<Var(const Var&)>& f, const Var& x) {
     const Rehearsal rehearsal;
     y = f(Var(x.value())).value();
   }
-  return Var::from_op("recomputed", y, {x},
-                      [f, x = x.value()](const Tensor& dy) -> std::vector<Gradient> {
-                        const Var leaf(x, true);
-                        back_through(f, leaf, dy);
-                        return {leaf.grad()};
-                      });
+  return Var::from_op("recomputed", y, {x}, [f, x = x.value()](const Tensor& dy) {
+    const Var leaf(x, true);
+    back_through(f, leaf, dy);
+    return leaf.grad();
+  });
 }
 
 Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
@@ -267,16 +258,15 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
       y2 = ops::add(y2, layer.g(Var(y1)).value());
     }
   }
-  return Var::from_op(
-      "reversible", ops::add(y1, y2), {x},
-      [layers = std::move(layers), y1, y2](const Tensor& dy) -> std::vector<Gradient> {
-        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
-        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
-          undo(layer->g, of1, d1, of2, d2);
-          undo(layer->f, of2, d2, of1, d1);
-        }
-        return {ops::add(d1, d2)};
-      });
+  return Var::from_op("reversible", ops::add(y1, y2), {x},
+                      [layers = std::move(layers), y1, y2](const Tensor& dy) {
+                        Tensor of1 = y1, of2 = y2, d1 = dy, d2 = dy;
+                        for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+                          undo(layer->g, of1, d1, of2, d2);
+                          undo(layer->f, of2, d2, of1, d1);
+                        }
+                        return ops::add(d1, d2);
+                      });
 }
 
 NoGrad::NoGrad() : FlagScope(recording, false) {}

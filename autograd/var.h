@@ -25,7 +25,15 @@ struct Gradient {
   std::optional<DType> cast_to{};
 };
 
-using Backward = std::function<std::vector<Gradient>(const Tensor& dy)>;
+// Those of all inputs of an op; of one input it converts from its gradient.
+struct Gradients : std::vector<Gradient> {
+  using std::vector<Gradient>::vector;
+  Gradients(std::vector<Gradient> all) : vector(std::move(all)) {}  // NOLINT: implicit
+  Gradients(Gradient only) : vector{std::move(only)} {}             // NOLINT: implicit
+  Gradients(Tensor only) : vector{Gradient(std::move(only))} {}     // NOLINT: implicit
+};
+
+using Backward = std::function<Gradients(const Tensor& dy)>;
 
 class Var {
  public:
@@ -35,6 +43,7 @@ class Var {
 
   bool defined() const { return node_ != nullptr; }
   const Tensor& value() const;
+  Tensor value_or_none() const { return defined() ? value() : Tensor(); }
   const Shape& shape() const { return value().shape(); }
   DType dtype() const { return value().dtype(); }
   int64_t size(int axis) const { return value().size(axis); }
@@ -51,9 +60,6 @@ class Var {
   // The result of an op: records `inputs` and `backward` where a gradient is needed.
   static Var from_op(const char* op, Tensor value, const std::vector<Var>& inputs,
                      Backward backward);
-  // The same of one input.
-  static Var from_op(const char* op, Tensor value, const Var& input,
-                     std::function<Gradient(const Tensor& dy)> backward);
 
  private:
   struct Node;

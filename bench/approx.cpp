@@ -254,7 +254,7 @@ Kind kind_of(const std::string& name) {
   if (name == "positive") return Kind::positive;
   if (name == "hyperbolic") return Kind::hyperbolic;
   if (name == "trig") return Kind::trig;
-  fail(ErrorKind::usage, "--features {}: {}; choose from positive, hyperbolic, trig", name,
+  fail(ErrorKind::usage, "`features` {}: {}; choose from positive, hyperbolic, trig", name,
        name == "relu" ? "it is not an estimator of softmax" : "there is no such feature");
 }
 

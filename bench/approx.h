@@ -30,9 +30,10 @@ struct Options {
 
 // What F counts: R rows of omega make as many positive features, and two each of the other kinds.
 //
-//   u = omega x^, w = |x^|^2 / 2 = |x|^2 / (2 sqrt D); of each, the factor that cancels in B is
-//   left out: positive    phi = exp(u - w) hyperbolic  phi = exp(-w) [exp(u), exp(-u)] trig phi =
-//   exp(+w) [sin u, cos u]
+//   u = omega x^, w = |x^|^2 / 2 = |x|^2 / (2 sqrt D), without the factor that cancels in B:
+//   positive    phi = exp(u - w)
+//   hyperbolic  phi = exp(-w) [exp(u), exp(-u)]
+//   trig        phi = exp(+w) [sin u, cos u]
 enum class Kind { positive, hyperbolic, trig };
 
 // Error: ErrorKind::usage for a name that is none of these.

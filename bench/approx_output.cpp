@@ -79,8 +79,8 @@ void print_table(const Options& options, const std::vector<Estimate>& estimates)
   fmt::print("q, k, v ~ N(0, {:g}^2), N {}, D = M = {}, non-causal\n\n", options.stddev,
              options.length, options.key_size);
   fmt::print("{:<11} {:<11} {:>8} {:>11} {:>9} {:>11} {:>11} {:>9} {:>11} {:>9}\n", "feature",
-             "projection", "features", "matrix mean", "+-", "median", "output mean", "+-", "median",
-             "left out");
+             "projection", "features", "matrix MSE", "+-", "median", "output MSE", "+-", "median",
+             "rows out");
   int64_t left_out = 0;
   for (const Estimate& estimate : estimates) {
     const Summary matrix = summarize(estimate.matrix_errors),
@@ -92,7 +92,7 @@ void print_table(const Options& options, const std::vector<Estimate>& estimates)
         estimate.rows_left_out);
     left_out += estimate.rows_left_out;
   }
-  fmt::print("\n+- is the standard error of the mean over draws.\n");
+  fmt::print("\nMSE: mean over draws, without a unit; +-: its standard error.\n");
   if (left_out > 0)
     fmt::print(
         "excluded from the means: of {} rows each, those whose weights cancel, |sum a| < 1e-3 sum "

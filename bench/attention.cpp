@@ -7,8 +7,7 @@
 
 #include "autograd/gradcheck.h"
 #include "bench/bench.h"
-#include "cli/flags.h"
-#include "cli/setting_flags.h"
+#include "bench/commands.h"
 #include "data/json.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
@@ -17,17 +16,6 @@
 
 namespace linea::bench {
 namespace {
-
-struct AttentionBench {
-  std::vector<std::string> attentions = {"softmax", "linear", "performer"};
-  std::vector<int64_t> lengths = {512, 1024, 2048, 4096, 8192, 16384};
-  GivenTexts settings;
-  int64_t segment = 0, chunk = 0;
-  int64_t batch = 1, heads = 4, key_size = 64, threads = 0;
-  std::string device = "cpu", dtype = "fp32";
-  double seconds = 0.5;  // at least, a measurement
-  bool json = false;
-};
 
 // Seconds and extra bytes of a sequence; GFLOP/s (Attention::recurrent_flops), NaN where nothing is
 // counted; seconds of a sampled token, the mean over as many positions.
@@ -178,68 +166,51 @@ void print_row(const Machine& machine, const AttentionBench& options, const std:
   std::fflush(stdout);
 }
 
-AttentionOptions chosen_attention(const std::string& name, const AttentionBench& options) {
-  AttentionOptions chosen{name, settings_for(attention_mechanisms(), name, options.settings)};
-  chosen.segment = options.segment;
-  chosen.chunk = options.chunk;
-  chosen.heads = options.heads;
-  chosen.key_size = chosen.value_size = options.key_size;
-  return chosen;
+}  // namespace
+
+namespace {
+
+// The attentions as they are measured. Errors: all flags that cannot work, before anything is
+// measured.
+std::vector<AttentionOptions> checked_attentions(const AttentionBench& options) {
+  check_seconds(options.seconds);
+  check_size("batch", options.batch);
+  check_size("heads", options.heads);
+  check_size("key_size", options.key_size);
+  require(options.segment >= 0 && options.chunk >= 0,
+          "`segment` is {} and `chunk` {}; both must be at least 0", options.segment,
+          options.chunk);
+  for (const int64_t length : options.lengths)
+    require(length >= 1, "`lengths` has {}; each must be at least 1", length);
+  std::vector<AttentionOptions> result = options.attentions;
+  for (AttentionOptions& chosen : result) {
+    chosen.segment = options.segment;
+    chosen.chunk = options.chunk;
+    chosen.heads = options.heads;
+    chosen.key_size = chosen.value_size = options.key_size;
+    static_cast<void>(make_attention(chosen));
+  }
+  return result;
 }
 
+}  // namespace
+
 void run(const AttentionBench& options) {
-  refuse_foreign_settings("attention", attention_mechanisms(), options.attentions,
-                          options.settings);
-  use_machine(options.threads, options.device, options.dtype);
+  const std::vector<AttentionOptions> attentions = checked_attentions(options);
+  use_machine(options.threads, options.device, options.dtype, Work::attention);
   const Machine machine = measure_machine(options.seconds, options.dtype);
   print_head(machine, options);
   std::vector<int64_t> lengths = options.lengths;
   std::sort(lengths.begin(), lengths.end());
   Table table;
-  for (const std::string& name : options.attentions) {
-    const AttentionOptions chosen = chosen_attention(name, options);
+  for (const AttentionOptions& chosen : attentions) {
     std::vector<Measured> rows;
-    for (const int64_t length : lengths) {
-      require(length >= 1, "--lengths has {}; each must be at least 1", length);
-      rows.push_back(measure(chosen, options, length));
-    }
+    for (const int64_t length : lengths) rows.push_back(measure(chosen, options, length));
     measure_steps(chosen, options, rows);
     table.emplace_back(label_of(chosen), rows);
     for (const Measured& m : rows) print_row(machine, options, label_of(chosen), m);
   }
   print_crossovers(table, options.json);
-}
-
-}  // namespace
-
-void add_attention(CLI::App& bench, int& exit_code) {
-  CLI::App& what = add_command(bench, "attention", "attention forward and backward, by length");
-  const auto options = std::make_shared<AttentionBench>();
-  add_option(what, "--attention", options->attentions, "comma-separated names",
-             OptionKind::comma_separated);
-  set_choices(what, "--attention", attention_names());
-  add_option(what, "--lengths", options->lengths, "comma-separated numbers",
-             OptionKind::comma_separated);
-  add_option(what, "--batch", options->batch, "batch size", OptionKind::shows_default);
-  add_option(what, "--heads", options->heads, "heads", OptionKind::shows_default);
-  add_option(what, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(what, "--segment", options->segment, "positions per tile; 0: automatic",
-             OptionKind::shows_default);
-  add_option(what, "--chunk", options->chunk, "chunk length; 0: automatic",
-             OptionKind::shows_default);
-  add_option(what, "--seconds", options->seconds, "minimum time per measurement",
-             OptionKind::shows_default);
-  add_option(what, "--threads", options->threads, "CPU threads; 0: all cores");
-  add_option(what, "--device", options->device, "cpu, cuda, or a device by number such as cuda:1",
-             OptionKind::shows_default);
-  add_option(what, "--dtype", options->dtype, "fp32, or on a CUDA device tf32 or bf16",
-             OptionKind::shows_default);
-  add_flag(what, "--json", options->json, "one JSON object per line");
-  add_setting_flags(what, "attention", attention_mechanisms(), options->settings);
-  set_action(what, [options, &exit_code] {
-    run(*options);
-    exit_code = 0;
-  });
 }
 
 }  // namespace linea::bench

@@ -1,12 +1,14 @@
 #include "bench/bench.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <set>
 
 #include "autograd/gradcheck.h"
 #include "bench/device_rates.h"
-#include "cli/flags.h"
+#include "data/vocabulary.h"
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "train/machine.h"
@@ -19,42 +21,47 @@ struct ModelPreset {
   const char* name;
   int64_t tokens, read_tokens;  // that are predicted; and with a start token
   int64_t levels;               // of an image; 0: no image
+  int64_t length;
   const char *model, *training;
 };
 
 const ModelPreset kModels[] = {
     // Karpathy, nanoGPT: the recipe for a CPU in its README.
-    {"nanogpt", 65, 65, 0,
-     "attention = 'softmax'\nlayers = 4\nheads = 4\ndim = 128\nffn = 512\nlength = 64\ntie = "
-     "true\nbias = false\n"
-     "features = 256",
+    {"nanogpt", 65, 65, 0, 64,
+     "attention = 'softmax'\nlayers = 4\nheads = 4\ndim = 128\nffn = 512\ntie = true\nbias = false",
      "batch = 12\nlr = 1e-3\nbeta2 = 0.99\nweight_decay = 0.1\nclip = 1.0\ndropout = 0"},
     // Katharopoulos 2020, section 4.2.1: MNIST pixel by pixel.
-    {"mnist-paper", 256, 257, 256,
-     "attention = 'linear'\nlayers = 8\nheads = 8\ndim = 256\nffn = 1024\nlength = 784\nfeatures = "
-     "256",
-     "batch = 10"},
+    {"mnist-paper", 256, 257, 256, 784,
+     "attention = 'linear'\nlayers = 8\nheads = 8\ndim = 256\nffn = 1024", "batch = 10"},
 };
 
-const std::set<std::string> kModelSettings = {
-    "attention", "feature", "rule",      "nu",          "features",   "projection", "redraw",
-    "codes",     "sigma",   "anneal",    "codebook",    "commitment", "layers",     "heads",
-    "dim",       "ffn",     "positions", "output_head", "tie",        "bias",       "length",
-    "seed",      "threads", "segment",   "chunk",       "device",     "dtype",      "reversible"};
-const std::set<std::string> kTrainingSettings = {
-    "batch", "optimizer", "lr", "beta1", "beta2", "weight_decay", "clip", "dropout", "recompute"};
+// Where the attention declares them.
+const Settings kAttentionSettings = {{"features", 256}};
 
-std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const ModelPreset& model : kModels) names.emplace_back(model.name);
-  return names;
+const std::set<std::string> kMachineSettings = {"seed",    "threads", "device",
+                                                "segment", "chunk",   "dtype"};
+const std::set<std::string> kTrainingSettings = {"batch", "optimizer", "lr",
+                                                 "clip",  "dropout",   "recompute"};
+
+bool is_known(const std::string& name) {
+  const std::vector<std::string> names = model_preset_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-const ModelPreset& preset_of(const std::string& name) {
-  for (const ModelPreset& model : kModels)
-    if (name == model.name) return model;
-  fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", name,
-       fmt::join(model_names(), ", "));
+TaskShape shape_of(const ModelPreset& preset) {
+  TaskShape shape{};
+  shape.length = preset.length;
+  shape.vocab_size = preset.tokens;
+  shape.input_vocab_size = preset.read_tokens;
+  shape.levels = preset.levels;
+  return shape;
+}
+
+// Of a preset of `linea train`, without its data: a text has all 256 bytes as tokens.
+TaskShape shape_of(const RunConfig& config) {
+  const bool has_vocabulary = find_task(config.task).has_vocabulary;
+  return task_shape(
+      task_options(config, has_vocabulary ? Vocabulary::all_bytes().serialize() : ""));
 }
 
 }  // namespace
@@ -90,6 +97,7 @@ Machine measure_machine(double seconds, const std::string& dtype) {
   const Device device = context().device;
   const bool cpu = device.kind == DeviceKind::cpu;
   Machine machine{blas_info(), context().threads, 0, dtype, "cpu", 0};
+  if (cpu) context().products = FloatProducts::exact;  // the rate of SGEMM in every dtype
   machine.sgemm_gflops =
       product_rate(dtype == "bf16" && !cpu ? DType::bf16 : DType::f32, seconds) / 1e9;
   if (cpu) return machine;
@@ -119,30 +127,52 @@ nlohmann::ordered_json json_of(const Machine& machine) {
           {"sgemm_gflops", machine.sgemm_gflops}};
 }
 
-void add_model(CLI::App& command, ModelChoice& choice) {
-  add_option(command, "--preset", choice.preset,
-             fmt::format("the model: {}", fmt::join(model_names(), " or ")),
-             OptionKind::shows_default);
-  std::set<std::string> settings = kModelSettings;
-  if (choice.trains) settings.insert(kTrainingSettings.begin(), kTrainingSettings.end());
-  add_settings(command, choice.config, settings);
+std::vector<std::string> model_preset_names() {
+  std::vector<std::string> names;
+  for (const ModelPreset& model : kModels) names.emplace_back(model.name);
+  for (const std::string& name : preset_names()) {
+    const bool is_own = std::find(names.begin(), names.end(), name) != names.end();
+    const std::string task = config_from_toml(preset_text(name), name).task;
+    if (!is_own && !find_task(task).reads_pairs) names.push_back(name);
+  }
+  return names;
 }
 
-ModelConfig chosen_model(CLI::App& command, ModelChoice& choice) {
-  const ModelPreset& preset = preset_of(choice.preset);
+void check_size(const char* key, int64_t value) {
+  require(value >= 1, "`{}` is {}; it must be at least 1", key, value);
+}
+
+void check_seconds(double seconds) {
+  require(std::isfinite(seconds) && seconds >= 0,
+          "`seconds` is {}; it must be finite and at least 0", seconds);
+}
+
+bool changes_model(const GeneralSetting& general, bool trains) {
+  const std::string& key = general.setting.key;
+  return general.group == "Model" || kMachineSettings.count(key) != 0 ||
+         (trains && kTrainingSettings.count(key) != 0);
+}
+
+ModelConfig chosen_model(ModelChoice& choice) {
+  if (!is_known(choice.preset))
+    fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", choice.preset,
+         fmt::join(model_preset_names(), ", "));
+  const ModelPreset* own = nullptr;
+  for (const ModelPreset& model : kModels)
+    if (choice.preset == model.name) own = &model;
+  const std::string source = "preset " + choice.preset;
+  std::vector<SettingLayer> layers;
+  layers.push_back(parse_toml(own != nullptr ? own->model : preset_text(choice.preset), source));
+  if (own != nullptr && choice.trains) layers.push_back(parse_toml(own->training, source));
+  layers.push_back(choice.given);
   RunConfig& config = choice.config;
-  const std::set<std::string> given = given_settings(command);
-  apply_toml(command, preset.model, "preset " + choice.preset, given);
-  if (choice.trains) apply_toml(command, preset.training, "preset " + choice.preset, given);
-  config.task = "random tokens";
+  config = resolve(layers);
+  if (own != nullptr) set_defaults(config, kAttentionSettings);
   const Work work = choice.trains ? Work::training : Work::sampling;
-  check_settings(config, work);
+  check_model_settings(config, work);
   use_machine(config.threads, config.device, config.dtype, work);
-  TaskShape shape{};
-  shape.length = config.length;
-  shape.vocab_size = preset.tokens;
-  shape.input_vocab_size = preset.read_tokens;
-  shape.levels = preset.levels;
+  TaskShape shape = own != nullptr ? shape_of(*own) : shape_of(config);
+  shape.length = choice.length.value_or(shape.length);
   return model_config(config, shape);
 }
 

@@ -8,12 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/transformer.h"
-#include "train/config.h"
-
-namespace CLI {
-class App;
-}
+#include "bench/commands.h"
 
 namespace linea::bench {
 
@@ -38,21 +33,13 @@ Machine measure_machine(double seconds, const std::string& dtype = "fp32");
 std::string to_string(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
 
-// The model that is measured: a preset, changed by flags.
-struct ModelChoice {
-  std::string preset = "nanogpt";
-  RunConfig config;
-  bool trains = false;  // has the settings of training too
-};
-void add_model(CLI::App& command, ModelChoice& choice);
-// Fills choice.config, sets the threads. Error: an unknown preset, settings that cannot be.
-ModelConfig chosen_model(CLI::App& command, ModelChoice& choice);
+// Errors: ErrorKind::usage, a size below 1; a time that is negative or not finite.
+void check_size(const char* key, int64_t value);
+void check_seconds(double seconds);
+
+// Fills choice.config, sets the threads. Error: an unknown preset, settings that cannot work.
+ModelConfig chosen_model(ModelChoice& choice);
 // "linear --feature elu, 4 layers, 4 heads, dim 128, ffn 512, length 64, 65 tokens"
 std::string to_string(const ModelConfig& config);
-
-void add_attention(CLI::App& bench, int& exit_code);  // bench_attention.cpp
-void add_train(CLI::App& bench, int& exit_code);      // bench_train.cpp
-void add_sample(CLI::App& bench, int& exit_code);     // bench_sample.cpp
-void add_memory(CLI::App& bench, int& exit_code);     // bench_memory.cpp
 
 }  // namespace linea::bench

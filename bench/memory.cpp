@@ -7,8 +7,8 @@
 
 #include "autograd/gradcheck.h"
 #include "bench/bench.h"
+#include "bench/commands.h"
 #include "bench/memory_comparison.h"
-#include "cli/flags.h"
 #include "data/chart.h"
 #include "data/files.h"
 #include "data/json.h"
@@ -18,14 +18,6 @@ namespace linea::bench {
 namespace {
 
 using memory_comparison::Way;
-
-struct MemoryBench {
-  std::vector<int64_t> lengths = {1024, 2048, 4096, 8192, 16384, 32768, 65536};
-  int64_t heads = 4, key_size = 64, features = 64, threads = 0;
-  double limit = 8, seconds = 0.2;  // GiB of states; at least, a measurement
-  std::string svg;
-  bool json = false;
-};
 
 // One way at one length; a way that was not tried has no bytes (NaN).
 struct Entry {
@@ -127,12 +119,33 @@ Chart chart_of(const std::string& attention, const std::vector<Entry>& entries) 
   return chart;
 }
 
-void run(const MemoryBench& options) {
+}  // namespace
+
+namespace {
+
+// The attentions that are compared. Errors: all flags that cannot work, before anything is
+// measured.
+std::vector<AttentionOptions> checked_attentions(const MemoryBench& options) {
   for (const int64_t length : options.lengths)
-    require(length >= 1, "--lengths has {}; each must be at least 1", length);
-  require(options.heads >= 1 && options.key_size >= 1,
-          "--heads is {} and --key-size {}; both must be at least 1", options.heads,
-          options.key_size);
+    require(length >= 1, "`lengths` has {}; each must be at least 1", length);
+  check_size("heads", options.heads);
+  check_size("key_size", options.key_size);
+  check_seconds(options.seconds);
+  require(options.limit >= 0, "`limit` is {}; it must be at least 0", options.limit);
+  std::vector<AttentionOptions> result = {{"linear"},
+                                          {"performer", {{"features", options.features}}}};
+  for (AttentionOptions& attention : result) {
+    attention.heads = options.heads;
+    attention.key_size = attention.value_size = options.key_size;
+    static_cast<void>(make_attention(attention));
+  }
+  return result;
+}
+
+}  // namespace
+
+void run(MemoryBench options) {
+  const std::vector<AttentionOptions> attentions = checked_attentions(options);
   if (options.threads != 0) set_threads(static_cast<int>(options.threads));
   if (!options.svg.empty())
     AtomicFile probe(options.svg);  // a folder that takes no files is an error now
@@ -146,15 +159,11 @@ void run(const MemoryBench& options) {
         "gradients\nagainst float64, relative to the largest; -: skipped, more than {:g} GiB of "
         "states\n\n",
         to_string(machine), options.heads, options.key_size, options.limit);
-    fmt::print(kRow, "attention", "N", "way", "extra MiB", "ms", "dq", "dk", "dv");
+    fmt::print(kRow, "attention", "N", "way", "extra MiB", "time ms", "dq error", "dk error",
+               "dv error");
   }
-  AttentionOptions attention;
-  attention.heads = options.heads;
-  attention.key_size = attention.value_size = options.key_size;
   std::vector<Chart> charts;
-  for (const char* name : {"linear", "performer"}) {
-    attention.name = name;
-    if (attention.name == "performer") attention.settings["features"] = options.features;
+  for (const AttentionOptions& attention : attentions) {
     std::vector<Entry> entries;
     for (const int64_t length : options.lengths) {
       const memory_comparison::Inputs in = random_inputs(options, length);
@@ -167,31 +176,6 @@ void run(const MemoryBench& options) {
     charts.push_back(chart_of(label_of(attention), entries));
   }
   if (!options.svg.empty()) write_charts(options.svg, charts);
-}
-
-}  // namespace
-
-void add_memory(CLI::App& bench, int& exit_code) {
-  CLI::App& command = add_command(
-      bench, "memory", "memory of the gradient of linear attention, computed in four ways");
-  const auto options = std::make_shared<MemoryBench>();
-  add_option(command, "--lengths", options->lengths, "comma-separated numbers",
-             OptionKind::comma_separated);
-  add_option(command, "--heads", options->heads, "heads", OptionKind::shows_default);
-  add_option(command, "--key-size", options->key_size, "D = M", OptionKind::shows_default);
-  add_option(command, "--features", options->features, "of performer: rows of omega",
-             OptionKind::shows_default);
-  add_option(command, "--limit", options->limit, "skip ways that save more GiB of states than this",
-             OptionKind::shows_default);
-  add_option(command, "--seconds", options->seconds, "minimum time per measurement",
-             OptionKind::shows_default);
-  add_option(command, "--svg", options->svg, "write a chart of bytes over N to this file");
-  add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
-  add_flag(command, "--json", options->json, "one JSON object per line");
-  set_action(command, [options, &exit_code] {
-    run(*options);
-    exit_code = 0;
-  });
 }
 
 }  // namespace linea::bench

@@ -5,23 +5,17 @@
 #include <memory>
 
 #include "bench/bench.h"
+#include "bench/commands.h"
 #include "bench/device_rates.h"
-#include "cli/flags.h"
 #include "data/json.h"
 #include "nn/generation.h"
+#include "nn/transformer.h"
 #include "train/timing.h"
 
 namespace linea::bench {
 namespace {
 
 constexpr int64_t kWarmup = 4;  // positions sampled before the clock starts
-
-struct SampleBench {
-  ModelChoice model;
-  std::vector<int64_t> batches = {1, 16, 256, 1024};
-  int64_t tokens = 0, parts = 0;
-  bool json = false;
-};
 
 struct Sampled {
   int64_t batch, positions;
@@ -93,23 +87,25 @@ void print(const SampleBench& options, const Sampled& sampled) {
   fmt::print("{:>7} {:>10} {:>12.0f} {:>12.3f} {:>14} {:>10}\n", sampled.batch, sampled.positions,
              sampled.tokens_per_s, sampled.images_per_s,
              alone ? fmt::format("{:.1f}", sampled.read_gb_per_s) : "-",
-             alone ? fmt::format("{:.0f}%", 100 * sampled.of_read) : "-");
+             alone ? fmt::format("{:.0f}", 100 * sampled.of_read) : "-");
   if (!sampled.not_captured.empty())
     fmt::print("        positions were not captured: {}\n", sampled.not_captured);
   std::fflush(stdout);
 }
 
-void run(CLI::App& command, SampleBench& options) {
-  const ModelConfig config = chosen_model(command, options.model);
+}  // namespace
+
+void run(SampleBench options) {
+  const ModelConfig config = chosen_model(options.model);
   require(config.length > kWarmup,
-          "--length is {}; it must be above the {} positions of the warm-up", config.length,
+          "`length` is {}; it must be above the {} positions of the warm-up", config.length,
           kWarmup);
-  require(options.tokens >= 0, "--tokens is {}; it must be at least 0", options.tokens);
+  require(options.tokens >= 0, "`tokens` is {}; it must be at least 0", options.tokens);
   for (const int64_t batch : options.batches)
-    require(batch >= 1, "--batches has {}; each must be at least 1", batch);
-  require(options.parts >= 0, "--parts is {}; it must be at least 0", options.parts);
+    require(batch >= 1, "`batches` has {}; each must be at least 1", batch);
+  require(options.parts >= 0, "`parts` is {}; it must be at least 0", options.parts);
   require(options.parts == 0 || context().device.kind != DeviceKind::cpu,
-          "--parts is {}: a CPU samples a batch in one part; leave it out, or use --device cuda",
+          "`parts` is {}: a CPU samples a batch in one part; leave it out, or use `device` cuda",
           options.parts);
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
   if (options.parts > 0) context().sizes.streams = options.parts;
@@ -121,36 +117,14 @@ void run(CLI::App& command, SampleBench& options) {
                to_string(machine), options.model.preset, to_string(config),
                options.model.config.dtype, weight_bytes(model) / 1e6);
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
-               "images/s", "weights GB/s", "of it");
+               "images/s", "weights GB/s", "share %");
   }
   for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
   if (!options.json)
     fmt::print(
-        "\nAn image has {} tokens. weights GB/s: the rate at which a sum reads as many bytes; of "
-        "it: the share reached.\n",
+        "\nAn image has {} tokens. weights GB/s: the rate at which a sum reads as many bytes; "
+        "share: what sampling reaches of it.\n",
         config.length);
-}
-
-}  // namespace
-
-void add_sample(CLI::App& bench, int& exit_code) {
-  CLI::App& command =
-      add_command(bench, "sample", "sampling with random weights: speed by batch size");
-  const auto options = std::make_shared<SampleBench>();
-  options->model.preset = "mnist-paper";
-  add_model(command, options->model);
-  add_option(command, "--batches,--batch", options->batches, "comma-separated batch sizes",
-             OptionKind::comma_separated);
-  add_option(command, "--tokens", options->tokens, "timed positions; 0: automatic",
-             OptionKind::shows_default);
-  add_option(command, "--parts", options->parts,
-             "maximum number of concurrent parts of a batch on a GPU; 0: the device's default",
-             OptionKind::shows_default);
-  add_flag(command, "--json", options->json, "one JSON object per line");
-  set_action(command, [&command, options, &exit_code] {
-    run(command, *options);
-    exit_code = 0;
-  });
 }
 
 }  // namespace linea::bench

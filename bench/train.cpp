@@ -6,10 +6,11 @@
 
 #include "autograd/profile.h"
 #include "bench/bench.h"
-#include "cli/flags.h"
+#include "bench/commands.h"
 #include "data/json.h"
 #include "data/tasks/task.h"
 #include "nn/optimizer.h"
+#include "nn/transformer.h"
 #include "tensor/random.h"
 #include "train/flops.h"
 #include "train/format.h"
@@ -18,12 +19,6 @@
 
 namespace linea::bench {
 namespace {
-
-struct TrainBench {
-  ModelChoice model;
-  int64_t steps = 20, warmup = 3;
-  bool json = false;
-};
 
 // Bytes of tensors by what they are for: parameters and buffers; what is held at the end of the
 // forward pass beyond those of before it (activations), and of the backward pass (gradients).
@@ -232,7 +227,7 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
   for (const auto& [kind, value] : kinds(trained.bytes))
     fmt::print("{:<16} {:>10.2f} MiB\n", kind, value / 1048576);
   fmt::print("{:<16} {:>10.2f} MiB, growth of the process\n\n", "peak RSS", trained.rss / 1048576);
-  fmt::print("{:<20} {:>12} {:>12} {:>10}\n", "ms a step", "forward", "backward", "per cent");
+  fmt::print("{:<20} {:>12} {:>12} {:>10}\n", "per step", "forward ms", "backward ms", "share %");
   const auto row = [&](const std::string& name, double forward, double backward) {
     const double scale = 1e3 / static_cast<double>(options.steps);
     fmt::print("{:<20} {:>12.3f} {:>12.3f} {:>10.1f}\n", name, scale * forward, scale * backward,
@@ -249,35 +244,19 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
   row("data", trained.data_s, 0);
 }
 
+}  // namespace
+
 // SGEMM comes last: its matrices are no memory of the training.
-void run(CLI::App& command, TrainBench& options) {
+void run(TrainBench options) {
   require(options.steps >= 1 && options.warmup >= 0,
-          "--steps is {} and --warmup {}; at least 1 and 0", options.steps, options.warmup);
-  const ModelConfig model = chosen_model(command, options.model);
+          "`steps` is {} and `warmup` {}; at least 1 and 0", options.steps, options.warmup);
+  const ModelConfig model = chosen_model(options.model);
   const Trained trained = train(model, options);
   const double tokens =
       static_cast<double>(options.model.config.batch * model.length) / trained.step_s;
   const double gflops = tokens * trained.flops / 1e9;
   const auto print = options.json ? print_json : print_text;
   print(model, options, measure_machine(0.5, options.model.config.dtype), trained, tokens, gflops);
-}
-
-}  // namespace
-
-void add_train(CLI::App& bench, int& exit_code) {
-  CLI::App& command =
-      add_command(bench, "train", "training steps on random tokens: speed, memory, time per op");
-  const auto options = std::make_shared<TrainBench>();
-  options->model.trains = true;
-  add_model(command, options->model);
-  add_option(command, "--steps", options->steps, "measured steps", OptionKind::shows_default);
-  add_option(command, "--warmup", options->warmup, "warm-up steps before them",
-             OptionKind::shows_default);
-  add_flag(command, "--json", options->json, "one JSON object per line");
-  set_action(command, [&command, options, &exit_code] {
-    run(command, *options);
-    exit_code = 0;
-  });
 }
 
 }  // namespace linea::bench

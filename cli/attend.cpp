@@ -1,12 +1,11 @@
 // linea attend: one attention on the tensors of a safetensors file, and its gradients where the
 // file holds dy.
 //
-//   in    q, k [B,H,N,D], v [B,H,N,M], all f32 or all f64, which is also what is computed in; dy
-//   [B,H,N,M];
-//         what the attention needs: omega [H,R,D] (drawn at random where it is missing: omega),
+//   in    q, k [B,H,N,D], v and dy [B,H,N,M], all f32 or all f64, the dtype of the computation;
+//         inputs of the attention: omega [H,R,D] (drawn at random where it is missing),
 //         codebook [H,F,D], sigma [1], gate or beta [B,H,N]
-//   out   y [B,H,N,M], the omega used, and of dy: dq, dk, dv, dcodebook, dsigma, dgate, dbeta where
-//   they exist
+//   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, where they exist, dcodebook,
+//         dsigma, dgate, dbeta
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
 #include <cmath>
@@ -14,7 +13,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli/attend_run.h"
+#include "cli/attend_inputs.h"
 #include "cli/commands.h"
 #include "cli/flags.h"
 #include "cli/setting_flags.h"
@@ -25,7 +24,7 @@ namespace linea {
 namespace {
 
 attend::Needs needs_of(const Attention& attention) {
-  const auto has = [&](const char* name) { return attend::slot_of(attention, name).defined(); };
+  const auto has = [&](const char* name) { return attend::find_tensor(attention, name).defined(); };
   return {has("omega"), has("codebook"), has("sigma"),
           attention.gated() ? attention.gate_name() : ""};
 }
@@ -37,11 +36,10 @@ void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {
 
 void check_flags(const attend::Options& options) {
   constexpr int64_t kMax = int64_t{1} << 31;
-  require(options.form == "quadratic" || options.form == "chunked" || options.form == "recurrent",
-          "--form is '{}'; choose quadratic, chunked or recurrent", options.form);
+  attend::parse_form(options.form);
   parse_device(options.device);
   check_range("--seed", options.seed, 0, INT64_MAX);
-  check_range("--threads", options.threads, 0, 4096);
+  check_range("--threads", options.threads, 0, kMaxThreads);
   check_range("--segment", options.attention.segment, 0, kMax);
   check_range("--chunk", options.attention.chunk, 0, kMax);
   require(options.form != "recurrent" || options.causal,
@@ -75,12 +73,13 @@ void run_attend(const attend::Options& options) {
     AtomicFile probe(options.out);
   }  // a folder that takes no files is an error now, not after the work
 
-  std::vector<NamedTensor> out = attend::compute(*attention, in, needs.gate, options);
+  std::vector<NamedTensor> out =
+      attend::compute(*attention, in, attend::parse_form(options.form), options.causal);
   for (const auto& [name, tensor] : out)
     if (const auto bad = attend::first_unlike(tensor, [](auto x) { return std::isfinite(x); }))
       fail(ErrorKind::numeric, "{} of {} is {} at {}: the numbers are too large for {}", name,
            options.in, bad->value, bad->place, name_of(tensor.dtype()));
-  if (needs.omega) out.insert(out.begin() + 1, {"omega", attend::slot_of(*attention, "omega")});
+  if (needs.omega) out.insert(out.begin() + 1, {"omega", attend::find_tensor(*attention, "omega")});
   write_safetensors(options.out, out);
   std::vector<std::string> written;
   for (const auto& [name, tensor] : out) written.push_back(name + " " + tensor.shape().str());
@@ -94,6 +93,7 @@ void add_attend(CLI::App& program, int& exit_code) {
   AttentionOptions& attention = options->attention;
   CLI::App& command = add_command(
       program, "attend", "run one attention, with gradients, on your own tensors",
+      "Example:  linea attend --in qkv.safetensors --out y.safetensors --attention vq --causal\n\n"
       "--in holds q, k [B,H,N,D] and v [B,H,N,M], all F32 or all F64, and what the "
       "attention needs:\n"
       "  performer     omega [H,R,D]; default: sampled with --features, --projection and --seed\n"
@@ -125,13 +125,10 @@ void add_attend(CLI::App& program, int& exit_code) {
              OptionKind::shows_default);
   add_option(command, "--chunk", attention.chunk, "chunk length of linear attention; 0: automatic",
              OptionKind::shows_default);
-  add_setting_flags(command, "attention", attention_mechanisms(), options->settings);
+  add_mechanism_flags(command, options->settings, {"attention"});
   set_action(command, [options, &exit_code] {
-    const std::vector<Mechanism> mechanisms = attention_mechanisms();
     AttentionOptions& chosen = options->attention;
-    find_attention(chosen.name);
-    refuse_foreign_settings("attention", mechanisms, {chosen.name}, options->settings);
-    chosen.settings = settings_for(mechanisms, chosen.name, options->settings);
+    chosen.settings = chosen_attentions({chosen.name}, options->settings).front().settings;
     options->attention.seed = static_cast<uint64_t>(options->seed);
     run_attend(*options);
     exit_code = 0;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "cli/attend_run.h"
+#include "cli/attend_inputs.h"
 
 namespace linea::attend {
 namespace {

@@ -8,15 +8,18 @@ class App;
 
 namespace linea {
 
-void add_train(CLI::App& program, int& exit_code);   // cmd_train.cpp
-void add_sample(CLI::App& program, int& exit_code);  // cmd_sample.cpp
-void add_eval(CLI::App& program, int& exit_code);    // cmd_eval.cpp
-void add_attend(CLI::App& program, int& exit_code);  // cmd_attend.cpp
-void add_verify(CLI::App& program, int& exit_code);  // cmd_verify.cpp
-void add_bench(CLI::App& program, int& exit_code);   // cmd_bench.cpp
-void add_approx(CLI::App& program, int& exit_code);  // cmd_approx.cpp
-void add_data(CLI::App& program, int& exit_code);    // cmd_data.cpp
-void add_info(CLI::App& program, int& exit_code);    // cmd_info.cpp
+void add_train(CLI::App& program, int& exit_code);   // train.cpp
+void add_sample(CLI::App& program, int& exit_code);  // sample.cpp
+void add_eval(CLI::App& program, int& exit_code);    // eval.cpp
+void add_attend(CLI::App& program, int& exit_code);  // attend.cpp
+void add_verify(CLI::App& program, int& exit_code);  // verify.cpp
+void add_bench(CLI::App& program, int& exit_code);   // bench.cpp
+void add_approx(CLI::App& program, int& exit_code);  // approx.cpp
+void add_data(CLI::App& program, int& exit_code);    // data.cpp
+void add_info(CLI::App& program, int& exit_code);    // info.cpp
+void add_help(CLI::App& program, int& exit_code);    // help.cpp
+void add_runs(CLI::App& program, int& exit_code);
+void add_plot(CLI::App& program, int& exit_code);
 void add_completion(CLI::App& program, int& exit_code);
 void add_man(CLI::App& program, int& exit_code);
 

@@ -120,7 +120,8 @@ std::string completion_script(const DescribedCommand& program, const std::string
 }
 
 void add_completion(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(program, "completion", "print the completion script of a shell");
+  CLI::App& command = add_command(program, "completion", "print the completion script of a shell",
+                                  "Example:  source <(linea completion bash)");
   const auto shell = std::make_shared<std::string>();
   add_option(command, "SHELL", *shell, "bash or zsh", OptionKind::required);
   set_choices(command, "SHELL", {"bash", "zsh"});
@@ -131,7 +132,8 @@ void add_completion(CLI::App& program, int& exit_code) {
 }
 
 void add_man(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(program, "man", "print the manual page");
+  CLI::App& command =
+      add_command(program, "man", "print the manual page", "Example:  linea man | man -l -");
   set_action(command, [&program, &exit_code] {
     std::fputs(manual_page(describe(program), version()).c_str(), stdout);
     exit_code = 0;

@@ -11,6 +11,7 @@
 #include "data/download.h"
 #include "data/json.h"
 #include "tensor/error.h"
+#include "train/format.h"
 
 namespace linea {
 namespace {
@@ -22,24 +23,45 @@ struct DataOptions {
 
 void print(const std::string& line) { std::printf("%s\n", line.c_str()); }
 
-void list_sets(bool json) {
-  for (const DataSet& set : catalog()) {
-    if (!json) print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
-    for (const PublishedFile& file : set.files) {
-      if (json) {
-        print(dump_json(nlohmann::ordered_json{{"set", set.name},
-                                               {"task", set.task},
-                                               {"file", file.name},
-                                               {"bytes", file.bytes},
-                                               {"sha256", file.sha256},
-                                               {"sources", file.sources}}));
-        continue;
-      }
-      print(fmt::format("  {}  {} bytes", file.name, file.bytes));
-      print(fmt::format("    sha256 {}", file.sha256.empty() ? "not published" : file.sha256));
-      for (const UnpackedFile& content : file.unpacked)
-        if (!content.md5.empty()) print(fmt::format("    md5 of its content {}", content.md5));
-      for (const std::string& source : file.sources) print("    " + source);
+int64_t total_bytes(const DataSet& set) {
+  int64_t bytes = 0;
+  for (const PublishedFile& file : set.files) bytes += file.bytes;
+  return bytes;
+}
+
+void print_files(const DataSet& set) {
+  print(fmt::format("{}: {}; --task {}", set.name, set.about, set.task));
+  for (const PublishedFile& file : set.files) {
+    print(fmt::format("  {}  {} bytes", file.name, file.bytes));
+    print(fmt::format("    sha256 {}", file.sha256.empty() ? "not published" : file.sha256));
+    for (const UnpackedFile& content : file.unpacked)
+      if (!content.md5.empty()) print(fmt::format("    md5 of its content {}", content.md5));
+    for (const std::string& source : file.sources) print("    " + source);
+  }
+}
+
+void print_json(const DataSet& set) {
+  for (const PublishedFile& file : set.files)
+    print(dump_json(nlohmann::ordered_json{{"set", set.name},
+                                           {"task", set.task},
+                                           {"file", file.name},
+                                           {"bytes", file.bytes},
+                                           {"sha256", file.sha256},
+                                           {"sources", file.sources}}));
+}
+
+// A line for each set, or all of one set.
+void list(const DataOptions& options) {
+  std::vector<DataSet> sets = catalog();
+  if (!options.name.empty()) sets = {find_data_set(options.name)};
+  for (const DataSet& set : sets) {
+    if (options.json) {
+      print_json(set);
+    } else if (!options.name.empty()) {
+      print_files(set);
+    } else {
+      print(fmt::format("{:<16} {:>10}  --task {:<8} {}", set.name,
+                        format_bytes(static_cast<double>(total_bytes(set))), set.task, set.about));
     }
   }
 }
@@ -95,20 +117,25 @@ void get(const DataOptions& options) {
 }  // namespace
 
 void add_data(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(program, "data", "list, download and verify published data sets");
+  CLI::App& command = add_command(program, "data", "list, download and verify published data sets",
+                                  "Example:  linea data list");
   require_command(command);
   const auto options = std::make_shared<DataOptions>();
   CLI::App& list_command =
-      add_command(command, "list", "list data sets with sizes, checksums and addresses");
+      add_command(command, "list", "list data sets; of one set: files, checksums and addresses",
+                  "Example:  linea data list mnist");
+  add_option(list_command, "NAME", options->name, "the set; default: a line for each");
   add_flag(list_command, "--json", options->json, "one JSON object per file on stdout");
   CLI::App& get_command =
-      add_command(command, "get", "download a data set with curl and verify its checksums");
+      add_command(command, "get", "download a data set with curl and verify its checksums",
+                  "Example:  linea data get mnist --out datasets/mnist");
   add_option(get_command, "NAME", options->name, "data set name, as in `linea data list`",
              OptionKind::required);
   add_option(get_command, "--out", options->folder, "folder for the files; default: datasets/NAME");
   add_flag(get_command, "--json", options->json, "one JSON object per file on stdout");
-  CLI::App& verify_command = add_command(
-      command, "verify", "verify the files of a folder against the published checksums");
+  CLI::App& verify_command =
+      add_command(command, "verify", "verify the files of a folder against the published checksums",
+                  "Example:  linea data verify datasets/mnist");
   add_option(verify_command, "DIR", options->folder, "the folder", OptionKind::required);
   add_flag(verify_command, "--json", options->json, "one JSON object per file on stdout");
   const auto runs = [options, &exit_code](auto action) {
@@ -117,7 +144,7 @@ void add_data(CLI::App& program, int& exit_code) {
       exit_code = 0;
     };
   };
-  set_action(list_command, runs([](const DataOptions& chosen) { list_sets(chosen.json); }));
+  set_action(list_command, runs(list));
   set_action(get_command, runs(get));
   set_action(verify_command, runs(verify));
 }

@@ -35,7 +35,7 @@ void run_eval(const EvalOptions& options) {
   const Split split = split_named(options.split);
   use_machine(options.threads, options.device);
   SavedModel saved = load_model(options.run);
-  if (!options.data.empty()) saved.config.data = options.data;
+  if (!options.data.empty()) set_data(saved.config, options.data);
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   TerminalProgress progress;
   for (const std::string& note : task->notes()) progress.note(note);
@@ -70,8 +70,8 @@ void run_eval(const EvalOptions& options) {
 }  // namespace
 
 void add_eval(CLI::App& program, int& exit_code) {
-  CLI::App& command =
-      add_command(program, "eval", "loss, bits and accuracy on a split of the data");
+  CLI::App& command = add_command(program, "eval", "loss, bits and accuracy on a split of the data",
+                                  "Example:  linea eval runs/digits --split test");
   const auto options = std::make_shared<EvalOptions>();
   add_option(command, "RUN", options->run,
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);

@@ -5,11 +5,31 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
+#include <thread>
+#include <type_traits>
 #include <vector>
 
+#include "tensor/settings.h"
+#include "train/machine.h"
+
 namespace linea {
+namespace {
+
+void note_threads(const CLI::App& command) {
+  const CLI::Option* option = command.get_option_no_throw("--threads");
+  if (option == nullptr || option->empty()) return;
+  const auto threads = parse_number<int64_t>("threads", option->results().back());
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (cores > 0 && threads > cores && threads <= kMaxThreads)
+    fmt::print(stderr, "--threads {}: this machine has {} {}; more threads make it slower\n",
+               threads, cores, cores == 1 ? "core" : "cores");
+}
+
+}  // namespace
 
 CLI::App& add_command(CLI::App& parent, const std::string& name, const std::string& description,
                       const std::string& footer) {
@@ -21,8 +41,36 @@ CLI::App& add_command(CLI::App& parent, const std::string& name, const std::stri
 void require_command(CLI::App& command) { command.require_subcommand(1); }
 
 void set_action(CLI::App& command, const std::function<void()>& action) {
-  command.callback(action);
+  command.callback([&command, action] {
+    note_threads(command);
+    action();
+  });
 }
+
+namespace {
+
+// The type of a word of an option whose value is a T.
+template <typename T>
+struct WordOf {
+  using Type = T;
+};
+template <typename T>
+struct WordOf<std::optional<T>> {
+  using Type = T;
+};
+template <typename T>
+struct WordOf<std::vector<T>> {
+  using Type = T;
+};
+
+// Of the parameter that a flag sets: "key_size".
+std::string key_of(const CLI::Option& option) {
+  std::string key = option.get_single_name();
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+}  // namespace
 
 template <typename T>
 void add_option(CLI::App& command, const std::string& names, T& value, const std::string& help,
@@ -30,6 +78,12 @@ void add_option(CLI::App& command, const std::string& names, T& value, const std
   CLI::Option* option = command.add_option(names, value, help);
   if (kind == OptionKind::required) option->required();
   if (kind == OptionKind::comma_separated) option->delimiter(',');
+  using Word = typename WordOf<T>::Type;
+  if constexpr (!std::is_same_v<Word, std::string>)  // before CLI11 converts it, in its own words
+    option->check([key = key_of(*option)](const std::string& word) {
+      static_cast<void>(parse_number<Word>(key, word));
+      return std::string();
+    });
   if (kind == OptionKind::shows_default || kind == OptionKind::comma_separated)
     option->capture_default_str();
 }
@@ -46,7 +100,13 @@ template void add_option(CLI::App&, const std::string&, std::vector<std::string>
                          const std::string&, OptionKind);
 
 void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& help) {
-  command.add_flag(names, value, help);
+  check_flag(*command.add_flag(names, value, help));
+}
+
+void check_flag(CLI::Option& option) {
+  option.check([](const std::string& text) {
+    return text == "true" || text == "false" ? "" : text + " is neither true nor false";
+  });
 }
 
 void set_choices(CLI::App& command, const std::string& name,

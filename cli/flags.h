@@ -10,7 +10,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace linea {
 
@@ -36,6 +37,8 @@ template <typename T>
 void add_option(CLI::App& command, const std::string& names, T& value, const std::string& help,
                 OptionKind kind = OptionKind::plain);
 void add_flag(CLI::App& command, const std::string& names, bool& value, const std::string& help);
+// Refuses a value of a flag, as in --flag=VALUE, other than true and false.
+void check_flag(CLI::Option& option);
 // The values that the option may have, for the help and for completion; the command itself refuses
 // others. `name` was added.
 void set_choices(CLI::App& command, const std::string& name,

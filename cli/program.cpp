@@ -16,47 +16,19 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/terminal.h"
+#include "cli/usage_error.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
 #include "tensor/settings.h"
-#include "train/config.h"
 
 namespace {
 
 constexpr const char* kAbout =
     "Linea trains Performers and linear Transformers on images and text, and samples from them.\n"
     "First image:  linea train --preset digits-demo --out RUN && linea sample RUN --out grid.png";
-
-// The flags of the command that was asked for, to name the nearest known one.
-std::vector<std::string> known_flags(const CLI::App& program) {
-  std::vector<std::string> flags;
-  for (const CLI::App* command : program.get_subcommands())
-    for (const CLI::Option* option : command->get_options())
-      for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  return flags;
-}
-
-std::vector<std::string> known_commands(CLI::App& program) {
-  std::vector<std::string> commands;
-  for (const CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
-    commands.push_back(command->get_name());
-  return commands;
-}
-
-// What was asked for and does not exist, with the nearest thing that does.
-std::string explain_unknown(CLI::App& program) {
-  for (const std::string& word : program.remaining(true)) {
-    const bool flag = word.rfind("--", 0) == 0;
-    const std::string name = word.substr(0, word.find('='));
-    const std::string close =
-        linea::nearest(name, flag ? known_flags(program) : known_commands(program));
-    return fmt::format("there is no {} '{}'{}", flag ? "option" : "command or argument", name,
-                       close.empty() ? "; see --help" : "; the nearest is '" + close + "'");
-  }
-  return "see --help";
-}
 
 // GNU OpenMP lets a thread that waits spin for some hundred thousand rounds. On cores that others
 // use too the thread waited for is then not running, and a step takes ten times as long; three
@@ -86,28 +58,38 @@ void complain(const std::string& message) {
   std::fprintf(stderr, "linea: %s\n", linea::printable(with_flags(message)).c_str());
 }
 
+// Names the flags of the command that say how much there is.
+std::string size_hint(const CLI::App& command) {
+  std::vector<std::string> flags;
+  for (const char* flag :
+       {"--batch", "--length", "--lengths", "--size", "--heads", "--count", "--counts", "--tokens"})
+    if (command.get_option_no_throw(flag) != nullptr) flags.emplace_back(flag);
+  return flags.empty() ? "use smaller files" : fmt::format("lower {}", fmt::join(flags, ", "));
+}
+
 int run(int argc, char** argv) {
   CLI::App program{kAbout, "linea"};
   program.set_version_flag("--version", "linea " + linea::version());
   int exit_code = 0;
-  for (const auto add : {linea::add_train, linea::add_sample, linea::add_eval, linea::add_attend,
-                         linea::add_verify, linea::add_bench, linea::add_approx, linea::add_data,
-                         linea::add_info, linea::add_completion, linea::add_man})
+  for (const auto add :
+       {linea::add_train, linea::add_sample, linea::add_eval, linea::add_attend, linea::add_verify,
+        linea::add_bench, linea::add_approx, linea::add_data, linea::add_info, linea::add_runs,
+        linea::add_plot, linea::add_help, linea::add_completion, linea::add_man})
     add(program, exit_code);
   program.require_subcommand(1);
   for (CLI::App* command : program.get_subcommands([](CLI::App*) { return true; }))
     command->fallthrough(false);
   try {
     program.parse(argc, argv);
-  } catch (const CLI::ExtrasError&) {
-    linea::fail(linea::ErrorKind::usage, "{}", explain_unknown(program));
-  } catch (const CLI::RequiredError& error) {
-    if (program.get_subcommands().empty() && !program.remaining(true).empty())
-      linea::fail(linea::ErrorKind::usage, "{}", explain_unknown(program));
-    linea::fail(linea::ErrorKind::usage, "{}; see linea --help", error.what());
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(linea::help_text(linea::asked_command(program)).c_str(), stdout);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return program.exit(error);  // --help, --version
-    linea::fail(linea::ErrorKind::usage, "{}", error.what());
+    if (error.get_exit_code() == 0) return program.exit(error);  // --version
+    linea::fail(linea::ErrorKind::usage, "{}", linea::explain(error, program));
+  } catch (const std::bad_alloc&) {
+    linea::fail(linea::ErrorKind::memory,
+                "out of memory outside of tensors (data, files, output): {}; {}",
+                linea::machine_memory().text(), size_hint(linea::asked_command(program)));
   }
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && exit_code == 0)
     linea::fail(linea::ErrorKind::write, "could not write all of standard output");
@@ -129,10 +111,8 @@ int linea::run_program(int argc, char** argv) {
     complain(error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    complain(fmt::format(
-        "out of memory outside of tensors (data, files, output): {}; use smaller data, or "
-        "lower --batch, --length or --size",
-        linea::machine_memory().text()));
+    complain(
+        fmt::format("out of memory before any command runs: {}", linea::machine_memory().text()));
     return static_cast<int>(linea::ErrorKind::memory);
   } catch (const std::exception& error) {
     complain(error.what());

@@ -1,6 +1,11 @@
 // linea sample: images as a grid in a PNG, completions of images, their bits, or text on stdout
 // as it is sampled.
+#include <unistd.h>
+
+#include <cctype>
 #include <cstdio>
+#include <filesystem>
+#include <iostream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -9,40 +14,50 @@
 #include "cli/flags.h"
 #include "cli/terminal.h"
 #include "data/files.h"
+#include "data/readers/image_file.h"
 #include "tensor/ops.h"
 #include "train/format.h"
 #include "train/inference/complete.h"
 #include "train/inference/nll_map.h"
 #include "train/machine.h"
+#include "train/run_history.h"
 #include "train/samples.h"
 #include "train/timing.h"
 
 namespace linea {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr const char* kTextSeparator = "---\n";
 constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 
 struct SampleOptions {
-  std::string run, data, out = "grid.png", prompt, prompt_file, device = "cpu", dtype;
+  std::string run, data, out, prompt, prompt_file, device = "cpu", dtype;
   std::vector<std::string> complete;
   std::optional<int64_t> count, keep_rows;
   int64_t class_label = -1, tokens = 500, seed = 1, threads = 0;
-  bool nll_map = false;
+  bool nll_map = false, interactive = false, best = false;
   SamplingOptions sampling;
 };
+
+// Shows the time left; both arguments outlive it.
+SamplingProgress time_left(TerminalProgress& progress, const Stopwatch& watch) {
+  return [&](int64_t done, int64_t all) {
+    if (progress.due(done == all))
+      progress.show(fmt::format("{} of {} tokens, {} left", done, all,
+                                format_duration(watch.seconds() / static_cast<double>(done) *
+                                                static_cast<double>(all - done))));
+  };
+}
 
 // Samples by sample(progress), which returns a preview; `what` names the result.
 void show_sampling(const SampleOptions& options, const std::string& what, int64_t count,
                    const std::function<std::string(const SamplingProgress&)>& sample) {
   TerminalProgress progress;
   const Stopwatch watch;
-  const std::string preview = sample([&](int64_t done, int64_t all) {
-    if (progress.due(done == all))
-      progress.show(fmt::format("{} of {} tokens, {} left", done, all,
-                                format_duration(watch.seconds() / static_cast<double>(done) *
-                                                static_cast<double>(all - done))));
-  });
-  progress.note(fmt::format("{} {} in {:.1f}s: {:.2f} images/s", count, what, watch.seconds(),
+  const std::string preview = sample(time_left(progress, watch));
+  progress.note(fmt::format("{} in {:.1f}s: {:.2f} images/s", what, watch.seconds(),
                             static_cast<double>(count) / watch.seconds()));
   std::fputs(preview.c_str(), stdout);
   std::printf("%s\n", options.out.c_str());
@@ -50,7 +65,7 @@ void show_sampling(const SampleOptions& options, const std::string& what, int64_
 
 void sample_images(const SavedModel& saved, const SampleOptions& options) {
   const int64_t count = options.count.value_or(kImages);
-  show_sampling(options, fmt::format("images of step {}", saved.step), count,
+  show_sampling(options, fmt::format("{} of step {}", plural(count, "image"), saved.step), count,
                 [&](const SamplingProgress& progress) {
                   return sample_images(*saved.model, saved.shape, options.sampling,
                                        {count, options.class_label}, options.out,
@@ -66,8 +81,9 @@ void complete_images(const SavedModel& saved, const SampleOptions& options) {
     return sample_completions(*saved.model, saved.shape, options.sampling, images, keep_rows, count,
                               options.out, color_terminal_width(), progress);
   };
-  show_sampling(options, fmt::format("completions by step {}", saved.step),
-                count * static_cast<int64_t>(images.size()), sample);
+  const int64_t all = std::min(count, kMaxImagePixels) * static_cast<int64_t>(images.size());
+  show_sampling(options, fmt::format("{} by step {}", plural(all, "completion"), saved.step), all,
+                sample);
 }
 
 // A line for each image, and their mean.
@@ -91,15 +107,53 @@ void show_nll_map(const SavedModel& saved, const SampleOptions& options) {
   fmt::print("mean of {}: {:.4f} bits/dim\n{}{}\n", images.size(), all, preview, options.out);
 }
 
+void print_now(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+// Continues each line of stdin. A line that the model cannot read is reported and skipped.
+void answer_lines(const SavedModel& saved, SampleOptions options) {
+  require(options.tokens >= 1, "--tokens is {}; it must be at least 1", options.tokens);
+  const bool asks = isatty(STDIN_FILENO) == 1;
+  const auto ask = [&] {
+    if (asks) std::fputs("> ", stderr);
+  };
+  ask();
+  for (std::string line; std::getline(std::cin, line); ask()) {
+    try {
+      sample_text(*saved.model, saved.vocabulary, options.sampling, line, options.tokens,
+                  print_now);
+      print_now("\n");
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::input) throw;
+      fmt::print(stderr, "linea: {}\n", printable(error.what()));
+    }
+    ++options.sampling.first_row;  // the same line gets another answer
+  }
+  if (asks) std::fputc('\n', stderr);
+}
+
+// One text as it is sampled, several after each other when they are complete.
 void sample_text(const SavedModel& saved, const SampleOptions& options) {
+  if (options.interactive) return answer_lines(saved, options);
   const std::string prompt =
       options.prompt_file.empty() ? options.prompt : read_file(options.prompt_file);
-  sample_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
-              [](const std::string& piece) {
-                std::fwrite(piece.data(), 1, piece.size(), stdout);
-                std::fflush(stdout);
-              });
-  std::fputc('\n', stdout);
+  if (options.count.value_or(1) == 1) {
+    sample_text(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
+                print_now);
+    return print_now("\n");
+  }
+  TerminalProgress progress;
+  const Stopwatch watch;
+  bool first = true;
+  const auto print = [&](const std::string& text) {
+    print_now((first ? "" : kTextSeparator) + text + "\n");
+    first = false;
+  };
+  sample_texts(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
+               *options.count, print, time_left(progress, watch));
+  if (progress.is_terminal()) progress.note("");
 }
 
 void refuse_flags(const CLI::App& command, const std::string& where,
@@ -113,9 +167,13 @@ void add_flags(CLI::App& command, SampleOptions& options) {
              OptionKind::required);
   add_option(
       command, "--count", options.count,
-      fmt::format("images to sample ({}), completions per image ({}), or images of --nll-map ({})",
+      fmt::format("images to sample ({}), completions per image ({}), images of --nll-map ({}), or "
+                  "texts (1)",
                   kImages, kCompletions, kNllMaps));
-  add_option(command, "--out", options.out, "PNG file to write", OptionKind::shows_default);
+  add_flag(command, "--best", options.best,
+           "the checkpoint with the lowest validation loss; default: the newest");
+  add_option(command, "--out", options.out,
+             "PNG file to write; default: grid.png, or grid-2.png and so on if it exists");
   add_option(
       command, "--class", options.class_label,
       "sample this class only; default: all classes in turn, or the class of the given image");
@@ -131,6 +189,10 @@ void add_flags(CLI::App& command, SampleOptions& options) {
   add_option(command, "--prompt", options.prompt, "text to continue");
   add_option(command, "--prompt-file", options.prompt_file, "file with text to continue");
   exclude_each_other(command, "--prompt", "--prompt-file");
+  add_flag(command, "--interactive", options.interactive,
+           "continue each line of standard input, until its end");
+  for (const char* flag : {"--prompt", "--prompt-file", "--count"})
+    exclude_each_other(command, "--interactive", flag);
   add_option(command, "--tokens", options.tokens, "text tokens to sample",
              OptionKind::shows_default);
   add_option(command, "--temperature", options.sampling.temperature,
@@ -157,10 +219,12 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
           "{} answers questions of the task {}; there is nothing to sample: see linea eval",
           options.run, saved.config.task);
   if (saved.shape.side == 0)
-    return refuse_flags(
-        command, "for a model of text",
-        {"--count", "--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
-  refuse_flags(command, "for a model of images", {"--prompt", "--prompt-file", "--tokens"});
+    return refuse_flags(command, "for a model of text",
+                        {"--out", "--class", "--complete", "--keep-rows", "--nll-map", "--data"});
+  refuse_flags(command, "for a model of images",
+               {"--prompt", "--prompt-file", "--interactive", "--tokens"});
+  require(!was_given(command, "--class") || options.class_label >= 0,
+          "--class is {}; there are 0 to {}", options.class_label, saved.shape.classes - 1);
   if (options.nll_map)
     refuse_flags(command, "with --nll-map, which samples nothing",
                  {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
@@ -174,15 +238,36 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
   }
 }
 
+// What is written is a PNG, whatever its name says.
+void check_name(const std::string& out) {
+  std::string extension = fs::path(out).extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::error_code ignored;
+  require(extension.empty() || extension == ".png" || fs::is_directory(out, ignored),
+          "--out is '{}'; the image is a PNG: name a .png file", out);
+}
+
+// A name that no file has: grid.png, grid-2.png, ...
+std::string free_name() {
+  std::string name = "grid.png";
+  std::error_code ignored;
+  for (int i = 2; fs::exists(fs::symlink_status(name, ignored)); ++i)
+    name = fmt::format("grid-{}.png", i);
+  return name;
+}
+
 void run_sample(const CLI::App& command, SampleOptions& options) {
   require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
+  check_name(options.out);
   ops::check_sampling_params(options.sampling.params());
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
   use_machine(options.threads, options.device, dtype, Work::sampling);
   options.sampling.seed = static_cast<uint64_t>(options.seed);
-  SavedModel saved = load_model(options.run, options.dtype);
+  SavedModel saved =
+      load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
   check_flags(command, saved, options);
-  if (!options.data.empty()) saved.config.data = options.data;
+  if (!options.data.empty()) set_data(saved.config, options.data);
+  if (options.out.empty() && saved.shape.side > 0) options.out = free_name();
   if (saved.shape.side == 0) return sample_text(saved, options);
   if (options.nll_map) return show_nll_map(saved, options);
   if (!options.complete.empty()) return complete_images(saved, options);
@@ -192,8 +277,9 @@ void run_sample(const CLI::App& command, SampleOptions& options) {
 }  // namespace
 
 void add_sample(CLI::App& program, int& exit_code) {
-  CLI::App& command =
-      add_command(program, "sample", "sample images or text from a trained model, complete images");
+  CLI::App& command = add_command(
+      program, "sample", "sample images or text from a trained model, complete images",
+      "Example:  linea sample runs/digits --count 100 --temperature 0.7 --out digits.png");
   const auto options = std::make_shared<SampleOptions>();
   add_flags(command, *options);
   set_action(command, [&command, options, &exit_code] {

@@ -1,13 +1,14 @@
-// Flags that follow from the settings that mechanisms declare (tensor/settings.h). A key that
-// several mechanisms declare is one flag; what it may hold and its default belong to each of them.
+// Flags that follow from declared settings (tensor/settings.h). A key that several mechanisms
+// declare is one flag; its choices and default belong to each of them.
+//
+// What the user gives is kept as texts by key, in `given`, which lives as long as the command.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "nn/attention.h"
-#include "tensor/settings.h"
+#include "train/config.h"
 
 namespace CLI {
 class App;
@@ -15,27 +16,20 @@ class App;
 
 namespace linea {
 
-// The texts of the flags that the user gave, by key.
-using GivenTexts = std::map<std::string, std::string>;
+// The kind with this key, such as "attention".
+MechanismKind find_kind(const std::string& key);
 
-// One mechanism and what it declares.
-struct Mechanism {
-  std::string name;
-  Declarations settings;
-};
-std::vector<Mechanism> attention_mechanisms();
+// Flags of the general settings that `wanted` accepts.
+void add_general_flags(CLI::App& command, Settings& given,
+                       const std::function<bool(const GeneralSetting&)>& wanted);
+// Flags of what all mechanisms of these kinds declare. Where the user asks for help and chooses a
+// mechanism, the help leaves out the flags of the others.
+void add_mechanism_flags(CLI::App& command, Settings& given, const std::vector<std::string>& kinds);
 
-// `kind` is that of all mechanisms, as its flag has it: "attention". `given` lives as long as the
-// command.
-void add_setting_flags(CLI::App& command, const std::string& kind,
-                       const std::vector<Mechanism>& mechanisms, GivenTexts& given);
-
-// The settings of `name` among those given. Errors: a text that its setting cannot hold.
-Settings settings_for(const std::vector<Mechanism>& mechanisms, const std::string& name,
-                      const GivenTexts& given);
-// Error: ErrorKind::usage where a flag belongs to none of the mechanisms in `names`, with those it
-// belongs to.
-void refuse_foreign_settings(const std::string& kind, const std::vector<Mechanism>& mechanisms,
-                             const std::vector<std::string>& names, const GivenTexts& given);
+// The attentions of these names, each with those given settings that it declares. Errors:
+// ErrorKind::usage, a name that does not exist, a text that its setting cannot hold, a setting that
+// none of them declares.
+std::vector<AttentionOptions> chosen_attentions(const std::vector<std::string>& names,
+                                                const Settings& given);
 
 }  // namespace linea

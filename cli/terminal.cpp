@@ -49,7 +49,7 @@ void TerminalProgress::show(const std::string& line) {
   shown_at_ = watch_.seconds();
   if (is_terminal_) {
     wipe();
-    const std::string shown = cut_to_width(line, terminal_width(STDERR_FILENO) - 1);
+    const std::string shown = whole_fields(line, terminal_width(STDERR_FILENO) - 1);
     std::fputs(shown.c_str(), stderr);
     columns_ = shown.size();
   } else {
@@ -79,6 +79,12 @@ std::string cut_to_width(const std::string& text, size_t columns) {
     if (starts_character && width++ == columns) return text.substr(0, i);
   }
   return text;
+}
+
+std::string whole_fields(const std::string& line, size_t columns) {
+  const std::string cut = cut_to_width(line, columns);
+  const size_t end = cut.size() < line.size() ? line.rfind("  ", cut.size()) : std::string::npos;
+  return cut.substr(0, end);
 }
 
 std::string printable(std::string text) {

@@ -16,7 +16,7 @@ class TerminalProgress : public ProgressReporter {
   ~TerminalProgress() override;
   // A few times a second on a terminal, every few seconds elsewhere.
   bool due(bool last = false) override;
-  // On a terminal, cut to its width: a line that wraps could not be rewritten.
+  // On a terminal, the fields that fit its width: a line that wraps could not be rewritten.
   void show(const std::string& line) override;
   void note(const std::string& line) override;
   bool is_terminal() const { return is_terminal_; }
@@ -32,6 +32,10 @@ class TerminalProgress : public ProgressReporter {
 
 // The longest prefix of a UTF-8 text with at most `columns` characters.
 std::string cut_to_width(const std::string& text, size_t columns);
+
+// The fields of a line, separated by two blanks, that fit into `columns`; the first one is cut
+// where it does not fit.
+std::string whole_fields(const std::string& line, size_t columns);
 
 // Without line breaks and terminal control codes, which file names may contain.
 std::string printable(std::string text);

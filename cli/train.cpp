@@ -1,10 +1,12 @@
 // linea train: starts a run from settings or resumes one.
+#include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/setting_flags.h"
 #include "cli/terminal.h"
 #include "data/files.h"
 #include "train/checkpoint.h"
@@ -17,40 +19,18 @@ namespace linea {
 namespace {
 
 struct TrainOptions {
-  RunConfig config;
+  Settings given;  // flags as texts, by key
   std::string preset, config_file, out, resume, initial;
-  bool json = false, dry_run = false;
+  bool json = false, dry_run = false, no_memory_check = false;
 };
 
-// Settings that mean something to one attention only.
-const std::set<std::string> kOfOneAttention = {"feature",    "rule",     "nu",        "features",
-                                               "projection", "redraw",   "codes",     "sigma",
-                                               "anneal",     "codebook", "commitment"};
-
-// The attention that flags, file and preset ask for; where they ask for none, that of `source`.
-std::string attention_asked_for(const TrainOptions& options, const std::set<std::string>& flags,
-                                const RunConfig& source) {
-  if (flags.count("attention") != 0) return options.config.attention;
-  RunConfig asked = source;
-  if (!options.preset.empty())
-    apply_toml(asked, preset_text(options.preset), "preset " + options.preset);
-  if (!options.config_file.empty())
-    apply_toml(asked, read_file(options.config_file), options.config_file);
-  return asked.attention;
-}
-
 // defaults < the settings of --resume or --init-from < --preset < --config < flags
-void gather_settings(CLI::App& command, TrainOptions& options) {
-  std::set<std::string> fixed = given_settings(command);
+RunConfig gather_settings(const TrainOptions& options) {
+  std::vector<SettingLayer> layers;
   if (!options.initial.empty()) {
     require(options.resume.empty(),
             "--init-from starts a new run, --resume continues one: choose one of them");
-    const std::string text = saved_settings(options.initial);
-    const RunConfig source = config_from_toml(text, options.initial);
-    std::set<std::string> skipped = fixed;
-    if (attention_asked_for(options, fixed, source) != source.attention)
-      skipped.insert(kOfOneAttention.begin(), kOfOneAttention.end());
-    apply_toml(command, text, options.initial, skipped);
+    layers.push_back(parse_toml(saved_settings(options.initial), options.initial));
   }
   if (!options.resume.empty()) {
     require(options.preset.empty() && options.config_file.empty() && options.out.empty(),
@@ -59,33 +39,59 @@ void gather_settings(CLI::App& command, TrainOptions& options) {
             options.resume);
     refuse_other_format(options.resume);
     const std::string path = options.resume + "/config.toml";
-    apply_toml(command, read_file(path), path, fixed);
+    layers.push_back(parse_toml(read_file(path), path));
   }
   if (!options.preset.empty())
-    apply_toml(command, preset_text(options.preset), "preset " + options.preset, fixed);
+    layers.push_back(parse_toml(preset_text(options.preset), "preset " + options.preset));
   if (!options.config_file.empty())
-    apply_toml(command, read_file(options.config_file), options.config_file, fixed);
+    layers.push_back(parse_toml(read_file(options.config_file), options.config_file));
+  layers.push_back({options.given});
+  const RunConfig config = resolve(layers);
+  const bool resume = !options.resume.empty();
+  if (const std::string& run = resume ? options.resume : options.initial; !run.empty())
+    refuse_changes(resolve({layers.front()}), config, run,
+                   resume ? MayChange::on_resume : MayChange::by_init_from);
+  return config;
+}
+
+// Where a finished run left its files, and the command that uses them.
+void show_next(const Task& task, const std::string& run, TerminalProgress& progress) {
+  std::error_code ignored;
+  progress.note(fmt::format("checkpoints in {0}/checkpoints{1}", run,
+                            std::filesystem::is_empty(run + "/samples", ignored)
+                                ? ""
+                                : fmt::format(", samples in {}/samples", run)));
+  const bool has_text = task.shape().side == 0 && !task.serialized_vocabulary().empty();
+  progress.note(fmt::format("next: linea {} {}{}",
+                            has_text || task.shape().side > 0 ? "sample" : "eval", run,
+                            task.shape().side > 0 ? " --out grid.png" : ""));
 }
 
 // The exit code.
-int run(const TrainOptions& options) {
+int run(const RunConfig& config, const TrainOptions& options) {
   const bool resume = !options.resume.empty();
   if (options.dry_run) {
     if (!options.out.empty()) refuse_existing_run(options.out);
-    dry_run(options.config, options.resume, options.initial, options.json);
+    dry_run(config, options.resume, options.initial, options.json);
     return 0;
   }
   require(resume || !options.out.empty(), "a new run needs --out FOLDER");
   TerminalProgress progress;
-  Trainer trainer(options.config, resume ? options.resume : options.out, resume, options.json,
-                  progress, options.initial);
-  return trainer.run();
+  const std::string& folder = resume ? options.resume : options.out;
+  Trainer trainer(config, folder, resume, options.json, progress, options.initial,
+                  !options.no_memory_check);
+  const int exit_code = trainer.run();
+  if (exit_code == 0) show_next(trainer.task(), folder, progress);
+  return exit_code;
 }
 
 }  // namespace
 
 void add_train(CLI::App& program, int& exit_code) {
-  CLI::App& command = add_command(program, "train", "train a model; writes a run folder");
+  CLI::App& command =
+      add_command(program, "train", "train a model; writes a run folder",
+                  "Example:  linea train --preset digits-demo --out runs/digits\n"
+                  "linea train --attention NAME --help shows only the settings of that attention.");
   const auto options = std::make_shared<TrainOptions>();
   add_option(command, "--out", options->out, "run folder to create; must not contain a run");
   add_option(command, "--resume", options->resume, "continue this run from its newest checkpoint");
@@ -98,11 +104,13 @@ void add_train(CLI::App& program, int& exit_code) {
   add_flag(command, "--json", options->json, "metrics as JSON lines on stdout");
   add_flag(command, "--dry-run", options->dry_run,
            "print the model, memory and time of the run; write nothing");
-  add_settings(command, options->config);
-  set_choices(command, "--attention", attention_names());
-  set_action(command, [&command, options, &exit_code] {
-    gather_settings(command, *options);
-    with_out_of_memory_hint(options->config, [&] { exit_code = run(*options); });
+  add_flag(command, "--no-memory-check", options->no_memory_check,
+           "start a run that seems not to fit into memory");
+  add_general_flags(command, options->given, [](const GeneralSetting&) { return true; });
+  add_mechanism_flags(command, options->given, {"task", "attention", "optimizer"});
+  set_action(command, [options, &exit_code] {
+    const RunConfig config = gather_settings(*options);
+    with_out_of_memory_hint(config, [&] { exit_code = run(config, *options); });
   });
 }
 

@@ -76,7 +76,8 @@ void add_verify(CLI::App& program, int& exit_code) {
   const auto options = std::make_shared<VerifyOptions>();
   CLI::App& command = add_command(
       program, "verify",
-      "check every attention: forms, gradients, causality, padding, determinism, memory");
+      "check every attention: forms, gradients, causality, padding, determinism, memory",
+      "Example:  linea verify --attention performer");
   add_option(command, "--attention", options->attention, "check only this attention; default: all");
   set_choices(command, "--attention", attention_names());
   add_option(command, "--device", options->device,

@@ -17,3 +17,11 @@ if(NOT STB_INCLUDE)
 endif()
 add_library(stb INTERFACE)
 target_include_directories(stb SYSTEM INTERFACE ${STB_INCLUDE})
+
+# Header-only: train/toml.cpp compiles it.
+find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h)
+if(NOT TOMLPLUSPLUS_INCLUDE)
+  message(FATAL_ERROR "toml++ was not found: install libtomlplusplus-dev")
+endif()
+add_library(tomlplusplus INTERFACE)
+target_include_directories(tomlplusplus SYSTEM INTERFACE ${TOMLPLUSPLUS_INCLUDE})

@@ -54,7 +54,7 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Performers and linear Transformers on images and text
- Trains linear-attention Transformers from the command line on a CPU, evaluates
+Trains linear-attention Transformers from the command line on a CPU, evaluates
  them and samples from them.")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME linea)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
@@ -62,7 +62,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS libopenblas0-openmp)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS curl)
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Performers and linear Transformers: the C++20 library
- Tensors, autograd, attention mechanisms and training as static libraries, with
+Tensors, autograd, attention mechanisms and training as static libraries, with
  headers, a CMake package and examples.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME liblinea-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

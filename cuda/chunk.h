@@ -22,32 +22,20 @@ namespace linea::cuda {
 enum class NumericMode { plain, scaled, logs };
 
 template <typename A>
-inline constexpr A kNothing = -std::numeric_limits<A>::infinity();  // the log of 0
-// A smaller denominator may have lost significant terms; its row is recomputed in log space.
-template <typename A>
-inline constexpr A kTrusted = sizeof(A) == 4 ? A(1e-25) : A(1e-200);
-
-// exp(log - reference), where log may be the log of 0.
-template <typename A>
-__device__ A factor(A log, A reference) {
-  return log == kNothing<A> ? A(0) : exp_of(log - reference);
-}
-
-template <typename A>
 __device__ A larger(A a, A b) {
   return a > b ? a : b;
 }
 
 template <typename A>
 __device__ A feature_of(KernelFeature feature, A x) {
-  if (feature == KernelFeature::elu) return FeatureElu::value(x);
-  if (feature == KernelFeature::relu) return FeatureRelu::value(x);
+  if (feature == KernelFeature::elu) return FeatureElu<A>::value(x);
+  if (feature == KernelFeature::relu) return FeatureRelu<A>::value(x);
   return x;
 }
 template <typename A>
 __device__ A feature_derivative(KernelFeature feature, A phi) {
-  if (feature == KernelFeature::elu) return FeatureElu::derivative_at(phi);
-  if (feature == KernelFeature::relu) return FeatureRelu::derivative_at(phi);
+  if (feature == KernelFeature::elu) return FeatureElu<A>::derivative_at(phi);
+  if (feature == KernelFeature::relu) return FeatureRelu<A>::derivative_at(phi);
   return A(1);
 }
 

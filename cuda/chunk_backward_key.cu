@@ -245,9 +245,8 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
 }
 
 template <typename T>
-ChunkBackwardKeyKernels<T> chunk_backward_key_kernels() {
-  return {.chunk_backward_key = chunk_backward_key<T>};
-}
-LINEA_INSTANTIATE(ChunkBackwardKeyKernels, chunk_backward_key_kernels)
+constexpr ChunkBackwardKeyKernels<T> kChunkBackwardKeyKernels = {.chunk_backward_key =
+                                                                     chunk_backward_key<T>};
+LINEA_KERNELS(ChunkBackwardKeyKernels)
 
 }  // namespace linea::cuda

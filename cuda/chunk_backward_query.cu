@@ -148,9 +148,8 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
 }
 
 template <typename T>
-ChunkBackwardQueryKernels<T> chunk_backward_query_kernels() {
-  return {.chunk_backward_query = chunk_backward_query<T>};
-}
-LINEA_INSTANTIATE(ChunkBackwardQueryKernels, chunk_backward_query_kernels)
+constexpr ChunkBackwardQueryKernels<T> kChunkBackwardQueryKernels = {.chunk_backward_query =
+                                                                         chunk_backward_query<T>};
+LINEA_KERNELS(ChunkBackwardQueryKernels)
 
 }  // namespace linea::cuda

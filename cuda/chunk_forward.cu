@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kBlockThreads, kByCores<Factor<kMode, T>> ? 2 
       };
       if constexpr (kMode == NumericMode::logs) {
         const int count = i + 1 < seen.keys ? i + 1 : seen.keys;
-        if (count > 0 && whole() < kTrusted<A>) {
+        if (count > 0 && whole() < kMinTrustedDenominator<A>) {
           m = past_scale[i];
           inside = weigh_by_logs(q, k, F, i, count, offset, weights[i], m);
         }
@@ -198,9 +198,7 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
 }
 
 template <typename T>
-ChunkForwardKernels<T> chunk_forward_kernels() {
-  return {.chunk_forward = chunk_forward<T>};
-}
-LINEA_INSTANTIATE(ChunkForwardKernels, chunk_forward_kernels)
+constexpr ChunkForwardKernels<T> kChunkForwardKernels = {.chunk_forward = chunk_forward<T>};
+LINEA_KERNELS(ChunkForwardKernels)
 
 }  // namespace linea::cuda

@@ -131,7 +131,7 @@ void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const
     T* const logs = u + row * F;
     const A* of_head = halves + shape.head(row / shape.rows) * F;
     const A inverse = A(1) / A(*t);
-    A max = -std::numeric_limits<A>::infinity(), sum = 0;
+    A max = kNothing<A>, sum = 0;
     for (int64_t f = team.rank(); f < F; f += team.kThreads)
       max = Largest{}(max, (A(logs[f]) - of_head[f]) * inverse);
     max = team.max(max);
@@ -239,20 +239,18 @@ template <typename T>
 void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F) {
   using A = Accumulator<T>;
   for_each_column(ctx, R, F, [=] __device__(int64_t r, int64_t f) {
-    y[r * F + f] = T(f == code[r] ? A(0) : -std::numeric_limits<A>::infinity());
+    y[r * F + f] = T(f == code[r] ? A(0) : kNothing<A>);
   });
 }
 
 template <typename T>
-CodebookKernels<T> codebook_kernels() {
-  return {.mixture_logs = mixture_logs<T>,
-          .mixture_logs_backward = mixture_logs_backward<T>,
-          .add_to_heads = add_to_heads<T>,
-          .nearest_code = nearest_code<T>,
-          .gather_codes = gather_codes<T>,
-          .sum_by_code = sum_by_code<T>,
-          .one_hot_logs = one_hot_logs<T>};
-}
-LINEA_INSTANTIATE(CodebookKernels, codebook_kernels)
+constexpr CodebookKernels<T> kCodebookKernels = {.mixture_logs = mixture_logs<T>,
+                                                 .mixture_logs_backward = mixture_logs_backward<T>,
+                                                 .add_to_heads = add_to_heads<T>,
+                                                 .nearest_code = nearest_code<T>,
+                                                 .gather_codes = gather_codes<T>,
+                                                 .sum_by_code = sum_by_code<T>,
+                                                 .one_hot_logs = one_hot_logs<T>};
+LINEA_KERNELS(CodebookKernels)
 
 }  // namespace linea::cuda

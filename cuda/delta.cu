@@ -314,9 +314,8 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
 }
 
 template <typename T>
-DeltaKernels<T> delta_kernels() {
-  return {.delta_forward = delta_forward<T>, .delta_backward = delta_backward<T>};
-}
-LINEA_INSTANTIATE(DeltaKernels, delta_kernels)
+constexpr DeltaKernels<T> kDeltaKernels = {.delta_forward = delta_forward<T>,
+                                           .delta_backward = delta_backward<T>};
+LINEA_KERNELS(DeltaKernels)
 
 }  // namespace linea::cuda

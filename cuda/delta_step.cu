@@ -106,9 +106,8 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
 }
 
 template <typename T>
-DeltaStepKernels<T> delta_step_kernels() {
-  return {.delta_step = delta_step<T>, .solve_unit_lower = solve_unit_lower<T>};
-}
-LINEA_INSTANTIATE(DeltaStepKernels, delta_step_kernels)
+constexpr DeltaStepKernels<T> kDeltaStepKernels = {.delta_step = delta_step<T>,
+                                                   .solve_unit_lower = solve_unit_lower<T>};
+LINEA_KERNELS(DeltaStepKernels)
 
 }  // namespace linea::cuda

@@ -32,10 +32,10 @@ void start_device(Machine& m, int device) {
   const cudaError_t found = cudaGetDeviceCount(&count);
   cudaGetLastError();
   require(found == cudaSuccess && count > 0,
-          "--device is 'cuda': this machine has no CUDA device ({}); leave --device out or say cpu",
+          "`device` is 'cuda': this machine has no CUDA device ({}); leave `device` out or say cpu",
           found == cudaSuccess ? "none was found" : cudaGetErrorString(found));
   require(device < count,
-          "--device is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0",
+          "`device` is 'cuda:{}': this machine has {} CUDA device{}, the first being cuda:0",
           device, count, count == 1 ? "" : "s");
   check_cuda(cudaSetDevice(device), "selecting the device");
   m.queue.device = device;

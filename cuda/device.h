@@ -33,10 +33,6 @@ CachingAllocator& take_pool();
 void give_back_pool(CachingAllocator& pool);
 // Frees the blocks that were released during capture; call it after the capture has ended.
 void give_back_what_waited();
-MemoryUse memory_use();
-MemoryLimit memory_limit();
-void reset_peak();
-void release_cache();
 
 // One line per device: "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139.7 GiB".
 std::vector<std::string> devices();

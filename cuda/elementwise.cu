@@ -60,19 +60,15 @@ void scale(Context& ctx, const T* x, double factor, T* y, int64_t n) {
 }
 
 template <typename T>
-void accumulate(Context& ctx, const T* x, T* y, int64_t n) {
-  using A = Accumulator<T>;
-  for_each(ctx, n, [=] __device__(int64_t i) { y[i] = T(A(y[i]) + A(x[i])); });
-}
-
-template <typename T>
 void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
-  with_pointwise(f, [&](auto formula) { for_each(ctx, n, ValueOf<T, decltype(formula)>{x, y}); });
+  with_pointwise<Accumulator<T>>(f, [&](auto formula) {
+    for_each(ctx, n, ValueOf<T, decltype(formula)>{x, y});
+  });
 }
 
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
-  with_pointwise(f, [&](auto formula) {
+  with_pointwise<Accumulator<T>>(f, [&](auto formula) {
     for_each(ctx, n, DerivativeOf<T, decltype(formula)>{x, dy, dx});
   });
 }
@@ -91,9 +87,9 @@ template <typename T>
 void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   using A = Accumulator<T>;
   for_each(ctx, n, [=] __device__(int64_t i) {
-    const A x = A(u[i]), s = Gelu::gate(x);
+    const A x = A(u[i]), s = Gelu<A>::gate(x);
     h[i] = T(x * s);
-    dh[i] = T(A(dh[i]) * Gelu::derivative_at(x, s));
+    dh[i] = T(A(dh[i]) * Gelu<A>::derivative_at(x, s));
   });
 }
 
@@ -113,36 +109,17 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lan
   });
 }
 
-// One block: it only runs after an error.
 template <typename T>
-void count_nonfinite(Context& ctx, const T* x, int32_t* count, int64_t n) {
-  using A = Accumulator<T>;
-  for_each_row(ctx, 1, [=] __device__(int64_t) {
-    int32_t found = 0;
-    for (int64_t i = threadIdx.x; i < n; i += kBlockThreads) {
-      const A value = A(x[i]);
-      found += value - value == A(0) ? 0 : 1;
-    }
-    found = block_sum(found);
-    if (threadIdx.x == 0) *count = found;
-  });
-}
-
-template <typename T>
-ElementwiseKernels<T> elementwise_kernels() {
-  return {.fill = fill<T>,
-          .add = add<T>,
-          .multiply = multiply<T>,
-          .scale = scale<T>,
-          .accumulate = accumulate<T>,
-          .pointwise = pointwise<T>,
-          .pointwise_backward = pointwise_backward<T>,
-          .widen = widen<T>,
-          .narrow = narrow<T>,
-          .gelu_recompute = gelu_recompute<T>,
-          .dropout = dropout<T>,
-          .count_nonfinite = count_nonfinite<T>};
-}
-LINEA_INSTANTIATE(ElementwiseKernels, elementwise_kernels)
+constexpr ElementwiseKernels<T> kElementwiseKernels = {.fill = fill<T>,
+                                                       .add = add<T>,
+                                                       .multiply = multiply<T>,
+                                                       .scale = scale<T>,
+                                                       .pointwise = pointwise<T>,
+                                                       .pointwise_backward = pointwise_backward<T>,
+                                                       .widen = widen<T>,
+                                                       .narrow = narrow<T>,
+                                                       .gelu_recompute = gelu_recompute<T>,
+                                                       .dropout = dropout<T>};
+LINEA_KERNELS(ElementwiseKernels)
 
 }  // namespace linea::cuda

@@ -51,11 +51,9 @@ void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable
 }
 
 template <typename T>
-EmbeddingKernels<T> embedding_kernels() {
-  return {.embedding = embedding<T>,
-          .embedding_backward = embedding_backward<T>,
-          .embed_position = embed_position<T>};
-}
-LINEA_INSTANTIATE(EmbeddingKernels, embedding_kernels)
+constexpr EmbeddingKernels<T> kEmbeddingKernels = {.embedding = embedding<T>,
+                                                   .embedding_backward = embedding_backward<T>,
+                                                   .embed_position = embed_position<T>};
+LINEA_KERNELS(EmbeddingKernels)
 
 }  // namespace linea::cuda

@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 __device__ Accumulator<T> half(const T* x, uint32_t D, uint32_t a) {
   using A = Accumulator<T>;
-  return a < D ? Relu::value(A(x[a])) : Relu::value(-A(x[a - D]));
+  return a < D ? Relu<A>::value(A(x[a])) : Relu<A>::value(-A(x[a - D]));
 }
 
 }  // namespace
@@ -39,8 +39,8 @@ void quadratic_features_backward(Context& ctx, const T* x, const T* dy, T* dx, i
   });
 }
 
-// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.   (Schlag 2021,
-// eq. 37)
+// r = relu([x, -x]), phi_{(b-1) 2D + a} = r_a r_{(a+b) mod 2D}, a < 2D, b = 1..nu.
+// (Schlag 2021, eq. 37)
 template <typename T>
 void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t nu) {
   const uint32_t width = static_cast<uint32_t>(D), W = 2 * width;
@@ -51,8 +51,8 @@ void dpfp_features(Context& ctx, const T* x, T* y, int64_t R, int64_t D, int64_t
   });
 }
 
-// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};  dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a <
-// 0]
+// dr_a = sum_b dphi_{b,a} r_{a+b} + dphi_{b,a-b} r_{a-b};
+// dx_a = dr_a [x_a > 0] - dr_{a+D} [x_a < 0]
 template <typename T>
 void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_t R, int64_t D,
                             int64_t nu) {
@@ -73,17 +73,16 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
       }
       grad[side] = total;
     }
-    dx[r * D + c] = T(Relu::grad(value) * grad[0] - Relu::grad(-value) * grad[1]);
+    dx[r * D + c] = T(Relu<A>::grad(value) * grad[0] - Relu<A>::grad(-value) * grad[1]);
   });
 }
 
 template <typename T>
-FeatureKernels<T> feature_kernels() {
-  return {.quadratic_features = quadratic_features<T>,
-          .quadratic_features_backward = quadratic_features_backward<T>,
-          .dpfp_features = dpfp_features<T>,
-          .dpfp_features_backward = dpfp_features_backward<T>};
-}
-LINEA_INSTANTIATE(FeatureKernels, feature_kernels)
+constexpr FeatureKernels<T> kFeatureKernels = {
+    .quadratic_features = quadratic_features<T>,
+    .quadratic_features_backward = quadratic_features_backward<T>,
+    .dpfp_features = dpfp_features<T>,
+    .dpfp_features_backward = dpfp_features_backward<T>};
+LINEA_KERNELS(FeatureKernels)
 
 }  // namespace linea::cuda

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kBlockThreads)
       const int64_t c = first_column + column + e;
       if (r >= of.rows || c >= out) continue;
       const float sum = bias == nullptr ? sums[e] : sums[e] + bias[c];
-      y[r * out + c] = BFloat16(gelu ? Gelu::value(sum) : sum);
+      y[r * out + c] = BFloat16(gelu ? Gelu<float>::value(sum) : sum);
     }
   });
 }

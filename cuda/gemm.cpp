@@ -65,9 +65,7 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
 }
 
 template <typename T>
-MatrixKernels<T> matrix_kernels() {
-  return {.gemm = gemm<T>};
-}
-LINEA_INSTANTIATE(MatrixKernels, matrix_kernels)
+constexpr MatrixKernels<T> kMatrixKernels = {.gemm = gemm<T>};
+LINEA_KERNELS(MatrixKernels)
 
 }  // namespace linea::cuda

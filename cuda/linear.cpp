@@ -120,8 +120,9 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
       if (residual == nullptr && fused_norm_linear(ctx, shape, x, norm, w, bias, y)) return;
     const Workspace<T> normalized(ctx, shape.rows * shape.in);
     const Workspace<A> mean(ctx, shape.rows), scale(ctx, shape.rows);
-    normalization_kernels<T>().layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(),
-                                          mean.data(), scale.data(), shape.rows, shape.in);
+    kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
+                                                     normalized.data(), mean.data(), scale.data(),
+                                                     shape.rows, shape.in);
     return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y);
   }
   // GELU is applied before the residual is added
@@ -130,20 +131,19 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   LinearShape product = shape;
   product.gelu = false;
   if (!in_one<T>(ctx, product, x, w, bias, nullptr, y)) {
-    matrix_kernels<T>().gemm(
+    kernels_of<MatrixKernels<T>>().gemm(
         ctx, {.transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in}, x, w,
         y);
-    if (bias != nullptr) row_kernels<T>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
+    if (bias != nullptr)
+      kernels_of<RowKernels<T>>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
   }
-  const ElementwiseKernels<T> elementwise = elementwise_kernels<T>();
+  const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
   if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y, y, n);
   if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }
 
 template <typename T>
-LinearKernels<T> linear_kernels() {
-  return {.linear = linear<T>};
-}
-LINEA_INSTANTIATE(LinearKernels, linear_kernels)
+constexpr LinearKernels<T> kLinearKernels = {.linear = linear<T>};
+LINEA_KERNELS(LinearKernels)
 
 }  // namespace linea::cuda

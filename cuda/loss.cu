@@ -14,7 +14,7 @@ void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, Accumu
   using A = Accumulator<T>;
   for_each_team(ctx, R, V, [=] __device__(auto team, int64_t r) {
     const T* x = logits + r * V;
-    A largest = -std::numeric_limits<A>::infinity();
+    A largest = kNothing<A>;
     for (int64_t v = team.rank(); v < V; v += team.kThreads) largest = Largest{}(largest, A(x[v]));
     largest = team.max(largest);
     A total = 0;
@@ -130,14 +130,12 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
 }
 
 template <typename T>
-LossKernels<T> loss_kernels() {
-  return {.cross_entropy = cross_entropy<T>,
-          .mean_scored = mean_scored<T>,
-          .cross_entropy_backward = cross_entropy_backward<T>,
-          .logistics_loss = logistics_loss<T>,
-          .logistics_loss_backward = logistics_loss_backward<T>,
-          .logistics_scores = logistics_scores<T>};
-}
-LINEA_INSTANTIATE(LossKernels, loss_kernels)
+constexpr LossKernels<T> kLossKernels = {.cross_entropy = cross_entropy<T>,
+                                         .mean_scored = mean_scored<T>,
+                                         .cross_entropy_backward = cross_entropy_backward<T>,
+                                         .logistics_loss = logistics_loss<T>,
+                                         .logistics_loss_backward = logistics_loss_backward<T>,
+                                         .logistics_scores = logistics_scores<T>};
+LINEA_KERNELS(LossKernels)
 
 }  // namespace linea::cuda

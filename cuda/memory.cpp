@@ -91,6 +91,13 @@ Pools& pools() {
 
 thread_local CachingAllocator* current = nullptr;  // null: the shared pool
 
+template <typename Visit>
+void each_pool(const Visit& visit) {
+  visit(pools().shared);
+  const std::lock_guard<std::mutex> lock(pools().mutex);
+  for (CachingAllocator* pool : pools().own) visit(*pool);
+}
+
 class DeviceAllocator final : public Allocator {
  public:
   void* allocate(size_t bytes) override {
@@ -113,14 +120,27 @@ class DeviceAllocator final : public Allocator {
     }
     owner->release(block, bytes);
   }
-};
 
-template <typename Visit>
-void each_pool(const Visit& visit) {
-  visit(pools().shared);
-  const std::lock_guard<std::mutex> lock(pools().mutex);
-  for (CachingAllocator* pool : pools().own) visit(*pool);
-}
+  MemoryUse use() const override {
+    MemoryUse all;
+    each_pool([&](const CachingAllocator& pool) {
+      const MemoryUse use = pool.use();
+      all.held += use.held;
+      all.peak += use.peak;
+      all.cached += use.cached;
+    });
+    return all;
+  }
+  MemoryLimit limit() const override { return pools().shared.limit(); }
+  void reset_peak() override {
+    each_pool([](CachingAllocator& pool) { pool.reset_peak(); });
+  }
+  // Captured graphs keep their memory.
+  void release_cache() override {
+    pools().shared.release_cache();
+    trim();
+  }
+};
 
 }  // namespace
 
@@ -152,27 +172,6 @@ void give_back_what_waited() {
 Allocator& allocator() {
   static DeviceAllocator* instance = new DeviceAllocator;
   return *instance;
-}
-
-MemoryUse memory_use() {
-  MemoryUse all;
-  each_pool([&](const CachingAllocator& pool) {
-    const MemoryUse use = pool.use();
-    all.held += use.held;
-    all.peak += use.peak;
-    all.cached += use.cached;
-  });
-  return all;
-}
-
-MemoryLimit memory_limit() { return pools().shared.limit(); }
-void reset_peak() {
-  each_pool([](CachingAllocator& pool) { pool.reset_peak(); });
-}
-// Captured graphs keep their memory.
-void release_cache() {
-  pools().shared.release_cache();
-  trim();
 }
 
 }  // namespace linea::cuda

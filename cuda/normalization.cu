@@ -66,12 +66,11 @@ void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
   using A = Accumulator<T>;
   for_each_team(ctx, R, C, [=] __device__(auto team, int64_t r) {
     const T* from = x + r * C;
-    constexpr A kNothing = -std::numeric_limits<A>::infinity();
-    A largest = kNothing;
+    A largest = kNothing<A>;
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
       largest = Largest{}(largest, A(from[c]));
     largest = team.max(largest);
-    const A shift = largest == kNothing ? A(0) : largest;
+    const A shift = largest == kNothing<A> ? A(0) : largest;
     const A inverse = reciprocal_or_zero(
         row_sum<A>(team, C, [&](int64_t c) { return exp_of(A(from[c]) - shift); }));
     for (int64_t c = team.rank(); c < C; c += team.kThreads)
@@ -119,14 +118,13 @@ void normalize_backward(Context& ctx, const T* y, const Accumulator<T>* sums, co
 }
 
 template <typename T>
-NormalizationKernels<T> normalization_kernels() {
-  return {.layer_norm = layer_norm<T>,
-          .layer_norm_backward = layer_norm_backward<T>,
-          .softmax = softmax<T>,
-          .softmax_backward = softmax_backward<T>,
-          .normalize = normalize<T>,
-          .normalize_backward = normalize_backward<T>};
-}
-LINEA_INSTANTIATE(NormalizationKernels, normalization_kernels)
+constexpr NormalizationKernels<T> kNormalizationKernels = {
+    .layer_norm = layer_norm<T>,
+    .layer_norm_backward = layer_norm_backward<T>,
+    .softmax = softmax<T>,
+    .softmax_backward = softmax_backward<T>,
+    .normalize = normalize<T>,
+    .normalize_backward = normalize_backward<T>};
+LINEA_KERNELS(NormalizationKernels)
 
 }  // namespace linea::cuda

@@ -38,15 +38,9 @@ template <typename T>
 void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
   StepParams* const step = ctx.step_on_device;
   for_each(ctx, 1, [=] __device__(int64_t) {
-    const auto within = [](double x, double limit) {
-      return x - x == 0 && (limit == 0 || x <= limit);
-    };
-    const double norm = std::sqrt(*total);
-    step->gradient_norm = norm;
-    step->loss = loss == nullptr ? 0.0 : static_cast<double>(*loss);
-    const bool usable = within(norm, step->norm_limit) && within(step->loss, step->loss_limit);
-    const double scale = clip > 0 && norm > clip ? clip / norm : 1.0;
-    step->clip_scale = usable ? scale : std::numeric_limits<double>::quiet_NaN();
+    step->gradient_norm = std::sqrt(*total);
+    step->loss = loss == nullptr ? 0 : static_cast<double>(*loss);
+    step->set_clip_scale(clip);
   });
 }
 
@@ -86,9 +80,8 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
 }
 
 template <typename T>
-OptimizerKernels<T> optimizer_kernels() {
-  return {.sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
-}
-LINEA_INSTANTIATE(OptimizerKernels, optimizer_kernels)
+constexpr OptimizerKernels<T> kOptimizerKernels = {
+    .sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
+LINEA_KERNELS(OptimizerKernels)
 
 }  // namespace linea::cuda

@@ -69,12 +69,10 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
 }
 
 template <typename T>
-PanelKernels<T> panel_kernels() {
-  return {.pack_panels = pack_panels<T, T>,
-          .pack_bf16_panels = pack_panels<T, BFloat16>,
-          .panel_gemm = panel_gemm<T, T>,
-          .bf16_panel_gemm = panel_gemm<T, BFloat16>};
-}
-LINEA_INSTANTIATE(PanelKernels, panel_kernels)
+constexpr PanelKernels<T> kPanelKernels = {.pack_panels = pack_panels<T, T>,
+                                           .pack_bf16_panels = pack_panels<T, BFloat16>,
+                                           .panel_gemm = panel_gemm<T, T>,
+                                           .bf16_panel_gemm = panel_gemm<T, BFloat16>};
+LINEA_KERNELS(PanelKernels)
 
 }  // namespace linea::cuda

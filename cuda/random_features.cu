@@ -145,14 +145,13 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
 }
 
 template <typename T>
-RandomFeatureKernels<T> random_feature_kernels() {
-  return {.random_logs = random_logs<T>,
-          .random_logs_backward = random_logs_backward<T>,
-          .square_norms = square_norms<T>,
-          .square_norms_backward = square_norms_backward<T>,
-          .sine_cosine = sine_cosine<T>,
-          .sine_cosine_backward = sine_cosine_backward<T>};
-}
-LINEA_INSTANTIATE(RandomFeatureKernels, random_feature_kernels)
+constexpr RandomFeatureKernels<T> kRandomFeatureKernels = {
+    .random_logs = random_logs<T>,
+    .random_logs_backward = random_logs_backward<T>,
+    .square_norms = square_norms<T>,
+    .square_norms_backward = square_norms_backward<T>,
+    .sine_cosine = sine_cosine<T>,
+    .sine_cosine_backward = sine_cosine_backward<T>};
+LINEA_KERNELS(RandomFeatureKernels)
 
 }  // namespace linea::cuda

@@ -27,7 +27,7 @@ const Branch& branch(size_t number) {
     check_cuda(cudaEventCreateWithFlags(&made.done, cudaEventDisableTiming), "creating an event");
     if (cudaMalloc(&made.blas_workspace, kBlasWorkspace) != cudaSuccess) {
       cudaGetLastError();
-      release_cache();
+      allocator().release_cache();
       check_cuda(cudaMalloc(&made.blas_workspace, kBlasWorkspace),
                  "allocating the cuBLAS workspace");
     }

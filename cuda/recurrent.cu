@@ -31,14 +31,13 @@ void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const No
                    const RecurrentView<T>& state, T* y) {
   if constexpr (std::is_same_v<T, BFloat16>)
     if (fused_norm_step(ctx, linear, x, norm, w, bias, shape, state, y)) return;
-  norm_qkv_step_by_parts(ctx, linear_kernels<T>().linear, recurrent_step<T>, linear, x, norm, w,
-                         bias, shape, state, y);
+  norm_qkv_step_by_parts(ctx, kernels_of<LinearKernels<T>>().linear, recurrent_step<T>, linear, x,
+                         norm, w, bias, shape, state, y);
 }
 
 template <typename T>
-RecurrentKernels<T> recurrent_kernels() {
-  return {.recurrent_step = recurrent_step<T>, .norm_qkv_step = norm_qkv_step<T>};
-}
-LINEA_INSTANTIATE(RecurrentKernels, recurrent_kernels)
+constexpr RecurrentKernels<T> kRecurrentKernels = {.recurrent_step = recurrent_step<T>,
+                                                   .norm_qkv_step = norm_qkv_step<T>};
+LINEA_KERNELS(RecurrentKernels)
 
 }  // namespace linea::cuda

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "cuda/chunk.h"
+#include "cuda/split_float.h"
 #include "cuda/team.h"
 
 namespace linea::cuda {

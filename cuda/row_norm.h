@@ -23,11 +23,11 @@ struct RowNorm {
   // Of the row element(0), ..., element(C - 1).
   template <typename Team, typename Element>
   __device__ static RowNorm of(Team team, int64_t C, Element element) {
-    constexpr double kEpsilon = 1e-5;
     const A mean = row_sum<A>(team, C, element) / static_cast<A>(C);
     const A variance =
         row_sum<A>(team, C, [&](int64_t c) { return (element(c) - mean) * (element(c) - mean); });
-    return {mean, A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kEpsilon))};
+    return {mean,
+            A(1) / std::sqrt(variance / static_cast<A>(C) + static_cast<A>(kLayerNormEpsilon))};
   }
   __device__ A of_element(A x, A weight, A bias) const {
     return weight * ((x - mean) * scale) + bias;

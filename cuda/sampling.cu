@@ -34,9 +34,7 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
 }
 
 template <typename T>
-SamplingKernels<T> sampling_kernels() {
-  return {.argmax = argmax<T>, .sample = sample<T>};
-}
-LINEA_INSTANTIATE(SamplingKernels, sampling_kernels)
+constexpr SamplingKernels<T> kSamplingKernels = {.argmax = argmax<T>, .sample = sample<T>};
+LINEA_KERNELS(SamplingKernels)
 
 }  // namespace linea::cuda

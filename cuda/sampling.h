@@ -21,7 +21,7 @@ template <typename T, typename Team>
 __device__ int64_t first_largest(Team team, const T* x, int64_t C) {
   using A = Accumulator<T>;
   constexpr int64_t kNone = INT64_MAX;
-  A max = -std::numeric_limits<A>::infinity();
+  A max = kNothing<A>;
   int64_t first = kNone;
   for (int64_t c = team.rank(); c < C; c += Team::kThreads) {
     const A value = A(x[c]);

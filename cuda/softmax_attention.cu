@@ -306,10 +306,9 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
 }
 
 template <typename T>
-SoftmaxAttentionKernels<T> softmax_attention_kernels() {
-  return {.softmax_attention = softmax_attention<T>,
-          .softmax_attention_backward = softmax_attention_backward<T>};
-}
-LINEA_INSTANTIATE(SoftmaxAttentionKernels, softmax_attention_kernels)
+constexpr SoftmaxAttentionKernels<T> kSoftmaxAttentionKernels = {
+    .softmax_attention = softmax_attention<T>,
+    .softmax_attention_backward = softmax_attention_backward<T>};
+LINEA_KERNELS(SoftmaxAttentionKernels)
 
 }  // namespace linea::cuda

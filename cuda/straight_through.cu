@@ -152,9 +152,8 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
 }
 
 template <typename T>
-StraightThroughKernels<T> straight_through_kernels() {
-  return {.straight_through = straight_through<T>};
-}
-LINEA_INSTANTIATE(StraightThroughKernels, straight_through_kernels)
+constexpr StraightThroughKernels<T> kStraightThroughKernels = {.straight_through =
+                                                                   straight_through<T>};
+LINEA_KERNELS(StraightThroughKernels)
 
 }  // namespace linea::cuda

@@ -14,7 +14,7 @@ namespace linea {
 namespace {
 
 // Sizes in pixels: of one chart, and of the frame of its axes.
-constexpr double kWidth = 960, kHeight = 520;
+constexpr double kWidth = 960, kHeight = 520;  // at least
 constexpr double kLeft = 96, kTop = 52, kFrameWidth = 600, kFrameHeight = 396;
 constexpr double kLegend = kLeft + kFrameWidth + 24;
 
@@ -197,7 +197,7 @@ std::string series_svg(const Series& series, const Scale& x_scale, const Scale& 
     const double x = kLeft + x_scale.position(series.x[i]) * kFrameWidth;
     const double y = kTop + (1 - y_scale.position(series.y[i])) * kFrameHeight;
     line += fmt::format("{}{:.2f} {:.2f}", connected ? 'L' : 'M', x, y);
-    markers += marker(x, y, series);
+    if (series.markers) markers += marker(x, y, series);
     connected = true;
   }
   if (line.empty()) return "";
@@ -216,14 +216,20 @@ std::string chart_svg(const Chart& chart) {
   for (const Series& series : chart.series) {
     svg += series_svg(series, x_scale, y_scale);
     svg += fmt::format("<path d=\"M{:.2f} {:.2f}h44\" {}/>\n", kLegend, y, line_style(series));
-    svg += marker(kLegend + 22, y, series);
+    if (series.markers) svg += marker(kLegend + 22, y, series);
     svg += text_at(kLegend + 54, y + 4.5, "start", series.name);
     y += 22;
   }
   return svg;
 }
 
-// A long legend increases the height.
+// Long names increase the width, a long legend the height.
+double chart_width(const Chart& chart) {
+  size_t longest = 0;
+  for (const Series& series : chart.series) longest = std::max(longest, series.name.size());
+  return std::max(kWidth, kLegend + 54 + 8 * static_cast<double>(longest) + 16);
+}
+
 double chart_height(const Chart& chart) {
   return std::max(kHeight, kTop + 24 + 22 * static_cast<double>(chart.series.size()));
 }
@@ -231,11 +237,12 @@ double chart_height(const Chart& chart) {
 }  // namespace
 
 std::string charts_svg(const std::vector<Chart>& charts) {
-  double height = 0;
+  double width = 0, height = 0;
   std::string body;
   for (const Chart& chart : charts) {
     body +=
         fmt::format("<g transform=\"translate(0 {:.2f})\">\n{}</g>\n", height, chart_svg(chart));
+    width = std::max(width, chart_width(chart));
     height += chart_height(chart);
   }
   return fmt::format(
@@ -244,7 +251,7 @@ std::string charts_svg(const std::vector<Chart>& charts) {
       "{1}\" "
       "font-family=\"sans-serif\" font-size=\"14\" fill=\"#222\">\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n{2}</svg>\n",
-      kWidth, height, body);
+      width, height, body);
 }
 
 void write_charts(const std::filesystem::path& path, const std::vector<Chart>& charts) {

@@ -20,6 +20,7 @@ struct Series {
   std::vector<double> x, y;
   int color = 0;  // index into the eight colors of Okabe & Ito 2008 for color-blind readers, cyclic
   int dash = 0;   // solid, long dashes, dots, dashes and dots; each with its own marker
+  bool markers = true;
 };
 
 struct Chart {

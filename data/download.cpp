@@ -115,6 +115,37 @@ void get_file(const DataSet& set, const PublishedFile& file, const fs::path& fol
   fail(ErrorKind::input, "{}; {}", problem, manual_instructions(file, folder));
 }
 
+void get_files(const DataSet& set, const fs::path& folder, const Download& download,
+               const std::function<void(const std::string&)>& note) {
+  for (const PublishedFile& file : set.files) {
+    bool missing = false;
+    for (const FileReport& report : check_file(set, file, folder)) {
+      if (report.state == FileState::differs)
+        fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
+             (folder / report.file).string(), report.criterion, report.found, report.expected);
+      missing = missing || report.state == FileState::missing;
+      if (report.state == FileState::ok || report.state == FileState::unverified)
+        note(fmt::format("{} is present ({})", report.file, report.criterion));
+    }
+    if (!missing) continue;
+    get_file(set, file, folder, download, note);
+    for (const FileReport& report : check_file(set, file, folder))
+      if (report.state == FileState::differs || report.state == FileState::missing)
+        fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
+             (folder / report.file).string(), report.criterion, report.found, report.expected);
+    note(fmt::format("{} is present", file.name));
+  }
+}
+
+// Folders that do not exist yet, the innermost first.
+std::vector<fs::path> missing_folders(fs::path folder) {
+  std::vector<fs::path> missing;
+  std::error_code ignored;
+  for (; !folder.empty() && !fs::exists(folder, ignored); folder = folder.parent_path())
+    missing.push_back(folder);
+  return missing;
+}
+
 }  // namespace
 
 DownloadResult download_by_curl(const std::string& url, const fs::path& file, int64_t max_bytes) {
@@ -160,24 +191,14 @@ DownloadResult download_by_curl(const std::string& url, const fs::path& file, in
 
 void get_data_set(const DataSet& set, const fs::path& folder, const Download& download,
                   const std::function<void(const std::string&)>& note) {
-  make_folders(folder);
-  for (const PublishedFile& file : set.files) {
-    bool missing = false;
-    for (const FileReport& report : check_file(set, file, folder)) {
-      if (report.state == FileState::differs)
-        fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
-             (folder / report.file).string(), report.criterion, report.found, report.expected);
-      missing = missing || report.state == FileState::missing;
-      if (report.state == FileState::ok || report.state == FileState::unverified)
-        note(fmt::format("{} is present ({})", report.file, report.criterion));
-    }
-    if (!missing) continue;
-    get_file(set, file, folder, download, note);
-    for (const FileReport& report : check_file(set, file, folder))
-      if (report.state == FileState::differs || report.state == FileState::missing)
-        fail(ErrorKind::input, "{}: {} is {}, published is {}; remove it and run this again",
-             (folder / report.file).string(), report.criterion, report.found, report.expected);
-    note(fmt::format("{} is present", file.name));
+  const std::vector<fs::path> created = missing_folders(folder);
+  try {
+    make_folders(folder);
+    get_files(set, folder, download, note);
+  } catch (...) {
+    std::error_code ignored;  // of folders that hold something
+    for (const fs::path& path : created) fs::remove(path, ignored);
+    throw;
   }
 }
 

@@ -33,9 +33,9 @@ DownloadResult download_by_curl(const std::string& url, const std::filesystem::p
 
 // Downloads the files of a set that are missing from the folder, each under a temporary name
 // ".tmp-...", from which the next attempt resumes; it is renamed once its checksum is verified.
-// Existing files are verified. `note` gets a line for each step. Errors: ErrorKind::input where a
-// file cannot be downloaded or differs, with what to fetch by hand; ErrorKind::write where the
-// folder cannot be written.
+// Existing files are verified. `note` gets a line for each step. A folder that stays empty is
+// removed again if it was created here. Errors: ErrorKind::input where a file cannot be downloaded
+// or differs, with what to fetch by hand; ErrorKind::write where the folder cannot be written.
 void get_data_set(const DataSet& set, const std::filesystem::path& folder, const Download& download,
                   const std::function<void(const std::string&)>& note);
 

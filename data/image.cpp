@@ -4,14 +4,19 @@
 #include <stb/stb_image_write.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/files.h"
+#include "data/font.h"
+#include "data/readers/image_file.h"
 #include "tensor/error.h"
 
 namespace linea {
 namespace {
 
-constexpr uint8_t kGapGray = 64;
+constexpr uint8_t kGapGray = 64, kTextGray = 230;
+constexpr int64_t kTextGap = 3, kLineHeight = kGlyphHeight + 2 * kTextGap;
+constexpr int64_t kScaleHeight = 8;                   // of the strip of a color scale
 constexpr int64_t kMaxSheetBytes = int64_t{1} << 28;  // stb counts in int
 
 struct Sheet {
@@ -21,7 +26,55 @@ struct Sheet {
   const uint8_t* pixel(int64_t row, int64_t column) const {
     return bytes.data() + (row * width + column) * channels;
   }
+  uint8_t* pixel(int64_t row, int64_t column) {
+    return bytes.data() + (row * width + column) * channels;
+  }
+  // Empty rows at the top or the bottom.
+  void add_rows(bool at_top, int64_t rows) {
+    const auto count = static_cast<size_t>(rows * width * channels);
+    bytes.insert(at_top ? bytes.begin() : bytes.end(), count, kGapGray);
+    height += rows;
+  }
 };
+
+// Centered at `center` as far as the sheet is wide enough.
+void write_text(Sheet& sheet, int64_t top, int64_t center, const std::string& text) {
+  const int64_t last = std::max<int64_t>(sheet.width - text_width(text), 0);
+  int64_t left = std::clamp<int64_t>(center - text_width(text) / 2, 0, last);
+  for (const char character : text) {
+    const auto rows = glyph(character);
+    for (int64_t y = 0; y < kGlyphHeight; ++y)
+      for (int64_t x = 0; x < kGlyphWidth && left + x < sheet.width; ++x)
+        if ((rows[static_cast<size_t>(y)] >> (kGlyphWidth - 1 - x) & 1) != 0)
+          std::fill_n(sheet.pixel(top + y, left + x), sheet.channels, kTextGray);
+    left += kGlyphAdvance;
+  }
+}
+
+void add_captions(Sheet& sheet, const ImageGrid& grid) {
+  sheet.add_rows(true, kLineHeight);
+  const int64_t cell = grid.width * grid.scale + grid.gap;
+  for (size_t i = 0; i < grid.captions.size(); ++i)
+    write_text(sheet, kTextGap, static_cast<int64_t>(i) * cell + (cell - grid.gap) / 2,
+               grid.captions[i]);
+}
+
+// A strip of all colors, a number at each whole value, and the unit.
+void add_color_scale(Sheet& sheet, const ColorScale& scale) {
+  const int64_t strip = sheet.height + kTextGap;
+  sheet.add_rows(false, kTextGap + kScaleHeight + 2 * kLineHeight);
+  const auto colors = static_cast<int64_t>(scale.colors.size() / 3);
+  for (int64_t x = 0; x < sheet.width; ++x) {
+    const int64_t color = x * (colors - 1) / std::max<int64_t>(1, sheet.width - 1);
+    for (int64_t y = strip; y < strip + kScaleHeight; ++y)
+      std::copy_n(scale.colors.data() + 3 * color, 3, sheet.pixel(y, x));
+  }
+  for (int64_t value = 0; static_cast<double>(value) <= scale.max; ++value) {
+    const double place = static_cast<double>(value * (sheet.width - 1)) / scale.max;
+    write_text(sheet, strip + kScaleHeight + kTextGap, std::lround(place), std::to_string(value));
+  }
+  write_text(sheet, strip + kScaleHeight + kLineHeight + kTextGap, sheet.width / 2, scale.unit);
+}
 
 void check(const std::vector<uint8_t>& pixels, const ImageGrid& grid) {
   require(grid.count >= 1 && grid.height >= 1 && grid.width >= 1 && grid.columns >= 1 &&
@@ -32,6 +85,9 @@ void check(const std::vector<uint8_t>& pixels, const ImageGrid& grid) {
   require(static_cast<int64_t>(pixels.size()) == bytes,
           "{} bytes of pixels, but {} images of {} x {} x {} have {}", pixels.size(), grid.count,
           grid.height, grid.width, grid.channels, bytes);
+  require(!grid.color_scale || (grid.channels == 3 && grid.color_scale->colors.size() >= 3 &&
+                                grid.color_scale->max > 0 && grid.color_scale->max <= 64),
+          "a color scale needs images with 3 channels, a color and a maximum of 64 at most");
 }
 
 Sheet lay_out(const std::vector<uint8_t>& pixels, const ImageGrid& grid) {
@@ -71,9 +127,26 @@ std::string ansi_color(int layer, const uint8_t* pixel, int64_t channels) {
 
 }  // namespace
 
+// In double: a count may be any number.
+void check_size(const ImageGrid& grid) {
+  const auto size = [](int64_t cells, int64_t length, const ImageGrid& of) {
+    return static_cast<double>(cells) * static_cast<double>(length * of.scale + of.gap);
+  };
+  const int64_t columns = std::min(grid.columns, grid.count);
+  const double pixels =
+      size(grid.count / columns + (grid.count % columns != 0), grid.height, grid) *
+      size(columns, grid.width, grid);
+  require(pixels <= static_cast<double>(kMaxImagePixels),
+          "so many images of {} x {} pixels do not fit into one PNG of at most {} pixels at scale "
+          "{}; lower `count`",
+          grid.height, grid.width, kMaxImagePixels, grid.scale);
+}
+
 void write_png_grid(const std::filesystem::path& path, const std::vector<uint8_t>& pixels,
                     const ImageGrid& grid) {
-  const Sheet sheet = lay_out(pixels, grid);
+  Sheet sheet = lay_out(pixels, grid);
+  if (!grid.captions.empty()) add_captions(sheet, grid);
+  if (grid.color_scale) add_color_scale(sheet, *grid.color_scale);
   std::string png;
   const int written =
       stbi_write_png_to_func(append_bytes, &png, static_cast<int>(sheet.width),

@@ -45,11 +45,6 @@ class SafetensorsFile {
   std::map<std::string, size_t> index_;  // by name, into entries()
 };
 
-struct NamedTensor {
-  std::string name;
-  Tensor tensor;
-};
-
 // Atomically writes the tensors in the given order as F32, F64 and I32, the data at a multiple of 8
 // bytes. Errors: ErrorKind::usage for names or metadata that cannot be written, ErrorKind::write
 // for the disk.

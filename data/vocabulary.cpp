@@ -82,6 +82,12 @@ std::string describe(Vocabulary::Kind kind, char32_t code) {
 
 }  // namespace
 
+size_t first_non_utf8(std::string_view text) {
+  size_t position = 0;
+  while (position < text.size() && next_character(text, position) != kNotUtf8) continue;
+  return position;
+}
+
 Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
     : kind_(kind), codes_(std::move(codes)), token_of_(codes_.back() + 1, kNoToken) {
   for (size_t token = 0; token < codes_.size(); ++token)
@@ -90,21 +96,13 @@ Vocabulary::Vocabulary(Kind kind, std::vector<char32_t> codes)
 
 Vocabulary Vocabulary::from_text(std::string_view text, const std::string& name) {
   if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", name);
-  Kind kind = Kind::characters;
+  const Kind kind = first_non_utf8(text) == text.size() ? Kind::characters : Kind::bytes;
   std::vector<bool> seen;  // up to the largest code
   for (size_t position = 0; position < text.size();) {
-    const char32_t code = next_character(text, position);
-    if (code == kNotUtf8) {
-      kind = Kind::bytes;
-      break;
-    }
+    const char32_t code =
+        kind == Kind::bytes ? byte_at(text, position++) : next_character(text, position);
     if (code >= seen.size()) seen.resize(code + 1, false);
     seen[code] = true;
-  }
-  if (kind == Kind::bytes) {
-    seen.assign(256, false);
-    for (size_t position = 0; position < text.size(); ++position)
-      seen[byte_at(text, position)] = true;
   }
   std::vector<char32_t> codes;
   for (char32_t code = 0; code < seen.size(); ++code)

@@ -9,6 +9,9 @@
 
 namespace linea {
 
+// The index of the first byte that is not UTF-8; the size of the text where it is all valid.
+size_t first_non_utf8(std::string_view text);
+
 class Vocabulary {
  public:
   enum class Kind { characters, bytes };

@@ -36,13 +36,9 @@ class ScaledExpFeatures final : public FeatureMap {
 class ScaledExpAttention final : public MappedAttention {
  public:
   explicit ScaledExpAttention(const AttentionOptions& options)
-      : MappedAttention(options),
-        map_(std::make_shared<ScaledExpFeatures>(options.settings.real("query_scale"),
-                                                 options.settings.real("key_scale"))) {}
-
- private:
-  std::shared_ptr<const FeatureMap> map() const override { return map_; }
-  std::shared_ptr<const FeatureMap> map_;
+      : MappedAttention(options,
+                        std::make_shared<ScaledExpFeatures>(options.settings.real("query_scale"),
+                                                            options.settings.real("key_scale"))) {}
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ int main() {
   config.layers = 2, config.heads = 4, config.dim = 64, config.ffn = 256;
   config.length = kLength, config.vocab_size = config.input_vocab_size = 11;
   linea::Transformer model(config);
-  linea::Optimizer optimizer({}, model.parameters());
+  linea::Optimizer optimizer({.settings = {{"beta2", 0.999}}}, model.parameters());
 
   std::mt19937 random(1);
   constexpr int kBatch = 32;

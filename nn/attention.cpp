@@ -8,7 +8,8 @@ namespace linea {
 namespace {
 
 std::vector<AttentionEntry>& registry() {
-  static std::vector<AttentionEntry> entries = builtin_attentions();
+  static std::vector<AttentionEntry> entries = {linear_attention_entry(), performer_entry(),
+                                                soft_vq_entry(), softmax_entry(), vq_entry()};
   return entries;
 }
 

@@ -5,7 +5,7 @@
 //   step       what samples: one position, a carried state
 //
 // Adding one: a file in nn/attention/ that defines its AttentionEntry, a line in
-// nn/attention/builtin.cpp, and a test. See docs/design.md.
+// nn/attention.cpp, and a test. See docs/design.md.
 #pragma once
 
 #include <functional>
@@ -32,11 +32,8 @@ struct AttentionOptions {
 };
 
 // A tensor that belongs to a model but is not trained by gradients: random projections, running
-// means.
-struct Buffer {
-  std::string name;
-  Tensor tensor;  // changed in place
-};
+// means. Changed in place.
+using Buffer = NamedTensor;
 
 // Writes numbers, rounded to float, into a tensor of f32 or f64: both then hold the same.
 void write_values(const std::vector<double>& values, const Tensor& into);
@@ -110,6 +107,8 @@ struct AttentionEntry {
   // Its weights are softmax(q.k / sqrt(D)) exactly, so that others can take over trained queries
   // (Attention::scale_from_softmax).
   bool is_softmax = false;
+  // Its forward may run again in the backward; false where it counts what it sees.
+  bool can_recompute = true;
 
   std::vector<AttentionOptions> variant_options() const;
 };

@@ -1,8 +1,9 @@
 // y = x W^T + b, W [out,in], b [out] or none. The fused ops of autograd/layers.cpp take the same
-// weights. Sampling may read W from panels (nn/sampling_weights.h).
+// weights. Sampling may read W from panels.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "nn/parameter.h"
@@ -17,5 +18,14 @@ struct Linear : LinearVars {
 
   Var forward(const Var& x) const;  // [...,in] -> [...,out]
 };
+
+// Weights in the form in which they are multiplied: cast to the type of the activations, or packed
+// in panels where the device samples from those (context().sizes.panels).
+//
+// Casts those that are defined and of another dtype, by one launch.
+void cast_weights(std::vector<Var*> weights, DType dtype);
+
+// Packs the weights as `dtype` into one allocation, in the order in which a step reads them.
+void pack_panels(const std::vector<Linear*>& linears, DType dtype);
 
 }  // namespace linea

@@ -17,22 +17,22 @@ void check(const ModelConfig& config) {
       {"layers", config.layers}, {"heads", config.heads},   {"dim", config.dim},
       {"ffn", config.ffn},       {"length", config.length}, {"vocabulary", config.vocab_size}};
   for (const auto& [name, value] : sizes)
-    require(value >= 1, "--{} is {}; it must be at least 1", name, value);
+    require(value >= 1, "`{}` is {}; it must be at least 1", name, value);
   require(config.dim % config.heads == 0,
-          "--dim {} is not divisible by --heads {}: choose heads that divide it", config.dim,
+          "`dim` {} is not divisible by `heads` {}: choose heads that divide it", config.dim,
           config.heads);
-  require(config.dropout >= 0 && config.dropout < 1, "--dropout is {}; it must be in [0, 1)",
+  require(config.dropout >= 0 && config.dropout < 1, "`dropout` is {}; it must be in [0, 1)",
           config.dropout);
   require(config.positions == "learned" || config.positions == "sinusoidal",
-          "--positions is '{}'; choose learned or sinusoidal", config.positions);
+          "`positions` is '{}'; choose learned or sinusoidal", config.positions);
   require(!config.reversible || !config.recompute,
-          "--reversible keeps nothing of a block already: leave --recompute out");
+          "`reversible` keeps nothing of a block already: leave `recompute` out");
   require(!config.reversible || config.stored != DType::bf16,
-          "--reversible does not go with --dtype bf16: the inputs that its backward restores "
+          "`reversible` does not go with `dtype` bf16: the inputs that its backward restores "
           "would lose digits; leave one out");
   require(
       !config.tie || config.output_head == "categorical",
-      "--tie does not go with --output-head {}: its outputs are no tokens; leave one of them out",
+      "`tie` does not go with `output_head` {}: its outputs are no tokens; leave one of them out",
       config.output_head);
 }
 

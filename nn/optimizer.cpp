@@ -1,5 +1,6 @@
 #include "nn/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/backend.h"
@@ -8,17 +9,31 @@
 
 namespace linea {
 
+const std::vector<Mechanism>& optimizers() {
+  using namespace declare;
+  const Declarations betas = {
+      real("beta1", 0.9, {0, kBelowOne}, "decay of the mean of the gradient"),
+      real("beta2", 0.99, {0, kBelowOne}, "decay of the mean of the squared gradient")};
+  Declarations decoupled = betas;
+  decoupled.push_back(
+      real("weight_decay", 0, at_least(0), "decoupled weight decay, of matrices only"));
+  static const std::vector<Mechanism> list = {
+      {"adamw", decoupled}, {"adam", betas}, {"radam", decoupled}};
+  return list;
+}
+
+const Mechanism& find_optimizer(const std::string& name) {
+  return find_mechanism("optimizer", optimizers(), name);
+}
+
 Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters)
     : config_(config), parameters_(parameters) {
-  require(config.kind == "adamw" || config.kind == "adam" || config.kind == "radam",
-          "--optimizer is '{}'; choose adamw, adam or radam", config.kind);
-  require(config.beta1 >= 0 && config.beta1 < 1 && config.beta2 >= 0 && config.beta2 < 1,
-          "--beta1 {} and --beta2 {} must be in [0, 1)", config.beta1, config.beta2);
-  require(config.kind != "adam" || config.weight_decay == 0,
-          "--weight-decay {} goes with adamw or radam, which decouple it; adam takes none",
-          config.weight_decay);
-  require(config.clip >= 0 && config.weight_decay >= 0,
-          "--clip {} and --weight-decay {} must be at least 0", config.clip, config.weight_decay);
+  const Settings settings =
+      complete(find_optimizer(config.name).settings, config.settings, "optimizer " + config.name);
+  beta1_ = settings.real("beta1");
+  beta2_ = settings.real("beta2");
+  weight_decay_ = settings.has("weight_decay") ? settings.real("weight_decay") : 0.0;
+  require(config.clip >= 0, "`clip` is {}; it must be at least 0", config.clip);
   const MemoryScope scope(MemoryPart::optimizer);
   for (const Parameter& parameter : parameters_) {
     mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
@@ -32,12 +47,12 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
 void Optimizer::set_corrections() {
   StepParams& step = *context().step;
   const double t = static_cast<double>(updates_);
-  const double power2 = std::pow(config_.beta2, t);
-  step.correction1 = 1.0 / (1.0 - std::pow(config_.beta1, t));
+  const double power2 = std::pow(beta2_, t);
+  step.correction1 = 1.0 / (1.0 - std::pow(beta1_, t));
   step.correction2 = 1.0 / (1.0 - power2);
   step.rectification = 1.0;
-  if (config_.kind != "radam") return;
-  const double limit = 2.0 / (1.0 - config_.beta2) - 1.0;
+  if (config_.name != "radam") return;
+  const double limit = 2.0 / (1.0 - beta2_) - 1.0;
   const double rho = limit - 2.0 * t * power2 / (1.0 - power2);
   step.rectification =
       rho > 4 ? std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) : -1.0;
@@ -59,42 +74,38 @@ void Optimizer::begin(double learning_rate, const UpdateLimits& limits) {
   send_step(context());
 }
 
-template <typename T>
-std::vector<TrainedParameter<T>> Optimizer::trained() const {
-  std::vector<TrainedParameter<T>> all;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const Var& var = parameters_[i].var;
-    require(var.grad().defined(), "the parameter {} got no gradient", parameters_[i].name);
-    const double decay = var.shape().rank() >= 2 ? config_.weight_decay : 0.0;
-    all.push_back({var.grad().data<T>(), var.value().data<T>(), mean_[i].data<Accumulator<T>>(),
-                   square_[i].data<Accumulator<T>>(), var.value().numel(), decay});
-  }
-  return all;
-}
-
 void Optimizer::apply(const Tensor& loss) {
   Context& ctx = context();
   const Tensor total = Tensor::zeros({1}, DType::f64);
   with_real(parameters_.at(0).var.dtype(), "optimizer", [&](auto zero) {
     using T = decltype(zero);
+    std::vector<TrainedParameter<T>> all;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const Var& var = parameters_[i].var;
+      require(var.grad().defined(), "the parameter {} got no gradient", parameters_[i].name);
+      all.push_back({var.grad().data<T>(), var.value().data<T>(), mean_[i].data<Accumulator<T>>(),
+                     square_[i].data<Accumulator<T>>(), var.value().numel(),
+                     var.shape().rank() >= 2 ? weight_decay_ : 0.0});
+    }
     const Kernels<T>& of = kernels<T>(ctx.device);
-    const std::vector<TrainedParameter<T>> all = trained<T>();
     of.sum_squares(ctx, all.data(), all.size(), total.data<double>());
     of.clip_scale(ctx, total.data<double>(), loss.defined() ? loss.data<Accumulator<T>>() : nullptr,
                   config_.clip);
-    of.adam(ctx, {config_.beta1, config_.beta2, config_.epsilon}, all.data(), all.size());
+    of.adam(ctx, {beta1_, beta2_, config_.epsilon}, all.data(), all.size());
   });
 }
 
 bool Optimizer::end() {
   fetch_step(context());
   const bool updated = !std::isnan(context().step->clip_scale);
-  if (updated) {
-    clear_gradients();
-  } else {
-    --updates_;
-  }
+  if (!updated) --updates_;
+  if (updated) clear_gradients();
   return updated;
+}
+
+void Optimizer::cancel() {
+  --updates_;
+  clear_gradients();
 }
 
 void Optimizer::clear_gradients() {
@@ -114,12 +125,10 @@ std::vector<Optimizer::Moment> Optimizer::moments() const {
 }
 
 void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
-  const std::vector<Moment> mine = this->moments();
-  for (const Moment& own : mine) {
-    const Moment* found = nullptr;
-    for (const Moment& other : moments)
-      if (other.name == own.name) found = &other;
-    if (found == nullptr)
+  for (const Moment& own : this->moments()) {
+    const auto found = std::find_if(moments.begin(), moments.end(),
+                                    [&](const Moment& other) { return other.name == own.name; });
+    if (found == moments.end())
       fail(ErrorKind::input, "the optimizer's state has no tensor {}", own.name);
     if (found->tensor.shape() != own.tensor.shape() || found->tensor.dtype() != own.tensor.dtype())
       fail(ErrorKind::input, "the optimizer's tensor {} is {} {}, expected {} {}", own.name,

@@ -6,15 +6,21 @@
 
 #include "nn/parameter.h"
 #include "tensor/kernels.h"
+#include "tensor/settings.h"
 
 namespace linea {
 
 struct OptimizerConfig {
-  std::string kind = "adamw";  // adamw, adam, radam
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  double weight_decay = 0;  // decoupled, on matrices only; adam takes none
-  double clip = 1.0;        // of the gradients' global norm; 0: none
+  std::string name = "adamw";  // one of optimizers()
+  Settings settings{};         // its own; what is missing has its default
+  double clip = 1.0;           // of the gradients' global norm; 0: none
+  double epsilon = 1e-8;
 };
+
+// The optimizers and their settings.
+const std::vector<Mechanism>& optimizers();
+// Error: ErrorKind::usage naming the optimizers that exist.
+const Mechanism& find_optimizer(const std::string& name);
 
 // An update is skipped above these; 0: where the number is not finite.
 struct UpdateLimits {
@@ -23,7 +29,7 @@ struct UpdateLimits {
 
 class Optimizer {
  public:
-  // Errors: an unknown kind, betas outside [0, 1), decay with adam, a negative clip or decay.
+  // Errors: an unknown name, those of `complete`, a negative clip.
   Optimizer(const OptimizerConfig& config, const Parameters& parameters);
 
   // One update at this learning rate from the gradients that the parameters hold, which are
@@ -37,6 +43,8 @@ class Optimizer {
   void begin(double learning_rate, const UpdateLimits& limits = {});
   void apply(const Tensor& loss = {});
   bool end();
+  // Instead of the latter two: no update, and no gradients.
+  void cancel();
 
   void clear_gradients();
   // Of the last step: the norm before clipping, and the loss that it was given.
@@ -44,10 +52,7 @@ class Optimizer {
   double loss() const;
 
   // What resuming needs: "mean.NAME", "square.NAME" tensors and the count of updates.
-  struct Moment {
-    std::string name;
-    Tensor tensor;
-  };
+  using Moment = NamedTensor;
   std::vector<Moment> moments() const;
   int64_t updates() const { return updates_; }
   // Error: a moment that is missing or of another shape, by name.
@@ -55,10 +60,9 @@ class Optimizer {
 
  private:
   void set_corrections();
-  template <typename T>
-  std::vector<TrainedParameter<T>> trained() const;
 
   OptimizerConfig config_;
+  double beta1_, beta2_, weight_decay_;
   Parameters parameters_;
   std::vector<Tensor> mean_, square_;
   int64_t updates_ = 0;

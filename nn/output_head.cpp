@@ -30,7 +30,7 @@ class CategoricalHead : public OutputHead {
 class LogisticsHead : public OutputHead {
  public:
   explicit LogisticsHead(int64_t levels) : levels_(levels) {
-    require(levels >= 2, "--output-head logistics needs at least 2 levels, not {}", levels);
+    require(levels >= 2, "`output_head` logistics needs at least 2 levels, not {}", levels);
   }
 
   int64_t outputs() const override { return 3 * kLogistics; }
@@ -66,10 +66,16 @@ class LogisticsHead : public OutputHead {
 
 }  // namespace
 
+const std::vector<std::string>& output_head_names() {
+  static const std::vector<std::string> names = {"categorical", "logistics"};
+  return names;
+}
+
 std::unique_ptr<OutputHead> make_output_head(const std::string& name, int64_t tokens) {
   if (name == "categorical") return std::make_unique<CategoricalHead>(tokens);
   if (name == "logistics") return std::make_unique<LogisticsHead>(tokens);
-  fail(ErrorKind::usage, "--output-head is '{}'; choose categorical or logistics", name);
+  fail(ErrorKind::usage, "`output_head` is '{}'; choose one of {}", name,
+       fmt::join(output_head_names(), ", "));
 }
 
 }  // namespace linea

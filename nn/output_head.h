@@ -36,6 +36,7 @@ class OutputHead {
 // categorical: the logit of each token. logistics: a mixture of kLogistics discretized logistic
 // distributions (tensor/formulas.h) on tokens that are brightness levels, of any number. Error:
 // ErrorKind::usage, another name, or logistics with fewer than 2 tokens.
+const std::vector<std::string>& output_head_names();
 std::unique_ptr<OutputHead> make_output_head(const std::string& name, int64_t tokens);
 
 }  // namespace linea

@@ -15,9 +15,11 @@ namespace {
 // Indices of a stream: 0 and on for omega, kLengths and on for the rows that give the lengths.
 constexpr uint64_t kLengths = uint64_t{1} << 40;
 
-std::vector<double> normal_matrix(int64_t rows, int64_t cols, const RandomStream& stream) {
+// Rows of N(0, I), by the numbers of the stream from `first` on.
+std::vector<double> normal_matrix(int64_t rows, int64_t cols, const RandomStream& stream,
+                                  uint64_t first = 0) {
   std::vector<double> matrix(static_cast<size_t>(rows * cols));
-  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = random_normal(stream, i);
+  for (size_t i = 0; i < matrix.size(); ++i) matrix[i] = random_normal(stream, first + i);
   return matrix;
 }
 
@@ -45,16 +47,10 @@ void orthogonalize(double* block, int64_t rows, int64_t D) {
 
 // Lengths of independent rows of N(0, I).
 std::vector<double> random_lengths(int64_t rows, int64_t D, const RandomStream& stream) {
-  std::vector<double> lengths(static_cast<size_t>(rows));
-  for (size_t r = 0; r < lengths.size(); ++r) {
-    double squares = 0;
-    for (int64_t d = 0; d < D; ++d) {
-      const double x =
-          random_normal(stream, kLengths + r * static_cast<uint64_t>(D) + static_cast<uint64_t>(d));
-      squares += x * x;
-    }
-    lengths[r] = std::sqrt(squares);
-  }
+  const std::vector<double> matrix = normal_matrix(rows, D, stream, kLengths);
+  std::vector<double> lengths;
+  for (const double* row = matrix.data(); row != matrix.data() + rows * D; row += D)
+    lengths.push_back(std::sqrt(dot(row, row, D)));
   return lengths;
 }
 
@@ -151,20 +147,9 @@ std::vector<double> draw_projection(Projection projection, int64_t rows, int64_t
   if (projection == Projection::iid) return omega;
   for (int64_t first = 0; first < rows; first += key_size)
     orthogonalize(omega.data() + first * key_size, std::min(key_size, rows - first), key_size);
-  std::vector<double> lengths;
-  switch (projection) {
-    case Projection::iid:
-      break;
-    case Projection::orthogonal:
-      lengths = random_lengths(rows, key_size, stream);
-      break;
-    case Projection::stratified:
-      lengths = stratified_lengths(rows, key_size, stream);
-      break;
-    case Projection::fixed_norm:
-      lengths.assign(static_cast<size_t>(rows), std::sqrt(static_cast<double>(key_size)));
-      break;
-  }
+  std::vector<double> lengths(static_cast<size_t>(rows), std::sqrt(static_cast<double>(key_size)));
+  if (projection == Projection::orthogonal) lengths = random_lengths(rows, key_size, stream);
+  if (projection == Projection::stratified) lengths = stratified_lengths(rows, key_size, stream);
   for (size_t i = 0; i < omega.size(); ++i) omega[i] *= lengths[i / static_cast<size_t>(key_size)];
   return omega;
 }

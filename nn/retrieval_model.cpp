@@ -26,11 +26,11 @@ Tensor diagonal(int64_t rows, int64_t columns, float value) {
 RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
   require(!config_.reversible,
-          "--reversible needs blocks of two branches, and a task of pairs has one attention: leave "
+          "`reversible` needs blocks of two branches, and a task of pairs has one attention: leave "
           "it out");
   require(config_.layers == 1 && config_.heads == 1,
-          "--layers is {} and --heads {}; a task of pairs is answered by one attention: --layers 1 "
-          "--heads 1",
+          "`layers` is {} and `heads` {}; a task of pairs is answered by one attention: `layers` 1 "
+          "`heads` 1",
           config_.layers, config_.heads);
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));

@@ -10,7 +10,7 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
   std::shared_ptr<Attention> attention = make_attention(options);
   if ((config.recompute || config.reversible) && attention->straight_through())
     fail(ErrorKind::usage,
-         "--{} does not go with --attention {}: it counts its codes each time it runs",
+         "`{}` does not go with `attention` {}: it counts its codes each time it runs",
          config.reversible ? "reversible" : "recompute", options.name);
   return attention;
 }
@@ -78,14 +78,13 @@ Var SelfAttention::forward(const Var& residual, const Var& x, float dropout, Var
 }
 
 Var SelfAttention::step(const Var& residual, const Var& x, AttentionState& state) const {
-  const auto value = [](const Var& var) { return var.defined() ? var.value() : Tensor(); };
   const int64_t B = x.size(0), dim = x.size(2);
   Tensor y;
   if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined()) {
     y = attention->step_from(state, {x.value().reshape({B, dim}),
-                                     {value(norm.weight), value(norm.bias)},
-                                     value(qkv.weight),
-                                     value(qkv.bias)});
+                                     {norm.weight.value_or_none(), norm.bias.value_or_none()},
+                                     qkv.weight.value_or_none(),
+                                     qkv.bias.value_or_none()});
   } else {
     const AttentionInputs in = project(x);
     const auto position = [&](const Var& var, const Shape& shape) {

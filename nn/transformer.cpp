@@ -1,7 +1,6 @@
 #include "nn/transformer.h"
 
 #include "autograd/ops.h"
-#include "nn/sampling_weights.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
 

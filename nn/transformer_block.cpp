@@ -1,7 +1,6 @@
 #include "nn/transformer_block.h"
 
 #include "nn/model.h"
-#include "nn/sampling_weights.h"
 
 namespace linea {
 namespace {

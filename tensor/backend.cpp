@@ -13,7 +13,7 @@ const Backend* cuda_backend = nullptr;
 const Backend& backend(const Device& device) {
   if (device.kind == DeviceKind::cpu) return cpu_backend();
   require(cuda_backend != nullptr,
-          "--device is '{}': this build has no CUDA backend; leave --device out, say cpu, or build "
+          "`device` is '{}': this build has no CUDA backend; leave `device` out, say cpu, or build "
           "the preset cuda",
           device.str());
   return *cuda_backend;
@@ -29,27 +29,27 @@ std::vector<std::string> cuda_devices() {
 
 const DeviceMemory& device_memory(Device device) { return backend(device).memory; }
 
-MemoryUse memory_use() { return device_memory(context().device).use(); }
-MemoryLimit memory_limit() { return device_memory(context().device).limit(); }
-void reset_memory_peak() { device_memory(context().device).reset_peak(); }
-void release_memory_cache() { device_memory(context().device).release_cache(); }
+MemoryUse memory_use() { return device_memory(context().device).allocator.use(); }
+MemoryLimit memory_limit() { return device_memory(context().device).allocator.limit(); }
+void reset_memory_peak() { device_memory(context().device).allocator.reset_peak(); }
+void release_memory_cache() { device_memory(context().device).allocator.release_cache(); }
 
-template <>
-const Kernels<float>& kernels<float>(Device device) {
-  return backend(device).f32;
+template <typename T>
+const Kernels<T>& kernels(Device device) {
+  const Backend& own = backend(device);
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    require(own.bf16 != nullptr, "`dtype` bf16 runs on a CUDA device; the {} stores f32",
+            device.str());
+    return *own.bf16;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return own.f64;
+  } else {
+    return own.f32;
+  }
 }
-
-template <>
-const Kernels<double>& kernels<double>(Device device) {
-  return backend(device).f64;
-}
-
-template <>
-const Kernels<BFloat16>& kernels<BFloat16>(Device device) {
-  const Kernels<BFloat16>* const table = backend(device).bf16;
-  require(table != nullptr, "--dtype bf16 runs on a CUDA device; the {} stores f32", device.str());
-  return *table;
-}
+template const Kernels<float>& kernels(Device);
+template const Kernels<double>& kernels(Device);
+template const Kernels<BFloat16>& kernels(Device);
 
 std::unique_ptr<GraphRecorder> make_graph_recorder() {
   const Backend& own = backend(context().device);
@@ -64,7 +64,7 @@ Device parse_device(const std::string& text) {
   const bool numbered = text.rfind("cuda:", 0) == 0;
   const auto [stop, error] = std::from_chars(text.data() + (numbered ? 5 : 0), end, device.index);
   require(numbered && error == std::errc{} && stop == end && device.index >= 0,
-          "--device is '{}'; choose cpu, cuda, or one of several as cuda:1", text);
+          "`device` is '{}'; choose cpu, cuda, or one of several as cuda:1", text);
   return device;
 }
 

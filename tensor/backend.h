@@ -12,11 +12,7 @@ namespace linea {
 
 // Memory of a device, and transfers to and from it. Pointers named `host` are host memory.
 struct DeviceMemory {
-  Allocator& (*allocator)();
-  MemoryUse (*use)();
-  MemoryLimit (*limit)();
-  void (*reset_peak)();     // of `use`
-  void (*release_cache)();  // returns cached free blocks to the system
+  Allocator& allocator;
   void (*clear)(Context&, void* to, size_t bytes);
   void (*copy)(Context&, void* to, const void* from, size_t bytes);
   void (*read)(Context&, void* host, const void* from, size_t bytes);
@@ -51,7 +47,7 @@ std::unique_ptr<GraphRecorder> make_graph_recorder();
 
 struct Backend {
   const char* isa;  // instruction set of CPU kernels: "AVX-512", ...; null elsewhere
-  const DeviceMemory& memory;
+  const DeviceMemory memory;
   const Kernels<float>& f32;
   const Kernels<double>& f64;
   const Kernels<BFloat16>* bf16;  // null: the device does not store bf16
@@ -74,5 +70,12 @@ const Backend& cpu_backend();
 std::vector<const Backend*> cpu_backends();
 const char* cpu_isa();
 std::vector<std::string> all_cpu_isas();
+
+// The instruction set of bf16 products on the CPU ("AMX", "AVX512-BF16", "FMA"; null where there is
+// none), and all that this processor runs, the fastest first. LINEA_ISA selects one of these names;
+// with the name of a backend, that backend's own. `bf16_is_fast`: faster than products of float.
+const char* bf16_isa();
+std::vector<std::string> all_bf16_isas();
+bool bf16_is_fast();
 
 }  // namespace linea

@@ -28,26 +28,4 @@ struct BFloat16 {
   }
 };
 
-// A float split into its nearest bf16 (ties away from 0), which alone suffices for most readers,
-// and its lower 16 bits (not a number by themselves), which recover it exactly.
-struct SplitFloat {
-  BFloat16 high, low;
-
-  LINEA_HOST_DEVICE SplitFloat(BFloat16 upper, BFloat16 lower) : high(upper), low(lower) {}
-  LINEA_HOST_DEVICE explicit SplitFloat(float x) {
-    uint32_t word = 0;
-    memcpy(&word, &x, sizeof(word));
-    if (x != x) word = (word | 0x400000u) & 0xFFFF7FFFu;  // keeps NaN a NaN
-    high.bits = static_cast<uint16_t>((word + 0x8000u) >> 16);
-    low.bits = static_cast<uint16_t>(word);
-  }
-  LINEA_HOST_DEVICE float whole() const {
-    const uint32_t rounded_up = low.bits >> 15;
-    const uint32_t word = ((high.bits - rounded_up) << 16) | low.bits;
-    float x = 0;
-    memcpy(&x, &word, sizeof(x));
-    return x;
-  }
-};
-
 }  // namespace linea

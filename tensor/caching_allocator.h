@@ -25,17 +25,40 @@ class CachingAllocator final : public Allocator {
   void* allocate(size_t bytes) override;
   void release(void* block, size_t bytes) noexcept override;
 
-  MemoryUse use() const;
-  void reset_peak();
-  void release_cache();
-  MemoryLimit limit() const;
-  void set_limit(size_t bytes);  // 0: the source's
-  // For tests: the count-th allocation from now fails; 0: none.
-  void fail_at(int64_t count);
+  MemoryUse use() const override {
+    const Lock lock(mutex_);
+    return use_;
+  }
+  void reset_peak() override {
+    const Lock lock(mutex_);
+    use_.peak = use_.held;
+  }
+  void release_cache() override {
+    const Lock lock(mutex_);
+    release_free_blocks();
+  }
+  MemoryLimit limit() const override {
+    const Lock lock(mutex_);
+    return limit_;
+  }
+  // 0: the source's
+  void set_limit(size_t bytes) {
+    const Lock lock(mutex_);
+    limit_ = bytes == 0 ? source_.limit() : MemoryLimit{bytes, bytes, "the limit is"};
+  }
+  // For tests: the count-th allocation from now fails as if memory had run out; 0: none.
+  void fail_at(int64_t count) {
+    const Lock lock(mutex_);
+    fail_in_ = count;
+  }
   // Blocks ever taken from the source or returned to it.
-  int64_t source_calls() const;
+  int64_t source_calls() const {
+    const Lock lock(mutex_);
+    return source_calls_;
+  }
 
  private:
+  using Lock = std::lock_guard<std::mutex>;
   void release_free_blocks();
   [[noreturn]] void out_of_memory(size_t bytes) const;
 
@@ -46,5 +69,8 @@ class CachingAllocator final : public Allocator {
   int64_t fail_in_ = 0, source_calls_ = 0;
   std::unordered_map<size_t, std::vector<void*>> free_;
 };
+
+// The CPU's. Never destroyed: tensors with static lifetime may be released after main.
+CachingAllocator& cpu_allocator();
 
 }  // namespace linea

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tensor/backend.h"
+#include "tensor/caching_allocator.h"
 #include "tensor/error.h"
 
 namespace linea {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "tensor/element.h"
 #include "tensor/memory.h"
@@ -23,6 +24,16 @@ struct StepParams {
   double clip_scale = 1;  // min(1, clip / norm); NaN: no update
   double gradient_norm = 0;
   double loss = 0;
+
+  // From gradient_norm and loss.
+  LINEA_HOST_DEVICE void set_clip_scale(double clip) {
+    const auto within = [](double x, double limit) {
+      return x - x == 0 && (limit == 0 || x <= limit);
+    };
+    const bool usable = within(gradient_norm, norm_limit) && within(loss, loss_limit);
+    const double scale = clip > 0 && gradient_norm > clip ? clip / gradient_norm : 1.0;
+    clip_scale = usable ? scale : std::numeric_limits<double>::quiet_NaN();
+  }
 };
 
 // How work is divided on a device.
@@ -47,7 +58,8 @@ struct Context {
   StepParams* step = nullptr;            // in host memory
   StepParams* step_on_device = nullptr;  // read by kernels; the same memory on a CPU
   int threads = 1;                       // of a kernel's parallel region
-  // On a GPU, in attention kernels; `rounded` applies to all matrix products of float.
+  // On a GPU, in attention kernels; `rounded` applies to all matrix products of float. On a CPU
+  // `rounded` applies to the products of layers, whose factors are rounded to bf16.
   FloatProducts products = FloatProducts::exact;
   WorkSizes sizes{};
 };

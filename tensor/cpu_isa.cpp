@@ -1,5 +1,5 @@
 // Selects the instruction set of the CPU kernels: cmake/cpu_isa.cmake compiles tensor/cpu/ several
-// times.
+// times. tensor/cpu/bf16/choice.cpp selects that of bf16 products.
 #include <fmt/ranges.h>
 
 #include <cstdlib>
@@ -37,8 +37,11 @@ const Backend& choose() {
   if (wanted == nullptr || *wanted == '\0') return *found.front();
   for (const Backend* const one : found)
     if (std::string(wanted) == one->isa) return *one;
-  fail(ErrorKind::usage, "LINEA_ISA is '{}'; on this processor this program has {}", wanted,
-       fmt::join(all_cpu_isas(), ", "));
+  for (const std::string& name : all_bf16_isas())
+    if (wanted == name) return *found.front();
+  fail(ErrorKind::usage,
+       "LINEA_ISA is '{}'; on this processor this program has {}; for bf16 products {}", wanted,
+       fmt::join(all_cpu_isas(), ", "), fmt::join(all_bf16_isas(), ", "));
 }
 
 }  // namespace

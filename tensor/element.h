@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "tensor/bfloat16.h"
 
@@ -10,37 +11,15 @@ namespace linea {
 
 enum class DType : uint8_t { f32, f64, i32, bf16 };
 
-template <typename T>
-struct DTypeOf;
-template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::bf16;
-};
-template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::i32;
-};
+constexpr DType dtype_of(float) { return DType::f32; }
+constexpr DType dtype_of(double) { return DType::f64; }
+constexpr DType dtype_of(int32_t) { return DType::i32; }
+constexpr DType dtype_of(BFloat16) { return DType::bf16; }
 
 // The type of sums, statistics, normalizers, attention states and master weights of tensors that
 // store T: T itself for float and double, float for BFloat16.
 template <typename T>
-struct AccumulatorOf {
-  using type = T;
-};
-template <>
-struct AccumulatorOf<BFloat16> {
-  using type = float;
-};
-template <typename T>
-using Accumulator = typename AccumulatorOf<T>::type;
+using Accumulator = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
 inline size_t size_of(DType dtype) {
   return dtype == DType::f64 ? 8 : dtype == DType::bf16 ? 2 : 4;
@@ -50,17 +29,8 @@ inline size_t size_of(DType dtype) {
 inline DType sum_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
 
 inline const char* name_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return "f32";
-    case DType::f64:
-      return "f64";
-    case DType::i32:
-      return "i32";
-    case DType::bf16:
-      return "bf16";
-  }
-  return "?";
+  const char* const names[] = {"f32", "f64", "i32", "bf16"};
+  return names[static_cast<size_t>(dtype)];
 }
 
 // How attention kernels on a GPU multiply floats: exactly; on tensor cores with each factor split

@@ -94,44 +94,29 @@ enum class Pointwise : uint8_t {
   feature_relu
 };
 
+template <typename T>
 struct Relu {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return x > T(0) ? x : T(0);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return x > T(0) ? T(1) : T(0);
-  }
+  LINEA_HOST_DEVICE static T value(T x) { return x > T(0) ? x : T(0); }
+  LINEA_HOST_DEVICE static T grad(T x) { return x > T(0) ? T(1) : T(0); }
 };
 
 // gelu(x) = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3), s the logistic function: the tanh form of
 // Hendrycks & Gimpel 2016, section 2.
+template <typename T>
 struct Gelu {
-  template <typename T>
   LINEA_HOST_DEVICE static T gate(T x) {
     return T(1) / (T(1) + exp_of(T(-1.5957691216057308) * (x + T(0.044715) * x * x * x)));
   }
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return x * gate(x);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return derivative_at(x, gate(x));
-  }
-  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return x * gate(x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return derivative_at(x, gate(x)); }
   LINEA_HOST_DEVICE static T derivative_at(T x, T s) {
     return s + x * s * (T(1) - s) * T(1.5957691216057308) * (T(1) + T(3 * 0.044715) * x * x);
   }
 };
 
+template <typename T>
 struct Sigmoid {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return T(1) / (T(1) + exp_of(-x));
-  }
-  template <typename T>
+  LINEA_HOST_DEVICE static T value(T x) { return T(1) / (T(1) + exp_of(-x)); }
   LINEA_HOST_DEVICE static T grad(T x) {
     const T s = value(x);
     return s * (T(1) - s);
@@ -140,72 +125,41 @@ struct Sigmoid {
 
 // log g of a gate g in (0, 1), at least -100: a logistic function rounded to 0 forgets everything
 // before it, and its derivative is 0.
+template <typename T>
 struct LogGate {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return x < T(3.7e-44) ? T(-100) : std::log(x);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return x < T(3.7e-44) ? T(0) : T(1) / x;
-  }
+  LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(-100) : std::log(x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return x < T(3.7e-44) ? T(0) : T(1) / x; }
 };
 
+template <typename T>
 struct Exp {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return exp_of(x);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return exp_of(x);
-  }
+  LINEA_HOST_DEVICE static T value(T x) { return exp_of(x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return exp_of(x); }
 };
 
 // log(1 - x), x in (0, 1). At x rounded to 1 the derivative is 0: the logistic function is flat
 // there.
+template <typename T>
 struct LogOneMinusGate {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return std::log1p(-x);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return x == T(1) ? T(0) : T(-1) / (T(1) - x);
-  }
+  LINEA_HOST_DEVICE static T value(T x) { return std::log1p(-x); }
+  LINEA_HOST_DEVICE static T grad(T x) { return x == T(1) ? T(0) : T(-1) / (T(1) - x); }
 };
 
 // phi(x) = x + 1 if x >= 0, exp(x) if x < 0: elu + 1, not computed as expm1(x) + 1, which loses all
 // digits of a small result (Katharopoulos 2020, eq. 7).
+template <typename T>
 struct FeatureElu {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return x < T(0) ? exp_below(x) : x + T(1);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return x < T(0) ? exp_of(x) : T(1);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T derivative_at(T phi) {
-    return phi < T(1) ? phi : T(1);
-  }
+  LINEA_HOST_DEVICE static T value(T x) { return x < T(0) ? exp_below(x) : x + T(1); }
+  LINEA_HOST_DEVICE static T grad(T x) { return x < T(0) ? exp_of(x) : T(1); }
+  LINEA_HOST_DEVICE static T derivative_at(T phi) { return phi < T(1) ? phi : T(1); }
 };
 
 // phi(x) = max(x, 0) + 1e-3 (Choromanski 2021, generalized attention).
+template <typename T>
 struct FeatureRelu {
-  template <typename T>
-  LINEA_HOST_DEVICE static T value(T x) {
-    return Relu::value(x) + T(1e-3);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T grad(T x) {
-    return Relu::grad(x);
-  }
-  template <typename T>
-  LINEA_HOST_DEVICE static T derivative_at(T phi) {
-    return phi > T(1e-3) ? T(1) : T(0);
-  }
+  LINEA_HOST_DEVICE static T value(T x) { return Relu<T>::value(x) + T(1e-3); }
+  LINEA_HOST_DEVICE static T grad(T x) { return Relu<T>::grad(x); }
+  LINEA_HOST_DEVICE static T derivative_at(T phi) { return phi > T(1e-3) ? T(1) : T(0); }
 };
 
 inline constexpr int64_t kLogistics = 10;  // components of a mixture
@@ -249,8 +203,8 @@ struct Logistic {
   // d log P / dmu = (sigma(a) - sigma(-b)) / c
   // d log P / dlog_scale = a sigma(a) - b sigma(-b) - w / (e^w - 1)
   LINEA_HOST_DEVICE void grads(T s, T& dmean, T& dlog_scale) const {
-    const T below = s > T(0) ? Sigmoid::value(a(s)) : T(0),
-            above = s < last ? Sigmoid::value(-b(s)) : T(0);
+    const T below = s > T(0) ? Sigmoid<T>::value(a(s)) : T(0),
+            above = s < last ? Sigmoid<T>::value(-b(s)) : T(0);
     const T inside =
         s > T(0) && s < last ? (width < T(1e-7) ? T(1) : width / std::expm1(width)) : T(0);
     dmean = (below - above) * rate;
@@ -262,39 +216,39 @@ struct Logistic {
 // phi'(x): exp is evaluated once.
 enum class KernelFeature : uint8_t { given, elu, relu };
 
-// Calls body(F{}) with the struct F of `feature`; not for `given`.
-template <typename Body>
+// Calls body(F<T>{}) with the struct F of `feature`; not for `given`.
+template <typename T, typename Body>
 void with_feature(KernelFeature feature, Body&& body) {
   switch (feature) {
     case KernelFeature::given:
       return;
     case KernelFeature::elu:
-      return body(FeatureElu{});
+      return body(FeatureElu<T>{});
     case KernelFeature::relu:
-      return body(FeatureRelu{});
+      return body(FeatureRelu<T>{});
   }
 }
 
-// Calls body(F{}) with the struct F of `function`.
-template <typename Body>
+// Calls body(F<T>{}) with the struct F of `function`.
+template <typename T, typename Body>
 void with_pointwise(Pointwise function, Body&& body) {
   switch (function) {
     case Pointwise::relu:
-      return body(Relu{});
+      return body(Relu<T>{});
     case Pointwise::gelu:
-      return body(Gelu{});
+      return body(Gelu<T>{});
     case Pointwise::sigmoid:
-      return body(Sigmoid{});
+      return body(Sigmoid<T>{});
     case Pointwise::log_gate:
-      return body(LogGate{});
+      return body(LogGate<T>{});
     case Pointwise::log_one_minus_gate:
-      return body(LogOneMinusGate{});
+      return body(LogOneMinusGate<T>{});
     case Pointwise::exp:
-      return body(Exp{});
+      return body(Exp<T>{});
     case Pointwise::feature_elu:
-      return body(FeatureElu{});
+      return body(FeatureElu<T>{});
     case Pointwise::feature_relu:
-      return body(FeatureRelu{});
+      return body(FeatureRelu<T>{});
   }
 }
 
@@ -302,6 +256,22 @@ void with_pointwise(Pointwise function, Body&& body) {
 LINEA_HOST_DEVICE inline bool keeps(uint32_t word, float rate) {
   return word_to_uniform(word) >= rate;
 }
+
+template <typename T>
+inline constexpr T kNothing = -std::numeric_limits<T>::infinity();  // the log of 0
+
+// exp(log - reference), where `log` may be the log of 0.
+template <typename T>
+LINEA_HOST_DEVICE inline T factor(T log, T reference) {
+  return log == kNothing<T> ? T(0) : exp_of(log - reference);
+}
+
+// Below this a denominator of linear attention may have lost relevant terms; its row is summed
+// again by logs.
+template <typename T>
+inline constexpr T kMinTrustedDenominator = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
+
+inline constexpr double kLayerNormEpsilon = 1e-5;
 
 // 1 / d, or 0 where d is exactly 0: a row without weight has the output 0 and no gradient.
 template <typename T>

@@ -1,6 +1,7 @@
 // Arguments of kernels: sizes, layouts of rows, states and options. Letters as in tensor/kernels.h.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include "tensor/element.h"
@@ -19,6 +20,16 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;
   // above 0: distance between rows of A (not transposed) and of C
   int64_t lead_a = 0, lead_c = 0;
+
+  // Matrices that follow one another.
+  void set_strides() {
+    stride_a = rows * inner;
+    stride_b = inner * cols;
+    stride_c = rows * cols;
+  }
+
+  // B is a weight, not one matrix for each head.
+  bool has_one_b() const { return stride_b == 0 && period_b == 0; }
 
   // An equivalent product where each A is one row (sampling): the rows multiplied by the same B
   // become one A.
@@ -98,6 +109,10 @@ struct Strided {
   LINEA_HOST_DEVICE T* at(int64_t bh) const {
     return data == nullptr ? nullptr : data + bh * stride;
   }
+  template <std::same_as<const T> U>
+  operator Strided<U>() const {
+    return {data, stride};
+  }
 };
 
 // Rows of BH sequences within [B,H,S,width] or within a slice of [B,S,slices x H x width]: row i of
@@ -111,6 +126,10 @@ struct HeadRows {
     if (data == nullptr) return nullptr;
     const int64_t index = first_bh + bh;
     return data + index / heads * batch + index % heads * head + i * row;
+  }
+  template <std::same_as<const T> U>
+  operator HeadRows<U>() const {
+    return {data, batch, head, row, heads, first_bh};
   }
 };
 
@@ -147,8 +166,8 @@ struct ChunkState {
 // Keys [BH,capacity,F] and values [BH,capacity,M] not yet added to a state of plain sums;
 // count[bh] < capacity of them are pending, and the update that would fill the buffer adds all of
 // them to the state. capacity 0: updates are not delayed. Beside bf16 keys the state [BH,F,M] may
-// be stored as split bf16 (SplitFloat), of which a step that does not write it reads only the high
-// part; M is then a multiple of kWideRows.
+// be stored as split bf16 (cuda/split_float.h), of which a step that does not write it reads only
+// the high part; M is then a multiple of kWideRows.
 inline constexpr int64_t kMaxPending = 8, kWideRows = 4;
 template <typename T>
 struct PendingUpdates {

@@ -26,7 +26,6 @@ struct ElementwiseKernels {
   void (*add)(Context&, const T* a, const T* b, T* y, int64_t n);
   void (*multiply)(Context&, const T* a, const T* b, T* y, int64_t n);
   void (*scale)(Context&, const T* x, double factor, T* y, int64_t n);
-  void (*accumulate)(Context&, const T* x, T* y, int64_t n);  // y += x
   void (*pointwise)(Context&, Pointwise f, const T* x, T* y, int64_t n);
   void (*pointwise_backward)(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
   // Converts `count` arrays in one launch, to A and from A; the list is in host memory.
@@ -38,7 +37,6 @@ struct ElementwiseKernels {
   // own backward.
   void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t stream_id,
                   int64_t first);
-  void (*count_nonfinite)(Context&, const T* x, int32_t* count, int64_t n);
 };
 
 template <typename T>
@@ -295,38 +293,21 @@ struct OptimizerKernels {
   void (*adam)(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t count);
 };
 
+// The tables of all topics.
+template <typename T, template <typename> typename... Topics>
+struct KernelTable : Topics<T>... {};
+
 template <typename T>
-struct Kernels : ElementwiseKernels<T>,
-                 RowKernels<T>,
-                 MatrixKernels<T>,
-                 LinearKernels<T>,
-                 PanelKernels<T>,
-                 NormalizationKernels<T>,
-                 EmbeddingKernels<T>,
-                 LossKernels<T>,
-                 SamplingKernels<T>,
-                 FeatureKernels<T>,
-                 RandomFeatureKernels<T>,
-                 CodebookKernels<T>,
-                 ChunkForwardKernels<T>,
-                 ChunkBackwardQueryKernels<T>,
-                 ChunkBackwardKeyKernels<T>,
-                 StraightThroughKernels<T>,
-                 RecurrentKernels<T>,
-                 DeltaKernels<T>,
-                 DeltaStepKernels<T>,
-                 SoftmaxAttentionKernels<T>,
-                 OptimizerKernels<T> {};
+using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
+                            PanelKernels, NormalizationKernels, EmbeddingKernels, LossKernels,
+                            SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
+                            ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
+                            StraightThroughKernels, RecurrentKernels, DeltaKernels,
+                            DeltaStepKernels, SoftmaxAttentionKernels, OptimizerKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.
 template <typename T>
 const Kernels<T>& kernels(Device device);
-template <>
-const Kernels<float>& kernels<float>(Device device);
-template <>
-const Kernels<double>& kernels<double>(Device device);
-template <>
-const Kernels<BFloat16>& kernels<BFloat16>(Device device);
 
 }  // namespace linea

@@ -24,12 +24,14 @@ struct Elements {
 inline Elements data(const Tensor& x) { return {x}; }
 inline Elements data_or_null(const Tensor& x) { return {x, true}; }
 
-// Calls body(kernels) with the kernels of the context's device for the dtype.
-template <typename Body>
-void launch(DType dtype, const char* op, const Body& body) {
-  with_stored(dtype, op, [&](auto zero) { body(kernels<decltype(zero)>(context().device)); });
-}
+// Calls the kernel `op` of the context's device for the dtype. Error: another dtype, naming `op`.
+#define LINEA_LAUNCH(op, dtype, ...)                                         \
+  with_stored(dtype, #op, [&](auto element) {                                \
+    kernels<decltype(element)>(context().device).op(context(), __VA_ARGS__); \
+  })
 
+// The product of the last two axes of a and b, of one matrix. Error: inner sizes that differ.
+GemmShape product_shape(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b);
 // Error: ids that are not i32 in min .. vocab_size - 1; their values are checked where that does
 // not wait for a device.
 void require_ids(const char* op, const Tensor& ids, int64_t min, int64_t vocab_size);

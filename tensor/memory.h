@@ -12,8 +12,7 @@ enum class DeviceKind : uint8_t { cpu, cuda };
 struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
-  bool operator==(const Device& other) const { return kind == other.kind && index == other.index; }
-  bool operator!=(const Device& other) const { return !(*this == other); }
+  bool operator==(const Device& other) const = default;
   std::string str() const {
     if (kind == DeviceKind::cpu) return "cpu";
     return index == 0 ? "cuda" : "cuda:" + std::to_string(index);
@@ -22,15 +21,6 @@ struct Device {
 
 // "cpu", "cuda" or "cuda:1". Error: ErrorKind::usage for any other text.
 Device parse_device(const std::string& text);
-
-// Allocates blocks of at least `bytes`, aligned to 64 bytes. Thread-safe.
-class Allocator {
- public:
-  virtual ~Allocator() = default;
-  // Error: ErrorKind::memory, with the request and the memory in use.
-  virtual void* allocate(size_t bytes) = 0;
-  virtual void release(void* block, size_t bytes) noexcept = 0;
-};
 
 // Bytes in use now, their peak since the last reset, and free bytes cached for reuse.
 struct MemoryUse {
@@ -45,18 +35,23 @@ struct MemoryLimit {
   std::string text() const;
 };
 
+// Allocates blocks of at least `bytes`, aligned to 64 bytes. Thread-safe.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  // Error: ErrorKind::memory, with the request and the memory in use.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void release(void* block, size_t bytes) noexcept = 0;
+  virtual MemoryUse use() const = 0;
+  virtual MemoryLimit limit() const = 0;
+  virtual void reset_peak() = 0;     // of `use`
+  virtual void release_cache() = 0;  // returns cached free blocks to the system
+};
+
 // Of the device of this thread's context.
 MemoryUse memory_use();
 MemoryLimit memory_limit();
 void reset_memory_peak();
-void release_memory_cache();  // returns cached free blocks to the system
-
-// The CPU's allocator (tensor/caching_allocator.h).
-Allocator& cpu_allocator();
-MemoryUse cpu_memory();
-void reset_cpu_peak();
-void release_cpu_cache();
-// The limit of the CPU's allocator in bytes. Initially, and with 0, the machine's memory.
-void set_cpu_memory_limit(size_t bytes);
+void release_memory_cache();
 
 }  // namespace linea

@@ -43,29 +43,13 @@ size_t lowest_limit(const std::string& mount, std::string group, const std::stri
 }  // namespace
 
 const char* name_of(MemoryPart part) {
-  switch (part) {
-    case MemoryPart::parameters:
-      return "parameters";
-    case MemoryPart::gradients:
-      return "gradients";
-    case MemoryPart::optimizer:
-      return "optimizer";
-    default:
-      return "activations and workspace";
-  }
+  const char* const names[] = {"activations and workspace", "parameters", "gradients", "optimizer"};
+  return names[static_cast<size_t>(part)];
 }
 
 size_t& MemoryParts::of(MemoryPart part) {
-  switch (part) {
-    case MemoryPart::parameters:
-      return parameters;
-    case MemoryPart::gradients:
-      return gradients;
-    case MemoryPart::optimizer:
-      return optimizer;
-    default:
-      return activations;
-  }
+  size_t* const all[] = {&activations, &parameters, &gradients, &optimizer};
+  return *all[static_cast<size_t>(part)];
 }
 
 MemoryScope::MemoryScope(MemoryPart part) : before_(current_part) { current_part = part; }
@@ -104,8 +88,8 @@ std::string MemoryLimit::text() const { return fmt::format("{} {}", whose, size_
 
 OutOfMemory::OutOfMemory(const MemoryReport& report)
     : Error(ErrorKind::memory, report.text() + (report.weights_dominate()
-                                                    ? "; lower --dim, --ffn or --layers"
-                                                    : "; lower --batch, --length, --dim or --ffn")),
+                                                    ? "; lower `dim`, `ffn` or `layers`"
+                                                    : "; lower `batch`, `length`, `dim` or `ffn`")),
       report_(report) {}
 
 size_t container_memory(const std::string& groups, const std::string& mount) {

@@ -80,14 +80,9 @@ class OutOfMemory : public Error {
 
 // The memory of this machine, or the lower limit of a control group (container) or of the process.
 MemoryLimit machine_memory();
-// The limit of the CPU's allocator.
-MemoryLimit cpu_memory_limit();
 // The lowest limit from the group of this process up to the root; SIZE_MAX: none.
 // `groups`: /proc/self/cgroup; `mount`: /sys/fs/cgroup (memory.max of version 2,
 // memory/.../memory.limit_in_bytes of 1).
 size_t container_memory(const std::string& groups, const std::string& mount);
-
-// For tests: the count-th allocation from now on the CPU fails as if memory had run out; 0: none.
-void fail_cpu_allocation_at(int64_t count);
 
 }  // namespace linea

@@ -1,5 +1,8 @@
 #include "tensor/ops.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "tensor/launch.h"
 
 namespace linea::ops {
@@ -36,8 +39,7 @@ Tensor add(const Tensor& a, const Tensor& b) {
   require_same("add", a, b);
   const DType dtype = common_dtype("add", {&a, &b});
   Tensor y(a.shape(), dtype);
-  launch(dtype, "add",
-         [&](const auto& table) { table.add(context(), data(a), data(b), data(y), a.numel()); });
+  LINEA_LAUNCH(add, dtype, data(a), data(b), data(y), a.numel());
   return y;
 }
 
@@ -45,29 +47,25 @@ Tensor multiply(const Tensor& a, const Tensor& b) {
   require_same("multiply", a, b);
   const DType dtype = common_dtype("multiply", {&a, &b});
   Tensor y(a.shape(), dtype);
-  launch(dtype, "multiply", [&](const auto& table) {
-    table.multiply(context(), data(a), data(b), data(y), a.numel());
-  });
+  LINEA_LAUNCH(multiply, dtype, data(a), data(b), data(y), a.numel());
   return y;
 }
 
 Tensor scale(const Tensor& x, double factor) {
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "scale",
-         [&](const auto& table) { table.scale(context(), data(x), factor, data(y), x.numel()); });
+  LINEA_LAUNCH(scale, x.dtype(), data(x), factor, data(y), x.numel());
   return y;
 }
 
 void accumulate(const Tensor& x, const Tensor& into) {
   require_same("accumulate", x, into);
-  launch(common_dtype("accumulate", {&x, &into}), "accumulate",
-         [&](const auto& table) { table.accumulate(context(), data(x), data(into), x.numel()); });
+  LINEA_LAUNCH(add, common_dtype("accumulate", {&x, &into}), data(into), data(x), data(into),
+               x.numel());
 }
 
 Tensor pointwise(Pointwise f, const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "pointwise",
-         [&](const auto& table) { table.pointwise(context(), f, data(x), data(y), x.numel()); });
+  LINEA_LAUNCH(pointwise, x.dtype(), f, data(x), data(y), x.numel());
   return y;
 }
 
@@ -100,9 +98,7 @@ Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
   require_same("pointwise_backward", x, dy);
   const DType dtype = common_dtype("pointwise_backward", {&x, &dy});
   Tensor dx(x.shape(), dtype);
-  launch(dtype, "pointwise_backward", [&](const auto& table) {
-    table.pointwise_backward(context(), f, data(x), data(dy), data(dx), x.numel());
-  });
+  LINEA_LAUNCH(pointwise_backward, dtype, f, data(x), data(dy), data(dx), x.numel());
   return dx;
 }
 
@@ -116,18 +112,14 @@ Tensor add_rows(const Tensor& x, const Tensor& row) {
   require_suffix("add_rows", x.shape(), row.shape());
   const DType dtype = common_dtype("add_rows", {&x, &row});
   Tensor y(x.shape(), dtype);
-  launch(dtype, "add_rows", [&](const auto& table) {
-    table.add_rows(context(), data(x), data(row), data(y), x.numel() / row.numel(), row.numel());
-  });
+  LINEA_LAUNCH(add_rows, dtype, data(x), data(row), data(y), x.numel() / row.numel(), row.numel());
   return y;
 }
 
 Tensor sum_rows(const Tensor& x, const Shape& row) {
   require_suffix("sum_rows", x.shape(), row);
   Tensor y(row, x.dtype());
-  launch(x.dtype(), "sum_rows", [&](const auto& table) {
-    table.sum_rows(context(), data(x), data(y), x.numel() / row.numel(), row.numel());
-  });
+  LINEA_LAUNCH(sum_rows, x.dtype(), data(x), data(y), x.numel() / row.numel(), row.numel());
   return y;
 }
 
@@ -145,24 +137,28 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
     }
   if (!moves) return x.reshape(result);
   Tensor y(result, x.dtype());
-  launch(x.dtype(), "permute",
-         [&](const auto& table) { table.permute(context(), shape, data(x), data(y)); });
+  LINEA_LAUNCH(permute, x.dtype(), shape, data(x), data(y));
   return y;
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, double alpha) {
+GemmShape product_shape(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b) {
   require(a.shape().rank() >= 2 && b.shape().rank() >= 2, "matmul: {} times {} needs two axes each",
           a.shape(), b.shape());
-  GemmShape shape;
-  shape.transpose_a = transpose_a;
-  shape.transpose_b = transpose_b;
-  shape.alpha = alpha;
-  shape.rows = a.shape()[transpose_a ? -1 : -2];
-  shape.inner = a.shape()[transpose_a ? -2 : -1];
-  shape.cols = b.shape()[transpose_b ? -2 : -1];
+  const auto flipped = [](bool transpose) { return transpose ? " (transposed)" : ""; };
+  const GemmShape shape{.transpose_a = transpose_a,
+                        .transpose_b = transpose_b,
+                        .rows = a.shape()[transpose_a ? -1 : -2],
+                        .cols = b.shape()[transpose_b ? -2 : -1],
+                        .inner = a.shape()[transpose_a ? -2 : -1]};
   require(b.shape()[transpose_b ? -1 : -2] == shape.inner,
-          "matmul: the inner sizes of {}{} and {}{} differ", a.shape(),
-          transpose_a ? " (transposed)" : "", b.shape(), transpose_b ? " (transposed)" : "");
+          "matmul: the inner sizes of {}{} and {}{} differ", a.shape(), flipped(transpose_a),
+          b.shape(), flipped(transpose_b));
+  return shape;
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose_b, double alpha) {
+  GemmShape shape = product_shape(a, b, transpose_a, transpose_b);
+  shape.alpha = alpha;
   const DType dtype = common_dtype("matmul", {&a, &b});
   const int outer = a.shape().rank() - 2;
   shape.batch = a.shape().product(0, outer);
@@ -174,12 +170,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a, bool transpose
     for (int axis = 0; same && axis < outer; ++axis) same = a.shape()[axis] == b.shape()[axis];
     require(same, "matmul: the outer axes of {} and {} differ", a.shape(), b.shape());
   }
-  shape.stride_a = shape.rows * shape.inner;
-  shape.stride_b = shape.inner * shape.cols;
-  shape.stride_c = shape.rows * shape.cols;
+  if (b.shape().rank() > 2) shape.set_strides();  // otherwise b is one matrix
   Tensor y(a.shape().with(-2, a.shape()[transpose_a ? -1 : -2]).with(-1, shape.cols), dtype);
-  launch(dtype, "matmul",
-         [&](const auto& table) { table.gemm(context(), shape, data(a), data(b), data(y)); });
+  LINEA_LAUNCH(gemm, dtype, shape, data(a), data(b), data(y));
   return y;
 }
 
@@ -189,10 +182,8 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) 
   const DType dtype = common_dtype("layer_norm", {&x, &weight, bias.defined() ? &bias : &weight});
   LayerNorm result{Tensor(x.shape(), dtype), Tensor({num_rows(x)}, sum_dtype(dtype)),
                    Tensor({num_rows(x)}, sum_dtype(dtype))};
-  launch(dtype, "layer_norm", [&](const auto& table) {
-    table.layer_norm(context(), data(x), data(weight), data_or_null(bias), data(result.y),
-                     data(result.mean), data(result.scale), num_rows(x), columns(x));
-  });
+  LINEA_LAUNCH(layer_norm, dtype, data(x), data(weight), data_or_null(bias), data(result.y),
+               data(result.mean), data(result.scale), num_rows(x), columns(x));
   return result;
 }
 
@@ -201,46 +192,36 @@ LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, boo
   require_same("layer_norm_backward", x, dy);
   LayerNormGradient result{Tensor(x.shape(), x.dtype()), Tensor(weight.shape(), x.dtype()),
                            with_bias ? Tensor(weight.shape(), x.dtype()) : Tensor()};
-  launch(x.dtype(), "layer_norm_backward", [&](const auto& table) {
-    table.layer_norm_backward(context(), data(x), data(weight), data(saved.mean), data(saved.scale),
-                              data(dy), data(result.dx), data(result.dweight),
-                              data_or_null(result.dbias), num_rows(x), columns(x));
-  });
+  LINEA_LAUNCH(layer_norm_backward, x.dtype(), data(x), data(weight), data(saved.mean),
+               data(saved.scale), data(dy), data(result.dx), data(result.dweight),
+               data_or_null(result.dbias), num_rows(x), columns(x));
   return result;
 }
 
 Tensor softmax(const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "softmax", [&](const auto& table) {
-    table.softmax(context(), data(x), data(y), num_rows(x), columns(x));
-  });
+  LINEA_LAUNCH(softmax, x.dtype(), data(x), data(y), num_rows(x), columns(x));
   return y;
 }
 
 Tensor softmax_backward(const Tensor& y, const Tensor& dy) {
   require_same("softmax_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  launch(y.dtype(), "softmax_backward", [&](const auto& table) {
-    table.softmax_backward(context(), data(y), data(dy), data(dx), num_rows(y), columns(y));
-  });
+  LINEA_LAUNCH(softmax_backward, y.dtype(), data(y), data(dy), data(dx), num_rows(y), columns(y));
   return dx;
 }
 
 std::pair<Tensor, Tensor> normalize(const Tensor& x) {
   Tensor y(x.shape(), x.dtype()), sums({num_rows(x)}, sum_dtype(x.dtype()));
-  launch(x.dtype(), "normalize", [&](const auto& table) {
-    table.normalize(context(), data(x), data(y), data(sums), num_rows(x), columns(x));
-  });
+  LINEA_LAUNCH(normalize, x.dtype(), data(x), data(y), data(sums), num_rows(x), columns(x));
   return {y, sums};
 }
 
 Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy) {
   require_same("normalize_backward", y, dy);
   Tensor dx(y.shape(), y.dtype());
-  launch(y.dtype(), "normalize_backward", [&](const auto& table) {
-    table.normalize_backward(context(), data(y), data(sums), data(dy), data(dx), num_rows(y),
-                             columns(y));
-  });
+  LINEA_LAUNCH(normalize_backward, y.dtype(), data(y), data(sums), data(dy), data(dx), num_rows(y),
+               columns(y));
   return dx;
 }
 
@@ -248,18 +229,13 @@ Tensor mask_causal(const Tensor& x, double value) {
   require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
           "mask_causal: {} is not square in its last two axes", x.shape());
   Tensor y(x.shape(), x.dtype());
-  launch(x.dtype(), "mask_causal", [&](const auto& table) {
-    table.mask_causal(context(), data(x), data(y), num_rows(x), columns(x), value);
-  });
+  LINEA_LAUNCH(mask_causal, x.dtype(), data(x), data(y), num_rows(x), columns(x), value);
   return y;
 }
 
 int64_t count_nonfinite(const Tensor& x) {
-  Tensor count({1}, DType::i32);
-  launch(x.dtype(), "count_nonfinite", [&](const auto& table) {
-    table.count_nonfinite(context(), data(x), data(count), x.numel());
-  });
-  return count.to_vector<int32_t>()[0];
+  const std::vector<double> values = x.to_doubles();
+  return std::count_if(values.begin(), values.end(), [](double y) { return !std::isfinite(y); });
 }
 
 }  // namespace linea::ops

@@ -151,7 +151,7 @@ std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, cons
 // codes [...] -> [..., F]: 0 at the code, -infinity elsewhere.
 Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype);
 
-// The number of elements that are not finite. Waits for the device.
+// The number of elements that are not finite, counted on the host.
 int64_t count_nonfinite(const Tensor& x);
 
 }  // namespace linea::ops

@@ -3,41 +3,40 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
-#include "tensor/error.h"
+#include <type_traits>
 
 namespace linea {
 namespace {
 
-[[noreturn]] void refuse(const Setting& setting, const SettingValue& value,
+[[noreturn]] void refuse(const std::string& key, const std::string& shown,
                          const std::string& rule) {
-  const bool quoted = std::holds_alternative<std::string>(value);
-  fail(ErrorKind::usage, "`{}` is {}{}{}; {}", setting.key, quoted ? "'" : "", to_string(value),
-       quoted ? "'" : "", rule);
+  fail(ErrorKind::usage, "`{}` is {}; {}", key, shown, rule);
 }
 
 // What a value of another type should have been.
 std::string type_rule(const Setting& setting) {
-  if (std::holds_alternative<bool>(setting.initial)) return "it must be true or false";
-  if (std::holds_alternative<int64_t>(setting.initial)) return "it must be a whole number";
-  if (std::holds_alternative<double>(setting.initial)) return "it must be a number";
-  return "it must be a text";
+  const char* const types[] = {"true or false", "a whole number", "a number", "a text"};
+  return fmt::format("it must be {}", types[setting.initial.index()]);
 }
 
-void check_range(const Setting& setting, const SettingValue& value, double number) {
+void check_range(const Setting& setting, double number, const std::string& shown) {
   const bool low = setting.min_excluded ? !(number > setting.min) : !(number >= setting.min);
   if (!low && number <= setting.max) return;
   const std::string least = setting.min_excluded ? fmt::format("above {}", setting.min)
                                                  : fmt::format("at least {}", setting.min);
-  if (low && !std::isnan(number) && setting.max >= kMaxSize)
-    refuse(setting, value, "it must be " + least);
-  if (std::isinf(setting.max)) refuse(setting, value, "it must be finite and " + least);
-  if (setting.max == kMaxSize)
-    refuse(setting, value, fmt::format("it must be below {}", int64_t{1} << 31));
-  refuse(setting, value,
-         setting.min_excluded
-             ? fmt::format("it must be above {} and at most {}", setting.min, setting.max)
-             : fmt::format("it must be in {}..{}", setting.min, setting.max));
+  std::string rule = fmt::format("in {}..{}", setting.min, setting.max);
+  if (low && !std::isnan(number) && setting.max >= kMaxSize) {
+    rule = least;
+  } else if (std::isinf(setting.max)) {
+    rule = "finite and " + least;
+  } else if (setting.max == kMaxSize) {
+    rule = fmt::format("below {}", int64_t{1} << 31);
+  } else if (setting.max == kBelowOne) {
+    rule = fmt::format("in [{}, 1)", setting.min);
+  } else if (setting.min_excluded) {
+    rule = fmt::format("above {} and at most {}", setting.min, setting.max);
+  }
+  refuse(setting.key, shown, "it must be " + rule);
 }
 
 template <typename T>
@@ -47,75 +46,23 @@ const T& typed(const Settings& settings, const std::string& key) {
   return *value;
 }
 
-template <typename T>
-T parse_number(const Setting& setting, const std::string& text) {
-  T value{};
-  const char* first = text.data() + (text.size() > 1 && text[0] == '+' ? 1 : 0);
-  const auto [end, problem] = std::from_chars(first, text.data() + text.size(), value);
-  if (problem != std::errc() || end != text.data() + text.size())
-    refuse(setting, text, type_rule(setting));
-  return value;
-}
-
 }  // namespace
 
-namespace declare {
-
-Setting flag(const std::string& key, const std::string& help) { return {key, false, help}; }
-
-Setting integer(const std::string& key, int64_t initial, Range range, const std::string& help) {
-  return {key, initial, help, range.min, range.max};
+const Mechanism& find_mechanism(const std::string& kind, const std::vector<Mechanism>& mechanisms,
+                                const std::string& name) {
+  std::vector<std::string> names;
+  for (const Mechanism& mechanism : mechanisms) {
+    if (mechanism.name == name) return mechanism;
+    names.push_back(mechanism.name);
+  }
+  fail(ErrorKind::usage, "there is no {} '{}'; choose one of {}", kind, name,
+       fmt::join(names, ", "));
 }
-
-Setting real(const std::string& key, double initial, Range range, const std::string& help) {
-  return {key, initial, help, range.min, range.max == kMaxSize ? INFINITY : range.max};
-}
-
-Setting positive(const std::string& key, double initial, const std::string& help) {
-  Setting setting = real(key, initial, at_least(0), help);
-  setting.min_excluded = true;
-  return setting;
-}
-
-Setting choice(const std::string& key, const std::string& initial,
-               const std::vector<std::string>& choices, const std::string& help) {
-  Setting setting{key, initial, help};
-  setting.choices = choices;
-  return setting;
-}
-
-Setting text(const std::string& key, const std::string& initial, const std::string& help) {
-  return {key, initial, help};
-}
-
-Setting labeled(InLabel in_label, Setting setting) {
-  setting.in_label = in_label;
-  return setting;
-}
-
-Setting only_with(const std::string& key, const std::string& value, Setting setting) {
-  setting.only_with = {key, value};
-  return setting;
-}
-
-Setting defining(const std::string& tensor, Setting setting) {
-  setting.defines = tensor;
-  return setting;
-}
-
-}  // namespace declare
 
 const SettingValue& Settings::at(const std::string& key) const {
   const auto found = values_.find(key);
   if (found == values_.end()) fail(ErrorKind::usage, "there is no setting `{}` here", key);
   return found->second;
-}
-
-bool Settings::flag(const std::string& key) const { return typed<bool>(*this, key); }
-int64_t Settings::integer(const std::string& key) const { return typed<int64_t>(*this, key); }
-double Settings::real(const std::string& key) const { return typed<double>(*this, key); }
-const std::string& Settings::text(const std::string& key) const {
-  return typed<std::string>(*this, key);
 }
 
 const Setting* find_setting(const Declarations& declared, const std::string& key) {
@@ -133,28 +80,64 @@ std::string to_string(const SettingValue& value) {
   return std::visit([](const auto& x) { return fmt::format("{}", x); }, value);
 }
 
-SettingValue parse_value(const Setting& setting, const std::string& text) {
-  if (std::holds_alternative<std::string>(setting.initial)) return text;
-  if (std::holds_alternative<int64_t>(setting.initial)) return parse_number<int64_t>(setting, text);
-  if (std::holds_alternative<double>(setting.initial)) return parse_number<double>(setting, text);
-  if (text != "true" && text != "false") refuse(setting, text, type_rule(setting));
-  return text == "true";
+template <typename T>
+T parse_number(const std::string& key, const std::string& text) {
+  constexpr bool kWhole = std::is_integral_v<T>;
+  T value{};
+  const char* first = text.data() + (text.size() > 1 && text[0] == '+' ? 1 : 0);
+  const auto [end, problem] = std::from_chars(first, text.data() + text.size(), value);
+  if (end != text.data() + text.size() || problem == std::errc::invalid_argument)
+    refuse(key, fmt::format("'{}'", text),
+           kWhole ? "it must be a whole number" : "it must be a number");
+  if (problem == std::errc::result_out_of_range)
+    refuse(key, text,
+           kWhole ? "it must be at least -2^63 and below 2^63"
+                  : "it must be 0, or of a size from 1e-307 to 1e308");
+  return value;
 }
+template int64_t parse_number(const std::string&, const std::string&);
+template double parse_number(const std::string&, const std::string&);
 
-void check_value(const Setting& setting, SettingValue& value) {
+namespace {
+
+// `typed`: a number as the user wrote it; empty where only its value is known.
+void check(const Setting& setting, SettingValue& value, const std::string& typed) {
+  const bool is_text = std::holds_alternative<std::string>(value);
+  const std::string shown = is_text         ? fmt::format("'{}'", std::get<std::string>(value))
+                            : typed.empty() ? to_string(value)
+                                            : typed;
   if (std::holds_alternative<double>(setting.initial) && std::holds_alternative<int64_t>(value))
     value = static_cast<double>(std::get<int64_t>(value));
-  if (value.index() != setting.initial.index()) refuse(setting, value, type_rule(setting));
+  if (value.index() != setting.initial.index()) refuse(setting.key, shown, type_rule(setting));
   if (const auto* whole = std::get_if<int64_t>(&value))
-    check_range(setting, value, static_cast<double>(*whole));
+    check_range(setting, static_cast<double>(*whole), shown);
   if (const auto* number = std::get_if<double>(&value)) {
-    if (std::isinf(*number)) refuse(setting, value, "it must be finite");
-    check_range(setting, value, *number);
+    if (std::isinf(*number)) refuse(setting.key, shown, "it must be finite");
+    check_range(setting, *number, shown);
   }
-  const auto* text = std::get_if<std::string>(&value);
-  if (text != nullptr && !setting.choices.empty() &&
-      std::find(setting.choices.begin(), setting.choices.end(), *text) == setting.choices.end())
-    refuse(setting, value, fmt::format("choose one of {}", fmt::join(setting.choices, ", ")));
+  const auto& choices = setting.choices;
+  if (is_text && !choices.empty() &&
+      std::find(choices.begin(), choices.end(), std::get<std::string>(value)) == choices.end())
+    refuse(setting.key, shown, fmt::format("choose one of {}", fmt::join(choices, ", ")));
+}
+
+}  // namespace
+
+void check_value(const Setting& setting, SettingValue& value) { check(setting, value, ""); }
+
+SettingValue parse_value(const Setting& setting, const std::string& text) {
+  SettingValue value = text;
+  if (std::holds_alternative<int64_t>(setting.initial)) {
+    value = parse_number<int64_t>(setting.key, text);
+  } else if (std::holds_alternative<double>(setting.initial)) {
+    value = parse_number<double>(setting.key, text);
+  } else if (std::holds_alternative<bool>(setting.initial)) {
+    if (text != "true" && text != "false")
+      refuse(setting.key, fmt::format("'{}'", text), type_rule(setting));
+    value = text == "true";
+  }
+  check(setting, value, text);
+  return value;
 }
 
 Settings complete(const Declarations& declared, const Settings& given, const std::string& owner) {

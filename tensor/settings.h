@@ -14,12 +14,21 @@
 #include <variant>
 #include <vector>
 
+#include "tensor/error.h"
+
 namespace linea {
 
 using SettingValue = std::variant<bool, int64_t, double, std::string>;
 
 // Whether a label ("linear --feature elu") shows a setting.
 enum class InLabel { never, if_changed, always };
+
+// Who may give a setting of a trained model another value.
+enum class MayChange {
+  on_resume,     // --resume, and --init-from
+  by_init_from,  // --init-from, which starts a new run
+  never          // nobody: the weights would not fit
+};
 
 struct Setting {
   std::string key;       // "weight_decay"; the flag is --weight-decay
@@ -36,6 +45,7 @@ struct Setting {
   // out where it differs.
   std::string defines{};
   bool affects_training = true;  // --resume reports a changed value
+  MayChange may_change = MayChange::on_resume;
 };
 
 // Bounds of a number, both included; sizes are multiplied, so that none may come near 2^63.
@@ -44,23 +54,63 @@ struct Range {
 };
 constexpr double kMaxSize = 2147483647.0;
 constexpr Range at_least(double min) { return {min, kMaxSize}; }
+constexpr double kBelowOne = 1 - std::numeric_limits<double>::epsilon() / 2;  // the largest below 1
 
 // Builders of declarations.
 namespace declare {
-Setting flag(const std::string& key, const std::string& help);
-Setting integer(const std::string& key, int64_t initial, Range range, const std::string& help);
-Setting real(const std::string& key, double initial, Range range, const std::string& help);
-Setting positive(const std::string& key, double initial, const std::string& help);
-Setting choice(const std::string& key, const std::string& initial,
-               const std::vector<std::string>& choices, const std::string& help);
-Setting text(const std::string& key, const std::string& initial, const std::string& help);
+inline Setting flag(const std::string& key, const std::string& help) { return {key, false, help}; }
+inline Setting text(const std::string& key, const std::string& initial, const std::string& help) {
+  return {key, initial, help};
+}
+inline Setting integer(const std::string& key, int64_t initial, Range range,
+                       const std::string& help) {
+  return {key, initial, help, range.min, range.max};
+}
+inline Setting real(const std::string& key, double initial, Range range, const std::string& help) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  return {key, initial, help, range.min, range.max == kMaxSize ? infinity : range.max};
+}
+inline Setting positive(const std::string& key, double initial, const std::string& help) {
+  return {.key = key, .initial = initial, .help = help, .min = 0, .min_excluded = true};
+}
+inline Setting choice(const std::string& key, const std::string& initial,
+                      const std::vector<std::string>& choices, const std::string& help) {
+  return {.key = key, .initial = initial, .help = help, .choices = choices};
+}
 // The rest of a declaration.
-Setting labeled(InLabel in_label, Setting setting);
-Setting only_with(const std::string& key, const std::string& value, Setting setting);
-Setting defining(const std::string& tensor, Setting setting);
+inline Setting labeled(InLabel in_label, Setting setting) {
+  setting.in_label = in_label;
+  return setting;
+}
+inline Setting only_with(const std::string& key, const std::string& value, Setting setting) {
+  setting.only_with = {key, value};
+  return setting;
+}
+inline Setting defining(const std::string& tensor, Setting setting) {
+  setting.defines = tensor;
+  return setting;
+}
+inline Setting changing(MayChange may_change, Setting setting) {
+  setting.may_change = may_change;
+  return setting;
+}
+// Of the model, not of its training: only --init-from may change it.
+inline Setting of_model(Setting setting) {
+  return changing(MayChange::by_init_from, std::move(setting));
+}
 }  // namespace declare
 
 using Declarations = std::vector<Setting>;
+
+// A mechanism of a kind (attention, task, optimizer) and what it declares.
+struct Mechanism {
+  std::string name;
+  Declarations settings;
+};
+
+// Error: ErrorKind::usage naming those that exist.
+const Mechanism& find_mechanism(const std::string& kind, const std::vector<Mechanism>& mechanisms,
+                                const std::string& name);
 
 // Values by key. As given by a user they may be few; `complete` adds the defaults.
 class Settings {
@@ -74,16 +124,23 @@ class Settings {
   void erase(const std::string& key) { values_.erase(key); }
   const SettingValue& at(const std::string& key) const;
   // The value by its type. Errors: a key that is not there, or of another type.
-  bool flag(const std::string& key) const;
-  int64_t integer(const std::string& key) const;
-  double real(const std::string& key) const;
-  const std::string& text(const std::string& key) const;
+  bool flag(const std::string& key) const { return get<bool>(key); }
+  int64_t integer(const std::string& key) const { return get<int64_t>(key); }
+  double real(const std::string& key) const { return get<double>(key); }
+  const std::string& text(const std::string& key) const { return get<std::string>(key); }
 
   auto begin() const { return values_.begin(); }
   auto end() const { return values_.end(); }
   bool operator==(const Settings&) const = default;
 
  private:
+  template <typename T>
+  const T& get(const std::string& key) const {
+    const T* value = std::get_if<T>(&at(key));
+    require(value != nullptr, "the setting `{}` is of another type than asked for", key);
+    return *value;
+  }
+
   std::map<std::string, SettingValue> values_;
 };
 
@@ -92,7 +149,11 @@ bool applies(const Setting& setting, const Settings& complete);
 
 // "trig", "0.5", "true".
 std::string to_string(const SettingValue& value);
-// The value that a text holds. Error: ErrorKind::usage.
+// The number, int64_t or double, that a text holds. Error: ErrorKind::usage, with key and text.
+template <typename T>
+T parse_number(const std::string& key, const std::string& text);
+// The value that a text holds. Error: ErrorKind::usage, those of parse_number and check_value, with
+// the number as it is in the text.
 SettingValue parse_value(const Setting& setting, const std::string& text);
 // Error: ErrorKind::usage, a value of another type (but for a whole number where a real one is
 // wanted, which is converted), out of range or not among the choices.

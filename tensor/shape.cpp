@@ -24,10 +24,6 @@ int Shape::checked_axis(int axis) const {
 
 int64_t Shape::operator[](int axis) const { return size_[static_cast<size_t>(checked_axis(axis))]; }
 
-bool Shape::operator==(const Shape& other) const {
-  return rank_ == other.rank_ && size_ == other.size_;
-}
-
 int64_t Shape::product(int first, int last) const {
   int64_t result = 1;
   for (int axis = first; axis < last; ++axis) result *= (*this)[axis];

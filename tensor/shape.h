@@ -24,8 +24,7 @@ class Shape {
   int64_t numel() const { return numel_; }
   // Axis i; negative counts from the end, as in shape[-1].
   int64_t operator[](int axis) const;
-  bool operator==(const Shape& other) const;
-  bool operator!=(const Shape& other) const { return !(*this == other); }
+  bool operator==(const Shape& other) const = default;
 
   // The product of axes [first, last).
   int64_t product(int first, int last) const;

@@ -6,9 +6,9 @@
 namespace linea {
 
 Storage::Storage(size_t bytes, Device device)
-    : data_(device_memory(device).allocator().allocate(bytes)), bytes_(bytes), device_(device) {}
+    : data_(device_memory(device).allocator.allocate(bytes)), bytes_(bytes), device_(device) {}
 
-Storage::~Storage() { device_memory(device_).allocator().release(data_, bytes_); }
+Storage::~Storage() { device_memory(device_).allocator.release(data_, bytes_); }
 
 Tensor::Tensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
   int64_t bytes = 0;
@@ -34,6 +34,11 @@ Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
     kernels<T>(context().device).fill(context(), result.data<T>(), value, result.numel());
   });
   return result;
+}
+
+Tensor Tensor::from(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  if (dtype == DType::f64) return from(values, shape);
+  return from(std::vector<float>(values.begin(), values.end()), shape);
 }
 
 Device Tensor::device() const {
@@ -78,13 +83,12 @@ Tensor Tensor::clone() const {
 }
 
 std::vector<double> Tensor::to_doubles() const {
-  if (dtype_ == DType::f64) return to_vector<double>();
-  if (dtype_ == DType::bf16) {
-    const std::vector<BFloat16> halves = to_vector<BFloat16>();
-    return {halves.begin(), halves.end()};
-  }
-  const std::vector<float> values = to_vector<float>();
-  return {values.begin(), values.end()};
+  std::vector<double> result;
+  with_stored(dtype_, "to_doubles", [&](auto zero) {
+    const auto values = to_vector<decltype(zero)>();
+    result.assign(values.begin(), values.end());
+  });
+  return result;
 }
 
 double Tensor::item() const {

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tensor/dtype.h"
@@ -40,10 +41,12 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     require(static_cast<int64_t>(values.size()) == shape.numel(), "{} values for shape {}",
             values.size(), shape);
-    Tensor result(shape, DTypeOf<T>::value);
+    Tensor result(shape, dtype_of(T{}));
     if (!values.empty()) result.write(values.data());
     return result;
   }
+  // The same of f32 or f64, rounded to it.
+  static Tensor from(const std::vector<double>& values, const Shape& shape, DType dtype);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -56,7 +59,7 @@ class Tensor {
   // The elements, on the tensor's device. Error: T is not the dtype.
   template <typename T>
   T* data() const {
-    check_dtype(DTypeOf<T>::value);
+    check_dtype(dtype_of(T{}));
     return static_cast<T*>(address());
   }
   void* address() const;
@@ -72,7 +75,7 @@ class Tensor {
   // Copies to the host; for tests, files and results.
   template <typename T>
   std::vector<T> to_vector() const {
-    check_dtype(DTypeOf<T>::value);
+    check_dtype(dtype_of(T{}));
     std::vector<T> values(static_cast<size_t>(numel()));
     if (!values.empty()) read(values.data());
     return values;
@@ -94,6 +97,11 @@ class Tensor {
   size_t offset_ = 0;  // bytes into the storage
   Shape shape_;
   DType dtype_ = DType::f32;
+};
+
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
 };
 
 }  // namespace linea

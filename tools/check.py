@@ -16,8 +16,7 @@ LAYERS = {
     "data": "data tensor",
     "data/readers": "data tensor",
     "train": "train data nn autograd tensor",
-    # cli: the commands of bench/ still bind their own flags by cli/flags.h.
-    "bench": "bench cli train data nn autograd tensor",
+    "bench": "bench train data nn autograd tensor",
     "cli": "cli bench train data nn autograd tensor",
 }
 NOT_INCLUDED = {"data/readers": "data/tasks/", "tensor": "tensor/cpu/", "cuda": "tensor/cpu/"}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# For a machine with an NVIDIA GPU, in under ten minutes: installs missing packages, builds the CUDA backend, runs its
+# For a machine with an NVIDIA GPU: installs missing packages, builds the CUDA backend, runs its
 # tests on the device (small ones also under compute-sanitizer) and the benchmarks, and writes a Markdown report to OUT.
 #
 #   tools/gpu-check.sh [OUT]      default gpu-check.md

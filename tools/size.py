@@ -12,18 +12,18 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 5961,
-    "autograd": 1911,
-    "nn": 2344,
-    "cuda": 9226,
-    "data": 3214,
-    "train": 3278,
-    "bench": 1909,
-    "cli": 734,
+    "tensor": 5974,
+    "autograd": 1824,
+    "nn": 2341,
+    "cuda": 9120,
+    "data": 3372,
+    "train": 3921,
+    "bench": 1874,
+    "cli": 937,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [
-    f"cli/{command}*.cpp" for command in "approx attend bench data eval info manual sample train verify".split()]
+    f"cli/{command}*.cpp" for command in "approx attend bench data eval help info manual plot runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
 KERNELS = ("tensor/cpu/", "cuda/")
 

@@ -123,7 +123,7 @@ class Torture:
         return ""
 
     def stop(self, process, run):
-        number = self.rng.choice([signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+        number = self.rng.choice([signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGUSR1])
         process.send_signal(number)
         _, stderr = process.communicate(timeout=60)
         # A signal before the handlers are installed has its default effect; after the last step it has none.
@@ -161,6 +161,8 @@ def main():
     parser.add_argument("--flips", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where ignored, the runs would ignore them too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     with tempfile.TemporaryDirectory(prefix="linea-torture-") as folder:
         torture = Torture(options.program, folder, random.Random(options.seed))
         mechanisms = len(RUNS)

@@ -11,7 +11,6 @@ namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "state.json";
 
 SavedModel read_model(const std::string& path, const std::string& dtype) {
@@ -30,14 +29,15 @@ SavedModel read_model(const std::string& path, const std::string& dtype) {
     if (!dtype.empty() && !(reversible && bf16_activations)) saved.config.dtype = dtype;
     saved.vocabulary = saved_vocabulary(file);
     saved.shape = task_shape(task_options(saved.config, saved.vocabulary));
-    check_model_size(file, saved.config, saved.shape);
-    saved.model = make_model(model_config(saved.config, saved.shape));
+    const ModelConfig model = model_config(saved.config, saved.shape);
+    check_model_size(file, model);
+    saved.model = make_model(model);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage && error.kind() != ErrorKind::input) throw;
     fail(ErrorKind::input, "{}: {}", path, error.what());
   }
   require(!(reversible && bf16_activations),
-          "{} has reversible layers, which lose their precision in bf16; use --dtype fp32", path);
+          "{} has reversible layers, which lose their precision in bf16; use `dtype` fp32", path);
   load_tensors(file, path, *saved.model);
   return saved;
 }
@@ -88,20 +88,23 @@ void refuse_other_format(const fs::path& run) {
   }
 }
 
-RunState restore_checkpoint(const fs::path& run, Model& model, Optimizer& optimizer,
-                            const RunConfig& config, const std::string& vocabulary,
-                            const std::string& fingerprint, const Note& note) {
+RestoredRun restore_checkpoint(const fs::path& run, Model& model, Optimizer& optimizer,
+                               const RunConfig& config, const std::string& vocabulary,
+                               const std::string& fingerprint, const Note& note) {
   const fs::path folder = newest_checkpoint(run).path;
   const std::string model_path = (folder / kModelFile).string();
   const SafetensorsFile weights = open_model_file(model_path);
   check_vocabulary(weights, model_path, vocabulary, "continue with the text of the run");
+  const RunConfig before =
+      config_from_toml(metadata_value(weights, model_path, "config"), model_path);
+  refuse_changes(before, config, run.string(), MayChange::on_resume);
   load_tensors(weights, model_path, model);
 
   const SavedState saved = read_run_state(folder / kStateFile);
   if (saved.state.data != fingerprint)
     fail(ErrorKind::input,
          "{}: the run was trained on other data (SHA-256 {} instead of {}); continue with that "
-         "data, or start another run with --init-from {}",
+         "data, or start another run with `init_from` {}",
          (folder / kStateFile).string(), saved.state.data, fingerprint, run.string());
 
   const SafetensorsFile file = SafetensorsFile::open((folder / kOptimizerFile).string());
@@ -109,10 +112,11 @@ RunState restore_checkpoint(const fs::path& run, Model& model, Optimizer& optimi
   for (const SafetensorsEntry& entry : file.entries())
     moments.push_back({entry.name, file.read(entry.name)});
   optimizer.restore(moments, saved.updates);
-  const std::string settings = metadata_value(weights, model_path, "config");
-  note_setting_changes(config_from_toml(settings, model_path), config, note);
-  note_environment_changes(saved.environment, note);
-  return saved.state;
+  if (saved.state.step < config.steps) {
+    note_setting_changes(before, config, note);
+    note_environment_changes(saved.environment, note);
+  }
+  return {saved.state, before};
 }
 
 }  // namespace linea

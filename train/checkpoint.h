@@ -53,12 +53,17 @@ void refuse_other_format(const std::filesystem::path& run);
 void load_initial_weights(const std::filesystem::path& run, Model& model,
                           const std::string& vocabulary);
 
+struct RestoredRun {
+  RunState state;
+  RunConfig config;  // with which the run was trained until then
+};
 // Loads the newest checkpoint of a run into a model and an optimizer built from `config`. `note`
 // gets one line for each reason why the run will not continue bit for bit: other settings, another
 // program, BLAS, device or number of threads. Errors: ErrorKind::input, as above, or where the
-// vocabulary or the fingerprint of the data differs from the run's.
-RunState restore_checkpoint(const std::filesystem::path& run, Model& model, Optimizer& optimizer,
-                            const RunConfig& config, const std::string& vocabulary,
-                            const std::string& fingerprint, const Note& note);
+// vocabulary or the fingerprint of the data differs from the run's; ErrorKind::usage for a setting
+// that may not change.
+RestoredRun restore_checkpoint(const std::filesystem::path& run, Model& model, Optimizer& optimizer,
+                               const RunConfig& config, const std::string& vocabulary,
+                               const std::string& fingerprint, const Note& note);
 
 }  // namespace linea

@@ -22,6 +22,7 @@
 namespace linea {
 
 inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kOptimizerFile = "optimizer.safetensors";
 inline constexpr const char* kManifestFile = "manifest.json";
 
 struct CheckpointFolder {

@@ -1,185 +1,213 @@
 #include "train/config.h"
 
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
-
 #include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <sstream>
 
 #include "data/one_line.h"
-#include "train/machine.h"
+#include "tensor/context.h"
 #include "train/presets.h"
 #include "train/signals.h"
+#include "train/suggestion.h"
 
 namespace linea {
 namespace {
 
-std::string flag_of(std::string key) {
-  std::replace(key.begin(), key.end(), '_', '-');
-  return key;
+SettingValue value_of(const RunConfig& config, const GeneralSetting& general) {
+  return std::visit([&](auto member) -> SettingValue { return config.*member; }, general.member);
 }
 
-// Between the quotes from which CLI11's reader gives the text back (it ends a value at a # whatever
-// the quotes).
-std::string toml_string(const char* key, const std::string& text) {
-  for (const char quote : {'"', '\''}) {
-    if (text.find(quote) != std::string::npos) continue;
-    if (quote == '"' && text.find('\\') != std::string::npos) continue;  // TOML has escapes there
-    const std::string quoted = quote + text + quote;
-    std::istringstream line("text = " + quoted);
-    const std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(line);
-    if (items.size() == 1 && items[0].inputs == std::vector<std::string>{text}) return quoted;
+// Assigns the settings of the layers, one after the other.
+class Resolver {
+ public:
+  // A setting may come before the layer that names its mechanism.
+  explicit Resolver(const std::vector<SettingLayer>& layers) {
+    for (const MechanismKind& kind : kinds_)
+      for (const SettingLayer& layer : layers)
+        if (layer.values.has(kind.key)) {
+          choose(kind, layer);
+          break;
+        }
   }
-  fail(
-      ErrorKind::usage,
-      "--{} {}: config.toml cannot hold this text; choose a name without #, quotes and line breaks",
-      flag_of(key), text);
-}
 
-// CLI11 reads an empty text as 0.
-std::string refuse_empty(const std::string& text) {
-  return text.empty() ? "a number is missing" : "";
-}
-
-std::string refuse_other_than_bool(const std::string& text) {
-  return text == "true" || text == "false" ? "" : text + " is neither true nor false";
-}
-
-// CLI11 keeps every section with all those around it, so that a short line of dots would take all
-// memory.
-void refuse_deep_sections(const std::string& text, const std::string& source) {
-  constexpr std::ptrdiff_t kMaxDots = 16;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t start = line.find_first_not_of(" \t\r");
-    if (start == std::string::npos || line[start] == '#' || line[start] == ';') continue;
-    const std::string key = line.substr(start, line.find('=') - start);
-    if (std::count(key.begin(), key.end(), '.') > kMaxDots)
-      fail(ErrorKind::usage, "{}: settings have no sections; leave {} out", source, one_line(key));
+  void apply(const SettingLayer& layer) {
+    for (const MechanismKind& kind : kinds_)
+      if (layer.values.has(kind.key)) choose(kind, layer);
+    for (const auto& [key, value] : layer.values) try {
+        assign(key, value, layer.source.empty());
+      } catch (const Error& error) {
+        refuse(layer, key, error.what());
+      }
   }
-}
 
-// ", the nearest is 'dim'", or nothing where none is near.
-std::string nearest_hint(const std::string& key, const std::vector<std::string>& known) {
-  const std::string close = nearest(key, known);
-  return close.empty() ? "; see linea train --help" : "; the nearest is '" + close + "'";
-}
+  const RunConfig& config() const { return config_; }
 
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
+ private:
+  [[noreturn]] static void refuse(const SettingLayer& layer, const std::string& key,
+                                  std::string message) {
+    if (layer.source.empty()) throw Error(ErrorKind::usage, message);
+    std::replace(message.begin(), message.end(), '`', '\'');
+    const auto line = layer.lines.find(key);
+    fail(ErrorKind::usage, "{}{}: {}", layer.source,
+         line == layer.lines.end() ? "" : fmt::format(":{}", line->second), one_line(message));
+  }
+
+  void choose(const MechanismKind& kind, const SettingLayer& layer) {
+    try {
+      const SettingValue& value = layer.values.at(kind.key);
+      const std::string name = to_string(value);
+      const Mechanism& mechanism = find_mechanism(kind.key, kind.mechanisms, name);
+      if (config_.*kind.name == name) return;
+      unchosen_[kind.key + " " + config_.*kind.name] = config_.*kind.settings;
+      Settings kept = unchosen_[kind.key + " " + name];
+      if (kind.keeps_shared)
+        for (const auto& [key, own] : config_.*kind.settings)
+          if (find_setting(mechanism.settings, key) != nullptr) kept[key] = own;
+      config_.*kind.name = name;
+      config_.*kind.settings = kept;
+    } catch (const Error& error) {
+      refuse(layer, kind.key, error.what());
     }
   }
-  return row[b.size()];
+
+  static SettingValue checked(const Setting& setting, const SettingValue& given, bool as_text) {
+    if (as_text) return parse_value(setting, std::get<std::string>(given));
+    SettingValue value = given;
+    check_value(setting, value);
+    return value;
+  }
+
+  void assign(const std::string& key, const SettingValue& value, bool as_text) {
+    for (const GeneralSetting& general : general_settings_)
+      if (general.setting.key == key) {
+        const SettingValue typed = checked(general.setting, value, as_text);
+        std::visit(
+            [&](auto member) {
+              config_.*member = std::get<std::decay_t<decltype(config_.*member)>>(typed);
+            },
+            general.member);
+        return;
+      }
+    for (const MechanismKind& kind : kinds_)
+      for (const Mechanism& mechanism : kind.mechanisms)
+        if (mechanism.name == config_.*kind.name)
+          if (const Setting* setting = find_setting(mechanism.settings, key)) {
+            (config_.*kind.settings)[key] = checked(*setting, value, as_text);
+            return;
+          }
+    refuse_foreign(key);
+  }
+
+  // No chosen mechanism has this setting.
+  [[noreturn]] void refuse_foreign(const std::string& key) const {
+    std::vector<std::string> known;
+    for (const GeneralSetting& general : general_settings_) known.push_back(general.setting.key);
+    for (const MechanismKind& kind : kinds_) {
+      std::vector<std::string> owners;
+      for (const Mechanism& mechanism : kind.mechanisms) {
+        if (find_setting(mechanism.settings, key) != nullptr) owners.push_back(mechanism.name);
+        for (const Setting& setting : mechanism.settings) known.push_back(setting.key);
+      }
+      if (owners.empty()) continue;
+      const std::string& chosen = config_.*kind.name;
+      if (chosen.empty())
+        fail(ErrorKind::usage, "`{}` is a setting of {} {}: choose one by `{}`", key, kind.key,
+             fmt::join(owners, ", "), kind.key);
+      fail(ErrorKind::usage, "`{}` is a setting of {} {}, not of {}; leave it out", key, kind.key,
+           fmt::join(owners, ", "), chosen);
+    }
+    const std::string meant = suggestion(key, known);
+    fail(ErrorKind::usage, "there is no setting '{}'{}", one_line(key),
+         meant.empty() ? "; see linea train --help" : meant);
+  }
+
+  const std::vector<MechanismKind> kinds_ = mechanism_kinds();
+  const std::vector<GeneralSetting> general_settings_ = general_settings();
+  RunConfig config_;
+  std::map<std::string, Settings> unchosen_;  // of mechanisms that a later layer may choose again
+};
+
+// What the chosen mechanism declares.
+const Declarations* declared_by(const MechanismKind& kind, const RunConfig& config) {
+  for (const Mechanism& mechanism : kind.mechanisms)
+    if (mechanism.name == config.*kind.name) return &mechanism.settings;
+  return nullptr;
 }
 
-std::vector<std::string> setting_keys() {
-  std::vector<std::string> keys;
-  RunConfig config;
-  visit_settings(config,
-                 [&](const char* key, auto&, const char*, const char*) { keys.push_back(key); });
-  return keys;
+void check_general(const RunConfig& config) {
+  for (const GeneralSetting& general : general_settings()) {
+    SettingValue value = value_of(config, general);
+    if (general.setting.key != "task") check_value(general.setting, value);
+  }
 }
 
 }  // namespace
 
-void add_settings(CLI::App& app, RunConfig& config, const std::set<std::string>& only) {
-  visit_settings(config, [&](const char* key, auto& member, const char* help, const char* group) {
-    if (!only.empty() && only.count(key) == 0) return;
-    const std::string flag = flag_of(key);
-    if constexpr (std::is_same_v<std::decay_t<decltype(member)>, bool>) {
-      app.add_flag("--" + flag + ",!--no-" + flag, member, help)
-          ->group(group)
-          ->default_str(member ? "true" : "false")
-          ->check(refuse_other_than_bool);
-    } else {
-      CLI::Option* option =
-          app.add_option("--" + flag, member, help)->group(group)->capture_default_str();
-      if constexpr (!std::is_same_v<std::decay_t<decltype(member)>, std::string>)
-        option->check(refuse_empty);
-    }
-  });
+RunConfig resolve(const std::vector<SettingLayer>& layers) {
+  Resolver resolver(layers);
+  for (const SettingLayer& layer : layers) resolver.apply(layer);
+  return resolver.config();
 }
 
-void apply_toml(CLI::App& app, const std::string& text, const std::string& source,
-                const std::set<std::string>& fixed) {
-  refuse_deep_sections(text, source);
-  std::istringstream stream(text);
-  std::vector<CLI::ConfigItem> items;
-  try {
-    items = CLI::ConfigTOML().from_config(stream);
-  } catch (const CLI::Error& error) {
-    fail(ErrorKind::usage, "{} is not a TOML file of settings: {}", source, one_line(error.what()));
-  }
-  for (const CLI::ConfigItem& item : items) {
-    const std::string key = item.fullname();
-    if (fixed.count(key) != 0) continue;
-    if (item.name == "++" || item.name == "--")  // CLI11's marks of a section's begin and end
-      fail(ErrorKind::usage, "{}: settings have no sections; leave [{}] out", source,
-           one_line(fmt::format("{}", fmt::join(item.parents, "."))));
-    const std::vector<std::string> known = setting_keys();
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(ErrorKind::usage, "{}: there is no setting '{}'{}", source, one_line(key),
-           nearest_hint(key, known));
-    for (const std::string& value : item.inputs)
-      if (std::any_of(value.begin(), value.end(), is_control))
-        fail(ErrorKind::usage, "{}: the value '{}' of '{}' holds a control character; leave it out",
-             source, one_line(value), key);
-    CLI::Option* option = app.get_option("--" + flag_of(key));
-    try {
-      option->clear();
-      for (const std::string& value : item.inputs) option->add_result(value);
-      option->run_callback();
-    } catch (const CLI::Error& error) {
-      fail(ErrorKind::usage, "{}: the value '{}' of '{}' cannot be used: {}", source,
-           one_line(fmt::format("{}", fmt::join(item.inputs, ", "))), key, one_line(error.what()));
+void set_defaults(RunConfig& config, const Settings& values) {
+  for (const MechanismKind& kind : mechanism_kinds())
+    if (const Declarations* declared = declared_by(kind, config))
+      for (const auto& [key, value] : values)
+        if (find_setting(*declared, key) != nullptr && !(config.*kind.settings).has(key))
+          (config.*kind.settings)[key] = value;
+}
+
+std::vector<AppliedSetting> applied_settings(const RunConfig& config) {
+  const std::vector<MechanismKind> kinds = mechanism_kinds();
+  std::vector<AppliedSetting> result;
+  for (const GeneralSetting& general : general_settings()) {
+    result.push_back({general.setting, general.group, value_of(config, general)});
+    for (const MechanismKind& kind : kinds) {
+      const Declarations* declared = declared_by(kind, config);
+      if (kind.key != general.setting.key || declared == nullptr) continue;
+      const Settings values =
+          complete(*declared, config.*kind.settings, kind.key + " " + config.*kind.name);
+      for (const Setting& setting : *declared)
+        if (values.has(setting.key))
+          result.push_back({setting, general.group, values.at(setting.key)});
     }
+  }
+  return result;
+}
+
+std::vector<SettingChange> setting_changes(const RunConfig& before, const RunConfig& now) {
+  Settings was;
+  for (const AppliedSetting& applied : applied_settings(before))
+    was[applied.setting.key] = applied.value;
+  std::vector<SettingChange> changes;
+  for (const auto& [setting, group, value] : applied_settings(now)) {
+    if (was.has(setting.key) && was.at(setting.key) == value) continue;
+    const std::string old = was.has(setting.key) ? to_string(was.at(setting.key)) : "not set";
+    changes.push_back(
+        {setting, old, fmt::format("{} was {}, is {}", setting.key, old, to_string(value))});
+  }
+  return changes;
+}
+
+void refuse_changes(const RunConfig& before, const RunConfig& now, const std::string& run,
+                    MayChange occasion) {
+  for (const SettingChange& change : setting_changes(before, now)) {
+    const MayChange may = change.setting.may_change;
+    if (may <= occasion) continue;
+    fail(ErrorKind::usage, "`{}` was {} in {} and cannot change{}", change.setting.key,
+         change.before, run,
+         may == MayChange::never
+             ? ""
+             : fmt::format(" on `resume`; start a new run with `init_from` {}", run));
   }
 }
 
-void apply_toml(RunConfig& config, const std::string& text, const std::string& source) {
-  CLI::App app;
-  add_settings(app, config);
-  apply_toml(app, text, source);
+void set_data(RunConfig& config, const std::string& data) {
+  require(find_setting(find_task(config.task).settings, "data") != nullptr,
+          "task {} makes its data; leave `data` out", config.task);
+  config.task_settings["data"] = data;
 }
 
 RunConfig config_from_toml(const std::string& text, const std::string& source) {
-  RunConfig config;
-  apply_toml(config, text, source);
-  return config;
-}
-
-std::string to_toml(const RunConfig& config) {
-  std::string text, group_before;
-  visit_settings(config, [&](const char* key, const auto& member, const char*, const char* group) {
-    using Member = std::decay_t<decltype(member)>;
-    if (group_before != group) text += fmt::format("{}# {}\n", text.empty() ? "" : "\n", group);
-    group_before = group;
-    if constexpr (std::is_same_v<Member, std::string>) {
-      text += fmt::format("{} = {}\n", key, toml_string(key, member));
-    } else {
-      text += fmt::format("{} = {}\n", key, member);
-    }
-  });
-  return text;
-}
-
-std::set<std::string> given_settings(const CLI::App& app) {
-  std::set<std::string> given;
-  for (const std::string& key : setting_keys()) {
-    const CLI::Option* option = app.get_option_no_throw("--" + flag_of(key));
-    if (option != nullptr && option->count() > 0) given.insert(key);
-  }
-  return given;
+  return resolve({parse_toml(text, source)});
 }
 
 std::string preset_text(const std::string& name) {
@@ -196,58 +224,23 @@ std::vector<std::string> preset_names() {
   return names;
 }
 
-std::string nearest(const std::string& word, const std::vector<std::string>& known) {
-  std::string best;
-  size_t min = word.size() / 2 + 2;
-  for (const std::string& candidate : known) {
-    const size_t distance = edit_distance(word, candidate);
-    if (distance >= min) continue;
-    min = distance;
-    best = candidate;
-  }
-  return best;
-}
-
 TaskOptions task_options(const RunConfig& config, const std::string& vocabulary) {
-  TaskOptions options;
-  options.task = config.task;
-  options.data = config.data;
-  options.length = config.length;
-  options.size = config.size;
-  options.levels = config.levels;
-  options.channels = config.channels;
-  options.flip = config.flip;
-  options.bytes = config.bytes;
-  options.class_token = config.class_token;
-  options.associations = config.associations;
-  options.repeat = config.repeat_keys;
-  options.seed = static_cast<uint64_t>(config.seed);
-  options.vocabulary = vocabulary;
-  return options;
+  return {config.task, config.task_settings, static_cast<uint64_t>(config.seed), vocabulary};
 }
 
 AttentionOptions attention_options(const RunConfig& config) {
-  AttentionOptions options;
-  options.name = config.attention;
+  AttentionOptions options{config.attention, config.attention_settings};
   options.segment = config.segment;
   options.chunk = config.chunk;
-  const Declarations& declared = find_attention(config.attention).settings;
-  visit_settings(config, [&](const char* key, const auto& value, const char*, const char*) {
-    const std::string name = key;
-    const bool unset = name == "feature" && config.feature.empty();
-    const bool asked = name == "feature" || (name == "rule" && config.rule != "sum");
-    if (!unset && (find_setting(declared, key) != nullptr || asked)) options.settings[key] = value;
-  });
   return options;
 }
 
 ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
-  require(config.output_head != "logistics" || shape.levels > 0,
-          "--output-head logistics draws levels of brightness, which the task {} does not have: "
-          "leave it "
-          "out, or choose a "
-          "task of images",
-          config.task);
+  require(
+      config.output_head != "logistics" || shape.levels > 0,
+      "`output_head` logistics needs brightness levels, and {} has none: leave it out, or choose "
+      "a task of images",
+      config.task.empty() ? "a benchmark of random tokens" : "task " + config.task);
   ModelConfig model;
   model.attention = attention_options(config);
   model.layers = config.layers;
@@ -273,48 +266,31 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
 }
 
 OptimizerConfig optimizer_config(const RunConfig& config) {
-  OptimizerConfig optimizer;
-  optimizer.kind = config.optimizer;
-  optimizer.beta1 = config.beta1;
-  optimizer.beta2 = config.beta2;
-  optimizer.weight_decay = config.weight_decay;
-  optimizer.clip = config.clip;
-  return optimizer;
+  return {config.optimizer, config.optimizer_settings, config.clip};
 }
 
-void check_settings(const RunConfig& config, Work work) {
-  require(!config.task.empty(), "say what to learn: --task {} (or a --preset: {})", task_names(),
-          fmt::join(preset_names(), ", "));
-  // Sizes are multiplied: larger ones would overflow before memory runs out.
-  visit_settings(config, [](const char* key, const auto& value, const char*, const char*) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, int64_t>) {
-      const int64_t bound = std::string(key) == "seed" ? INT64_MAX : int64_t{1} << 31;
-      require(value < bound, "--{} is {}; it must be below {}", flag_of(key), value, bound);
-    }
-  });
-  const auto at_least = [](const char* key, int64_t value, int64_t min) {
-    require(value >= min, "--{} is {}; it must be at least {}", key, value, min);
-  };
-  at_least("batch", config.batch, 1);
-  at_least("accumulate", config.accumulate, 1);
-  at_least("steps", config.steps, 1);
-  at_least("warmup", config.warmup, 0);
-  at_least("seed", config.seed, 0);
-  at_least("eval-every", config.eval_every, 0);
-  at_least("save-every", config.save_every, 0);
-  at_least("sample-every", config.sample_every, 0);
-  at_least("keep-last", config.keep_last, 0);
-  at_least("keep-every", config.keep_every, 0);
-  at_least("threads", config.threads, 0);
-  at_least("segment", config.segment, 0);
-  at_least("chunk", config.chunk, 0);
-  require(config.lr > 0 && config.min_lr >= 0 && std::isfinite(config.lr) &&
-              std::isfinite(config.min_lr),
-          "--lr {} must be above 0, --min-lr {} at least 0, both finite", config.lr, config.min_lr);
+void check_settings(const RunConfig& config) {
+  require(!config.task.empty(), "say what to learn: `task` {} (or a `preset`: {})",
+          fmt::join(task_names(), ", "), fmt::join(preset_names(), ", "));
+  complete_settings(task_options(config, ""));
+  check_model_settings(config, Work::training);
+}
+
+void check_model_settings(const RunConfig& config, Work work) {
+  check_general(config);
+  complete_settings(attention_options(config));
+  complete(find_optimizer(config.optimizer).settings, config.optimizer_settings,
+           "optimizer " + config.optimizer);
   require(config.spike_guard == 0 || config.spike_guard > 1,
-          "--spike-guard is {}; it must be above 1, or 0 for none", config.spike_guard);
+          "`spike_guard` is {}; it must be above 1, or 0 for none", config.spike_guard);
   parse_duration(config.max_time);
+  require(config.min_lr <= config.lr,
+          "`min_lr` is {}, above `lr` {}: the learning rate would rise; lower `min_lr`",
+          config.min_lr, config.lr);
   check_machine(config.device, config.dtype, work);
+  require(!config.reversible || config.dtype != "bf16" || work != Work::training,
+          "`reversible` does not go with `dtype` bf16: the inputs that its backward restores would "
+          "lose digits; leave one out");
 }
 
 }  // namespace linea

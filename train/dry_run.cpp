@@ -12,9 +12,8 @@
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/out_of_memory_hint.h"
-#include "train/setup.h"
+#include "train/step_memory.h"
 #include "train/timing.h"
-#include "train/training_step.h"
 
 namespace linea {
 namespace {
@@ -83,29 +82,6 @@ std::vector<ParameterGroup> group_parameters(const Parameters& parameters) {
   return groups;
 }
 
-size_t weight_bytes(const ModelConfig& config) {
-  const size_t before = memory_use().held;
-  const std::unique_ptr<Model> model = make_model(config);
-  return memory_use().held - before;
-}
-
-// Each block adds the same number of bytes, which models of one and two blocks show before all
-// blocks are allocated. Each weight has a gradient and two moments.
-void refuse_too_many_weights(const RunConfig& config, ModelConfig model) {
-  const auto layers = static_cast<double>(model.layers);
-  if (layers <= 2) return;
-  model.layers = 1;
-  const auto one = static_cast<double>(weight_bytes(model));
-  model.layers = 2;
-  const double all = 4 * (one + (layers - 1) * (static_cast<double>(weight_bytes(model)) - one));
-  const MemoryLimit limit = memory_limit();
-  release_memory_cache();
-  if (all > static_cast<double>(limit.bytes))
-    fail(ErrorKind::memory,
-         "out of memory: parameters, gradients and optimizer of this run would take {}; {}; {}",
-         format_bytes(all), limit.text(), out_of_memory_hint(config, true));
-}
-
 PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resumed,
                     const std::string& initial) {
   PreparedRun run;
@@ -116,36 +92,22 @@ PreparedRun prepare(const RunConfig& settings, const std::filesystem::path& resu
   config.threads = context().threads;
   run.task = make_task(task_options(config, ""));
   const std::string vocabulary = run.task->serialized_vocabulary();
-  const ModelConfig model = complete_config(config, *run.task);
+  const ModelConfig model = model_config(config, run.task->shape());
   refuse_too_many_weights(config, model);
   run.model = make_model(model);
   run.optimizer = std::make_unique<Optimizer>(optimizer_config(config), run.model->parameters());
   if (!resumed.empty()) {
-    const RunState at = restore_checkpoint(
+    const RestoredRun at = restore_checkpoint(
         resumed, *run.model, *run.optimizer, config, vocabulary, run.task->fingerprint(),
         [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
-    run.step = at.step;
+    run.step = at.state.step;
   }
   if (!initial.empty()) load_initial_weights(initial, *run.model, vocabulary);
   return run;
 }
 
-struct Measured {
-  size_t peak;  // bytes of tensors, beyond those before the step
-  double seconds;
-};
-
-// Measures a step of `batches` micro-batches of `rows` rows.
-Measured measure_step(PreparedRun& run, int64_t rows, int64_t batches) {
-  RunConfig config = run.config;
-  config.batch = rows;
-  config.accumulate = batches;
-  const size_t before = memory_use().held;
-  reset_memory_peak();
-  const Stopwatch watch;
-  run.model->before_step(run.step, run.config.steps);
-  TrainingStep(*run.model, *run.optimizer, *run.task, config, false).run(run.step, config.lr);
-  return {memory_use().peak - before, watch.seconds()};
+MeasuredStep measure_step(PreparedRun& run, int64_t rows, int64_t batches) {
+  return measure_step(*run.model, *run.optimizer, *run.task, run.config, run.step, rows, batches);
 }
 
 // The categories at the peak of a step.
@@ -165,7 +127,7 @@ MemoryParts parts_at_peak(const PreparedRun& run, double peak) {
 void measure(PreparedRun& run, Report& report) {
   const int64_t batch = run.config.batch, batches = std::min<int64_t>(run.config.accumulate, 2);
   measure_step(run, 1, batches);  // to warm up
-  Measured half = measure_step(run, 1, batches), some = half;
+  MeasuredStep half = measure_step(run, 1, batches), some = half;
   int64_t rows = 1;
   const auto enough = [&] {
     return 2 * rows > batch ||
@@ -190,10 +152,10 @@ void measure(PreparedRun& run, Report& report) {
   report.time = {some.seconds / static_cast<double>(rows * batches) * all_rows, source};
   if (!report.fits() || report.time.seconds * (kTimedSteps + 1) > kMaxSeconds) return;
 
-  Measured whole = measure_step(run, batch, run.config.accumulate);  // to warm up
+  MeasuredStep whole = measure_step(run, batch, run.config.accumulate);  // to warm up
   std::vector<double> times;
   for (int64_t i = 0; i < kTimedSteps; ++i) {
-    const Measured again = measure_step(run, batch, run.config.accumulate);
+    const MeasuredStep again = measure_step(run, batch, run.config.accumulate);
     whole.peak = std::max(whole.peak, again.peak);
     times.push_back(again.seconds);
   }
@@ -309,12 +271,7 @@ void dry_run(const RunConfig& config, const std::filesystem::path& resumed,
   } else {
     print_text(run, report);
   }
-  if (report.fits()) return;
-  MemoryReport wanted{report.memory.parts.activations, MemoryPart::activations, report.memory.parts,
-                      report.limit};
-  wanted.held.activations = 0;  // they are the allocation that fails
-  fail(ErrorKind::memory, "{}; {}", wanted.text(),
-       out_of_memory_hint(run.config, wanted.weights_dominate()));
+  refuse_too_large(run.config, report.memory.parts, report.limit);
 }
 
 }  // namespace linea

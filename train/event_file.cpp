@@ -146,7 +146,7 @@ void EventFile::open_in(const fs::path& folder) {
   path_ = folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid());
   if (const int reason = disk::create(path_, descriptor_))
     fail(ErrorKind::write,
-         "cannot write {}: {}; change the permissions of the folder, or leave out --tensorboard",
+         "cannot write {}: {}; change the permissions of the folder, or leave out `tensorboard`",
          path_.string(), std::strerror(reason));
 }
 

@@ -7,8 +7,8 @@ namespace linea {
 
 // FLOPs of a token in training: 6 per matrix weight, and for the attention, per layer and head,
 //   with a state  Attention::recurrent_flops
-//   softmax       the unmasked part, (N + 1) / 2 keys a query: forward 2 products, 2 2 (N + 1) / 2
-//                 D; backward 5 products (scores again, dv, da, dq, dk), 2.5 times that
+//   softmax       the unmasked part, (N + 1) / 2 keys a query: forward 2 products,
+//                 2 2 (N + 1) / 2 D; backward 5 products (scores again, dv, da, dq, dk)
 double flops_per_token(const Model& model);
 
 }  // namespace linea

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-
 namespace linea {
 
 std::string format_duration(double seconds) {
@@ -22,6 +20,10 @@ std::string format_count(double count) {
   if (count >= 1e6) return fmt::format("{:.2f}M", count / 1e6);
   if (count >= 1e4) return fmt::format("{:.1f}k", count / 1e3);
   return fmt::format("{:.0f}", count);
+}
+
+std::string plural(int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 }  // namespace linea

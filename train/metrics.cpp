@@ -15,19 +15,56 @@
 namespace linea {
 namespace {
 
-// The integer under `name`; INT64_MAX where there is none.
-int64_t integer_at(const nlohmann::json& record, const char* name) {
-  const auto value = record.find(name);
-  return value != record.end() && value->is_number_integer() ? value->get<int64_t>() : INT64_MAX;
-}
+constexpr double kMaxInteger = 9e15;  // that a double counts to exactly
 
-// The number under `name`; NaN where there is none.
-double number_at(const nlohmann::json& record, const char* name) {
-  const auto value = record.find(name);
-  return value != record.end() && value->is_number() ? value->get<double>() : std::nan("");
+// Numbers that are not finite are written as these texts.
+const char* nonfinite_text(double value) {
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
 }
 
 }  // namespace
+
+double MetricsLine::value(const std::string& name) const {
+  const auto found = values.find(name);
+  return found == values.end() ? std::nan("") : found->second;
+}
+
+std::optional<MetricsLine> parse_metrics_line(const std::string& text) {
+  // Not ordered_json, which copies its nested values as it grows.
+  const nlohmann::json document = parse_json(text);
+  if (!document.is_object()) return std::nullopt;
+  const auto step = document.find("step");
+  if (step == document.end() || !step->is_number_integer()) return std::nullopt;
+  MetricsLine line;
+  line.step = step->get<int64_t>();
+  line.incident = document.contains("incident");
+  for (const auto& [name, value] : document.items()) {
+    if (name != "step" && value.is_number()) line.values[name] = value.get<double>();
+    if (value == "nan" || value == "inf" || value == "-inf") line.values[name] = std::nan("");
+  }
+  return line;
+}
+
+void add_validation(const MetricsLine& line, Validations& validations) {
+  if (line.values.count("val_loss") == 0) return;
+  const double tokens = line.value("val_tokens");
+  const bool counted = std::abs(tokens) < kMaxInteger;  // false for NaN
+  validations[line.step] = {line.value("val_loss"),
+                            counted ? static_cast<int64_t>(tokens) : INT64_MAX};
+}
+
+int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible) {
+  int64_t tokens = INT64_MAX, best = -1;
+  for (const auto& [step, validation] : validations) tokens = std::min(tokens, validation.tokens);
+  double lowest = 0;
+  for (const auto& [step, validation] : validations) {
+    if (validation.tokens != tokens || !std::isfinite(validation.loss) || !eligible(step)) continue;
+    if (best >= 0 && validation.loss > lowest) continue;
+    lowest = validation.loss;
+    best = step;
+  }
+  return best;
+}
 
 Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo)
     : path_(path), echo_(echo) {
@@ -36,12 +73,11 @@ Metrics::Metrics(const std::filesystem::path& path, int64_t last_step, bool echo
     std::istringstream lines(read_file(path));
     std::string text;  // without a line that a kill truncated
     for (std::string line; std::getline(lines, line);) {
-      // Not ordered_json, which copies its nested values as it grows.
-      const nlohmann::json record = parse_json(line);
-      if (!record.is_object() || integer_at(record, "step") > last_step) continue;
-      if (record.contains("val_loss"))
-        validations_[integer_at(record, "step")] = {number_at(record, "val_loss"),
-                                                    integer_at(record, "val_tokens")};
+      const std::optional<MetricsLine> record = parse_metrics_line(line);
+      if (!record || record->step > last_step) continue;
+      add_validation(*record, validations_);
+      if (const double elapsed = record->value("elapsed_s"); std::isfinite(elapsed))
+        elapsed_seconds_ = elapsed;
       text += line + "\n";
     }
     write_file_atomically(path, text);
@@ -58,7 +94,7 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
   line["step"] = step;
   for (const auto& [name, value] : values) {
     if (!std::isfinite(value)) {
-      line[name] = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+      line[name] = nonfinite_text(value);
     } else if (value == std::floor(value) && std::abs(value) < 1e15) {
       line[name] = static_cast<int64_t>(value);
     } else {
@@ -77,7 +113,7 @@ void Metrics::record(int64_t step, const std::vector<std::pair<std::string, doub
     std::printf("%s\n", text.c_str());
     std::fflush(stdout);
   }
-  if (events_) events_->scalars(step, values);
+  if (events_ && !values.empty()) events_->scalars(step, values);
 }
 
 void Metrics::record_sample(int64_t step, const std::string& base) {
@@ -104,19 +140,6 @@ void Metrics::write_pending() {
 void Metrics::flush() {
   if (!pending_.empty()) write_pending();
   if (problem_.empty()) set_problem(disk::flush(descriptor_, path_));
-}
-
-int64_t Metrics::best_step(const std::function<bool(int64_t)>& eligible) const {
-  int64_t tokens = INT64_MAX, best = -1;
-  for (const auto& [step, validation] : validations_) tokens = std::min(tokens, validation.tokens);
-  double lowest = 0;
-  for (const auto& [step, validation] : validations_) {
-    if (validation.tokens != tokens || !std::isfinite(validation.loss) || !eligible(step)) continue;
-    if (best >= 0 && validation.loss > lowest) continue;
-    lowest = validation.loss;
-    best = step;
-  }
-  return best;
 }
 
 void Metrics::set_problem(int reason) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,29 @@
 #include "train/event_file.h"
 
 namespace linea {
+
+// One line of the file: its numbers by name; what is not finite is NaN.
+struct MetricsLine {
+  int64_t step = 0;
+  std::map<std::string, double> values;
+  bool incident = false;  // of a skipped update
+
+  double value(const std::string& name) const;  // NaN where there is none
+};
+// Nothing for a line that is not one of a run.
+std::optional<MetricsLine> parse_metrics_line(const std::string& text);
+
+struct Validation {
+  double loss = 0;  // NaN where it was not finite
+  int64_t tokens = 0;
+};
+using Validations = std::map<int64_t, Validation>;  // by step
+// Adds the line's validation, if it has one.
+void add_validation(const MetricsLine& line, Validations& validations);
+// Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
+// equal ones); -1 where there is none. Only validations over the smallest number of tokens
+// compete: one over the whole split is not comparable with those over a part.
+int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible);
 
 class Metrics {
  public:
@@ -27,6 +51,8 @@ class Metrics {
   // not take are buffered and written by a later call; a file that was removed is created again.
   void record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
               const std::vector<std::pair<std::string, std::string>>& remarks = {});
+  // The last elapsed_s of the file as it was found; 0 where there is none.
+  double elapsed_seconds() const { return elapsed_seconds_; }
   // Why lines are still buffered; "" where none are.
   const std::string& problem() const { return problem_; }
   // Flushes the file to the disk.
@@ -37,16 +63,7 @@ class Metrics {
   // The sample in the file `base`.png or `base`.txt, for TensorBoard only. Error: ErrorKind::input
   // where it cannot be read.
   void record_sample(int64_t step, const std::string& base);
-  struct Validation {
-    double loss = 0;  // NaN where it was not finite
-    int64_t tokens = 0;
-  };
-  // By step.
-  const std::map<int64_t, Validation>& validations() const { return validations_; }
-  // Of the steps that `eligible` accepts, the one with the lowest validation loss (the last of
-  // equal ones); -1 where there is none. Only validations over the smallest number of tokens
-  // compete: one over the whole split is not comparable with those over a part.
-  int64_t best_step(const std::function<bool(int64_t)>& eligible) const;
+  const Validations& validations() const { return validations_; }
 
  private:
   void write_pending();
@@ -55,8 +72,9 @@ class Metrics {
   std::filesystem::path path_;
   int descriptor_ = -1;
   bool echo_;
+  double elapsed_seconds_ = 0;
   std::string pending_, problem_;
-  std::map<int64_t, Validation> validations_;
+  Validations validations_;
   std::unique_ptr<EventFile> events_;  // null without --tensorboard
 };
 

@@ -87,31 +87,31 @@ void load_tensors(const SafetensorsFile& file, const std::string& path, Model& m
   model.buffers_changed();
 }
 
-void check_model_size(const SafetensorsFile& file, const RunConfig& config,
-                      const TaskShape& shape) {
+std::vector<WeightCount> count_weights(const ModelConfig& config) {
+  const auto dim = static_cast<double>(config.dim), ffn = static_cast<double>(config.ffn),
+             layers = static_cast<double>(config.layers);
+  std::vector<WeightCount> counts = {
+      {"token embeddings", static_cast<double>(config.input_vocab_size) * dim}};
+  if (config.second_vocab_size > 0) return counts;  // one attention without the layers below
+  if (config.positions == "learned")
+    counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
+  counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
+                    layers * (4 * dim * dim + 2 * dim * ffn)});
+  return counts;
+}
+
+void check_model_size(const SafetensorsFile& file, const ModelConfig& config) {
   double stored = 0;  // elements of the file
   for (const SafetensorsEntry& entry : file.entries()) {
     double elements = 1;
     for (const auto size : entry.shape) elements *= static_cast<double>(size);
     stored += elements;
   }
-  const double dim = static_cast<double>(config.dim), ffn = static_cast<double>(config.ffn);
-  const auto check = [&](const char* embeddings, double elements) {
-    if (elements > stored)
+  for (const WeightCount& count : count_weights(config))
+    if (count.elements > stored)
       fail(ErrorKind::input,
-           "{} have {} elements at dim {}, but the file has {}: it is of another architecture",
-           embeddings, elements, config.dim, stored);
-  };
-  check("its token embeddings", static_cast<double>(shape.input_vocab_size) * dim);
-  if (config.positions == "learned" && config.task != "retrieval")
-    check("its position embeddings", static_cast<double>(shape.length) * dim);
-  if (config.task == "retrieval") return;  // one attention without the layers below
-  const double needed = static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ffn);
-  if (needed > stored)
-    fail(ErrorKind::input,
-         "{} layers of dim {} and ffn {} have {} weights, but the file has {}: it is of another "
-         "architecture",
-         config.layers, config.dim, config.ffn, needed, stored);
+           "its {} have {} weights at dim {}, but the file has {}: it is of another architecture",
+           count.what, count.elements, config.dim, stored);
 }
 
 void check_vocabulary(const SafetensorsFile& file, const std::string& path,

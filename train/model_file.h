@@ -32,9 +32,15 @@ void load_tensor(const SafetensorsFile& file, const std::string& path, const Nam
 // All tensors of the model, which must be all of the file.
 void load_tensors(const SafetensorsFile& file, const std::string& path, Model& model);
 
+// At least the weights of a model; nothing is allocated.
+struct WeightCount {
+  std::string what;
+  double elements;
+};
+std::vector<WeightCount> count_weights(const ModelConfig& config);
 // Error: ErrorKind::input where the file has fewer elements than a model of these settings needs: a
 // damaged config must not cause an allocation that the file's size rules out.
-void check_model_size(const SafetensorsFile& file, const RunConfig& config, const TaskShape& shape);
+void check_model_size(const SafetensorsFile& file, const ModelConfig& config);
 // Error: ErrorKind::input where the model was trained with another vocabulary: token ids would have
 // another meaning, even with a vocabulary of the same size.
 void check_vocabulary(const SafetensorsFile& file, const std::string& path,

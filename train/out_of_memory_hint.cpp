@@ -21,27 +21,26 @@ MemoryParts training_memory(const Model* model, const Optimizer* optimizer) {
 
 std::string out_of_memory_hint(const RunConfig& config, bool weights_dominate) {
   if (weights_dominate)
-    return fmt::format("lower --dim ({}), --ffn ({}) or --layers ({})", config.dim, config.ffn,
+    return fmt::format("lower `dim` ({}), `ffn` ({}) or `layers` ({})", config.dim, config.ffn,
                        config.layers);
   std::string hint = "lower ";
   if (config.batch > 1)
-    hint += fmt::format("--batch ({}; --accumulate makes up for it), ", config.batch);
-  const bool sequence =
-      config.task == "text" || config.task == "copy" || config.task == "retrieval";
-  const int64_t extent = sequence ? config.length : config.size;
-  hint += sequence ? "--length" : "--size";
-  if (extent > 0) hint += fmt::format(" ({})", extent);
-  hint += fmt::format(", --layers ({}), --dim ({}) or --ffn ({})", config.layers, config.dim,
-                      config.ffn);
-  const bool can_recompute = !config.recompute && !config.reversible && config.attention != "vq" &&
-                             config.task != "retrieval";
-  return can_recompute ? hint + ", or add --recompute" : hint;
+    hint += fmt::format("`batch` ({}; `accumulate` makes up for it), ", config.batch);
+  const TaskEntry& task = find_task(config.task);
+  if (!task.extent.empty())
+    hint += fmt::format("`{}` ({}), ", task.extent,
+                        to_string(complete_settings(task_options(config, "")).at(task.extent)));
+  hint +=
+      fmt::format("`layers` ({}), `dim` ({}) or `ffn` ({})", config.layers, config.dim, config.ffn);
+  const bool can_recompute = !config.recompute && !config.reversible && !task.reads_pairs &&
+                             find_attention(config.attention).can_recompute;
+  return can_recompute ? hint + ", or add `recompute`" : hint;
 }
 
 std::string machine_hint() {
   const int threads = context().threads;
   const std::string machine = "use a machine (or a container) with more memory";
-  return threads > 1 ? fmt::format("{}, or lower --threads ({})", machine, threads) : machine;
+  return threads > 1 ? fmt::format("{}, or lower `threads` ({})", machine, threads) : machine;
 }
 
 }  // namespace linea

@@ -35,8 +35,10 @@ std::string program_hash() {
 
 Environment current_environment() {
   const BlasInfo blas = blas_info();
+  const std::string isa = cpu_isa() + std::string(rounds_on_cpu() ? " with " : "") +
+                          (rounds_on_cpu() ? bf16_isa() : "");
   return {{"program", program_hash()},        {"blas", blas.version},
-          {"blas_kernel", blas.kernel},       {"isa", cpu_isa()},
+          {"blas_kernel", blas.kernel},       {"isa", isa},
           {"device", context().device.str()}, {"threads", std::to_string(context().threads)}};
 }
 
@@ -103,19 +105,9 @@ void note_environment_changes(const Environment& before, const Note& note) {
 }
 
 void note_setting_changes(const RunConfig& before, const RunConfig& now, const Note& note) {
-  const std::set<std::string> harmless = {"data",       "threads",      "eval_every",
-                                          "save_every", "sample_every", "keep_last",
-                                          "keep_every", "max_time",     "tensorboard"};
-  std::map<std::string, std::string> was;
-  visit_settings(before, [&](const char* key, const auto& value, const char*, const char*) {
-    was[key] = fmt::format("{}", value);
-  });
   std::vector<std::string> changes;
-  visit_settings(now, [&](const char* key, const auto& value, const char*, const char*) {
-    const std::string is = fmt::format("{}", value);
-    if (is != was[key] && harmless.count(key) == 0)
-      changes.push_back(fmt::format("{} was {}, is {}", key, was[key], is));
-  });
+  for (const SettingChange& change : setting_changes(before, now))
+    if (change.setting.affects_training) changes.push_back(change.text);
   if (!changes.empty())
     note(fmt::format("the run continues with other settings: {}", fmt::join(changes, "; ")));
 }

@@ -15,7 +15,7 @@ constexpr int64_t kMinBatch = 256, kMaxBatch = 4096;
 
 std::string sampling_hint(int64_t batch) {
   if (batch == 1) return machine_hint();
-  return fmt::format("lower --count until fewer than {} images are sampled at once, or {}", batch,
+  return fmt::format("lower `count` until fewer than {} images are sampled at once, or {}", batch,
                      machine_hint());
 }
 
@@ -37,6 +37,7 @@ ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns) {
   grid.channels = shape.channels;
   grid.columns = columns;
   grid.scale = std::max<int64_t>(1, 56 / shape.side);
+  check_size(grid);
   return grid;
 }
 
@@ -68,9 +69,10 @@ std::string sample_images(const Model& model, const TaskShape& shape,
                           const SamplingOptions& options, const ImageRequest& request,
                           const std::filesystem::path& png, int64_t preview_width,
                           const SamplingProgress& progress) {
-  require(shape.side > 0, "this model does not sample images; sample text with --tokens");
-  require(request.count >= 1, "--count is {}; it must be at least 1", request.count);
+  require(shape.side > 0, "this model does not sample images; sample text with `tokens`");
+  require(request.count >= 1, "`count` is {}; it must be at least 1", request.count);
   require_class(shape, request.class_label);
+  const ImageGrid grid = image_grid(shape, request.count, std::min<int64_t>(8, request.count));
   { const AtomicFile writable(png); }  // refused now rather than after sampling
   std::vector<std::vector<int32_t>> prompts;
   for (int64_t i = 0; i < request.count; ++i) {
@@ -83,25 +85,57 @@ std::string sample_images(const Model& model, const TaskShape& shape,
   for (const std::vector<int32_t>& row :
        sample_rows(model, options, prompts, shape.length, progress))
     for (const int32_t token : row) grays.push_back(token_to_gray(token, shape.levels));
-  const ImageGrid grid = image_grid(shape, request.count, std::min<int64_t>(8, request.count));
   write_png_grid(png, grays, grid);
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }
 
+namespace {
+
+Vocabulary check_text(const std::string& vocabulary, int64_t tokens) {
+  require(!vocabulary.empty(), "this model does not sample text");
+  require(tokens >= 1, "`tokens` is {}; it must be at least 1", tokens);
+  return Vocabulary::parse(vocabulary);
+}
+
+std::vector<int32_t> encode_prompt(const Vocabulary& characters, const std::string& prompt) {
+  std::vector<int32_t> start = characters.encode(prompt);
+  return start.empty() ? std::vector<int32_t>{characters.start_token()} : start;
+}
+
+}  // namespace
+
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
                  const std::string& prompt, int64_t tokens,
                  const std::function<void(const std::string&)>& print) {
-  require(!vocabulary.empty(), "this model does not sample text");
-  require(tokens >= 1, "--tokens is {}; it must be at least 1", tokens);
-  const Vocabulary characters = Vocabulary::parse(vocabulary);
-  std::vector<int32_t> start = characters.encode(prompt);
+  const Vocabulary characters = check_text(vocabulary, tokens);
+  const std::vector<int32_t> start = encode_prompt(characters, prompt);
   print(prompt);
-  if (start.empty()) start = {characters.start_token()};
   const auto watch = [&](const std::vector<int32_t>& sampled) {
     print(characters.decode(sampled));
   };
   with_model_memory(&model, sampling_hint(1),
                     [&] { Generator(model, options).sample({start}, tokens, watch); });
+}
+
+void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
+                  const std::string& prompt, int64_t tokens, int64_t count,
+                  const std::function<void(const std::string&)>& print,
+                  const SamplingProgress& progress) {
+  require(count >= 1, "`count` is {}; it must be at least 1", count);
+  const Vocabulary characters = check_text(vocabulary, tokens);
+  const std::vector<int32_t> start = encode_prompt(characters, prompt);
+  const int64_t batch = std::min(count, sampling_batch(model));
+  for (int64_t first = 0; first < count; first += batch) {
+    const std::vector<std::vector<int32_t>> prompts(
+        static_cast<size_t>(std::min(batch, count - first)), start);
+    SamplingOptions batch_options = options;
+    batch_options.first_row += first;
+    const auto watch = [&](int64_t done, int64_t) {
+      if (progress) progress(first * tokens + done, count * tokens);
+    };
+    for (const auto& row : sample_rows(model, batch_options, prompts, tokens, watch))
+      print(prompt + characters.decode(row));
+  }
 }
 
 }  // namespace linea

@@ -30,7 +30,7 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
                                               const std::vector<std::vector<int32_t>>& prompts,
                                               int64_t tokens, const SamplingProgress& progress);
 
-// The layout of images of a task.
+// The layout of images of a task. Error: ErrorKind::usage, too many for one PNG.
 ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns);
 
 // Samples images and writes their grid as a PNG; returns a preview for a terminal of this width.
@@ -45,5 +45,12 @@ std::string sample_images(const Model& model, const TaskShape& shape,
 void sample_text(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
                  const std::string& prompt, int64_t tokens,
                  const std::function<void(const std::string&)>& print);
+
+// `count` continuations of the prompt, each printed with it when its batch is sampled. Error: a
+// count below 1, and those of sample_text.
+void sample_texts(const Model& model, const std::string& vocabulary, const SamplingOptions& options,
+                  const std::string& prompt, int64_t tokens, int64_t count,
+                  const std::function<void(const std::string&)>& print,
+                  const SamplingProgress& progress = {});
 
 }  // namespace linea

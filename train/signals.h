@@ -8,8 +8,10 @@ namespace linea {
 // Exit code of a run that was stopped and saved: EX_TEMPFAIL, start it again.
 inline constexpr int kExitStopped = 75;
 
-// From here on SIGINT, SIGTERM and SIGUSR1 request a stop instead of ending the program; a second
-// SIGINT ends it at once. A closed stdout or stderr pipe does not end it.
+// From here on SIGINT, SIGHUP, SIGTERM and SIGUSR1 request a stop instead of ending the program.
+// The first SIGINT prints how to leave without saving: by another one, a second later or more.
+// SIGINT and SIGHUP stay ignored where the parent ignored them. A closed stdout or stderr pipe does
+// not end the program.
 void watch_signals();
 // The name of the signal that requested a stop; "" where none did.
 std::string stop_signal();

@@ -8,8 +8,8 @@
 #include "train/format.h"
 #include "train/machine.h"
 #include "train/nonfinite.h"
-#include "train/setup.h"
 #include "train/signals.h"
+#include "train/step_memory.h"
 
 namespace linea {
 namespace {
@@ -28,7 +28,7 @@ void refuse_existing_run(const fs::path& folder) {
 }
 
 Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, bool json,
-                 ProgressReporter& progress, const std::string& initial)
+                 ProgressReporter& progress, const std::string& initial, bool check_memory)
     : config_(config),
       folder_(folder),
       progress_(progress),
@@ -38,7 +38,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
   if (!resume) refuse_existing_run(folder_);
   max_seconds_ = parse_duration(config_.max_time);
   if (resume) lock_ = std::make_unique<RunLock>(folder_);
-  build(resume);
+  build(resume, check_memory);
   if (resume) restore();
   if (!initial.empty()) load_initial_weights(initial, *model_, vocabulary_);
   first_step_ = step_;
@@ -50,27 +50,32 @@ std::unique_ptr<Task> Trainer::read_task(bool resume) const try {
   return make_task(task_options(config_, ""));
 } catch (const Error& error) {
   if (!resume || error.kind() != ErrorKind::input) throw;
-  fail(ErrorKind::input, "{}; if the data was moved, add --data PATH", error.what());
+  fail(ErrorKind::input, "{}; if the data was moved, give its path by `data`", error.what());
 }
 
-void Trainer::build(bool resume) {
+void Trainer::build(bool resume, bool check_memory) {
   use_machine(config_.threads, config_.device, config_.dtype);
   config_.threads = context().threads;
+  if (const std::string note = slow_bf16_note(); !note.empty()) progress_.note(note);
   task_ = read_task(resume);
   for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialized_vocabulary();
   fingerprint_ = task_->fingerprint();
-  model_ = make_model(complete_config(config_, *task_));
+  if (check_memory) refuse_what_cannot_fit(config_, *task_);
+  model_ = make_model(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());
   training_step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, *task_, config_);
+  training_step_->interrupt_by([this] { check_for_stop(); });
 }
 
 void Trainer::restore() {
   if (list_checkpoints(folder_).empty())
     return progress_.note(folder_.string() + " has no checkpoint: the run starts over");
-  const RunState state =
+  const auto [state, before] =
       restore_checkpoint(folder_, *model_, *optimizer_, config_, vocabulary_, fingerprint_,
                          [&](const std::string& line) { progress_.note(line); });
+  for (const SettingChange& change : setting_changes(before, config_))
+    setting_changes_ += (setting_changes_.empty() ? "" : "; ") + change.text;
   step_ = saved_step_ = state.step;
   loss_count_ = state.loss_count;
   loss_sum_ = state.loss_sum;
@@ -78,9 +83,9 @@ void Trainer::restore() {
   set_bad_checkpoints_aside(folder_, step_);
 }
 
-// Creates the folder of a new run last, after everything that can be refused.
+// Creates the folder of a new run last, after everything that can be refused. The settings of a
+// resumed one are written once a step was made with them.
 void Trainer::open_folder(bool resume, bool json) {
-  const std::string settings = to_toml(config_);
   if (!resume) {
     lock_ = std::make_unique<RunLock>(folder_);
     refuse_existing_run(folder_);
@@ -88,18 +93,28 @@ void Trainer::open_folder(bool resume, bool json) {
   remove_drafts(folder_);
   make_folders(folder_ / "checkpoints");
   make_folders(folder_ / "samples");
-  write_file_atomically(folder_ / "config.toml", settings);
+  if (!resume) write_settings();
   metrics_ = std::make_unique<Metrics>(folder_ / "metrics.jsonl", step_, json);
+  seconds_before_ = metrics_->elapsed_seconds();
   if (config_.tensorboard)
     metrics_->add_events(
         std::make_unique<EventFile>(folder_ / "tensorboard", resume ? step_ : -1,
                                     [this](const std::string& line) { progress_.note(line); }));
   progress_.note(
-      fmt::format("{} on {}: {} parameters, {} tokens, length {}, {} threads; run in {}{}",
+      fmt::format("{} on {}: {} parameters, {} tokens, length {}, {}; run in {}{}",
                   label_of(model_->config().attention), config_.task,
                   format_count(static_cast<double>(count_elements(model_->parameters()))),
-                  task_->vocab_size(), task_->length(), config_.threads, folder_.string(),
-                  resume ? fmt::format(", from step {}", step_) : ""));
+                  task_->vocab_size(), task_->length(), plural(config_.threads, "thread"),
+                  folder_.string(), resume ? fmt::format(", from step {}", step_) : ""));
+  if (config_.warmup >= config_.steps && step_ < config_.steps)
+    progress_.note(
+        fmt::format("--warmup {} is not below --steps {}: the learning rate never reaches --lr {}",
+                    config_.warmup, config_.steps, config_.lr));
+}
+
+void Trainer::write_settings() {
+  settings_written_ = true;
+  write_file_atomically(folder_ / "config.toml", to_toml(config_));
 }
 
 int Trainer::run() {
@@ -124,8 +139,14 @@ int Trainer::run() {
   if (saved_step_ != step_) save();
   metrics_->flush();
   if (!metrics_->problem().empty()) fail(ErrorKind::write, "{}", metrics_->problem());
-  progress_.note(fmt::format("done: {} steps in {}; run in {}", step_ - first_step_,
-                             format_duration(watch_.seconds()), folder_.string()));
+  if (step_ == first_step_) {
+    progress_.note(fmt::format("done: 0 steps: {} is at {} step {}; give --steps M to continue",
+                               folder_.string(), step_ == config_.steps ? "its last" : "a later",
+                               step_));
+  } else {
+    progress_.note(fmt::format("done: {} in {}; run in {}", plural(step_ - first_step_, "step"),
+                               format_duration(watch_.seconds()), folder_.string()));
+  }
   return 0;
 }
 
@@ -142,6 +163,7 @@ void Trainer::step() {
                                training_step_->not_captured_reason()));
   if (result.updated) guard_.record_update(result.loss, result.gradient_norm);
   ++step_;
+  if (!settings_written_) record_settings();
   record_step(rate, result);
 }
 
@@ -181,7 +203,10 @@ void Trainer::try_to_save() try { save(); } catch (const Error& error) {
   if (error.kind() != ErrorKind::write &&
       (error.kind() != ErrorKind::numeric || step_ == config_.steps))
     throw;
-  progress_.note(fmt::format("step {} is not saved, training continues: {}", step_, error.what()));
+  progress_.note(
+      fmt::format("step {} is not saved, {}: {}", step_,
+                  step_ == config_.steps ? "the end of the run tries again" : "training continues",
+                  error.what()));
 }
 
 // The best step counts only among the older checkpoints: the newest one stays in any case.
@@ -190,7 +215,7 @@ RetentionRule Trainer::retention() const {
   for (const CheckpointFolder& checkpoint : list_checkpoints(folder_))
     if (checkpoint.step < step_) older.insert(checkpoint.step);
   return {config_.keep_last, config_.keep_every,
-          metrics_->best_step([&](int64_t step) { return older.count(step) != 0; })};
+          best_step(metrics_->validations(), [&](int64_t step) { return older.count(step) != 0; })};
 }
 
 std::string Trainer::stop_reason() const {

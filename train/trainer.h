@@ -27,23 +27,25 @@ class Trainer {
  public:
   // Starts a run in `folder`, with the weights of the run `initial` if that is not empty, or
   // resumes the run in `folder`. Errors: a folder that holds another run or cannot be written,
-  // invalid settings or data, weights of other sizes.
+  // invalid settings or data, weights of other sizes; with `check_memory`, a run that cannot fit.
   Trainer(const RunConfig& config, const std::filesystem::path& folder, bool resume, bool json,
-          ProgressReporter& progress, const std::string& initial = "");
+          ProgressReporter& progress, const std::string& initial = "", bool check_memory = true);
 
   // The exit code: 0, or kExitStopped when a signal or --max-time stopped the run and it was saved.
   // Errors: ErrorKind::numeric when too many updates in a row were not finite, with what was first;
   // ErrorKind::write when the end of the run could not be saved.
   int run();
+  const Task& task() const { return *task_; }
 
  private:
-  struct Interrupted {};  // validation or sampling, by a reason to stop
+  struct Interrupted {};  // a step, validation or sampling, by a reason to stop
 
   // trainer.cpp
   std::unique_ptr<Task> read_task(bool resume) const;
-  void build(bool resume);
+  void build(bool resume, bool check_memory);
   void restore();
   void open_folder(bool resume, bool json);
+  void write_settings();
   void step();
   void catch_up();
   bool is_due(int64_t every) const {
@@ -58,6 +60,8 @@ class Trainer {
   int stop();
 
   // trainer_record.cpp
+  double elapsed_seconds() const { return seconds_before_ + watch_.seconds(); }
+  void record_settings();
   void record_step(double learning_rate, const StepResult& result);
   void record_skip(const StepResult& result);
   bool validate(bool last);
@@ -77,6 +81,9 @@ class Trainer {
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
   Stopwatch watch_;
+  double seconds_before_ = 0;    // of training before this program
+  std::string setting_changes_;  // since the checkpoint that was resumed
+  bool settings_written_ = false;
   bool validates_first_ = false;  // before any step
   int64_t step_ = 0, first_step_ = 0;
   int64_t loss_count_ = 0;   // of the losses in the sum below

@@ -19,6 +19,12 @@ double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
 
 }  // namespace
 
+// After the first step of a resumed run, so that one that makes none keeps its settings.
+void Trainer::record_settings() {
+  write_settings();
+  if (!setting_changes_.empty()) metrics_->record(step_, {}, {{"settings", setting_changes_}});
+}
+
 void Trainer::record_step(double learning_rate, const StepResult& result) {
   const bool last = is_due(config_.save_every);
   if (result.updated) {
@@ -34,12 +40,12 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
   const double peak = static_cast<double>(memory_use().peak);
   if (progress_.due(last)) {
     const double remaining = elapsed / steps * static_cast<double>(config_.steps - step_);
-    progress_.show(
-        fmt::format("step {}/{}  loss {:.4f}  {:.4f} {}  lr {:.2e}  |g| {:.2f}  {} tokens/s  {}  "
-                    "{} elapsed, {} left",
-                    step_, config_.steps, loss, to_bits(loss), bits_name(task_->shape()),
-                    learning_rate, result.gradient_norm, format_count(tokens_per_s),
-                    format_bytes(peak), format_duration(elapsed), format_duration(remaining)));
+    progress_.show(fmt::format(
+        "step {}/{}  {} left  loss {:.4f}  {} tokens/s  {:.4f} {}  lr {:.2e}  "
+        "|g| {:.2f}  {}  {} elapsed",
+        step_, config_.steps, format_duration(remaining), loss, format_count(tokens_per_s),
+        to_bits(loss), bits_name(task_->shape()), learning_rate, result.gradient_norm,
+        format_bytes(peak), format_duration(elapsed_seconds())));
   }
   if (!last && step_ % kRecordEvery != 0) return;
   std::vector<std::pair<std::string, double>> record = {
@@ -48,7 +54,7 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
       {"lr", learning_rate},
       {"grad_norm", result.updated ? result.gradient_norm : std::nan("")},
       {"tokens_per_s", tokens_per_s},
-      {"elapsed_s", elapsed},
+      {"elapsed_s", elapsed_seconds()},
       {"peak_bytes", peak}};
   if (guard_.state().skipped > 0)
     record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
@@ -94,20 +100,21 @@ std::string Trainer::divergence_hint() const {
 // True where this is the best validation so far.
 bool Trainer::validate(bool last) {
   const int64_t all = task_->rows(Split::val) * task_->length();
-  const bool whole = last && all <= kMaxValidationTokens;
-  const int64_t rows = whole ? 0 : std::max<int64_t>(1, kValidationTokens / task_->length());
+  const int64_t part = std::max<int64_t>(1, kValidationTokens / task_->length());
+  const bool whole = (last && all <= kMaxValidationTokens) || part >= task_->rows(Split::val);
+  const int64_t rows = whole ? 0 : part;
   const Score score = evaluate(*model_, *task_, Split::val, config_.batch, rows,
                                [&](int64_t, int64_t) { check_for_stop(); });
   metrics_->record(step_, {{"val_loss", score.loss},
                            {"val_bits", score.bits},
                            {"val_accuracy", score.accuracy},
                            {"val_tokens", static_cast<double>(score.tokens)},
-                           {"elapsed_s", watch_.seconds()}});
+                           {"elapsed_s", elapsed_seconds()}});
   progress_.note(
       fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
                   step_, score.loss, score.bits, score.accuracy, score.tokens,
                   whole ? "" : " (part of the split; linea eval takes all of it)"));
-  return metrics_->best_step([](int64_t) { return true; }) == step_;
+  return best_step(metrics_->validations(), [](int64_t) { return true; }) == step_;
 }
 
 // Without the extension.
@@ -136,7 +143,8 @@ void Trainer::write_samples() try {
   metrics_->record_sample(step_, base);
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
-  progress_.note(fmt::format("no sample of step {}: {}; training continues", step_, error.what()));
+  progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
+                             step_ == config_.steps ? "" : "; training continues"));
 }
 
 // Once, when lines of metrics.jsonl start to be buffered.

@@ -15,12 +15,14 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, const Task& task,
 
 // loss = mean over the micro-batches of L(head(model(inputs)), targets); the gradients are those of
 // loss + auxiliary. Returns the loss, without the auxiliary losses.
-Tensor TrainingStep::compute(int64_t step, StepExecutor& executor) {
+Tensor TrainingStep::compute(int64_t step, StepExecutor& executor,
+                             const std::function<void()>& interrupt) {
   const auto mean = [&](const Var& x) {
     return config_.accumulate == 1 ? x : scale(x, 1.0 / static_cast<double>(config_.accumulate));
   };
   Tensor total;
   for (int64_t i = 0; i < config_.accumulate; ++i) {
+    if (interrupt && i > 0) interrupt();
     const BatchTensors batch = executor.stage(next_batch(step * config_.accumulate + i));
     executor.micro_batch(i, [&] {
       Var auxiliary;  // losses that the attentions add, undefined if none
@@ -47,7 +49,13 @@ Tensor TrainingStep::compute(int64_t step, StepExecutor& executor) {
 StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLimits& limits,
                              const SkipHandler& on_skip) {
   optimizer_.begin(learning_rate, limits);
-  execute(step);
+  try {
+    execute(step);
+  } catch (...) {
+    optimizer_.cancel();
+    model_.skip_step();
+    throw;
+  }
   if (context().device.kind != DeviceKind::cpu) batches_.prefetch((step + 1) * config_.accumulate);
 
   const bool updated = optimizer_.end();  // waits for the device
@@ -70,13 +78,13 @@ StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLim
 // By capture where that works, else eagerly.
 void TrainingStep::execute(int64_t step) {
   if (captures()) {
-    if (capture_->run([&](StepExecutor& executor) { compute(step, executor); })) return;
+    if (capture_->run([&](StepExecutor& executor) { compute(step, executor, interrupt_); })) return;
     not_captured_reason_ = capture_->refusal();
     optimizer_.clear_gradients();
     capture_.reset();
   }
   StepExecutor eager;
-  compute(step, eager);
+  compute(step, eager, interrupt_);
 }
 
 Tensor TrainingStep::add_gradients(int64_t step) {

@@ -42,6 +42,10 @@ class TrainingStep {
   StepResult run(int64_t step, double learning_rate, const UpdateLimits& limits = {},
                  const SkipHandler& on_skip = {});
 
+  // `check` is called between the micro-batches of run(). Where it throws, the step leaves no trace
+  // in the model and the optimizer.
+  void interrupt_by(std::function<void()> check) { interrupt_ = std::move(check); }
+
   // The gradients alone, added to those of the parameters; returns the loss, one number.
   Tensor add_gradients(int64_t step);
   // The loss of a micro-batch, without gradients, for checks.
@@ -57,7 +61,7 @@ class TrainingStep {
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 
  private:
-  Tensor compute(int64_t step, StepExecutor& executor);
+  Tensor compute(int64_t step, StepExecutor& executor, const std::function<void()>& interrupt = {});
   void execute(int64_t step);
   BatchTensors next_batch(int64_t micro_batch);
   void recompute_gradients(int64_t step);
@@ -66,6 +70,7 @@ class TrainingStep {
   Optimizer& optimizer_;
   const RunConfig& config_;
   Watcher watcher_;
+  std::function<void()> interrupt_;
   TrainingBatches batches_;
   std::unique_ptr<StepCapture> capture_;
   std::string not_captured_reason_;

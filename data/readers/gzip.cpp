@@ -2,7 +2,6 @@
 
 #include <zlib.h>
 
-#include "data/files.h"
 #include "tensor/error.h"
 
 namespace linea {
@@ -27,6 +26,22 @@ int64_t GzipReader::read(void* target, int64_t count) {
   if (got < 0)
     fail(ErrorKind::input, "{}: its gzip data is damaged ({}); download it again", name_, reason);
   return got;
+}
+
+std::string read_gzip(const std::filesystem::path& path, int64_t max_bytes) {
+  constexpr int64_t kPiece = int64_t{1} << 20;
+  GzipReader reader(path);
+  std::string bytes, piece(kPiece, '\0');
+  for (int64_t got = kPiece; got == kPiece;) {
+    got = reader.read(piece.data(), kPiece);
+    bytes.append(piece, 0, static_cast<size_t>(got));
+    if (static_cast<int64_t>(bytes.size()) > max_bytes)
+      fail(ErrorKind::input, "{}: unpacks to more than {} bytes; use a smaller file", reader.name(),
+           max_bytes);
+  }
+  if (!reader.compressed())
+    fail(ErrorKind::input, "{}: is not gzip; rename it if it is a plain file", reader.name());
+  return bytes;
 }
 
 }  // namespace linea

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "data/files.h"
+
 struct gzFile_s;
 
 namespace linea {
@@ -27,5 +29,9 @@ class GzipReader {
   int64_t file_bytes_;
   std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file_;
 };
+
+// All bytes of a gzip file; memory grows with the bytes unpacked. Error: ErrorKind::input for a
+// file that is not gzip, is truncated or damaged, or unpacks to more than `max_bytes`.
+std::string read_gzip(const std::filesystem::path& path, int64_t max_bytes = kMaxFileBytes);
 
 }  // namespace linea

@@ -26,7 +26,7 @@ struct ImagePath {
 
 struct Listing {
   std::vector<ImagePath> files;
-  int64_t links = 0;
+  int64_t links = 0, others = 0;  // not followed; neither PNG nor JPEG by their names
 };
 
 bool has_image_extension(const fs::path& path) {
@@ -51,8 +51,12 @@ Listing list_images(const fs::path& folder) {
       entry.disable_recursion_pending();
     } else if (entry->is_symlink(ignored)) {
       ++listing.links;
-    } else if (has_image_extension(path) && entry->is_regular_file(ignored)) {
+    } else if (!entry->is_regular_file(ignored)) {
+      continue;
+    } else if (has_image_extension(path)) {
       listing.files.push_back({path.lexically_relative(folder).generic_string(), path});
+    } else {
+      ++listing.others;
     }
   }
   if (problem)
@@ -76,7 +80,7 @@ std::vector<std::string> find_classes(const fs::path& folder, const std::vector<
     const std::string name = class_name(file);
     if (name.empty())
       fail(ErrorKind::input,
-           "{}: is in no class folder; move it into one or leave out --class-token",
+           "{}: is in no class folder; move it into one or leave out `class_token`",
            file.full.string());
     if (classes.empty() || classes.back() != name) classes.push_back(name);
   }
@@ -84,7 +88,7 @@ std::vector<std::string> find_classes(const fs::path& folder, const std::vector<
   std::sort(classes.begin(), classes.end());
   classes.erase(std::unique(classes.begin(), classes.end()), classes.end());
   if (static_cast<int64_t>(classes.size()) > kMaxImageClasses)
-    fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave out --class-token",
+    fail(ErrorKind::input, "{}: has {} folders, at most {} can be classes; leave out `class_token`",
          folder.string(), classes.size(), kMaxImageClasses);
   for (const std::string& name : classes)
     if (!known.empty() && std::find(known.begin(), known.end(), name) == known.end())
@@ -138,7 +142,7 @@ void check_count(const fs::path& folder, size_t count, int64_t side, int64_t cha
   const int64_t bytes = static_cast<int64_t>(count) * side * side * channels;
   if (bytes > kMaxImagesBytes)
     fail(ErrorKind::input,
-         "{}: {} images of {} x {} x {} take {} bytes, at most {} are supported; lower --size or "
+         "{}: {} images of {} x {} x {} take {} bytes, at most {} are supported; lower `size` or "
          "use fewer",
          folder.string(), count, side, side, channels, bytes, kMaxImagesBytes);
 }
@@ -162,6 +166,10 @@ ImageFolder read_image_folder(const fs::path& folder, int64_t side, int64_t chan
   if (listing.links > 0)
     result.notes.push_back(
         fmt::format("{}: {} links are not followed", folder.string(), listing.links));
+  if (listing.others > 0)
+    result.notes.push_back(fmt::format("{}: left out: {} {}, neither .png nor .jpg nor .jpeg",
+                                       folder.string(), listing.others,
+                                       listing.others == 1 ? "file" : "files"));
   size_t bad = 0;
   for (size_t first = 0; first < files.size(); first += kDecodeBatch) {
     const size_t count = std::min<size_t>(kDecodeBatch, files.size() - first);

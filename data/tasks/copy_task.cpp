@@ -53,17 +53,10 @@ class CopyTask : public Task {
   uint64_t seed_;
 };
 
-}  // namespace
-
-TaskShape copy_shape(const TaskOptions& options) {
-  const int64_t length = options.length == 0 ? kDefaultLength : options.length;
+TaskShape shape_of(const TaskOptions& options) {
+  const int64_t length = options.settings.integer("length");
   require(length >= 4 && length <= kMaxLength && length % 2 == 0,
-          "copy sequences of length {}; choose an even length from 4 to {}", length, kMaxLength);
-  require(options.data.empty(), "task copy makes its data; leave '{}' out", options.data);
-  require(options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token &&
-              options.vocabulary.empty(),
-          "task copy takes a length and a seed; leave out size, levels, count, class token and "
-          "vocabulary");
+          "`length` is {}; copy needs an even length from 4 to {}", length, kMaxLength);
   TaskShape shape;
   shape.vocab_size = kTokens + 1;
   shape.input_vocab_size = kTokens + 1;
@@ -72,8 +65,19 @@ TaskShape copy_shape(const TaskOptions& options) {
   return shape;
 }
 
-std::unique_ptr<Task> make_copy_task(const TaskOptions& options) {
-  return std::make_unique<CopyTask>(copy_shape(options), options.seed);
+}  // namespace
+
+TaskEntry copy_task() {
+  using namespace declare;
+  return {"copy",
+          "repeat a random string after having seen it",
+          {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence"))},
+          [](const TaskOptions& options) {
+            return std::make_unique<CopyTask>(shape_of(options), options.seed);
+          },
+          shape_of,
+          false,
+          "length"};
 }
 
 }  // namespace linea

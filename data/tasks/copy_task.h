@@ -3,13 +3,10 @@
 // and only the second copy (t = n + 1 .. 2n) is scored: a model without memory scores log 10.
 #pragma once
 
-#include <memory>
-
 #include "data/tasks/task.h"
 
 namespace linea {
 
-TaskShape copy_shape(const TaskOptions& options);
-std::unique_ptr<Task> make_copy_task(const TaskOptions& options);
+TaskEntry copy_task();
 
 }  // namespace linea

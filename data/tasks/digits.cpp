@@ -174,24 +174,36 @@ ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side
   return set;
 }
 
-TaskShape digits_shape(const TaskOptions& options) {
-  const int64_t side = options.size == 0 ? kDefaultSide : options.size;
-  require(side >= kMinSide && side <= kMaxSide, "digits of size {}; choose {} to {}", side,
-          kMinSide, kMaxSide);
-  require(options.count >= 0 && options.count <= kMaxTrain, "{} training digits; choose 1 to {}",
-          options.count, kMaxTrain);
-  require(options.data.empty(), "task digits makes its data; leave '{}' out", options.data);
+namespace {
+
+TaskShape shape_of(const TaskOptions& options) {
+  const int64_t side = options.settings.integer("size");
+  require(side >= kMinSide, "`size` is {}; digits need at least {}", side, kMinSide);
   return image_shape(options, side, 1, kDigitClasses);
 }
 
-std::unique_ptr<Task> make_digits_task(const TaskOptions& options) {
-  const TaskShape shape = digits_shape(options);
-  const int64_t train = options.count == 0 ? kDefaultTrain : options.count;
+std::unique_ptr<Task> make(const TaskOptions& options) {
+  const TaskShape shape = shape_of(options);
   // Train comes last, so that val and test do not depend on its size.
-  ImageSplits splits{render_digits(options.seed, kTest + kVal, train, shape.side),
-                     render_digits(options.seed, kTest, kVal, shape.side),
-                     render_digits(options.seed, 0, kTest, shape.side)};
+  ImageSplits splits{
+      render_digits(options.seed, kTest + kVal, options.settings.integer("examples"), shape.side),
+      render_digits(options.seed, kTest, kVal, shape.side),
+      render_digits(options.seed, 0, kTest, shape.side)};
   return make_image_task(shape, std::move(splits), options);
+}
+
+}  // namespace
+
+TaskEntry digits_task() {
+  return {"digits",
+          "handwritten digits that are made up, no files needed",
+          image_settings(kDefaultSide, kMaxSide,
+                         {declare::integer("examples", kDefaultTrain, {1, kMaxTrain},
+                                           "images of the training split")}),
+          make,
+          shape_of,
+          false,
+          "size"};
 }
 
 }  // namespace linea

@@ -14,7 +14,6 @@ namespace linea {
 // multiple of 10 on contain every digit once, in random order.
 ImageSet render_digits(uint64_t seed, int64_t first, int64_t count, int64_t side);
 
-TaskShape digits_shape(const TaskOptions& options);
-std::unique_ptr<Task> make_digits_task(const TaskOptions& options);
+TaskEntry digits_task();
 
 }  // namespace linea

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kDefaultSide = 32, kMaxSide = 1024, kColors = 3;
+constexpr int64_t kDefaultSide = 32, kMaxSide = 1024;
 
 class ImagesTask : public Task {
  public:
@@ -72,38 +72,47 @@ std::vector<std::string> parse_classes(const std::string& vocabulary) {
   return names;
 }
 
-TaskShape image_folder_shape(const TaskOptions& options) {
-  const int64_t side = options.size == 0 ? kDefaultSide : options.size;
-  require(side >= 1 && side <= kMaxSide, "images of size {}; choose 1 to {}", side, kMaxSide);
-  require(options.count == 0, "task images takes the images that are there; leave the count {} out",
-          options.count);
-  require(!options.class_token || !options.vocabulary.empty(),
+namespace {
+
+TaskShape shape_of(const TaskOptions& options) {
+  const bool class_token = options.settings.flag("class_token");
+  require(!class_token || !options.vocabulary.empty(),
           "the shape of task images with a class token needs the names of the classes");
+  require(class_token || options.vocabulary.empty(),
+          "task images without a class token has no vocabulary");
   const int64_t classes =
-      options.class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
-  TaskOptions rest = options;
-  if (options.class_token) rest.vocabulary.clear();
-  return image_shape(rest, side, options.channels == 0 ? kColors : options.channels, classes);
+      class_token ? static_cast<int64_t>(parse_classes(options.vocabulary).size()) : 0;
+  return image_shape(options, options.settings.integer("size"), image_channels(options), classes);
 }
 
-std::unique_ptr<Task> make_image_folder_task(const TaskOptions& options) {
-  require(!options.data.empty(),
-          "task images reads files; name the folder that holds them with --data");
+std::unique_ptr<Task> make(const TaskOptions& options) {
+  const std::string& data = options.settings.text("data");
+  const bool class_token = options.settings.flag("class_token");
+  require(!data.empty(), "task images reads files; name the folder that holds them with `data`");
   TaskOptions checked = options;  // before the long work: a shape with any class
-  if (options.class_token && options.vocabulary.empty())
-    checked.vocabulary = serialize_classes({"class"});
-  const TaskShape draft = image_folder_shape(checked);
+  if (class_token && options.vocabulary.empty()) checked.vocabulary = serialize_classes({"class"});
+  const TaskShape draft = shape_of(checked);
   std::vector<std::string> known;
-  if (options.class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
-  ImageFolder folder =
-      read_image_folder(options.data, draft.side, draft.channels,
-                        options.class_token ? Labels::folders : Labels::none, known);
+  if (class_token && !options.vocabulary.empty()) known = parse_classes(options.vocabulary);
+  ImageFolder folder = read_image_folder(data, draft.side, draft.channels,
+                                         class_token ? Labels::folders : Labels::none, known);
   for (const ImageSet* set : {&folder.splits.train, &folder.splits.val, &folder.splits.test})
     if (set->count() == 0)
-      fail(ErrorKind::input, "{}: too few of its images can be read for train, val and test",
-           options.data);
-  if (options.class_token) checked.vocabulary = serialize_classes(folder.classes);
-  return std::make_unique<ImagesTask>(image_folder_shape(checked), std::move(folder), options);
+      fail(ErrorKind::input, "{}: too few of its images can be read for train, val and test", data);
+  if (class_token) checked.vocabulary = serialize_classes(folder.classes);
+  return std::make_unique<ImagesTask>(shape_of(checked), std::move(folder), options);
+}
+
+}  // namespace
+
+TaskEntry image_folder_task() {
+  return {"images",
+          "the images of a folder",
+          image_settings(kDefaultSide, kMaxSide, {channels_setting(), data_setting("the folder")}),
+          make,
+          shape_of,
+          true,
+          "size"};
 }
 
 }  // namespace linea

@@ -17,7 +17,6 @@ bool is_class_list(const std::string& vocabulary);
 // Parses the output of serialize_classes, with checks: it may come from a damaged file.
 std::vector<std::string> parse_classes(const std::string& vocabulary);
 
-TaskShape image_folder_shape(const TaskOptions& options);
-std::unique_ptr<Task> make_image_folder_task(const TaskOptions& options);
+TaskEntry image_folder_task();
 
 }  // namespace linea

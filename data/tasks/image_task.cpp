@@ -9,15 +9,13 @@
 namespace linea {
 namespace {
 
-constexpr int64_t kDefaultLevels = 256;
-
 class ImageTask : public Task {
  public:
   ImageTask(const TaskShape& shape, ImageSplits splits, const TaskOptions& options)
       : Task(shape),
         splits_(std::move(splits)),
-        flip_(options.flip),
-        synthetic_(options.data.empty()) {}
+        flip_(options.settings.flag("flip")),
+        synthetic_(!options.settings.has("data")) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
@@ -78,20 +76,36 @@ class ImageTask : public Task {
 
 }  // namespace
 
+Declarations image_settings(int64_t side, int64_t max_side, const Declarations& others) {
+  using namespace declare;
+  Declarations result = {of_model(integer("size", side, {1, static_cast<double>(max_side)},
+                                          "side of an image in pixels")),
+                         of_model(integer("levels", 256, {2, 256}, "brightness levels of a token")),
+                         flag("flip", "mirror training images left to right, at random"),
+                         of_model(flag("class_token", "start each image with its class"))};
+  result.insert(result.end(), others.begin(), others.end());
+  return result;
+}
+
+Setting channels_setting() {
+  using namespace declare;
+  return of_model(integer("channels", 3, {1, 3}, "3: red, green and blue; 1: gray"));
+}
+
+int64_t image_channels(const TaskOptions& options) {
+  const int64_t channels = options.settings.integer("channels");
+  require(channels != 2, "`channels` is 2; it must be 1 (gray) or 3 (red, green, blue)");
+  return channels;
+}
+
 TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
-  const int64_t levels = options.levels == 0 ? kDefaultLevels : options.levels;
-  require(levels >= 2 && levels <= 256, "{} gray levels; choose 2 to 256", levels);
-  require(channels == 1 || channels == 3,
-          "images of {} channels; choose 1 (gray) or 3 (red, green, blue)", channels);
+  const int64_t levels = options.settings.integer("levels");
+  const bool class_token = options.settings.flag("class_token");
   const int64_t length = side * side * channels;
-  require(options.length == 0 || options.length == length,
-          "length {} does not fit images of {} x {}, which have {} tokens; leave it out",
-          options.length, side, side, length);
-  require(options.vocabulary.empty(), "task {} has no text vocabulary; leave it out", options.task);
   TaskShape shape;
-  shape.classes = options.class_token ? classes : 0;
+  shape.classes = class_token ? classes : 0;
   shape.vocab_size = levels;
-  shape.input_vocab_size = levels + (options.class_token ? classes : 1);
+  shape.input_vocab_size = levels + (class_token ? classes : 1);
   shape.length = length;
   shape.start = static_cast<int32_t>(levels);
   shape.side = side;

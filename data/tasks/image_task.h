@@ -23,11 +23,17 @@ inline uint8_t token_to_gray(int32_t token, int64_t levels) {
 }
 
 // The shape of sequences of side x side x channels images; checks the options that images
-// share. `classes`: how many labels there are, for options.class_token.
+// share. `classes`: how many labels there are, for `class_token`.
 TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes);
 
+// The settings that tasks of images share. `side`: the default of `size`.
+Declarations image_settings(int64_t side, int64_t max_side, const Declarations& others);
+// `channels`, of a task whose images have colors: 3, or 1 for gray.
+Setting channels_setting();
+int64_t image_channels(const TaskOptions& options);
+
 // Of `options`, whether training images are flipped, and whether they were read (from
-// options.data) or made up.
+// `data`) or made up.
 std::unique_ptr<Task> make_image_task(const TaskShape& shape, ImageSplits splits,
                                       const TaskOptions& options);
 

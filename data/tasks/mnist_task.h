@@ -2,13 +2,10 @@
 // val (5,000 of 60,000), t10k is test.
 #pragma once
 
-#include <memory>
-
 #include "data/tasks/task.h"
 
 namespace linea {
 
-TaskShape mnist_shape(const TaskOptions& options);
-std::unique_ptr<Task> make_mnist_task(const TaskOptions& options);
+TaskEntry mnist_task();
 
 }  // namespace linea

@@ -81,23 +81,9 @@ class RetrievalTask : public Task {
   uint64_t seed_;
 };
 
-}  // namespace
-
-TaskShape retrieval_shape(const TaskOptions& options) {
-  const int64_t associations =
-      options.associations == 0 ? kDefaultAssociations : options.associations;
-  require(associations >= 1 && associations <= kMaxAssociations,
-          "retrieval of {} associations; choose 1 to {}", associations, kMaxAssociations);
-  const int64_t writes = options.repeat ? 2 * associations : associations;
-  require(options.length == 0 || options.length == writes + 1,
-          "length {} does not fit {} writes and a question, which take {} positions; leave it out",
-          options.length, writes, writes + 1);
-  require(options.data.empty(), "task retrieval makes its data; leave '{}' out", options.data);
-  require(
-      options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token &&
-          options.vocabulary.empty(),
-      "task retrieval takes associations, repeat keys and a seed; leave out size, levels, count, "
-      "class token and vocabulary");
+TaskShape shape_of(const TaskOptions& options) {
+  const int64_t associations = options.settings.integer("associations");
+  const int64_t writes = options.settings.flag("repeat_keys") ? 2 * associations : associations;
   TaskShape shape;
   shape.vocab_size = associations;
   shape.input_vocab_size = associations;
@@ -106,8 +92,23 @@ TaskShape retrieval_shape(const TaskOptions& options) {
   return shape;
 }
 
-std::unique_ptr<Task> make_retrieval_task(const TaskOptions& options) {
-  return std::make_unique<RetrievalTask>(retrieval_shape(options), options.repeat, options.seed);
+}  // namespace
+
+TaskEntry retrieval_task() {
+  using namespace declare;
+  return {"retrieval",
+          "write key-value pairs into a memory, then ask for one of them",
+          {of_model(integer("associations", kDefaultAssociations, {1, kMaxAssociations},
+                            "keys, and values, that exist")),
+           flag("repeat_keys", "write keys again; the last value counts")},
+          [](const TaskOptions& options) {
+            return std::make_unique<RetrievalTask>(
+                shape_of(options), options.settings.flag("repeat_keys"), options.seed);
+          },
+          shape_of,
+          false,
+          "associations",
+          true};
 }
 
 }  // namespace linea

@@ -1,12 +1,12 @@
 // The `retrieval` task: write associations into a memory, then query one of them. With n keys and
-// n values (TaskOptions::associations), one position holds one association, its key in
+// n values (`associations`), one position holds one association, its key in
 // Batch::inputs and its value in Batch::second_inputs:
-//   inputs    k1 .. kw  q       keys, 0 .. n - 1
+//   inputs         k1 .. kw  q       keys, 0 .. n - 1
 //   second_inputs  v1 .. vw  n       values, 0 .. n - 1; n stands for "no value"
-//   targets   -1 .. -1  a       the value that was written last with key q
+//   targets        -1 .. -1  a       the value that was written last with key q
 // Only the last position is scored: a model without memory scores log n.
 //   capacity  w = n writes; the keys are a random permutation, and so are the values
-//   edit      (TaskOptions::repeat) w = 2n writes; keys and values are drawn independently, so that
+//   edit      (`repeat_keys`) w = 2n writes; keys and values are drawn independently, so that
 //             keys repeat and a later value replaces an earlier one
 // The query is the key of a random write, so the edit task queries keys in proportion to their
 // writes.
@@ -19,13 +19,10 @@
 // split has many sequences, drawn as in training, with one query each.
 #pragma once
 
-#include <memory>
-
 #include "data/tasks/task.h"
 
 namespace linea {
 
-TaskShape retrieval_shape(const TaskOptions& options);
-std::unique_ptr<Task> make_retrieval_task(const TaskOptions& options);
+TaskEntry retrieval_task();
 
 }  // namespace linea

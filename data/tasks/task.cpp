@@ -13,56 +13,63 @@
 namespace linea {
 namespace {
 
-struct TaskKind {
-  const char* name;
-  std::unique_ptr<Task> (*make)(const TaskOptions&);
-  TaskShape (*shape)(const TaskOptions&);
-  enum { tokens, gray, colors } images = tokens;
-};
+std::vector<TaskEntry>& registry() {
+  static std::vector<TaskEntry> entries = {digits_task(),       mnist_task(), cifar10_task(),
+                                           image_folder_task(), text_task(),  copy_task(),
+                                           retrieval_task()};
+  return entries;
+}
 
-constexpr TaskKind kTaskKinds[] = {
-    {"digits", make_digits_task, digits_shape, TaskKind::gray},
-    {"mnist", make_mnist_task, mnist_shape, TaskKind::gray},
-    {"cifar10", make_cifar10_task, cifar10_shape, TaskKind::colors},
-    {"images", make_image_folder_task, image_folder_shape, TaskKind::colors},
-    {"text", make_text_task, text_shape},
-    {"copy", make_copy_task, copy_shape},
-    {"retrieval", make_retrieval_task, retrieval_shape},
-};
-
-const TaskKind& find_kind(const TaskOptions& options) {
-  for (const TaskKind& kind : kTaskKinds) {
-    if (options.task != kind.name) continue;
-    // Refused here, in one place, because few tasks know these.
-    require(kind.make == make_retrieval_task || (options.associations == 0 && !options.repeat),
-            "task {} has no associations and no repeated keys; leave them out or choose task "
-            "retrieval",
-            options.task);
-    require(kind.images != TaskKind::tokens || !options.flip,
-            "task {} has no images to flip; leave --flip out", options.task);
-    require(kind.images == TaskKind::colors || options.channels == 0 ||
-                (kind.images == TaskKind::gray && options.channels == 1),
-            "task {} has no {} channels; leave --channels out", options.task, options.channels);
-    require(kind.make == make_text_task || !options.bytes,
-            "task {} reads no text; leave --bytes out", options.task);
-    return kind;
-  }
-  fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", options.task, task_names());
+const TaskEntry& prepare(TaskOptions& options) {
+  const TaskEntry& entry = find_task(options.name);
+  require(entry.has_vocabulary || options.vocabulary.empty(), "task {} has no vocabulary",
+          options.name);
+  options.settings = complete_settings(options);
+  return entry;
 }
 
 }  // namespace
 
-std::unique_ptr<Task> make_task(const TaskOptions& options) {
-  return find_kind(options).make(options);
+void register_task(TaskEntry entry) {
+  for (const TaskEntry& other : registry())
+    require(other.name != entry.name, "there is a task '{}' already; choose another name",
+            entry.name);
+  registry().push_back(std::move(entry));
 }
 
-TaskShape task_shape(const TaskOptions& options) { return find_kind(options).shape(options); }
+const std::vector<TaskEntry>& tasks() { return registry(); }
 
-std::string task_names() {
-  std::string names;
-  for (const TaskKind& kind : kTaskKinds)
-    names += (names.empty() ? "" : ", ") + std::string(kind.name);
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : tasks()) names.push_back(entry.name);
   return names;
+}
+
+const TaskEntry& find_task(const std::string& name) {
+  for (const TaskEntry& entry : tasks())
+    if (entry.name == name) return entry;
+  fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", name,
+       fmt::join(task_names(), ", "));
+}
+
+Settings complete_settings(const TaskOptions& options) {
+  return complete(find_task(options.name).settings, options.settings, "task " + options.name);
+}
+
+std::unique_ptr<Task> make_task(TaskOptions options) {
+  const TaskEntry& entry = prepare(options);
+  return entry.make(options);
+}
+
+TaskShape task_shape(TaskOptions options) {
+  const TaskEntry& entry = prepare(options);
+  return entry.shape(options);
+}
+
+Setting data_setting(const std::string& help) {
+  Setting setting = declare::text("data", "", help);
+  setting.affects_training = false;  // the data's checksum decides
+  return setting;
 }
 
 const char* split_name(Split split) {

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "tensor/settings.h"
 
 namespace linea {
 
@@ -23,23 +26,11 @@ struct Batch {
 
 constexpr int32_t kNotScored = -1;
 
-// What the user chose; 0 and "" stand for the task's default.
 struct TaskOptions {
-  std::string task;          // a name from task_names()
-  std::string data;          // a folder of images, a file of text
-  int64_t length = 0;        // tokens in a sequence (text, copy)
-  int64_t size = 0;          // side of a image in pixels
-  int64_t levels = 0;        // gray levels of a image
-  int64_t channels = 0;      // of a image that has colors: 3, or 1 for gray (cifar10, images)
-  bool flip = false;         // training images may be mirrored, left to right
-  int64_t count = 0;         // training images (digits)
-  bool class_token = false;  // a image starts with its label instead of the start token
-  int64_t associations = 0;  // keys, and values, that there are (retrieval)
-  bool repeat = false;       // keys are written again, the last value counts (retrieval)
+  std::string name;          // one of tasks()
+  Settings settings{};       // its own (TaskEntry::settings); what is missing has its default
   uint64_t seed = 0;         // of made-up data; the order of training has a seed of its own
-  bool bytes = false;        // the tokens are the 256 bytes, whatever the file holds (text)
-  std::string
-      vocabulary;  // what Task::serialized_vocabulary() gave, empty to build it from the data
+  std::string vocabulary{};  // Task::serialized_vocabulary(); empty to build it from the data
 };
 
 // What a model and a sampler need to know of a task, without its data.
@@ -91,19 +82,39 @@ class Task {
   TaskShape shape_;
 };
 
-// Reads or makes the data.
-std::unique_ptr<Task> make_task(const TaskOptions& options);
+// One task, as `--task` names it.
+struct TaskEntry {
+  std::string name;
+  std::string summary;  // one line
+  Declarations settings;
+  // Both get options with all settings that apply. `make` reads or makes the data; `shape` needs
+  // none, but the vocabulary of a task that has one.
+  std::function<std::unique_ptr<Task>(const TaskOptions&)> make;
+  std::function<TaskShape(const TaskOptions&)> shape;
+  bool has_vocabulary = false;
+  std::string extent{};      // the setting that makes sequences longer or shorter
+  bool reads_pairs = false;  // a second token at each position, for a RetrievalModel
+};
 
-// Needs no data; a text, and images from a folder with a class token, need
-// TaskOptions::vocabulary.
-TaskShape task_shape(const TaskOptions& options);
+// Adds a task to those of data/tasks/. Error: a name that is taken.
+void register_task(TaskEntry entry);
+// All tasks, in the order in which help lists them.
+const std::vector<TaskEntry>& tasks();
+std::vector<std::string> task_names();
+// Error: ErrorKind::usage naming the tasks that exist.
+const TaskEntry& find_task(const std::string& name);
 
-// "digits, mnist, cifar10, images, text, copy, retrieval"
-std::string task_names();
+// All settings of `options`, those not given at their defaults. Error: those of `complete`.
+Settings complete_settings(const TaskOptions& options);
+std::unique_ptr<Task> make_task(TaskOptions options);
+TaskShape task_shape(TaskOptions options);
 
 const char* split_name(Split split);
 
 // For the tasks themselves.
+
+// `data`, of a task that reads files.
+Setting data_setting(const std::string& help);
 
 // Purpose::task has one lane for each kind of made-up data.
 namespace task_lane {

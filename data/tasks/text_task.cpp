@@ -7,6 +7,7 @@
 
 #include "data/files.h"
 #include "data/hash.h"
+#include "data/readers/gzip.h"
 #include "data/readers/zip.h"
 #include "data/vocabulary.h"
 #include "tensor/error.h"
@@ -18,10 +19,12 @@ constexpr int64_t kDefaultLength = 256;
 
 class TextTask : public Task {
  public:
-  TextTask(const TaskShape& shape, Vocabulary vocabulary, std::vector<int32_t> text)
+  TextTask(const TaskShape& shape, Vocabulary vocabulary, std::vector<int32_t> text,
+           std::vector<std::string> notes)
       : Task(shape),
         vocabulary_(std::move(vocabulary)),
         text_(std::move(text)),
+        notes_(std::move(notes)),
         train_end_(train_tokens(token_count())) {}
 
   static int64_t train_tokens(int64_t tokens) { return tokens * 9 / 10; }
@@ -61,13 +64,15 @@ class TextTask : public Task {
 
   std::string serialized_vocabulary() const override { return vocabulary_.serialize(); }
 
+  std::vector<std::string> notes() const override { return notes_; }
+
  private:
   int64_t token_count() const { return static_cast<int64_t>(text_.size()); }
 
   std::pair<int64_t, int64_t> range(Split split) const {
     require(
         has(split),
-        "a text has no test split: its first 90% are train, the rest is val; choose --split val");
+        "a text has no test split: its first 90% are train, the rest is val; choose `split` val");
     if (split == Split::train) return {0, train_end_};
     return {train_end_, token_count()};
   }
@@ -84,54 +89,102 @@ class TextTask : public Task {
 
   Vocabulary vocabulary_;
   std::vector<int32_t> text_;
+  std::vector<std::string> notes_;
   int64_t train_end_;  // text_[0, train_end_) is train, the rest val
 };
 
 std::string read_text(const std::string& path) {
-  const std::string text = path.ends_with(".zip") ? read_zip(path) : read_file(path);
+  const std::string text = path.ends_with(".zip")  ? read_zip(path)
+                           : path.ends_with(".gz") ? read_gzip(path)
+                                                   : read_file(path);
   if (text.empty()) fail(ErrorKind::input, "{}: is empty; name a file with text", path);
   return text;
 }
 
+// What a file that is not UTF-8 holds instead, by its first bytes, and how to make a text of it.
+std::string other_format(const std::string& text) {
+  struct Format {
+    std::string_view first_bytes;
+    const char* remedy;
+  };
+  using namespace std::string_view_literals;
+  static constexpr Format kFormats[] = {
+      {"\xFF\xFE\0\0"sv, " (it is UTF-32; convert it by iconv -f UTF-32 -t UTF-8)"},
+      {"\0\0\xFE\xFF"sv, " (it is UTF-32; convert it by iconv -f UTF-32 -t UTF-8)"},
+      {"\xFF\xFE"sv, " (it is UTF-16; convert it by iconv -f UTF-16 -t UTF-8)"},
+      {"\xFE\xFF"sv, " (it is UTF-16; convert it by iconv -f UTF-16 -t UTF-8)"},
+      {"\x1F\x8B"sv, " (it is gzip; name it .gz to unpack it)"},
+      {"PK\3\4"sv, " (it is a zip archive; name it .zip to unpack it)"},
+      {"\x28\xB5\x2F\xFD"sv, " (it is zstd; unpack it by zstd -d)"},
+      {"\xFD\x37zXZ"sv, " (it is xz; unpack it by xz -d)"},
+      {"BZh"sv, " (it is bzip2; unpack it by bzip2 -d)"}};
+  for (const Format& format : kFormats)
+    if (text.starts_with(format.first_bytes)) return format.remedy;
+  return "";
+}
+
+// Of a text that becomes bytes, though nobody asked for that.
+std::vector<std::string> notes_on(const TaskOptions& options, const Vocabulary& vocabulary,
+                                  const std::string& text) {
+  const bool asked = options.settings.flag("bytes") || !options.vocabulary.empty();
+  if (asked || vocabulary.kind() == Vocabulary::Kind::characters) return {};
+  return {fmt::format("{}: not UTF-8 at byte {}: read as bytes{}", options.settings.text("data"),
+                      first_non_utf8(text) + 1, other_format(text))};
+}
+
 Vocabulary vocabulary_for(const TaskOptions& options, const std::string& text) {
   if (!options.vocabulary.empty()) return Vocabulary::parse(options.vocabulary);
-  return options.bytes ? Vocabulary::all_bytes() : Vocabulary::from_text(text, options.data);
+  return options.settings.flag("bytes")
+             ? Vocabulary::all_bytes()
+             : Vocabulary::from_text(text, options.settings.text("data"));
 }
 
 TaskShape shape_with(const TaskOptions& options, const Vocabulary& vocabulary) {
-  const int64_t length = options.length == 0 ? kDefaultLength : options.length;
-  require(length >= 1, "text windows of length {}; choose at least 1", length);
-  require(options.size == 0 && options.levels == 0 && options.count == 0 && !options.class_token,
-          "task text takes a file and a length; leave out size, levels, count and class token");
   TaskShape shape;
   shape.vocab_size = vocabulary.size();
   shape.input_vocab_size = vocabulary.size();
-  shape.length = length;
+  shape.length = options.settings.integer("length");
   shape.start = vocabulary.start_token();
   return shape;
 }
 
-}  // namespace
-
-TaskShape text_shape(const TaskOptions& options) {
+TaskShape shape_of(const TaskOptions& options) {
   require(!options.vocabulary.empty(), "the shape of task text needs its vocabulary");
   return shape_with(options, Vocabulary::parse(options.vocabulary));
 }
 
-std::unique_ptr<Task> make_text_task(const TaskOptions& options) {
-  require(!options.data.empty(), "task text reads a file; name it with --data");
-  const std::string text = read_text(options.data);
+std::unique_ptr<Task> make(const TaskOptions& options) {
+  const std::string& data = options.settings.text("data");
+  require(!data.empty(), "task text reads a file; name it with `data`");
+  const std::string text = read_text(data);
   Vocabulary vocabulary = vocabulary_for(options, text);
   const TaskShape shape = shape_with(options, vocabulary);
-  std::vector<int32_t> tokens = vocabulary.encode(text, options.data + ":");
+  std::vector<std::string> notes = notes_on(options, vocabulary, text);
+  std::vector<int32_t> tokens = vocabulary.encode(text, data + ":");
   const auto count = static_cast<int64_t>(tokens.size());
   const int64_t train_count = TextTask::train_tokens(count);
   if (shape.length >= train_count)
     fail(ErrorKind::input,
          "{}: has {} tokens, of which {} are for training: too few for windows of {} + 1; use a "
-         "longer text or a shorter --length",
-         options.data, count, train_count, shape.length);
-  return std::make_unique<TextTask>(shape, std::move(vocabulary), std::move(tokens));
+         "longer text or a shorter `length`",
+         data, count, train_count, shape.length);
+  return std::make_unique<TextTask>(shape, std::move(vocabulary), std::move(tokens),
+                                    std::move(notes));
+}
+
+}  // namespace
+
+TaskEntry text_task() {
+  using namespace declare;
+  return {"text",
+          "the next character of a text",
+          {of_model(integer("length", kDefaultLength, at_least(1), "tokens of a sequence")),
+           of_model(flag("bytes", "take the 256 bytes as tokens, whatever the file holds")),
+           data_setting("a file, plain, .gz or .zip")},
+          make,
+          shape_of,
+          true,
+          "length"};
 }
 
 }  // namespace linea

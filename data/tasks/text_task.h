@@ -4,13 +4,10 @@
 // order; evaluation takes adjacent windows, so that each token of the split is scored once.
 #pragma once
 
-#include <memory>
-
 #include "data/tasks/task.h"
 
 namespace linea {
 
-TaskShape text_shape(const TaskOptions& options);
-std::unique_ptr<Task> make_text_task(const TaskOptions& options);
+TaskEntry text_task();
 
 }  // namespace linea

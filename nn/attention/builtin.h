@@ -1,19 +1,15 @@
 // The mechanisms of this folder.
 #pragma once
 
-#include <vector>
-
 #include "nn/attention.h"
 
 namespace linea {
 
-// Each in its own file; builtin.cpp lists them by name.
+// Each in its own file; the registry in nn/attention.cpp lists them by name.
 AttentionEntry linear_attention_entry();
 AttentionEntry performer_entry();
 AttentionEntry soft_vq_entry();
 AttentionEntry softmax_entry();
 AttentionEntry vq_entry();
-
-std::vector<AttentionEntry> builtin_attentions();
 
 }  // namespace linea

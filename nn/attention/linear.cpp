@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "autograd/delta_attention.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/feature_map.h"
@@ -19,73 +18,30 @@ std::unique_ptr<FeatureMap> make_map(const AttentionOptions& options) {
   return make_feature_map(feature, feature == "dpfp" ? options.settings.integer("nu") : 1);
 }
 
-// The sum or the gated rule.
-class SumRule final : public MappedAttention {
+class LinearAttention final : public MappedAttention {
  public:
-  SumRule(const AttentionOptions& options, bool gated)
-      : MappedAttention(options), gated_(gated), map_(make_map(options)) {
+  LinearAttention(const AttentionOptions& options, naive::Rule rule)
+      : MappedAttention(options, make_map(options), rule), forgets_(rule == naive::Rule::gated) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
   }
-
-  bool gated() const override { return gated_; }
-  bool causal_only() const override { return gated_; }
   // Heads remember for 2, 4, 8, ... positions at first, up to 128.
   double initial_gate_bias(int64_t head) const override {
+    if (!forgets_) return 0;
     return std::log(std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)) - 1 + 1e-3);
   }
 
  private:
-  std::shared_ptr<const FeatureMap> map() const override { return map_; }
-
-  bool gated_;
-  std::shared_ptr<const FeatureMap> map_;
-};
-
-class DeltaRule final : public Attention {
- public:
-  explicit DeltaRule(const AttentionOptions& options) : options_(options), map_(make_map(options)) {
-    map_->features(options.key_size);
-  }
-
-  Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return delta_attention(map_, in, {mask.causal, mask.valid, options_.segment, options_.chunk});
-  }
-  Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return naive::quadratic(naive::Rule::delta, map_, in, mask);
-  }
-  std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    const int64_t features = map_->features(options_.key_size);
-    return std::make_unique<DeltaState>(Shape{batch, options_.heads, features, options_.value_size},
-                                        dtype);
-  }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return delta_step(*map_, dynamic_cast<DeltaState&>(state), in);
-  }
-
-  bool gated() const override { return true; }
-  const char* gate_name() const override { return "beta"; }
-  bool causal_only() const override { return true; }
-  // forward 6 F M: S^T phi(k), S += phi(k) v^T, S^T phi(q); backward 16 F M: S again (4), dq, dS
-  // (twice), dk (twice), dv
-  std::optional<RecurrentFlops> recurrent_flops() const override {
-    const auto elements =
-        static_cast<double>(map_->features(options_.key_size) * options_.value_size);
-    return RecurrentFlops{6 * elements, 22 * elements};
-  }
-
- private:
-  AttentionOptions options_;
-  std::shared_ptr<const FeatureMap> map_;
+  bool forgets_;
 };
 
 std::unique_ptr<Attention> make(const AttentionOptions& options) {
   const std::string &rule = options.settings.text("rule"),
                     &feature = options.settings.text("feature");
-  if (rule == "sum") return std::make_unique<SumRule>(options, false);
+  if (rule == "sum") return std::make_unique<LinearAttention>(options, naive::Rule::sum);
   require(feature != "square",
           "`rule` {} does not go with `feature` square; choose elu, relu, exp or dpfp", rule);
-  if (rule == "gated") return std::make_unique<SumRule>(options, true);
-  return std::make_unique<DeltaRule>(options);
+  return std::make_unique<LinearAttention>(
+      options, rule == "gated" ? naive::Rule::gated : naive::Rule::delta);
 }
 
 std::vector<Settings> variants() {
@@ -105,19 +61,20 @@ std::vector<Settings> variants() {
 
 AttentionEntry linear_attention_entry() {
   using namespace declare;
-  return {"linear",
-          "linear attention, with the sum, gated or delta update rule",
-          "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021",
-          {labeled(InLabel::always, choice("feature", "elu", feature_map_names(),
-                                           "feature map of queries and keys")),
-           labeled(InLabel::if_changed,
-                   only_with("feature", "dpfp",
-                             integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp"))),
-           labeled(InLabel::if_changed,
-                   defining(".gate.", choice("rule", "sum", {"sum", "gated", "delta"},
-                                             "update rule of the state")))},
-          make,
-          variants()};
+  return {
+      "linear",
+      "linear attention, with the sum, gated or delta update rule",
+      "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021",
+      {labeled(InLabel::always, of_model(choice("feature", "elu", feature_map_names(),
+                                                "feature map of queries and keys"))),
+       labeled(InLabel::if_changed,
+               only_with("feature", "dpfp",
+                         of_model(integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp")))),
+       labeled(InLabel::if_changed,
+               defining(".gate.", of_model(choice("rule", "sum", {"sum", "gated", "delta"},
+                                                  "update rule of the state"))))},
+      make,
+      variants()};
 }
 
 }  // namespace linea

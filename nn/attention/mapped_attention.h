@@ -1,54 +1,88 @@
-// An attention that is a feature map under the sum or the gated rule: all forms follow from the
-// map. Derived classes provide the map and its parameters, buffers and hooks of training.
+// An attention that is a feature map under an update rule: all forms follow from the two. Derived
+// classes provide the map's parameters, buffers and hooks of training.
 #pragma once
 
 #include <memory>
 
+#include "autograd/delta_attention.h"
 #include "autograd/linear_attention.h"
 #include "nn/attention.h"
 #include "nn/attention/naive.h"
+#include "nn/random_projection.h"
 
 namespace linea {
 
 class MappedAttention : public Attention {
  public:
+  bool gated() const override { return rule_ != naive::Rule::sum; }
+  const char* gate_name() const override { return is_delta() ? "beta" : "gate"; }
+  bool causal_only() const override { return gated(); }
   // The auxiliary loss of codes needs the keys alone.
-  bool takes_packed() const override { return !straight_through(); }
+  bool takes_packed() const override { return !is_delta() && !straight_through(); }
   // Logs and weights of keys need the precision of f32.
-  bool takes_bf16() const override {
-    return !gated() && map()->in_kernel() != KernelFeature::given;
+  bool takes_bf16() const override { return steps_from_source(); }
+  bool steps_from_source() const override {
+    return !gated() && map_->in_kernel() != KernelFeature::given;
   }
+
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return linear_attention(map(), in, {mask.causal, mask.valid, options_.segment, options_.chunk});
+    const LinearAttentionOptions cut{mask.causal, mask.valid, options_.segment, options_.chunk};
+    return is_delta() ? delta_attention(map_, in, cut) : linear_attention(map_, in, cut);
   }
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
-    return naive::quadratic(in.gate.defined() ? naive::Rule::gated : naive::Rule::sum, map(), in,
-                            mask);
+    return naive::quadratic(rule_, map_, in, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map(), batch, options_.heads, options_.key_size, options_.value_size,
-                        dtype, gated());
+    const int64_t H = options_.heads, D = options_.key_size, M = options_.value_size;
+    if (is_delta())
+      return std::make_unique<DeltaState>(Shape{batch, H, map_->features(D), M}, dtype);
+    return start_linear(*map_, batch, H, D, M, dtype, gated());
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return linear_step(*map(), dynamic_cast<LinearState&>(state), in);
+    return is_delta() ? delta_step(*map_, dynamic_cast<DeltaState&>(state), in)
+                      : linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }
-  bool steps_from_source() const override { return map()->in_kernel() != KernelFeature::given; }
   Tensor step_from(AttentionState& state, const AttentionSource& in) const override {
-    return linear_step_from(*map(), dynamic_cast<LinearState&>(state), in);
+    return linear_step_from(*map_, dynamic_cast<LinearState&>(state), in);
   }
-  // forward 4 F M: S += phi(k) v^T, S^T phi(q); backward 10 F M: S again, and the products for dq,
-  // dS, dk, dv
+  // forward 4 F M: S += phi(k) v^T, S^T phi(q), and of the delta rule S^T phi(k); backward 10 F M:
+  // S again, and the products for dq, dS, dk, dv; of the delta rule 16 F M: S again (4), dq, dS
+  // (twice), dk (twice), dv
   std::optional<RecurrentFlops> recurrent_flops() const override {
     const auto elements =
-        static_cast<double>(map()->features(options_.key_size) * options_.value_size);
+        static_cast<double>(map_->features(options_.key_size) * options_.value_size);
+    if (is_delta()) return RecurrentFlops{6 * elements, 22 * elements};
     return RecurrentFlops{4 * elements, 14 * elements};
   }
 
  protected:
-  explicit MappedAttention(const AttentionOptions& options) : options_(options) {}
-  virtual std::shared_ptr<const FeatureMap> map() const = 0;
+  // A derived class may also set `map_` in its constructor.
+  explicit MappedAttention(const AttentionOptions& options,
+                           std::shared_ptr<const FeatureMap> map = nullptr,
+                           naive::Rule rule = naive::Rule::sum)
+      : options_(options), map_(std::move(map)), rule_(rule) {}
+
+  // The random numbers of a head of this layer at a step.
+  RandomStream random_stream(int64_t head, int64_t step) const {
+    return {options_.seed, Purpose::features,
+            static_cast<uint32_t>(options_.layer * options_.heads + head),
+            static_cast<uint64_t>(step)};
+  }
+  // Fills omega [H,R,D] with a projection for each head.
+  void draw(Projection projection, int64_t step, const Tensor& omega) const {
+    for (int64_t head = 0; head < options_.heads; ++head)
+      write_values(
+          draw_projection(projection, omega.size(1), omega.size(2), random_stream(head, step)),
+          omega.select(head));
+  }
 
   const AttentionOptions options_;
+  std::shared_ptr<const FeatureMap> map_;
+
+ private:
+  bool is_delta() const { return rule_ == naive::Rule::delta; }
+
+  naive::Rule rule_;
 };
 
 }  // namespace linea

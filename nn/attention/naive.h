@@ -1,10 +1,11 @@
 // The definitions of linear attention, each update rule in three forms: what the fast forms
 // (autograd/linear_attention.h, autograd/delta_attention.h) must equal, and the tests' oracle.
 //
-//   sum     S_t = S_{t-1} + w_t phi(k_t) v_t^T                                y_t = S_t^T phi(q_t)
-//   / d_t gated   S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T                      d_t: the same
-//   with v = 1 delta   S_t = S_{t-1} + phi(k_t) beta_t (v_t - S_{t-1}^T phi(k_t))^T      y_t =
-//   S_t^T phi(q_t)
+//   sum    S_t = S_{t-1} + w_t phi(k_t) v_t^T                            y_t = S_t^T phi(q_t) / d_t
+//   gated  S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T                  y_t = S_t^T phi(q_t) / d_t
+//   delta  S_t = S_{t-1} + phi(k_t) beta_t (v_t - S_{t-1}^T phi(k_t))^T  y_t = S_t^T phi(q_t)
+//
+// d_t is S_t^T phi(q_t) with v = 1.
 //
 // Sources: Katharopoulos 2020, eq. 16-20; Peng 2021, section 3.4; Schlag 2021, section 4.2; for the
 // chunked delta rule Yang 2024, "Parallelizing linear Transformers with the delta rule".

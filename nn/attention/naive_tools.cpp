@@ -11,40 +11,29 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// A constant of x's dtype.
-Tensor constant(const std::vector<double>& values, const Shape& shape, DType dtype) {
-  if (dtype == DType::f64) return Tensor::from(values, shape);
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), shape);
-}
-
 double finite_or_zero(double x) { return std::isfinite(x) ? x : 0; }
 
 // q and k, logs [B,H,N,F], become exp(q_if + c_f - m_i) and exp(k_jf - c_f), with c_f = max_j k_jf
 // and m_i = max_f(q_if + c_f).
 void take_exp(Var& q, Var& k) {
-  const int64_t P = k.size(0) * k.size(1), N = k.size(2), F = k.size(3);
+  const auto F = static_cast<size_t>(k.size(3)), rows = static_cast<size_t>(k.size(2));
   const std::vector<double> logs_q = q.value().to_doubles(), logs_k = k.value().to_doubles();
   std::vector<double> shift_q(logs_q.size()), shift_k(logs_k.size());
-  const auto at = [](std::vector<double>& x, int64_t i) -> double& {
-    return x[static_cast<size_t>(i)];
-  };
-  for (int64_t p = 0; p < P; ++p) {
-    std::vector<double> c(static_cast<size_t>(F), kMinusInfinity);
-    for (int64_t i = 0; i < N * F; ++i)
-      at(c, i % F) = std::max(at(c, i % F), logs_k[static_cast<size_t>(p * N * F + i)]);
+  for (size_t first = 0; first < logs_k.size(); first += rows * F) {  // of a sequence and head
+    std::vector<double> c(F, kMinusInfinity);
+    for (size_t i = 0; i < rows * F; ++i) c[i % F] = std::max(c[i % F], logs_k[first + i]);
     for (double& max : c) max = finite_or_zero(max);
-    for (int64_t row = p * N; row < (p + 1) * N; ++row) {
+    for (size_t row = first; row < first + rows * F; row += F) {
       double m = kMinusInfinity;
-      for (int64_t f = 0; f < F; ++f)
-        m = std::max(m, logs_q[static_cast<size_t>(row * F + f)] + at(c, f));
-      for (int64_t f = 0; f < F; ++f) {
-        at(shift_q, row * F + f) = at(c, f) - finite_or_zero(m);
-        at(shift_k, row * F + f) = -at(c, f);
+      for (size_t f = 0; f < F; ++f) m = std::max(m, logs_q[row + f] + c[f]);
+      for (size_t f = 0; f < F; ++f) {
+        shift_q[row + f] = c[f] - finite_or_zero(m);
+        shift_k[row + f] = -c[f];
       }
     }
   }
-  q = exp(add(q, Var(constant(shift_q, q.shape(), q.dtype()))));
-  k = exp(add(k, Var(constant(shift_k, k.shape(), k.dtype()))));
+  q = exp(add(q, Var(Tensor::from(shift_q, q.shape(), q.dtype()))));
+  k = exp(add(k, Var(Tensor::from(shift_k, k.shape(), k.dtype()))));
 }
 
 }  // namespace
@@ -68,7 +57,7 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
     std::vector<double> shift = k.weight.value().to_doubles();
     const double max = shift.empty() ? 0 : *std::max_element(shift.begin(), shift.end());
     shift.assign(shift.size(), -max);
-    result.log_weight = add(k.weight, Var(constant(shift, k.weight.shape(), k.weight.dtype())));
+    result.log_weight = add(k.weight, Var(Tensor::from(shift, k.weight.shape(), k.weight.dtype())));
   }
   return result;
 }
@@ -84,7 +73,11 @@ Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask) {
       for (int64_t j = 0; j < N; ++j)
         values.push_back(j < keys && (!mask.causal || j <= i) ? 0 : kMinusInfinity);
   }
-  return constant(values, scores, dtype);
+  return Tensor::from(values, scores, dtype);
+}
+
+Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask) {
+  return matmul(softmax(add(scores, Var(log_mask(scores.shape(), scores.dtype(), mask)))), v);
 }
 
 Var as_rows(const Var& x, int64_t columns) {

@@ -27,6 +27,8 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
 
 // 0 where query i sees key j, else -infinity: [B,H,N,N].
 Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask);
+// y_i = sum_j softmax_j(scores_ij) v_j over the keys j that i sees.
+Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask);
 Var as_rows(const Var& x, int64_t columns);  // x [B,H,N] -> x_i in all of row i
 Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of column j
 Var cumulative_sum(const Var& x);            // [B,H,N], along N

@@ -1,12 +1,11 @@
 // The Performer (FAVOR+): linear attention with random features of x^ = x / D^{1/4} that estimate
-// softmax, E phi(q^).phi(k^) = exp(q.k / sqrt(D)), with omega drawn by nn/random_projection.h, one
-// a head:
+// softmax, E phi(q^).phi(k^) = exp(q.k / sqrt(D)). Each head has its omega
+// (nn/random_projection.h):
 //
 //   positive     phi_f = exp(omega_f.x^ - |x^|^2 / 2) / sqrt(R)                  (lemma 1)
 //   hyperbolic   the same with the rows omega and -omega, F = 2R
 //   trig         phi = exp(|x^|^2 / 2) [sin(omega.x^), cos(omega.x^)] / sqrt(R), F = 2R
-//   relu         phi = relu(omega.x^) + 1e-3                                     (generalized
-//   attention)
+//   relu         phi = relu(omega.x^) + 1e-3                       (generalized attention)
 //
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
 // The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. Source:
@@ -16,7 +15,6 @@
 
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
-#include "nn/random_projection.h"
 
 namespace linea {
 namespace {
@@ -92,16 +90,10 @@ class RandomFeatures final : public FeatureMap {
       const int64_t H = omega_.size(0), R = omega_.size(1), D = omega_.size(2);
       const Tensor negative = ops::scale(omega_, -1.0);
       mirrored_ = Tensor({H, 2 * R, D}, omega_.dtype());
-      with_real(omega_.dtype(), "performer", [&](auto zero) {
-        using T = decltype(zero);
-        const Kernels<T>& table = kernels<T>(context().device);
-        const int64_t run = R * D;
-        T* both = mirrored_.data<T>();
-        table.copy_rows(context(), one_row<const T>(omega_.data<T>(), run), one_row(both, 2 * run),
-                        H, 1, run);
-        table.copy_rows(context(), one_row<const T>(negative.data<T>(), run),
-                        one_row(both + run, 2 * run), H, 1, run);
-      });
+      for (int64_t head = 0; head < H; ++head) {
+        ops::copy_into(omega_.select(head), mirrored_.select(head).rows(0, R));
+        ops::copy_into(negative.select(head), mirrored_.select(head).rows(R, R));
+      }
     }
     return mirrored_;
   }
@@ -118,43 +110,32 @@ class Performer final : public MappedAttention {
       : MappedAttention(options),
         feature_(parse_random_feature(options.settings.text("feature"))),
         projection_(parse_projection(options.settings.text("projection"))),
-        features_(options.settings.integer("features")),
-        redraw_(options.settings.integer("redraw")) {
-    omega_ = Tensor({options.heads, features_, options.key_size}, options.dtype);
-    map_ = std::make_shared<RandomFeatures>(feature_, omega_);
-    draw(0);
+        redraw_(options.settings.integer("redraw")),
+        omega_({options.heads, options.settings.integer("features"), options.key_size},
+               options.dtype),
+        features_(std::make_shared<RandomFeatures>(feature_, omega_)) {
+    map_ = features_;
+    draw(projection_, 0, omega_);
   }
 
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
-  void buffers_changed() override { map_->refresh(); }
+  void buffers_changed() override { features_->refresh(); }
 
   bool has_signed_weights() const override { return feature_ == RandomFeature::trig; }
   bool is_capturable() const override { return redraw_ == 0; }
 
   void before_step(int64_t step, int64_t) override {
-    if (redraw_ > 0 && step > 0 && step % redraw_ == 0) draw(step);
+    if (redraw_ == 0 || step == 0 || step % redraw_ != 0) return;
+    draw(projection_, step, omega_);
+    features_->refresh();
   }
 
  private:
-  std::shared_ptr<const FeatureMap> map() const override { return map_; }
-
-  // omega as a function of (seed, layer, head, step).
-  void draw(int64_t step) {
-    const int64_t R = features_, D = options_.key_size;
-    for (int64_t head = 0; head < options_.heads; ++head) {
-      const RandomStream stream{options_.seed, Purpose::features,
-                                static_cast<uint32_t>(options_.layer * options_.heads + head),
-                                static_cast<uint64_t>(step)};
-      write_values(draw_projection(projection_, R, D, stream), omega_.select(head));
-    }
-    map_->refresh();
-  }
-
   RandomFeature feature_;
   Projection projection_;
-  int64_t features_, redraw_;  // rows of omega; steps between draws
+  int64_t redraw_;  // steps between draws
   Tensor omega_;
-  std::shared_ptr<RandomFeatures> map_;
+  std::shared_ptr<RandomFeatures> features_;
 };
 
 std::vector<Settings> variants() {
@@ -168,18 +149,20 @@ std::vector<Settings> variants() {
 
 AttentionEntry performer_entry() {
   using namespace declare;
-  return {"performer",
-          "linear attention with random features that estimate softmax (FAVOR+)",
-          "Choromanski 2021",
-          {labeled(InLabel::always,
-                   choice("feature", "positive", kFeatures, "random feature of queries and keys")),
-           labeled(InLabel::always, integer("features", 64, {1, 65536}, "rows of omega in a head")),
-           labeled(InLabel::if_changed,
-                   defining(".omega", choice("projection", "orthogonal", projection_names(),
-                                             "distribution of the rows of omega"))),
-           integer("redraw", 0, at_least(0), "steps between draws of omega (0: never)")},
-          [](const AttentionOptions& options) { return std::make_unique<Performer>(options); },
-          variants()};
+  return {
+      "performer",
+      "linear attention with random features that estimate softmax (FAVOR+)",
+      "Choromanski 2021",
+      {labeled(InLabel::always, of_model(choice("feature", "positive", kFeatures,
+                                                "random feature of queries and keys"))),
+       labeled(InLabel::always,
+               of_model(integer("features", 64, {1, 65536}, "rows of omega in a head"))),
+       labeled(InLabel::if_changed,
+               defining(".omega", of_model(choice("projection", "orthogonal", projection_names(),
+                                                  "distribution of the rows of omega")))),
+       integer("redraw", 0, at_least(0), "steps between draws of omega; 0: never")},
+      [](const AttentionOptions& options) { return std::make_unique<Performer>(options); },
+      variants()};
 }
 
 }  // namespace linea

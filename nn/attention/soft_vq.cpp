@@ -10,7 +10,6 @@
 
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
-#include "nn/random_projection.h"
 
 namespace linea {
 namespace {
@@ -84,14 +83,9 @@ class SoftVq final : public MappedAttention {
  public:
   explicit SoftVq(const AttentionOptions& options)
       : MappedAttention(options), anneal_(options.settings.real("anneal")) {
-    const int64_t F = options.settings.integer("codes");
-    const Tensor codes({options.heads, F, options.key_size}, options.dtype);
-    for (int64_t head = 0; head < options.heads; ++head) {
-      const RandomStream stream{options.seed, Purpose::features,
-                                static_cast<uint32_t>(options.layer * options.heads + head), 0};
-      write_values(draw_projection(Projection::fixed_norm, F, options.key_size, stream),
-                   codes.select(head));
-    }
+    const Tensor codes({options.heads, options.settings.integer("codes"), options.key_size},
+                       options.dtype);
+    draw(Projection::fixed_norm, 0, codes);
     codebook_ = Var(codes, true);
     sigma_ = Var(Tensor::full({1}, options.dtype, options.settings.real("sigma")), true);
     temperature_ = Tensor::full({1}, options.dtype, 1.0);
@@ -111,12 +105,9 @@ class SoftVq final : public MappedAttention {
   }
 
  private:
-  std::shared_ptr<const FeatureMap> map() const override { return map_; }
-
   double anneal_;
   Var codebook_, sigma_;
   Tensor temperature_;
-  std::shared_ptr<const MixtureFeatures> map_;
 };
 
 }  // namespace
@@ -126,8 +117,8 @@ AttentionEntry soft_vq_entry() {
   return {"soft-vq",
           "soft vector quantization of keys, a mixture of Gaussians",
           "Su 2023",
-          {labeled(InLabel::always, integer("codes", 64, {1, 65536}, "codes of a head")),
-           positive("sigma", 1, "standard deviation of a code at the start of training"),
+          {labeled(InLabel::always, of_model(integer("codes", 64, {1, 65536}, "codes of a head"))),
+           of_model(positive("sigma", 1, "standard deviation of a code at the start of training")),
            positive("anneal", 1, "temperature at the end of training, from 1 at its start")},
           [](const AttentionOptions& options) { return std::make_unique<SoftVq>(options); },
           {{{"codes", 16}}}};

@@ -23,9 +23,7 @@ class SoftmaxAttention final : public Attention {
 
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const double root = std::sqrt(static_cast<double>(in.q.size(-1)));
-    const Var scores = scale(matmul(in.q, in.k, false, true), 1.0 / root);
-    return matmul(softmax(add(scores, Var(naive::log_mask(scores.shape(), scores.dtype(), mask)))),
-                  in.v);
+    return naive::softmax_attention(scale(matmul(in.q, in.k, false, true), 1.0 / root), in.v, mask);
   }
 
   std::unique_ptr<AttentionState> start(int64_t batch, DType) const override {

@@ -5,13 +5,12 @@
 // den Oord 2017, appendix A.1) or follow the gradient of |sg(k) - c_z|^2; the loss beta |k -
 // sg(c_z)|^2 moves the keys towards them. A code with few keys is replaced by a key of the batch.
 #include <cmath>
+#include <numeric>
 
-#include "autograd/codebook.h"
 #include "autograd/ops.h"
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
 #include "nn/attention/naive_tools.h"
-#include "nn/random_projection.h"
 
 namespace linea {
 namespace {
@@ -52,10 +51,7 @@ class Vq final : public MappedAttention {
         commitment_(options.settings.real("commitment")),
         learns_(options.settings.text("codebook") == "gradient") {
     const Tensor codes({options.heads, codes_, options.key_size}, options.dtype);
-    for (int64_t head = 0; head < options.heads; ++head)
-      write_values(
-          draw_projection(Projection::iid, codes_, options.key_size, random_stream(head, 0)),
-          codes.select(head));
+    draw(Projection::iid, 0, codes);
     codebook_ = Var(codes, learns_);
     counts_ = Tensor::zeros({options.heads, codes_}, options.dtype);
     sums_ = Tensor::zeros(codes.shape(), options.dtype);
@@ -65,8 +61,7 @@ class Vq final : public MappedAttention {
   // softmax(q.k^), k^ with the gradient of k.
   Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const override {
     const Var scores = matmul(in.q, quantize(in.k, codebook_.value()), false, true);
-    return matmul(softmax(add(scores, Var(naive::log_mask(scores.shape(), scores.dtype(), mask)))),
-                  in.v);
+    return naive::softmax_attention(scores, in.v, mask);
   }
 
   bool straight_through() const override { return true; }
@@ -116,18 +111,15 @@ class Vq final : public MappedAttention {
     if (batch_counts_.empty()) return;
     const size_t codes = static_cast<size_t>(counts_.numel()),
                  D = static_cast<size_t>(options_.key_size);
-    std::vector<double> counts(codes), sums(codes * D);
-    for (size_t batch = 0; batch < batch_counts_.size(); ++batch) {
-      add_to(counts, batch_counts_[batch].to_doubles());
-      add_to(sums, batch_sums_[batch].to_doubles());
-    }
+    const std::vector<double> counts = total_of(batch_counts_), sums = total_of(batch_sums_);
     skip_step();
     measure_usage(counts);
     revived_ = 0;
     std::vector<double> mean_counts = updated_mean(counts_, counts),
                         mean_sums = updated_mean(sums_, sums);
     std::vector<double> codebook = codebook_.value().to_doubles();
-    const double equal = total(mean_counts) / static_cast<double>(codes);
+    const double equal =
+        std::accumulate(mean_counts.begin(), mean_counts.end(), 0.0) / static_cast<double>(codes);
     for (size_t code = 0; code < codes; ++code) {
       const bool dead = mean_counts[code] < kDead * equal;
       if (dead) mean_counts[code] = equal;
@@ -150,13 +142,6 @@ class Vq final : public MappedAttention {
   }
 
  private:
-  std::shared_ptr<const FeatureMap> map() const override { return map_; }
-
-  RandomStream random_stream(int64_t head, int64_t step) const {
-    return {options_.seed, Purpose::features,
-            static_cast<uint32_t>(options_.layer * options_.heads + head),
-            static_cast<uint64_t>(step)};
-  }
   // A key of the batch for every code, should it be dead.
   void draw_candidates(const Tensor& keys) {
     const int64_t H = options_.heads, F = codes_, D = options_.key_size, S = keys.size(2);
@@ -174,13 +159,13 @@ class Vq final : public MappedAttention {
     }
   }
 
-  static void add_to(std::vector<double>& sums, const std::vector<double>& values) {
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
-  }
-  static double total(const std::vector<double>& values) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    return sum;
+  static std::vector<double> total_of(const std::vector<Tensor>& batches) {
+    std::vector<double> sums(static_cast<size_t>(batches[0].numel()));
+    for (const Tensor& batch : batches) {
+      const std::vector<double> values = batch.to_doubles();
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+    }
+    return sums;
   }
   // decay mean + (1 - decay) fresh; the first fresh ones as they are
   static std::vector<double> updated_mean(const Tensor& mean, const std::vector<double>& fresh) {
@@ -197,10 +182,10 @@ class Vq final : public MappedAttention {
     const size_t H = static_cast<size_t>(options_.heads), F = static_cast<size_t>(codes_);
     usage_ = entropy_ = 0;
     for (size_t head = 0; head < H; ++head) {
-      double all = 0;
-      for (size_t f = 0; f < F; ++f) all += counts[head * F + f];
+      const double* of_head = counts.data() + head * F;
+      const double all = std::accumulate(of_head, of_head + F, 0.0);
       for (size_t f = 0; f < F; ++f) {
-        const double share = counts[head * F + f] / all;
+        const double share = of_head[f] / all;
         if (share == 0) continue;
         usage_ += 1.0 / static_cast<double>(H * F);
         entropy_ -= share * std::log(share) / static_cast<double>(H);
@@ -213,7 +198,6 @@ class Vq final : public MappedAttention {
   bool learns_;        // codes by gradients, not by means
   Var codebook_;
   Tensor counts_, sums_;  // exponential means of each code's keys
-  std::shared_ptr<const CodeFeatures> map_;
   int64_t step_ = 0;
   std::vector<Tensor> batch_counts_, batch_sums_;  // of the batches of a step
   std::vector<double> candidates_;
@@ -225,15 +209,17 @@ class Vq final : public MappedAttention {
 
 AttentionEntry vq_entry() {
   using namespace declare;
-  return {
+  AttentionEntry entry{
       "vq",
       "vector quantization of keys (Transformer-VQ)",
       "Lingle 2023",
-      {labeled(InLabel::always, integer("codes", 64, {1, 65536}, "codes of a head")),
-       choice("codebook", "ema", {"ema", "gradient"}, "how codes move"),
+      {labeled(InLabel::always, of_model(integer("codes", 64, {1, 65536}, "codes of a head"))),
+       of_model(choice("codebook", "ema", {"ema", "gradient"}, "how codes move")),
        real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
       [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
       {{{"codes", 16}}}};
+  entry.can_recompute = false;
+  return entry;
 }
 
 }  // namespace linea

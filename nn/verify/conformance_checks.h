@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/verify/conformance.h"
@@ -27,36 +28,36 @@ struct Subject {
     filled.chunk = chunk;
     return make(filled);
   }
+  // One that answers questions about its kind.
+  std::shared_ptr<const Attention> kind = make_attention({}, DType::f32);
 
-  // The default sizes of segments and chunks, and small ones.
-  template <typename Body>
-  void with_cuts(const Sizes& sizes, DType dtype, const Body& body) const {
-    body(*make_attention(sizes, dtype), std::string("own segments"));
-    body(*make_attention(sizes, dtype, 40, 16), std::string("segments of 40"));
+  // The attention with the default sizes of segments and chunks, and with small ones.
+  std::vector<std::pair<std::unique_ptr<Attention>, std::string>> cuts(const Sizes& sizes,
+                                                                       DType dtype) const {
+    std::vector<std::pair<std::unique_ptr<Attention>, std::string>> result;
+    result.emplace_back(make_attention(sizes, dtype), ", own segments");
+    result.emplace_back(make_attention(sizes, dtype, 40, 16), ", segments of 40");
+    return result;
   }
 
-  std::vector<bool> directions() const {
-    return make_attention({}, DType::f32)->causal_only() ? std::vector<bool>{true}
-                                                         : std::vector<bool>{true, false};
+  // The masks that the attention takes.
+  std::vector<std::pair<AttentionMask, std::string>> masks(const Tensor& valid = {}) const {
+    std::vector<std::pair<AttentionMask, std::string>> result = {{{true, valid}, "causal"}};
+    if (!kind->causal_only()) result.push_back({{false, valid}, "not causal"});
+    return result;
   }
 
-  // State and blocks of scores grow with the sequence.
-  bool state_grows() const { return make_attention({}, DType::f32)->state_grows(); }
   // Random features or codes of each head: heads are not interchangeable.
-  bool heads_differ() const {
-    const std::unique_ptr<Attention> attention = make_attention({}, DType::f32);
-    return !attention->parameters().empty() || !attention->buffers().empty();
-  }
+  bool heads_differ() const { return !kind->parameters().empty() || !kind->buffers().empty(); }
   // Weights that nearly cancel in some rows of N(0,1) dominate every error; at a standard deviation
   // of 0.5 they do not.
-  bool signed_features() const { return make_attention({}, DType::f32)->has_signed_weights(); }
-  double stddev() const { return signed_features() ? 0.5 : 1.0; }
+  double stddev() const { return kind->has_signed_weights() ? 0.5 : 1.0; }
 };
 
 // nn/verify/conformance_forms.cpp: the three forms agree, in float too; state and memory have the
 // claimed sizes.
 std::vector<Worst> forms(const Subject& subject);
-std::vector<Worst> single_precision(const Subject& subject, int64_t length);
+std::vector<Worst> single_precision(const Subject& subject);
 std::vector<Worst> recurrent(const Subject& subject, DType dtype);
 std::vector<Worst> large_inputs(const Subject& subject);
 std::vector<Worst> state_growth(const Subject& subject);

@@ -5,6 +5,19 @@
 #include "nn/verify/conformance_checks.h"
 
 namespace linea::conformance {
+namespace {
+
+// Six sequences of 97 positions, with all, no, one and some keys around a border of segments of 40.
+struct Padded {
+  Sizes sizes{6, 2, 97, 5, 7};
+  std::vector<int32_t> keys = {97, 0, 1, 40, 41, 96};
+  Tensor valid = Tensor::from(keys, {6});
+  bool operator()(int64_t b, int64_t n) const { return n >= keys[static_cast<size_t>(b)]; }
+};
+
+Tensor zeros_like(const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype()); }
+
+}  // namespace
 
 // Outputs up to t keep their bits whatever follows t, and a loss of the outputs up to t has no
 // gradient after t.
@@ -12,77 +25,67 @@ std::vector<Worst> causality(const Subject& subject) {
   Worst outputs, gradients;
   Sizes sizes;
   sizes.length = 300;
-  const Inputs x = draw(sizes, DType::f32), wild = draw(sizes, DType::f32, 100.0, 11);
-  const Tensor nothing = Tensor::zeros(x.dy.shape(), DType::f32);
-  const Tensor wild_values = ops::scale(wild.v, 100.0);
+  const Inputs x = draw(sizes, DType::f32);
+  Inputs wild = draw(sizes, DType::f32, 100.0, 11);
+  wild.v = ops::scale(wild.v, 100.0);
   const AttentionMask mask{true, {}};
-  subject.with_cuts(sizes, DType::f32, [&](const Attention& attention, const std::string& cut) {
-    const auto other_gates = [&](const Attention& one, const auto& later) {
-      const Tensor gates = gates_for(one, blend(x.gate, wild.gate, later));
-      return gates.defined() ? Var(gates) : Var();
-    };
-    const Tensor before = run(attention, &Attention::forward, x, mask).y;
+  for (const auto& [attention, cut] : subject.cuts(sizes, DType::f32)) {
+    const Tensor before = run(*attention, &Attention::forward, x, mask).y;
     for (const int64_t last : {0, 15, 16, 31, 32, 39, 40, 63, 64, 119, 255, 256, 298}) {
       const auto later = [&](int64_t, int64_t n) { return n > last; };
       const auto earlier = [&](int64_t, int64_t n) { return n <= last; };
-      const std::string where = fmt::format("position {}, {}", last, cut);
-      const NoGrad no_grad;
-      const Tensor after =
-          attention
-              .forward({Var(blend(x.q, wild.q, later)), Var(blend(x.k, wild.k, later)),
-                        Var(blend(x.v, wild_values, later)), other_gates(attention, later)},
-                       mask)
-              .value();
-      outputs.take(different_bits(before, after, earlier), where);
+      const Inputs changed{blend(x.q, wild.q, later), blend(x.k, wild.k, later),
+                           blend(x.v, wild.v, later), x.dy, blend(x.gate, wild.gate, later)};
+      const Var after = attention->forward(inputs_for(*attention, changed, false), mask);
+      outputs.take(different_bits(before, after.value(), earlier),
+                   fmt::format("position {}{}", last, cut));
     }
     for (const int64_t last : {0, 16, 39, 63, 255}) {
       const auto later = [&](int64_t, int64_t n) { return n > last; };
-      const Inputs read = x.with_dy(blend(x.dy, nothing, later));
-      const Outcome found = run(attention, &Attention::forward, read, mask);
-      for (const Tensor& gradient : {found.dq, found.dk, found.dv})
-        gradients.take(largest(gradient, later), fmt::format("position {}, {}", last, cut));
+      const Inputs read = x.with_dy(blend(x.dy, zeros_like(x.dy), later));
+      for (const auto& [name, gradient] :
+           run(*attention, &Attention::forward, read, mask).gradients())
+        gradients.take(largest(gradient, later), fmt::format("{}, position {}{}", name, last, cut));
     }
-  });
+  }
   return {outputs, gradients};
 }
 
 // Against the definition, every row; and each sequence against itself without its padding.
 std::vector<Worst> padding(const Subject& subject) {
   Worst outputs, cut_off;
-  const Sizes sizes{6, 2, 97, 5, 7};
-  const std::vector<int64_t> counts = padded_counts();
-  const auto is_padding = [&](int64_t b, int64_t n) { return n >= counts[static_cast<size_t>(b)]; };
+  const Padded padded;
+  const Sizes& sizes = padded.sizes;
   const Inputs x = draw(sizes, DType::f64);
-  const Tensor nothing = Tensor::zeros(x.dy.shape(), DType::f64);
-  for (const bool causal : subject.directions()) {
-    const AttentionMask mask = padded_mask(causal);
+  const Inputs read = x.with_dy(blend(x.dy, zeros_like(x.dy), padded));
+  for (const auto& [mask, direction] : subject.masks(padded.valid)) {
     const Outcome expected =
         run(*subject.make_attention(sizes, DType::f64), &Attention::quadratic, x, mask);
-    subject.with_cuts(sizes, DType::f64, [&](const Attention& attention, const std::string& cut) {
-      const std::string where = (causal ? "causal, " : "not causal, ") + cut;
-      const Outcome found = run(attention, &Attention::forward, x, mask);
+    for (const auto& [attention, cut] : subject.cuts(sizes, DType::f64)) {
+      const std::string where = direction + cut;
+      const Outcome found = run(*attention, &Attention::forward, x, mask);
       outputs.take(relative_error(found.y, expected.y), where);
       // With one key y = v: gradients are 0 but for rounding divided by a_ij, which may be tiny.
       const auto several = [&](const Tensor& t) { return pick(t, {0, 1, 3, 4, 5}, {0, 1}, 97); };
-      outputs.take(gradient_error(select_rows(found, several), select_rows(expected, several)),
+      outputs.take(gradient_error(found.map(several), expected.map(several)),
                    where + ", gradients");
-      const Inputs read = x.with_dy(blend(x.dy, nothing, is_padding));
-      const Outcome padded = run(attention, &Attention::forward, read, mask);
-      for (int64_t b = 0; b < sizes.batch; ++b) {
-        const int64_t length = counts[static_cast<size_t>(b)];
+      const Outcome all = run(*attention, &Attention::forward, read, mask);
+      for (size_t b = 0; b < padded.keys.size(); ++b) {
+        const int64_t length = padded.keys[b];
         const std::string which = fmt::format("{}, {} of 97 keys", where, length);
         if (length == 0) {
-          cut_off.take(largest(padded.y, [&](int64_t other, int64_t) { return other == b; }),
-                       which);
+          const auto here = [b](int64_t other, int64_t) {
+            return other == static_cast<int64_t>(b);
+          };
+          cut_off.take(largest(all.y, here), which);
           continue;
         }
         const auto alone = [&](const Tensor& t) { return pick(t, {b}, {0, 1}, length); };
-        const Outcome one =
-            run(attention, &Attention::forward, select_rows(x, alone), {causal, {}});
-        cut_off.take(relative_error(alone(padded.y), one.y), which);
-        cut_off.take(gradient_error(select_rows(padded, alone), one), which + ", gradients");
+        const Outcome one = run(*attention, &Attention::forward, x.map(alone), {mask.causal, {}});
+        cut_off.take(relative_error(alone(all.y), one.y), which);
+        cut_off.take(gradient_error(all.map(alone), one), which + ", gradients");
       }
-    });
+    }
   }
   return {outputs, cut_off};
 }
@@ -90,38 +93,30 @@ std::vector<Worst> padding(const Subject& subject) {
 // Padded keys and values may hold anything: large numbers, NaN.
 std::vector<Worst> padded_values(const Subject& subject) {
   Worst outputs, gradients;
-  const Sizes sizes{6, 2, 97, 5, 7};
-  const std::vector<int64_t> counts = padded_counts();
-  const auto is_padding = [&](int64_t b, int64_t n) { return n >= counts[static_cast<size_t>(b)]; };
-  const auto anywhere = [](int64_t, int64_t) { return true; };
-  const Inputs x = draw(sizes, DType::f32), wild = draw(sizes, DType::f32, 100.0, 11);
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor nan_keys = Tensor::full(x.k.shape(), DType::f32, nan);
-  const Tensor nan_values = Tensor::full(x.v.shape(), DType::f32, nan);
-  const Tensor nan_gates = Tensor::full(x.gate.shape(), DType::f32, nan);
-  for (const bool causal : subject.directions()) {
-    const AttentionMask mask = padded_mask(causal);
-    subject.with_cuts(sizes, DType::f32, [&](const Attention& attention, const std::string& cut) {
-      const Outcome before = run(attention, &Attention::forward, x, mask);
-      const auto change = [&](const Tensor& keys, const Tensor& values, const Tensor& gates,
-                              const std::string& what) {
-        const std::string where = what + (causal ? ", causal, " : ", not causal, ") + cut;
-        const Inputs changed{x.q, blend(x.k, keys, is_padding), blend(x.v, values, is_padding),
-                             x.dy, blend(x.gate, gates, is_padding)};
-        const Outcome after = run(attention, &Attention::forward, changed, mask);
+  const Padded padded;
+  const Inputs x = draw(padded.sizes, DType::f32);
+  const Inputs wild = draw(padded.sizes, DType::f32, 100.0, 11);
+  const Inputs nan = x.map([](const Tensor& t) {
+    return Tensor::full(t.shape(), t.dtype(), std::numeric_limits<double>::quiet_NaN());
+  });
+  for (const auto& [mask, direction] : subject.masks(padded.valid)) {
+    for (const auto& [attention, cut] : subject.cuts(padded.sizes, DType::f32)) {
+      const Outcome before = run(*attention, &Attention::forward, x, mask);
+      for (const auto& [fill, name] : {std::pair(&wild, "wild, "), std::pair(&nan, "NaN, ")}) {
+        const std::string where = name + direction + cut;
+        const Inputs changed{x.q, blend(x.k, fill->k, padded), blend(x.v, fill->v, padded), x.dy,
+                             blend(x.gate, fill->gate, padded)};
+        const Outcome after = run(*attention, &Attention::forward, changed, mask);
         outputs.take(different_bits(before.y, after.y, anywhere), where);
         outputs.take(different_bits(before.dq, after.dq, anywhere), where + ", dq");
-        gradients.take(largest(after.dk, is_padding), where + ", dk");
-        gradients.take(largest(after.dv, is_padding), where + ", dv");
-        if (after.dgate.defined())
-          gradients.take(largest(after.dgate, is_padding), where + ", dgate");
+        for (const auto& [gradient, value] : after.gradients())
+          if (gradient != std::string("dq"))
+            gradients.take(largest(value, padded), fmt::format("{}, {}", where, gradient));
         for (const Tensor& grad : after.dparameters)
           gradients.take(static_cast<double>(ops::count_nonfinite(grad)),
                          where + ", parameters not finite");
-      };
-      change(wild.k, wild.v, wild.gate, "wild");
-      change(nan_keys, nan_values, nan_gates, "NaN");
-    });
+      }
+    }
   }
   return {outputs, gradients};
 }
@@ -132,15 +127,15 @@ std::vector<Worst> independence(const Subject& subject) {
   const Sizes sizes{3, 2, 97, 5, 7};
   const Inputs x = draw(sizes, DType::f64);
   const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f64);
-  for (const bool causal : subject.directions()) {
-    const AttentionMask mask{causal, {}};
+  for (const auto& [mask, direction] : subject.masks()) {
     const Outcome all = run(*attention, &Attention::forward, x, mask);
-    const auto compare = [&](const std::vector<int64_t>& batches, const std::vector<int64_t>& heads,
-                             const std::string& where) {
+    const auto compare = [&, &mask = mask](const std::vector<size_t>& batches,
+                                           const std::vector<size_t>& heads,
+                                           const std::string& where) {
       const auto chosen = [&](const Tensor& t) { return pick(t, batches, heads, sizes.length); };
-      const Outcome some = run(*attention, &Attention::forward, select_rows(x, chosen), mask);
+      const Outcome some = run(*attention, &Attention::forward, x.map(chosen), mask);
       worst.take(relative_error(some.y, chosen(all.y)), where);
-      worst.take(gradient_error(some, select_rows(all, chosen)), where);
+      worst.take(gradient_error(some, all.map(chosen)), where);
     };
     compare({2, 0, 1}, {0, 1}, "sequences in another order");
     compare({1}, {0, 1}, "one sequence alone");
@@ -152,22 +147,19 @@ std::vector<Worst> independence(const Subject& subject) {
 std::vector<Worst> determinism(const Subject& subject) {
   Worst worst;
   const Threads threads(2);
-  Sizes sizes;
-  const Inputs x = draw(sizes, DType::f32);
-  const auto anywhere = [](int64_t, int64_t) { return true; };
-  for (const bool causal : subject.directions()) {
-    subject.with_cuts(sizes, DType::f32, [&](const Attention& attention, const std::string& cut) {
-      const Outcome one = run(attention, &Attention::forward, x, {causal, {}});
-      const Outcome two = run(attention, &Attention::forward, x, {causal, {}});
-      worst.take(different_bits(one.y, two.y, anywhere), "y, " + cut);
-      worst.take(different_bits(one.dq, two.dq, anywhere), "dq, " + cut);
-      worst.take(different_bits(one.dk, two.dk, anywhere), "dk, " + cut);
-      worst.take(different_bits(one.dv, two.dv, anywhere), "dv, " + cut);
-      if (one.dgate.defined())
-        worst.take(different_bits(one.dgate, two.dgate, anywhere), "dgate, " + cut);
+  const Inputs x = draw({}, DType::f32);
+  for (const auto& [mask, direction] : subject.masks()) {
+    for (const auto& [attention, cut] : subject.cuts({}, DType::f32)) {
+      const Outcome one = run(*attention, &Attention::forward, x, mask);
+      const Outcome two = run(*attention, &Attention::forward, x, mask);
+      worst.take(different_bits(one.y, two.y, anywhere), "y" + cut);
+      const auto first = one.gradients(), second = two.gradients();
+      for (size_t i = 0; i < first.size(); ++i)
+        worst.take(different_bits(first[i].second, second[i].second, anywhere),
+                   first[i].first + cut);
       for (size_t i = 0; i < one.dparameters.size(); ++i)
-        worst.take(relative_error(one.dparameters[i], two.dparameters[i]), "parameters, " + cut);
-    });
+        worst.take(relative_error(one.dparameters[i], two.dparameters[i]), "parameters" + cut);
+    }
   }
   return {worst};
 }

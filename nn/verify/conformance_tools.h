@@ -2,9 +2,12 @@
 // host, comparisons.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "autograd/gradcheck.h"
@@ -23,35 +26,40 @@ struct Sizes {
 struct Inputs {
   Tensor q, k, v, dy, gate;
   Inputs with_dy(const Tensor& other) const { return {q, k, v, other, gate}; }
+  // f of each.
+  template <typename F>
+  Inputs map(const F& f) const {
+    return {f(q), f(k), f(v), f(dy), f(gate)};
+  }
 };
 
 // dgate is undefined without gates; dparameters are the gradients of the attention's parameters.
 struct Outcome {
   Tensor y, dq, dk, dv, dgate{};
   std::vector<Tensor> dparameters{};
+  // The gradients that have rows, by name.
+  std::vector<std::pair<const char*, Tensor>> gradients() const {
+    std::vector<std::pair<const char*, Tensor>> all = {{"dq", dq}, {"dk", dk}, {"dv", dv}};
+    if (dgate.defined()) all.emplace_back("dgate", dgate);
+    return all;
+  }
+  // f of each tensor that has rows.
+  template <typename F>
+  Outcome map(const F& f) const {
+    return {f(y), f(dq), f(dk), f(dv), dgate.defined() ? f(dgate) : Tensor(), {}};
+  }
 };
 
 // The largest number that a check measures, and where.
 struct Worst {
   double value = 0;
   std::string where;
-  void take(double measured, const std::string& location) {
+  void take(double measured, const std::string& location = {}) {
     if (std::isnan(value) || measured <= value) return;
     value = measured;
     where = location;
   }
 };
-
-// select(x) of every tensor [B,H,N,W]; parameters have no rows and are left out.
-template <typename Select>
-Inputs select_rows(const Inputs& x, const Select& select) {
-  return {select(x.q), select(x.k), select(x.v), select(x.dy), select(x.gate)};
-}
-template <typename Select>
-Outcome select_rows(const Outcome& o, const Select& select) {
-  const auto where_defined = [&](const Tensor& t) { return t.defined() ? select(t) : Tensor(); };
-  return {where_defined(o.y), select(o.dq), select(o.dk), select(o.dv), where_defined(o.dgate), {}};
-}
 
 class Threads {
  public:
@@ -65,14 +73,10 @@ class Threads {
 };
 
 inline Tensor in_dtype(const Tensor& x, DType dtype) {
-  const std::vector<double> values = x.to_doubles();
-  if (dtype == DType::f64) return Tensor::from(values, x.shape());
-  return Tensor::from(std::vector<float>(values.begin(), values.end()), x.shape());
+  return Tensor::from(x.to_doubles(), x.shape(), dtype);
 }
-
 inline Inputs in_dtype(const Inputs& x, DType dtype) {
-  return {in_dtype(x.q, dtype), in_dtype(x.k, dtype), in_dtype(x.v, dtype), in_dtype(x.dy, dtype),
-          in_dtype(x.gate, dtype)};
+  return x.map([dtype](const Tensor& t) { return in_dtype(t, dtype); });
 }
 
 inline Inputs draw(const Sizes& sizes, DType dtype, double stddev = 1.0, uint32_t stream_id = 1,
@@ -90,45 +94,81 @@ inline Inputs draw(const Sizes& sizes, DType dtype, double stddev = 1.0, uint32_
                   dtype);
 }
 
+// visit(i, b, n) of every element i of x [B,H,N,W].
+template <typename Visit>
+void each_element(const Tensor& x, const Visit& visit) {
+  const int64_t N = x.size(2), W = x.size(3), per_sequence = x.size(1) * N * W;
+  for (int64_t i = 0; i < x.numel(); ++i)
+    visit(static_cast<size_t>(i), i / per_sequence, i / W % N);
+}
+
+inline bool anywhere(int64_t, int64_t) { return true; }
+
 // Rows (b, h, n) of x [B,H,N,W], those of `other` where takes(b, n).
 template <typename Takes>
 Tensor blend(const Tensor& x, const Tensor& other, const Takes& takes) {
   std::vector<double> values = x.to_doubles();
   const std::vector<double> others = other.to_doubles();
-  const int64_t N = x.size(2), W = x.size(3), per_sequence = x.size(1) * N * W;
-  for (int64_t i = 0; i < x.numel(); ++i)
-    if (takes(i / per_sequence, i / W % N))
-      values[static_cast<size_t>(i)] = others[static_cast<size_t>(i)];
-  return in_dtype(Tensor::from(values, x.shape()), x.dtype());
+  each_element(x, [&](size_t i, int64_t b, int64_t n) {
+    if (takes(b, n)) values[i] = others[i];
+  });
+  return Tensor::from(values, x.shape(), x.dtype());
+}
+
+// How many elements of a and b differ in their bits, in the rows where counts(b, n).
+template <typename Counts>
+double different_bits(const Tensor& a, const Tensor& b, const Counts& counts) {
+  const std::vector<double> left = a.to_doubles(), right = b.to_doubles();
+  double different = 0;
+  each_element(a, [&](size_t i, int64_t sequence, int64_t n) {
+    const auto bits = [i](const std::vector<double>& x) { return std::bit_cast<uint64_t>(x[i]); };
+    if (counts(sequence, n) && bits(left) != bits(right)) ++different;
+  });
+  return different;
+}
+
+// The largest |x| in the rows where counts(b, n).
+template <typename Counts>
+double largest(const Tensor& x, const Counts& counts) {
+  const std::vector<double> values = x.to_doubles();
+  Worst worst;
+  each_element(x, [&](size_t i, int64_t b, int64_t n) {
+    if (counts(b, n)) worst.take(std::abs(values[i]));
+  });
+  return worst.value;
+}
+
+// Rows row(0), row(1), ... of x [...,W] as a tensor [...,W] of this shape.
+template <typename Row>
+Tensor gather_rows(const Tensor& x, const Shape& shape, const Row& row) {
+  const std::vector<double> values = x.to_doubles();
+  const int64_t W = x.size(-1);
+  std::vector<double> result(static_cast<size_t>(shape.numel()));
+  for (int64_t i = 0; i < shape.numel(); ++i)
+    result[static_cast<size_t>(i)] = values[static_cast<size_t>(row(i / W) * W + i % W)];
+  return Tensor::from(result, shape, x.dtype());
 }
 
 // The first `length` positions of the listed sequences and heads of x [B,H,N,W], in that order.
-inline Tensor pick(const Tensor& x, const std::vector<int64_t>& batches,
-                   const std::vector<int64_t>& heads, int64_t length) {
-  const std::vector<double> values = x.to_doubles();
-  const int64_t H = x.size(1), N = x.size(2), W = x.size(3);
-  std::vector<double> result;
-  for (const int64_t b : batches) {
-    for (const int64_t h : heads) {
-      const auto first = values.begin() + (b * H + h) * N * W;
-      result.insert(result.end(), first, first + length * W);
-    }
-  }
-  const Shape shape{static_cast<int64_t>(batches.size()), static_cast<int64_t>(heads.size()),
-                    length, W};
-  return in_dtype(Tensor::from(result, shape), x.dtype());
+inline Tensor pick(const Tensor& x, const std::vector<size_t>& batches,
+                   const std::vector<size_t>& heads, int64_t length) {
+  const auto B = static_cast<int64_t>(batches.size()), H = static_cast<int64_t>(heads.size());
+  return gather_rows(x, {B, H, length, x.size(3)}, [&](int64_t row) {
+    const auto bh = static_cast<size_t>(row / length);
+    const size_t from = batches[bh / heads.size()] * static_cast<size_t>(x.size(1));
+    return static_cast<int64_t>(from + heads[bh % heads.size()]) * x.size(2) + row % length;
+  });
 }
 
 // Position n of x [B,H,N,W] as [B,H,W].
 inline Tensor at_position(const Tensor& x, int64_t n) {
-  const std::vector<double> values = x.to_doubles();
-  const int64_t N = x.size(2), W = x.size(3);
-  std::vector<double> result;
-  for (int64_t bh = 0; bh < x.size(0) * x.size(1); ++bh) {
-    const auto first = values.begin() + (bh * N + n) * W;
-    result.insert(result.end(), first, first + W);
-  }
-  return in_dtype(Tensor::from(result, {x.size(0), x.size(1), W}), x.dtype());
+  return gather_rows(x, {x.size(0), x.size(1), x.size(3)},
+                     [&](int64_t bh) { return bh * x.size(2) + n; });
+}
+
+// Gates [B,H,N,1] as an attention takes them; undefined where it has none.
+inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
+  return attention.gated() ? gate.reshape({gate.size(0), gate.size(1), gate.size(2)}) : Tensor();
 }
 
 // Position n of all inputs.
@@ -138,52 +178,22 @@ inline AttentionStep step_at(const Attention& attention, const Inputs& x, int64_
   return step;
 }
 
-// How many elements of a and b differ in their bits, and the largest |x|, in the rows where
-// counts(b, n).
-template <typename Counts>
-double different_bits(const Tensor& a, const Tensor& b, const Counts& counts) {
-  std::vector<char> left(a.bytes()), right(b.bytes());
-  a.read(left.data());
-  b.read(right.data());
-  const size_t each = size_of(a.dtype());
-  const int64_t N = a.size(2), W = a.size(3), per_sequence = a.size(1) * N * W;
-  double different = 0;
-  for (int64_t i = 0; i < a.numel(); ++i) {
-    const size_t at = static_cast<size_t>(i) * each;
-    if (counts(i / per_sequence, i / W % N) && std::memcmp(&left[at], &right[at], each) != 0)
-      ++different;
-  }
-  return different;
-}
-
-template <typename Counts>
-double largest(const Tensor& x, const Counts& counts) {
-  const std::vector<double> values = x.to_doubles();
-  const int64_t N = x.size(2), W = x.size(3), per_sequence = x.size(1) * N * W;
-  Worst worst;
-  for (int64_t i = 0; i < x.numel(); ++i)
-    if (counts(i / per_sequence, i / W % N))
-      worst.take(std::abs(values[static_cast<size_t>(i)]), "");
-  return worst.value;
+inline AttentionInputs inputs_for(const Attention& attention, const Inputs& x, bool gradients) {
+  const Tensor gates = gates_for(attention, x.gate);
+  return {Var(x.q, gradients), Var(x.k, gradients), Var(x.v, gradients),
+          gates.defined() ? Var(gates, gradients) : Var()};
 }
 
 using Method = Var (Attention::*)(const AttentionInputs&, const AttentionMask&) const;
 
-// Gates [B,H,N,1] as an attention takes them; undefined where it has none.
-inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
-  return attention.gated() ? gate.reshape({gate.size(0), gate.size(1), gate.size(2)}) : Tensor();
-}
-
 inline Outcome run(const Attention& attention, Method method, const Inputs& x,
                    const AttentionMask& mask) {
-  const Var q(x.q, true), k(x.k, true), v(x.v, true);
-  const Tensor gates = gates_for(attention, x.gate);
-  const Var gate = gates.defined() ? Var(gates, true) : Var();
+  const AttentionInputs in = inputs_for(attention, x, true);
   for (const Parameter& parameter : attention.parameters()) Var(parameter.var).clear_grad();
-  const Var y = (attention.*method)({q, k, v, gate}, mask);
+  const Var y = (attention.*method)(in, mask);
   backward(y, x.dy);
-  Outcome outcome{y.value(), q.grad(), k.grad(), v.grad()};
-  if (gate.defined()) outcome.dgate = gate.grad().reshape(x.gate.shape());
+  Outcome outcome{y.value(), in.q.grad(), in.k.grad(), in.v.grad()};
+  if (in.gate.defined()) outcome.dgate = in.gate.grad().reshape(x.gate.shape());
   for (const Parameter& parameter : attention.parameters())
     outcome.dparameters.push_back(parameter.var.grad());
   return outcome;
@@ -192,23 +202,12 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x,
 // Of one position y = v: dq and dk are 0 but for rounding, so errors are relative to 1e-3 at least.
 inline double gradient_error(const Outcome& a, const Outcome& b) {
   Worst worst;
-  worst.take(relative_error(a.dq, b.dq, 1e-3), "");
-  worst.take(relative_error(a.dk, b.dk, 1e-3), "");
-  worst.take(relative_error(a.dv, b.dv, 1e-3), "");
-  if (a.dgate.defined() && b.dgate.defined())
-    worst.take(relative_error(a.dgate, b.dgate, 1e-3), "");
-  for (size_t i = 0; i < a.dparameters.size() && i < b.dparameters.size(); ++i)
-    worst.take(relative_error(a.dparameters[i], b.dparameters[i], 1e-3), "");
+  const auto of_a = a.gradients(), of_b = b.gradients();
+  for (size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i)
+    worst.take(relative_error(of_a[i].second, of_b[i].second, 1e-3));
+  for (size_t i = 0; i < std::min(a.dparameters.size(), b.dparameters.size()); ++i)
+    worst.take(relative_error(a.dparameters[i], b.dparameters[i], 1e-3));
   return worst.value;
-}
-
-// Valid keys of six sequences of 97: all, none, one, and around a border of segments of 40.
-inline std::vector<int64_t> padded_counts() { return {97, 0, 1, 40, 41, 96}; }
-
-inline AttentionMask padded_mask(bool causal) {
-  const std::vector<int64_t> counts = padded_counts();
-  const std::vector<int32_t> valid(counts.begin(), counts.end());
-  return {causal, Tensor::from(valid, {static_cast<int64_t>(valid.size())})};
 }
 
 }  // namespace linea::conformance

@@ -2,9 +2,9 @@
 #include <cstring>
 
 #include "tensor/backend.h"
+#include "tensor/caching_allocator.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/simd.h"
-#include "tensor/memory_report.h"
 
 #ifndef LINEA_CPU_BACKEND  // set by cmake/cpu_isa.cmake
 #define LINEA_CPU_BACKEND cpu_backend_base
@@ -19,40 +19,9 @@ void copy_bytes(Context&, void* to, const void* from, size_t bytes) {
   std::memcpy(to, from, bytes);
 }
 
-constexpr DeviceMemory kCpuMemory = {.allocator = cpu_allocator,
-                                     .use = cpu_memory,
-                                     .limit = cpu_memory_limit,
-                                     .reset_peak = reset_cpu_peak,
-                                     .release_cache = release_cpu_cache,
-                                     .clear = clear_bytes,
-                                     .copy = copy_bytes,
-                                     .read = copy_bytes,
-                                     .write = copy_bytes,
-                                     .wait = wait};
-
-template <typename T>
-Kernels<T> all_kernels() {
-  return {cpu::elementwise_kernels<T>(),
-          cpu::row_kernels<T>(),
-          cpu::matrix_kernels<T>(),
-          cpu::linear_kernels<T>(),
-          cpu::panel_kernels<T>(),
-          cpu::normalization_kernels<T>(),
-          cpu::embedding_kernels<T>(),
-          cpu::loss_kernels<T>(),
-          cpu::sampling_kernels<T>(),
-          cpu::feature_kernels<T>(),
-          cpu::random_feature_kernels<T>(),
-          cpu::codebook_kernels<T>(),
-          cpu::chunk_forward_kernels<T>(),
-          cpu::chunk_backward_query_kernels<T>(),
-          cpu::chunk_backward_key_kernels<T>(),
-          cpu::straight_through_kernels<T>(),
-          cpu::recurrent_kernels<T>(),
-          cpu::delta_kernels<T>(),
-          cpu::delta_step_kernels<T>(),
-          cpu::softmax_attention_kernels<T>(),
-          cpu::optimizer_kernels<T>()};
+template <typename T, template <typename> typename... Topics>
+KernelTable<T, Topics...> filled(const KernelTable<T, Topics...>&) {
+  return {cpu::kernels_of<Topics<T>>()...};
 }
 
 void start(Context& ctx) {
@@ -66,10 +35,15 @@ void start(Context& ctx) {
 
 const Backend& LINEA_CPU_BACKEND();
 const Backend& LINEA_CPU_BACKEND() {
-  static const Kernels<float> f32 = all_kernels<float>();
-  static const Kernels<double> f64 = all_kernels<double>();
+  static const Kernels<float> f32 = filled(Kernels<float>{});
+  static const Kernels<double> f64 = filled(Kernels<double>{});
   static const Backend backend = {.isa = cpu::kIsaName,
-                                  .memory = kCpuMemory,
+                                  .memory = {.allocator = cpu_allocator(),
+                                             .clear = clear_bytes,
+                                             .copy = copy_bytes,
+                                             .read = copy_bytes,
+                                             .write = copy_bytes,
+                                             .wait = wait},
                                   .f32 = f32,
                                   .f64 = f64,
                                   .bf16 = nullptr,

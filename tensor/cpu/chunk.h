@@ -1,15 +1,14 @@
 // Shared by the kernels of the sum rule: the running state, and how rows update and read it. Row
 // vectors throughout; for one (batch, head), with the state S [F,M] and the key sum z [F]:
 //
-//   S_i = S_{i-1} + w_i k_i^T v_i    z_i = z_{i-1} + w_i k_i    d_i = q_i z_i^T    y_i = q_i S_i /
-//   d_i
+//   S_i = S_{i-1} + w_i k_i^T v_i    z_i = z_{i-1} + w_i k_i
+//   d_i = q_i z_i^T                  y_i = q_i S_i / d_i
 //
 // Values without weights and decays are summed directly. All else is stored relative to a
 // logarithm, so that nothing overflows or underflows and no row depends on a later key:
 //   a row of log features   exp(log - top), top = its largest log: between 0 and 1
-//   a key j                 has the weight exp(o_j), o_j = top_j + log w_j - L_j, with L_j the sum
-//   of
-//                           the chunk's log decays up to j (a decay of rows and state cancels in y)
+//   a key j                 has the weight exp(o_j), o_j = top_j + log w_j - L_j, L_j the sum of the
+//                           chunk's log decays up to j (a decay of rows and state cancels in y)
 //   a feature f of S and z  is multiplied by exp(scale_f), the largest log added to it
 //   a row i of the sums     is multiplied by exp(m_i), the largest log that it has seen
 // The same class holds the states of the forward sweep (keys with values) and of the backward sweep
@@ -23,10 +22,6 @@ namespace linea::cpu {
 // Logs within this range of each other may be factors of one product; the loss is exp(-87 + 40) in
 // float.
 inline constexpr double kMaxLogRange = 40;
-// Below this a denominator may have lost relevant terms; its row is summed again by logs.
-template <typename T>
-inline constexpr T kMinTrustedDenominator = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
-
 // The running state as the rows of a chunk read it: row i gets features[i] state exp(scale[i]).
 template <typename T>
 struct Reading {
@@ -54,6 +49,12 @@ class StateAccumulator {
     if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return accumulate_values(rows, x, weight, arena);
     accumulate_logs(rows, x, weight, arena);
+  }
+
+  void clear() {
+    std::fill_n(state_, F_ * M_, T(0));
+    std::fill_n(key_sum_, F_, T(0));
+    if (scale_ != nullptr) std::fill_n(scale_, F_, kNothing<T>);
   }
 
   // Adds S and z of `other` times exp(log).

@@ -51,6 +51,7 @@ QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_
   T *offset = arena.take(chunk.rows), max = kNothing<T>;
   for (int64_t i = 0; i < chunk.rows; ++i) {
     offset[i] = -q.row_scale[i];
+    if (by_logs == nullptr) continue;
     if (i < k.count) max = std::max(max, k.offset[i]);
     by_logs[i] =
         q.rows.logs != nullptr && q.row_scale[i] < max;  // else m_i is at least the largest
@@ -71,7 +72,7 @@ const T* visible_of(const QueryRows<T>& q, const Rows<T>& k, const Chunk& chunk,
 
 template <typename T>
 void apply_visible(const T* visible, const Chunk& chunk, T* scores) {
-  if (visible == nullptr) return mask_future(scores, chunk);
+  if (visible == nullptr) return hide_unseen(chunk, scores);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
     for (int64_t i = first * chunk.keys; i < (first + rows) * chunk.keys; i += chunk.keys)
       for (int64_t j = i; j < i + seen; ++j)

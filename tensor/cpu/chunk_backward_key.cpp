@@ -138,10 +138,8 @@ void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<
 }
 
 template <typename T>
-ChunkBackwardKeyKernels<T> chunk_backward_key_kernels() {
-  return {.chunk_backward_key = chunk_backward_key<T>};
-}
-template ChunkBackwardKeyKernels<float> chunk_backward_key_kernels();
-template ChunkBackwardKeyKernels<double> chunk_backward_key_kernels();
+constexpr ChunkBackwardKeyKernels<T> kChunkBackwardKeyKernels = {.chunk_backward_key =
+                                                                     chunk_backward_key<T>};
+LINEA_KERNELS(ChunkBackwardKeyKernels)
 
 }  // namespace linea::cpu

@@ -88,10 +88,8 @@ void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInpu
 }
 
 template <typename T>
-ChunkBackwardQueryKernels<T> chunk_backward_query_kernels() {
-  return {.chunk_backward_query = chunk_backward_query<T>};
-}
-template ChunkBackwardQueryKernels<float> chunk_backward_query_kernels();
-template ChunkBackwardQueryKernels<double> chunk_backward_query_kernels();
+constexpr ChunkBackwardQueryKernels<T> kChunkBackwardQueryKernels = {.chunk_backward_query =
+                                                                         chunk_backward_query<T>};
+LINEA_KERNELS(ChunkBackwardQueryKernels)
 
 }  // namespace linea::cpu

@@ -1,5 +1,5 @@
-// Products of rows and keys of a chunk, [rows, keys], in bands: above the diagonal only the corners
-// of its blocks are computed, and no product reads more.
+// Products of rows and keys of a chunk, [rows, keys], in bands: of the entries that rows do not see
+// only the corners of a band's blocks are computed, and no product reads more.
 #pragma once
 
 #include "tensor/cpu/chunk_rows.h"
@@ -14,7 +14,7 @@ template <typename Body>
 void each_band(const Chunk& chunk, const Body& body) {
   for (int64_t first = 0; first < chunk.rows; first += kBand) {
     const int64_t rows = std::min(kBand, chunk.rows - first);
-    body(first, rows, std::min(first + rows, chunk.keys));
+    body(first, rows, chunk.seen(first + rows - 1));
   }
 }
 
@@ -33,7 +33,7 @@ void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, con
   });
 }
 
-// y_i += sum_{j <= i} scores_ij x_j, rows of `width`
+// y_i += sum_j scores_ij x_j over the keys j that i sees, rows of `width`
 template <typename T>
 void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
               int64_t ldy) {
@@ -43,24 +43,28 @@ void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRow
   });
 }
 
-// y_j += sum_{i >= j} scores_ij x_i
+// y_j += sum_i scores_ij x_i over the rows i that see j
 template <typename T>
 void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
                 int64_t ldy) {
   for (int64_t first = 0; first < chunk.keys; first += kBand) {
     const int64_t keys = std::min(kBand, chunk.keys - first);
-    small_gemm(keys, width, chunk.rows - first,
-               transposed(scores + first * chunk.keys + first, chunk.keys),
-               x.data + first * x.stride, x.stride, y + first * ldy, ldy, true);
+    const int64_t row = chunk.first_row(first) / kBand * kBand;  // whole bands
+    small_gemm(keys, width, chunk.rows - row,
+               transposed(scores + row * chunk.keys + first, chunk.keys), x.data + row * x.stride,
+               x.stride, y + first * ldy, ldy, true);
   }
 }
 
-// Zeroes the entries of a [rows, keys] matrix above the diagonal, within the bands.
+// Zeroes the entries of a [rows, keys] matrix that rows do not see, as far as the sums above read
+// them.
 template <typename T>
-void mask_future(T* scores, const Chunk& chunk) {
+void hide_unseen(const Chunk& chunk, T* scores) {
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    for (int64_t i = first; i < first + rows; ++i)
-      for (int64_t j = i + 1; j < seen; ++j) scores[i * chunk.keys + j] = T(0);
+    for (int64_t i = first; i < first + rows; ++i) {
+      T* row = scores + i * chunk.keys;
+      std::fill(row + chunk.seen(i), row + std::min(seen + kBand, chunk.keys), T(0));
+    }
   });
 }
 

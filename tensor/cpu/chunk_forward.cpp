@@ -113,10 +113,7 @@ void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
 }
 
 template <typename T>
-ChunkForwardKernels<T> chunk_forward_kernels() {
-  return {.chunk_forward = chunk_forward<T>};
-}
-template ChunkForwardKernels<float> chunk_forward_kernels();
-template ChunkForwardKernels<double> chunk_forward_kernels();
+constexpr ChunkForwardKernels<T> kChunkForwardKernels = {.chunk_forward = chunk_forward<T>};
+LINEA_KERNELS(ChunkForwardKernels)
 
 }  // namespace linea::cpu

@@ -6,22 +6,18 @@
 #include <limits>
 
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
 #include "tensor/formulas.h"
 
 namespace linea::cpu {
 
-template <typename T>
-inline constexpr T kNothing = -std::numeric_limits<T>::infinity();  // the log of 0
-
-// exp(log - reference), where `log` may be the log of 0.
-template <typename T>
-T factor(T log, T reference) {
-  return log == kNothing<T> ? T(0) : exp_of(log - reference);
-}
-
-// One chunk of one bh: its first position in the segment, its rows, and its valid keys.
+// One chunk of one bh: its first position in the segment, its rows, and its valid keys, of which
+// row i sees the first i + 1 + shift.
 struct Chunk {
-  int64_t first, rows, keys;
+  int64_t first, rows, keys, shift = 0;
+
+  int64_t seen(int64_t i) const { return std::clamp<int64_t>(i + 1 + shift, 0, keys); }
+  int64_t first_row(int64_t j) const { return std::clamp<int64_t>(j - shift, 0, rows); }
 };
 
 inline Chunk chunk_at(const ChunkShape& shape, int64_t bh, int64_t index) {
@@ -49,35 +45,6 @@ class Arena {
  private:
   T* next_;
 };
-
-template <typename T>
-void add_row(const T* x, T* y, int64_t count, T weight) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) y[i] += weight * x[i];
-}
-
-template <typename T>
-void scale_row(T* x, int64_t count, T by) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; ++i) x[i] *= by;
-}
-
-template <typename T>
-T dot(const T* x, const T* y, int64_t count) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < count; ++i) total += x[i] * y[i];
-  return total;
-}
-
-template <typename T>
-T largest(const T* x, int64_t count) {
-  T max = kNothing<T>;
-#pragma omp simd reduction(max : max)
-  for (int64_t i = 0; i < count; ++i) max = x[i] > max ? x[i] : max;
-  // clang's reduction starts from the least finite number.
-  return max > std::numeric_limits<T>::lowest() ? max : kNothing<T>;
-}
 
 // The queries or keys of a chunk: feature f of row i is features[i,f] exp(offset[i]). The offset of
 // a query is 0 until its denominator is known.
@@ -108,7 +75,7 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
   T* features = arena.take(count * F);
   const T* x = given.at(bh, first);
   if (shape.feature == KernelFeature::given) copy_rows_of(x, given.row, features, F, count, F);
-  with_feature(shape.feature, [&](auto phi) {
+  with_feature<T>(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
       for (int64_t f = 0; f < F; ++f) features[i * F + f] = phi.value(x[i * given.row + f]);
@@ -147,7 +114,7 @@ void write_gradient(const ChunkShape& shape, const T* features, const T* gradien
   const int64_t F = shape.features;
   T* dx = to.at(bh, first);
   if (shape.feature == KernelFeature::given) copy_rows_of(gradient, F, dx, to.row, count, F);
-  with_feature(shape.feature, [&](auto phi) {
+  with_feature<T>(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
       for (int64_t f = 0; f < F; ++f)

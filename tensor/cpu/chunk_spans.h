@@ -20,44 +20,6 @@ inline int64_t num_spans(const Context& ctx, const ChunkShape& shape) {
   return std::clamp<int64_t>(per_bh, 1, std::max<int64_t>(chunk_count(shape) / 4, 1));
 }
 
-// A state for each bh and span, and the sum of the span's log decays.
-template <typename T>
-class SpanStates {
- public:
-  SpanStates(Context& ctx, const ChunkShape& shape, int64_t slots, bool scaled)
-      : F_(shape.features),
-        M_(shape.values),
-        scaled_(scaled),
-        slots_(slots),
-        memory_(ctx, slots * (F_ * M_ + 2 * F_ + 1)) {}
-
-  ChunkState<T> view() const {
-    T* const state = memory_.data();
-    T* const key_sum = state + slots_ * F_ * M_;
-    return {state, key_sum, scaled_ ? key_sum + slots_ * F_ : nullptr};
-  }
-  T& decay(int64_t slot) const { return memory_.data()[slots_ * (F_ * M_ + 2 * F_) + slot]; }
-
-  void clear(int64_t slot) const {
-    const ChunkState<T> all = view();
-    std::fill_n(all.state + slot * F_ * M_, F_ * M_, T(0));
-    std::fill_n(all.key_sum + slot * F_, F_, T(0));
-    if (scaled_) std::fill_n(all.scale + slot * F_, F_, kNothing<T>);
-  }
-  void copy_to(int64_t slot, const ChunkState<T>& states, int64_t bh) const {
-    const ChunkState<T> all = view();
-    std::copy_n(all.state + slot * F_ * M_, F_ * M_, states.state + bh * F_ * M_);
-    std::copy_n(all.key_sum + slot * F_, F_, states.key_sum + bh * F_);
-    if (scaled_) std::copy_n(all.scale + slot * F_, F_, states.scale + bh * F_);
-  }
-
- private:
-  int64_t F_, M_;
-  bool scaled_;
-  int64_t slots_;
-  Workspace<T> memory_;
-};
-
 // Whether a chunk has rows that update the state (keys) and rows that read it (queries).
 struct Sides {
   bool update, read;
@@ -77,38 +39,47 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
       body(from_last ? chunks - 1 - n : n);
   };
   if (spans == 1 || !sides.update)
-    return parallel_items(ctx, shape.batch_heads * spans, [&](int64_t item, int thread) {
+    return parallel_items(ctx, shape.batch_heads * spans, kGrain, [&](int64_t item, int thread) {
       StateAccumulator<T> running(states, item / spans, F, M);
       each_chunk(item % spans, [&](int64_t index) { visit(item / spans, thread, index, running); });
     });
 
   const int64_t summed = sides.read ? spans - 1 : spans;  // no span starts from the sum of all
-  const SpanStates<T> own(ctx, shape, shape.batch_heads * summed, states.scale != nullptr);
-  parallel_items(ctx, shape.batch_heads * summed, [&](int64_t slot, int thread) {
-    own.clear(slot);
-    StateAccumulator<T> sums(own.view(), slot, F, M);
-    T decay = 0;
-    each_chunk(slot % summed,
-               [&](int64_t index) { decay += accumulate(slot / summed, thread, index, sums); });
-    own.decay(slot) = decay;
+  // A state for each bh and span, and the sum of the span's log decays.
+  const int64_t slots = shape.batch_heads * summed;
+  const Workspace<T> memory(ctx, slots * (F * M + 2 * F + 1));
+  T *const key_sum = memory.data() + slots * F * M, *const scale = key_sum + slots * F;
+  T* const decays = scale + slots * F;
+  const ChunkState<T> own{memory.data(), key_sum, states.scale == nullptr ? nullptr : scale};
+  parallel_items(ctx, slots, kGrain, [&](int64_t slot, int thread) {
+    StateAccumulator<T> sums(own, slot, F, M);
+    sums.clear();
+    decays[slot] = 0;
+    each_chunk(slot % summed, [&](int64_t index) {
+      decays[slot] += accumulate(slot / summed, thread, index, sums);
+    });
   });
-  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int) {
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int) {
     for (int64_t slot = bh * summed; slot < (bh + 1) * summed; ++slot) {
       const bool first = slot == bh * summed;
-      const StateAccumulator<T> before = first ? StateAccumulator<T>(states, bh, F, M)
-                                               : StateAccumulator<T>(own.view(), slot - 1, F, M);
-      StateAccumulator<T>(own.view(), slot, F, M).merge(before, own.decay(slot));
+      const StateAccumulator<T> before =
+          first ? StateAccumulator<T>(states, bh, F, M) : StateAccumulator<T>(own, slot - 1, F, M);
+      StateAccumulator<T>(own, slot, F, M).merge(before, decays[slot]);
     }
   });
   if (sides.read)
-    parallel_items(ctx, shape.batch_heads * spans, [&](int64_t item, int thread) {
+    parallel_items(ctx, shape.batch_heads * spans, kGrain, [&](int64_t item, int thread) {
       const int64_t bh = item / spans, span = item % spans;
-      StateAccumulator<T> running =
-          span == 0 ? StateAccumulator<T>(states, bh, F, M)
-                    : StateAccumulator<T>(own.view(), bh * summed + span - 1, F, M);
+      StateAccumulator<T> running = span == 0
+                                        ? StateAccumulator<T>(states, bh, F, M)
+                                        : StateAccumulator<T>(own, bh * summed + span - 1, F, M);
       each_chunk(span, [&](int64_t index) { visit(bh, thread, index, running); });
     });
-  for (int64_t bh = 0; bh < shape.batch_heads; ++bh) own.copy_to((bh + 1) * summed - 1, states, bh);
+  for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
+    StateAccumulator<T> sums(states, bh, F, M);
+    sums.clear();
+    sums.merge(StateAccumulator<T>(own, (bh + 1) * summed - 1, F, M), T(0));
+  }
 }
 
 // A forward sweep: for each bh and chunk read(bh, thread, chunk, keys, running, empty, arena) where

@@ -1,7 +1,7 @@
 // Features from a codebook c [H,F,D] (nn/attention/soft_vq.cpp, vq.cpp) except for matrix products;
 // and the straight-through gradient of hard codes.
 #include "tensor/cpu/blas.h"
-#include "tensor/cpu/chunk.h"
+#include "tensor/cpu/chunk_backward.h"
 #include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
@@ -10,25 +10,22 @@ template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
   const int64_t F = shape.features, D = shape.key_size;
   const Workspace<T> workspace(ctx, ctx.threads * F);
-  parallel_items(
-      ctx, shape.batch_heads,
-      [&](int64_t bh, int thread) {
-        const T* codes = codebook + shape.head(bh) * F * D;
-        T* half = workspace.data() + thread * F;
-        for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
-        const T inverse = T(1) / *t;
-        for (int64_t row = 0; row < shape.rows; ++row) {
-          T* logs = u + (bh * shape.rows + row) * F;
-          for (int64_t f = 0; f < F; ++f) logs[f] = (logs[f] - half[f]) * inverse;
-          const T max = largest(logs, F);
-          T sum = 0;
+  parallel_items(ctx, shape.batch_heads, F * (D + 16 * shape.rows), [&](int64_t bh, int thread) {
+    const T* codes = codebook + shape.head(bh) * F * D;
+    T* half = workspace.data() + thread * F;
+    for (int64_t f = 0; f < F; ++f) half[f] = dot(codes + f * D, codes + f * D, D) / T(2);
+    const T inverse = T(1) / *t;
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      T* logs = u + (bh * shape.rows + row) * F;
+      for (int64_t f = 0; f < F; ++f) logs[f] = (logs[f] - half[f]) * inverse;
+      const T max = largest(logs, F);
+      T sum = 0;
 #pragma omp simd reduction(+ : sum)
-          for (int64_t f = 0; f < F; ++f) sum += exp_of(logs[f] - max);
-          const T all = max + std::log(sum);
-          for (int64_t f = 0; f < F; ++f) logs[f] -= all;
-        }
-      },
-      F * (D + 16 * shape.rows));
+      for (int64_t f = 0; f < F; ++f) sum += exp_of(logs[f] - max);
+      const T all = max + std::log(sum);
+      for (int64_t f = 0; f < F; ++f) logs[f] -= all;
+    }
+  });
 }
 
 // dg_f = db_f - exp(b_f) sum db;  du = dg / t;  dt = -sum_f dg_f g_f / t = -sum_f du_f b_f, as sum
@@ -37,32 +34,29 @@ template <typename T>
 void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, const T* logs,
                            T* dlogs, T* dt) {
   const int64_t F = shape.features;
-  parallel_items(
-      ctx, shape.batch_heads,
-      [&](int64_t bh, int) {
-        T all = 0;
-        const T inverse = T(1) / *t;
-        for (int64_t row = 0; row < shape.rows; ++row) {
-          const T* b = logs + (bh * shape.rows + row) * F;
-          T* grad = dlogs + (bh * shape.rows + row) * F;
-          T total = 0;
-          for (int64_t f = 0; f < F; ++f) total += grad[f];
-          for (int64_t f = 0; f < F; ++f) {
-            const T share = exp_of(b[f]);
-            grad[f] = (grad[f] - share * total) * inverse;
-            all += grad[f] == T(0) ? T(0) : grad[f] * b[f];
-          }
-        }
-        dt[bh] -= all;
-      },
-      16 * F * shape.rows);
+  parallel_items(ctx, shape.batch_heads, 16 * F * shape.rows, [&](int64_t bh, int) {
+    T all = 0;
+    const T inverse = T(1) / *t;
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      const T* b = logs + (bh * shape.rows + row) * F;
+      T* grad = dlogs + (bh * shape.rows + row) * F;
+      T total = 0;
+      for (int64_t f = 0; f < F; ++f) total += grad[f];
+      for (int64_t f = 0; f < F; ++f) {
+        const T share = exp_of(b[f]);
+        grad[f] = (grad[f] - share * total) * inverse;
+        all += grad[f] == T(0) ? T(0) : grad[f] * b[f];
+      }
+    }
+    dt[bh] -= all;
+  });
 }
 
 template <typename T>
 void add_to_heads(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* codebook,
                   T* dcodebook) {
   const int64_t F = shape.features, D = shape.key_size;
-  parallel_items(ctx, shape.heads, [&](int64_t head, int) {
+  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
     for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
       if (shape.head(bh) != head) continue;
       T* into = dcodebook + head * F * D;
@@ -80,49 +74,43 @@ template <typename T>
 void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* codebook,
                   int32_t* code) {
   const int64_t F = shape.features, D = shape.key_size;
-  parallel_items(
-      ctx, shape.batch_heads,
-      [&](int64_t bh, int) {
-        const T* codes = codebook + shape.head(bh) * F * D;
-        for (int64_t row = 0; row < shape.rows; ++row) {
-          const T* point = x + (bh * shape.rows + row) * D;
-          T min = std::numeric_limits<T>::infinity();
-          int32_t best = 0;
-          for (int64_t f = 0; f < F; ++f) {
-            T distance = 0;
+  parallel_items(ctx, shape.batch_heads, shape.rows * F * D, [&](int64_t bh, int) {
+    const T* codes = codebook + shape.head(bh) * F * D;
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      const T* point = x + (bh * shape.rows + row) * D;
+      T min = std::numeric_limits<T>::infinity();
+      int32_t best = 0;
+      for (int64_t f = 0; f < F; ++f) {
+        T distance = 0;
 #pragma omp simd reduction(+ : distance)
-            for (int64_t d = 0; d < D; ++d)
-              distance += (point[d] - codes[f * D + d]) * (point[d] - codes[f * D + d]);
-            if (distance < min) {
-              min = distance;
-              best = static_cast<int32_t>(f);
-            }
-          }
-          code[bh * shape.rows + row] = best;
+        for (int64_t d = 0; d < D; ++d)
+          distance += (point[d] - codes[f * D + d]) * (point[d] - codes[f * D + d]);
+        if (distance < min) {
+          min = distance;
+          best = static_cast<int32_t>(f);
         }
-      },
-      shape.rows * F * D);
+      }
+      code[bh * shape.rows + row] = best;
+    }
+  });
 }
 
 template <typename T>
 void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook,
                   T* y) {
   const int64_t D = shape.key_size;
-  parallel_items(
-      ctx, shape.batch_heads,
-      [&](int64_t bh, int) {
-        const T* codes = codebook + shape.head(bh) * shape.features * D;
-        for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row)
-          std::copy_n(codes + code[row] * D, D, y + row * D);
-      },
-      shape.rows * D);
+  parallel_items(ctx, shape.batch_heads, shape.rows * D, [&](int64_t bh, int) {
+    const T* codes = codebook + shape.head(bh) * shape.features * D;
+    for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row)
+      std::copy_n(codes + code[row] * D, D, y + row * D);
+  });
 }
 
 template <typename T>
 void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
                  T* sums) {
   const int64_t F = shape.features, D = shape.key_size;
-  parallel_items(ctx, shape.heads, [&](int64_t head, int) {
+  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
     for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
       if (shape.head(bh) != head) continue;
       for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row) {
@@ -152,28 +140,16 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
     StateAccumulator<T> running(grads, bh, F, wide);
     for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, bh, index);
       const int64_t row = bh * shape.length + chunk.first;
-      Rows<T> rows;
-      const T* e = nullptr;
-      T *n = nullptr, *offset = nullptr;
-      if (in.q.data != nullptr) {
-        rows = expand(shape, in.q, bh, chunk.first, chunk.rows, arena);
-        e = ddenominator.at(bh) + chunk.first;
-        n = arena.take(chunk.rows * M);
-        offset = arena.take(chunk.rows);
-        for (int64_t i = 0; i < chunk.rows; ++i) {
-          const T inverse = reciprocal_or_zero(saved.denominator.at(bh)[chunk.first + i]);
-          offset[i] = -saved.scale.at(bh)[chunk.first + i];
-          const T* grad_y = dy.at(bh, chunk.first + i);
-          for (int64_t m = 0; m < M; ++m) n[i * M + m] = grad_y[m] * inverse;
-        }
-        rows.offset = offset;
-      }
+      const T* e = ddenominator.at(bh) + chunk.first;
+      QueryRows<T> q{};
+      if (in.q.data != nullptr)
+        q = queries_of<T>(shape, in, bh, chunk, {}, dy, saved, arena, nullptr);
       if (dk != nullptr) {
         T* out = dk + row * D;
         std::fill_n(out, chunk.rows * D, T(0));
@@ -189,14 +165,14 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         }
         if (in.q.data != nullptr && chunk.keys > 0) {
           T* grad = arena.take(chunk.rows * chunk.keys);  // w_ij dw_ij
-          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), n, M, v, in.v.row, T(0), grad,
-                    chunk.keys);
+          blas_gemm(false, true, chunk.rows, chunk.keys, M, T(1), q.numerator, M, v, in.v.row, T(0),
+                    grad, chunk.keys);
           for (int64_t i = 0; i < chunk.rows; ++i)
             for (int64_t j = 0; j < chunk.keys; ++j) {
               T& s = grad[i * chunk.keys + j];
               s = j > i ? T(0)
-                        : (s + e[i]) *
-                              exp_of(rows.logs[i * F + code[row + j]] - rows.top[i] + offset[i]);
+                        : (s + e[i]) * exp_of(q.rows.logs[i * F + code[row + j]] - q.rows.top[i] +
+                                              q.rows.offset[i]);
             }
           blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), grad, chunk.keys,
                     queries + row * D, D, T(1), out, D);
@@ -208,32 +184,27 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         for (int64_t d = 0; d < D; ++d) {
           T* to = products + i * wide + d * (M + 1);
           const T by = queries[(row + i) * D + d];
-          for (int64_t m = 0; m < M; ++m) to[m] = by * n[i * M + m];
+          for (int64_t m = 0; m < M; ++m) to[m] = by * q.numerator[i * M + m];
           to[M] = by * e[i];
         }
-      running.accumulate(rows, {products, wide}, nullptr, arena);
+      running.accumulate(q.rows, {products, wide}, nullptr, arena);
     }
   });
 }
 
 template <typename T>
-CodebookKernels<T> codebook_kernels() {
-  return {.mixture_logs = mixture_logs<T>,
-          .mixture_logs_backward = mixture_logs_backward<T>,
-          .add_to_heads = add_to_heads<T>,
-          .nearest_code = nearest_code<T>,
-          .gather_codes = gather_codes<T>,
-          .sum_by_code = sum_by_code<T>,
-          .one_hot_logs = one_hot_logs<T>};
-}
-template CodebookKernels<float> codebook_kernels();
-template CodebookKernels<double> codebook_kernels();
+constexpr CodebookKernels<T> kCodebookKernels = {.mixture_logs = mixture_logs<T>,
+                                                 .mixture_logs_backward = mixture_logs_backward<T>,
+                                                 .add_to_heads = add_to_heads<T>,
+                                                 .nearest_code = nearest_code<T>,
+                                                 .gather_codes = gather_codes<T>,
+                                                 .sum_by_code = sum_by_code<T>,
+                                                 .one_hot_logs = one_hot_logs<T>};
+LINEA_KERNELS(CodebookKernels)
 
 template <typename T>
-StraightThroughKernels<T> straight_through_kernels() {
-  return {.straight_through = straight_through<T>};
-}
-template StraightThroughKernels<float> straight_through_kernels();
-template StraightThroughKernels<double> straight_through_kernels();
+constexpr StraightThroughKernels<T> kStraightThroughKernels = {.straight_through =
+                                                                   straight_through<T>};
+LINEA_KERNELS(StraightThroughKernels)
 
 }  // namespace linea::cpu

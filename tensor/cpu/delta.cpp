@@ -26,20 +26,6 @@
 namespace linea::cpu {
 namespace {
 
-// X = L^-1 X or L^-T X; L [N,N] is unit lower triangular, and only the entries below its diagonal
-// are read.
-void blas_solve(bool transpose, int64_t N, int64_t M, const float* lower, float* x) {
-  cblas_strsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans,
-              CblasUnit, static_cast<blasint>(N), static_cast<blasint>(M), 1.0f, lower,
-              static_cast<blasint>(N), x, static_cast<blasint>(M));
-}
-
-void blas_solve(bool transpose, int64_t N, int64_t M, const double* lower, double* x) {
-  cblas_dtrsm(CblasRowMajor, CblasLeft, CblasLower, transpose ? CblasTrans : CblasNoTrans,
-              CblasUnit, static_cast<blasint>(N), static_cast<blasint>(M), 1.0, lower,
-              static_cast<blasint>(N), x, static_cast<blasint>(M));
-}
-
 // The inputs of one chunk.
 template <typename T>
 struct Given {
@@ -113,14 +99,14 @@ class Delta {
     std::fill_n(dE, keys * M_, T(0));
     if (keys > 0) {
       band_products(chunk, F_, {in.q, F_}, {in.k, F_}, scores, arena);
-      mask_future(scores, chunk);
+      hide_unseen(chunk, scores);
       add_future(chunk, M_, scores, {dy, M_}, dE, M_);
       small_gemm(keys, M_, F_, plain(in.k, F_), dstate, M_, dE, M_, true);
       blas_solve(true, keys, M_, written.lower, dE);
 
       T* P = scores;
       band_products(chunk, M_, {dy, M_}, {written.rows, M_}, P, arena);
-      mask_future(P, chunk);
+      hide_unseen(chunk, P);
       add_past(chunk, F_, P, {in.k, F_}, dq, F_);
       add_future(chunk, F_, P, {in.q, F_}, dk, F_);
       multiply_transposed(keys, F_, M_, {written.rows, M_}, dstate, dk, true, arena);
@@ -128,7 +114,7 @@ class Delta {
       const Chunk square{chunk.first, keys, keys};
       T* G = scores;  // B G, initially without the minus sign
       band_products(square, M_, {dE, M_}, {written.rows, M_}, G, arena);
-      mask_future(G, square);
+      hide_unseen(square, G);
       for (int64_t i = 0; i < keys; ++i) {
         T* row = G + i * keys;
         dbeta[i] = dot(dE + i * M_, written.missed + i * M_, M_) -
@@ -168,7 +154,7 @@ void delta_forward(Context& ctx, const ChunkShape& shape, const T* q, const T* k
   const Delta<T> delta(shape);
   const int64_t each = delta.written_size() + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
     Arena<T> arena(workspace.data() + thread * each);
     const Written<T> written = delta.take_written(arena);
     T* state_of_bh = state + bh * F * M;
@@ -196,7 +182,7 @@ void delta_backward(Context& ctx, const ChunkShape& shape, const T* q, const T* 
   const int64_t saved = F * M + delta.written_size();  // of each chunk
   const int64_t each = chunks * saved + delta.scratch_size();
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
     T* chunk_memory = workspace.data() + thread * each;
     const Arena<T> scratch(chunk_memory + chunks * saved);
     const auto visit = [&](int64_t index, const auto& body) {
@@ -233,17 +219,15 @@ template <typename T>
 void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, T* state, T* y,
                 int64_t BH, int64_t F, int64_t M) {
   const Workspace<T> workspace(ctx, BH * M);
-  parallel_ranges(ctx, BH, 8 * F * M, [&](int64_t first, int64_t last) {
-    for (int64_t bh = first; bh < last; ++bh) {
-      T *written = workspace.data() + bh * M, *out = y + bh * M, *S = state + bh * F * M;
-      std::fill_n(written, M, T(0));
-      for (int64_t f = 0; f < F; ++f) add_row(S + f * M, written, M, k[bh * F + f]);
-      for (int64_t m = 0; m < M; ++m) written[m] = beta[bh] * (v[bh * M + m] - written[m]);
-      std::fill_n(out, M, T(0));
-      for (int64_t f = 0; f < F; ++f) {
-        add_row(written, S + f * M, M, k[bh * F + f]);
-        add_row(S + f * M, out, M, q[bh * F + f]);
-      }
+  parallel_rows(ctx, BH, 8 * F * M, [&](int64_t bh) {
+    T *written = workspace.data() + bh * M, *out = y + bh * M, *S = state + bh * F * M;
+    std::fill_n(written, M, T(0));
+    for (int64_t f = 0; f < F; ++f) add_row(S + f * M, written, M, k[bh * F + f]);
+    for (int64_t m = 0; m < M; ++m) written[m] = beta[bh] * (v[bh * M + m] - written[m]);
+    std::fill_n(out, M, T(0));
+    for (int64_t f = 0; f < F; ++f) {
+      add_row(written, S + f * M, M, k[bh * F + f]);
+      add_row(S + f * M, out, M, q[bh * F + f]);
     }
   });
 }
@@ -256,21 +240,17 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
   const auto one = [&](int64_t bh, int) {
     blas_solve(transpose, N, M, l + bh * N * N, x + bh * N * M);
   };
-  parallel_items(ctx, BH, one);
+  parallel_items(ctx, BH, kGrain, one);
 }
 
 template <typename T>
-DeltaKernels<T> delta_kernels() {
-  return {.delta_forward = delta_forward<T>, .delta_backward = delta_backward<T>};
-}
-template DeltaKernels<float> delta_kernels();
-template DeltaKernels<double> delta_kernels();
+constexpr DeltaKernels<T> kDeltaKernels = {.delta_forward = delta_forward<T>,
+                                           .delta_backward = delta_backward<T>};
+LINEA_KERNELS(DeltaKernels)
 
 template <typename T>
-DeltaStepKernels<T> delta_step_kernels() {
-  return {.delta_step = delta_step<T>, .solve_unit_lower = solve_unit_lower<T>};
-}
-template DeltaStepKernels<float> delta_step_kernels();
-template DeltaStepKernels<double> delta_step_kernels();
+constexpr DeltaStepKernels<T> kDeltaStepKernels = {.delta_step = delta_step<T>,
+                                                   .solve_unit_lower = solve_unit_lower<T>};
+LINEA_KERNELS(DeltaStepKernels)
 
 }  // namespace linea::cpu

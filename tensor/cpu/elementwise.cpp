@@ -37,19 +37,14 @@ void scale(Context& ctx, const T* x, double factor, T* y, int64_t n) {
 }
 
 template <typename T>
-void accumulate(Context& ctx, const T* x, T* y, int64_t n) {
-  map(ctx, y, n, 1, [=](int64_t i) { return y[i] + x[i]; });
-}
-
-template <typename T>
 void pointwise(Context& ctx, Pointwise f, const T* x, T* y, int64_t n) {
-  with_pointwise(
+  with_pointwise<T>(
       f, [&](auto formula) { map(ctx, y, n, 8, [=](int64_t i) { return formula.value(x[i]); }); });
 }
 
 template <typename T>
 void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* dx, int64_t n) {
-  with_pointwise(f, [&](auto formula) {
+  with_pointwise<T>(f, [&](auto formula) {
     map(ctx, dx, n, 8, [=](int64_t i) { return formula.grad(x[i]) * dy[i]; });
   });
 }
@@ -71,9 +66,9 @@ void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
   parallel_ranges(ctx, n, 12, [=](int64_t first, int64_t last) {
 #pragma omp simd
     for (int64_t i = first; i < last; ++i) {
-      const T x = u[i], s = Gelu::gate(x);
+      const T x = u[i], s = Gelu<T>::gate(x);
       h[i] = x * s;
-      dh[i] *= Gelu::derivative_at(x, s);
+      dh[i] *= Gelu<T>::derivative_at(x, s);
     }
   });
 }
@@ -95,28 +90,16 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t str
 }
 
 template <typename T>
-void count_nonfinite(Context&, const T* x, int32_t* count, int64_t n) {
-  int32_t found = 0;
-  for (int64_t i = 0; i < n; ++i) found += std::isfinite(x[i]) ? 0 : 1;
-  *count = found;
-}
-
-template <typename T>
-ElementwiseKernels<T> elementwise_kernels() {
-  return {.fill = fill<T>,
-          .add = add<T>,
-          .multiply = multiply<T>,
-          .scale = scale<T>,
-          .accumulate = accumulate<T>,
-          .pointwise = pointwise<T>,
-          .pointwise_backward = pointwise_backward<T>,
-          .widen = widen<T>,
-          .narrow = narrow<T>,
-          .gelu_recompute = gelu_recompute<T>,
-          .dropout = dropout<T>,
-          .count_nonfinite = count_nonfinite<T>};
-}
-template ElementwiseKernels<float> elementwise_kernels();
-template ElementwiseKernels<double> elementwise_kernels();
+constexpr ElementwiseKernels<T> kElementwiseKernels = {.fill = fill<T>,
+                                                       .add = add<T>,
+                                                       .multiply = multiply<T>,
+                                                       .scale = scale<T>,
+                                                       .pointwise = pointwise<T>,
+                                                       .pointwise_backward = pointwise_backward<T>,
+                                                       .widen = widen<T>,
+                                                       .narrow = narrow<T>,
+                                                       .gelu_recompute = gelu_recompute<T>,
+                                                       .dropout = dropout<T>};
+LINEA_KERNELS(ElementwiseKernels)
 
 }  // namespace linea::cpu

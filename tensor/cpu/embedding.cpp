@@ -9,19 +9,15 @@ namespace linea::cpu {
 // y[r] = table[ids[r]]
 template <typename T>
 void embedding(Context& ctx, const T* table, const int32_t* ids, T* y, int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) std::copy_n(table + ids[r] * C, C, y + r * C);
-  });
+  parallel_rows(ctx, R, C, [&](int64_t r) { std::copy_n(table + ids[r] * C, C, y + r * C); });
 }
 
 template <typename T>
 void embed_position(Context& ctx, const T* table, const int32_t* ids, const T* position_table,
                     const int32_t* positions, T* y, int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T* position = position_table + positions[r] * C;
-      std::transform(position, position + C, table + ids[r] * C, y + r * C, std::plus<T>());
-    }
+  parallel_rows(ctx, R, C, [&](int64_t r) {
+    const T* position = position_table + positions[r] * C;
+    std::transform(position, position + C, table + ids[r] * C, y + r * C, std::plus<T>());
   });
 }
 
@@ -41,12 +37,9 @@ void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable
 }
 
 template <typename T>
-EmbeddingKernels<T> embedding_kernels() {
-  return {.embedding = embedding<T>,
-          .embedding_backward = embedding_backward<T>,
-          .embed_position = embed_position<T>};
-}
-template EmbeddingKernels<float> embedding_kernels();
-template EmbeddingKernels<double> embedding_kernels();
+constexpr EmbeddingKernels<T> kEmbeddingKernels = {.embedding = embedding<T>,
+                                                   .embedding_backward = embedding_backward<T>,
+                                                   .embed_position = embed_position<T>};
+LINEA_KERNELS(EmbeddingKernels)
 
 }  // namespace linea::cpu

@@ -1,7 +1,9 @@
 // Matrix products. Many small ones: one product for each thread. One of medium size: a strip of C
 // for each thread, each a BLAS product of its own. A large one: all threads inside BLAS, where
 // threads synchronize after every block that they pack for each other; expensive with few blocks,
-// cheaper than packing all of B twice with many.
+// cheaper than packing all of B twice with many. FloatProducts::rounded: products of layers by
+// tensor/cpu/bf16/.
+#include "tensor/cpu/bf16/gemm.h"
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
@@ -46,12 +48,21 @@ void in_strips(const Context& ctx, const GemmShape& shape, const T* a, const T* 
   });
 }
 
+// Products of attention's heads are exact. Sums that do not fill a block of packed terms are, too.
+bool is_rounded(const Context& ctx, const GemmShape& shape) {
+  return ctx.products == FloatProducts::rounded && shape.has_one_b() && shape.batch == 1 &&
+         shape.alpha == 1 && (shape.beta == 0 || shape.beta == 1) && shape.inner >= kTerms &&
+         bf16_kernel() != nullptr;
+}
+
 }  // namespace
 
 template <typename T>
 void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
   const GemmShape shape = asked.with_rows_together();
   if (shape.rows == 0 || shape.cols == 0) return;
+  if constexpr (std::is_same_v<T, float>)
+    if (is_rounded(ctx, shape)) return bf16_gemm(ctx, *bf16_kernel(), shape, a, b, c);
   const auto matrix_of_b = [&](int64_t index) {
     const int64_t own = shape.period_b > 0 ? (shape.first_b + index) % shape.period_b : index;
     return b + own * shape.stride_b;
@@ -61,7 +72,7 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
       strip(shape, a + index * shape.stride_a, matrix_of_b(index), c + index * shape.stride_c, 0,
             shape.rows, 0, shape.cols);
     };
-    parallel_items(ctx, shape.batch, one, shape.rows * shape.cols * shape.inner / 4);
+    parallel_items(ctx, shape.batch, shape.rows * shape.cols * shape.inner / 4, one);
     return;
   }
   for (int64_t index = 0; index < shape.batch; ++index)
@@ -76,35 +87,27 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
         scale(ctx, shape.rows);
-    normalization_kernels<T>().layer_norm(ctx, x, norm.weight, norm.bias, normalized.data(),
-                                          mean.data(), scale.data(), shape.rows, shape.in);
+    kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
+                                                     normalized.data(), mean.data(), scale.data(),
+                                                     shape.rows, shape.in);
     return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y);
   }
-  GemmShape product;
-  product.transpose_b = true;
-  product.rows = shape.rows;
-  product.cols = shape.out;
-  product.inner = shape.in;
+  const GemmShape product{
+      .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
   const int64_t n = shape.rows * shape.out;
   gemm(ctx, product, x, w, y);
-  if (bias != nullptr) row_kernels<T>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
-  const ElementwiseKernels<T> elementwise = elementwise_kernels<T>();
+  if (bias != nullptr) kernels_of<RowKernels<T>>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
+  const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
   if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y, y, n);
   if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }
 
 template <typename T>
-MatrixKernels<T> matrix_kernels() {
-  return {.gemm = gemm<T>};
-}
-template MatrixKernels<float> matrix_kernels();
-template MatrixKernels<double> matrix_kernels();
+constexpr MatrixKernels<T> kMatrixKernels = {.gemm = gemm<T>};
+LINEA_KERNELS(MatrixKernels)
 
 template <typename T>
-LinearKernels<T> linear_kernels() {
-  return {.linear = linear<T>};
-}
-template LinearKernels<float> linear_kernels();
-template LinearKernels<double> linear_kernels();
+constexpr LinearKernels<T> kLinearKernels = {.linear = linear<T>};
+LINEA_KERNELS(LinearKernels)
 
 }  // namespace linea::cpu

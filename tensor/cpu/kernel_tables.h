@@ -1,52 +1,22 @@
-// The CPU's kernel tables by topic, each defined at the end of the file that defines its kernels,
-// for float and double.
+// The CPU's kernel tables by topic, for float and double.
 #pragma once
 
 #include "tensor/kernels.h"
 
 namespace linea::cpu {
 
-template <typename T>
-ElementwiseKernels<T> elementwise_kernels();
-template <typename T>
-RowKernels<T> row_kernels();
-template <typename T>
-MatrixKernels<T> matrix_kernels();
-template <typename T>
-LinearKernels<T> linear_kernels();
-template <typename T>
-PanelKernels<T> panel_kernels();
-template <typename T>
-NormalizationKernels<T> normalization_kernels();
-template <typename T>
-EmbeddingKernels<T> embedding_kernels();
-template <typename T>
-LossKernels<T> loss_kernels();
-template <typename T>
-SamplingKernels<T> sampling_kernels();
-template <typename T>
-FeatureKernels<T> feature_kernels();
-template <typename T>
-RandomFeatureKernels<T> random_feature_kernels();
-template <typename T>
-CodebookKernels<T> codebook_kernels();
-template <typename T>
-ChunkForwardKernels<T> chunk_forward_kernels();
-template <typename T>
-ChunkBackwardQueryKernels<T> chunk_backward_query_kernels();
-template <typename T>
-ChunkBackwardKeyKernels<T> chunk_backward_key_kernels();
-template <typename T>
-StraightThroughKernels<T> straight_through_kernels();
-template <typename T>
-RecurrentKernels<T> recurrent_kernels();
-template <typename T>
-DeltaKernels<T> delta_kernels();
-template <typename T>
-DeltaStepKernels<T> delta_step_kernels();
-template <typename T>
-SoftmaxAttentionKernels<T> softmax_attention_kernels();
-template <typename T>
-OptimizerKernels<T> optimizer_kernels();
+template <typename Topic>
+Topic kernels_of();
 
 }  // namespace linea::cpu
+
+// At the end of the file that defines the kernels of a topic and k##Topic<T>, their table.
+#define LINEA_KERNELS(Topic)   \
+  template <>                  \
+  Topic<float> kernels_of() {  \
+    return k##Topic<float>;    \
+  }                            \
+  template <>                  \
+  Topic<double> kernels_of() { \
+    return k##Topic<double>;   \
+  }

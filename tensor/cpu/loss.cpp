@@ -12,16 +12,14 @@ namespace linea::cpu {
 template <typename T>
 void cross_entropy(Context& ctx, const T* logits, const int32_t* targets, T* losses, T* log_sums,
                    int64_t R, int64_t V) {
-  parallel_ranges(ctx, R, 16 * V, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T* x = logits + r * V;
-      const T largest = *std::max_element(x, x + V);
-      T total = 0;
+  parallel_rows(ctx, R, 16 * V, [&](int64_t r) {
+    const T* x = logits + r * V;
+    const T largest = *std::max_element(x, x + V);
+    T total = 0;
 #pragma omp simd reduction(+ : total)
-      for (int64_t v = 0; v < V; ++v) total += exp_below(x[v] - largest);
-      log_sums[r] = largest + std::log(total);
-      losses[r] = targets[r] < 0 ? T(0) : log_sums[r] - x[targets[r]];
-    }
+    for (int64_t v = 0; v < V; ++v) total += exp_below(x[v] - largest);
+    log_sums[r] = largest + std::log(total);
+    losses[r] = targets[r] < 0 ? T(0) : log_sums[r] - x[targets[r]];
   });
 }
 
@@ -43,19 +41,17 @@ void cross_entropy_backward(Context& ctx, const T* logits, const int32_t* target
                             const T* log_sums, const T* scored, const T* dmean, T* dlogits,
                             int64_t R, int64_t V) {
   const T weight = *dmean * reciprocal_or_zero(*scored);
-  parallel_ranges(ctx, R, 8 * V, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T* x = logits + r * V;
-      T* dx = dlogits + r * V;
-      if (targets[r] < 0) {
-        std::fill_n(dx, V, T(0));
-        continue;
-      }
-      const T shift = log_sums[r];
-#pragma omp simd
-      for (int64_t v = 0; v < V; ++v) dx[v] = exp_below(x[v] - shift) * weight;
-      dx[targets[r]] -= weight;
+  parallel_rows(ctx, R, 8 * V, [&](int64_t r) {
+    const T* x = logits + r * V;
+    T* dx = dlogits + r * V;
+    if (targets[r] < 0) {
+      std::fill_n(dx, V, T(0));
+      return;
     }
+    const T shift = log_sums[r];
+#pragma omp simd
+    for (int64_t v = 0; v < V; ++v) dx[v] = exp_below(x[v] - shift) * weight;
+    dx[targets[r]] -= weight;
   });
 }
 
@@ -97,14 +93,12 @@ struct Mixture {
 template <typename T>
 void logistics_loss(Context& ctx, const T* mixtures, const int32_t* targets, T* losses, int64_t R,
                     int64_t V) {
-  parallel_ranges(ctx, R, 64 * K, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      losses[r] = 0;
-      if (targets[r] < 0) continue;
-      T log_p[K];
-      Mixture<T>(mixtures + r * 3 * K, V).logs(static_cast<T>(targets[r]), log_p);
-      losses[r] = -log_sum_exp(log_p, K);
-    }
+  parallel_rows(ctx, R, 64 * K, [&](int64_t r) {
+    losses[r] = 0;
+    if (targets[r] < 0) return;
+    T log_p[K];
+    Mixture<T>(mixtures + r * 3 * K, V).logs(static_cast<T>(targets[r]), log_p);
+    losses[r] = -log_sum_exp(log_p, K);
   });
 }
 
@@ -116,25 +110,23 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
                              const T* losses, const T* scored, const T* dmean, T* dmixtures,
                              int64_t R, int64_t V) {
   const T weight = *dmean * reciprocal_or_zero(*scored);
-  parallel_ranges(ctx, R, 96 * K, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      T* grads = dmixtures + r * 3 * K;
-      if (targets[r] < 0) {
-        std::fill_n(grads, 3 * K, T(0));
-        continue;
-      }
-      const Mixture<T> mixture(mixtures + r * 3 * K, V);
-      const T level = static_cast<T>(targets[r]);
-      T log_p[K];
-      mixture.logs(level, log_p);
-      for (int64_t k = 0; k < K; ++k) {
-        const T r_k = exp_of(log_p[k] + losses[r]);
-        T of_mean, of_log_scale;
-        mixture.components[k].grads(level, of_mean, of_log_scale);
-        grads[k] = weight * (exp_of(mixture.log_share[k]) - r_k);
-        grads[K + k] = -weight * r_k * of_mean;
-        grads[2 * K + k] = -weight * r_k * of_log_scale;
-      }
+  parallel_rows(ctx, R, 96 * K, [&](int64_t r) {
+    T* grads = dmixtures + r * 3 * K;
+    if (targets[r] < 0) {
+      std::fill_n(grads, 3 * K, T(0));
+      return;
+    }
+    const Mixture<T> mixture(mixtures + r * 3 * K, V);
+    const T level = static_cast<T>(targets[r]);
+    T log_p[K];
+    mixture.logs(level, log_p);
+    for (int64_t k = 0; k < K; ++k) {
+      const T r_k = exp_of(log_p[k] + losses[r]);
+      T of_mean, of_log_scale;
+      mixture.components[k].grads(level, of_mean, of_log_scale);
+      grads[k] = weight * (exp_of(mixture.log_share[k]) - r_k);
+      grads[K + k] = -weight * r_k * of_mean;
+      grads[2 * K + k] = -weight * r_k * of_log_scale;
     }
   });
 }
@@ -143,41 +135,36 @@ void logistics_loss_backward(Context& ctx, const T* mixtures, const int32_t* tar
 template <typename T>
 void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int64_t V) {
   const Workspace<T> workspace(ctx, ctx.threads * K * V);
-  parallel_ranges(ctx, R, 32 * K * V, [&](int64_t first, int64_t last) {
+  parallel_rows(ctx, R, 32 * K * V, [&](int64_t r) {
     T* logs = workspace.data() + omp_get_thread_num() * K * V;  // [K,V]
-    for (int64_t r = first; r < last; ++r) {
-      const Mixture<T> mixture(mixtures + r * 3 * K, V);
-      T* row = scores + r * V;
-      std::fill_n(row, V, -std::numeric_limits<T>::infinity());
-      for (int64_t k = 0; k < K; ++k) {
-        const Logistic<T> component = mixture.components[k];
-        const T log_share = mixture.log_share[k];
-        T* to = logs + k * V;
+    const Mixture<T> mixture(mixtures + r * 3 * K, V);
+    T* row = scores + r * V;
+    std::fill_n(row, V, kNothing<T>);
+    for (int64_t k = 0; k < K; ++k) {
+      const Logistic<T> component = mixture.components[k];
+      const T log_share = mixture.log_share[k];
+      T* to = logs + k * V;
 #pragma omp simd
-        for (int64_t s = 0; s < V; ++s) {
-          to[s] = log_share + component.log_mass(static_cast<T>(s));
-          row[s] = to[s] > row[s] ? to[s] : row[s];
-        }
-      }
       for (int64_t s = 0; s < V; ++s) {
-        T sum = 0;
-        for (int64_t k = 0; k < K; ++k) sum += exp_of(logs[k * V + s] - row[s]);
-        row[s] += std::log(sum);
+        to[s] = log_share + component.log_mass(static_cast<T>(s));
+        row[s] = to[s] > row[s] ? to[s] : row[s];
       }
+    }
+    for (int64_t s = 0; s < V; ++s) {
+      T sum = 0;
+      for (int64_t k = 0; k < K; ++k) sum += exp_of(logs[k * V + s] - row[s]);
+      row[s] += std::log(sum);
     }
   });
 }
 
 template <typename T>
-LossKernels<T> loss_kernels() {
-  return {.cross_entropy = cross_entropy<T>,
-          .mean_scored = mean_scored<T>,
-          .cross_entropy_backward = cross_entropy_backward<T>,
-          .logistics_loss = logistics_loss<T>,
-          .logistics_loss_backward = logistics_loss_backward<T>,
-          .logistics_scores = logistics_scores<T>};
-}
-template LossKernels<float> loss_kernels();
-template LossKernels<double> loss_kernels();
+constexpr LossKernels<T> kLossKernels = {.cross_entropy = cross_entropy<T>,
+                                         .mean_scored = mean_scored<T>,
+                                         .cross_entropy_backward = cross_entropy_backward<T>,
+                                         .logistics_loss = logistics_loss<T>,
+                                         .logistics_loss_backward = logistics_loss_backward<T>,
+                                         .logistics_scores = logistics_scores<T>};
+LINEA_KERNELS(LossKernels)
 
 }  // namespace linea::cpu

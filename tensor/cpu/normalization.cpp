@@ -3,52 +3,28 @@
 
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
 
 namespace linea::cpu {
-namespace {
-
-constexpr double kLayerNormEpsilon = 1e-5;
-
-template <typename T>
-T sum_of(const T* x, int64_t C) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t c = 0; c < C; ++c) total += x[c];
-  return total;
-}
-
-template <typename T>
-T dot_of(const T* x, const T* y, int64_t C) {
-  T total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t c = 0; c < C; ++c) total += x[c] * y[c];
-  return total;
-}
-
-}  // namespace
-
 // y = weight (x - mean) scale + bias, scale = 1 / sqrt(variance + 1e-5).   (Ba 2016)
 template <typename T>
 void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y, T* mean, T* scale,
                 int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T* from = x + r * C;
-      T* to = y + r * C;
-      const T center = sum_of(from, C) / static_cast<T>(C);
-      T variance = 0;
+  parallel_rows(ctx, R, 4 * C, [&](int64_t r) {
+    const T* from = x + r * C;
+    T* to = y + r * C;
+    const T center = sum(from, C) / static_cast<T>(C);
+    T variance = 0;
 #pragma omp simd reduction(+ : variance)
-      for (int64_t c = 0; c < C; ++c) variance += (from[c] - center) * (from[c] - center);
-      const T s =
-          T(1) / std::sqrt(variance / static_cast<T>(C) + static_cast<T>(kLayerNormEpsilon));
-      mean[r] = center;
-      scale[r] = s;
+    for (int64_t c = 0; c < C; ++c) variance += (from[c] - center) * (from[c] - center);
+    const T s = T(1) / std::sqrt(variance / static_cast<T>(C) + static_cast<T>(kLayerNormEpsilon));
+    mean[r] = center;
+    scale[r] = s;
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) to[c] = weight[c] * ((from[c] - center) * s);
-      if (bias != nullptr) {
+    for (int64_t c = 0; c < C; ++c) to[c] = weight[c] * ((from[c] - center) * s);
+    if (bias != nullptr) {
 #pragma omp simd
-        for (int64_t c = 0; c < C; ++c) to[c] += bias[c];
-      }
+      for (int64_t c = 0; c < C; ++c) to[c] += bias[c];
     }
   });
 }
@@ -61,30 +37,28 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const T* mea
                          const T* dy, T* dx, T* dweight, T* dbias, int64_t R, int64_t C) {
   const int64_t groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
   const Workspace<T> partial(ctx, groups * 2 * C);
-  parallel_ranges(ctx, groups, (R / groups + 1) * 8 * C, [&](int64_t first, int64_t last) {
-    for (int64_t group = first; group < last; ++group) {
-      T* group_weight = partial.data() + group * 2 * C;
-      T* group_bias = group_weight + C;
-      std::fill_n(group_weight, 2 * C, T(0));
-      for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r) {
-        const T *from = x + r * C, *dto = dy + r * C;
-        const T center = mean[r], s = scale[r];
-        T sum_g = 0, sum_gn = 0;
+  parallel_rows(ctx, groups, (R / groups + 1) * 8 * C, [&](int64_t group) {
+    T* group_weight = partial.data() + group * 2 * C;
+    T* group_bias = group_weight + C;
+    std::fill_n(group_weight, 2 * C, T(0));
+    for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r) {
+      const T *from = x + r * C, *dto = dy + r * C;
+      const T center = mean[r], s = scale[r];
+      T sum_g = 0, sum_gn = 0;
 #pragma omp simd reduction(+ : sum_g, sum_gn)
-        for (int64_t c = 0; c < C; ++c) {
-          const T n = (from[c] - center) * s;
-          sum_g += weight[c] * dto[c];
-          sum_gn += weight[c] * dto[c] * n;
-        }
-        const T average_g = sum_g / static_cast<T>(C), average_gn = sum_gn / static_cast<T>(C);
-        T* dfrom = dx + r * C;
+      for (int64_t c = 0; c < C; ++c) {
+        const T n = (from[c] - center) * s;
+        sum_g += weight[c] * dto[c];
+        sum_gn += weight[c] * dto[c] * n;
+      }
+      const T average_g = sum_g / static_cast<T>(C), average_gn = sum_gn / static_cast<T>(C);
+      T* dfrom = dx + r * C;
 #pragma omp simd
-        for (int64_t c = 0; c < C; ++c) {
-          const T n = (from[c] - center) * s;
-          dfrom[c] = s * (weight[c] * dto[c] - average_g - n * average_gn);
-          group_weight[c] += dto[c] * n;
-          group_bias[c] += dto[c];
-        }
+      for (int64_t c = 0; c < C; ++c) {
+        const T n = (from[c] - center) * s;
+        dfrom[c] = s * (weight[c] * dto[c] - average_g - n * average_gn);
+        group_weight[c] += dto[c] * n;
+        group_bias[c] += dto[c];
       }
     }
   });
@@ -101,43 +75,37 @@ void layer_norm_backward(Context& ctx, const T* x, const T* weight, const T* mea
 // y = exp(x - max x) / sum exp(x - max x) of each row; a row of -inf only gives 0.
 template <typename T>
 void softmax(Context& ctx, const T* x, T* y, int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, 16 * C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T* from = x + r * C;
-      T* to = y + r * C;
-      const T largest = C > 0 ? *std::max_element(from, from + C) : T(0);
-      const T shift = largest == -std::numeric_limits<T>::infinity() ? T(0) : largest;
+  parallel_rows(ctx, R, 16 * C, [&](int64_t r) {
+    const T* from = x + r * C;
+    T* to = y + r * C;
+    const T largest = C > 0 ? *std::max_element(from, from + C) : T(0);
+    const T shift = largest == kNothing<T> ? T(0) : largest;
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) to[c] = exp_below(from[c] - shift);
-      const T inverse = reciprocal_or_zero(sum_of(to, C));
+    for (int64_t c = 0; c < C; ++c) to[c] = exp_below(from[c] - shift);
+    const T inverse = reciprocal_or_zero(sum(to, C));
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) to[c] *= inverse;
-    }
+    for (int64_t c = 0; c < C; ++c) to[c] *= inverse;
   });
 }
 
 // dx = y (dy - sum(dy y))
 template <typename T>
 void softmax_backward(Context& ctx, const T* y, const T* dy, T* dx, int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T *out = y + r * C, *dout = dy + r * C;
-      const T along = dot_of(out, dout, C);
+  parallel_rows(ctx, R, 4 * C, [&](int64_t r) {
+    const T *out = y + r * C, *dout = dy + r * C;
+    const T along = dot(out, dout, C);
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) dx[r * C + c] = out[c] * (dout[c] - along);
-    }
+    for (int64_t c = 0; c < C; ++c) dx[r * C + c] = out[c] * (dout[c] - along);
   });
 }
 
 // y = x / s, s = sum of the row; 0 where s is exactly 0.
 template <typename T>
 void normalize(Context& ctx, const T* x, T* y, T* sums, int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, 2 * C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      sums[r] = sum_of(x + r * C, C);
-      const T inverse = reciprocal_or_zero(sums[r]);
-      for (int64_t c = 0; c < C; ++c) y[r * C + c] = x[r * C + c] * inverse;
-    }
+  parallel_rows(ctx, R, 2 * C, [&](int64_t r) {
+    sums[r] = sum(x + r * C, C);
+    const T inverse = reciprocal_or_zero(sums[r]);
+    for (int64_t c = 0; c < C; ++c) y[r * C + c] = x[r * C + c] * inverse;
   });
 }
 
@@ -145,24 +113,20 @@ void normalize(Context& ctx, const T* x, T* y, T* sums, int64_t R, int64_t C) {
 template <typename T>
 void normalize_backward(Context& ctx, const T* y, const T* sums, const T* dy, T* dx, int64_t R,
                         int64_t C) {
-  parallel_ranges(ctx, R, 4 * C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r) {
-      const T along = dot_of(y + r * C, dy + r * C, C), inverse = reciprocal_or_zero(sums[r]);
-      for (int64_t c = 0; c < C; ++c) dx[r * C + c] = (dy[r * C + c] - along) * inverse;
-    }
+  parallel_rows(ctx, R, 4 * C, [&](int64_t r) {
+    const T along = dot(y + r * C, dy + r * C, C), inverse = reciprocal_or_zero(sums[r]);
+    for (int64_t c = 0; c < C; ++c) dx[r * C + c] = (dy[r * C + c] - along) * inverse;
   });
 }
 
 template <typename T>
-NormalizationKernels<T> normalization_kernels() {
-  return {.layer_norm = layer_norm<T>,
-          .layer_norm_backward = layer_norm_backward<T>,
-          .softmax = softmax<T>,
-          .softmax_backward = softmax_backward<T>,
-          .normalize = normalize<T>,
-          .normalize_backward = normalize_backward<T>};
-}
-template NormalizationKernels<float> normalization_kernels();
-template NormalizationKernels<double> normalization_kernels();
+constexpr NormalizationKernels<T> kNormalizationKernels = {
+    .layer_norm = layer_norm<T>,
+    .layer_norm_backward = layer_norm_backward<T>,
+    .softmax = softmax<T>,
+    .softmax_backward = softmax_backward<T>,
+    .normalize = normalize<T>,
+    .normalize_backward = normalize_backward<T>};
+LINEA_KERNELS(NormalizationKernels)
 
 }  // namespace linea::cpu

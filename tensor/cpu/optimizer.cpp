@@ -55,15 +55,9 @@ void sum_squares(Context& ctx, const TrainedParameter<T>* parameters, size_t cou
 
 template <typename T>
 void clip_scale(Context& ctx, const double* total, const Accumulator<T>* loss, double clip) {
-  StepParams& step = *ctx.step;
-  const auto within = [](double x, double limit) {
-    return std::isfinite(x) && (limit == 0 || x <= limit);
-  };
-  const double norm = std::sqrt(*total);
-  step.gradient_norm = norm;
-  step.loss = loss == nullptr ? 0.0 : static_cast<double>(*loss);
-  const bool usable = within(norm, step.norm_limit) && within(step.loss, step.loss_limit);
-  step.clip_scale = !usable ? std::nan("") : clip > 0 && norm > clip ? clip / norm : 1.0;
+  ctx.step->gradient_norm = std::sqrt(*total);
+  ctx.step->loss = loss == nullptr ? 0 : static_cast<double>(*loss);
+  ctx.step->set_clip_scale(clip);
 }
 
 // No update where clip_scale is NaN; else
@@ -100,10 +94,8 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
 }
 
 template <typename T>
-OptimizerKernels<T> optimizer_kernels() {
-  return {.sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
-}
-template OptimizerKernels<float> optimizer_kernels();
-template OptimizerKernels<double> optimizer_kernels();
+constexpr OptimizerKernels<T> kOptimizerKernels = {
+    .sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
+LINEA_KERNELS(OptimizerKernels)
 
 }  // namespace linea::cpu

@@ -60,17 +60,16 @@ void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* 
 template <typename T, typename W>
 void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel;
-  parallel_ranges(ctx, count, 4 * kPanel * in, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p)
-      for (int64_t k = 0; k < in; k += kInner<T, W>) {
-        const int64_t rows = std::min(kInner<T, W>, in - k),
-                      columns = std::min(kPanel, out - p * kPanel);
-        T block[kInner<T, W> * kPanel];
-        if (columns < kPanel) std::fill_n(block, rows * kPanel, T(0));
-        transpose(columns, rows, w + p * kPanel * in + k, in, block, kPanel);
-        std::transform(block, block + rows * kPanel, panels + (p * in + k) * kPanel,
-                       [](T x) { return W(x); });
-      }
+  parallel_rows(ctx, count, 4 * kPanel * in, [&](int64_t p) {
+    for (int64_t k = 0; k < in; k += kInner<T, W>) {
+      const int64_t rows = std::min(kInner<T, W>, in - k),
+                    columns = std::min(kPanel, out - p * kPanel);
+      T block[kInner<T, W> * kPanel];
+      if (columns < kPanel) std::fill_n(block, rows * kPanel, T(0));
+      transpose(columns, rows, w + p * kPanel * in + k, in, block, kPanel);
+      std::transform(block, block + rows * kPanel, panels + (p * in + k) * kPanel,
+                     [](T x) { return W(x); });
+    }
   });
 }
 
@@ -78,33 +77,28 @@ template <typename T, typename W>
 void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, int64_t R,
                 int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel, blocks = (R + kRows - 1) / kRows;
-  const auto some = [&](int64_t first, int64_t last) {
-    for (int64_t item = first; item < last; ++item) {
-      const int64_t p = item / blocks, row = item % blocks * kRows;
-      const int64_t rows = std::min(kRows, R - row), columns = std::min(kPanel, out - p * kPanel);
-      T* to = y + row * out + p * kPanel;
-      T space[std::is_same_v<T, W> ? 1 : kInner<T, W> * kPanel];
-      for (int64_t r = 0; bias != nullptr && r < rows; ++r)
-        std::copy_n(bias + p * kPanel, columns, to + r * out);
-      for (int64_t k = 0; k == 0 || k < in;
-           k += kInner<T, W>) {  // once even for an empty sum: y is then 0
-        const int64_t inner = std::min(kInner<T, W>, in - k);
-        multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
-                 space, to, out, bias != nullptr || k > 0);
-      }
+  const int64_t cost = std::min(R, kRows) * kPanel * in / 4;
+  parallel_rows(ctx, count * blocks, cost, [&](int64_t item) {
+    const int64_t p = item / blocks, row = item % blocks * kRows;
+    const int64_t rows = std::min(kRows, R - row), columns = std::min(kPanel, out - p * kPanel);
+    T* to = y + row * out + p * kPanel;
+    T space[std::is_same_v<T, W> ? 1 : kInner<T, W> * kPanel];
+    for (int64_t r = 0; bias != nullptr && r < rows; ++r)
+      std::copy_n(bias + p * kPanel, columns, to + r * out);
+    // once even for an empty sum: y is then 0
+    for (int64_t k = 0; k == 0 || k < in; k += kInner<T, W>) {
+      const int64_t inner = std::min(kInner<T, W>, in - k);
+      multiply(rows, columns, inner, plain(x + row * in + k, in), panels + (p * in + k) * kPanel,
+               space, to, out, bias != nullptr || k > 0);
     }
-  };
-  parallel_ranges(ctx, count * blocks, std::min(R, kRows) * kPanel * in / 4, some);
+  });
 }
 
 template <typename T>
-PanelKernels<T> panel_kernels() {
-  return {.pack_panels = pack_panels<T, T>,
-          .pack_bf16_panels = pack_panels<T, BFloat16>,
-          .panel_gemm = panel_gemm<T, T>,
-          .bf16_panel_gemm = panel_gemm<T, BFloat16>};
-}
-template PanelKernels<float> panel_kernels();
-template PanelKernels<double> panel_kernels();
+constexpr PanelKernels<T> kPanelKernels = {.pack_panels = pack_panels<T, T>,
+                                           .pack_bf16_panels = pack_panels<T, BFloat16>,
+                                           .panel_gemm = panel_gemm<T, T>,
+                                           .bf16_panel_gemm = panel_gemm<T, BFloat16>};
+LINEA_KERNELS(PanelKernels)
 
 }  // namespace linea::cpu

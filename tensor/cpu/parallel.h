@@ -32,10 +32,18 @@ void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body
   }
 }
 
-// body(item, thread) over [0, count), scheduled one by one; for large items of equal size, `cost`
-// simple operations each.
+// body(item) over [0, count) in such ranges.
 template <typename Body>
-void parallel_items(const Context& ctx, int64_t count, const Body& body, int64_t cost = kGrain) {
+void parallel_rows(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
+  parallel_ranges(ctx, count, cost, [&](int64_t first, int64_t last) {
+    for (int64_t item = first; item < last; ++item) body(item);
+  });
+}
+
+// body(item, thread) over [0, count), scheduled one by one; for large items of equal size, `cost`
+// simple operations each (kGrain: each is worth a thread).
+template <typename Body>
+void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
   const int threads = static_cast<int>(std::min<int64_t>({ctx.threads, count, useful}));
   if (threads <= 1 || omp_in_parallel()) {

@@ -54,24 +54,20 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   const int64_t F = shape.features, M = shape.values;
   const int64_t each = 3 * F + chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_ranges(ctx, shape.batch_heads, 4 * F * M, [&](int64_t first, int64_t last) {
+  parallel_rows(ctx, shape.batch_heads, 4 * F * M, [&](int64_t bh) {
     T* scaled_q = workspace.data() + omp_get_thread_num() * each;
     T *scaled_k = scaled_q + F, *keep = scaled_k + F;
-    for (int64_t bh = first; bh < last; ++bh) {
-      Arena<T> arena(keep + F);
-      const T* q = expand_values(shape, in.q, bh, 0, 1, arena);
-      const T* k = expand_values(shape, in.k, bh, 0, 1, arena);
-      const T* v = in.v.at(bh, 0);
-      T *state = states.state + bh * F * M, *key_sum = states.key_sum + bh * F;
-      if (states.scale == nullptr) {
-        update_and_read<T>(q, k, nullptr, v, state, key_sum, y + bh * M, F, M);
-        continue;
-      }
-      const T weight = in.weight.data == nullptr ? T(0) : *in.weight.at(bh);
-      const T decay = in.decay.data == nullptr ? T(0) : *in.decay.at(bh);
-      rescale(shape.kind, q, k, weight, decay, states.scale + bh * F, scaled_q, scaled_k, keep, F);
-      update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + bh * M, F, M);
-    }
+    Arena<T> arena(keep + F);
+    const T* q = expand_values(shape, in.q, bh, 0, 1, arena);
+    const T* k = expand_values(shape, in.k, bh, 0, 1, arena);
+    const T* v = in.v.at(bh, 0);
+    T *state = states.state + bh * F * M, *key_sum = states.key_sum + bh * F;
+    if (states.scale == nullptr)
+      return update_and_read<T>(q, k, nullptr, v, state, key_sum, y + bh * M, F, M);
+    const T weight = in.weight.data == nullptr ? T(0) : *in.weight.at(bh);
+    const T decay = in.decay.data == nullptr ? T(0) : *in.decay.at(bh);
+    rescale(shape.kind, q, k, weight, decay, states.scale + bh * F, scaled_q, scaled_k, keep, F);
+    update_and_read(scaled_q, scaled_k, keep, v, state, key_sum, y + bh * M, F, M);
   });
 }
 
@@ -79,15 +75,13 @@ template <typename T>
 void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const NormWeights<T>& norm,
                    const T* w, const T* bias, const ChunkShape& shape,
                    const RecurrentView<T>& state, T* y) {
-  norm_qkv_step_by_parts(ctx, linear_kernels<T>().linear, recurrent_step<T>, linear, x, norm, w,
-                         bias, shape, state, y);
+  norm_qkv_step_by_parts(ctx, kernels_of<LinearKernels<T>>().linear, recurrent_step<T>, linear, x,
+                         norm, w, bias, shape, state, y);
 }
 
 template <typename T>
-RecurrentKernels<T> recurrent_kernels() {
-  return {.recurrent_step = recurrent_step<T>, .norm_qkv_step = norm_qkv_step<T>};
-}
-template RecurrentKernels<float> recurrent_kernels();
-template RecurrentKernels<double> recurrent_kernels();
+constexpr RecurrentKernels<T> kRecurrentKernels = {.recurrent_step = recurrent_step<T>,
+                                                   .norm_qkv_step = norm_qkv_step<T>};
+LINEA_KERNELS(RecurrentKernels)
 
 }  // namespace linea::cpu

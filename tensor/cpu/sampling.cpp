@@ -10,9 +10,8 @@ namespace linea::cpu {
 
 template <typename T>
 void argmax(Context& ctx, const T* x, int32_t* index, int64_t R, int64_t C) {
-  parallel_ranges(ctx, R, C, [&](int64_t first, int64_t last) {
-    for (int64_t r = first; r < last; ++r)
-      index[r] = static_cast<int32_t>(std::max_element(x + r * C, x + (r + 1) * C) - (x + r * C));
+  parallel_rows(ctx, R, C, [&](int64_t r) {
+    index[r] = static_cast<int32_t>(std::max_element(x + r * C, x + (r + 1) * C) - (x + r * C));
   });
 }
 
@@ -56,28 +55,24 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
             const SamplingParams& params, RandomStream stream, const SampledTokens& to) {
   const bool mixtures = kind == OutputKind::logistics;
   const Workspace<T> levels(ctx, mixtures ? to.rows * V : 1);
-  if (mixtures) loss_kernels<T>().logistics_scores(ctx, outputs, levels.data(), to.rows, V);
+  if (mixtures)
+    kernels_of<LossKernels<T>>().logistics_scores(ctx, outputs, levels.data(), to.rows, V);
   const T* const scores = mixtures ? levels.data() : outputs;
   const Workspace<double> all_weights(ctx, ctx.threads * V);
   const Workspace<int32_t> all_orders(ctx, ctx.threads * V);
-  parallel_ranges(ctx, to.rows, 32 * V, [&](int64_t first, int64_t last) {
+  parallel_rows(ctx, to.rows, 32 * V, [&](int64_t r) {
     double* weights = all_weights.data() + omp_get_thread_num() * V;
     int32_t* order = all_orders.data() + omp_get_thread_num() * V;
-    for (int64_t r = first; r < last; ++r) {
-      RandomStream of_row = stream;
-      of_row.step += static_cast<uint64_t>(to.num_sampled(r));
-      const double u = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
-      to.append(r,
-                static_cast<int32_t>(sample_token(scores + r * V, V, params, u, weights, order)));
-    }
+    RandomStream of_row = stream;
+    of_row.step += static_cast<uint64_t>(to.num_sampled(r));
+    const double u = random_uniform(of_row, static_cast<uint64_t>(params.first_row + r));
+    const int64_t token = sample_token(scores + r * V, V, params, u, weights, order);
+    to.append(r, static_cast<int32_t>(token));
   });
 }
 
 template <typename T>
-SamplingKernels<T> sampling_kernels() {
-  return {.argmax = argmax<T>, .sample = sample<T>};
-}
-template SamplingKernels<float> sampling_kernels();
-template SamplingKernels<double> sampling_kernels();
+constexpr SamplingKernels<T> kSamplingKernels = {.argmax = argmax<T>, .sample = sample<T>};
+LINEA_KERNELS(SamplingKernels)
 
 }  // namespace linea::cpu

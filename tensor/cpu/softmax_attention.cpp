@@ -18,72 +18,12 @@ namespace {
 
 constexpr int64_t kQueries = 64, kKeys = 128;  // of a block
 
-// A block of queries and keys, and which keys its rows see.
-class Block {
- public:
-  Block(const SoftmaxShape& shape, int64_t bh, int64_t first_query, int64_t first_key)
-      : query(first_query),
-        key(first_key),
-        rows(std::min(kQueries, shape.queries - first_query)),
-        offset_(shape.causal ? shape.keys - shape.queries : shape.keys),
-        valid_(valid_keys(shape.valid, bh, shape.keys)) {
-    keys = std::min(kKeys, seen_from_start(rows - 1) - key);
-  }
-
-  // The number of keys of the block that row i sees; the first row that sees key j.
-  int64_t seen(int64_t i) const { return std::clamp<int64_t>(seen_from_start(i) - key, 0, keys); }
-  int64_t first_row(int64_t j) const {
-    return std::clamp<int64_t>(key + j - offset_ - query, 0, rows);
-  }
-
-  int64_t query, key, rows, keys = 0;
-
- private:
-  int64_t seen_from_start(int64_t i) const { return std::min(valid_, query + i + 1 + offset_); }
-
-  int64_t offset_, valid_;
-};
-
-// scores = x z^T for visible keys, rows of `inner`; arena: keys x inner.
-template <typename T>
-void products(const Block& block, int64_t inner, const T* x, const ValueRows<T>& z, T* scores,
-              Arena<T> arena) {
-  T* columns = arena.take(inner * block.keys);
-  transpose(block.keys, inner, z.data, z.stride, columns, block.keys);
-  for (int64_t first = 0; first < block.rows; first += kBand) {
-    const int64_t rows = std::min(kBand, block.rows - first);
-    small_gemm(rows, block.seen(first + rows - 1), inner, plain(x + first * inner, inner), columns,
-               block.keys, scores + first * block.keys, block.keys, false);
-  }
-}
-
-// y_i += sum_j scores_ij x_j over keys j, and y_j += sum_i scores_ij x_i over rows i. Entries that
-// a row of a band does not see are 0.
-template <typename T>
-void add_by_row(const Block& block, int64_t width, const T* scores, const ValueRows<T>& x, T* y) {
-  for (int64_t first = 0; first < block.rows; first += kBand) {
-    const int64_t rows = std::min(kBand, block.rows - first);
-    small_gemm(rows, width, block.seen(first + rows - 1),
-               plain(scores + first * block.keys, block.keys), x.data, x.stride, y + first * width,
-               width, true);
-  }
-}
-template <typename T>
-void add_by_key(const Block& block, int64_t width, const T* scores, const T* x, T* y, int64_t ldy) {
-  for (int64_t first = 0; first < block.keys; first += kBand) {
-    const int64_t keys = std::min(kBand, block.keys - first);
-    const int64_t row = block.first_row(first) / kBand * kBand;  // whole bands
-    small_gemm(keys, width, block.rows - row,
-               transposed(scores + row * block.keys + first, block.keys), x + row * width, width,
-               y + first * ldy, ldy, true);
-  }
-}
-
-// Zeroes entries that row i does not see, as far as products of its band or of a band of keys read.
-template <typename T>
-void hide(const Block& block, int64_t i, T* row) {
-  const int64_t last = std::min(i / kBand * kBand + kBand, block.rows) - 1;
-  std::fill(row + block.seen(i), row + std::min(block.seen(last) + kBand, block.keys), T(0));
+// The block of queries and keys that start at `query` and `key`; without keys where none is seen.
+Chunk block_at(const SoftmaxShape& shape, int64_t bh, int64_t query, int64_t key) {
+  const int64_t rows = std::min(kQueries, shape.queries - query);
+  const int64_t shift = query + (shape.causal ? shape.keys - shape.queries : shape.keys) - key;
+  const int64_t valid = valid_keys(shape.valid, bh, shape.keys) - key;
+  return {key, rows, std::min({kKeys, valid, rows + shift}), shift};
 }
 
 // Contiguous rows times `factor`.
@@ -107,7 +47,7 @@ void scatter(const T* x, int64_t rows, int64_t width, const T* factor, const Hea
   }
 }
 
-// RunningSums sums of a block of queries over the blocks of keys.
+// Running sums of a block of queries over the blocks of keys.
 template <typename T>
 struct RunningSums {
   T *max, *total, *y;
@@ -115,12 +55,12 @@ struct RunningSums {
 
 // Accumulates a block of keys; scores become weights.
 template <typename T>
-void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
+void accumulate(const Chunk& block, int64_t M, T* scores, const ValueRows<T>& v,
                 const RunningSums<T>& running) {
+  hide_unseen(block, scores);
   for (int64_t i = 0; i < block.rows; ++i) {
     T* row = scores + i * block.keys;
     const int64_t seen = block.seen(i);
-    hide(block, i, row);
     if (seen == 0) continue;
     const T max = std::max(running.max[i], largest(row, seen));
     T total = 0;
@@ -131,7 +71,7 @@ void accumulate(const Block& block, int64_t M, T* scores, const ValueRows<T>& v,
     running.max[i] = max;
     if (shrink != T(1)) scale_row(running.y + i * M, M, shrink);
   }
-  add_by_row(block, M, scores, v, running.y);
+  add_past(block, M, scores, v, running.y, M);
 }
 
 }  // namespace
@@ -155,10 +95,10 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     std::fill_n(running.y, rows * M, T(0));
     T* scores = arena.take(kQueries * kKeys);
     for (int64_t key = 0;; key += kKeys) {
-      const Block block(shape, bh, query, key);
+      const Chunk block = block_at(shape, bh, query, key);
       if (block.keys <= 0) break;
-      products(block, D, block_q, {k.at(bh, key), k.row}, scores, arena);
-      accumulate(block, M, scores, {v.at(bh, key), v.row}, running);
+      band_products(block, D, {block_q, D}, value_rows(k, bh, key), scores, arena);
+      accumulate(block, M, scores, value_rows(v, bh, key), running);
     }
     for (int64_t i = 0; i < rows; ++i) {
       T& total = running.total[i];
@@ -168,8 +108,8 @@ void softmax_attention(Context& ctx, const SoftmaxShape& shape, const HeadRows<c
     }
     scatter(running.y, rows, M, running.total, y, bh, query);
   };
-  parallel_items(ctx, shape.batch_heads * blocks, one,
-                 std::min(kQueries, shape.queries) * shape.keys * (D + M));
+  parallel_items(ctx, shape.batch_heads * blocks,
+                 std::min(kQueries, shape.queries) * shape.keys * (D + M), one);
 }
 
 template <typename T>
@@ -181,7 +121,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
   const int64_t D = shape.key_size, M = shape.value_size;
   const int64_t each = kQueries * (2 * kKeys + 2 * D + M + 2) + kKeys * (D + M);
   const Workspace<T> workspace(ctx, ctx.threads * each);
-  parallel_items(ctx, shape.batch_heads, [&](int64_t bh, int thread) {
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
     for (int64_t j = 0; j < shape.keys; ++j) {
       std::fill_n(dk.at(bh, j), D, T(0));
       std::fill_n(dv.at(bh, j), M, T(0));
@@ -197,11 +137,11 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
       for (int64_t i = 0; i < rows; ++i) along[i] = dot(block_dy + i * M, y.at(bh, query + i), M);
       T *weights = arena.take(kQueries * kKeys), *grads = arena.take(kQueries * kKeys);
       for (int64_t key = 0;; key += kKeys) {
-        const Block block(shape, bh, query, key);
+        const Chunk block = block_at(shape, bh, query, key);
         if (block.keys <= 0) break;
-        const ValueRows<T> block_k{k.at(bh, key), k.row}, block_v{v.at(bh, key), v.row};
-        products(block, D, block_q, block_k, weights, arena);
-        products(block, M, block_dy, block_v, grads, arena);
+        const ValueRows<T> block_k = value_rows(k, bh, key), block_v = value_rows(v, bh, key);
+        band_products(block, D, {block_q, D}, block_k, weights, arena);
+        band_products(block, M, {block_dy, M}, block_v, grads, arena);
         for (int64_t i = 0; i < rows; ++i) {
           T *a = weights + i * block.keys, *g = grads + i * block.keys;
           const T shift = log_sums[bh * shape.queries + query + i];
@@ -211,12 +151,12 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
             a[j] = exp_below(a[j] - shift);
             g[j] = a[j] * (g[j] - along[i]);
           }
-          hide(block, i, a);
-          hide(block, i, g);
         }
-        add_by_row(block, D, grads, block_k, block_dq);
-        add_by_key(block, D, grads, block_q, dk.at(bh, key), dk.row);
-        add_by_key(block, M, weights, block_dy, dv.at(bh, key), dv.row);
+        hide_unseen(block, weights);
+        hide_unseen(block, grads);
+        add_past(block, D, grads, block_k, block_dq, D);
+        add_future(block, D, grads, {block_q, D}, dk.at(bh, key), dk.row);
+        add_future(block, M, weights, {block_dy, M}, dv.at(bh, key), dv.row);
       }
       scatter(block_dq, rows, D, scale, dq, bh, query);
     }
@@ -224,11 +164,9 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
 }
 
 template <typename T>
-SoftmaxAttentionKernels<T> softmax_attention_kernels() {
-  return {.softmax_attention = softmax_attention<T>,
-          .softmax_attention_backward = softmax_attention_backward<T>};
-}
-template SoftmaxAttentionKernels<float> softmax_attention_kernels();
-template SoftmaxAttentionKernels<double> softmax_attention_kernels();
+constexpr SoftmaxAttentionKernels<T> kSoftmaxAttentionKernels = {
+    .softmax_attention = softmax_attention<T>,
+    .softmax_attention_backward = softmax_attention_backward<T>};
+LINEA_KERNELS(SoftmaxAttentionKernels)
 
 }  // namespace linea::cpu

@@ -1,5 +1,6 @@
 // The delta rule at its limits: memory that its backward holds, sizes of 0, and shapes that do not
 // fit.
+#include "tensor/caching_allocator.h"
 #include "tensor/context.h"
 #include "tests/autograd/delta_problem.h"
 
@@ -14,10 +15,11 @@ TEST(Delta, MemoryGrowsWithTheRootOfTheLength) {
     chunked(map, p, {true, {}, 4, 4});
     const Var q(p.q, true), k(p.k, true), v(p.v, true), beta(p.beta, true);
     const Var y = delta_attention(map, {q, k, v, beta}, {true, {}, 4, 4});
-    reset_cpu_peak();
-    const size_t before = cpu_memory().held;
+    cpu_allocator().reset_peak();
+    const size_t before = cpu_allocator().use().held;
     backward(y, p.dy);
-    return static_cast<double>(cpu_memory().peak - before) / (16 * 16 * 32 * sizeof(double));
+    return static_cast<double>(cpu_allocator().use().peak - before) /
+           (16 * 16 * 32 * sizeof(double));
   };
   const int before = context().threads;
   set_threads(1);  // each has a workspace

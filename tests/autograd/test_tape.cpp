@@ -6,6 +6,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "tensor/caching_allocator.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -216,15 +217,15 @@ TEST(TapeMemory, IsFreedDuringBackward) {
   const int64_t bytes = 65536;
   const Var x(Tensor::full({bytes / 4}, DType::f32, 0.5), true);
   const Tensor seed = Tensor::full({bytes / 4}, DType::f32, 1.0);
-  const auto held = [] { return static_cast<int64_t>(cpu_memory().held); };
+  const auto held = [] { return static_cast<int64_t>(cpu_allocator().use().held); };
   const int64_t before = held();
   {
     Var y = x;
     for (int i = 0; i < 100; ++i) y = gelu(y);
     EXPECT_EQ(held() - before, 100 * bytes);
-    reset_cpu_peak();
+    cpu_allocator().reset_peak();
     backward(y, seed);
-    EXPECT_LE(static_cast<int64_t>(cpu_memory().peak) - before, 103 * bytes);
+    EXPECT_LE(static_cast<int64_t>(cpu_allocator().use().peak) - before, 103 * bytes);
     EXPECT_EQ(held() - before, 2 * bytes);  // y and the gradient of x
   }
   EXPECT_EQ(held() - before, bytes);
@@ -232,23 +233,23 @@ TEST(TapeMemory, IsFreedDuringBackward) {
 
 TEST(TapeMemory, AnUnusedGraphIsFreed) {
   const Var x(Tensor::full({1024}, DType::f32, 0.5), true);
-  const size_t before = cpu_memory().held;
+  const size_t before = cpu_allocator().use().held;
   {
     Var y = x;
     for (int i = 0; i < 20; ++i) y = multiply(gelu(y), softmax(y));
-    EXPECT_GT(cpu_memory().held, before);
+    EXPECT_GT(cpu_allocator().use().held, before);
   }
-  EXPECT_EQ(cpu_memory().held, before);
+  EXPECT_EQ(cpu_allocator().use().held, before);
 }
 
 TEST(TapeMemory, NothingIsSavedUnderNoGrad) {
   const Var x(Tensor::full({16384}, DType::f32, 0.5), true);
-  const size_t before = cpu_memory().held;
+  const size_t before = cpu_allocator().use().held;
   const NoGrad no_grad;
-  reset_cpu_peak();
+  cpu_allocator().reset_peak();
   Var y = x;
   for (int i = 0; i < 100; ++i) y = gelu(y);
-  EXPECT_LE(cpu_memory().peak - before, size_t{2 * 65536});
+  EXPECT_LE(cpu_allocator().use().peak - before, size_t{2 * 65536});
 }
 
 constexpr int64_t kMillion = 1000000;

@@ -183,7 +183,8 @@ TEST_F(Bench, SampleReportsSpeedByBatch) {
   refused(2, "bench sample --batches 0", {"--batches", "0"});
   refused(2, "bench sample --parts 2", {"--parts is 2", "--device cuda"});
   refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
-  refused(2, "bench train --dtype bf16", {"--dtype bf16", "--device cuda"});
+  refused(2, "bench train --dtype tf32", {"--dtype tf32", "--device cuda"});
+  refused(2, "bench attention --dtype bf16", {"--dtype bf16", "--device cuda"});
   refused(2, "bench sample --length 4", {"--length", "4"});
 }
 
@@ -205,6 +206,55 @@ TEST_F(Bench, MemoryComparesFourMethods) {
   EXPECT_NE(done("bench " + tiny).out.find("chunk states saved"), std::string::npos);
   refused(2, "bench memory --lengths 0", {"--lengths", "0"});
   refused(6, "bench memory --lengths 8 --svg nowhere/x.svg", {"nowhere"});
+}
+
+// Before anything is measured: one line of an error, and nothing on stdout.
+TEST_F(Bench, ChecksAllFlagsFirst) {
+  const auto bad = [&](const std::string& line, std::initializer_list<std::string> fragments) {
+    const Outcome outcome = linea("bench " + line);
+    check_refusal(outcome, 2, line, fragments);
+    EXPECT_EQ(outcome.out, "");
+  };
+  for (const std::string command : {"attention", "memory"}) {
+    for (const char* seconds : {"-1", "nan", "inf"})
+      bad(fmt::format("{} --seconds {}", command, seconds), {"--seconds is", seconds});
+    bad(command + " --lengths 8,0", {"--lengths has 0"});
+    bad(command + " --lengths 8,-5", {"--lengths has -5"});
+    for (const std::string size : {"--heads", "--key-size"})
+      bad(fmt::format("{} {} 0", command, size), {size + " is 0", "at least 1"});
+    bad(command + " --threads -2", {"-2"});
+  }
+  bad("attention --batch 0", {"--batch is 0"});
+  bad("attention --chunk -1", {"--chunk -1"});
+  bad("attention --attention linear,nope", {"'nope'"});
+  bad("attention --attention performer --features 0", {"--features is 0"});
+  bad("attention --attention linear --feature cosine", {"'cosine'"});
+  bad("attention --dtype bf16", {"--dtype bf16", "--device cuda"});
+  bad("memory --features 0", {"--features is 0"});
+  bad("memory --limit nan", {"--limit is nan"});
+  bad("memory --limit -1", {"--limit is -1"});
+  bad("sample --batches 4,0", {"--batches has 0"});
+  bad("sample --tokens -1", {"--tokens is -1"});
+  bad("train --steps 0", {"--steps is 0"});
+}
+
+TEST_F(Bench, NamesItsOwnFlagsWhenMemoryRunsOut) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers end a program that asks for terabytes";
+  const Outcome outcome =
+      linea("bench attention --attention linear --lengths 99999999999 --seconds 0 --threads 1");
+  check_refusal(outcome, 5, "out of memory", {"memory", "--lengths"}, true);
+}
+
+TEST_F(Bench, TakesThePresetsOfTrain) {
+  const auto lines = results("train --preset digits-demo" + kTiny + " --steps 1 --warmup 0");
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0]["preset"], "digits-demo");
+  const std::string text =
+      done("bench train --preset shakespeare-cpu --layers 1 --batch 1 --steps 1 --warmup 0").out;
+  EXPECT_NE(text.find("dim 128, ffn 512, length 64, 256 tokens"), std::string::npos) << text;
+  EXPECT_EQ(results("sample --preset copy --layers 1 --batches 2 --tokens 5 --threads 1").size(),
+            1u);
+  refused(2, "bench train --preset retrieval", {"'retrieval'", "digits-demo"});
 }
 
 TEST_F(Bench, AttentionCountsItsWork) {

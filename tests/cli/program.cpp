@@ -48,7 +48,9 @@ Child::Child(const fs::path& folder, const Words& arguments, rlim_t file_limit,
     const rlimit limit{file_limit, RLIM_INFINITY};  // its user can lift it again
     setrlimit(RLIMIT_FSIZE, &limit);
   }
-  alarm(100);  // a program that hangs is a failure, not a wait
+  for (const int number : {SIGHUP, SIGINT})
+    std::signal(number, SIG_DFL);  // which a script with tests in its background ignores
+  alarm(100);                      // a program that hangs is a failure, not a wait
   execv(argv[0], argv.data());
   _exit(127);
 }

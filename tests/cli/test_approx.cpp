@@ -141,7 +141,7 @@ TEST_F(Approx, WritesATableAFileAndAChart) {
   const Outcome outcome = done(
       "approx --features trig,positive --projections iid,fixed-norm --length 64 --key-size 4 "
       "--counts 4,8 --draws 1 --threads 1 --csv out.csv --svg out.svg");
-  for (const char* part : {"trig", "positive", "fixed-norm", "output mean", "standard error"})
+  for (const char* part : {"trig", "positive", "fixed-norm", "output MSE", "standard error"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << "\n" << outcome.out;
   EXPECT_EQ(outcome.out.find("hyperbolic"), std::string::npos);
   const Words lines = lines_of(bytes("out.csv"));

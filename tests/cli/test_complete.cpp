@@ -1,10 +1,10 @@
 // linea sample --complete and --nll-map: what is kept is kept to the bit, and bits are those of
 // linea eval.
 #include "data/image.h"
-#include "data/readers/image_file.h"
 #include "data/tasks/image_task.h"
 #include "nn/generation.h"
 #include "tests/cli/program.h"
+#include "tests/data/png_decoder.h"
 #include "tests/train/first_rows.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
@@ -32,22 +32,31 @@ class Images : public ProgramTest {
     write_png_grid(path(name), grays, grid);
   }
 
-  // The images of a sheet of `columns` in a line, each side x side.
+  // The images of a sheet of `columns` in a line, each side x side, below its captions.
   std::vector<std::vector<uint8_t>> cells(const std::string& name, int64_t columns, int64_t lines,
                                           int64_t side = kSide, int64_t channels = 1) const {
-    const int64_t scale = 56 / side, cell = side * scale + 1, width = columns * cell - 1,
-                  height = lines * cell - 1;
-    const int64_t square = std::max(width, height);
+    const int64_t scale = 56 / side, cell = side * scale + 1, width = columns * cell - 1;
+    const Png sheet = decode_png(read_file(path(name)));
+    EXPECT_EQ(sheet.width, width);
+    EXPECT_EQ(sheet.channels, channels);
+    const int64_t captions = int64_t{sheet.height} - (lines * cell - 1);
+    EXPECT_EQ(captions, 13);
+    for (int64_t column = 0; column < columns; ++column) {
+      bool has_text = false;
+      for (int64_t y = 0; y < captions; ++y)
+        for (int64_t x = column * cell; x < (column + 1) * cell - 1; ++x)
+          has_text |= sheet.bytes[static_cast<size_t>((y * width + x) * channels)] == 230;
+      EXPECT_TRUE(has_text) << "column " << column;
+    }
     std::vector<std::vector<uint8_t>> result;
-    EXPECT_EQ(width, height) << "read_image takes the square in the middle";
-    const std::vector<uint8_t> sheet = read_image(path(name), square, channels);
     for (int64_t line = 0; line < lines; ++line)
       for (int64_t column = 0; column < columns; ++column) {
         std::vector<uint8_t> image;
         for (int64_t y = 0; y < side; ++y)
           for (int64_t x = 0; x < side; ++x) {
-            const int64_t pixel = (line * cell + y * scale) * square + column * cell + x * scale;
-            const auto first = sheet.begin() + pixel * channels;
+            const int64_t row = captions + line * cell + y * scale;
+            const auto first =
+                sheet.bytes.begin() + (row * width + column * cell + x * scale) * channels;
             image.insert(image.end(), first, first + channels);
           }
         result.push_back(image);
@@ -189,7 +198,7 @@ TEST_F(Images, ColorImages) {
        kSmall);
   done("sample run --complete test:0 test:7 test:5 --keep-rows 5 --count 1 --out out.png");
   SavedModel saved = load_model(path("run"));
-  saved.config.data = path("cifar");  // it was said from inside the folder
+  set_data(saved.config, path("cifar"));  // it was said from inside the folder
   ASSERT_EQ(saved.shape.channels, 3);
   const Batch test = make_task(task_options(saved.config, ""))->eval_batch(Split::test, 0, 8);
   const std::vector<Grays> shown = cells("out.png", 3, 3, 8, 3);

@@ -119,7 +119,8 @@ TEST_F(Damage, AFullDiskLeavesTheLastCheckpoint) {
   const rlim_t limit = 8000;  // for the settings and metrics, not for a model
   const Outcome full = linea(words_of("train --resume run"), limit);
   check_refusal(full, 6, "resumed on a full disk", {"model.safetensors", "File too large"}, true);
-  EXPECT_NE(full.err.find("step 12 is not saved, training continues"), std::string::npos)
+  EXPECT_NE(full.err.find("step 12 is not saved, the end of the run tries again"),
+            std::string::npos)
       << full.err;
   EXPECT_EQ(names_in("run/checkpoints"), (Words{"step-00000004", "step-00000008"}))
       << "nothing half-written stays";

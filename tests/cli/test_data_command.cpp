@@ -35,11 +35,19 @@ class DataCommand : public ProgramTest {
 };
 
 TEST_F(DataCommand, ListsWithChecksumsAndAddresses) {
-  const std::string list = done("data list").out;
+  const std::string all = done("data list").out;
+  EXPECT_EQ(lines_of(all).size(), 5u) << all;  // one a set
+  for (const char* part : {"mnist ", "162.2 MiB  --task cifar10", "text8"})
+    EXPECT_NE(all.find(part), std::string::npos) << part << "\n" << all;
+  std::string list;
+  for (const char* name : {"mnist", "cifar10", "text8"})
+    list += done(fmt::format("data list {}", name)).out;
   for (const char* part :
        {"mnist", "cifar-10-binary.tar.gz  170052171 bytes", "https://mattmahoney.net/dc/text8.zip",
         "sha256 c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", "not published"})
     EXPECT_NE(list.find(part), std::string::npos) << part << "\n" << list;
+  EXPECT_EQ(json_lines(done("data list mnist --json").out).size(), 4u);
+  refused(2, "data list mnits", {"'mnits'", "mnist, cifar10"});
   const auto lines = json_lines(done("data list --json").out);
   ASSERT_EQ(lines.size(), 8u);
   EXPECT_EQ(lines[0]["file"], "train-images-idx3-ubyte.gz");
@@ -72,7 +80,14 @@ TEST_F(DataCommand, WithoutANetworkItNamesTheFilesToFetch) {
       {"https://raw.githubusercontent.com/", "1115394 bytes",
        "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", "put it into set"},
       true);
-  EXPECT_TRUE(names_in("set").empty());
+  EXPECT_FALSE(exists("set"));
+  check_refusal(with_curl("exit 6", "data get tinyshakespeare --out new/deep/set"), 3, "deep",
+                {"by hand"}, true);
+  EXPECT_FALSE(exists("new"));
+  fs::create_directories(path("mine"));
+  check_refusal(with_curl("exit 6", "data get tinyshakespeare --out mine/set"), 3, "mine",
+                {"by hand"}, true);
+  EXPECT_TRUE(names_in("mine").empty());
 }
 
 TEST_F(DataCommand, DownloadsAreVerifiedBeforeTheyAreRenamed) {
@@ -81,7 +96,7 @@ TEST_F(DataCommand, DownloadsAreVerifiedBeforeTheyAreRenamed) {
   const Outcome outcome = with_curl(script, "data get tinyshakespeare --out set");
   check_refusal(outcome, 3, "get", {"the download has sha256 " + hash_bytes("other\n"), "by hand"},
                 true);
-  EXPECT_TRUE(names_in("set").empty());
+  EXPECT_FALSE(exists("set"));
   put("file", "");
   check_refusal(with_curl(script, "data get tinyshakespeare --out file/set"), 6, "get", {"file"},
                 true);
@@ -95,7 +110,7 @@ TEST_F(DataCommand, ImagesTrainSampleAndEvaluate) {
       "train --task images --data images --size 2 --class-token --flip --steps 2" + kSmall;
   done(train + " --out run");
   EXPECT_NE(bytes("run/config.toml").find("channels = 3"), std::string::npos);
-  EXPECT_NE(done("info run").out.find("tokens     256, length 12"), std::string::npos);
+  EXPECT_NE(done("info run").out.find("tokens      256, length 12"), std::string::npos);
   done("sample run --count 4 --class 1 --out grid.png");
   EXPECT_TRUE(exists("grid.png"));
   refused(2, "sample run --class 2", {"0 to 1"});
@@ -125,7 +140,7 @@ TEST_F(DataCommand, TextsMayBeBytes) {
   for (int i = 0; i < 1024; ++i) all += static_cast<char>(i % 256);
   put("any.bin", all);
   done("train --task text --bytes --data any.bin --length 16 --steps 2" + kSmall + " --out run");
-  EXPECT_NE(done("info run").out.find("tokens     256"), std::string::npos);
+  EXPECT_NE(done("info run").out.find("tokens      256"), std::string::npos);
   EXPECT_EQ(done("sample run --tokens 20").out.size(), 21u);
   refused(2, "train --task digits --bytes --out other", {"--bytes"});
   refused(2, "train --task copy --flip --out other", {"--flip"});

@@ -83,7 +83,7 @@ TEST_F(DryRun, CountsTheFlopsOfTheBench) {
   const RunConfig config = [] {
     RunConfig small;
     small.task = "copy";
-    small.length = 64;
+    small.task_settings = {{"length", 64}};
     small.layers = small.heads = 2;
     small.dim = 16;
     small.ffn = 32;
@@ -165,7 +165,7 @@ TEST_F(DryRun, RefusesWeightsBeforeAllocatingThem) {
       linea("train --task copy --layers 100000000 --dim 512 --ffn 2048 --heads 8 --dry-run");
   check_refusal(
       outcome, 5, "10^8 layers",
-      {"parameters, gradients and optimizer", "lower --dim (512)", "--layers (100000000)"});
+      {"asked for optimizer; held: parameters", "lower --dim (512)", "--layers (100000000)"});
 }
 
 }  // namespace

@@ -84,12 +84,11 @@ TEST_F(InitFrom, BuffersOfOtherSizesAreReset) {
 }
 
 // --projection says how directions are drawn; a codebook has none.
-TEST_F(InitFrom, ACodebookNeedsNoRandomProjection) {
-  done(kText + " --attention vq --codes 5 --steps 3 --out source");
-  const std::string codebook = "blocks.0.attention.codebook";
-  done("train --init-from source --projection iid" + kStill + " --out again");
-  done("train --init-from source" + kStill + " --out same");
-  EXPECT_EQ(tensor("again", 1, codebook), tensor("same", 1, codebook));
+TEST_F(InitFrom, AProjectionIsRefusedForACodebook) {
+  done(kText + " --attention vq --codes 5 --steps 1 --out source");
+  refused(2, "train --init-from source --projection iid --out again",
+          {"--projection is a setting of attention performer, not of vq"});
+  EXPECT_FALSE(exists("again"));
 }
 
 // What the gated rule forgets by and what the delta rule writes by have the same names and sizes.
@@ -157,10 +156,10 @@ TEST_F(InitFrom, SettingsBelongToTheirAttention) {
   }
   put("other.toml", "attention = \"performer\"\nfeatures = 9\n");
   done("train --init-from source --config other.toml" + kStill + " --out other");
-  expect_setting("other", "feature = \"\"");
-  expect_setting("other", "rule = \"sum\"");
+  expect_setting("other", "feature = \"positive\"");
   expect_setting("other", "features = 9");
-  expect_setting("other", "nu = 1");
+  for (const char* key : {"\nrule = ", "\nnu = "})
+    EXPECT_EQ(bytes("other/config.toml").find(key), std::string::npos) << key;
   done("train --init-from other --config same.toml --attention performer" + kStill +
        " --out flag-wins");
   expect_setting("flag-wins", "attention = \"performer\"");
@@ -172,7 +171,7 @@ TEST_F(InitFrom, APresetSetsTheAttentionToo) {
   done("train --init-from source --preset digits-demo --size 12 --levels 4" + kSmall + kStill +
        " --out other");
   expect_setting("other", "attention = \"linear\"");
-  expect_setting("other", "feature = \"\"");
+  expect_setting("other", "feature = \"elu\"");
 }
 
 TEST_F(InitFrom, ATextOfOtherTokensIsRefused) {
@@ -191,7 +190,7 @@ TEST_F(InitFrom, ATextOfOtherTokensIsRefused) {
 }
 
 TEST_F(InitFrom, InvalidRequestsAreRefused) {
-  refused(3, "train --init-from softmax --dim 32 --out other", {"token_embedding.weight", "32"});
+  refused(3, "train --init-from softmax --length 32 --out other", {"position_embedding", "32"});
   refused(3, "train --init-from nothing --out other", {"nothing", "does not exist"});
   refused(2, "train --init-from softmax --resume softmax", {"--init-from", "--resume"});
   const std::string file = "softmax/checkpoints/step-00000030/model.safetensors";

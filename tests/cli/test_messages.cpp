@@ -29,8 +29,8 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, kCopy + " --attention sparse --out run",
           {"'sparse'", "linear, performer, soft-vq, softmax, vq"});
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
-  refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam or radam"});
-  refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned or sinusoidal"});
+  refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam, radam"});
+  refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned, sinusoidal"});
   refused(2, "train --task chess --out run",
           {"'chess'", "digits, mnist, cifar10, images, text, copy"});
   refused(2, "train --out run", {"--task", "digits, mnist, cifar10, images, text, copy"});
@@ -69,24 +69,24 @@ TEST_F(Messages, ShowInvalidNumbers) {
   numbers("--steps", {"--steps"});
   numbers("--lr abc", {"--lr"});
   for (const char* value : {"0", "-1", "nan", "inf"})
-    numbers(fmt::format("--lr {}", value), {fmt::format("--lr {}", value)});
+    numbers(fmt::format("--lr {}", value), {fmt::format("--lr is {}", value)});
   for (const char* value : {"-1", "nan"}) {
-    numbers(fmt::format("--clip {}", value), {fmt::format("--clip {}", value)});
-    numbers(fmt::format("--weight-decay {}", value), {fmt::format("--weight-decay {}", value)});
-    numbers(fmt::format("--min-lr {}", value), {fmt::format("--min-lr {}", value)});
+    numbers(fmt::format("--clip {}", value), {fmt::format("--clip is {}", value)});
+    numbers(fmt::format("--weight-decay {}", value), {fmt::format("--weight-decay is {}", value)});
+    numbers(fmt::format("--min-lr {}", value), {fmt::format("--min-lr is {}", value)});
     numbers(fmt::format("--dropout {}", value), {fmt::format("--dropout is {}", value)});
   }
   numbers("--dropout 1", {"--dropout is 1"});
-  numbers("--beta1 1", {"--beta1 1"});
-  numbers("--beta2 -0.5", {"--beta2 -0.5"});
-  numbers("--optimizer adam --weight-decay 0.1", {"--weight-decay 0.1", "adam"});
+  numbers("--beta1 1", {"--beta1 is 1", "[0, 1)"});
+  numbers("--beta2 -0.5", {"--beta2 is -0.5"});
+  numbers("--optimizer adam --weight-decay 0.1", {"--weight-decay", "adamw, radam", "not of adam"});
   numbers("--feature dpfp --nu 99", {"nu is 99"});
   numbers("--tie=3", {"--tie", "3"});
   refused(2, "train --task copy --length 15 --out run", {"15", "even"});
-  refused(2, "train --task digits --levels 1 --out run", {"1", "2 to 256"});
+  refused(2, "train --task digits --levels 1 --out run", {"--levels is 1", "2..256"});
   refused(2, "train --task digits --size 3 --out run", {"3"});
-  refused(2, "train --task digits --length 7 --out run", {"7", "784"});
-  refused(2, "train --task digits --data somewhere --out run", {"somewhere"});
+  refused(2, "train --task digits --length 7 --out run", {"--length", "text, copy", "digits"});
+  refused(2, "train --task digits --data somewhere --out run", {"--data", "not of digits"});
   EXPECT_FALSE(exists("run"));
   refused(5, copy + " --ffn 2000000000 --dim 200000", {"memory"});
 }
@@ -96,16 +96,17 @@ TEST_F(Messages, LocateErrorsInAConfig) {
   config_refused("min-lr = 0.1\n", {"'min-lr'", "'min_lr'"});
   config_refused("zzzzzzzzzzzzzzzzzzzz = 3\n", {"'zzzzzzzzzzzzzzzzzzzz'"});
   config_refused("warmup = \"three\"\n", {"c.toml", "'three'", "'warmup'"});
-  config_refused("warmup = 3.5\n", {"'3.5'", "'warmup'"});
-  config_refused("warmup = true\n", {"'true'", "'warmup'"});
-  config_refused("warmup = 99999999999999999999\n", {"--warmup"});
-  config_refused("warmup = -5\n", {"--warmup is -5"});
-  config_refused("lr = fast\n", {"'fast'", "'lr'"});
-  config_refused("tie = 3\n", {"'3'", "'tie'"});
-  config_refused("tie = maybe\n", {"'maybe'", "'tie'"});
-  config_refused("warmup = [1, 2]\n", {"1, 2", "'warmup'"});
-  config_refused("warmup = 1\nwarmup = 2\n", {"1, 2", "'warmup'"});
-  config_refused("warmup =\n", {"'warmup'"});
+  config_refused("warmup = 3.5\n", {"'warmup' is 3.5", "whole number"});
+  config_refused("warmup = true\n", {"'warmup' is true", "whole number"});
+  config_refused("warmup = 99999999999999999999\n", {"c.toml:1", "warmup"});
+  config_refused("warmup = 4611686018427387904\n", {"'warmup' is 4611686018427387904", "below"});
+  config_refused("warmup = -5\n", {"c.toml:1", "'warmup' is -5", "at least 0"});
+  config_refused("lr = fast\n", {"c.toml:1", "lr = fast"});
+  config_refused("tie = 3\n", {"'tie' is 3", "true or false"});
+  config_refused("tie = maybe\n", {"tie = maybe"});
+  config_refused("warmup = [1, 2]\n", {"c.toml:1", "'warmup'"});
+  config_refused("warmup = 1\nwarmup = 2\n", {"c.toml:2", "warmup"});
+  config_refused("warmup =\n", {"c.toml:1", "warmup"});
   config_refused("warmup = \"\"\n", {"'warmup'"});
   config_refused("[training]\nwarmup = 3\n", {"c.toml", "[training]"});
   config_refused("this is not toml\n", {"c.toml", "this is not toml"});

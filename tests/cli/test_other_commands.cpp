@@ -1,4 +1,5 @@
 // linea info, verify and bench.
+#include "nn/attention.h"
 #include "tests/cli/program.h"
 
 namespace linea {
@@ -12,6 +13,25 @@ TEST_F(OtherCommands, InfoDescribesTheBuild) {
   for (const char* part : {"linea ", "BLAS", "OpenBLAS", "threads", "devices", "softmax",
                            "linear --feature elu", "digits-demo"})
     EXPECT_NE(info.out.find(part), std::string::npos) << part << "\n" << info.out;
+}
+
+// Every attention, as it is declared.
+TEST_F(OtherCommands, InfoListsTheSettingsOfAttentions) {
+  const std::string out = done("info").out;
+  for (const AttentionEntry& entry : attentions()) {
+    const size_t begin = out.find("attention   " + entry.name + ": " + entry.summary);
+    ASSERT_NE(begin, std::string::npos) << entry.name << "\n" << out;
+    const std::string block = out.substr(begin, out.find("verified:", begin) - begin);
+    EXPECT_NE(block.find("source: " + entry.source), std::string::npos) << block;
+    for (const Setting& setting : entry.settings) {
+      const std::string flag = "--" + flag_name(setting.key) + " " + to_string(setting.initial);
+      EXPECT_NE(block.find(flag + " "), std::string::npos) << flag << "\n" << block;
+      EXPECT_NE(block.find(setting.help), std::string::npos) << setting.help << "\n" << block;
+    }
+  }
+  EXPECT_NE(out.find("--nu 1           F = 2 D nu features of dpfp (with --feature dpfp)"),
+            std::string::npos)
+      << out;
 }
 
 TEST_F(OtherCommands, InfoDescribesRunsAndFiles) {

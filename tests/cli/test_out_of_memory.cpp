@@ -2,6 +2,7 @@
 // while a model draws or is evaluated: always the one error, at any number of threads.
 #include "autograd/gradcheck.h"
 #include "cli/terminal.h"
+#include "tensor/caching_allocator.h"
 #include "tests/cli/program.h"
 #include "tests/data/readers/png_bytes.h"
 #include "train/samples.h"
@@ -15,7 +16,7 @@ class OutOfMemoryTest : public ProgramTest {
   static RunConfig small_run() {
     RunConfig config;
     config.task = "copy";
-    config.length = 8;
+    config.task_settings = {{"length", 8}};
     config.layers = config.heads = 1;
     config.dim = config.ffn = 8;
     config.batch = config.steps = 2;
@@ -39,10 +40,10 @@ class OutOfMemoryTest : public ProgramTest {
   // `each` on in strides. The number of failures.
   template <typename Work>
   static int64_t fail_everywhere(int64_t each, int64_t stride, const Work& work) {
-    const size_t before = cpu_memory().held;
+    const size_t before = cpu_allocator().use().held;
     int64_t failed = 0;
     for (int64_t count = 1; count < 20000; count += count < each ? 1 : stride) {
-      fail_cpu_allocation_at(count);
+      cpu_allocator().fail_at(count);
       bool passed = false;
       try {
         work();
@@ -51,8 +52,9 @@ class OutOfMemoryTest : public ProgramTest {
         EXPECT_EQ(error.kind(), ErrorKind::memory) << count << ": " << error.what();
         ++failed;
       }
-      fail_cpu_allocation_at(0);
-      EXPECT_EQ(cpu_memory().held, before) << "a leak where allocation " << count << " fails";
+      cpu_allocator().fail_at(0);
+      EXPECT_EQ(cpu_allocator().use().held, before)
+          << "a leak where allocation " << count << " fails";
       if (passed || testing::Test::HasFailure()) return failed;
     }
     ADD_FAILURE() << "never passes";
@@ -67,9 +69,7 @@ class OutOfMemoryTest : public ProgramTest {
           png_bytes(2, 2, 8, 2, {std::string(6, gray), std::string(6, 'x')}));
     RunConfig config = small_run();
     config.task = "images";
-    config.data = path("images");
-    config.length = 0;
-    config.size = 2;
+    config.task_settings = {{"data", path("images")}, {"size", 2}};
     config.output_head = "logistics";
     config.threads = 2;
     return config;
@@ -115,10 +115,10 @@ TEST_F(OutOfMemoryTest, EveryFailingAllocationOfSamplingIsAnError) {
   };
   draw();
   EXPECT_GE(fail_everywhere(1, 3, draw), 30);
-  set_cpu_memory_limit(cpu_memory().held + (1 << 10));
+  cpu_allocator().set_limit(cpu_allocator().use().held + (1 << 10));
   expect_error(ErrorKind::memory,
-               {"out of memory: ", "parameters 0.", "lower --count", "16 images"}, draw);
-  set_cpu_memory_limit(0);
+               {"out of memory: ", "parameters 0.", "lower `count`", "16 images"}, draw);
+  cpu_allocator().set_limit(0);
 }
 
 // There is no model yet whose parts could be named, but what takes the memory is one.
@@ -126,10 +126,10 @@ TEST_F(OutOfMemoryTest, EveryFailingAllocationOfALoadIsAnError) {
   train(small_run());
   const auto load = [&] { load_model(path("run")); };
   EXPECT_GE(fail_everywhere(1, 1, load), 10);
-  set_cpu_memory_limit(cpu_memory().held + (1 << 10));
+  cpu_allocator().set_limit(cpu_allocator().use().held + (1 << 10));
   expect_error(ErrorKind::memory,
                {"out of memory: ", "use a machine (or a container) with more memory"}, load);
-  set_cpu_memory_limit(0);
+  cpu_allocator().set_limit(0);
 }
 
 TEST_F(OutOfMemoryTest, EveryFailingAllocationOfTheDefinitionIsAnError) {
@@ -176,34 +176,34 @@ TEST_F(OutOfMemoryTest, AProcessLimitDoesNotHang) {
 // The error of a run knows its settings: what to lower depends on what takes the most.
 TEST_F(OutOfMemoryTest, NamesTheSettingToLower) {
   const auto train_within = [&](const RunConfig& config, size_t bytes) {
-    set_cpu_memory_limit(cpu_memory().held + bytes);
+    cpu_allocator().set_limit(cpu_allocator().use().held + bytes);
     with_out_of_memory_hint(config, [&] { train(config); });
   };
   RunConfig wide_batch = small_run();
   wide_batch.batch = 5000;
   expect_error(ErrorKind::memory,
                {"out of memory: ", " asked for activations and workspace", "the limit is 1.0 MiB",
-                "lower --batch (5000", "--length (8)", "--layers (1)", "or add --recompute"},
+                "lower `batch` (5000", "`length` (8)", "`layers` (1)", "or add `recompute`"},
                [&] { train_within(wide_batch, 1 << 20); });
   RunConfig wide_model = small_run();
   wide_model.dim = 512;
   wide_model.recompute = true;
   expect_error(ErrorKind::memory,
-               {" asked for optimizer", "lower --dim (512), --ffn (8) or --layers (1)"},
+               {" asked for optimizer", "lower `dim` (512), `ffn` (8) or `layers` (1)"},
                [&] { train_within(wide_model, 6 << 20); });
   wide_batch.recompute = true;
   wide_batch.task = "digits";
-  wide_batch.length = 0;
+  wide_batch.task_settings = {};
   try {
     train_within(wide_batch, 1 << 20);
     ADD_FAILURE();
   } catch (const Error& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("--size"), std::string::npos) << message;
-    EXPECT_EQ(message.find("--length"), std::string::npos) << message;
-    EXPECT_EQ(message.find("--recompute"), std::string::npos) << message;
+    EXPECT_NE(message.find("`size`"), std::string::npos) << message;
+    EXPECT_EQ(message.find("`length`"), std::string::npos) << message;
+    EXPECT_EQ(message.find("recompute`"), std::string::npos) << message;
   }
-  set_cpu_memory_limit(0);
+  cpu_allocator().set_limit(0);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // linea sample and linea eval: what they print and write, from a run, a checkpoint's folder or the
 // file alone.
+#include <set>
+
 #include "tests/cli/program.h"
 
 #include "tests/data/readers/idx_bytes.h"
@@ -47,7 +49,7 @@ TEST_F(Sample, WritesAGridOfImages) {
   EXPECT_EQ(outcome.out.find('\x1b'), std::string::npos);
   // 8 columns, 2 lines of 12 x 12 images, each pixel 4 x 4, a line of 1 between
   EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{8 * 48 + 7, 2 * 48 + 1}));
-  done("sample run --count 3 --seed 5");
+  done("sample run --count 3 --seed 5 --out grid.png");
   EXPECT_EQ(png_size("grid.png"), (std::pair<int64_t, int64_t>{3 * 48 + 2, 48}));
 
   const auto sampled = [&](const std::string& more) {
@@ -64,6 +66,28 @@ TEST_F(Sample, WritesAGridOfImages) {
   EXPECT_EQ(sampled("--greedy"), sampled("--temperature 1e-9"));
 }
 
+TEST_F(Sample, TheDefaultNameReplacesNoFile) {
+  done(kDigits + " --steps 1 --out run");
+  EXPECT_EQ(lines_of(done("sample run --count 1").out).back(), "grid.png");
+  const std::string first = bytes("grid.png");
+  EXPECT_EQ(lines_of(done("sample run --count 2").out).back(), "grid-2.png");
+  EXPECT_EQ(lines_of(done("sample run --nll-map --count 1").out).back(), "grid-3.png");
+  EXPECT_EQ(bytes("grid.png"), first);
+  for (const char* name : {"x.jpg", "x.jpeg", "y/x.gif", "x.png.txt"})
+    refused(2, fmt::format("sample run --count 1 --out {}", name), {name, "name a .png file"});
+  done("sample run --count 1 --out upper.PNG");
+  done("sample run --count 1 --out plain");
+}
+
+TEST_F(Sample, RefusesMoreThanOnePngHolds) {
+  done(kDigits + " --steps 1 --out run");
+  for (const char* count : {"28000", "2000000000000", "9223372036854775807"})
+    for (const char* more : {"", " --complete test:0 test:1"})
+      refused(2, fmt::format("sample run --count {}{}", count, more),
+              {"12 x 12 pixels", "one PNG of at most 67108864 pixels", "lower --count"});
+  EXPECT_FALSE(exists("grid.png"));
+}
+
 TEST_F(Sample, ConditionsOnAClass) {
   done(kDigits + " --class-token --steps 60 --lr 0.02 --warmup 0 --out classes");
   done(kDigits + " --steps 3 --out plain");
@@ -78,6 +102,7 @@ TEST_F(Sample, ConditionsOnAClass) {
   EXPECT_EQ(third, sampled("--class 3"));
   refused(2, "sample classes --class 10", {"--class", "10", "9"});
   refused(2, "sample classes --class -2", {"--class", "-2", "9"});
+  refused(2, "sample classes --class -1", {"--class is -1", "9"});
   refused(2, "sample plain --class 3", {"--class 3", "--class-token"});
 }
 
@@ -113,6 +138,61 @@ TEST_F(Sample, ContinuesAPrompt) {
   refused(2, "sample copy", {"does not sample text"});
 }
 
+TEST_F(Sample, ContinuesAPromptSeveralTimes) {
+  put_text("text.txt", 2000);
+  done(kText + " --steps 3 --out run");
+  const auto texts = [&](const std::string& arguments) {
+    std::vector<std::string> result = {""};
+    for (const std::string& line :
+         lines_of(done("sample run --prompt ab --tokens 30 " + arguments).out))
+      line == "---" ? result.emplace_back() : result.back().append(line + "\n");
+    return result;
+  };
+  const std::vector<std::string> three = texts("--count 3");
+  ASSERT_EQ(three.size(), 3u);
+  for (const std::string& text : three) EXPECT_EQ(text.substr(0, 2), "ab");
+  EXPECT_EQ(std::set<std::string>(three.begin(), three.end()).size(), 3u);
+  EXPECT_EQ(texts("--count 1"), texts(""));
+  EXPECT_EQ(texts("--count 3"), three);
+  EXPECT_EQ(texts("--count 2")[1], three[1]);
+}
+
+TEST_F(Sample, AnswersEachLine) {
+  put_text("text.txt", 2000);
+  done(kText + " --steps 3 --out run");
+  put("lines.txt", "ab\nab\nabx\n\ncd");
+  const std::string command = "cd '" + path("") +
+                              "' && '" LINEA_PROGRAM
+                              "' sample run --interactive --tokens 20 <lines.txt >out 2>err";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  const std::string first = done("sample run --prompt ab --tokens 20").out, out = bytes("out");
+  EXPECT_EQ(out.substr(0, first.size()), first);
+  EXPECT_EQ(out.substr(first.size(), 2), "ab");
+  EXPECT_NE(out.substr(first.size(), first.size()), first);
+  EXPECT_NE(out.find("\ncd"), std::string::npos);
+  const Words complaints = lines_of(bytes("err"));
+  ASSERT_EQ(complaints.size(), 1u) << bytes("err");
+  EXPECT_NE(complaints[0].find("'x'"), std::string::npos) << complaints[0];
+}
+
+// The checkpoint of step 2, though step 4 is newer.
+TEST_F(Sample, TakesTheBestCheckpoint) {
+  done(kDigits + " --steps 4 --save-every 2 --lr 0.1 --warmup 0 --out run");
+  refused(2, "sample run/checkpoints/step-00000002 --best", {"--best", "not the folder of a run"});
+  put("run/metrics.jsonl",
+      "{\"step\":1,\"val_loss\":1,\"val_tokens\":9}\n"  // not saved
+      "{\"step\":2,\"val_loss\":2,\"val_tokens\":9}\n"
+      "{\"step\":4,\"val_loss\":3,\"val_tokens\":9}\n");
+  const auto sample = [&](const std::string& arguments) {
+    done("sample " + arguments + " --count 2 --out x.png");
+    return bytes("x.png");
+  };
+  EXPECT_EQ(sample("run --best"), sample("run/checkpoints/step-00000002"));
+  EXPECT_NE(sample("run --best"), sample("run"));
+  put("run/metrics.jsonl", "{\"step\":4,\"loss\":3}\n");
+  refused(2, "sample run --best", {"--best", "--eval-every"});
+}
+
 TEST_F(Sample, RefusesInapplicableOptions) {
   done(kDigits + " --steps 1 --out images");
   put_text("text.txt", 2000);
@@ -121,7 +201,11 @@ TEST_F(Sample, RefusesInapplicableOptions) {
   refused(2, "sample images --tokens 5", {"--tokens", "images"});
   refused(2, "sample text --out a.png", {"--out", "text"});
   refused(2, "sample text --class 1", {"--class", "text"});
-  refused(2, "sample text --count 5", {"--count", "text"});
+  refused(2, "sample text --count 0", {"--count", "0"});
+  refused(2, "sample images --interactive", {"--interactive", "images"});
+  refused(2, "sample text --interactive --count 2", {"--interactive", "--count"});
+  refused(2, "sample text --interactive --prompt a", {"--interactive", "--prompt"});
+  refused(2, "sample text --interactive --tokens 0", {"--tokens", "0"});
   for (const char* temperature : {"0", "-1", "nan"})
     for (const char* run : {"images", "text"})
       refused(2, fmt::format("sample {} --temperature {}", run, temperature),

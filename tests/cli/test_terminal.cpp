@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <regex>
 #include <utility>
 
 #include "cli/terminal.h"
@@ -134,7 +135,7 @@ TEST_F(Terminal, ADumbTerminalGetsPlainLines) {
     const std::string text =
         shown(kRun + (term == nullptr ? "unknown" : term), {term, nullptr, 40});
     EXPECT_EQ(text.find_first_of("\r\x1b"), std::string::npos) << text;
-    EXPECT_NE(text.find("step 400/400  loss "), std::string::npos) << text;
+    EXPECT_NE(text.find("step 400/400  0s left  loss "), std::string::npos) << text;
   }
 }
 
@@ -147,6 +148,24 @@ TEST_F(Terminal, APreviewNeedsATerminalWithColors) {
   EXPECT_EQ(shown(sample, {"xterm", "1", 80}).find('\x1b'), std::string::npos);
   EXPECT_EQ(shown(sample, {"dumb", nullptr, 80}).find_first_of("\r\x1b"), std::string::npos);
   EXPECT_EQ(done(sample).out.find('\x1b'), std::string::npos) << "no terminal";
+}
+
+// A terminal of the usual width shows what one waits for.
+TEST_F(Terminal, TheTimeLeftFitsEightyColumns) {
+  const std::string text = shown(kRun + "run", {"xterm", nullptr, 80});
+  EXPECT_TRUE(std::regex_search(
+      text, std::regex("step 400/400  0s left  loss [0-9.]+  [0-9.kM]+ tokens/s")))
+      << text;
+}
+
+TEST(Progress, DropsWholeFields) {
+  const std::string line = "step 1/9  5s left  loss 2.5";
+  EXPECT_EQ(whole_fields(line, 27), line);
+  EXPECT_EQ(whole_fields(line, 26), "step 1/9  5s left");
+  EXPECT_EQ(whole_fields(line, 17), "step 1/9  5s left");
+  EXPECT_EQ(whole_fields(line, 16), "step 1/9");
+  EXPECT_EQ(whole_fields(line, 8), "step 1/9");
+  EXPECT_EQ(whole_fields(line, 7), "step 1/");
 }
 
 TEST(Progress, CutsBetweenCharacters) {

@@ -40,10 +40,10 @@ template <typename T>
 struct StateAccumulator {
   using A = Accumulator<T>;
   StateAccumulator(int64_t pairs, int64_t F, int64_t M, bool scaled)
-      : state(Tensor::zeros({pairs, F, M}, DTypeOf<A>::value)),
-        key_sum(Tensor::zeros({pairs, F}, DTypeOf<A>::value)) {
+      : state(Tensor::zeros({pairs, F, M}, dtype_of(A{}))),
+        key_sum(Tensor::zeros({pairs, F}, dtype_of(A{}))) {
     if (scaled)
-      scale = Tensor::full({pairs, F}, DTypeOf<A>::value, -std::numeric_limits<double>::infinity());
+      scale = Tensor::full({pairs, F}, dtype_of(A{}), -std::numeric_limits<double>::infinity());
   }
   ChunkState<A> view() const {
     return {state.template data<A>(), key_sum.template data<A>(),
@@ -103,9 +103,9 @@ class ChunkProblem {
         valid_(Tensor::from(std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3),
                                                  static_cast<int32_t>(s.N / 9)},
                             {kBatch})),
-        denominator_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
-        scale_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)),
-        denominator_grad_(Tensor::zeros({kPairs, s.N}, DTypeOf<A>::value)) {
+        denominator_(Tensor::zeros({kPairs, s.N}, dtype_of(A{}))),
+        scale_(Tensor::zeros({kPairs, s.N}, dtype_of(A{}))),
+        denominator_grad_(Tensor::zeros({kPairs, s.N}, dtype_of(A{}))) {
     for (int64_t first = 0; first < s.N; first += s.segment) parts_.push_back(first);
     if (s.padded) spoil_padding();
   }

@@ -20,7 +20,7 @@ TEST(CudaDeviceDeathTest, WithoutADeviceItIsAnError) {
           std::exit(error.exit_code());
         }
       },
-      testing::ExitedWithCode(2), "this machine has no CUDA device.*leave --device out or say cpu");
+      testing::ExitedWithCode(2), "this machine has no CUDA device.*leave `device` out or say cpu");
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Tensor input(const Shape& shape, uint32_t lane, double stddev = 1.0) {
 // Memory that a kernel fills.
 template <typename T>
 Tensor unset(const Shape& shape) {
-  return Tensor(shape, DTypeOf<T>::value);
+  return Tensor(shape, dtype_of(T{}));
 }
 
 template <typename T>
@@ -92,7 +92,7 @@ void expect_close(const Body& body, double bound) {
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
     const double apart = distance(numbers(got[i]), expected[i]);
-    EXPECT_TRUE(apart <= bound) << "tensor " << i << " of " << name_of(DTypeOf<T>::value) << ": "
+    EXPECT_TRUE(apart <= bound) << "tensor " << i << " of " << name_of(dtype_of(T{})) << ": "
                                 << apart << " > " << bound;
   }
 }

@@ -12,7 +12,7 @@ Shape codes_of(const HeadShape& s) { return {s.heads, s.features, s.key_size}; }
 
 template <typename T>
 Tensor temperature() {
-  return Tensor::full({1}, DTypeOf<T>::value, 0.75);
+  return Tensor::full({1}, dtype_of(T{}), 0.75);
 }
 
 TEST(CudaCodebook, LogsOfMixtures) {
@@ -117,7 +117,7 @@ TEST(CudaCodebook, EquallyNearCodes) {
           using T = decltype(t);
           const HeadShape shape{1, 70, 130, 5, 0, 1};
           const Tensor x = input<T>({1, 70, 5}, 1),
-                       codes = Tensor::full({1, 130, 5}, DTypeOf<T>::value, value);
+                       codes = Tensor::full({1, 130, 5}, dtype_of(T{}), value);
           const Tensor code = unset<int32_t>({1, 70});
           table<T>().nearest_code(context(), shape, x.template data<T>(), codes.template data<T>(),
                                   code.template data<int32_t>());

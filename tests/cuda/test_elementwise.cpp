@@ -1,3 +1,4 @@
+#include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
 namespace linea::cuda_tests {
@@ -14,7 +15,7 @@ TEST(CudaElementwise, SumsAndProducts) {
     table<T>().add(context(), a.data<T>(), b.data<T>(), sum.data<T>(), kCount);
     table<T>().multiply(context(), a.data<T>(), b.data<T>(), product.data<T>(), kCount);
     table<T>().scale(context(), a.data<T>(), -0.7, scaled.data<T>(), kCount);
-    table<T>().accumulate(context(), a.data<T>(), into.data<T>(), kCount);
+    table<T>().add(context(), into.data<T>(), a.data<T>(), into.data<T>(), kCount);
     return std::vector<Tensor>{sum, product, scaled, into};
   });
 }
@@ -77,13 +78,12 @@ TEST(CudaElementwise, DropoutKeepsTheSameElements) {
 TEST(CudaElementwise, CountsNonfiniteValues) {
   expect_parity([](auto t) {
     using T = decltype(t);
-    const Tensor count({1}, DType::i32);
     std::vector<T> values(3000, T(1.0f));
     values[17] = T(NAN);
     values[2999] = T(INFINITY);
     const Tensor x = Tensor::from(values, {3000});
-    table<T>().count_nonfinite(context(), x.data<T>(), count.data<int32_t>(), 3000);
-    return std::vector<Tensor>{count};
+    const auto count = static_cast<int32_t>(ops::count_nonfinite(x));
+    return std::vector<Tensor>{Tensor::from(std::vector<int32_t>{count}, {1})};
   });
 }
 

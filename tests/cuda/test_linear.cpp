@@ -23,7 +23,7 @@ TEST(CudaLinear, ProductsWithEpilogues) {
             const Tensor x = input<T>({R + 1, in}, 1), w = input<T>({out, in}, 2, 0.3),
                          bias = input<T>({out}, 3);
             const Tensor residual = input<T>({R + 1, out}, 4),
-                         y = Tensor::zeros({R + 1, out}, DTypeOf<T>::value);
+                         y = Tensor::zeros({R + 1, out}, dtype_of(T{}));
             table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + in, {}, w.data<T>(),
                               with_bias ? bias.data<T>() : nullptr,
                               with_residual ? residual.data<T>() + out : nullptr,

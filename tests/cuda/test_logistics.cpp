@@ -38,7 +38,7 @@ TEST(CudaLogistics, LossGradientsAndScores) {
         const Tensor x = mixtures<T>(R), targets = levels(R, V), losses = unset<A>({R}),
                      dx = unset<T>(x.shape());
         const Tensor mean = unset<A>({1}), scored = unset<A>({1}), scores = unset<T>({R, V});
-        const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
+        const Tensor dmean = Tensor::full({1}, dtype_of(A{}), 1.5);
         const int32_t* aims = targets.data<int32_t>();
         table<T>().logistics_loss(context(), x.data<T>(), aims, losses.data<A>(), R, V);
         table<T>().mean_scored(context(), losses.data<A>(), aims, mean.data<A>(), scored.data<A>(),

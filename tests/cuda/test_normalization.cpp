@@ -20,7 +20,7 @@ TEST(CudaNormalization, LayerNormAndItsBackward) {
             const Tensor x = input<T>({R, C}, 1, 2.0), weight = input<T>({C}, 2),
                          bias = input<T>({C}, 3);
             const Tensor dy = input<T>({R, C}, 4), y = unset<T>({R, C}), dx = unset<T>({R, C});
-            const Tensor dweight = unset<T>({C}), dbias = Tensor::zeros({C}, DTypeOf<T>::value);
+            const Tensor dweight = unset<T>({C}), dbias = Tensor::zeros({C}, dtype_of(T{}));
             const Tensor mean = unset<A>({R}), scale = unset<A>({R});
             table<T>().layer_norm(context(), x.data<T>(), weight.data<T>(),
                                   with_bias ? bias.data<T>() : nullptr, y.data<T>(), mean.data<A>(),

@@ -1,5 +1,9 @@
+#include <bit>
+#include <cmath>
+
 #include "cuda/fused_norm_step.h"
 #include "cuda/queue.h"
+#include "cuda/split_float.h"
 #include "tests/cuda/chunk_problem.h"
 
 namespace linea::cuda_tests {
@@ -30,7 +34,7 @@ struct PendingKeys {
                                 lower = low.to_vector<BFloat16>();
     std::vector<float> whole;
     for (size_t i = 0; i < upper.size(); ++i)
-      whole.push_back(SplitFloat(upper[i], lower[i]).whole());
+      whole.push_back(cuda::SplitFloat(upper[i], lower[i]).whole());
     return Tensor::from(whole, high.shape());
   }
   Tensor keys, values, count, high, low;
@@ -249,6 +253,33 @@ TEST(CudaRecurrent, Logs) {
                 },
                 {2e-5, 1e-12, 1e-2});
           }
+}
+
+TEST(SplitFloat, RoundTripsToTheLastBit) {
+  const RandomStream stream{3, Purpose::test, 0, 0};
+  std::vector<float> numbers = {
+      0.0f,     -0.0f,     1.0f,        1e-45f,     3.4028235e38f, -3.4028235e38f,
+      INFINITY, -INFINITY, 1.00390625f, 1.01171875f};  // the last two lie half way between two bf16
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const uint32_t word = random_word(stream, i);
+    float x = 0;
+    std::memcpy(&x, &word, sizeof x);
+    if (std::isfinite(x)) numbers.push_back(x);
+  }
+  for (const float x : numbers) {
+    const cuda::SplitFloat split(x);
+    EXPECT_EQ(std::bit_cast<uint32_t>(split.whole()), std::bit_cast<uint32_t>(x)) << x;
+    const float upper = split.high, nearest = BFloat16(x);
+    EXPECT_TRUE(std::isinf(upper) || std::abs(x - upper) == std::abs(x - nearest)) << x;
+  }
+}
+
+TEST(SplitFloat, LeavesNaNAsItIs) {
+  for (const uint32_t word : {0x7FC00000u, 0x7FFFFFFFu, 0xFFFFFFFFu, 0x7F800001u}) {
+    const cuda::SplitFloat split(std::bit_cast<float>(word));
+    EXPECT_TRUE(std::isnan(static_cast<float>(split.high))) << word;
+    EXPECT_TRUE(std::isnan(split.whole())) << word;
+  }
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ std::vector<Tensor> run(const Setting& s) {
   const Tensor valid = Tensor::from(counts, {P / heads});
   SoftmaxShape shape{P, s.queries, s.keys, s.D, s.M, {}, 0.3, s.causal};
   if (s.padded) shape.valid = {valid.data<int32_t>(), heads, 0};
-  const Tensor y(dy.shape(), q.dtype()), sums({P, s.queries}, DTypeOf<A>::value);
+  const Tensor y(dy.shape(), q.dtype()), sums({P, s.queries}, dtype_of(A{}));
   const Tensor dq(q.shape(), q.dtype()), dk(k.shape(), q.dtype()), dv(v.shape(), q.dtype());
   const auto given = [&](const Tensor& x) { return rows<const T>(x, heads, s.by_head); };
   const auto made = [&](const Tensor& x) { return rows<T>(x, heads, s.by_head); };

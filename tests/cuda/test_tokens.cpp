@@ -131,7 +131,7 @@ TEST(CudaTokens, CrossEntropyAndItsBackward) {
       const Tensor x = logits<T>(R, V), targets = targets_below(R, V), losses = unset<A>({R});
       const Tensor log_sums = unset<A>({R}), mean = unset<A>({1}), scored = unset<A>({1}),
                    dx = unset<T>({R, V});
-      const Tensor dmean = Tensor::full({1}, DTypeOf<A>::value, 1.5);
+      const Tensor dmean = Tensor::full({1}, dtype_of(A{}), 1.5);
       const int32_t* aims = targets.data<int32_t>();
       table<T>().cross_entropy(context(), x.data<T>(), aims, losses.data<A>(), log_sums.data<A>(),
                                R, V);
@@ -148,7 +148,7 @@ TEST(CudaTokens, TheMeanOfNoScoresIsZero) {
   expect_parity([](auto t) {
     using T = decltype(t);
     using A = Accumulator<T>;
-    const Tensor losses = Tensor::full({700}, DTypeOf<A>::value, NAN), mean = unset<A>({1}),
+    const Tensor losses = Tensor::full({700}, dtype_of(A{}), NAN), mean = unset<A>({1}),
                  scored = unset<A>({1});
     const Tensor targets = Tensor::from(std::vector<int32_t>(700, -1), {700});
     table<T>().mean_scored(context(), losses.data<A>(), targets.data<int32_t>(), mean.data<A>(),

@@ -6,6 +6,7 @@
 #include "nn/generation.h"
 #include "nn/transformer.h"
 #include "tests/cuda/parity.h"
+#include "tests/nn/attention_options.h"
 #include "train/training_step.h"
 
 namespace linea::cuda_tests {
@@ -14,11 +15,9 @@ namespace {
 RunConfig small(const std::string& attention) {
   RunConfig config;
   config.task = "digits";
-  config.size = 12;
-  config.levels = 8;
+  config.task_settings = {{"size", 12}, {"levels", 8}};
   config.attention = attention;
-  config.codes = 4;
-  config.features = 8;
+  config.attention_settings = declared_only(attention, {{"codes", 4}, {"features", 8}});
   config.layers = 2;
   config.heads = 2;
   config.dim = 16;
@@ -39,7 +38,7 @@ struct Trained {
 const Task& digits() {
   static const std::unique_ptr<Task> task = [] {
     TaskOptions options = task_options(small("linear"), "");
-    options.count = 200;
+    options.settings["examples"] = 200;
     return make_task(options);
   }();
   return *task;
@@ -77,8 +76,8 @@ class CudaTraining : public testing::TestWithParam<Variant> {
  protected:
   RunConfig config() const {
     RunConfig result = small(GetParam().attention);
-    result.feature = GetParam().feature;
-    result.rule = GetParam().rule;
+    if (*GetParam().feature != 0) result.attention_settings["feature"] = GetParam().feature;
+    if (result.attention == "linear") result.attention_settings["rule"] = GetParam().rule;
     result.reversible = GetParam().reversible;
     return result;
   }

@@ -157,5 +157,20 @@ TEST_F(ChartFile, IsWritten) {
                [&] { write_charts(path("nowhere/chart.svg"), {simple_chart()}); });
 }
 
+TEST(Chart, WithoutMarkersIsALineAlone) {
+  Chart chart = simple_chart();
+  const auto discs = [&] { return count(charts_svg({chart}), "<circle"); };
+  EXPECT_EQ(discs(), 4);  // three points and the legend
+  chart.series[0].markers = false;
+  EXPECT_EQ(discs(), 0);
+}
+
+TEST(Chart, LongNamesWidenIt) {
+  Chart chart = simple_chart();
+  EXPECT_EQ(count(charts_svg({chart}), "viewBox=\"0 0 960 "), 1);
+  chart.series[0].name = std::string(60, 'n');
+  EXPECT_EQ(count(charts_svg({chart}), "viewBox=\"0 0 1270 "), 1);
+}
+
 }  // namespace
 }  // namespace linea

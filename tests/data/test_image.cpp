@@ -1,76 +1,15 @@
 #include "data/image.h"
 
-#include <zlib.h>
-
 #include <tuple>
 
 #include "tests/data/data_helpers.h"
 #include "tests/data/file_size_limit.h"
+#include "tests/data/png_decoder.h"
 
 namespace linea {
 namespace {
 
 using ImageTest = DataTest;
-
-uint32_t big_endian(const std::string& bytes, size_t position) {
-  uint32_t value = 0;
-  for (size_t i = 0; i < 4; ++i)
-    value = value << 8 | static_cast<unsigned char>(bytes.at(position + i));
-  return value;
-}
-
-struct Png {
-  uint32_t width = 0, height = 0;
-  int channels = 0;
-  std::vector<uint8_t> bytes;
-};
-
-// Enough of a PNG decoder for what the writer makes: 8 bits, gray or RGB, the five line filters.
-Png decode_png(const std::string& file) {
-  Png png;
-  EXPECT_EQ(file.substr(0, 8), "\x89PNG\r\n\x1a\n");
-  std::string packed;
-  for (size_t position = 8; position < file.size();) {
-    const uint32_t length = big_endian(file, position);
-    const std::string kind = file.substr(position + 4, 4);
-    const std::string content = file.substr(position + 8, length);
-    const auto* checked = reinterpret_cast<const Bytef*>(file.data() + position + 4);
-    EXPECT_EQ(crc32(0, checked, length + 4), big_endian(file, position + 8 + length)) << kind;
-    if (kind == "IHDR") {
-      png.width = big_endian(content, 0);
-      png.height = big_endian(content, 4);
-      EXPECT_EQ(content[8], 8);
-      png.channels = content[9] == 2 ? 3 : 1;
-    }
-    if (kind == "IDAT") packed += content;
-    position += 12 + length;
-  }
-  const size_t bytes_per_pixel = static_cast<size_t>(png.channels);
-  const size_t line = png.width * bytes_per_pixel;
-  std::vector<uint8_t> raw(png.height * (line + 1));
-  uLongf size = raw.size();
-  EXPECT_EQ(
-      uncompress(raw.data(), &size, reinterpret_cast<const Bytef*>(packed.data()), packed.size()),
-      Z_OK);
-  EXPECT_EQ(size, raw.size());
-  png.bytes.resize(png.height * line);
-  const auto at = [&](size_t y, size_t x) { return int{png.bytes[y * line + x]}; };
-  for (size_t y = 0; y < png.height; ++y)
-    for (size_t x = 0; x < line; ++x) {
-      const int left = x < bytes_per_pixel ? 0 : at(y, x - bytes_per_pixel);
-      const int up = y == 0 ? 0 : at(y - 1, x);
-      const int corner = x < bytes_per_pixel || y == 0 ? 0 : at(y - 1, x - bytes_per_pixel);
-      const int to_left = std::abs(up - corner), to_up = std::abs(left - corner),
-                to_corner = std::abs(left + up - 2 * corner);
-      const int paeth = to_left <= to_up && to_left <= to_corner ? left
-                        : to_up <= to_corner                     ? up
-                                                                 : corner;
-      const int guesses[] = {0, left, up, (left + up) / 2, paeth};
-      const int guess = guesses[raw[y * (line + 1)]];
-      png.bytes[y * line + x] = static_cast<uint8_t>(raw[y * (line + 1) + 1 + x] + guess);
-    }
-  return png;
-}
 
 TEST_F(ImageTest, GridPlacesScalesAndSeparatesImages) {
   // Three images of 2 x 3 in two columns, twice as large, one pixel apart.
@@ -100,6 +39,58 @@ TEST_F(ImageTest, ColorsKeepTheirOrder) {
   const Png png = decode_png(read_file(path("rgb.png")));
   EXPECT_EQ(png.channels, 3);
   EXPECT_EQ(png.bytes, (std::vector<uint8_t>{1, 2, 3, 4, 5, 6}));
+}
+
+TEST_F(ImageTest, CaptionsAreAboveTheColumns) {
+  const ImageGrid plain{4, 12, 12, 1, 2, 1, 1};
+  const std::vector<uint8_t> pixels(4 * 12 * 12, 7);
+  write_png_grid(path("plain.png"), pixels, plain);
+  ImageGrid named = plain;
+  named.captions = {"1", "m?"};  // no glyph for the question mark
+  write_png_grid(path("named.png"), pixels, named);
+  const Png below = decode_png(read_file(path("plain.png"))),
+            png = decode_png(read_file(path("named.png")));
+  ASSERT_EQ(png.height, below.height + 13);
+  EXPECT_TRUE(
+      std::equal(below.bytes.begin(), below.bytes.end(), png.bytes.begin() + 13 * png.width));
+  std::string shown;
+  for (size_t y = 0; y < 13; ++y) {
+    for (size_t x = 0; x < png.width; ++x) shown += png.bytes[y * png.width + x] == 230 ? '#' : '.';
+    shown += '\n';
+  }
+  EXPECT_EQ(shown,
+            ".........................\n"
+            ".........................\n"
+            ".........................\n"
+            "......#..................\n"
+            ".....##..................\n"
+            "......#.......##.#.......\n"
+            "......#.......#.#.#......\n"
+            "......#.......#.#.#......\n"
+            "......#.......#.#.#......\n"
+            ".....###......#.#.#......\n"
+            ".........................\n"
+            ".........................\n"
+            ".........................\n");
+}
+
+TEST_F(ImageTest, ColorScaleIsBelowTheImages) {
+  ImageGrid grid{1, 4, 40, 3, 1, 1, 0};
+  grid.color_scale = {{0, 0, 0, 9, 9, 9, 99, 99, 99}, 2, "bits"};
+  write_png_grid(path("scale.png"), std::vector<uint8_t>(4 * 40 * 3, 7), grid);
+  const Png png = decode_png(read_file(path("scale.png")));
+  ASSERT_EQ(png.height, 4u + 3 + 8 + 2 * 13);
+  const auto at = [&](size_t y, size_t x) { return png.bytes[(y * 40 + x) * 3]; };
+  EXPECT_EQ(at(3, 0), 7);
+  EXPECT_EQ(at(4, 0), 64);
+  EXPECT_EQ(at(7, 0), 0);
+  EXPECT_EQ(at(14, 20), 9);
+  EXPECT_EQ(at(7, 39), 99);
+  EXPECT_EQ(at(18, 1), 230);   // the top of 0, at the left end
+  EXPECT_EQ(at(24, 35), 230);  // the foot of 2, at the right end
+  grid.channels = 1;
+  expect_error(ErrorKind::usage, {"color scale", "3 channels"},
+               [&] { write_png_grid(path("x.png"), std::vector<uint8_t>(4 * 40, 7), grid); });
 }
 
 TEST_F(ImageTest, UnwritablePathsAreWriteErrors) {

@@ -1,5 +1,5 @@
 // A model's file, whose metadata hold settings and vocabulary: eval and sample read it.
-#include "tensor/memory.h"
+#include "tensor/caching_allocator.h"
 #include "tests/fuzz/promise.h"
 #include "tests/fuzz/targets.h"
 #include "train/checkpoint.h"
@@ -11,9 +11,9 @@ int fuzz_model(const uint8_t* data, size_t size) {
   const std::filesystem::path path = file.holding(to_string(data, size));
   constexpr size_t kMaxBytes = size_t{64}
                                << 20;  // sizes in the settings must not take more than the file has
-  set_cpu_memory_limit(cpu_memory().held + kMaxBytes);
+  cpu_allocator().set_limit(cpu_allocator().use().held + kMaxBytes);
   expect_value_or_error(size, [&] { load_model(path); });
-  set_cpu_memory_limit(0);
+  cpu_allocator().set_limit(0);
   return 0;
 }
 

@@ -58,7 +58,7 @@ class Reference {
       }
     norm = std::sqrt(squares);
     const double shrink = config_.clip > 0 && norm > config_.clip ? config_.clip / norm : 1;
-    const double T = static_cast<double>(t), b1 = config_.beta1, b2 = config_.beta2;
+    const double T = static_cast<double>(t), b1 = 0.9, b2 = config_.settings.real("beta2");
     for (size_t p = 0; p < values.size(); ++p)
       for (size_t i = 0; i < values[p].size(); ++i) {
         const double g = shrink * gradients[p][i];
@@ -68,7 +68,7 @@ class Reference {
         s = b2 * s + (1 - b2) * g * g;
         const double m_hat = m / (1 - std::pow(b1, T)), s_hat = s / (1 - std::pow(b2, T));
         double move = m_hat / (std::sqrt(s_hat) + config_.epsilon);
-        if (config_.kind == "radam") {
+        if (config_.name == "radam") {
           const double rho_inf = 2 / (1 - b2) - 1;
           const double rho = rho_inf - 2 * T * std::pow(b2, T) / (1 - std::pow(b2, T));
           if (rho > 4) {
@@ -79,7 +79,9 @@ class Reference {
             move = m_hat;
           }
         }
-        const double decay = p == 0 ? config_.weight_decay : 0.0;  // the matrix alone
+        const double decay = p == 0 && config_.settings.has("weight_decay")
+                                 ? config_.settings.real("weight_decay")
+                                 : 0.0;  // the matrix alone
         values[p][i] -= rate * (move + decay * values[p][i]);
       }
   }
@@ -95,9 +97,9 @@ class Reference {
 
 OptimizerConfig config_of(const std::string& kind, double decay = 0, double clip = 0) {
   OptimizerConfig config;
-  config.kind = kind;
-  config.beta2 = 0.95;
-  config.weight_decay = decay;
+  config.name = kind;
+  config.settings["beta2"] = 0.95;
+  if (decay != 0) config.settings["weight_decay"] = decay;
   config.clip = clip;
   return config;
 }
@@ -118,14 +120,14 @@ TEST(Optimizer, MatchesThePaperForTwentySteps) {
       EXPECT_NEAR(optimizer.gradient_norm(), reference.norm, 1e-12 * reference.norm);
     }
     EXPECT_EQ(optimizer.updates(), 20);
-    if (config.kind == "radam") {
+    if (config.name == "radam") {
       EXPECT_TRUE(reference.rectified > 0 && reference.rectified < 20 * 16);
     }
     for (size_t p = 0; p < parameters.size(); ++p) {
       const std::vector<double> values = parameters[p].var.value().to_doubles();
       for (size_t i = 0; i < values.size(); ++i)
         EXPECT_NEAR(values[i], reference.values[p][i], 1e-12)
-            << config.kind << " " << parameters[p].name;
+            << config.name << " " << parameters[p].name;
     }
   }
 }
@@ -174,7 +176,7 @@ TEST(Optimizer, ClearsGradientsAndNamesMissingOnes) {
 TEST(Optimizer, AFailedUpdateLeavesNoTrace) {
   for (const std::string kind : {"adamw", "radam"}) {
     const Parameters straight = two_parameters(), disturbed = two_parameters();
-    Optimizer one({.kind = kind}, straight), other({.kind = kind}, disturbed);
+    Optimizer one({.name = kind}, straight), other({.name = kind}, disturbed);
     for (int64_t t = 1; t <= 5; ++t) {
       make_gradients(straight, t);
       EXPECT_TRUE(one.step(0.1));
@@ -203,16 +205,16 @@ TEST(Optimizer, RefusesInvalidSettings) {
                  [&] { const Optimizer optimizer(config, two_parameters()); });
   };
   refused({"'sgd'", "adamw", "radam"}, config_of("sgd"));
-  refused({"--weight-decay 0.1", "adam"}, config_of("adam", 0.1));
-  refused({"--weight-decay -0.1"}, config_of("adamw", -0.1));
-  refused({"--clip -1"}, config_of("adamw", 0, -1));
-  refused({"--clip nan"}, config_of("adamw", 0, NAN));
+  refused({"`weight_decay`", "optimizer adam"}, config_of("adam", 0.1));
+  refused({"`weight_decay` is -0.1"}, config_of("adamw", -0.1));
+  refused({"`clip` is -1"}, config_of("adamw", 0, -1));
+  refused({"`clip` is nan"}, config_of("adamw", 0, NAN));
   OptimizerConfig config;
-  config.beta1 = 1;
-  refused({"--beta1 1"}, config);
-  config.beta1 = 0.9;
-  config.beta2 = -0.5;
-  refused({"--beta2 -0.5"}, config);
+  config.settings["beta1"] = 1.0;
+  refused({"`beta1` is 1", "[0, 1)"}, config);
+  config.settings["beta1"] = 0.9;
+  config.settings["beta2"] = -0.5;
+  refused({"`beta2` is -0.5", "[0, 1)"}, config);
 }
 
 TEST(Optimizer, ContinuesFromItsMoments) {

@@ -122,13 +122,13 @@ TEST(OutputHead, TheGeneratorSamplesTheLogistics) {
 }
 
 TEST(OutputHead, RefusesInvalidOptions) {
-  expect_error(ErrorKind::usage, {"--output-head is 'gauss'", "categorical", "logistics"},
+  expect_error(ErrorKind::usage, {"`output_head` is 'gauss'", "categorical", "logistics"},
                [] { make_output_head("gauss", 4); });
-  expect_error(ErrorKind::usage, {"--output-head logistics", "2 levels"},
+  expect_error(ErrorKind::usage, {"`output_head` logistics", "2 levels"},
                [] { make_output_head("logistics", 1); });
   ModelConfig tied = small("logistics", 4);
   tied.tie = true;
-  expect_error(ErrorKind::usage, {"--tie", "--output-head logistics"},
+  expect_error(ErrorKind::usage, {"`tie`", "`output_head` logistics"},
                [&] { Transformer model(tied); });
 }
 

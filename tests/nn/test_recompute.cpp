@@ -3,6 +3,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "tensor/caching_allocator.h"
 #include "tensor/ops.h"
 #include "tests/expect_error.h"
 #include "tests/nn/small_transformer.h"
@@ -35,9 +36,9 @@ Pass pass(const ModelConfig& config, int64_t batch) {
   context().step->step = 9;
   Pass result;
   {
-    const size_t before = cpu_memory().held;
+    const size_t before = cpu_allocator().use().held;
     const Var loss = cross_entropy(model.forward(ids, true), ids);
-    result.kept = cpu_memory().held - before;
+    result.kept = cpu_allocator().use().held - before;
     backward(loss);
     result.numbers.push_back(loss.value().to_doubles());
   }
@@ -90,7 +91,7 @@ TEST(Recompute, PropagatesErrorsOfTheSecondRun) {
 TEST(Recompute, RefusesCodebooksThatCount) {
   AttentionOptions options;
   options.name = "vq";
-  expect_error(ErrorKind::usage, {"--recompute", "vq"},
+  expect_error(ErrorKind::usage, {"`recompute`", "vq"},
                [&] { Transformer{recomputed_model(true, options)}; });
 }
 

@@ -4,6 +4,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "tensor/caching_allocator.h"
 #include "tests/expect_error.h"
 #include "tests/nn/small_transformer.h"
 
@@ -79,12 +80,12 @@ Held held_by(const ModelConfig& config) {
   const Tensor ids = Tensor::zeros({16, config.length}, DType::i32);
   for (int i = 0; i < 2; ++i)
     backward(cross_entropy(model.forward(ids, true), ids));  // gradients exist from here on
-  const size_t before = cpu_memory().held;
-  reset_cpu_peak();
+  const size_t before = cpu_allocator().use().held;
+  cpu_allocator().reset_peak();
   const Var loss = cross_entropy(model.forward(ids, true), ids);
-  const size_t kept = cpu_memory().held - before;
+  const size_t kept = cpu_allocator().use().held - before;
   backward(loss);
-  return {kept, cpu_memory().peak - before};
+  return {kept, cpu_allocator().use().peak - before};
 }
 
 TEST(Reversible, SavesNothingPerLayer) {
@@ -97,13 +98,13 @@ TEST(Reversible, SavesNothingPerLayer) {
 TEST(Reversible, RefusesWhatItCannotInvert) {
   ModelConfig config = reversible_model(2);
   config.attention.name = "vq";
-  expect_error(ErrorKind::usage, {"--reversible", "vq", "codes"}, [&] { Transformer{config}; });
+  expect_error(ErrorKind::usage, {"`reversible`", "vq", "codes"}, [&] { Transformer{config}; });
   config = reversible_model(2);
   config.recompute = true;
-  expect_error(ErrorKind::usage, {"--reversible", "--recompute"}, [&] { Transformer{config}; });
+  expect_error(ErrorKind::usage, {"`reversible`", "`recompute`"}, [&] { Transformer{config}; });
   config = reversible_model(2);
   config.stored = DType::bf16;
-  expect_error(ErrorKind::usage, {"--reversible", "bf16"}, [&] { Transformer{config}; });
+  expect_error(ErrorKind::usage, {"`reversible`", "bf16"}, [&] { Transformer{config}; });
 }
 
 }  // namespace

@@ -68,15 +68,15 @@ TEST(Transformer, RefusesInvalidSettings) {
     change(config);
     expect_error(ErrorKind::usage, fragments, [&] { const Transformer model(config); });
   };
-  refused({"--dim 16", "--heads 3"}, [](ModelConfig& c) { c.heads = 3; });
-  refused({"--heads is 0"}, [](ModelConfig& c) { c.heads = 0; });
-  refused({"--layers is 0"}, [](ModelConfig& c) { c.layers = 0; });
-  refused({"--dim is -16"}, [](ModelConfig& c) { c.dim = -16; });
-  refused({"--ffn is 0"}, [](ModelConfig& c) { c.ffn = 0; });
-  refused({"--length is 0"}, [](ModelConfig& c) { c.length = 0; });
-  refused({"--dropout is 1"}, [](ModelConfig& c) { c.dropout = 1; });
-  refused({"--dropout is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
-  refused({"--positions is 'rotary'", "sinusoidal"},
+  refused({"`dim` 16", "`heads` 3"}, [](ModelConfig& c) { c.heads = 3; });
+  refused({"`heads` is 0"}, [](ModelConfig& c) { c.heads = 0; });
+  refused({"`layers` is 0"}, [](ModelConfig& c) { c.layers = 0; });
+  refused({"`dim` is -16"}, [](ModelConfig& c) { c.dim = -16; });
+  refused({"`ffn` is 0"}, [](ModelConfig& c) { c.ffn = 0; });
+  refused({"`length` is 0"}, [](ModelConfig& c) { c.length = 0; });
+  refused({"`dropout` is 1"}, [](ModelConfig& c) { c.dropout = 1; });
+  refused({"`dropout` is -0.5"}, [](ModelConfig& c) { c.dropout = -0.5f; });
+  refused({"`positions` is 'rotary'", "sinusoidal"},
           [](ModelConfig& c) { c.positions = "rotary"; });
   refused({"'sparse'", "linear", "softmax"}, [](ModelConfig& c) { c.attention.name = "sparse"; });
   refused({"'cosine'", "elu", "dpfp"},

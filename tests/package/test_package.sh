@@ -45,6 +45,13 @@ $my bench attention --attention linear,scaled-exp --query-scale 0.5 --lengths 32
 expect speeds scaled-exp
 $my attend --help >help
 expect help --query-scale --key-scale
+$my train --attention scaled-exp --help >help
+expect help --query-scale --key-scale "scale of queries"
+quietly $my train --task digits $small --attention scaled-exp --key-scale 2 --out run
+expect run/config.toml 'attention = "scaled-exp"' "query_scale = 1" "key_scale = 2"
+# A setting of another attention is refused.
+! $my train --task digits $small --attention softmax --key-scale 2 --out other 2>refused || exit 1
+expect refused key-scale
 $my info >known
 expect known scaled-exp
 $my completion bash >completion

@@ -78,7 +78,7 @@ TEST(ExpBelow, Limits) {
 TEST(FeatureElu, RelativeError) {
   const auto check = [](float x) {
     const double expected = x < 0 ? std::exp(static_cast<double>(x)) : static_cast<double>(x) + 1;
-    ASSERT_NEAR(FeatureElu::value(x), expected, 1e-6 * expected) << x;
+    ASSERT_NEAR(FeatureElu<float>::value(x), expected, 1e-6 * expected) << x;
   };
   sweep(-0.0f, -80.0f, 997, check);
   sweep(0.0f, 80.0f, 997, check);
@@ -88,24 +88,24 @@ TEST(Pointwise, ValuesAndGradientsInDouble) {
   const double root = std::sqrt(2 / std::acos(-1.0));
   for (const double x : {-9.0, -2.5, -1.0, -0.3, -1e-9, 0.0, 0.4, 1.0, 3.0, 8.0}) {
     const double tanh_gelu = 0.5 * x * (1 + std::tanh(root * (x + 0.044715 * x * x * x)));
-    EXPECT_NEAR(Gelu::value(x), tanh_gelu, 1e-15 + 1e-14 * std::abs(x));
-    EXPECT_EQ(Relu::value(x), x > 0 ? x : 0.0);
-    EXPECT_EQ(FeatureRelu::value(x), std::max(x, 0.0) + 1e-3);
-    EXPECT_EQ(Relu::grad(x), x > 0 ? 1.0 : 0.0);
-    EXPECT_EQ(FeatureElu::grad(x), x < 0 ? std::exp(x) : 1.0);
+    EXPECT_NEAR(Gelu<double>::value(x), tanh_gelu, 1e-15 + 1e-14 * std::abs(x));
+    EXPECT_EQ(Relu<double>::value(x), x > 0 ? x : 0.0);
+    EXPECT_EQ(FeatureRelu<double>::value(x), std::max(x, 0.0) + 1e-3);
+    EXPECT_EQ(Relu<double>::grad(x), x > 0 ? 1.0 : 0.0);
+    EXPECT_EQ(FeatureElu<double>::grad(x), x < 0 ? std::exp(x) : 1.0);
   }
-  EXPECT_EQ(Gelu::value(-300.0f), 0.0f);
-  EXPECT_EQ(Gelu::value(300.0f), 300.0f);
-  EXPECT_EQ(Gelu::grad(300.0f), 1.0f);
-  EXPECT_NEAR(Gelu::grad(-300.0f), 0.0f, 1e-30f);
+  EXPECT_EQ(Gelu<float>::value(-300.0f), 0.0f);
+  EXPECT_EQ(Gelu<float>::value(300.0f), 300.0f);
+  EXPECT_EQ(Gelu<float>::grad(300.0f), 1.0f);
+  EXPECT_NEAR(Gelu<float>::grad(-300.0f), 0.0f, 1e-30f);
 }
 
 TEST(Pointwise, NanStaysNan) {
-  EXPECT_TRUE(std::isnan(FeatureElu::value(kNan)));
-  EXPECT_TRUE(std::isnan(Sigmoid::value(kNan)));
-  EXPECT_TRUE(std::isnan(LogGate::value(kNan)));
-  EXPECT_TRUE(std::isnan(LogOneMinusGate::value(kNan)));
-  EXPECT_TRUE(std::isnan(Gelu::value(kNan)));
+  EXPECT_TRUE(std::isnan(FeatureElu<float>::value(kNan)));
+  EXPECT_TRUE(std::isnan(Sigmoid<float>::value(kNan)));
+  EXPECT_TRUE(std::isnan(LogGate<float>::value(kNan)));
+  EXPECT_TRUE(std::isnan(LogOneMinusGate<float>::value(kNan)));
+  EXPECT_TRUE(std::isnan(Gelu<float>::value(kNan)));
 }
 
 TEST(Formulas, KeepProbabilityAndReciprocal) {
@@ -115,33 +115,6 @@ TEST(Formulas, KeepProbabilityAndReciprocal) {
   EXPECT_EQ(reciprocal_or_zero(0.0), 0.0);
   EXPECT_EQ(reciprocal_or_zero(-0.0), 0.0);
   EXPECT_EQ(reciprocal_or_zero(-4.0), -0.25);
-}
-
-TEST(SplitFloat, RoundTripsToTheLastBit) {
-  const RandomStream stream{3, Purpose::test, 0, 0};
-  std::vector<float> numbers = {
-      0.0f,     -0.0f,     1.0f,        1e-45f,     3.4028235e38f, -3.4028235e38f,
-      INFINITY, -INFINITY, 1.00390625f, 1.01171875f};  // the last two lie half way between two bf16
-  for (uint64_t i = 0; i < 2000; ++i) {
-    const uint32_t word = random_word(stream, i);
-    float x = 0;
-    std::memcpy(&x, &word, sizeof x);
-    if (std::isfinite(x)) numbers.push_back(x);
-  }
-  for (const float x : numbers) {
-    const SplitFloat split(x);
-    EXPECT_EQ(std::bit_cast<uint32_t>(split.whole()), std::bit_cast<uint32_t>(x)) << x;
-    const float upper = split.high, nearest = BFloat16(x);
-    EXPECT_TRUE(std::isinf(upper) || std::abs(x - upper) == std::abs(x - nearest)) << x;
-  }
-}
-
-TEST(SplitFloat, LeavesNaNAsItIs) {
-  for (const uint32_t word : {0x7FC00000u, 0x7FFFFFFFu, 0xFFFFFFFFu, 0x7F800001u}) {
-    const SplitFloat split(std::bit_cast<float>(word));
-    EXPECT_TRUE(std::isnan(static_cast<float>(split.high))) << word;
-    EXPECT_TRUE(std::isnan(split.whole())) << word;
-  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The account of device memory: exact, reused, and limited where asked.
-#include "tensor/memory.h"
+#include "tensor/caching_allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 namespace linea {
 namespace {
 
-size_t held() { return cpu_memory().held; }
+size_t held() { return cpu_allocator().use().held; }
 
 TEST(Memory, HeldAndPeakAreExact) {
   const size_t before = held();
-  reset_cpu_peak();
-  EXPECT_EQ(cpu_memory().peak, before);
+  cpu_allocator().reset_peak();
+  EXPECT_EQ(cpu_allocator().use().peak, before);
   {
     const Tensor a({1024}, DType::f32);  // 4096 and 2048 bytes are sizes of their own classes
     EXPECT_EQ(held(), before + 4096);
@@ -26,9 +26,9 @@ TEST(Memory, HeldAndPeakAreExact) {
     EXPECT_EQ(held(), before + 4096);
   }
   EXPECT_EQ(held(), before);
-  EXPECT_EQ(cpu_memory().peak, before + 4096 + 2048);
-  reset_cpu_peak();
-  EXPECT_EQ(cpu_memory().peak, before);
+  EXPECT_EQ(cpu_allocator().use().peak, before + 4096 + 2048);
+  cpu_allocator().reset_peak();
+  EXPECT_EQ(cpu_allocator().use().peak, before);
 }
 
 TEST(Memory, ViewsKeepTheirStorageAlive) {
@@ -57,28 +57,28 @@ TEST(Memory, SizeClassesWasteLittle) {
     allocator.release(block, bytes);
     ASSERT_EQ(held(), before) << bytes;
   }
-  release_cpu_cache();
+  cpu_allocator().release_cache();
 }
 
 #ifndef LINEA_NAN_FILL
 TEST(Memory, ReleasedBlocksAreUsedAgain) {
-  release_cpu_cache();
-  EXPECT_EQ(cpu_memory().cached, 0u);
+  cpu_allocator().release_cache();
+  EXPECT_EQ(cpu_allocator().use().cached, 0u);
   const void* first = nullptr;
   {
     const Tensor x({1 << 20}, DType::f32);
     first = x.address();
   }
-  EXPECT_EQ(cpu_memory().cached, size_t{4} << 20);
+  EXPECT_EQ(cpu_allocator().use().cached, size_t{4} << 20);
   const Tensor again({1 << 20}, DType::f32);
   EXPECT_EQ(again.address(), first);
-  EXPECT_EQ(cpu_memory().cached, 0u);
+  EXPECT_EQ(cpu_allocator().use().cached, 0u);
 }
 #endif
 
 TEST(Memory, ExceedingTheLimitSuggestsARemedy) {
   const Tensor kept = Tensor::zeros({1 << 18}, DType::f32);
-  set_cpu_memory_limit(held() + (size_t{1} << 20));
+  cpu_allocator().set_limit(held() + (size_t{1} << 20));
   const Tensor fits({1 << 18}, DType::f32);
   try {
     const Tensor more({1 << 10}, DType::f32);
@@ -86,9 +86,9 @@ TEST(Memory, ExceedingTheLimitSuggestsARemedy) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::memory);
     EXPECT_EQ(error.exit_code(), 5);
-    EXPECT_NE(std::string(error.what()).find("--batch"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("`batch`"), std::string::npos) << error.what();
   }
-  set_cpu_memory_limit(0);
+  cpu_allocator().set_limit(0);
   const Tensor now_fits({1 << 20}, DType::f32);
 }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tensor/caching_allocator.h"
 #include "tensor/tensor.h"
 #include "tests/expect_error.h"
 
@@ -19,8 +20,8 @@ constexpr size_t kMiB = size_t{1} << 20;
 
 // Tensors may hold this many bytes more while it lives.
 struct Limit {
-  explicit Limit(size_t more) { set_cpu_memory_limit(cpu_memory().held + more); }
-  ~Limit() { set_cpu_memory_limit(0); }
+  explicit Limit(size_t more) { cpu_allocator().set_limit(cpu_allocator().use().held + more); }
+  ~Limit() { cpu_allocator().set_limit(0); }
 };
 
 TEST(MemoryReport, AttributesMemoryToOpsAndScopes) {
@@ -34,12 +35,12 @@ TEST(MemoryReport, AttributesMemoryToOpsAndScopes) {
   expect_error(
       ErrorKind::memory,
       {"4.0 MiB asked for activations and workspace", "parameters 2.0 MiB", "gradients 1.0 MiB",
-       "optimizer 0.0 MiB", "activations and workspace 3.0 MiB", "the limit is", "lower --batch"},
+       "optimizer 0.0 MiB", "activations and workspace 3.0 MiB", "the limit is", "lower `batch`"},
       too_much);
   const MemoryScope scope(MemoryPart::optimizer);
   expect_error(ErrorKind::memory,
                {"4.0 MiB asked for optimizer", "optimizer 3.0 MiB",
-                "activations and workspace 0.0 MiB", "lower --dim"},
+                "activations and workspace 0.0 MiB", "lower `dim`"},
                too_much);
 }
 
@@ -66,27 +67,27 @@ TEST(MemoryReport, ScopesAndBreakdownsEnd) {
 }
 
 TEST(MemoryReport, InjectsAllocationFailures) {
-  const size_t before = cpu_memory().held;
-  fail_cpu_allocation_at(3);
+  const size_t before = cpu_allocator().use().held;
+  cpu_allocator().fail_at(3);
   const auto tensor = [] { return Tensor({16}, DType::f32); };
   tensor();
   tensor();
   expect_error(ErrorKind::memory, {"out of memory"}, tensor);
   tensor();
-  fail_cpu_allocation_at(0);
+  cpu_allocator().fail_at(0);
   for (int i = 0; i < 5; ++i) tensor();
-  EXPECT_EQ(cpu_memory().held, before);
+  EXPECT_EQ(cpu_allocator().use().held, before);
 }
 
 #ifndef LINEA_NAN_FILL  // where nothing is kept
 // Blocks kept for reuse are memory that the program has taken: they go before the limit is passed.
 TEST(MemoryReport, CachedBlocksCountTowardTheLimit) {
-  release_cpu_cache();
+  cpu_allocator().release_cache();
   const Limit limit(4 * kMiB);
   { const Tensor x({3 << 18}, DType::f32); }
-  EXPECT_EQ(cpu_memory().cached, 3 * kMiB);
+  EXPECT_EQ(cpu_allocator().use().cached, 3 * kMiB);
   const Tensor y({1 << 19}, DType::f32);
-  EXPECT_EQ(cpu_memory().cached, 0u);
+  EXPECT_EQ(cpu_allocator().use().cached, 0u);
 }
 #endif
 
@@ -149,7 +150,7 @@ TEST(MemoryLimit, IsBelowTheMachinesMemory) {
   EXPECT_GT(limit.total, 0u);
   EXPECT_LT(limit.bytes, limit.total);
   EXPECT_GE(limit.bytes, limit.total / 8 * 7);
-  EXPECT_EQ(cpu_memory_limit().bytes, limit.bytes);
+  EXPECT_EQ(cpu_allocator().limit().bytes, limit.bytes);
 }
 
 }  // namespace

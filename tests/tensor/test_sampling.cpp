@@ -88,10 +88,10 @@ TEST(Sampling, RefusesInvalidNumbers) {
     expect_error(ErrorKind::usage, fragments, [&] { ops::sample(logits, params, {}); });
   };
   for (const double temperature : {0.0, -1.0, std::nan("")})
-    refused({temperature}, {"--temperature", "--greedy"});
-  refused({1.0, -1}, {"--top-k is -1"});
+    refused({temperature}, {"`temperature`", "`greedy`"});
+  refused({1.0, -1}, {"`top_k` is -1"});
   for (const double top_p : {0.0, -0.5, 1.5, std::nan("")})
-    refused({1.0, 0, top_p}, {"--top-p is"});
+    refused({1.0, 0, top_p}, {"`top_p` is"});
 }
 
 }  // namespace

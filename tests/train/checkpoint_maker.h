@@ -15,7 +15,7 @@ class CheckpointTest : public DataTest {
  protected:
   CheckpointTest() {
     config_.task = "copy";
-    config_.length = 8;
+    config_.task_settings = {{"length", 8}};
     config_.layers = 1;
     config_.heads = 1;
     config_.dim = 4;

@@ -3,7 +3,9 @@
 #include "nn/transformer.h"
 #include "train/evaluate.h"
 
+#include "tensor/caching_allocator.h"
 #include "tests/cli/program.h"
+#include "tests/nn/attention_options.h"
 #include "tests/train/first_rows.h"
 #include "train/training_step.h"
 
@@ -14,12 +16,12 @@ RunConfig small(const std::string& attention, int64_t length, int64_t dim, int64
   RunConfig config;
   config.task = "copy";
   config.attention = attention;
-  config.length = length;
+  config.task_settings = {{"length", length}};
   config.layers = layers;
   config.heads = 2;
   config.dim = dim;
   config.ffn = 4 * dim;
-  config.features = config.codes = 16;
+  config.attention_settings = declared_only(attention, {{"features", 16}, {"codes", 16}});
   config.batch = 1;
   config.threads = 1;
   return config;
@@ -28,9 +30,9 @@ RunConfig small(const std::string& attention, int64_t length, int64_t dim, int64
 // The most that `work` holds.
 template <typename Work>
 size_t peak_of(const Work& work) {
-  reset_cpu_peak();
+  cpu_allocator().reset_peak();
   work();
-  return cpu_memory().peak;
+  return cpu_allocator().use().peak;
 }
 
 TEST(Evaluate, TakesNoMoreMemoryThanTraining) {
@@ -86,7 +88,7 @@ TEST(Evaluate, APartialEvaluationSpansTheSplit) {
     RunConfig config = small("linear", 16, 8, 1);
     config.task = name;
     if (name == "retrieval") {
-      config.length = 0;
+      config.task_settings = {};
       config.heads = 1;
     }
     const std::unique_ptr<Task> task = make_task(task_options(config, ""));

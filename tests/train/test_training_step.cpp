@@ -9,6 +9,7 @@
 
 #include "autograd/ops.h"
 #include "tests/cli/program.h"
+#include "tests/nn/attention_options.h"
 #include "train/evaluate.h"
 
 namespace linea {
@@ -17,11 +18,10 @@ namespace {
 RunConfig small(const std::string& attention, const std::string& head) {
   RunConfig config;
   config.task = "digits";
-  config.size = 12;
-  config.levels = 8;
+  config.task_settings = {{"size", 12}, {"levels", 8}};
   config.attention = attention;
   config.output_head = head;
-  config.codes = 4;
+  config.attention_settings = declared_only(attention, {{"codes", 4}});
   config.layers = 1;
   config.heads = 2;
   config.dim = config.ffn = 8;
@@ -32,7 +32,7 @@ RunConfig small(const std::string& attention, const std::string& head) {
 // Few, and made once.
 const Task* digits(const RunConfig& config) {
   TaskOptions options = task_options(config, "");
-  options.count = 40;
+  options.settings["examples"] = 40;
   static const std::unique_ptr<Task> task = make_task(options);
   return task.get();
 }
@@ -118,6 +118,33 @@ TEST(TrainingStep, WatchersAreNotifiedInOrder) {
   run.step.watch({[&] { heard += "d"; }, [&] { heard += "f"; }, [&] { heard += "b"; }});
   run.step.run(0, 1e-3);
   EXPECT_EQ(heard, "dfbdfb");
+}
+
+TEST(TrainingStep, AnInterruptedStepLeavesNoTrace) {
+  struct Interrupted {};
+  for (const std::string attention : {"linear", "vq"}) {
+    RunConfig config = small(attention, "categorical");
+    config.accumulate = 3;
+    SmallRun run(config), straight(config);
+    int64_t batches = 0;
+    run.step.interrupt_by([&] {
+      if (++batches == 2) throw Interrupted();
+    });
+    const auto before = run.bits();
+    EXPECT_THROW(run.step.run(0, 1e-3), Interrupted);
+    EXPECT_EQ(run.bits(), before);
+    EXPECT_EQ(run.optimizer.updates(), 0);
+    for (const Parameter& parameter : run.model.parameters())
+      EXPECT_FALSE(parameter.var.grad().defined()) << parameter.name;
+    run.step.run(0, 1e-3);
+    straight.step.run(0, 1e-3);
+    EXPECT_EQ(batches, 4);
+    EXPECT_EQ(run.bits(), straight.bits()) << attention;
+    const auto buffers = run.model.buffers(), expected = straight.model.buffers();
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_EQ(buffers[i].tensor.to_doubles(), expected[i].tensor.to_doubles())
+          << expected[i].name;
+  }
 }
 
 TEST(TrainingStep, AFailedUpdateLeavesNoTrace) {

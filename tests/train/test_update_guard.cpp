@@ -55,7 +55,7 @@ TEST(Duration, ParsesHumanNotation) {
   EXPECT_EQ(parse_duration("2d1s"), 2 * 86400 + 1);
   for (const std::string wrong :
        {"h", "3x", "-1", "0", "0s", "3h50", "1.5h", "3h m", " 3h", "99999999999999999999s"})
-    expect_error(ErrorKind::usage, {"--max-time", wrong, "3h50m"}, [&] { parse_duration(wrong); });
+    expect_error(ErrorKind::usage, {"`max_time`", wrong, "3h50m"}, [&] { parse_duration(wrong); });
 }
 
 }  // namespace

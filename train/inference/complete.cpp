@@ -1,7 +1,10 @@
 #include "train/inference/complete.h"
 
+#include <algorithm>
+
 #include "data/files.h"
 #include "data/image.h"
+#include "data/readers/image_file.h"
 #include "data/tasks/image_task.h"
 
 namespace linea {
@@ -17,9 +20,11 @@ std::string sample_completions(const Model& model, const TaskShape& shape,
                                int64_t count, const std::filesystem::path& png,
                                int64_t preview_width, const SamplingProgress& progress) {
   require(keep_rows >= 1 && keep_rows < shape.side,
-          "--keep-rows is {}; it must be 1 to {} of the {} rows", keep_rows, shape.side - 1,
+          "`keep_rows` is {}; it must be 1 to {} of the {} rows", keep_rows, shape.side - 1,
           shape.side);
-  require(count >= 1, "--count is {}; it must be at least 1", count);
+  require(count >= 1, "`count` is {}; it must be at least 1", count);
+  const int64_t columns = 2 + std::min(count, kMaxImagePixels);
+  ImageGrid grid = image_grid(shape, static_cast<int64_t>(images.size()) * columns, columns);
   { const AtomicFile writable(png); }  // refused now rather than after sampling
   const auto given = static_cast<std::ptrdiff_t>(keep_rows * shape.side * shape.channels);
   std::vector<std::vector<int32_t>> prompts;
@@ -47,8 +52,8 @@ std::string sample_completions(const Model& model, const TaskShape& shape,
       append(sampled[row].begin(), sampled[row].end());
     }
   }
-  const ImageGrid grid =
-      image_grid(shape, static_cast<int64_t>(images.size()) * (2 + count), 2 + count);
+  grid.captions = {"image", "given"};
+  for (int64_t i = 1; i <= count; ++i) grid.captions.push_back(std::to_string(i));
   write_png_grid(png, grays, grid);
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }

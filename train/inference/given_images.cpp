@@ -33,7 +33,7 @@ GivenImage from_data(const std::string& name, const Task& task, Split split, int
 
 GivenImage from_file(const std::string& name, const TaskShape& shape, int64_t class_label) {
   require(shape.classes == 0 || class_label >= 0,
-          "{}: this model needs a class, 0 to {}; choose it with --class", name, shape.classes - 1);
+          "{}: this model needs a class, 0 to {}; choose it with `class`", name, shape.classes - 1);
   GivenImage image{name, shape.start, {}};
   for (const uint8_t gray : read_image(name, shape.side, shape.channels))
     image.tokens.push_back(gray_to_token(gray, shape.levels));
@@ -44,9 +44,9 @@ GivenImage from_file(const std::string& name, const TaskShape& shape, int64_t cl
 
 void require_class(const TaskShape& shape, int64_t class_label) {
   if (class_label == -1) return;
-  require(shape.classes > 0, "--class {}: this model was not trained with --class-token",
+  require(shape.classes > 0, "`class` {}: this model was not trained with `class_token`",
           class_label);
-  require(class_label >= 0 && class_label < shape.classes, "--class is {}; there are 0 to {}",
+  require(class_label >= 0 && class_label < shape.classes, "`class` is {}; there are 0 to {}",
           class_label, shape.classes - 1);
 }
 

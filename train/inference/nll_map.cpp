@@ -28,6 +28,17 @@ Color heat_color(double heat) {
   return color;
 }
 
+double max_bits(const TaskShape& shape) { return std::log2(static_cast<double>(shape.levels)); }
+
+ColorScale bits_scale(const TaskShape& shape) {
+  ColorScale scale{{}, max_bits(shape), "bits"};
+  for (int i = 0; i < 256; ++i) {
+    const Color color = heat_color(i / 255.0);
+    scale.colors.insert(scale.colors.end(), color.begin(), color.end());
+  }
+  return scale;
+}
+
 void append_image(const GivenImage& image, const TaskShape& shape, std::vector<uint8_t>& colors) {
   for (size_t i = 0; i < image.tokens.size(); ++i) {
     const uint8_t gray = token_to_gray(image.tokens[i], shape.levels);
@@ -37,10 +48,9 @@ void append_image(const GivenImage& image, const TaskShape& shape, std::vector<u
 
 void append_heat(const std::vector<float>& bits, const TaskShape& shape, int64_t channel,
                  std::vector<uint8_t>& colors) {
-  const double max = std::log2(static_cast<double>(shape.levels));
   for (auto i = static_cast<size_t>(channel); i < bits.size();
        i += static_cast<size_t>(shape.channels)) {
-    const Color color = heat_color(bits[i] / max);
+    const Color color = heat_color(bits[i] / max_bits(shape));
     colors.insert(colors.end(), color.begin(), color.end());
   }
 }
@@ -79,6 +89,7 @@ std::string write_nll_map(const TaskShape& shape, const std::vector<GivenImage>&
   const int64_t shown = 1 + shape.channels, count = static_cast<int64_t>(images.size());
   ImageGrid grid = image_grid(shape, count * shown, std::min<int64_t>(count, 8 / shown) * shown);
   grid.channels = 3;
+  grid.color_scale = bits_scale(shape);
   write_png_grid(png, colors, grid);
   return preview_width > 0 ? terminal_preview(colors, grid, preview_width) : "";
 }

@@ -33,8 +33,8 @@ class Cifar10Test : public DataTest {
   ImageSplits read(const std::string& name) const { return read_cifar10(path(name), 32, 3); }
   static TaskOptions options(const std::string& data) {
     TaskOptions chosen;
-    chosen.task = "cifar10";
-    chosen.data = data;
+    chosen.name = "cifar10";
+    chosen.settings["data"] = data;
     return chosen;
   }
 };
@@ -100,9 +100,9 @@ TEST_F(Cifar10Test, ShrinksAndConvertsToGray) {
 
 TEST_F(Cifar10Test, MakesATask) {
   TaskOptions chosen = options(path(""));
-  chosen.class_token = true;
-  chosen.levels = 4;
-  chosen.size = 16;
+  chosen.settings["class_token"] = true;
+  chosen.settings["levels"] = 4;
+  chosen.settings["size"] = 16;
   const auto task = make_task(chosen);
   EXPECT_EQ(task->length(), 16 * 16 * 3);
   EXPECT_EQ(task->vocab_size(), 4);
@@ -111,7 +111,7 @@ TEST_F(Cifar10Test, MakesATask) {
   const Batch batch = task->eval_batch(Split::test, 3, 1);
   EXPECT_EQ(batch.inputs[0], 4 + 3);  // image 103
   EXPECT_EQ(batch.targets[0], 103 / 64);
-  chosen.channels = 1;
+  chosen.settings["channels"] = 1;
   EXPECT_EQ(make_task(chosen)->length(), 256);
   // The fingerprint is of what is trained on.
   const std::string print = make_task(options(path("")))->fingerprint();
@@ -149,7 +149,7 @@ TEST_F(Cifar10Test, NamesMissingFiles) {
   std::filesystem::remove(path("data_batch_1.bin"));
   expect_error(ErrorKind::input, {path(""), "cifar-10-binary.tar.gz"}, [&] { read(""); });
   expect_error(ErrorKind::input, {path("absent"), "no such file"}, [&] { read("absent"); });
-  expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(options("")); });
+  expect_error(ErrorKind::usage, {"`data`"}, [&] { make_task(options("")); });
 }
 
 TEST_F(Cifar10Test, RefusesImpossibleOptions) {
@@ -158,11 +158,13 @@ TEST_F(Cifar10Test, RefusesImpossibleOptions) {
     change(chosen);
     expect_error(ErrorKind::usage, {fragment}, [&] { task_shape(chosen); });
   };
-  refused([](TaskOptions& o) { o.size = 12; }, "32, 16 or 8");
-  refused([](TaskOptions& o) { o.channels = 2; }, "2 channels");
-  refused([](TaskOptions& o) { o.bytes = true; }, "--bytes");
-  refused([](TaskOptions& o) { o.task = "mnist", o.channels = 3; }, "3 channels");
-  refused([](TaskOptions& o) { o.task = "copy", o.flip = true; }, "no images to flip");
+  refused([](TaskOptions& o) { o.settings["size"] = 12; }, "32, 16 or 8");
+  refused([](TaskOptions& o) { o.settings["channels"] = 2; }, "`channels` is 2");
+  refused([](TaskOptions& o) { o.settings["bytes"] = true; }, "no setting `bytes`");
+  refused([](TaskOptions& o) { o.name = "mnist", o.settings["channels"] = 3; },
+          "task mnist has no setting `channels`");
+  refused([](TaskOptions& o) { o.name = "copy", o.settings = {}, o.settings["flip"] = true; },
+          "task copy has no setting `flip`");
 }
 
 // A mirrored image is the image with its columns in the opposite order, its colors in the
@@ -170,7 +172,7 @@ TEST_F(Cifar10Test, RefusesImpossibleOptions) {
 TEST_F(Cifar10Test, FlipsTrainingImagesAtRandom) {
   TaskOptions chosen = options(path(""));
   const auto plain = make_task(chosen);
-  chosen.flip = true;
+  chosen.settings["flip"] = true;
   const auto flipping = make_task(chosen);
   std::map<bool, int> seen;
   std::map<std::vector<int32_t>, int> variants;

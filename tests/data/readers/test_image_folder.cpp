@@ -10,6 +10,7 @@ namespace linea {
 namespace {
 
 namespace fs = std::filesystem;
+using Notes = std::vector<std::string>;
 
 class ImageFolderTest : public DataTest {
  protected:
@@ -38,9 +39,9 @@ class ImageFolderTest : public DataTest {
 
   TaskOptions options() const {
     TaskOptions chosen;
-    chosen.task = "images";
-    chosen.data = path("");
-    chosen.size = 2;
+    chosen.name = "images";
+    chosen.settings["data"] = path("");
+    chosen.settings["size"] = 2;
     return chosen;
   }
 };
@@ -77,7 +78,7 @@ TEST_F(ImageFolderTest, FoldersDirectlyInsideAreClasses) {
       EXPECT_EQ(set->labels[i], set->pixels[i] >= 10 ? 0 : set->pixels[i] < 5 ? 1 : 2);
   put_gray("outside.png", 3);
   EXPECT_EQ(all_pixels(read()).size(), 21u);
-  expect_error(ErrorKind::input, {path("outside.png"), "--class-token"},
+  expect_error(ErrorKind::input, {path("outside.png"), "`class_token`"},
                [&] { read(Labels::folders); });
 }
 
@@ -87,9 +88,13 @@ TEST_F(ImageFolderTest, SkipsOtherAndHiddenFiles) {
   put("a/._000.png", "not an image");
   put_gray(".hidden/000.png", 50);
   put("a/999.JPG", jpeg_bytes(8, 8, 1, std::vector<uint8_t>(64, 200)));
-  const std::vector<uint8_t> pixels = all_pixels(read());
+  const ImageFolder folder = read();
+  const std::vector<uint8_t> pixels = all_pixels(folder);
   ASSERT_EQ(pixels.size(), 11u);
   EXPECT_NEAR(pixels.back(), 200, 2);
+  EXPECT_EQ(folder.notes, Notes{path("") + ": left out: 1 file, neither .png nor .jpg nor .jpeg"});
+  put("a/moving.gif", "GIF89a");
+  EXPECT_EQ(read().notes, Notes{path("") + ": left out: 2 files, neither .png nor .jpg nor .jpeg"});
 }
 
 TEST_F(ImageFolderTest, FollowsNoLink) {
@@ -160,9 +165,9 @@ TEST_F(ImageFolderTest, MakesATask) {
   EXPECT_EQ(plain->rows(Split::val), 2);
   EXPECT_EQ(plain->serialized_vocabulary(), "");
   EXPECT_EQ(plain->eval_batch(Split::test, 1, 1).targets, std::vector<int32_t>(12, 109));
-  chosen.class_token = true;
-  chosen.channels = 1;
-  chosen.levels = 16;
+  chosen.settings["class_token"] = true;
+  chosen.settings["channels"] = 1;
+  chosen.settings["levels"] = 16;
   const auto task = make_task(chosen);
   EXPECT_EQ(task->length(), 4);
   EXPECT_EQ(task->input_vocab_size(), 18);
@@ -175,10 +180,10 @@ TEST_F(ImageFolderTest, MakesATask) {
   EXPECT_EQ(parse_classes(later.vocabulary), (std::vector<std::string>{"cat", "dog"}));
   fs::remove_all(path("cat"));
   EXPECT_EQ(make_task(later)->eval_batch(Split::test, 0, 1).inputs[0], 17);
-  later.data = "";
+  later.settings["data"] = "";
   EXPECT_EQ(task_shape(later).input_vocab_size, 18);
   fs::rename(path("dog"), path("horse"));
-  later.data = path("");
+  later.settings["data"] = path("");
   expect_error(ErrorKind::input, {"'horse'", "cat, dog"}, [&] { make_task(later); });
 }
 
@@ -189,14 +194,14 @@ TEST_F(ImageFolderTest, RefusesDamagedClassesAndImpossibleOptions) {
         R"({"kind":"bytes","tokens":[1]})"})
     expect_error(ErrorKind::input, {"damaged"}, [&] { parse_classes(damaged); });
   TaskOptions chosen = options();
-  chosen.size = 2000;
-  expect_error(ErrorKind::usage, {"size 2000"}, [&] { task_shape(chosen); });
+  chosen.settings["size"] = 2000;
+  expect_error(ErrorKind::usage, {"`size` is 2000"}, [&] { task_shape(chosen); });
   chosen = options();
-  chosen.class_token = true;
+  chosen.settings["class_token"] = true;
   expect_error(ErrorKind::usage, {"names of the classes"}, [&] { task_shape(chosen); });
   chosen = options();
-  chosen.data = "";
-  expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(chosen); });
+  chosen.settings["data"] = "";
+  expect_error(ErrorKind::usage, {"`data`"}, [&] { make_task(chosen); });
   expect_error(ErrorKind::input, {"not UTF-8"}, [] { serialize_classes({"\xFF"}); });
 }
 

@@ -78,18 +78,18 @@ TEST_F(MnistTest, NamesMissingFiles) {
   expect_error(ErrorKind::input, {path("absent"), "not a folder"},
                [&] { read_mnist(path("absent"), 28); });
   TaskOptions options;
-  options.task = "mnist";
-  expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(options); });
-  options.data = path("");
-  options.size = 20;
+  options.name = "mnist";
+  expect_error(ErrorKind::usage, {"`data`"}, [&] { make_task(options); });
+  options.settings["data"] = path("");
+  options.settings["size"] = 20;
   expect_error(ErrorKind::usage, {"20", "28 or 14"}, [&] { make_task(options); });
 }
 
 TEST_F(MnistTest, MakesATask) {
   TaskOptions options;
-  options.task = "mnist";
-  options.data = path("");
-  options.size = 14;
+  options.name = "mnist";
+  options.settings["data"] = path("");
+  options.settings["size"] = 14;
   const auto task = make_task(options);
   EXPECT_EQ(task->length(), 196);
   EXPECT_EQ(task->rows(Split::train), 22);

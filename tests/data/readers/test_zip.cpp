@@ -108,15 +108,16 @@ TEST_F(ZipTest, NamesUnsupportedFeatures) {
 
 TEST_F(ZipTest, TextsAreReadFromArchives) {
   TaskOptions options;
-  options.task = "text";
-  options.length = 4;
-  options.data = put("text8.zip", zip_bytes({zip_entry("text8", "the quick brown fox")}));
+  options.name = "text";
+  options.settings["length"] = 4;
+  options.settings["data"] =
+      put("text8.zip", zip_bytes({zip_entry("text8", "the quick brown fox")}));
   const auto packed = make_task(options);
-  options.data = put("text8", "the quick brown fox");
+  options.settings["data"] = put("text8", "the quick brown fox");
   const auto plain = make_task(options);
   EXPECT_EQ(packed->serialized_vocabulary(), plain->serialized_vocabulary());
   EXPECT_EQ(packed->train_batch(1, 2, 3).inputs, plain->train_batch(1, 2, 3).inputs);
-  options.data = put("no.zip", "the quick brown fox");
+  options.settings["data"] = put("no.zip", "the quick brown fox");
   expect_error(ErrorKind::input, {path("no.zip"), "not a valid zip archive"},
                [&] { make_task(options); });
 }

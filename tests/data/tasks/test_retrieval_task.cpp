@@ -18,9 +18,9 @@ using Tokens = std::vector<int32_t>;
 
 TaskOptions retrieval(int64_t associations, bool repeat = false) {
   TaskOptions options;
-  options.task = "retrieval";
-  options.associations = associations;
-  options.repeat = repeat;
+  options.name = "retrieval";
+  if (associations > 0) options.settings["associations"] = associations;
+  options.settings["repeat_keys"] = repeat;
   return options;
 }
 
@@ -77,11 +77,11 @@ TEST(Retrieval, ShapesCountKeysValuesAndTheQuestion) {
     EXPECT_EQ(shape.second_vocab_size, 7);
     EXPECT_EQ(shape.side, 0);
   }
-  EXPECT_EQ(task_shape(retrieval(0)).length, 21);
-  EXPECT_EQ(task_shape(retrieval(0, true)).length, 41);
+  EXPECT_EQ(task_shape({"retrieval"}).length, 21);
+  EXPECT_EQ(task_shape({"retrieval", {{"repeat_keys", true}}}).length, 41);
   // Other tasks have no second stream.
   TaskOptions copy;
-  copy.task = "copy";
+  copy.name = "copy";
   EXPECT_EQ(task_shape(copy).second_vocab_size, 0);
   EXPECT_TRUE(make_task(copy)->train_batch(0, 0, 1).second_inputs.empty());
 }
@@ -241,37 +241,30 @@ TEST(Retrieval, ImpossibleOptionsAreRefused) {
     expect_error(ErrorKind::usage, fragments, [&] { task_shape(options); });
     expect_error(ErrorKind::usage, fragments, [&] { make_task(options); });
   };
-  refused([](TaskOptions& o) { o.associations = -1; }, {"-1 associations", "1 to 1048576"});
-  refused([](TaskOptions& o) { o.associations = 1048577; }, {"1048577", "1 to 1048576"});
-  refused([](TaskOptions& o) { o.length = 4; }, {"length 4", "4 writes", "5 positions"});
-  refused([](TaskOptions& o) { o.length = 5, o.repeat = true; }, {"length 5", "9 positions"});
-  refused([](TaskOptions& o) { o.data = "folder"; }, {"'folder'", "leave"});
-  refused([](TaskOptions& o) { o.size = 14; }, {"leave out size"});
-  refused([](TaskOptions& o) { o.levels = 8; }, {"leave out size"});
-  refused([](TaskOptions& o) { o.count = 5; }, {"leave out size"});
-  refused([](TaskOptions& o) { o.class_token = true; }, {"leave out size"});
-  refused([](TaskOptions& o) { o.vocabulary = "x"; }, {"leave out size"});
+  refused([](TaskOptions& o) { o.settings["associations"] = 0; },
+          {"`associations` is 0", "1..1048576"});
+  refused([](TaskOptions& o) { o.settings["associations"] = -1; }, {"`associations` is -1"});
+  refused([](TaskOptions& o) { o.settings["associations"] = 1048577; }, {"1048577", "1..1048576"});
+  for (const char* key : {"length", "size", "levels", "examples"})
+    refused([&](TaskOptions& o) { o.settings[key] = 4; },
+            {"task retrieval", fmt::format("`{}`", key)});
+  refused([](TaskOptions& o) { o.settings["data"] = "folder"; }, {"task retrieval", "`data`"});
+  refused([](TaskOptions& o) { o.settings["class_token"] = true; }, {"`class_token`"});
+  refused([](TaskOptions& o) { o.vocabulary = "x"; }, {"task retrieval has no vocabulary"});
 }
 
-// A checkpoint writes down the length that its task has and hands it back on resuming.
-TEST(Retrieval, ItsOwnLengthIsAccepted) {
-  for (const bool repeat : {false, true}) {
-    TaskOptions options = retrieval(4, repeat);
-    options.length = task_shape(options).length;
-    EXPECT_EQ(make_task(options)->length(), repeat ? 9 : 5);
-  }
+TEST(Retrieval, OneAssociationHasOneAnswer) {
   EXPECT_EQ(make_task(retrieval(1))->train_batch(0, 0, 1).targets, (Tokens{kNotScored, 0}));
 }
 
 TEST(Retrieval, OtherTasksRefuseItsOptions) {
   for (const std::string name : {"digits", "mnist", "text", "copy"}) {
     TaskOptions options;
-    options.task = name;
-    options.repeat = true;
-    expect_error(ErrorKind::usage, {"task " + name, "retrieval"}, [&] { task_shape(options); });
-    options.repeat = false;
-    options.associations = 20;
-    expect_error(ErrorKind::usage, {"task " + name, "retrieval"}, [&] { make_task(options); });
+    options.name = name;
+    options.settings["repeat_keys"] = true;
+    expect_error(ErrorKind::usage, {"task " + name, "`repeat_keys`"}, [&] { task_shape(options); });
+    options.settings = {{"associations", 20}};
+    expect_error(ErrorKind::usage, {"task " + name, "`associations`"}, [&] { make_task(options); });
   }
 }
 

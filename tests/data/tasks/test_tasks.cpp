@@ -14,15 +14,15 @@ namespace {
 
 TaskOptions named(const std::string& task) {
   TaskOptions options;
-  options.task = task;
+  options.name = task;
   return options;
 }
 
 TaskOptions small_digits() {
   TaskOptions options = named("digits");
-  options.size = 14;
-  options.levels = 8;
-  options.count = 100;
+  options.settings["size"] = 14;
+  options.settings["levels"] = 8;
+  options.settings["examples"] = 100;
   return options;
 }
 
@@ -150,7 +150,7 @@ TEST(Images, EveryPixelIsScored) {
 
 TEST(Images, ClassTokenStandsForTheLabel) {
   TaskOptions options = small_digits();
-  options.class_token = true;
+  options.settings["class_token"] = true;
   const auto task = make_task(options);
   EXPECT_EQ(task->vocab_size(), 8);
   EXPECT_EQ(task->input_vocab_size(), 18);
@@ -190,7 +190,7 @@ TEST(Images, OneEpochVisitsEveryImageOnce) {
 
 TEST(Digits, SplitsShareNoImage) {
   TaskOptions more = small_digits();
-  more.count = 50;
+  more.settings["examples"] = 50;
   const auto task = make_task(small_digits()), other = make_task(more);
   std::map<std::vector<int32_t>, int> seen;
   for (const Split split : {Split::train, Split::val, Split::test}) {
@@ -208,18 +208,18 @@ TEST(Digits, ImpossibleOptionsAreRefused) {
     change(options);
     expect_error(ErrorKind::usage, {fragment}, [&] { task_shape(options); });
   };
-  refused([](TaskOptions& o) { o.size = 4; }, "size 4");
-  refused([](TaskOptions& o) { o.size = -1; }, "size -1");
-  refused([](TaskOptions& o) { o.levels = 1; }, "1 gray levels");
-  refused([](TaskOptions& o) { o.levels = 257; }, "257 gray levels");
-  refused([](TaskOptions& o) { o.length = 784; }, "length 784");
-  refused([](TaskOptions& o) { o.count = -5; }, "-5 training digits");
-  refused([](TaskOptions& o) { o.data = "folder"; }, "'folder'");
+  refused([](TaskOptions& o) { o.settings["size"] = 4; }, "`size` is 4");
+  refused([](TaskOptions& o) { o.settings["size"] = -1; }, "`size` is -1");
+  refused([](TaskOptions& o) { o.settings["levels"] = 1; }, "`levels` is 1");
+  refused([](TaskOptions& o) { o.settings["levels"] = 257; }, "`levels` is 257");
+  refused([](TaskOptions& o) { o.settings["length"] = 784; }, "no setting `length`");
+  refused([](TaskOptions& o) { o.settings["examples"] = -5; }, "`examples` is -5");
+  refused([](TaskOptions& o) { o.settings["data"] = "folder"; }, "no setting `data`");
 }
 
 TEST(Copy, RepeatsTheInput) {
   TaskOptions options = named("copy");
-  options.length = 12;
+  options.settings["length"] = 12;
   const auto task = make_task(options);
   EXPECT_EQ(task->vocab_size(), 11);
   EXPECT_EQ(task->input_vocab_size(), 11);
@@ -262,8 +262,9 @@ TEST(Copy, RowsStepsSeedsAndSplitsDiffer) {
 TEST(Copy, ImpossibleLengthsAreRefused) {
   for (const int64_t length : {-2, 2, 7}) {
     TaskOptions options = named("copy");
-    options.length = length;
-    expect_error(ErrorKind::usage, {"length " + std::to_string(length), "even"},
+    options.settings["length"] = length;
+    expect_error(ErrorKind::usage,
+                 {"`length` is " + std::to_string(length), length > 0 ? "even" : "at least 1"},
                  [&] { task_shape(options); });
   }
 }

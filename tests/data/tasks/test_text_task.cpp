@@ -4,8 +4,10 @@
 #include <map>
 #include <tuple>
 
+#include "data/readers/gzip.h"
 #include "data/tasks/task.h"
 #include "data/vocabulary.h"
+#include "tests/data/readers/idx_bytes.h"
 
 namespace linea {
 namespace {
@@ -21,9 +23,9 @@ class TextTaskTest : public DataTest {
  protected:
   TaskOptions options(const std::string& text, int64_t length) const {
     TaskOptions options;
-    options.task = "text";
-    options.data = put("text.txt", text);
-    options.length = length;
+    options.name = "text";
+    options.settings["data"] = put("text.txt", text);
+    options.settings["length"] = length;
     return options;
   }
 };
@@ -58,7 +60,7 @@ TEST_F(TextTaskTest, EvalScoresEveryTokenOnce) {
 
 TEST_F(TextTaskTest, HasNoTestSplit) {
   const auto task = make_task(options(sample_text(), 16));
-  expect_error(ErrorKind::usage, {"no test split", "--split val"},
+  expect_error(ErrorKind::usage, {"no test split", "`split` val"},
                [&] { task->rows(Split::test); });
   expect_error(ErrorKind::usage, {"no test split"}, [&] { task->eval_batch(Split::test, 0, 1); });
 }
@@ -97,8 +99,8 @@ TEST_F(TextTaskTest, ShapeComesFromTheVocabularyAlone) {
   TaskOptions from_data = options("hello\nworld, hello again", 4);
   const auto task = make_task(from_data);
   TaskOptions without_data;
-  without_data.task = "text";
-  without_data.length = 4;
+  without_data.name = "text";
+  without_data.settings["length"] = 4;
   expect_error(ErrorKind::usage, {"vocabulary"}, [&] { task_shape(without_data); });
   without_data.vocabulary = task->serialized_vocabulary();
   EXPECT_EQ(task_shape(without_data).vocab_size, task->vocab_size());
@@ -125,12 +127,12 @@ TEST_F(TextTaskTest, RefusesEmptyAndShortFiles) {
   expect_error(ErrorKind::input, {path("text.txt"), "10 tokens", "9 are", "windows of 9"},
                [&] { make_task(options("abcdefghij", 9)); });
   TaskOptions missing = options("x", 4);
-  missing.data = path("absent.txt");
+  missing.settings["data"] = path("absent.txt");
   expect_error(ErrorKind::input, {path("absent.txt"), "no such file"}, [&] { make_task(missing); });
-  missing.data = path("");
+  missing.settings["data"] = path("");
   expect_error(ErrorKind::input, {"is a folder"}, [&] { make_task(missing); });
-  missing.data = "";
-  expect_error(ErrorKind::usage, {"--data"}, [&] { make_task(missing); });
+  missing.settings["data"] = "";
+  expect_error(ErrorKind::usage, {"`data`"}, [&] { make_task(missing); });
 }
 
 TEST_F(TextTaskTest, TheFingerprintCoversTheTrainingData) {
@@ -145,7 +147,7 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
   for (int i = 0; i < 512; ++i) all += static_cast<char>(i % 256);
   for (const std::string& file : {all, std::string("h\xC3\xA9llo, h\xC3\xA9llo, 12345")}) {
     TaskOptions chosen = options(file, 4);
-    chosen.bytes = true;
+    chosen.settings["bytes"] = true;
     const auto task = make_task(chosen);
     EXPECT_EQ(task->vocab_size(), 256);
     const Batch batch = task->eval_batch(Split::train, 0, 1);
@@ -157,6 +159,56 @@ TEST_F(TextTaskTest, AnyFileIsBytes) {
   }
   EXPECT_EQ(make_task(options("h\xC3\xA9llo, h\xC3\xA9llo", 4))->vocab_size(),
             6);  // without it: characters
+}
+
+TEST_F(TextTaskTest, NamesWhatIsNotUtf8) {
+  const auto notes = [&](const std::string& text, bool bytes = false) {
+    TaskOptions chosen = options(text, 4);
+    chosen.settings["bytes"] = bytes;
+    return make_task(chosen)->notes();
+  };
+  using Notes = std::vector<std::string>;
+  const std::string latin = "h\xE9llo, h\xE9llo, hello", file = path("text.txt");
+  EXPECT_EQ(notes("h\xC3\xA9llo, h\xC3\xA9llo"), Notes{});
+  EXPECT_EQ(notes(latin), Notes{file + ": not UTF-8 at byte 2: read as bytes"});
+  EXPECT_EQ(notes("hello, hello\xC3"), Notes{file + ": not UTF-8 at byte 13: read as bytes"});
+  EXPECT_EQ(notes(latin, true), Notes{});  // asked for
+  std::string wide = "\xFF\xFE";
+  for (const char c : std::string("hello, hello")) wide += std::string(1, c) + '\0';
+  EXPECT_EQ(notes(wide),
+            Notes{file + ": not UTF-8 at byte 1: read as bytes (it is UTF-16; convert it by "
+                         "iconv -f UTF-16 -t UTF-8)"});
+  const Notes packed = notes(gzip(sample_text()));
+  ASSERT_EQ(packed.size(), 1u);
+  EXPECT_NE(packed[0].find("it is gzip; name it .gz"), std::string::npos) << packed[0];
+}
+
+TEST_F(TextTaskTest, UnpacksGzip) {
+  const std::string text = sample_text(), packed = gzip(text);
+  const auto task_of = [&](const std::string& name, const std::string& file) {
+    TaskOptions chosen = options(text, 16);
+    chosen.settings["data"] = put(name, file);
+    return make_task(chosen);
+  };
+  const auto plain = task_of("plain.txt", text);
+  EXPECT_EQ(task_of("text.txt.gz", packed)->fingerprint(), plain->fingerprint());
+  EXPECT_EQ(task_of("two.gz", gzip(text.substr(0, 500)) + gzip(text.substr(500)))->fingerprint(),
+            plain->fingerprint());
+  for (const size_t kept : {packed.size() / 2, packed.size() - 1, packed.size() - 6, size_t{11}})
+    expect_error(ErrorKind::input, {path("cut.gz"), "truncated"},
+                 [&] { task_of("cut.gz", packed.substr(0, kept)); });
+  for (const size_t place : {packed.size() / 2, packed.size() - 6, packed.size() - 1}) {
+    std::string damaged = packed;  // the data, its CRC, its length
+    damaged[place] = static_cast<char>(damaged[place] ^ 1);
+    expect_error(ErrorKind::input, {path("bad.gz"), "damaged"},
+                 [&] { task_of("bad.gz", damaged); });
+  }
+  expect_error(ErrorKind::input, {path("no.gz"), "is not gzip"}, [&] { task_of("no.gz", text); });
+  expect_error(ErrorKind::input, {path("empty.gz"), "is empty"},
+               [&] { task_of("empty.gz", gzip("")); });
+  expect_error(ErrorKind::input, {path("text.txt.gz"), "more than 1002 bytes"},
+               [&] { read_gzip(path("text.txt.gz"), 1002); });
+  EXPECT_EQ(read_gzip(path("text.txt.gz"), 1003), text);
 }
 
 }  // namespace

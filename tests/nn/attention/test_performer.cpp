@@ -8,6 +8,7 @@
 #include "nn/attention.h"
 #include "nn/random_projection.h"
 #include "nn/verify/conformance_tools.h"
+#include "tensor/caching_allocator.h"
 #include "tests/nn/attention_options.h"
 
 namespace linea {
@@ -190,12 +191,12 @@ TEST(Performer, SavesNoFeatures) {
     const auto attention = make_attention(options);
     const auto extra = [&](int64_t length) {
       const Inputs x = draw({1, 1, length, 16, 16}, DType::f32, 0.5);
-      reset_cpu_peak();
-      const double before = static_cast<double>(cpu_memory().held);
+      cpu_allocator().reset_peak();
+      const double before = static_cast<double>(cpu_allocator().use().held);
       const Outcome o = run(*attention, &Attention::forward, x, {});
       const double results =
           static_cast<double>(o.y.bytes() + o.dq.bytes() + o.dk.bytes() + o.dv.bytes());
-      return static_cast<double>(cpu_memory().peak) - before - results;
+      return static_cast<double>(cpu_allocator().use().peak) - before - results;
     };
     extra(2048);  // what is made once
     const double at_2048 = extra(2048), at_8192 = extra(8192);

@@ -151,6 +151,21 @@ TEST(SoftVq, GradientsWhereTilesCutHeads) {
   }
 }
 
+TEST(SoftVq, ThreadsDoNotChangeTheBits) {
+  const Inputs x = draw({5, 2, 300, 8, 8}, DType::f32);
+  const auto gradients = [&](int threads) {
+    const Threads set(threads);
+    const auto attention = make_attention(mixture(64, 2, 8, 8, DType::f32));
+    const Outcome found = run(*attention, &Attention::forward, x, {true, {}});
+    std::vector<std::vector<double>> all = {found.y.to_doubles(), found.dq.to_doubles(),
+                                            found.dk.to_doubles()};
+    for (const Tensor& grad : found.dparameters) all.push_back(grad.to_doubles());
+    return all;
+  };
+  const auto alone = gradients(1);
+  for (const int threads : {2, 3}) EXPECT_EQ(gradients(threads), alone) << threads;
+}
+
 TEST(SoftVq, TheTemperatureIsAnnealedByTheStep) {
   AttentionOptions options = mixture(8, 2, 4, 4, DType::f32);
   options.settings["anneal"] = 0.01;

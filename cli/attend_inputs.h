@@ -1,5 +1,4 @@
-// What linea attend is made of: the tensors of its file, each checked as it is read, and one
-// attention on them.
+// The inputs of linea attend: its flags, and the tensors of its file, each checked as it is read.
 #pragma once
 
 #include <cmath>
@@ -11,14 +10,14 @@
 
 #include "cli/setting_flags.h"
 #include "data/safetensors.h"
-#include "nn/attention.h"
+#include "nn/verify/attend.h"
 #include "tensor/backend.h"
 
 namespace linea::attend {
 
 struct Options {
   AttentionOptions attention;
-  GivenTexts settings;
+  Settings settings;  // texts, by key
   std::string form = "chunked", device = "cpu", in, out;
   bool causal = false;
   int64_t seed = 1, threads = 0;
@@ -86,21 +85,7 @@ class InputFile {
   std::set<std::string> used_;
 };
 
-// What the file gave; undefined where it was not asked for, and an omega or sigma that was not
-// there.
-struct Inputs {
-  Tensor q, k, v, dy, gate, omega, codebook, sigma;
-};
-
+// Undefined where the attention needs none, and an omega or sigma that is not there.
 Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options);
-
-// The tensor that an attention reads under this name, a parameter or a buffer; undefined: it has
-// none.
-Tensor slot_of(const Attention& attention, const std::string& name);
-// The attention at the file's sizes, holding the file's numbers.
-std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
-// y and, given dy, the gradients.
-std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in,
-                                 const std::string& gate_name, const Options& options);
 
 }  // namespace linea::attend

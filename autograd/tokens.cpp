@@ -3,11 +3,19 @@
 
 namespace linea {
 
+// y_r = E[id_r];  dE[s] = sum over r with id_r = s of dy_r
+Var embedding(const Var& table, const Tensor& ids) {
+  return Var::from_op("embedding", ops::embedding(table.value(), ids), {table},
+                      [ids, tokens = table.size(0)](const Tensor& dy) {
+                        return ops::embedding_backward(ids, dy, tokens);
+                      });
+}
+
 // L = mean over scored r of log sum_v exp(x_rv) - x_r,target;  dx = (softmax(x) - onehot) dL /
 // scored
 Var cross_entropy(const Var& logits, const Tensor& targets) {
   const ops::CrossEntropy saved = ops::cross_entropy(logits.value(), targets);
-  return Var::from_op("cross_entropy", saved.mean, logits,
+  return Var::from_op("cross_entropy", saved.mean, {logits},
                       [logits = logits.value(), targets, saved](const Tensor& dy) {
                         return ops::cross_entropy_backward(logits, targets, saved, dy);
                       });
@@ -17,7 +25,7 @@ Var cross_entropy(const Var& logits, const Tensor& targets) {
 // tensor/cpu/logistics.cpp
 Var logistics_loss(const Var& mixtures, const Tensor& targets, int64_t levels) {
   const ops::LogisticsLoss saved = ops::logistics_loss(mixtures.value(), targets, levels);
-  return Var::from_op("logistics_loss", saved.mean, mixtures,
+  return Var::from_op("logistics_loss", saved.mean, {mixtures},
                       [mixtures = mixtures.value(), targets, levels, saved](const Tensor& dy) {
                         return ops::logistics_loss_backward(mixtures, targets, levels, saved, dy);
                       });

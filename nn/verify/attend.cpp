@@ -1,0 +1,89 @@
+#include "nn/verify/attend.h"
+
+#include <optional>
+
+#include "tensor/ops.h"
+
+namespace linea::attend {
+namespace {
+
+void copy_into(const Tensor& from, const Tensor& to) {
+  std::vector<char> bytes(from.bytes());
+  from.read(bytes.data());
+  to.write(bytes.data());
+}
+
+// y [B,H,N,M] of one position after the other.
+Tensor recurrent(const Attention& attention, const Inputs& in) {
+  const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), M = in.v.size(3);
+  const auto by_position = [&](const Tensor& x) {  // [N,B,H,W], [N,B,H] of gates [B,H,N]
+    if (!x.defined()) return x;
+    const int64_t W = x.numel() / (B * H * N);
+    const Shape shape = x.shape().rank() == 3 ? Shape{N, B, H} : Shape{N, B, H, W};
+    return ops::permute(x, {{1, 1, B * H, N}, {0, 1, 3, 2}, W}, shape);
+  };
+  const Tensor q = by_position(in.q), k = by_position(in.k), v = by_position(in.v),
+               gate = by_position(in.gate), y(v.shape(), v.dtype());
+  const std::unique_ptr<AttentionState> state = attention.start(B, v.dtype());
+  for (int64_t n = 0; n < N; ++n)
+    ops::copy_into(attention.step(*state, {q.select(n), k.select(n), v.select(n),
+                                           gate.defined() ? gate.select(n) : Tensor()}),
+                   y.select(n));
+  return ops::permute(y, {{1, 1, N, B * H}, {0, 1, 3, 2}, M}, in.v.shape());
+}
+
+}  // namespace
+
+Form parse_form(const std::string& name) {
+  if (name == "quadratic") return Form::quadratic;
+  if (name == "chunked") return Form::chunked;
+  require(name == "recurrent", "`form` is '{}'; choose quadratic, chunked or recurrent", name);
+  return Form::recurrent;
+}
+
+Tensor find_tensor(const Attention& attention, const std::string& name) {
+  for (const Parameter& parameter : attention.parameters())
+    if (parameter.name == name) return parameter.var.value();
+  for (const Buffer& buffer : attention.buffers())
+    if (buffer.name == name) return buffer.tensor;
+  return {};
+}
+
+std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options) {
+  options.dtype = in.q.dtype();
+  options.heads = in.q.size(1);
+  options.key_size = in.q.size(3);
+  options.value_size = in.v.size(3);
+  if (in.omega.defined()) options.settings["features"] = in.omega.size(1);
+  if (in.codebook.defined()) options.settings["codes"] = in.codebook.size(1);
+  std::unique_ptr<Attention> attention = make_attention(options);
+  const NamedTensor given[] = {{"omega", in.omega}, {"codebook", in.codebook}, {"sigma", in.sigma}};
+  for (const auto& [name, tensor] : given)
+    if (tensor.defined()) copy_into(tensor, find_tensor(*attention, name));
+  attention->buffers_changed();
+  return attention;
+}
+
+std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,
+                                 bool causal) {
+  const bool grads = in.dy.defined();
+  std::optional<NoGrad> without_gradients;
+  if (!grads) without_gradients.emplace();
+  if (form == Form::recurrent) return {{"y", recurrent(attention, in)}};
+
+  const Var q(in.q, grads), k(in.k, grads), v(in.v, grads);
+  const Var gate = in.gate.defined() ? Var(in.gate, grads) : Var();
+  const AttentionMask mask{causal, {}};
+  const Var y = form == Form::quadratic ? attention.quadratic({q, k, v, gate}, mask)
+                                        : attention.forward({q, k, v, gate}, mask);
+  std::vector<NamedTensor> result = {{"y", y.value()}};
+  if (!grads) return result;
+  backward(y, in.dy);
+  Parameters leaves = {{"q", q}, {"k", k}, {"v", v}};
+  if (gate.defined()) leaves.push_back({attention.gate_name(), gate});
+  for (const Parameter& parameter : attention.parameters()) leaves.push_back(parameter);
+  for (const Parameter& leaf : leaves) result.push_back({"d" + leaf.name, leaf.var.grad()});
+  return result;
+}
+
+}  // namespace linea::attend

@@ -1,0 +1,31 @@
+// One attention on given tensors, in the form that is asked for, with gradients.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/attention.h"
+
+namespace linea::attend {
+
+// q, k [B,H,N,D], v, dy [B,H,N,M], gate [B,H,N], and numbers that replace those of the attention:
+// omega [H,R,D], codebook [H,F,D], sigma [1]. Undefined: none, and without dy no gradients.
+struct Inputs {
+  Tensor q, k, v, dy, gate, omega, codebook, sigma;
+};
+
+enum class Form { quadratic, chunked, recurrent };  // the latter causal and without gradients
+// Error: ErrorKind::usage, another name.
+Form parse_form(const std::string& name);
+
+// The parameter or buffer of this name; undefined: the attention has none.
+Tensor find_tensor(const Attention& attention, const std::string& name);
+// The attention of the inputs' sizes and dtype, with their numbers.
+std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions options);
+// y and, given dy, dq, dk, dv, the gradient of the gates as "d" with the name of these, and those
+// of parameters.
+std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,
+                                 bool causal);
+
+}  // namespace linea::attend

@@ -1,0 +1,78 @@
+// Selects the kernel of bf16 products by the processor, or by the environment variable LINEA_ISA.
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <cstdlib>
+
+#include "tensor/backend.h"
+#include "tensor/cpu/bf16/gemm.h"
+
+namespace linea::cpu {
+namespace {
+
+#if defined(__x86_64__) && defined(__linux__)
+// The registers of AMX take space in every thread: the system gives them to a process that asks.
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, features = 0;
+  constexpr unsigned kBf16 = 1U << 22, kTiles = 1U << 24;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &features) == 0) return false;
+  constexpr long kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return (features & kBf16) != 0 && (features & kTiles) != 0 &&
+         syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+#endif
+
+const Bf16Kernel* choose() {
+  const std::vector<const Bf16Kernel*> found = bf16_kernels();
+  const char* const variable = std::getenv("LINEA_ISA");
+  const std::string wanted = variable == nullptr ? "" : variable;
+  for (const Bf16Kernel* const one : found) {
+    if (wanted.empty() || wanted == one->isa) return one;
+    if (wanted == "AVX-512" && one != bf16_amx()) return one;
+    if (wanted == "AVX2" && one == bf16_fma()) return one;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<const Bf16Kernel*> bf16_kernels() {
+  std::vector<const Bf16Kernel*> found;
+#if defined(__x86_64__) && defined(__linux__)
+  __builtin_cpu_init();
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512bf16");
+  if (avx512 && has_amx()) found.push_back(bf16_amx());
+  if (avx512) found.push_back(bf16_avx512());
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found.push_back(bf16_fma());
+#endif
+  return found;
+}
+
+const Bf16Kernel* bf16_kernel() {
+  static const Bf16Kernel* const chosen = choose();
+  return chosen;
+}
+
+}  // namespace linea::cpu
+
+namespace linea {
+
+const char* bf16_isa() {
+  const cpu::Bf16Kernel* const kernel = cpu::bf16_kernel();
+  return kernel == nullptr ? nullptr : kernel->isa;
+}
+
+bool bf16_is_fast() { return cpu::bf16_kernel() != nullptr && cpu::bf16_kernel()->fast; }
+
+std::vector<std::string> all_bf16_isas() {
+  std::vector<std::string> names;
+  for (const cpu::Bf16Kernel* const one : cpu::bf16_kernels()) names.emplace_back(one->isa);
+  return names;
+}
+
+}  // namespace linea

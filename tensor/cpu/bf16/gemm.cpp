@@ -1,0 +1,76 @@
+// The threads of a product share a packed block of B. Each packs the rows of A that it takes.
+// Packing and products are handed out in more pieces than threads: a thread that loses its core for
+// a while does not keep the others waiting for half of the work.
+#include "tensor/cpu/bf16/gemm.h"
+
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+constexpr int64_t kMinWork = 1 << 19;  // multiplications of a thread
+constexpr int64_t kPieces = 4;         // of a thread, at least
+
+int64_t pieces_of(int64_t length, int64_t piece) { return (length + piece - 1) / piece; }
+int64_t padded(int64_t length, int64_t unit) { return pieces_of(length, unit) * unit; }
+
+// The elements of `from` for vectors i >= vector and terms k >= term.
+Bf16Source part(const Bf16Source& from, int64_t vector, int64_t term) {
+  const int64_t skipped = from.along ? vector * from.lead + term : term * from.lead + vector;
+  return {from.data + skipped, from.lead, from.along};
+}
+
+}  // namespace
+
+void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,
+               const float* b, float* c) {
+  const int64_t rows = shape.rows, cols = shape.cols, inner = shape.inner;
+  const int64_t dense_a = shape.transpose_a ? rows : inner;
+  const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : cols;
+  const Bf16Source from_a{a, shape.lead_a > 0 ? shape.lead_a : dense_a, !shape.transpose_a};
+  const Bf16Source from_b{b, shape.transpose_b ? inner : cols, shape.transpose_b};
+
+  const int64_t useful = std::max<int64_t>(1, rows * cols * inner / kMinWork);
+  const int threads =
+      omp_in_parallel() ? 1 : static_cast<int>(std::min<int64_t>(ctx.threads, useful));
+  const int64_t strips = pieces_of(rows, kBf16Strip);
+  const int64_t wanted = threads == 1 ? 1 : pieces_of(kPieces * threads, strips);
+  const int64_t width = padded(pieces_of(cols, wanted), kBf16Columns);
+  const int64_t chunks = pieces_of(cols, width), panels = pieces_of(cols, kBf16Columns);
+
+  const int64_t depth = padded(std::min(inner, kBf16Block), kTerms) / 2;  // pairs
+  const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kBf16Block));
+  const int64_t size_b = panels * kBf16Columns * depth, size_a = padded(kBf16Strip, kPairs) * depth;
+  const Workspace<uint32_t> packed_b(ctx, size_b * std::min<int64_t>(steps, 2)),
+      packed_a(ctx, size_a * threads);
+#pragma omp parallel num_threads(threads)
+  {
+    if (kernel.begin != nullptr) kernel.begin();
+    uint32_t* const own = packed_a.data() + size_a * omp_get_thread_num();
+    for (int64_t step = 0; step < steps; ++step) {
+      const int64_t term = step * kBf16Block, terms = std::min(kBf16Block, inner - term);
+      const int64_t blocks = pieces_of(terms, kTerms), column = blocks * kPairs;  // pairs
+      // A thread that is ahead packs the next block while others still read this one.
+      uint32_t* const shared = packed_b.data() + size_b * (step % 2);
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t panel = 0; panel < panels; ++panel) {
+        const int64_t first = panel * kBf16Columns;
+        kernel.pack(part(from_b, first, term), std::min(kBf16Columns, cols - first), terms, true,
+                    shared + first * column);
+      }
+      int64_t packed = -1;
+#pragma omp for schedule(dynamic, 1) nowait
+      for (int64_t piece = 0; piece < strips * chunks; ++piece) {
+        const int64_t strip = piece / chunks, row = strip * kBf16Strip;
+        const int64_t col = piece % chunks * width, height = std::min(kBf16Strip, rows - row);
+        if (strip != packed) kernel.pack(part(from_a, row, term), height, terms, false, own);
+        packed = strip;
+        kernel.multiply(own, shared + col * column, blocks, height, std::min(width, cols - col),
+                        c + row * ldc + col, ldc, step > 0 || shape.beta != 0);
+      }
+    }
+    if (kernel.end != nullptr) kernel.end();
+  }
+}
+
+}  // namespace linea::cpu

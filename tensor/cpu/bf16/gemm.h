@@ -1,0 +1,62 @@
+// C = op(A) op(B) of float matrices whose elements are rounded to bf16 while they are packed; sums
+// are float. Dense layers train by these products under --dtype bf16 on a CPU.
+//
+// A packed factor consists of blocks of 16 x 16 pairs. A pair holds elements k and k + 1 (k even)
+// of a row of op(A) or of a column of op(B) in 32 bits, k in the lower half. A block of A has one
+// row after another, a block of B one k after another. Both are padded with zeros, k to 32s.
+//
+// The sum of an element: blocks of kBf16Block terms, each summed from 0, are added in order. Within
+// a block FMA and AVX512-BF16 compute s = fma(a1, b1, s), s = fma(a0, b0, s) for each pair (k odd
+// first) and have the same bits where nothing is denormal (AVX512-BF16 reads and writes denormals
+// as 0). AMX sums even and odd k of 32 terms separately and adds both. The number of threads does
+// not affect the bits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace linea {
+struct Context;
+struct GemmShape;
+}  // namespace linea
+
+namespace linea::cpu {
+
+inline constexpr int64_t kBf16Block = 1024;                   // terms of a block
+inline constexpr int64_t kPairs = 16, kTerms = 2 * kPairs;    // of a packed block; also its rows
+inline constexpr int64_t kBlockSize = kPairs * kPairs;        // in pairs
+inline constexpr int64_t kBf16Strip = 96, kBf16Columns = 64;  // of C that are computed together
+
+// Vectors of float: element k of vector i is data[i lead + k] where `along`, else data[k lead + i].
+struct Bf16Source {
+  const float* data;
+  int64_t lead;
+  bool along;
+};
+
+struct Bf16Kernel {
+  const char* isa;
+  bool fast;  // faster than products of float
+  // Rounds and packs `count` vectors of `inner` elements; `turned`: as columns of B.
+  void (*pack)(const Bf16Source&, int64_t count, int64_t inner, bool turned, uint32_t* to);
+  // C [rows,cols] = A B, or += where `add`; sums over `blocks` packed blocks.
+  void (*multiply)(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, int64_t cols,
+                   float* c, int64_t ldc, bool add);
+  // Before and after the calls of `multiply` of a thread; may be null.
+  void (*begin)(), (*end)();
+};
+
+// null where this program was not compiled for the processor's family.
+const Bf16Kernel* bf16_amx();
+const Bf16Kernel* bf16_avx512();
+const Bf16Kernel* bf16_fma();
+
+// All that this processor runs, the fastest first, and the one in use, null where there is none.
+std::vector<const Bf16Kernel*> bf16_kernels();
+const Bf16Kernel* bf16_kernel();
+
+// shape.alpha is 1 and shape.batch 1; shape.beta is 0 or 1.
+void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,
+               const float* b, float* c);
+
+}  // namespace linea::cpu

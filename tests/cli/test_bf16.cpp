@@ -1,0 +1,79 @@
+// Training with --dtype bf16 on a CPU.
+#include <cstdlib>
+
+#include "tensor/backend.h"
+#include "tests/cli/program.h"
+
+namespace linea {
+namespace {
+
+const std::string kWide =
+    "train --task digits --size 12 --levels 4 --layers 1 --heads 2 --dim 64 --ffn 64 --batch 2 ";
+
+class Bf16Training : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    if (bf16_isa() == nullptr) GTEST_SKIP() << "this processor has no kernel of bf16 products";
+  }
+  void TearDown() override {
+    unsetenv("LINEA_ISA");
+    ProgramTest::TearDown();
+  }
+  std::vector<double> losses(const std::string& run) const {
+    std::vector<double> result;
+    for (const nlohmann::json& line : metrics(run))
+      if (line.contains("loss")) result.push_back(line["loss"]);
+    return result;
+  }
+};
+
+TEST_F(Bf16Training, IsNearFloatAndRepeatsItsBits) {
+  done(kWide + "--steps 6 --out float");
+  for (const std::string& isa : all_bf16_isas()) {
+    setenv("LINEA_ISA", isa.c_str(), 1);
+    EXPECT_NE(done("info").out.find("bf16        " + isa + " (of "), std::string::npos);
+    const Outcome one = done(kWide + "--dtype bf16 --steps 6 --out " + isa);
+    EXPECT_EQ(one.err.find("not faster") != std::string::npos, isa == "FMA") << one.err;
+    done(kWide + "--dtype bf16 --steps 3 --out stopped-" + isa);
+    done("train --steps 6 --resume stopped-" + isa);
+    expect_same_checkpoint(isa, "stopped-" + isa, 6);
+    EXPECT_NE(losses(isa), losses("float"));
+    ASSERT_EQ(losses(isa).size(), losses("float").size());
+    for (size_t i = 0; i < losses(isa).size(); ++i)
+      EXPECT_NEAR(losses(isa)[i], losses("float")[i], 2e-3 * losses("float")[i]) << isa;
+  }
+  done("eval " + all_bf16_isas().front());
+}
+
+TEST_F(Bf16Training, ARunContinuesOnlyInItsDtype) {
+  done(kWide + "--steps 1 --out float");
+  done(kWide + "--steps 1 --dtype bf16 --out half");
+  refused(2, "train --resume float --steps 2 --dtype bf16",
+          {"--dtype was fp32 in float", "--init-from float"});
+  refused(2, "train --resume half --steps 2 --dtype fp32",
+          {"--dtype was bf16 in half", "--init-from half"});
+  done("train --init-from half --steps 1 --dtype fp32 --out other");
+}
+
+TEST_F(Bf16Training, NamesItsKernelInACheckpoint) {
+  done(kWide + "--steps 1 --dtype bf16 --out run");
+  setenv("LINEA_ISA", "FMA", 1);
+  if (all_bf16_isas().size() < 2) return;
+  const Outcome resumed = done("train --resume run --steps 2");
+  EXPECT_NE(resumed.err.find(" with FMA"), std::string::npos) << resumed.err;
+}
+
+TEST_F(Bf16Training, IsRefusedWithoutAKernel) {
+  refused(2, "train --task digits --dtype bf16 --reversible --steps 1 --out run",
+          {"--reversible", "--dtype bf16"});
+  if (all_cpu_isas().back() != "128-bit") GTEST_SKIP() << "this build has wider vectors only";
+  setenv("LINEA_ISA", "128-bit", 1);
+  refused(2, kWide + "--steps 1 --dtype bf16 --out run", {"--dtype bf16", "128-bit", "fp32"});
+  EXPECT_FALSE(exists("run"));
+  done(kWide + "--steps 1 --out run");
+  done("sample run --dtype bf16 --count 1");
+}
+
+}  // namespace
+}  // namespace linea

@@ -1,0 +1,264 @@
+// Products of factors rounded to bf16, equal to the bit to fmaf loops in the order that each
+// instruction set defines: every transpose, sizes around the edges of blocks and tiles, one and
+// three threads.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "tensor/bfloat16.h"
+#include "tensor/context.h"
+#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/ops.h"
+
+namespace linea::cpu {
+namespace {
+
+using Row = std::vector<float>;                            // of op(A), or a column of op(B)
+using Sum = std::function<float(const Row&, const Row&)>;  // of a block of terms
+
+float flushed(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
+float unchanged(float x) { return x; }
+
+// vdpbf16ps (Intel's manual: denormals are zero on input and output, MXCSR is not consulted): the
+// odd element of a pair first. FMA alone keeps denormals.
+template <float zero(float), bool odd_first = true>
+float sum_in_pairs(const Row& a, const Row& b) {
+  float sum = 0;
+  for (size_t k = 0; k < a.size(); k += 2)
+    for (const size_t i : {odd_first ? k + 1 : k, odd_first ? k : k + 1})
+      sum = zero(std::fmaf(a[i], b[i], zero(sum)));
+  return sum;
+}
+
+// tdpbf16ps: 16 even and 16 odd products, each with a sum of its own; both sums are added, then
+// added to the tile.
+float sum_in_tiles(const Row& a, const Row& b) {
+  float sum = 0;
+  for (size_t first = 0; first < a.size(); first += kTerms) {
+    float even = 0, odd = 0;
+    for (size_t k = first; k < first + kTerms; k += 2) {
+      even = flushed(std::fmaf(a[k], b[k], even));
+      odd = flushed(std::fmaf(a[k + 1], b[k + 1], odd));
+    }
+    sum = flushed(sum + flushed(even + odd));
+  }
+  return sum;
+}
+
+bool flushes(const Bf16Kernel& kernel) { return &kernel != bf16_fma(); }
+Sum sum_of(const Bf16Kernel& kernel) {
+  if (&kernel == bf16_amx()) return sum_in_tiles;
+  return flushes(kernel) ? sum_in_pairs<flushed> : sum_in_pairs<unchanged>;
+}
+
+// Rounded values, padded with zeros to a multiple of kTerms.
+using Rows = std::vector<Row>;
+Rows random_rows(int64_t count, int64_t inner, uint32_t stream_id, float scale) {
+  Rows rows(static_cast<size_t>(count), Row(static_cast<size_t>(inner)));
+  uint64_t index = 0;
+  for (Row& row : rows)
+    for (float& x : row)
+      x = scale * static_cast<float>(random_normal({1, Purpose::test, stream_id, 0}, index++));
+  return rows;
+}
+Row rounded(const Row& row, const Bf16Kernel& kernel) {
+  Row result;
+  for (const float x : row) {
+    const float y = flushes(kernel) ? flushed(x) : x;
+    result.push_back(BFloat16(y));
+  }
+  while (result.size() % kTerms != 0) result.push_back(0);
+  return result;
+}
+
+// A matrix with the rows, or with these as columns; `lead` numbers from one row to the next.
+std::vector<float> stored(const Rows& rows, bool turned, int64_t lead) {
+  const size_t inner = rows.front().size();
+  std::vector<float> all((turned ? inner : rows.size()) * static_cast<size_t>(lead), NAN);
+  for (size_t i = 0; i < rows.size(); ++i)
+    for (size_t k = 0; k < inner; ++k)
+      all[turned ? k * static_cast<size_t>(lead) + i : i * static_cast<size_t>(lead) + k] =
+          rows[i][k];
+  return all;
+}
+
+// Blocks of kBf16Block terms in order, to `before` where that is given.
+float whole_sum(const Row& a, const Row& b, const Sum& sum, const float* before) {
+  float total = before == nullptr ? 0 : *before;
+  for (size_t first = 0; first < a.size(); first += kBf16Block) {
+    const auto begin = static_cast<std::ptrdiff_t>(first),
+               end = static_cast<std::ptrdiff_t>(std::min<size_t>(a.size(), first + kBf16Block));
+    const float part =
+        sum({a.begin() + begin, a.begin() + end}, {b.begin() + begin, b.begin() + end});
+    total = first == 0 && before == nullptr ? part : total + part;
+  }
+  return total;
+}
+
+uint32_t bits(float x) {
+  uint32_t word = 0;
+  std::memcpy(&word, &x, sizeof(word));
+  return word;
+}
+
+struct Problem {
+  int64_t rows, cols, inner;
+  float scale = 1;
+  int64_t gap = 0;  // of rows of A and C
+};
+
+// The number of elements that differ from the sums in the order of `sum`.
+int64_t differences(const Bf16Kernel& kernel, const Problem& problem, const Sum& sum) {
+  const Rows a = random_rows(problem.rows, problem.inner, 1, problem.scale),
+             b = random_rows(problem.cols, problem.inner, 2, 1);
+  const std::vector<float> before(static_cast<size_t>(problem.rows * (problem.cols + problem.gap)),
+                                  0.1f);
+  Rows rounded_b;
+  for (const Row& row : b) rounded_b.push_back(rounded(row, kernel));
+  std::vector<float> plain = before, added = before;
+  for (int64_t i = 0; i < problem.rows; ++i) {
+    const Row row = rounded(a[static_cast<size_t>(i)], kernel);
+    for (int64_t j = 0; j < problem.cols; ++j) {
+      const auto at = static_cast<size_t>(i * (problem.cols + problem.gap) + j);
+      plain[at] = whole_sum(row, rounded_b[static_cast<size_t>(j)], sum, nullptr);
+      added[at] = whole_sum(row, rounded_b[static_cast<size_t>(j)], sum, &before[at]);
+    }
+  }
+  int64_t count = 0;
+  Context ctx = context();
+  for (const int threads : {1, 3})
+    for (int form = 0; form < 8; ++form) {
+      GemmShape shape;
+      shape.transpose_a = (form & 1) != 0;
+      shape.transpose_b = (form & 2) != 0;
+      shape.beta = (form & 4) != 0 ? 1 : 0;
+      shape.rows = problem.rows, shape.cols = problem.cols, shape.inner = problem.inner;
+      shape.lead_c = problem.gap > 0 ? problem.cols + problem.gap : 0;
+      shape.lead_a = problem.gap > 0 && !shape.transpose_a ? problem.inner + problem.gap : 0;
+      const int64_t dense_a = shape.transpose_a ? shape.rows : shape.inner;
+      const auto first = stored(a, shape.transpose_a, std::max(shape.lead_a, dense_a)),
+                 second = stored(b, !shape.transpose_b,
+                                 shape.transpose_b ? problem.inner : problem.cols);
+      std::vector<float> c = before;
+      ctx.threads = threads;
+      bf16_gemm(ctx, kernel, shape, first.data(), second.data(), c.data());
+      const std::vector<float>& expected = shape.beta == 0 ? plain : added;
+      for (size_t i = 0; i < c.size(); ++i) count += bits(c[i]) != bits(expected[i]);
+    }
+  return count;
+}
+
+class Bf16Gemm : public testing::TestWithParam<const Bf16Kernel*> {};
+
+TEST_P(Bf16Gemm, EqualsItsSumsToTheBit) {
+  const Problem problems[] = {{1, 1, 1},    {1, 17, 2},   {5, 15, 31},  {6, 16, 32},   {7, 33, 33},
+                              {16, 64, 64}, {17, 65, 40}, {31, 31, 95}, {33, 130, 3},  {97, 48, 66},
+                              {2, 3, 1024}, {3, 2, 1025}, {4, 5, 2100}, {200, 130, 70}};
+  for (const Problem& problem : problems)
+    EXPECT_EQ(differences(*GetParam(), problem, sum_of(*GetParam())), 0)
+        << problem.rows << " x " << problem.cols << " x " << problem.inner;
+}
+
+TEST_P(Bf16Gemm, LeavesTheGapsBetweenRows) {
+  EXPECT_EQ(differences(*GetParam(), {19, 21, 37, 1, 5}, sum_of(*GetParam())), 0);
+  EXPECT_EQ(differences(*GetParam(), {97, 160, 160, 1, 3}, sum_of(*GetParam())), 0);
+}
+
+// Denormal factors, products and sums; FMA keeps those that BFloat16 keeps.
+TEST_P(Bf16Gemm, TreatsDenormalsAsItSays) {
+  for (const float scale : {1e-36f, 1e-37f, 1e-38f, 1e-39f}) {
+    EXPECT_EQ(differences(*GetParam(), {9, 20, 70, scale}, sum_of(*GetParam())), 0) << scale;
+    if (scale < 1e-38f) continue;  // the factors alone are denormal
+    const Sum other = flushes(*GetParam()) ? sum_in_pairs<unchanged> : sum_in_pairs<flushed>;
+    EXPECT_NE(differences(*GetParam(), {9, 20, 70, scale}, other), 0) << scale;
+  }
+}
+
+TEST_P(Bf16Gemm, AnotherOrderOfSumsIsDetected) {
+  const Sum other = GetParam() == bf16_amx() ? sum_in_pairs<flushed> : sum_in_pairs<flushed, false>;
+  EXPECT_GT(differences(*GetParam(), {20, 20, 128}, other), 100);
+}
+
+TEST_P(Bf16Gemm, AnEmptySumIsZero) {
+  float c[6] = {1, 2, 3, 4, 5, 6};
+  GemmShape shape;
+  shape.rows = 2, shape.cols = 3;
+  shape.beta = 1;
+  bf16_gemm(context(), *GetParam(), shape, nullptr, nullptr, c);
+  EXPECT_EQ(c[5], 6);
+  shape.beta = 0;
+  bf16_gemm(context(), *GetParam(), shape, nullptr, nullptr, c);
+  for (const float x : c) EXPECT_EQ(x, 0);
+}
+
+TEST_P(Bf16Gemm, NonfiniteFactorsStayInTheirRowsAndColumns) {
+  GemmShape shape;
+  shape.rows = 7, shape.cols = 5, shape.inner = 40;
+  std::vector<float> a(280, 1), b(200, 1), c(35);
+  a[40 + 3] = NAN;
+  a[80 + 3] = INFINITY;
+  b[3 * 5 + 2] = std::numeric_limits<float>::max();  // rounds to infinity
+  bf16_gemm(context(), *GetParam(), shape, a.data(), b.data(), c.data());
+  for (size_t i = 0; i < 35; ++i) {
+    if (i / 5 == 1) {
+      EXPECT_TRUE(std::isnan(c[i])) << i;
+    } else if (i / 5 == 2 || i % 5 == 2) {
+      EXPECT_EQ(c[i], INFINITY) << i;
+    } else {
+      EXPECT_EQ(c[i], 40) << i;
+    }
+  }
+}
+
+std::string name_of_kernel(const testing::TestParamInfo<const Bf16Kernel*>& info) {
+  std::string name = info.param->isa;
+  name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, Bf16Gemm, testing::ValuesIn(bf16_kernels()), name_of_kernel);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Gemm);
+
+// ops::matmul as layers call it; products of heads, and of fewer terms than a block, stay exact.
+TEST(RoundedProducts, ApplyToLayersOnly) {
+  if (bf16_kernel() == nullptr) GTEST_SKIP() << "this processor has no kernel of bf16 products";
+  const auto random = [](const Shape& shape, uint32_t stream_id) {
+    std::vector<float> values;
+    for (int64_t i = 0; i < shape.numel(); ++i)
+      values.push_back(static_cast<float>(
+          random_normal({2, Purpose::test, stream_id, 0}, static_cast<uint64_t>(i))));
+    return Tensor::from(values, shape);
+  };
+  const Tensor x = random({2, 30, 40}, 1), w = random({50, 40}, 2), heads = random({1, 30, 40}, 3),
+               keys = random({1, 50, 40}, 4), short_x = random({30, 31}, 5),
+               short_w = random({50, 31}, 6);
+  const auto all = [&] {
+    const Tensor y({60, 50}, DType::f32);
+    ops::linear_into(x.reshape({60, 40}), {}, w, Tensor(), false, Tensor(), y);
+    std::vector<Tensor> results = {ops::matmul(x, w, false, true).reshape({60, 50}), y};
+    for (const double alpha : {1.0, 0.5})
+      results.push_back(ops::head_matmul(heads, keys, 0, true, alpha));
+    results.push_back(ops::matmul(heads, keys, false, true));
+    results.push_back(ops::matmul(short_x, short_w, false, true));
+    return results;
+  };
+  const std::vector<Tensor> exact = all();
+  context().products = FloatProducts::rounded;
+  const std::vector<Tensor> rounded = all();
+  context().products = FloatProducts::exact;
+  std::vector<float> expected(3000);
+  GemmShape shape;
+  shape.rows = 60, shape.cols = 50, shape.inner = 40;
+  shape.transpose_b = true;
+  bf16_gemm(context(), *bf16_kernel(), shape, x.data<float>(), w.data<float>(), expected.data());
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_EQ(rounded[i].to_doubles() == exact[i].to_doubles(), i >= 2) << i;
+    if (i < 2) {
+      EXPECT_EQ(rounded[i].to_vector<float>(), expected) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace linea::cpu

@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""Models of Linea in NumPy: reads model.safetensors of a run and computes the scores of every token.
+
+    python3 tools/linea_model.py RUN TOKEN...     one line of scores for each position
+    python3 tools/linea_model.py RUN < tokens     the same for tokens from standard input
+
+RUN is a run, a checkpoint folder or a model.safetensors file. As a module:
+
+    model = linea_model.load("RUN")
+    scores = model([5, 3, 8])    # [3, vocabulary], the logits of what follows each token
+
+The formulas are those of the papers, one after the other, in double precision, without the tricks that make the
+program fast. N is the number of positions, D the size of a head's queries and keys, F the number of features.
+"""
+import json
+import math
+import pathlib
+import struct
+import sys
+
+import numpy as np
+
+FORMAT = "linea-2"
+DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
+# Settings that change the formulas, and those that do not. Any other is refused: it may change them.
+TASKS = "digits mnist cifar10 images text copy"
+READ = "attention bias codes feature features heads layers levels nu output_head positions reversible rule task tie"
+UNREAD = """accumulate anneal batch beta1 beta2 bytes channels chunk class_token clip codebook commitment data device
+dim dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time min_lr optimizer projection
+recompute redraw sample_every save_every seed segment sigma size spike_guard steps tensorboard threads warmup
+weight_decay"""
+
+
+def choose(kind, name, known):
+    if name not in known:
+        raise ValueError(f"{kind} '{name}' is not known here; known: {', '.join(known)}")
+    return known[name] if isinstance(known, dict) else name
+
+
+# ---- the file: 8 bytes with the length of a JSON header, the header, the tensors ----
+def read_file(path):
+    """The tensors by name, as float64, and the settings."""
+    path = max(path.glob("checkpoints/step-*"), key=lambda folder: int(folder.name[5:]), default=path)
+    blob = (path / "model.safetensors" if path.is_dir() else path).read_bytes()
+    size, = struct.unpack_from("<Q", blob)
+    header = json.loads(blob[8:8 + size])
+    metadata = header.pop("__metadata__", {})
+    choose("the format", metadata.get("format", "none"), [FORMAT])
+    tensors = {}
+    for name, entry in header.items():
+        dtype = choose(f"the type of {name},", entry["dtype"], DTYPES)
+        values = np.frombuffer(memoryview(blob)[8 + size:][slice(*entry["data_offsets"])], dtype)
+        tensors[name] = values.reshape(entry["shape"]).astype(np.float64)
+    settings = {}
+    for line in metadata["config"].splitlines():
+        if line and not line.startswith("#"):
+            key, value = line.split(" = ", 1)  # TOML's numbers, texts and truth values are also JSON's
+            settings[choose("the setting", key, READ.split() + UNREAD.split())] = json.loads(value)
+    return tensors, settings
+
+
+# ---- feature maps: x [H,N,D] -> features [H,N,F], and the log of a weight of each row [H,N] ----
+def elu(x):  # elu(x) + 1 (Katharopoulos 2020)
+    return np.where(x < 0, np.exp(np.minimum(x, 0)), x + 1), 0
+
+
+def relu(x):  # Choromanski 2021
+    return np.maximum(x, 0) + 1e-3, 0
+
+
+def from_logs(logs):
+    """Features exp(logs), of which the largest of a row is taken out as the row's weight."""
+    largest = logs.max(axis=-1)
+    return np.exp(logs - largest[..., None]), largest
+
+
+def square(x):  # All products of two components, so that phi(q).phi(k) = (q.k)^2 (Tsai 2019)
+    return np.einsum("hni,hnj->hnij", x, x).reshape(*x.shape[:2], -1), 0
+
+
+def dpfp(x, nu):  # r = relu([x, -x]), times itself shifted by 1 .. nu (Schlag 2021)
+    r = np.maximum(np.concatenate([x, -x], axis=-1), 0)
+    return np.concatenate([r * np.roll(r, -shift, axis=-1) for shift in range(1, nu + 1)], axis=-1), 0
+
+
+def performer(x, omega, feature):
+    """Random features, phi(q).phi(k) = exp(q.k / sqrt(D)) in the mean (Choromanski 2021); omega [H,R,D].
+
+    What multiplies all features of a query cancels in attention, and so does 1 / sqrt(R).
+    """
+    x = x / x.shape[-1] ** 0.25
+    if feature == "hyperbolic":
+        omega = np.concatenate([omega, -omega], axis=1)
+    u = x @ omega.swapaxes(1, 2)  # omega.x
+    half_norm = (x * x).sum(axis=-1) / 2
+    if feature == "relu":
+        return relu(u)
+    if feature == "trig":
+        return np.concatenate([np.sin(u), np.cos(u)], axis=-1), half_norm
+    choose("the random feature", feature, ["positive", "hyperbolic", "trig", "relu"])
+    return from_logs(u - half_norm[..., None])
+
+
+def nearest_code(distance):  # 1 for the nearest code, else 0 (Lingle 2023); distance [H,N,F] is |k - c_f|^2
+    return np.eye(distance.shape[-1])[distance.argmin(axis=-1)]
+
+
+def mixture_of_codes(distance, width):  # p(f | k) = softmax_f(-|k - c_f|^2 / (2 width)) (Su 2023)
+    return softmax(-distance / (2 * width))
+
+
+# ---- attention: q, k, v [H,N,D] -> y [H,N,D], position i from the positions j <= i ----
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def divide_by_sum(x):  # Rows that sum to 1; a row of zeros stays
+    total = x.sum(axis=-1, keepdims=True)
+    return np.divide(x, total, out=np.zeros_like(x), where=total != 0)
+
+
+def softmax_attention(q, k, v):
+    """y_i = sum_j a_ij v_j,  a_ij = softmax over j <= i of q_i.k_j / sqrt(D)."""
+    scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
+    return softmax(np.where(np.tri(q.shape[1]) > 0, scores, -np.inf)) @ v
+
+
+def sum_rule(q, k, v, log_weight, gate=None):
+    """Linear attention: y_i = sum_j a_ij v_j / sum_j a_ij,  a_ij = phi(q_i).phi(k_j) w_j,  j <= i.
+
+    It is the recurrence S_i = S_{i-1} + w_i phi(k_i) v_i^T, z_i = S_i with v = 1, y_i = S_i^T phi(q_i) / z_i.phi(q_i).
+    With a gate g in (0, 1) the state decays (Peng 2021): S_i = g_i S_{i-1} + (1 - g_i) phi(k_i) v_i^T, that is
+    w_j = (1 - g_j) g_{j+1} ... g_i.
+    """
+    N = q.shape[1]
+    weight = np.broadcast_to(log_weight, q.shape[:2])[:, None, :]  # [H,1,N], the logs of w_j
+    if gate is not None:
+        L = np.cumsum(np.log(gate), axis=-1)  # exp(L_i - L_j) = g_{j+1} ... g_i
+        weight = weight + (np.log1p(-gate) - L)[:, None] + L[:, :, None]
+    weight = np.where(np.tri(N) > 0, weight, -np.inf)
+    weight = np.exp(weight - weight.max(axis=-1, keepdims=True))  # a factor of a row cancels
+    return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
+
+
+def delta_rule(q, k, v, beta):
+    """A new value replaces what its key is bound to (Schlag 2021), features divided by their sum:
+
+    S_t = S_{t-1} + phi(k_t) (beta_t (v_t - S_{t-1}^T phi(k_t)))^T,   y_t = S_t^T phi(q_t)
+    """
+    q, k = divide_by_sum(q), divide_by_sum(k)
+    y = np.zeros_like(v)
+    for h in range(len(q)):
+        S = np.zeros((k.shape[-1], v.shape[-1]))
+        for t in range(q.shape[1]):
+            S += np.outer(k[h, t], beta[h, t] * (v[h, t] - k[h, t] @ S))
+            y[h, t] = q[h, t] @ S
+    return y
+
+
+# ---- output heads: the outputs of a position -> the scores of all tokens ----
+def logistics(outputs, levels):
+    """The log of P(s) = sum_m p_m (sigma((x_s + h - mu_m) / c_m) - sigma((x_s - h - mu_m) / c_m)), ten components.
+
+    x_s = 2 s / (levels - 1) - 1, h = 1 / (levels - 1), c = exp(max(log_scale, -7)); the first level has no lower
+    bound, the last no upper one. The difference is taken as sigma(b) sigma(-a) (1 - exp(a - b)), which does not cancel.
+    """
+    share, mean, log_scale = np.split(outputs[:, None, :], 3, axis=-1)  # [N,1,10] each
+    rate = np.exp(-np.maximum(log_scale, -7))
+    s, last = np.arange(levels)[None, :, None], levels - 1
+    a, b = (((2 * s + side) / last - 1 - mean) * rate for side in (-1, 1))
+    below = np.where(s > 0, np.logaddexp(0, a), 0)        # -log sigma(-a)
+    above = np.where(s < last, np.logaddexp(0, -b), 0)    # -log sigma(b)
+    inside = np.where((s > 0) & (s < last), np.log(-np.expm1(a - b)), 0)
+    return np.logaddexp.reduce(np.log(softmax(share)) + inside - below - above, axis=-1)
+
+
+# ---- the Transformer ----
+def layer_norm(x, weight, bias):
+    centered = x - x.mean(axis=-1, keepdims=True)
+    return weight * centered / np.sqrt((centered ** 2).mean(axis=-1, keepdims=True) + 1e-5) + bias
+
+
+def gelu(x):  # The tanh form (Hendrycks & Gimpel 2016)
+    return x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def sinusoidal(N, dim):
+    d = np.arange(dim)
+    angle = np.arange(N)[:, None] * 10000.0 ** -(d // 2 * 2 / dim)
+    return np.where(d % 2 == 0, np.sin(angle), np.cos(angle))
+
+
+class Model:
+    def __init__(self, tensors, settings):
+        self.tensors, self.settings, self.used = tensors, settings, set()
+        choose("the task", settings["task"], TASKS.split())
+        self([0])  # refuses what is not known
+        for name in tensors:
+            if name not in self.used and not name.endswith(("codebook_counts", "codebook_sums")):  # of training
+                raise ValueError(f"the tensor '{name}' is not known here")
+
+    def tensor(self, name, default=None):
+        self.used.add(name)
+        if name not in self.tensors and default is None:
+            raise ValueError(f"the tensor '{name}' is missing")
+        return self.tensors.get(name, default)
+
+    def linear(self, name, x):
+        return x @ self.tensor(name + ".weight").T + self.tensor(name + ".bias", 0.0)
+
+    def norm(self, name, x):
+        return layer_norm(x, self.tensor(name + ".weight"), self.tensor(name + ".bias", 0.0))
+
+    def heads(self, x):  # [N, H D] -> [H,N,D]
+        return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
+
+    def attention(self, block, x):
+        x = self.norm(block + "norm1", x)
+        q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
+        kinds = {"softmax": lambda block, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
+                 "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
+        y = choose("the attention", self.settings["attention"], kinds)(block, x, q, k, v)
+        return self.linear(block + "out", y.swapaxes(0, 1).reshape(len(x), -1))
+
+    def linear_attention(self, block, x, q, k, v):
+        maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square,
+                "dpfp": lambda rows: dpfp(rows, self.settings["nu"])}
+        phi = choose("the feature", self.settings["feature"], maps)
+        rule = choose("the rule", self.settings["rule"], ["sum", "gated", "delta"])
+        (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
+        if rule == "sum":
+            return sum_rule(q, k, v, log_weight)
+        gate = 1 / (1 + np.exp(-self.linear(block + "gate", x).T))  # [H,N]
+        return delta_rule(q, k, v, gate) if rule == "delta" else sum_rule(q, k, v, log_weight, gate)
+
+    def performer(self, block, x, q, k, v):
+        omega, feature = self.tensor(block + "attention.omega"), self.settings["feature"]
+        (q, _), (k, log_weight) = performer(q, omega, feature), performer(k, omega, feature)
+        return sum_rule(q, k, v, log_weight)
+
+    def quantized(self, block, x, q, k, v):
+        """a_ij = sum_f exp(q_i.c_f) p(f | k_j), where p of vq is 1 for the nearest code."""
+        codes = self.tensor(block + "attention.codebook")  # [H,F,D]
+        distance = ((k[:, :, None] - codes[:, None]) ** 2).sum(axis=-1)
+        if self.settings["attention"] == "vq":
+            p = nearest_code(distance)
+        else:
+            sigma, temperature = (self.tensor(block + "attention." + name) for name in ("sigma", "temperature"))
+            p = mixture_of_codes(distance, sigma ** 2 * temperature)
+        return sum_rule(from_logs(q @ codes.swapaxes(1, 2))[0], p, v, 0)
+
+    def feed_forward(self, block, x):
+        return self.linear(block + "down", gelu(self.linear(block + "up", self.norm(block + "norm2", x))))
+
+    def __call__(self, tokens):
+        """The scores of all tokens after each of `tokens`: [N, vocabulary]."""
+        table, N, settings = self.tensor("token_embedding.weight"), len(tokens), self.settings
+        positions = {"learned": lambda: self.tensor("position_embedding.weight"),
+                     "sinusoidal": lambda: sinusoidal(N, table.shape[1])}
+        position = choose("the kind of positions", settings["positions"], positions)()
+        if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
+            raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
+        x = table[np.asarray(tokens)] + position[:N]
+        blocks = [f"blocks.{layer}." for layer in range(settings["layers"])]
+        if settings["reversible"]:  # two streams, each of which changes the other
+            one = two = x
+            for block in blocks:
+                one = one + self.attention(block, two)
+                two = two + self.feed_forward(block, one)
+            x = one + two
+        else:
+            for block in blocks:
+                x = x + self.attention(block, x)
+                x = x + self.feed_forward(block, x)
+        x = self.norm("norm", x)
+        # A tied output is the table of the tokens that are predicted, which come before the start tokens.
+        outputs = x @ table[:settings.get("levels")].T if settings["tie"] else self.linear("output_head", x)
+        heads = {"categorical": lambda: outputs, "logistics": lambda: logistics(outputs, settings["levels"])}
+        return choose("the output head", settings["output_head"], heads)()
+
+
+def load(path):
+    return Model(*read_file(pathlib.Path(path)))
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    try:
+        model = load(sys.argv[1])
+        tokens = [int(word) for word in sys.argv[2:] or sys.stdin.read().split()]
+        for scores in model(tokens):
+            print(*(f"{score:.7g}" for score in scores))
+    except (ValueError, KeyError, OSError, struct.error) as error:
+        sys.exit(f"linea_model.py: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+// The declarations of a run's settings.
+#include "nn/output_head.h"
+#include "train/config.h"
+
+namespace linea {
+namespace {
+
+constexpr double kMaxSeed = 9.2e18;
+
+template <typename T>
+GeneralSetting general(const char* group, T RunConfig::*member, Setting setting) {
+  setting.initial = RunConfig().*member;
+  return {setting, group, member};
+}
+
+Setting integer_of(const char* key, double min, const char* help) {
+  return declare::integer(key, 0, at_least(min), help);
+}
+
+// Of where, how fast and what is written, not of what is learned.
+Setting harmless(Setting setting) {
+  setting.affects_training = false;
+  return setting;
+}
+
+using Config = RunConfig;
+
+void add_model(std::vector<GeneralSetting>& list) {
+  using namespace declare;
+  const auto add = [&](auto member, Setting setting,
+                       MayChange may_change = MayChange::by_init_from) {
+    list.push_back(general("Model", member, changing(may_change, std::move(setting))));
+  };
+  add(&Config::attention, choice("attention", "", attention_names(), "attention mechanism"));
+  add(&Config::layers, integer_of("layers", 1, "number of blocks"));
+  add(&Config::heads, integer_of("heads", 1, "attention heads; must divide dim"));
+  add(&Config::dim, integer_of("dim", 1, "width of the model"), MayChange::never);
+  add(&Config::ffn, integer_of("ffn", 1, "width of the feed-forward layers"), MayChange::never);
+  add(&Config::positions, choice("positions", "", {"learned", "sinusoidal"}, "position embedding"));
+  add(&Config::output_head,
+      choice("output_head", "", output_head_names(),
+             "categorical: one logit per token; logistics: for images, a mixture of ten logistic "
+             "distributions over the levels"),
+      MayChange::never);
+  add(&Config::tie, flag("tie", "use the transposed token embedding as output matrix"));
+  add(&Config::bias, flag("bias", "biases in linear layers and norms"));
+  add(&Config::reversible,
+      flag("reversible",
+           "reversible blocks of two streams: activations are not saved, a third more work"));
+}
+
+void add_training(std::vector<GeneralSetting>& list) {
+  using namespace declare;
+  const auto add = [&](auto member, Setting setting) {
+    list.push_back(general("Training", member, std::move(setting)));
+  };
+  std::vector<std::string> names;
+  for (const Mechanism& optimizer : optimizers()) names.push_back(optimizer.name);
+  add(&Config::batch, integer_of("batch", 1, "sequences per batch"));
+  add(&Config::accumulate, integer_of("accumulate", 1, "batches per step (gradient accumulation)"));
+  add(&Config::steps, integer_of("steps", 1, "updates"));
+  add(&Config::optimizer, choice("optimizer", "", names, "optimizer"));
+  add(&Config::lr, positive("lr", 0, "peak learning rate"));
+  add(&Config::min_lr, real("min_lr", 0, at_least(0), "learning rate at the end of the cosine"));
+  add(&Config::warmup, integer_of("warmup", 0, "steps of linear warm-up"));
+  add(&Config::clip, real("clip", 0, at_least(0), "maximum global gradient norm; 0: no clipping"));
+  add(&Config::dropout,
+      real("dropout", 0, {0, kBelowOne}, "probability of dropping an activation"));
+  add(&Config::recompute,
+      flag("recompute",
+           "save only the input of each block and recompute it in the backward pass: less memory, "
+           "a third more work"));
+  add(&Config::seed, integer("seed", 0, {0, kMaxSeed}, "random seed"));
+  add(&Config::eval_every,
+      harmless(integer_of("eval_every", 0,
+                          "steps between evaluations on the validation split; 0: at the end")));
+  add(&Config::save_every,
+      harmless(integer_of("save_every", 0,
+                          "steps between checkpoints; 0: every ten minutes, and at the end")));
+  add(&Config::sample_every,
+      harmless(integer_of("sample_every", 0, "steps between samples; 0: at the end")));
+  add(&Config::keep_last,
+      harmless(
+          integer_of("keep_last", 0,
+                     "newest checkpoints to keep, in addition to the best by validation; 0: all")));
+  add(&Config::keep_every,
+      harmless(integer_of("keep_every", 0,
+                          "also keep checkpoints at multiples of this many steps; 0: none")));
+  add(&Config::max_time,
+      harmless(text("max_time", "", "save and stop after this time, such as 3h50m; empty: never")));
+  add(&Config::spike_guard,
+      real("spike_guard", 0, at_least(0),
+           "skip updates whose loss or gradient norm exceeds its running mean by this factor; 0: "
+           "only non-finite ones"));
+  add(&Config::tensorboard,
+      harmless(
+          flag("tensorboard", "also write metrics and samples as event files to RUN/tensorboard")));
+}
+
+void add_machine(std::vector<GeneralSetting>& list) {
+  using namespace declare;
+  const auto add = [&](auto member, Setting setting) {
+    list.push_back(general("Machine", member, std::move(setting)));
+  };
+  add(&Config::threads, harmless(integer_of("threads", 0, "CPU threads; 0: all cores")));
+  add(&Config::device, text("device", "", "cpu, cuda, or a device by number such as cuda:1"));
+  add(&Config::dtype,
+      changing(MayChange::by_init_from,  // other products, other losses
+               text("dtype", "",
+                    "fp32 or bf16 (on a CPU: products of layers; on a CUDA device also "
+                    "activations), on a CUDA device also tf32 (products)")));
+  add(&Config::segment,
+      integer_of("segment", 0, "positions whose features are in memory at once; 0: automatic"));
+  add(&Config::chunk, integer_of("chunk", 0, "chunk length of linear attention; 0: automatic"));
+}
+
+}  // namespace
+
+std::vector<GeneralSetting> general_settings() {
+  std::vector<GeneralSetting> list;
+  list.push_back(
+      general("Data", &Config::task,
+              declare::of_model(declare::choice("task", "", task_names(), "what to learn"))));
+  add_model(list);
+  add_training(list);
+  add_machine(list);
+  return list;
+}
+
+std::vector<MechanismKind> mechanism_kinds() {
+  MechanismKind of_task{"task", &Config::task, &Config::task_settings, {}, true};
+  for (const TaskEntry& entry : tasks()) of_task.mechanisms.push_back({entry.name, entry.settings});
+  MechanismKind of_attention{
+      "attention", &Config::attention, &Config::attention_settings, {}, false};
+  for (const AttentionEntry& entry : attentions())
+    of_attention.mechanisms.push_back({entry.name, entry.settings});
+  return {of_task,
+          of_attention,
+          {"optimizer", &Config::optimizer, &Config::optimizer_settings, optimizers(), true}};
+}
+
+}  // namespace linea

@@ -1,0 +1,48 @@
+// What the folder of a run records of its training, read without loading its model.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "train/config.h"
+#include "train/metrics.h"
+
+namespace linea {
+
+struct RunHistory {
+  std::filesystem::path folder;
+  std::vector<MetricsLine> lines;  // of metrics.jsonl, in its order, without skipped updates
+
+  // The last line that has a number of this name; null where there is none.
+  const MetricsLine* last(const std::string& name) const;
+  // The line of the best validation (best_step); null where there is none.
+  const MetricsLine* best_validation() const;
+  // Steps and training time of the last line; 0 where there is none.
+  int64_t step() const;
+  double seconds() const;
+};
+
+// Whether linea train wrote the folder: it has settings and a place for checkpoints.
+bool is_run(const std::filesystem::path& folder);
+
+// No lines where metrics.jsonl is missing. Error: ErrorKind::input for a file that cannot be read.
+RunHistory read_history(const std::filesystem::path& run);
+
+// The settings of a run. Error: ErrorKind::input.
+RunConfig read_run_config(const std::filesystem::path& run);
+
+// The elements of all parameters, from the header of the newest checkpoint; -1 where there is none.
+int64_t count_saved_parameters(const std::filesystem::path& run);
+
+// The local time of the last line in metrics.jsonl, "2026-01-31 23:59:59"; "" without that file.
+std::string last_written(const std::filesystem::path& run);
+
+// The files in RUN/samples, by step.
+std::vector<std::string> sample_files(const std::filesystem::path& run);
+
+// The run's checkpoint with the lowest validation loss (best_step). Error: ErrorKind::usage where
+// `run` is no run's folder, or has no checkpoint of a validated step.
+std::filesystem::path best_checkpoint(const std::filesystem::path& run);
+
+}  // namespace linea

@@ -1,0 +1,33 @@
+// The memory of a training step, by arithmetic and from smaller steps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "data/tasks/task.h"
+#include "nn/model.h"
+#include "nn/optimizer.h"
+#include "tensor/memory_report.h"
+#include "train/config.h"
+
+namespace linea {
+
+struct MeasuredStep {
+  size_t peak;  // bytes of tensors, beyond those before the step
+  double seconds;
+};
+// Makes step `step` of `batches` micro-batches of `rows` rows.
+MeasuredStep measure_step(Model& model, Optimizer& optimizer, const Task& task, RunConfig config,
+                          int64_t step, int64_t rows, int64_t batches);
+
+// Error: ErrorKind::memory where the parts of a run exceed the limit.
+void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const MemoryLimit& limit);
+// The same by the weights, their gradients and moments alone; allocates nothing.
+void refuse_too_many_weights(const RunConfig& config, const ModelConfig& model);
+
+// Error: ErrorKind::memory where the run certainly does not fit. Where that is in question, it
+// makes steps of few rows with a model of at most two of the layers, for at most three seconds or
+// so, and extrapolates. Changes nothing of the run that follows.
+void refuse_what_cannot_fit(const RunConfig& config, const Task& task);
+
+}  // namespace linea
