@@ -1,5 +1,6 @@
-"""Runs Linea and its peers alternately for several rounds and prints a Markdown table: both numbers, and the median,
-minimum and maximum of the ratio per round. A ratio above 1 means that Linea is better."""
+"""Runs Linea and its peers alternately for several rounds, each in all its modes, and prints a Markdown table: the
+medians of all modes, and the median, minimum and maximum over the rounds of two ratios: Linea in bf16 to the peer's
+best mode, and to Linea in fp32. A ratio above 1 means that Linea in bf16 is better."""
 import argparse
 import json
 import pathlib
@@ -16,15 +17,32 @@ PRESETS = {"train-nanogpt": "nanogpt", "train-mnist": "mnist-paper"}
 ATTENTIONS = ("softmax", "linear", "performer")
 STEPS = {"nanogpt": 100, "mnist-paper": 5}
 POSITIONS = {1: 784, 16: 784, 256: 128, 1024: 32}  # sampled by the peer: with a state, all positions take equally long
+MODES = {"eager": (), "compiled": ("--compile",), "autocast": ("--autocast",),
+         "autocast compiled": ("--autocast", "--compile")}  # of PyTorch
 NAMES = {"tokens_per_s": "k tokens/s", "images_per_s": "images/s", "gflops": "GFLOP/s",
          "peak_rss_delta_bytes": "MiB"}
 UNITS = {"tokens_per_s": 1e3, "peak_rss_delta_bytes": 2**20}
 
 
 class Row:
-    def __init__(self, name, key, linea, peer):
-        self.name, self.key, self.linea, self.peer = name, key, linea, peer
-        self.values, self.failure = [], None  # values: one (Linea, peer) per round
+    """own, peer: commands by mode."""
+
+    def __init__(self, name, key, own, peer):
+        self.name, self.key, self.own, self.peer = name, key, own, peer
+        self.rounds, self.failures = [], {}  # one {mode: value} a round; why a mode failed
+
+    def measure_round(self):
+        values = {}
+        for mode, command in {**self.own, **self.peer}.items():
+            if mode in self.failures:
+                continue
+            print(f"    {mode}", file=sys.stderr)
+            try:
+                values[mode] = measure(command, self.key)
+            except (RuntimeError, json.JSONDecodeError) as failure:
+                self.failures[mode] = str(failure)
+                print(failure, file=sys.stderr)
+        self.rounds.append(values)
 
 
 def measure(command, key):
@@ -40,15 +58,20 @@ def measure(command, key):
     return result[key]
 
 
-def make_rows(group, peer, threads, more):
-    """The rows of a group. `more`: additional flags of the peer, --compile or none."""
+def make_rows(group, peer, threads, modes):
+    """The rows of a group, with these modes of the peer."""
     threaded = ["--threads", str(threads)]
-    linea = lambda command, *flags: [LINEA, "bench", command, *map(str, flags), *threaded, "--json"]
-    torch = lambda command, *flags: [*peer, command, *map(str, flags), *threaded]
+
+    def linea(command, *flags):
+        base = [LINEA, "bench", command, *map(str, flags), *threaded, "--json"]
+        return {"Linea fp32": base, "Linea bf16": [*base, "--dtype", "bf16"]}
+
+    def torch(command, *flags, modes=modes):
+        return {mode: [*peer, command, *map(str, flags), *threaded, *MODES[mode]] for mode in modes}
 
     def train(preset, attention, steps, key, name):
         flags = ("--preset", preset, "--attention", attention, "--steps", steps)
-        return Row(f"{name}, {preset}, {attention}", key, linea("train", *flags), torch("train", *flags, *more))
+        return Row(f"{name}, {preset}, {attention}", key, linea("train", *flags), torch("train", *flags))
 
     if group in PRESETS:
         preset = PRESETS[group]
@@ -60,21 +83,19 @@ def make_rows(group, peer, threads, more):
         B, H, N, D = 1, 8, 4096, 64
         own = linea("attention", "--attention", "linear", "--batch", B, "--heads", H, "--lengths", N,
                     "--key-size", D)
-        name = f"linear attention, B {B} H {H} N {N} D {D}, compared with "
         rank1 = ["env", f"OMP_NUM_THREADS={threads}", build_rank1(), *map(str, (B, H, N, D))]
-        return [Row(name + "PyTorch", "gflops", own,
-                    torch("attention", "--b", B, "--h", H, "--n", N, "--d", D, *more)),
-                Row(name + "rank-1 updates", "gflops", own, rank1)]
+        return [Row(f"linear attention, B {B} H {H} N {N} D {D}", "gflops", own,
+                    torch("attention", "--b", B, "--h", H, "--n", N, "--d", D) | {"rank-1 updates": rank1})]
     result = []
-    for attention, batch in [("linear", b) for b in POSITIONS] + [("performer", 16), ("performer", 256), ("softmax", 16)]:
+    sizes = [("linear", batch) for batch in POSITIONS] + [("performer", 16), ("performer", 256), ("softmax", 16)]
+    for attention, batch in sizes:
         flags = ("--preset", "mnist-paper", "--attention", attention, "--batch", batch)
-        again = () if attention == "softmax" else more  # a growing cache would be recompiled for each length
-        tokens = () if attention == "softmax" else ("--tokens", POSITIONS[batch])
-        result.append(Row(f"sampling, mnist-paper, {attention}, batch {batch}", "images_per_s",
-                          linea("sample", *flags), torch("sample", *flags, *tokens, *again)))
-    one = result[0]
-    bf16 = Row(one.name + ", Linea's weights in bf16", one.key, [*one.linea, "--dtype", "bf16"], one.peer)
-    return [one, bf16, *result[1:]]
+        cached = attention == "softmax"  # a growing cache would be compiled again for each length
+        tokens = () if cached else ("--tokens", POSITIONS[batch])
+        result.append(Row(f"sampling, mnist-paper, {attention}, batch {batch}", "images_per_s", linea("sample", *flags),
+                          torch("sample", *flags, *tokens,
+                                modes=[m for m in modes if not (cached and "--compile" in MODES[m])])))
+    return result
 
 
 def build_rank1():
@@ -90,14 +111,21 @@ def number(x):
     return f"{x:.0f}" if x >= 100 else f"{x:.3g}"
 
 
-def format_row(row):
-    if row.failure:
-        return f"| {row.name} | {NAMES[row.key]} | | | failed |"
+def spread(values):
+    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})" if values else "failed"
+
+
+def format_row(row, modes):
     unit, less_is_better = UNITS.get(row.key, 1), row.key == "peak_rss_delta_bytes"
-    ratios = [peer / own if less_is_better else own / peer for own, peer in row.values]
-    own, other = (number(statistics.median(side) / unit) for side in zip(*row.values))
-    return (f"| {row.name} | {NAMES[row.key]} | {own} | {other} | {statistics.median(ratios):.2f} "
-            f"({min(ratios):.2f}..{max(ratios):.2f}) |")
+    medians = {mode: statistics.median(values) for mode in [*row.own, *row.peer]
+               if (values := [r[mode] for r in row.rounds if mode in r])}
+    better = (lambda own, other: other / own) if less_is_better else (lambda own, other: own / other)
+    best = (min if less_is_better else max)((m for m in row.peer if m in medians), key=medians.get, default=None)
+    bf16 = [r for r in row.rounds if "Linea bf16" in r]
+    to_best = [min(better(r["Linea bf16"], r[m]) for m in row.peer if m in r) for r in bf16 if best in r]
+    to_fp32 = [better(r["Linea bf16"], r["Linea fp32"]) for r in bf16 if "Linea fp32" in r]
+    cells = [number(medians[m] / unit) if m in medians else "–" for m in [*row.own, *modes]]
+    return f"| {row.name} | {NAMES[row.key]} | {' | '.join(cells)} | {best} | {spread(to_best)} | {spread(to_fp32)} |"
 
 
 def main():
@@ -107,32 +135,30 @@ def main():
     parser.add_argument("-r", "--rounds", type=int, default=3)
     parser.add_argument("-t", "--threads", type=int, default=2)
     parser.add_argument("-p", "--python", default="python3", help="Python interpreter with torch")
-    parser.add_argument("-c", "--compile", action="store_true", help="run the peer under torch.compile")
+    parser.add_argument("-m", "--modes", default=",".join(MODES), help="of PyTorch; default: %(default)s")
     o = parser.parse_args()
-    for group in o.groups:
-        if group not in GROUPS:
-            parser.error(f"unknown rows '{group}'; choose from {', '.join(GROUPS)}")
+    modes = o.modes.split(",")
+    for given, known in ((o.groups, GROUPS), (modes, MODES)):
+        for name in given:
+            if name not in known:
+                parser.error(f"unknown name '{name}'; choose from {', '.join(known)}")
     peer = [o.python, HERE / "peer_torch.py"]
-    more = ("--compile",) if o.compile else ()
-    rows = [row for group in o.groups or GROUPS for row in make_rows(group, peer, o.threads, more)]
+    rows = [row for group in o.groups or GROUPS for row in make_rows(group, peer, o.threads, modes)]
     rates = []
     for round_ in range(1, o.rounds + 1):
         rates.append(measure([*peer, "sgemm", "--threads", str(o.threads)], "sgemm_gflops"))
         for row in rows:
-            if row.failure:
-                continue
             print(f"round {round_} of {o.rounds}: {row.name}", file=sys.stderr)
-            try:
-                row.values.append((measure(row.linea, row.key), measure(row.peer, row.key)))
-            except (RuntimeError, json.JSONDecodeError) as failure:
-                row.failure = str(failure)
-                print(row.failure, file=sys.stderr)
-    print(f"{o.rounds} rounds, {o.threads} threads; the peer's matrix product runs at "
+            row.measure_round()
+    print(f"{o.rounds} rounds, {o.threads} threads; PyTorch's matrix product runs at "
           f"{min(rates):.0f}..{max(rates):.0f} GFLOP/s\n")
-    print("| | | Linea | peer | ratio: median (min..max) |\n|---|---|---|---|---|")
+    if any("rank-1 updates" in row.peer for row in rows):
+        modes.append("rank-1 updates")
+    print(f"| | | Linea fp32 | Linea bf16 | {' | '.join(modes)} | the peer's best | bf16 to it | bf16 to fp32 |")
+    print("|---" * (7 + len(modes)) + "|")
     for row in rows:
-        print(format_row(row))
-    return any(row.failure for row in rows)
+        print(format_row(row, modes))
+    return any(row.failures for row in rows)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Linea's Transformer in plain PyTorch: the peer for comparisons of speed and memory on a CPU.
 
-    peer_torch.py train --preset nanogpt --attention linear [--compile]   tokens per second, peak memory
+    peer_torch.py train --preset nanogpt --attention linear   tokens per second, peak memory
     peer_torch.py attention --n 4096       linear attention alone, forward and backward
     peer_torch.py sample --batch 16        sampling with the recurrent state (softmax: a key/value cache)
     peer_torch.py sgemm                    the rate of PyTorch's matrix product
 
-The last line of stdout is one JSON object. check_peer.py checks the formulas.
+With --compile under torch.compile, with --autocast in bfloat16 by torch.autocast (when sampling, the weights of layers
+are stored in bfloat16 too). The last line of stdout is one JSON object. check_peer.py checks the formulas.
 B H N D M F: batch, heads, length, key, value and feature size; C chunks of L rows.
 """
 import argparse
@@ -239,6 +240,10 @@ def median_seconds(work, seconds=1.0, min_count=5, warmup=3):
     return statistics.median(times)
 
 
+def precision(o):
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=o.autocast)
+
+
 def train(o):
     before = memory_at_start()
     p = PRESETS[o.preset]
@@ -252,7 +257,8 @@ def train(o):
     for _ in range(o.warmup + o.steps):
         ids = torch.randint(p["vocab"], (p["batch"], p["length"] + 1))
         begin = time.perf_counter()
-        loss = F.cross_entropy(run(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        with precision(o):
+            loss = F.cross_entropy(run(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, 1.0, foreach=True)
         adam.step()
@@ -273,7 +279,9 @@ def attention(o):
     def both():
         for x in inputs:
             x.grad = None
-        run(*inputs).backward(dy)
+        with precision(o):
+            y = run(*inputs)
+        y.backward(dy.to(y.dtype))
 
     seconds = median_seconds(both)
     return dict(ms=1e3 * seconds, gflops=14 * o.b * o.h * o.n * o.d * o.d / seconds / 1e9, chunk=chunk)
@@ -283,6 +291,10 @@ def attention(o):
 def sample(o):
     p = PRESETS[o.preset]
     model = Transformer(o.attention, p).eval()
+    if o.autocast:
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear):
+                layer.bfloat16()
     step = torch.compile(model.step, dynamic=False) if o.compile else model.step
     tokens = min(o.tokens or p["length"], p["length"])
 
@@ -290,7 +302,8 @@ def sample(o):
         state = model.start(o.batch)
         ids = torch.full((o.batch,), p["tokens"] - 1)
         for position in range(count):
-            logits = step(state, torch.tensor(position), ids)
+            with precision(o):
+                logits = step(state, torch.tensor(position), ids).float()
             ids = torch.multinomial(logits.softmax(-1), 1).squeeze(1)
 
     generate(min(tokens, 8))
@@ -320,6 +333,7 @@ def main():
             command.add_argument("--chunk", type=int, default=0, help="rows per chunk; 0: the measured best")
         if name in ("train", "attention", "sample"):
             command.add_argument("--compile", action="store_true", help="use torch.compile")
+            command.add_argument("--autocast", action="store_true", help="use torch.autocast with bfloat16")
         if name == "train":
             command.add_argument("--steps", type=int, default=20)
             command.add_argument("--warmup", type=int, default=3)
