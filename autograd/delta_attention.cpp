@@ -40,6 +40,9 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
 }
 
 struct Inputs {
+  Inputs as(DType dtype) const {
+    return {ops::cast(q, dtype), ops::cast(k, dtype), ops::cast(v, dtype), beta};
+  }
   Tensor q, k, v, beta;
 };
 
@@ -136,7 +139,7 @@ class DeltaPass {
   }
 
   const FeatureMap& map_;
-  const Inputs& in_;
+  Inputs in_;
   Plan<T> plan_;
   const Kernels<T>& table_;
 };
@@ -147,14 +150,16 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
                     const LinearAttentionOptions& options) {
   check_heads("delta_attention", in, options.valid);
   require(options.causal, "delta_attention: the delta rule is causal only");
-  const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), in.gate.value()};
+  const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), in.gate.value()},
+      kept{in.q.saved(), in.k.saved(), in.v.saved(), in.gate.value()};
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor y = DeltaPass<T>(*map, tensors, options).forward();
     return from_feature_op(
         "delta_attention", y, {in.q, in.k, in.v, in.gate}, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
-          const Inputs d = DeltaPass<T>(*map, tensors, options).backward(dy, dparameters);
+          const Inputs d =
+              DeltaPass<T>(*map, kept.as(dtype_of(T{})), options).backward(dy, dparameters);
           return {d.q, d.k, d.v, d.beta};
         });
   });

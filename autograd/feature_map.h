@@ -58,7 +58,8 @@ class FeatureMap {
 using FeatureBackward =
     std::function<Gradients(const Tensor& dy, const std::vector<Tensor>& dparameters)>;
 Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs,
-                    const FeatureMap& map, const FeatureBackward& backward);
+                    const FeatureMap& map, const FeatureBackward& backward,
+                    const Tensor& saved = {});
 
 // The features of x [B,H,N,D] on the tape, [B,H,N,F], and the log weights [B,H,N] or undefined: for
 // the definitions in nn/attention/naive.h.

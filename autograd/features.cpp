@@ -3,19 +3,22 @@
 namespace linea {
 
 Var from_feature_op(const char* op, const Tensor& value, std::vector<Var> inputs,
-                    const FeatureMap& map, const FeatureBackward& backward) {
+                    const FeatureMap& map, const FeatureBackward& backward, const Tensor& saved) {
   const std::vector<Var> parameters = map.parameters();
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
-  return Var::from_op(op, value, inputs, [parameters, backward](const Tensor& dy) {
-    std::vector<Tensor> dparameters;
-    for (const Var& parameter : parameters)
-      dparameters.push_back(parameter.requires_grad()
-                                ? Tensor::zeros(parameter.shape(), parameter.dtype())
-                                : Tensor());
-    Gradients gradients = backward(dy, dparameters);
-    gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
-    return gradients;
-  });
+  return Var::from_op(
+      op, value, inputs,
+      [parameters, backward](const Tensor& dy) {
+        std::vector<Tensor> dparameters;
+        for (const Var& parameter : parameters)
+          dparameters.push_back(parameter.requires_grad()
+                                    ? Tensor::zeros(parameter.shape(), parameter.dtype())
+                                    : Tensor());
+        Gradients gradients = backward(dy, dparameters);
+        gradients.insert(gradients.end(), dparameters.begin(), dparameters.end());
+        return gradients;
+      },
+      saved);
 }
 
 // Rows and weights are two ops on the same forward, each with the backward of its own result.

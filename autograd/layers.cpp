@@ -8,6 +8,11 @@ namespace {
 // x [...,C] as rows [R,C].
 Tensor flat(const Tensor& x) { return x.reshape({x.numel() / x.size(-1), x.size(-1)}); }
 
+// Rows of a saved tensor, in the dtype in which it was computed.
+Tensor restored(const Tensor& saved, int64_t first, int64_t count, DType dtype) {
+  return ops::cast(saved.rows(first, count), dtype);
+}
+
 // body(first, count) over R rows, in blocks of which `widest` columns fit in cache.
 template <typename Body>
 void each_block(int64_t R, int64_t widest, const Body& body) {
@@ -128,15 +133,17 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
     apply_linear(rows.rows(first, count), n, w, y_rows.rows(first, count));
   });
   return Var::from_op(
-      "norm_linear", y, inputs_of(x, {norm, linear}), [=, shape = x.shape()](const Tensor& dy) {
+      "norm_linear", y, inputs_of(x, {norm, linear}),
+      [=, shape = x.shape(), dtype = x.dtype(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw = w;
-        RowBlocks dx(rows.shape());
+        RowBlocks dx(saved.shape());
         const Tensor dy_rows = flat(dy);
         each_block(R, out, [&](int64_t first, int64_t count) {
-          dx.put(norm_linear_backward(rows.rows(first, count), dy_rows.rows(first, count), dn, dw),
+          dx.put(norm_linear_backward(restored(saved, first, count, dtype),
+                                      dy_rows.rows(first, count), dn, dw),
                  first);
         });
-        return gradients_of(dx.take(rows.dtype()).reshape(shape), {dn, dw});
+        return gradients_of(dx.take(dtype).reshape(shape), {dn, dw});
       });
 }
 
@@ -157,14 +164,15 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   std::vector<Var> inputs = inputs_of(x, {linear});
   const bool adds = r.defined();
   if (adds) inputs.push_back(residual);
-  return Var::from_op("add_linear", y, inputs, [=, shape = x.shape()](const Tensor& dy) {
-    Layer dw = w;
-    const Tensor grad = rate > 0 ? ops::dropout(flat(dy), rate, stream_id) : flat(dy);
-    add_linear_gradients(rows, grad, dw);
-    Gradients gradients = gradients_of(ops::matmul(grad, w.weight).reshape(shape), {dw});
-    if (adds) gradients.emplace_back(dy);
-    return gradients;
-  });
+  return Var::from_op(
+      "add_linear", y, inputs, [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
+        Layer dw = w;
+        const Tensor grad = rate > 0 ? ops::dropout(flat(dy), rate, stream_id) : flat(dy);
+        add_linear_gradients(ops::cast(saved, grad.dtype()), grad, dw);
+        Gradients gradients = gradients_of(ops::matmul(grad, w.weight).reshape(shape), {dw});
+        if (adds) gradients.emplace_back(dy);
+        return gradients;
+      });
 }
 
 // u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
@@ -177,22 +185,27 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
   const std::vector<Var> inputs = inputs_of(x, {norm, up, down});
   const bool saves = Var::gradients_needed(inputs);
-  const Tensor y(x.shape(), rows.dtype()), y_rows = flat(y), u({R, wide}, rows.dtype());
+  const DType dtype = rows.dtype(), kept = saved_dtype(dtype);
+  const Tensor y(x.shape(), dtype), y_rows = flat(y),
+                                    u = saves ? Tensor({R, wide}, kept) : Tensor();
   each_block(R, wide, [&](int64_t first, int64_t count) {
-    const Tensor from = rows.rows(first, count), hidden = u.rows(first, count);
+    const Tensor from = rows.rows(first, count);
+    const bool in_place = saves && kept == dtype;
+    const Tensor hidden = in_place ? u.rows(first, count) : Tensor({count, wide}, dtype);
     apply_linear(from, n, w_up, hidden, !saves);
+    if (saves && !in_place) ops::copy_into(hidden, u.rows(first, count));
     const Tensor h = saves ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
     apply_residual(adds ? from : Tensor(), h, w_down, rate, stream_id, first * C,
                    y_rows.rows(first, count));
   });
   return Var::from_op(
       adds ? "add_feed_forward" : "feed_forward", y, inputs,
-      [=, shape = x.shape()](const Tensor& dy) {
+      [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw_up = w_up, dw_down = w_down;
-        RowBlocks dx(rows.shape());
+        RowBlocks dx(saved.shape());
         const Tensor dy_rows = flat(dy);
         each_block(R, wide, [&](int64_t first, int64_t count) {
-          const Tensor dto = dy_rows.rows(first, count), hidden = u.rows(first, count);
+          const Tensor dto = dy_rows.rows(first, count), hidden = restored(u, first, count, dtype);
           Tensor grad = dto;
           if (rate > 0) {
             grad = Tensor(dto.shape(), dto.dtype());
@@ -201,10 +214,10 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
           const Tensor du = ops::matmul(grad, w_down.weight), h(hidden.shape(), hidden.dtype());
           ops::gelu_recompute(hidden, h, du);
           add_linear_gradients(h, grad, dw_down);
-          dx.put(norm_linear_backward(rows.rows(first, count), du, dn, dw_up), first,
+          dx.put(norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up), first,
                  adds ? dto : Tensor());
         });
-        return gradients_of(dx.take(rows.dtype()).reshape(shape), {dn, dw_up, dw_down});
+        return gradients_of(dx.take(dtype).reshape(shape), {dn, dw_up, dw_down});
       });
 }
 

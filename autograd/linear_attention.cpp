@@ -7,6 +7,8 @@
 namespace linea {
 namespace {
 
+// Heads whose saved inputs a backward pass restores at a time, where it restores.
+constexpr int64_t kGroup = 32, kOne = 1;
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // S, z and their scales of one tile, or the gradients of these.
@@ -262,23 +264,38 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor gate = in.gate.value_or_none();
-    const Heads given = Heads::of(in);
-    const Tensor y = given.new_output();
+    const Heads kept = Heads::saved(in), taken = Heads::of(in);
+    const Tensor y = taken.new_output();
     const Gates gates = log_gates(gate);
-    const Saved saved = LinearPass<T>(*map, given, gates, options).forward(given.output_heads(y));
+    const Saved saved = LinearPass<T>(*map, taken, gates, options).forward(taken.output_heads(y));
+    const Tensor kept_y = ops::cast(y, saved_dtype(y.dtype()));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
-        [map, given, gate, gates, saved, y, options](const Tensor& dy,
-                                                     const std::vector<Tensor>& dparameters) {
-          const GradientTensors grads{
-              given.output_heads(dy), given.new_gradients(),
-              gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor(), dparameters};
-          LinearPass<T>(*map, given, gates, options).backward(saved, given.output_heads(y), grads);
-          Gradients result = input_gradients(grads.in);
-          if (gate.defined())
-            result.emplace_back(gate_gradient<T>(gate, grads.weight, options.valid));
-          return result;
-        });
+        [map, kept, gate, gates, saved, kept_y, options](const Tensor& dy,
+                                                         const std::vector<Tensor>& dparameters) {
+          const Heads grads = kept.new_gradients(dy.dtype());
+          const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
+          const int64_t B = grads.v.batches, H = grads.v.heads;
+          const int64_t group = kept.v.data.dtype() == dy.dtype() ? B : std::max(kGroup / H, kOne);
+          for (int64_t b = 0; b < B; b += group) {
+            const int64_t count = std::min(group, B - b);
+            const auto some = [&](const Tensor& x, int64_t rows = 1) {
+              return x.defined() ? x.rows(b * rows, count * rows) : x;
+            };
+            const Heads given = kept.batch(b, count).as(dy.dtype());
+            LinearAttentionOptions own = options;
+            own.valid = some(options.valid);
+            LinearPass<T>(*map, given, {some(gates.weight), some(gates.decay)}, own)
+                .backward({some(saved.denominator, H), some(saved.scale, H)},
+                          given.output_heads(ops::cast(some(kept_y), dy.dtype())),
+                          {given.output_heads(some(dy)), grads.batch(b, count), some(dweight),
+                           dparameters});
+          }
+          Gradients all = input_gradients(grads);
+          if (gate.defined()) all.emplace_back(gate_gradient<T>(gate, dweight, options.valid));
+          return all;
+        },
+        kept_y);
   });
 }
 

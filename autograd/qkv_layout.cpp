@@ -26,6 +26,23 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
   if (in.gate.defined()) ops::require_shape(op, "gate", in.gate.value(), {B, H, N});
 }
 
+Heads Heads::as(DType dtype) const {
+  Heads all = *this;
+  all.q.data = ops::cast(q.data, dtype);
+  all.k.data = packed ? all.q.data : ops::cast(k.data, dtype);
+  all.v.data = packed ? all.q.data : ops::cast(v.data, dtype);
+  return all;
+}
+
+Heads Heads::batch(int64_t first, int64_t count) const {
+  Heads some = *this;
+  for (HeadTensor* x : {&some.q, &some.k, &some.v}) {
+    x->data = x->data.rows(first, count);
+    x->batches = count;
+  }
+  return some;
+}
+
 std::vector<Var> input_vars(const AttentionInputs& in) {
   if (in.qkv.defined()) return {in.qkv};
   return {in.q, in.k, in.v};

@@ -49,6 +49,14 @@ struct Heads {
     if (in.qkv.defined()) return of_packed(in.qkv.value(), in.heads);
     return {in.q.value(), in.k.value(), in.v.value()};
   }
+  // The inputs in saved_dtype(), and for a backward pass in their own again.
+  static Heads saved(const AttentionInputs& in) {
+    if (in.qkv.defined()) return of_packed(in.qkv.saved(), in.heads);
+    return {in.q.saved(), in.k.saved(), in.v.saved()};
+  }
+  Heads as(DType dtype) const;
+  // Sequences [first, first + count).
+  Heads batch(int64_t first, int64_t count) const;
   // One position as a sequence of length 1, of B sequences with H heads.
   static Heads of(const AttentionStep& in, int64_t B, int64_t H) {
     const auto sequence = [&](const Tensor& x) {
@@ -63,8 +71,8 @@ struct Heads {
     const Shape& shape = v.data.shape();
     return Tensor(packed ? shape.with(2, v.heads * v.width) : shape, v.data.dtype());
   }
-  Heads new_gradients() const {
-    const auto like = [](const HeadTensor& x) { return Tensor(x.data.shape(), x.data.dtype()); };
+  Heads new_gradients(DType dtype) const {
+    const auto like = [&](const HeadTensor& x) { return Tensor(x.data.shape(), dtype); };
     if (packed) return of_packed(like(q), q.heads);
     return {like(q), like(k), like(v)};
   }

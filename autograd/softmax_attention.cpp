@@ -45,7 +45,7 @@ void append(const HeadTensor& x, int64_t at, int64_t capacity, Tensor& cached) {
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   check_heads("softmax_attention", in, mask.valid);
-  const Heads heads = Heads::of(in);
+  const Heads kept = Heads::saved(in), heads = Heads::of(in);
   const SoftmaxShape shape = softmax_shape(heads.q, heads.k, heads.v, mask);
   const Tensor y = heads.new_output(),
                log_sums({shape.batch_heads, shape.queries}, sum_dtype(y.dtype()));
@@ -55,18 +55,22 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
         .softmax_attention(context(), shape, heads.q.rows<T>(), heads.k.rows<T>(),
                            heads.v.rows<T>(), heads.output_heads(y).template rows<T>(),
                            log_sums.data<Accumulator<T>>());
-    return Var::from_op("softmax_attention", y, input_vars(in),
-                        [heads, y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
-                          const Heads grads = heads.new_gradients();
-                          kernels<T>(context().device)
-                              .softmax_attention_backward(
-                                  context(), shape, heads.q.rows<T>(), heads.k.rows<T>(),
-                                  heads.v.rows<T>(), heads.output_heads(y).template rows<T>(),
-                                  log_sums.data<Accumulator<T>>(),
-                                  heads.output_heads(dy).template rows<T>(), grads.q.rows<T>(),
-                                  grads.k.rows<T>(), grads.v.rows<T>());
-                          return input_gradients(grads);
-                        });
+    const Tensor kept_y = ops::cast(y, saved_dtype(y.dtype()));
+    return Var::from_op(
+        "softmax_attention", y, input_vars(in),
+        [kept, kept_y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
+          const Heads given = kept.as(dy.dtype());
+          const Tensor result = ops::cast(kept_y, dy.dtype());
+          const Heads grads = given.new_gradients(dy.dtype());
+          kernels<T>(context().device)
+              .softmax_attention_backward(
+                  context(), shape, given.q.rows<T>(), given.k.rows<T>(), given.v.rows<T>(),
+                  given.output_heads(result).template rows<T>(), log_sums.data<Accumulator<T>>(),
+                  given.output_heads(dy).template rows<T>(), grads.q.rows<T>(), grads.k.rows<T>(),
+                  grads.v.rows<T>());
+          return input_gradients(grads);
+        },
+        kept_y);
   });
 }
 

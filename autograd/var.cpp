@@ -21,7 +21,9 @@ thread_local uint64_t next_order = 0;
 
 // `order` grows with each op: an input has a smaller one than the results.
 struct Var::Node {
-  Tensor value, grad;
+  Tensor value, saved, grad;  // value: a leaf's alone
+  Shape shape;
+  DType dtype = DType::f32;
   bool requires_grad = false;
   bool queued = false;
   uint64_t order = 0;
@@ -44,16 +46,31 @@ struct Var::Node {
   }
 };
 
+DType saved_dtype(DType dtype) {
+  const Context& ctx = context();
+  const bool rounded = (recording || rehearsing) && ctx.device.kind == DeviceKind::cpu &&
+                       ctx.products == FloatProducts::rounded && dtype == DType::f32;
+  return rounded ? DType::bf16 : dtype;
+}
+
 Var::Var(Tensor value, bool requires_grad) : node_(std::make_shared<Node>()) {
   require(value.defined(), "a Var needs a defined tensor");
   require(!requires_grad || value.dtype() != DType::i32, "an i32 tensor has no gradient");
+  node_->shape = value.shape();
+  node_->dtype = value.dtype();
   node_->value = std::move(value);
   node_->requires_grad = requires_grad;
 }
 
 const Tensor& Var::value() const {
   require(defined(), "an undefined Var has no value");
-  return node_->value;
+  return node_->leaf ? node_->value : value_;
+}
+
+const Tensor& Var::saved() const {
+  Tensor& own = node_->saved;
+  if (!own.defined()) own = ops::cast(value(), saved_dtype(dtype()));
+  return own;
 }
 
 bool Var::requires_grad() const { return defined() && node_->requires_grad; }
@@ -73,6 +90,7 @@ void Var::set_value(Tensor value) {
   require(value.shape() == shape() && value.dtype() == dtype(),
           "a leaf of {} {} cannot take a value of {} {}", name_of(dtype()), shape(),
           name_of(value.dtype()), value.shape());
+  node_->saved = Tensor();
   node_->value = std::move(value);
 }
 
@@ -82,7 +100,8 @@ bool Var::gradients_needed(const std::vector<Var>& inputs) {
                      [](const Var& input) { return input.requires_grad(); });
 }
 
-Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward) {
+Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, Backward backward,
+                 Tensor saved) {
   if (Profile* profile = Profile::current()) profile->op_ended(op, &Profile::Times::forward);
   if (detecting) {
     const int64_t bad = value.dtype() == DType::i32 ? 0 : ops::count_nonfinite(value);
@@ -97,6 +116,8 @@ Var Var::from_op(const char* op, Tensor value, const std::vector<Var>& inputs, B
   node.requires_grad = true;
   if (!recording) return result;  // rehearsing: only the flag matters
   node.leaf = false;
+  result.value_ = std::move(node.value);
+  node.saved = std::move(saved);
   node.op = op;
   node.order = ++next_order;
   node.backward = std::move(backward);
@@ -110,13 +131,12 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
   const Tensor& value = gradient.value;
   require(value.defined(), "the backward of {} gave no gradient for its input {}, which needs one",
           op, index);
-  require(value.dtype() == node.value.dtype(),
-          "the backward of {} gave input {} a gradient of {}, not {}", op, index,
-          name_of(value.dtype()), name_of(node.value.dtype()));
+  require(value.dtype() == node.dtype, "the backward of {} gave input {} a gradient of {}, not {}",
+          op, index, name_of(value.dtype()), name_of(node.dtype));
   if (gradient.first_row < 0) {
-    require(value.shape() == node.value.shape(),
+    require(value.shape() == node.shape,
             "the backward of {} gave input {} a gradient of shape {}, not {}", op, index,
-            value.shape(), node.value.shape());
+            value.shape(), node.shape);
     if (!node.grad.defined()) {
       node.grad = std::move(gradient.value);
     } else if (node.grad.unique()) {
@@ -127,11 +147,11 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
     return;
   }
   if (!node.grad.defined()) {
-    node.grad = Tensor::zeros(node.value.shape(), node.value.dtype());
+    node.grad = Tensor::zeros(node.shape, node.dtype);
   } else if (!node.grad.unique()) {
     node.grad = node.grad.clone();
   }
-  const int64_t row = node.value.shape().product(1, node.value.shape().rank());
+  const int64_t row = node.shape.product(1, node.shape.rank());
   const Tensor target = node.grad.rows(gradient.first_row, row == 0 ? 0 : value.numel() / row);
   ops::accumulate(value.reshape(target.shape()), target);
 }
@@ -141,17 +161,17 @@ void Var::receive(Node& node, Gradient gradient, const char* op, size_t index) {
 class Var::Casts {
  public:
   void add(const std::shared_ptr<Node>& leaf, const Gradient& gradient) {
-    const DType own = leaf->value.dtype();
+    const DType own = leaf->dtype;
     require(*gradient.cast_to == own, "a gradient of {} was to become {}, not {}",
             name_of(gradient.value.dtype()), name_of(*gradient.cast_to), name_of(own));
     constexpr size_t kMax = 32;
-    if (leaves_.size() == kMax || (!leaves_.empty() && leaves_[0]->value.dtype() != own)) finish();
+    if (leaves_.size() == kMax || (!leaves_.empty() && leaves_[0]->dtype != own)) finish();
     leaves_.push_back(leaf);
     given_.push_back(gradient.value);
   }
   void finish() {
     if (leaves_.empty()) return;
-    const std::vector<Tensor> cast = ops::cast_all(given_, leaves_[0]->value.dtype());
+    const std::vector<Tensor> cast = ops::cast_all(given_, leaves_[0]->dtype);
     for (size_t i = 0; i < cast.size(); ++i) Var::receive(*leaves_[i], cast[i], "cast", 0);
     leaves_.clear();
     given_.clear();

@@ -1,7 +1,8 @@
 // Var: a tensor, its gradient and the op that it came from. An eager tape: each op computes at once
 // and passes Var::from_op a lambda that turns the gradient of its result into those of its inputs.
 //
-// Lambdas capture Tensors, never the resulting Var: that would be a cycle that is never freed.
+// Lambdas capture Tensors, never the resulting Var: that would be a cycle that is never freed. The
+// graph itself holds no values: what no lambda captures is freed with its last Var.
 #pragma once
 
 #include <functional>
@@ -35,6 +36,10 @@ struct Gradients : std::vector<Gradient> {
 
 using Backward = std::function<Gradients(const Tensor& dy)>;
 
+// The dtype in which a lambda captures a tensor for a backward pass: bf16 for f32 where this
+// thread's products round their factors (FloatProducts::rounded on a CPU), else its own.
+DType saved_dtype(DType dtype);
+
 class Var {
  public:
   Var() = default;
@@ -43,6 +48,8 @@ class Var {
 
   bool defined() const { return node_ != nullptr; }
   const Tensor& value() const;
+  // The value in saved_dtype(dtype()), rounded once for all ops that capture it.
+  const Tensor& saved() const;
   Tensor value_or_none() const { return defined() ? value() : Tensor(); }
   const Shape& shape() const { return value().shape(); }
   DType dtype() const { return value().dtype(); }
@@ -58,14 +65,16 @@ class Var {
   // Whether an op on these inputs must save what its backward needs.
   static bool gradients_needed(const std::vector<Var>& inputs);
   // The result of an op: records `inputs` and `backward` where a gradient is needed.
+  // `saved`: the value in saved_dtype(), where `backward` captured it.
   static Var from_op(const char* op, Tensor value, const std::vector<Var>& inputs,
-                     Backward backward);
+                     Backward backward, Tensor saved = {});
 
  private:
   struct Node;
   class Casts;
   friend void backward(const Var& root, const Tensor& seed);
   static void receive(Node& node, Gradient gradient, const char* op, size_t index);
+  Tensor value_;  // of an op's result; a leaf's is in its node
   std::shared_ptr<Node> node_;
 };
 

@@ -74,12 +74,12 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
 }
 
 template <typename T>
-void widen(Context& ctx, const CastSpan<T, Accumulator<T>>* pieces, size_t count) {
+void widen(Context& ctx, const CastSpan<BFloat16, Accumulator<T>>* pieces, size_t count) {
   cast_all(ctx, pieces, count);
 }
 
 template <typename T>
-void narrow(Context& ctx, const CastSpan<Accumulator<T>, T>* pieces, size_t count) {
+void narrow(Context& ctx, const CastSpan<Accumulator<T>, BFloat16>* pieces, size_t count) {
   cast_all(ctx, pieces, count);
 }
 

@@ -12,16 +12,14 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// The smallest size class of at least `bytes`: m * 2^e with m in 8..15. Exact with LINEA_NAN_FILL,
+// The smallest size class of at least `bytes`: m * 2^e with m in 17..32. Exact with LINEA_NAN_FILL,
 // so that the address sanitizer detects access to the first byte past the end.
 size_t size_class(size_t bytes) {
 #ifdef LINEA_NAN_FILL
   return std::max<size_t>(bytes, 1);
 #endif
   size_t step = kAlignment;
-  while (step * 8 < bytes) step *= 2;
-  if (step > kAlignment) step /= 2;
-  while (step * 16 < bytes) step *= 2;
+  while (step * 32 < bytes) step *= 2;
   return std::max(kAlignment, (bytes + step - 1) / step * step);
 }
 

@@ -28,9 +28,9 @@ struct ElementwiseKernels {
   void (*scale)(Context&, const T* x, double factor, T* y, int64_t n);
   void (*pointwise)(Context&, Pointwise f, const T* x, T* y, int64_t n);
   void (*pointwise_backward)(Context&, Pointwise f, const T* x, const T* dy, T* dx, int64_t n);
-  // Converts `count` arrays in one launch, to A and from A; the list is in host memory.
-  void (*widen)(Context&, const CastSpan<T, A>*, size_t count);
-  void (*narrow)(Context&, const CastSpan<A, T>*, size_t count);
+  // Converts `count` arrays in one launch, from bf16 and to bf16; the list is in host memory.
+  void (*widen)(Context&, const CastSpan<BFloat16, A>*, size_t count);
+  void (*narrow)(Context&, const CastSpan<A, BFloat16>*, size_t count);
   // h = gelu(u), dh = gelu'(u) dh
   void (*gelu_recompute)(Context&, const T* u, T* h, T* dh, int64_t n);
   // y = x / (1 - rate) or 0, decided by random word first + i of (seed, step) in StepParams. Its

@@ -75,23 +75,27 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype) {
   std::vector<Tensor> ys;
+  for (const Tensor& x : xs) ys.emplace_back(x.shape(), dtype);
+  cast_into(xs, ys);
+  return ys;
+}
+
+void cast_into(const std::vector<Tensor>& xs, const std::vector<Tensor>& ys) {
   std::vector<CastSpan<float, BFloat16>> narrowed;
   std::vector<CastSpan<BFloat16, float>> widened;
-  for (const Tensor& x : xs) {
-    require(sum_dtype(dtype) == sum_dtype(x.dtype()) && dtype != x.dtype(),
-            "cast: {} does not become {}", name_of(x.dtype()), name_of(dtype));
-    const Tensor& y = ys.emplace_back(x.shape(), dtype);
-    if (dtype == DType::bf16) {
+  for (size_t i = 0; i < xs.size(); ++i) {
+    const Tensor &x = xs[i], &y = ys[i];
+    require(sum_dtype(y.dtype()) == sum_dtype(x.dtype()) && y.dtype() != x.dtype(),
+            "cast: {} does not become {}", name_of(x.dtype()), name_of(y.dtype()));
+    if (y.dtype() == DType::bf16) {
       narrowed.push_back({x.data<float>(), y.data<BFloat16>(), x.numel()});
     } else {
       widened.push_back({x.data<BFloat16>(), y.data<float>(), x.numel()});
     }
   }
-  if (xs.empty()) return ys;
-  const Kernels<BFloat16>& table = kernels<BFloat16>(context().device);
+  const Kernels<float>& table = kernels<float>(context().device);
   if (!narrowed.empty()) table.narrow(context(), narrowed.data(), narrowed.size());
   if (!widened.empty()) table.widen(context(), widened.data(), widened.size());
-  return ys;
 }
 
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {

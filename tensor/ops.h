@@ -22,6 +22,7 @@ void accumulate(const Tensor& x, const Tensor& into);  // into += x, in place
 // f32 to bf16 or back; x itself where it has the dtype. Error: the device does not store bf16.
 Tensor cast(const Tensor& x, DType dtype);
 std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype);  // in one launch
+void cast_into(const std::vector<Tensor>& xs, const std::vector<Tensor>& ys);
 Tensor pointwise(Pointwise f, const Tensor& x);
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy);
 // y = x / (1 - rate) or 0, by the random numbers of (seed, step, stream_id). rate in [0, 1).

@@ -12,8 +12,8 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 5974,
-    "autograd": 1824,
+    "tensor": 6017,
+    "autograd": 1906,
     "nn": 2341,
     "cuda": 9120,
     "data": 3372,

@@ -49,16 +49,16 @@ void pointwise_backward(Context& ctx, Pointwise f, const T* x, const T* dy, T* d
   });
 }
 
-// On the CPU T is its own accumulator type.
 template <typename T>
-void widen(Context& ctx, const CastSpan<T, T>* spans, size_t count) {
-  for (const CastSpan<T, T>* span = spans; span != spans + count; ++span)
-    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return x[i]; });
+void widen(Context& ctx, const CastSpan<BFloat16, T>* spans, size_t count) {
+  for (const CastSpan<BFloat16, T>* span = spans; span != spans + count; ++span)
+    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return static_cast<T>(x[i]); });
 }
 
 template <typename T>
-void narrow(Context& ctx, const CastSpan<T, T>* spans, size_t count) {
-  widen(ctx, spans, count);
+void narrow(Context& ctx, const CastSpan<T, BFloat16>* spans, size_t count) {
+  for (const CastSpan<T, BFloat16>* span = spans; span != spans + count; ++span)
+    map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return BFloat16(x[i]); });
 }
 
 template <typename T>

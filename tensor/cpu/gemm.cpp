@@ -80,10 +80,39 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
               c + index * shape.stride_c);
 }
 
-// Each operation separately.
+// y = residual + f(norm(x) w^T + bias) in one pass over the rows.
+void rounded_linear(Context& ctx, const LinearShape& shape, const GemmShape& product,
+                    const float* x, const NormWeights<float>& norm, const float* w,
+                    const float* bias, const float* residual, float* y) {
+  Bf16Layer layer;
+  if (norm.weight != nullptr)
+    layer.rows_of_a = [&](int64_t row, int64_t count, float* to) {
+      float* const mean = to + count * shape.in;
+      kernels_of<NormalizationKernels<float>>().layer_norm(
+          ctx, x + row * shape.in, norm.weight, norm.bias, to, mean, mean + count, count, shape.in);
+    };
+  if (bias != nullptr || shape.gelu || residual != nullptr)
+    layer.finish = [&](int64_t row, int64_t rows, int64_t col, int64_t cols) {
+      const ElementwiseKernels<float> elementwise = kernels_of<ElementwiseKernels<float>>();
+      for (int64_t i = row; i < row + rows; ++i) {
+        const int64_t at = i * shape.out + col;
+        if (bias != nullptr) elementwise.add(ctx, y + at, bias + col, y + at, cols);
+        if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y + at, y + at, cols);
+        if (residual != nullptr) elementwise.add(ctx, residual + at, y + at, y + at, cols);
+      }
+    };
+  bf16_gemm(ctx, *bf16_kernel(), product, x, w, y, layer);
+}
+
+// Each operation separately, but where factors are rounded.
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
             const T* w, const T* bias, const T* residual, T* y) {
+  const GemmShape product{
+      .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
+  if constexpr (std::is_same_v<T, float>)
+    if (is_rounded(ctx, product))
+      return rounded_linear(ctx, shape, product, x, norm, w, bias, residual, y);
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
         scale(ctx, shape.rows);
@@ -92,8 +121,6 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
                                                      shape.rows, shape.in);
     return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y);
   }
-  const GemmShape product{
-      .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
   const int64_t n = shape.rows * shape.out;
   gemm(ctx, product, x, w, y);
   if (bias != nullptr) kernels_of<RowKernels<T>>().add_rows(ctx, y, bias, y, shape.rows, shape.out);

@@ -60,5 +60,29 @@ TEST(Bf16Products, GradientsOfAStepAreNearThoseOfFloat) {
     }
 }
 
+// Bytes that the tape of a forward pass holds.
+double saved_bytes(const ModelConfig& config, FloatProducts products) {
+  context().products = products;
+  const Transformer model(config);
+  const size_t before = memory_use().held;
+  const Var outputs = model.forward(some_ids(4, 512), true);
+  context().products = FloatProducts::exact;
+  return static_cast<double>(memory_use().held - before - outputs.value().bytes());
+}
+
+TEST(Bf16Products, SavedActivationsTakeHalfTheMemory) {
+  if (bf16_isa() == nullptr) GTEST_SKIP() << "this processor has no kernel of bf16 products";
+  for (const char* const name : {"linear", "softmax"}) {
+    ModelConfig config = small_transformer(2);
+    config.dim = config.ffn = 64;
+    config.length = 512;
+    config.attention = find_attention(name).variant_options().front();
+    const double ratio =
+        saved_bytes(config, FloatProducts::rounded) / saved_bytes(config, FloatProducts::exact);
+    EXPECT_LT(ratio, 0.56) << name;
+    EXPECT_GT(ratio, 0.44) << name;
+  }
+}
+
 }  // namespace
 }  // namespace linea

@@ -23,7 +23,7 @@ Bf16Source part(const Bf16Source& from, int64_t vector, int64_t term) {
 }  // namespace
 
 void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,
-               const float* b, float* c) {
+               const float* b, float* c, const Bf16Layer& layer) {
   const int64_t rows = shape.rows, cols = shape.cols, inner = shape.inner;
   const int64_t dense_a = shape.transpose_a ? rows : inner;
   const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : cols;
@@ -43,6 +43,14 @@ void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& sh
   const int64_t size_b = panels * kBf16Columns * depth, size_a = padded(kBf16Strip, kPairs) * depth;
   const Workspace<uint32_t> packed_b(ctx, size_b * std::min<int64_t>(steps, 2)),
       packed_a(ctx, size_a * threads);
+  const int64_t size_rows = layer.rows_of_a ? kBf16Strip * (inner + 2) : 0;
+  const Workspace<float> layer_rows(ctx, size_rows * threads);
+  const auto pack_a = [&](int64_t row, int64_t count, int64_t term, int64_t terms, uint32_t* to) {
+    if (!layer.rows_of_a) return kernel.pack(part(from_a, row, term), count, terms, false, to);
+    float* const own = layer_rows.data() + size_rows * omp_get_thread_num();
+    layer.rows_of_a(row, count, own);
+    kernel.pack({own + term, inner, true}, count, terms, false, to);
+  };
 #pragma omp parallel num_threads(threads)
   {
     if (kernel.begin != nullptr) kernel.begin();
@@ -63,10 +71,12 @@ void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& sh
       for (int64_t piece = 0; piece < strips * chunks; ++piece) {
         const int64_t strip = piece / chunks, row = strip * kBf16Strip;
         const int64_t col = piece % chunks * width, height = std::min(kBf16Strip, rows - row);
-        if (strip != packed) kernel.pack(part(from_a, row, term), height, terms, false, own);
+        if (strip != packed) pack_a(row, height, term, terms, own);
         packed = strip;
-        kernel.multiply(own, shared + col * column, blocks, height, std::min(width, cols - col),
-                        c + row * ldc + col, ldc, step > 0 || shape.beta != 0);
+        const int64_t wide = std::min(width, cols - col);
+        kernel.multiply(own, shared + col * column, blocks, height, wide, c + row * ldc + col, ldc,
+                        step > 0 || shape.beta != 0);
+        if (layer.finish && step == steps - 1) layer.finish(row, height, col, wide);
       }
     }
     if (kernel.end != nullptr) kernel.end();

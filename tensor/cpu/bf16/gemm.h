@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace linea {
@@ -55,8 +56,17 @@ const Bf16Kernel* bf16_fma();
 std::vector<const Bf16Kernel*> bf16_kernels();
 const Bf16Kernel* bf16_kernel();
 
+// What a layer computes besides its product, while the rows are in cache. Either may be empty.
+struct Bf16Layer {
+  // Writes `count` rows of A [rows,inner], from `row` on, to `to`: the product takes those. They are
+  // followed by space for 2 numbers a row.
+  std::function<void(int64_t row, int64_t count, float* to)> rows_of_a;
+  // The sums of these rows and columns of C are complete.
+  std::function<void(int64_t row, int64_t rows, int64_t col, int64_t cols)> finish;
+};
+
 // shape.alpha is 1 and shape.batch 1; shape.beta is 0 or 1.
 void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,
-               const float* b, float* c);
+               const float* b, float* c, const Bf16Layer& layer = {});
 
 }  // namespace linea::cpu
