@@ -1,6 +1,7 @@
 #include "tensor/cpu/small_gemm.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "tensor/bfloat16.h"
@@ -31,6 +32,19 @@ void load(const W* b, V& to) {
   }
 }
 
+// sum += b a with one rounding where the processor has it, which the compiler does by itself for
+// vectors alone: it may vectorize a loop over numbers as products first, then sums.
+template <typename T, typename V>
+void add_product(const V& b, T a, V& sum) {
+#if defined(__FMA__)
+  if constexpr (std::is_same_v<T, V>) {
+    sum = std::fma(b, a, sum);
+    return;
+  }
+#endif
+  sum += b * a;
+}
+
 // C [Rows, Vectors], vectors of `Bytes`.
 template <typename T, int Bytes, int Rows, int Vectors, typename W>
 void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int64_t ldc,
@@ -48,7 +62,7 @@ void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const T from_a = a.data[i * a.row + k * a.column];
-      for (int j = 0; j < Vectors; ++j) sums[i][j] += from_b[j] * from_a;
+      for (int j = 0; j < Vectors; ++j) add_product<T>(from_b[j], from_a, sums[i][j]);
     }
   }
 #pragma GCC unroll 8

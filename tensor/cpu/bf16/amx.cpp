@@ -69,8 +69,8 @@ void tile(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, in
   if (!direct) put(sums, rows, cols, c, ldc, add);
 }
 
-void multiply(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, int64_t cols,
-              float* c, int64_t ldc, bool add) {
+void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_t rows,
+              int64_t cols, float* c, int64_t ldc, bool add) {
   constexpr decltype(&tile<true, true>) tiles[] = {tile<false, false>, tile<false, true>,
                                                    tile<true, false>, tile<true, true>};
   const int64_t group = blocks * kBlockSize;

@@ -54,8 +54,8 @@ void tile(const uint32_t* const* a, const uint32_t* b, int64_t blocks, int64_t r
     }
 }
 
-void multiply(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, int64_t cols,
-              float* c, int64_t ldc, bool add) {
+void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_t rows,
+              int64_t cols, float* c, int64_t ldc, bool add) {
   constexpr decltype(&tile<4>) tiles[] = {tile<1>, tile<2>, tile<3>, tile<4>};
   const int64_t group = blocks * kBlockSize;
   for (int64_t col = 0; col < cols; col += kBf16Columns)

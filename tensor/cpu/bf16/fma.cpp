@@ -66,8 +66,8 @@ void tile(const uint32_t* a, const uint32_t* b, int64_t blocks, float* sums) {
   }
 }
 
-void multiply(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, int64_t cols,
-              float* c, int64_t ldc, bool add) {
+void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_t rows,
+              int64_t cols, float* c, int64_t ldc, bool add) {
   const int64_t group = blocks * kBlockSize;
   for (int64_t col = 0; col < cols; col += kPairs)
     for (int64_t row = 0; row < rows; row += kRows) {

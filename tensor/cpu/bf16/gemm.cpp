@@ -38,8 +38,10 @@ void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& sh
   const int64_t width = padded(pieces_of(cols, wanted), kBf16Columns);
   const int64_t chunks = pieces_of(cols, width), panels = pieces_of(cols, kBf16Columns);
 
-  const int64_t depth = padded(std::min(inner, kBf16Block), kTerms) / 2;  // pairs
-  const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kBf16Block));
+  // Words of a packed vector.
+  const auto words = [&](int64_t terms) { return pieces_of(terms, kernel.terms) * kPairs; };
+  const int64_t depth = words(std::min(inner, kernel.block));
+  const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
   const int64_t size_b = panels * kBf16Columns * depth, size_a = padded(kBf16Strip, kPairs) * depth;
   const Workspace<uint32_t> packed_b(ctx, size_b * std::min<int64_t>(steps, 2)),
       packed_a(ctx, size_a * threads);
@@ -56,8 +58,8 @@ void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& sh
     if (kernel.begin != nullptr) kernel.begin();
     uint32_t* const own = packed_a.data() + size_a * omp_get_thread_num();
     for (int64_t step = 0; step < steps; ++step) {
-      const int64_t term = step * kBf16Block, terms = std::min(kBf16Block, inner - term);
-      const int64_t blocks = pieces_of(terms, kTerms), column = blocks * kPairs;  // pairs
+      const int64_t term = step * kernel.block, terms = std::min(kernel.block, inner - term);
+      const int64_t column = words(terms), blocks = column / kPairs;
       // A thread that is ahead packs the next block while others still read this one.
       uint32_t* const shared = packed_b.data() + size_b * (step % 2);
 #pragma omp for schedule(dynamic, 1)
@@ -74,8 +76,8 @@ void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& sh
         if (strip != packed) pack_a(row, height, term, terms, own);
         packed = strip;
         const int64_t wide = std::min(width, cols - col);
-        kernel.multiply(own, shared + col * column, blocks, height, wide, c + row * ldc + col, ldc,
-                        step > 0 || shape.beta != 0);
+        kernel.multiply(own, layer.rows_of_a || from_a.along, shared + col * column, blocks, height,
+                        wide, c + row * ldc + col, ldc, step > 0 || shape.beta != 0);
         if (layer.finish && step == steps - 1) layer.finish(row, height, col, wide);
       }
     }

@@ -37,12 +37,14 @@ struct Bf16Source {
 
 struct Bf16Kernel {
   const char* isa;
-  bool fast;  // faster than products of float
+  bool fast;                                   // faster than products of float
+  int64_t terms = kTerms, block = kBf16Block;  // of a packed block; of a sum
   // Rounds and packs `count` vectors of `inner` elements; `turned`: as columns of B.
   void (*pack)(const Bf16Source&, int64_t count, int64_t inner, bool turned, uint32_t* to);
-  // C [rows,cols] = A B, or += where `add`; sums over `blocks` packed blocks.
-  void (*multiply)(const uint32_t* a, const uint32_t* b, int64_t blocks, int64_t rows, int64_t cols,
-                   float* c, int64_t ldc, bool add);
+  // C [rows,cols] = A B, or += where `add`; sums over `blocks` packed blocks. `along`: of the source
+  // of A.
+  void (*multiply)(const uint32_t* a, bool along, const uint32_t* b, int64_t blocks, int64_t rows,
+                   int64_t cols, float* c, int64_t ldc, bool add);
   // Before and after the calls of `multiply` of a thread; may be null.
   void (*begin)(), (*end)();
 };

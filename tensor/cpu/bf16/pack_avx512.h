@@ -64,6 +64,9 @@ inline void read_across(const float* x, int64_t lead, int64_t count, int64_t inn
 #pragma GCC unroll 16
   for (int p = 0; p < 16; ++p) {
     const float* const row = x + 2 * p * lead;
+    // The processor foresees no steps as long as `lead`.
+    _mm_prefetch(row + kTerms * lead, _MM_HINT_T0);
+    _mm_prefetch(row + (kTerms + 1) * lead, _MM_HINT_T0);
     const __m512 even = _mm512_maskz_loadu_ps(2 * p < inner ? lanes : none, row),
                  odd = _mm512_maskz_loadu_ps(2 * p + 1 < inner ? lanes : none, row + lead);
     v[p] = _mm512_permutexvar_epi16(interleaved, (__m512i)_mm512_cvtne2ps_pbh(odd, even));
