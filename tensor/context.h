@@ -59,7 +59,7 @@ struct Context {
   StepParams* step_on_device = nullptr;  // read by kernels; the same memory on a CPU
   int threads = 1;                       // of a kernel's parallel region
   // On a GPU, in attention kernels; `rounded` applies to all matrix products of float. On a CPU
-  // `rounded` applies to the products of layers, whose factors are rounded to bf16.
+  // it rounds to bf16 the factors of the products of layers and (AVX512-BF16) linear attention.
   FloatProducts products = FloatProducts::exact;
   WorkSizes sizes{};
 };

@@ -12,7 +12,7 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6092,
+    "tensor": 6258,
     "autograd": 1906,
     "nn": 2341,
     "cuda": 9120,

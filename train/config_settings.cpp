@@ -107,7 +107,7 @@ void add_machine(std::vector<GeneralSetting>& list) {
   add(&Config::dtype,
       changing(MayChange::by_init_from,  // other products, other losses
                text("dtype", "",
-                    "fp32 or bf16 (on a CPU: products of layers; on a CUDA device also "
+                    "fp32 or bf16 (on a CPU: products; on a CUDA device also "
                     "activations), on a CUDA device also tf32 (products)")));
   add(&Config::segment,
       integer_of("segment", 0, "positions whose features are in memory at once; 0: automatic"));

@@ -35,9 +35,10 @@ struct Reading {
 template <typename T>
 class StateAccumulator {
  public:
-  StateAccumulator(const ChunkState<T>& all, int64_t bh, int64_t F, int64_t M)
+  StateAccumulator(const ChunkState<T>& all, int64_t bh, int64_t F, int64_t M, bool rounded = false)
       : F_(F),
         M_(M),
+        rounded_(rounded),
         state_(all.state + bh * F * M),
         key_sum_(all.key_sum + bh * F),
         scale_(all.scale == nullptr ? nullptr : all.scale + bh * F) {}
@@ -116,7 +117,7 @@ class StateAccumulator {
   // the same direction, an error that grows with the length.
   void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state,
               T* key_sum) const {
-    small_gemm(F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
+    multiply(rounded_, F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
     constexpr int64_t kBlock = 64;
     for (int64_t begin = 0; begin < F_; begin += kBlock) {
       const int64_t width = std::min(kBlock, F_ - begin);
@@ -198,8 +199,15 @@ class StateAccumulator {
   }
 
   int64_t F_, M_;
+  bool rounded_;
   T *state_, *key_sum_, *scale_;
 };
+
+// The shape as this context multiplies: rounded only where that is faster.
+inline ChunkShape with_products(const Context& ctx, ChunkShape shape) {
+  shape.products = rounds_chunks() ? ctx.products : FloatProducts::exact;
+  return shape;
+}
 
 // Workspace of one thread for any of the kernels: the arenas above and the chunk's own matrices.
 inline int64_t chunk_workspace(const ChunkShape& shape) {

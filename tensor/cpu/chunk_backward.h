@@ -122,7 +122,13 @@ void multiply_rows(const T* x, T* y, int64_t count) {
 // y = x S^T for rows x of M and a state [F,M]. Arena: F M.
 template <typename T>
 void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state,
-                         T* y, bool add, Arena<T> arena) {
+                         T* y, bool add, Arena<T> arena, bool rounded = false) {
+  if constexpr (std::is_same_v<T, float>)
+    if (rounded)
+      return multiply_rounded(rows, F, M, {x.data, x.stride, true}, {state, M, true}, y, F, add,
+                              [&](int64_t, int64_t) {
+                                return Extent{0, M, F};
+                              });
   T* columns = arena.take(F * M);
   transpose(F, M, state, M, columns, F);
   small_gemm(rows, F, M, plain(x.data, x.stride), columns, F, y, F, add);

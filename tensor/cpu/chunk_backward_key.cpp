@@ -9,11 +9,12 @@ namespace {
 // Contribution of later chunks: dk = w (v R^T + r), dv = w k R, w the weight of a key in the
 // states.
 template <typename T>
-void read_gradients(const Rows<T>& k, const ValueRows<T>& v, const Reading<T>& later, int64_t M,
-                    T* dk, T* dv, int64_t lddv, Arena<T> arena) {
+void read_gradients(const Chunk& chunk, const Rows<T>& k, const ValueRows<T>& v,
+                    const Reading<T>& later, int64_t M, T* dk, T* dv, int64_t lddv,
+                    Arena<T> arena) {
   const int64_t F = k.F;
-  multiply_transposed(k.count, F, M, v, later.state, dk, false, arena);
-  small_gemm(k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
+  multiply_transposed(k.count, F, M, v, later.state, dk, false, arena, chunk.rounded);
+  multiply(chunk.rounded, k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
   for (int64_t j = 0; j < k.count; ++j) {
     T* dk_j = dk + j * F;
     add_row(later.key_sum, dk_j, F, T(1));
@@ -39,7 +40,7 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
     std::fill_n(dk, K * F, T(0));
     for (int64_t j = 0; j < K; ++j) std::fill_n(dv + j * lddv, M, T(0));
   } else {
-    read_gradients(k, v, later, M, dk, dv, lddv, arena);
+    read_gradients(chunk, k, v, later, M, dk, dv, lddv, arena);
   }
   T* inside = dk;
   if (later.own_features) {
@@ -87,10 +88,11 @@ void key_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows<T
 }  // namespace
 
 template <typename T>
-void chunk_backward_key(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                         HeadRows<const T> dy, const ChunkRows<T>& saved,
                         Strided<const T> ddenominator, const ChunkState<T>& grads, HeadRows<T> dk,
                         Strided<T> dweight, HeadRows<T> dv) {
+  const ChunkShape shape = with_products(ctx, given);
   const int64_t F = shape.features, M = shape.values;
   const bool scaled = grads.scale != nullptr;
   const int64_t each = chunk_workspace(shape);

@@ -36,7 +36,7 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
   if (past.state == nullptr) {
     std::fill_n(dq, C * F, T(0));
   } else {
-    multiply_transposed(C, F, M, {scaled, M}, past.state, dq, false, arena);
+    multiply_transposed(C, F, M, {scaled, M}, past.state, dq, false, arena, chunk.rounded);
     for (int64_t i = 0; i < C; ++i)
       add_row(past.key_sum, dq + i * F, F,
               past.scale == nullptr ? e[i] : e[i] * factor(past.scale[i], q.row_scale[i]));
@@ -67,9 +67,10 @@ void query_gradient(const ChunkShape& shape, const Chunk& chunk, const QueryRows
 }  // namespace
 
 template <typename T>
-void chunk_backward_query(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                           HeadRows<const T> y, HeadRows<const T> dy, const ChunkRows<T>& saved,
                           const ChunkState<T>& states, HeadRows<T> dq, Strided<T> ddenominator) {
+  const ChunkShape shape = with_products(ctx, given);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,

@@ -1,13 +1,10 @@
-// Products of rows and keys of a chunk, [rows, keys], in bands: of the entries that rows do not see
-// only the corners of a band's blocks are computed, and no product reads more.
+// Products of rows and keys of a chunk, [rows, keys], in bands (tensor/cpu/chunk_products.h).
 #pragma once
 
+#include "tensor/cpu/chunk_products.h"
 #include "tensor/cpu/chunk_rows.h"
-#include "tensor/cpu/small_gemm.h"
 
 namespace linea::cpu {
-
-inline constexpr int64_t kBand = 8;
 
 // body(first row, rows, keys seen by the last of them)
 template <typename Body>
@@ -23,37 +20,59 @@ template <typename T>
 void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, const ValueRows<T>& z,
                    T* scores, Arena<T> arena) {
   const int64_t K = chunk.keys;
+  const auto computed = [&](int64_t seen) {
+    constexpr int64_t kWidest = 16;  // a partial vector costs as much as a full one
+    return std::min((seen + kWidest - 1) / kWidest * kWidest, K);
+  };
+  if constexpr (std::is_same_v<T, float>)
+    if (chunk.rounded)
+      return multiply_rounded(chunk.rows, K, inner, {x.data, x.stride, true},
+                              {z.data, z.stride, true}, scores, K, false,
+                              [&](int64_t first, int64_t rows) {
+                                return Extent{0, inner, computed(chunk.seen(first + rows - 1))};
+                              });
   T* columns = arena.take(inner * K);
   transpose(K, inner, z.data, z.stride, columns, K);
   each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    constexpr int64_t kWidest = 16;  // a partial vector costs as much as a full one
-    const int64_t keys = std::min((seen + kWidest - 1) / kWidest * kWidest, K);
-    small_gemm(rows, keys, inner, plain(x.data + first * x.stride, x.stride), columns, K,
+    small_gemm(rows, computed(seen), inner, plain(x.data + first * x.stride, x.stride), columns, K,
                scores + first * K, K, false);
   });
+}
+
+// y += scores x, rows of `width`: bands of `rows` rows, of terms as the extents say.
+template <typename T, typename ExtentOf>
+void add_bands(bool rounded, int64_t rows, int64_t inner, int64_t width, const Operand<T>& scores,
+               const ValueRows<T>& x, T* y, int64_t ldy, const ExtentOf& extent) {
+  if constexpr (std::is_same_v<T, float>)
+    if (rounded)
+      return multiply_rounded(rows, width, inner, vectors_of(scores), {x.data, x.stride, false}, y,
+                              ldy, true, extent);
+  for (int64_t first = 0; first < rows; first += kBand) {
+    const int64_t count = std::min(kBand, rows - first);
+    const Extent needed = extent(first, count);
+    small_gemm(count, width, needed.end - needed.begin, scores.at(first, needed.begin),
+               x.data + needed.begin * x.stride, x.stride, y + first * ldy, ldy, true);
+  }
 }
 
 // y_i += sum_j scores_ij x_j over the keys j that i sees, rows of `width`
 template <typename T>
 void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
               int64_t ldy) {
-  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    small_gemm(rows, width, seen, plain(scores + first * chunk.keys, chunk.keys), x.data, x.stride,
-               y + first * ldy, ldy, true);
-  });
+  add_bands(chunk.rounded, chunk.rows, chunk.keys, width, plain(scores, chunk.keys), x, y, ldy,
+            [&](int64_t first, int64_t rows) {
+              return Extent{0, chunk.seen(first + rows - 1), width};
+            });
 }
 
 // y_j += sum_i scores_ij x_i over the rows i that see j
 template <typename T>
 void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
                 int64_t ldy) {
-  for (int64_t first = 0; first < chunk.keys; first += kBand) {
-    const int64_t keys = std::min(kBand, chunk.keys - first);
-    const int64_t row = chunk.first_row(first) / kBand * kBand;  // whole bands
-    small_gemm(keys, width, chunk.rows - row,
-               transposed(scores + row * chunk.keys + first, chunk.keys), x.data + row * x.stride,
-               x.stride, y + first * ldy, ldy, true);
-  }
+  add_bands(chunk.rounded, chunk.keys, chunk.rows, width, transposed(scores, chunk.keys), x, y, ldy,
+            [&](int64_t first, int64_t) {
+              return Extent{chunk.first_row(first) / kBand * kBand, chunk.rows, width};
+            });
 }
 
 // Zeroes the entries of a [rows, keys] matrix that rows do not see, as far as the sums above read

@@ -8,12 +8,12 @@ namespace {
 
 // y = features S
 template <typename T>
-void read_state(const T* features, const T* state, int64_t rows, int64_t F, int64_t M, T* y,
+void read_state(const Chunk& chunk, const T* features, const T* state, int64_t F, int64_t M, T* y,
                 int64_t ldy) {
   if (state == nullptr) {
-    for (int64_t i = 0; i < rows; ++i) std::fill_n(y + i * ldy, M, T(0));
+    for (int64_t i = 0; i < chunk.rows; ++i) std::fill_n(y + i * ldy, M, T(0));
   } else {
-    small_gemm(rows, M, F, plain(features, F), state, M, y, ldy, false);
+    multiply(chunk.rounded, chunk.rows, M, F, plain(features, F), state, M, y, ldy, false);
   }
 }
 
@@ -23,7 +23,7 @@ void read_plain(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, c
                 const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator,
                 T* scores, const Arena<T>& arena) {
   const int64_t F = shape.features, M = shape.values;
-  read_state(q.features, past.state, chunk.rows, F, M, y, ldy);
+  read_state(chunk, q.features, past.state, F, M, y, ldy);
   for (int64_t i = 0; i < chunk.rows; ++i)
     denominator[i] = past.state == nullptr ? T(0) : dot(q.features + i * F, past.key_sum, F);
   if (k.count > 0) {
@@ -58,7 +58,7 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
                  const ValueRows<T>& v, const Reading<T>& past, T* y, int64_t ldy, T* denominator,
                  T* row_scale, T* scores, const Arena<T>& arena) {
   const int64_t F = shape.features, M = shape.values;
-  read_state(past.features, past.state, chunk.rows, F, M, y, ldy);
+  read_state(chunk, past.features, past.state, F, M, y, ldy);
   if (k.count > 0) band_products(chunk, F, {q.features, F}, {k.features, F}, scores, arena);
   T max = kNothing<T>;  // over the chunk's keys up to i
   for (int64_t i = 0; i < chunk.rows; ++i) {
@@ -91,8 +91,9 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
 }  // namespace
 
 template <typename T>
-void chunk_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                    const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& saved) {
+  const ChunkShape shape = with_products(ctx, given);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t bh, int, const Chunk& chunk, const Rows<T>& k,
                     const StateAccumulator<T>& running, bool empty, Arena<T> arena) {

@@ -12,9 +12,10 @@
 namespace linea::cpu {
 
 // One chunk of one bh: its first position in the segment, its rows, and its valid keys, of which
-// row i sees the first i + 1 + shift.
+// row i sees the first i + 1 + shift. `rounded`: products of float have factors rounded to bf16.
 struct Chunk {
   int64_t first, rows, keys, shift = 0;
+  bool rounded = false;
 
   int64_t seen(int64_t i) const { return std::clamp<int64_t>(i + 1 + shift, 0, keys); }
   int64_t first_row(int64_t j) const { return std::clamp<int64_t>(j - shift, 0, rows); }
@@ -24,7 +25,8 @@ inline Chunk chunk_at(const ChunkShape& shape, int64_t bh, int64_t index) {
   const int64_t first = index * shape.chunk;
   const int64_t rows = std::min(shape.chunk, shape.length - first);
   const int64_t valid = valid_keys(shape.valid, bh, shape.first + shape.length) - shape.first;
-  return {first, rows, std::clamp<int64_t>(valid - first, 0, rows)};
+  return {first, rows, std::clamp<int64_t>(valid - first, 0, rows), 0,
+          shape.products == FloatProducts::rounded};
 }
 
 inline int64_t chunk_count(const ChunkShape& shape) {

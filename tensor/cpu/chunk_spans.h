@@ -34,13 +34,16 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
                   const Visit& visit) {
   const int64_t F = shape.features, M = shape.values, chunks = chunk_count(shape),
                 spans = num_spans(ctx, shape);
+  const auto state_of = [&](const ChunkState<T>& all, int64_t slot) {
+    return StateAccumulator<T>(all, slot, F, M, shape.products == FloatProducts::rounded);
+  };
   const auto each_chunk = [&](int64_t span, const auto& body) {
     for (int64_t n = chunks * span / spans; n < chunks * (span + 1) / spans; ++n)
       body(from_last ? chunks - 1 - n : n);
   };
   if (spans == 1 || !sides.update)
     return parallel_items(ctx, shape.batch_heads * spans, kGrain, [&](int64_t item, int thread) {
-      StateAccumulator<T> running(states, item / spans, F, M);
+      StateAccumulator<T> running = state_of(states, item / spans);
       each_chunk(item % spans, [&](int64_t index) { visit(item / spans, thread, index, running); });
     });
 
@@ -52,7 +55,7 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
   T* const decays = scale + slots * F;
   const ChunkState<T> own{memory.data(), key_sum, states.scale == nullptr ? nullptr : scale};
   parallel_items(ctx, slots, kGrain, [&](int64_t slot, int thread) {
-    StateAccumulator<T> sums(own, slot, F, M);
+    StateAccumulator<T> sums = state_of(own, slot);
     sums.clear();
     decays[slot] = 0;
     each_chunk(slot % summed, [&](int64_t index) {
@@ -62,23 +65,21 @@ void sweep_chunks(Context& ctx, const ChunkShape& shape, const ChunkState<T>& st
   parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int) {
     for (int64_t slot = bh * summed; slot < (bh + 1) * summed; ++slot) {
       const bool first = slot == bh * summed;
-      const StateAccumulator<T> before =
-          first ? StateAccumulator<T>(states, bh, F, M) : StateAccumulator<T>(own, slot - 1, F, M);
-      StateAccumulator<T>(own, slot, F, M).merge(before, decays[slot]);
+      const StateAccumulator<T> before = first ? state_of(states, bh) : state_of(own, slot - 1);
+      state_of(own, slot).merge(before, decays[slot]);
     }
   });
   if (sides.read)
     parallel_items(ctx, shape.batch_heads * spans, kGrain, [&](int64_t item, int thread) {
       const int64_t bh = item / spans, span = item % spans;
-      StateAccumulator<T> running = span == 0
-                                        ? StateAccumulator<T>(states, bh, F, M)
-                                        : StateAccumulator<T>(own, bh * summed + span - 1, F, M);
+      StateAccumulator<T> running =
+          span == 0 ? state_of(states, bh) : state_of(own, bh * summed + span - 1);
       each_chunk(span, [&](int64_t index) { visit(bh, thread, index, running); });
     });
   for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
-    StateAccumulator<T> sums(states, bh, F, M);
+    StateAccumulator<T> sums = state_of(states, bh);
     sums.clear();
-    sums.merge(StateAccumulator<T>(own, (bh + 1) * summed - 1, F, M), T(0));
+    sums.merge(state_of(own, (bh + 1) * summed - 1), T(0));
   }
 }
 

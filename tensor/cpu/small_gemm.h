@@ -13,6 +13,8 @@ template <typename T>
 struct Operand {
   const T* data;
   int64_t row, column;
+
+  Operand at(int64_t i, int64_t k) const { return {data + i * row + k * column, row, column}; }
 };
 
 template <typename T>

@@ -90,7 +90,8 @@ const Bf16Kernel* bf16_amx() {
                                         .pack = pack_avx512,
                                         .multiply = multiply,
                                         .begin = begin,
-                                        .end = end};
+                                        .end = end,
+                                        .multiply_band = nullptr};
   return &kernel;
 }
 

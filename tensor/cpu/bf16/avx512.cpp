@@ -71,6 +71,68 @@ void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_
     }
 }
 
+// kRows >= rows of columns [col, col + 16 kVectors) of a band.
+template <int kRows, int kVectors, bool kTurned>
+void band(const Bf16Band& of, int64_t col) {
+  constexpr int64_t kRow = kTurned ? 1 : kPairs, kPair = kTurned ? kPairs : 1;
+  const int64_t next_group = of.blocks * kBlockSize;
+  const uint32_t* const all_b = of.b + col / kPairs * next_group;
+  __m512 s[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < kVectors; ++j) s[i][j] = _mm512_setzero_ps();
+  for (int64_t p = of.begin; p < of.end;) {
+    const uint32_t *a = of.a + p / kPairs * kBlockSize + p % kPairs * kPair,
+                   *b = all_b + p * kPairs;
+    const int64_t stop = p / kPairs * kPairs + kPairs;  // of the block of A
+    for (; p < stop && p < of.end; ++p, a += kPair, b += kPairs) {
+      __m512bh bp[kVectors];
+#pragma GCC unroll 2
+      for (int j = 0; j < kVectors; ++j) bp[j] = as_pairs(_mm512_load_si512(b + j * next_group));
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) {
+        const __m512bh ap = as_pairs(_mm512_set1_epi32(static_cast<int>(a[i * kRow])));
+#pragma GCC unroll 2
+        for (int j = 0; j < kVectors; ++j) s[i][j] = _mm512_dpbf16_ps(s[i][j], ap, bp[j]);
+      }
+    }
+  }
+  float* const c = of.c + col;
+  const bool whole = of.cols - col >= kPairs * kVectors;  // a masked store costs more
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+    if (i >= of.rows) continue;
+#pragma GCC unroll 2
+    for (int j = 0; j < kVectors; ++j) {
+      float* const to = c + i * of.ldc + kPairs * j;
+      if (whole) {
+        _mm512_storeu_ps(to, of.add ? _mm512_add_ps(_mm512_loadu_ps(to), s[i][j]) : s[i][j]);
+        continue;
+      }
+      const __mmask16 lanes = first_lanes(of.cols - col - kPairs * j);
+      const __m512 sum =
+          of.add ? _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), s[i][j]) : s[i][j];
+      _mm512_mask_storeu_ps(to, lanes, sum);
+    }
+  }
+}
+
+template <int kRows>
+void multiply_rows(const Bf16Band& of) {
+  for (int64_t col = 0; col < of.cols; col += 2 * kPairs) {
+    const bool two = of.cols - col > kPairs;
+    if (of.turned_a)
+      two ? band<kRows, 2, true>(of, col) : band<kRows, 1, true>(of, col);
+    else
+      two ? band<kRows, 2, false>(of, col) : band<kRows, 1, false>(of, col);
+  }
+}
+
+void multiply_band(const Bf16Band& of) {
+  of.rows <= 4 ? multiply_rows<4>(of) : multiply_rows<8>(of);
+}
+
 }  // namespace
 
 const Bf16Kernel* bf16_avx512() {
@@ -79,7 +141,8 @@ const Bf16Kernel* bf16_avx512() {
                                         .pack = pack_avx512,
                                         .multiply = multiply,
                                         .begin = nullptr,
-                                        .end = nullptr};
+                                        .end = nullptr,
+                                        .multiply_band = multiply_band};
   return &kernel;
 }
 

@@ -90,7 +90,8 @@ const Bf16Kernel* bf16_fma() {
                                         .pack = pack,
                                         .multiply = multiply,
                                         .begin = nullptr,
-                                        .end = nullptr};
+                                        .end = nullptr,
+                                        .multiply_band = nullptr};
   return &kernel;
 }
 

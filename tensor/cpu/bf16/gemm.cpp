@@ -14,12 +14,6 @@ constexpr int64_t kPieces = 4;         // of a thread, at least
 int64_t pieces_of(int64_t length, int64_t piece) { return (length + piece - 1) / piece; }
 int64_t padded(int64_t length, int64_t unit) { return pieces_of(length, unit) * unit; }
 
-// The elements of `from` for vectors i >= vector and terms k >= term.
-Bf16Source part(const Bf16Source& from, int64_t vector, int64_t term) {
-  const int64_t skipped = from.along ? vector * from.lead + term : term * from.lead + vector;
-  return {from.data + skipped, from.lead, from.along};
-}
-
 }  // namespace
 
 void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,

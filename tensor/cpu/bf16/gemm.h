@@ -35,6 +35,24 @@ struct Bf16Source {
   bool along;
 };
 
+// Up to 8 rows of a product whose factors are packed: c [rows,cols] = the sum over the pairs [begin,
+// end), or += where `add`. `a`: the first row, in a block whose other rows follow; b: `blocks` blocks
+// for each 16 columns. A may be packed as columns, too (turned_a).
+struct Bf16Band {
+  const uint32_t *a, *b;
+  bool turned_a;
+  int64_t blocks, begin, end, rows, cols;
+  float* c;
+  int64_t ldc;
+  bool add;
+};
+
+// The elements of `from` for vectors i >= vector and terms k >= term.
+inline Bf16Source part(const Bf16Source& from, int64_t vector, int64_t term) {
+  const int64_t skipped = from.along ? vector * from.lead + term : term * from.lead + vector;
+  return {from.data + skipped, from.lead, from.along};
+}
+
 struct Bf16Kernel {
   const char* isa;
   bool fast;                                   // faster than products of float
@@ -47,6 +65,8 @@ struct Bf16Kernel {
                    int64_t cols, float* c, int64_t ldc, bool add);
   // Before and after the calls of `multiply` of a thread; may be null.
   void (*begin)(), (*end)();
+  // For matrices in cache (tensor/cpu/chunk_products.h); null where float is as fast.
+  void (*multiply_band)(const Bf16Band&);
 };
 
 // null where this program was not compiled for the processor's family.

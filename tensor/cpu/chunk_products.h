@@ -1,0 +1,79 @@
+// Products of a chunk's matrices: of floats as they are (small_gemm.h), or of factors rounded to bf16
+// with float sums, where the processor has AVX512-BF16 and not AMX. Rounded factors are packed for
+// each product, in blocks on the stack.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+
+#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/small_gemm.h"
+
+namespace linea::cpu {
+
+// Rows of a product that are computed together: of the entries that a chunk's rows do not see only
+// the corners of a band's blocks are computed, and no product reads more.
+inline constexpr int64_t kBand = 8;
+
+// Whether this processor multiplies rounded factors in cache faster than floats.
+inline bool rounds_chunks() {
+  return bf16_kernel() != nullptr && bf16_kernel()->multiply_band != nullptr;
+}
+
+// The terms [begin, end) and the columns [0, cols) that the rows of a band need.
+struct Extent {
+  int64_t begin, end, cols;
+};
+
+// Element (i,k) of x as element k of vector i.
+inline Bf16Source vectors_of(const Operand<float>& x) {
+  return x.column == 1 ? Bf16Source{x.data, x.row, true} : Bf16Source{x.data, x.column, false};
+}
+
+// c = a b, or c += a b where `add`; the vectors of b are its columns; extent(first, rows): what a
+// band needs. A sum is that of bf16/gemm.h, in blocks of kBandTerms terms. Without `add` all terms
+// are needed.
+inline constexpr int64_t kBandTerms = 256;
+template <typename ExtentOf>
+void multiply_rounded(int64_t rows, int64_t cols, int64_t inner, const Bf16Source& a,
+                      const Bf16Source& b, float* c, int64_t ldc, bool add,
+                      const ExtentOf& extent) {
+  constexpr int64_t kRows = 64, kCols = 64, kSize = 64 * kBandTerms / 2;
+  alignas(64) uint32_t packed_a[kSize], packed_b[kSize];
+  const Bf16Kernel& kernel = *bf16_kernel();
+  for (int64_t col = 0; col < cols; col += kCols)
+    for (int64_t term = 0; term < std::max<int64_t>(inner, 1); term += kBandTerms) {
+      const int64_t terms = std::min(kBandTerms, inner - term);
+      const int64_t blocks = (terms + kTerms - 1) / kTerms;
+      kernel.pack(part(b, col, term), std::min(kCols, cols - col), terms, true, packed_b);
+      for (int64_t row = 0; row < rows; row += kRows) {
+        kernel.pack(part(a, row, term), std::min(kRows, rows - row), terms, !a.along, packed_a);
+        for (int64_t first = row; first < std::min(row + kRows, rows); first += kBand) {
+          const int64_t count = std::min(kBand, rows - first), at = first - row;
+          const Extent needed = extent(first, count);
+          const int64_t begin = std::max<int64_t>(needed.begin - term, 0),
+                        end = std::min(needed.end - term, terms);
+          if (add && begin >= end) continue;
+          kernel.multiply_band(
+              {packed_a + at / kPairs * blocks * kBlockSize + at % kPairs * (a.along ? kPairs : 1),
+               packed_b, !a.along, blocks, begin / 2, (end + 1) / 2, count,
+               std::min(kCols, needed.cols - col), c + first * ldc + col, ldc, add || term > 0});
+        }
+      }
+    }
+}
+
+// c = a b, or c += a b where `add`; ldb and ldc: distances between rows.
+template <typename T>
+void multiply(bool rounded, int64_t rows, int64_t cols, int64_t inner, const Operand<T>& a,
+              const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+  if constexpr (std::is_same_v<T, float>)
+    if (rounded)
+      return multiply_rounded(rows, cols, inner, vectors_of(a), {b, ldb, false}, c, ldc, add,
+                              [&](int64_t, int64_t) {
+                                return Extent{0, inner, cols};
+                              });
+  small_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
+}
+
+}  // namespace linea::cpu

@@ -1,0 +1,151 @@
+// Linear attention whose factors are rounded to bf16 on a CPU: near that of float, and exact where
+// rounding must not matter.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "autograd/gradcheck.h"
+#include "nn/verify/conformance.h"
+#include "tensor/context.h"
+#include "tensor/cpu/chunk_products.h"
+#include "tests/nn/attention_options.h"
+
+namespace linea {
+namespace {
+
+class Bf16Attention : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cpu::rounds_chunks()) GTEST_SKIP() << "this processor multiplies chunks in float";
+    context().products = FloatProducts::rounded;
+  }
+  void TearDown() override { context().products = FloatProducts::exact; }
+};
+
+struct AttentionResults {
+  Tensor y;
+  std::vector<std::vector<double>> gradients;
+};
+
+AttentionResults results_of(const AttentionOptions& options, int64_t length, bool causal,
+                            FloatProducts products, int threads = 1) {
+  const FloatProducts before = context().products;
+  const int threads_before = context().threads;
+  context().products = products;
+  set_threads(threads);
+  const Shape shape{2, options.heads, length, options.key_size};
+  std::vector<Var> leaves;
+  for (uint32_t stream_id = 1; stream_id < 4; ++stream_id)
+    leaves.emplace_back(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32), true);
+  AttentionInputs in{leaves[0], leaves[1], leaves[2], Var()};
+  const std::unique_ptr<Attention> attention = make_attention(options);
+  if (attention->gated())
+    in.gate = leaves.emplace_back(Tensor::full({2, options.heads, length}, DType::f32, 0.9), true);
+  const Var y = attention->forward(in, {causal, {}});
+  backward(y, random_tensor(shape, 9, 1.0, 0.0, DType::f32));
+  AttentionResults results{y.value(), {}};
+  for (const Var& leaf : leaves) results.gradients.push_back(leaf.grad().to_doubles());
+  context().products = before;
+  set_threads(threads_before);
+  return results;
+}
+
+// |difference| / |expected|
+double apart(const std::vector<double>& found, const std::vector<double>& expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    difference += std::pow(found[i] - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return std::sqrt(difference / norm);
+}
+
+std::vector<AttentionOptions> rounded_attentions() {
+  std::vector<AttentionOptions> all;
+  for (const AttentionEntry& entry : attentions())
+    for (AttentionOptions variant : entry.variant_options()) {
+      variant.heads = 2;
+      variant.key_size = variant.value_size = 64;
+      if (make_attention(variant)->has_signed_weights()) continue;  // sums that cancel
+      all.push_back(variant);
+    }
+  return all;
+}
+
+// A factor has 8 binary digits: an error of at most 2^-9 of it, and as much of the other.
+TEST_F(Bf16Attention, OutputsAndGradientsAreNearThoseOfFloat) {
+  for (const AttentionOptions& options : rounded_attentions())
+    for (const bool causal : {true, false}) {
+      if (!causal && make_attention(options)->causal_only()) continue;
+      const AttentionResults exact = results_of(options, 200, causal, FloatProducts::exact),
+                             rounded = results_of(options, 200, causal, FloatProducts::rounded);
+      const std::string name = label_of(options);
+      EXPECT_LE(apart(rounded.y.to_doubles(), exact.y.to_doubles()), 0.01) << name;
+      for (size_t i = 0; i < exact.gradients.size(); ++i)
+        EXPECT_LE(apart(rounded.gradients[i], exact.gradients[i]), 0.02) << name << " " << i;
+    }
+}
+
+TEST_F(Bf16Attention, RoundsLinearAttentionAndThePerformer) {
+  for (const char* name : {"linear", "performer"}) {
+    const AttentionOptions options = options_of(name, 2, 64, 64, DType::f32);
+    const AttentionResults exact = results_of(options, 100, true, FloatProducts::exact),
+                           rounded = results_of(options, 100, true, FloatProducts::rounded);
+    EXPECT_GT(apart(rounded.y.to_doubles(), exact.y.to_doubles()), 1e-4) << name;
+    for (size_t i = 0; i < exact.gradients.size(); ++i)
+      EXPECT_GT(apart(rounded.gradients[i], exact.gradients[i]), 1e-4) << name;
+  }
+}
+
+// The states of more threads are summed in another order in float, too; with a task for each thread
+// they are not.
+TEST_F(Bf16Attention, ThreadsDoNotAffectBits) {
+  for (const char* name : {"linear", "performer"}) {
+    const AttentionOptions options = options_of(name, 2, 32, 32, DType::f32);
+    const AttentionResults one = results_of(options, 130, true, FloatProducts::rounded),
+                           three = results_of(options, 130, true, FloatProducts::rounded, 3);
+    EXPECT_EQ(three.y.to_doubles(), one.y.to_doubles()) << name;
+    EXPECT_EQ(three.gradients, one.gradients) << name;
+  }
+}
+
+// Values of 1 give outputs of 1: numerator and denominator are sums of the same weights.
+TEST_F(Bf16Attention, RowsOfOnesStayOnes) {
+  for (const AttentionOptions& options : rounded_attentions()) {
+    const Shape shape{1, 2, 300, 64};
+    const auto normal = [&](uint32_t stream_id) {
+      return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
+    };
+    const std::unique_ptr<Attention> attention = make_attention(options);
+    if (attention->gated()) continue;  // a gate's rule need not have weights that sum to 1
+    const Var ones(Tensor::full(shape, DType::f32, 1.0));
+    for (const double y :
+         attention->forward({normal(1), normal(2), ones, Var()}, {true, {}}).value().to_doubles())
+      ASSERT_NEAR(y, 1, 1e-2) << label_of(options);
+  }
+}
+
+// The conformance checks of float, with bounds of bf16 where factors are rounded. The error of a
+// gradient is that of its worst element: gates sum over positions terms that cancel.
+TEST_F(Bf16Attention, Conforms) {
+  const std::map<std::string, double> bounds = {
+      {"outputs, float", 0.01},       {"gradients, float", 0.1},   {"step = outputs, float", 0.01},
+      {"causality: bits", 0},         {"causality: gradients", 0}, {"padding: bits", 0},
+      {"padding: gradients", 0},      {"two runs: bits", 0},       {"large inputs, float", 0.02},
+      {"large inputs: not finite", 0}};
+  for (const char* label :
+       {"linear --feature elu", "linear --feature square", "linear --feature elu --rule gated",
+        "performer --feature positive --features 16", "performer --feature relu --features 16"})
+    for (const AttentionOptions& options : rounded_attentions()) {
+      if (label_of(options) != label) continue;
+      for (const auto& [name, bound] : bounds) {
+        const std::vector<Check> checks = check_attention(options, {true, name});
+        ASSERT_EQ(checks.size(), 1u) << name;
+        EXPECT_LE(checks[0].measured, bound) << label << ": " << name << " at " << checks[0].detail;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace linea

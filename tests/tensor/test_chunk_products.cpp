@@ -1,0 +1,118 @@
+// Products of factors in cache that are rounded to bf16, equal to the bit to fmaf loops: operands of
+// both orders, sizes around the edges of bands and blocks, and bands that need a part of the terms.
+#include "tensor/cpu/chunk_products.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tensor/bfloat16.h"
+#include "tensor/random.h"
+
+namespace linea::cpu {
+namespace {
+
+std::vector<float> normals(int64_t count, uint32_t stream_id) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < count; ++i)
+    values.push_back(static_cast<float>(
+        random_normal({1, Purpose::test, stream_id, 0}, static_cast<uint64_t>(i))));
+  return values;
+}
+
+float rounded_element(const Bf16Source& x, int64_t i, int64_t k) {
+  return BFloat16(part(x, i, k).data[0]);
+}
+
+// The terms [begin, end) of c[i,j] in blocks: of each pair the odd element first, unless `even_first`.
+float sum_of(const Bf16Source& a, const Bf16Source& b, int64_t i, int64_t j, Extent needed,
+             const float* before, bool even_first = false) {
+  float total = before == nullptr ? 0 : *before;
+  for (int64_t block = 0; block < needed.end; block += kBandTerms) {
+    float sum = 0;
+    const int64_t end = std::min(needed.end, block + kBandTerms);
+    for (int64_t k = std::max(block, needed.begin); k < end; k += 2)
+      for (const int64_t term : {even_first ? k : k + 1, even_first ? k + 1 : k})
+        if (term < end)
+          sum = std::fmaf(rounded_element(a, i, term), rounded_element(b, j, term), sum);
+    total = block == 0 && before == nullptr ? sum : total + sum;
+  }
+  return total;
+}
+
+class RoundedChunks : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!rounds_chunks()) GTEST_SKIP() << "this processor multiplies chunks in float";
+  }
+};
+
+// The number of elements of c that differ, in all orders of the operands.
+template <typename ExtentOf>
+int64_t differences(int64_t rows, int64_t cols, int64_t inner, bool add, const ExtentOf& extent,
+                    bool even_first = false) {
+  constexpr int64_t kGap = 3;
+  int64_t count = 0;
+  for (const bool along_a : {true, false})
+    for (const bool along_b : {true, false}) {
+      const auto data_a = normals((rows + kGap) * (inner + kGap), 1),
+                 data_b = normals((cols + kGap) * (inner + kGap), 2);
+      const Bf16Source a{data_a.data(), (along_a ? inner : rows) + kGap, along_a},
+          b{data_b.data(), (along_b ? inner : cols) + kGap, along_b};
+      const std::vector<float> before = normals(rows * (cols + kGap), 3);
+      std::vector<float> c = before;
+      multiply_rounded(rows, cols, inner, a, b, c.data(), cols + kGap, add, extent);
+      for (int64_t i = 0; i < rows; ++i) {
+        const int64_t first = i / kBand * kBand;
+        const Extent needed = extent(first, std::min(kBand, rows - first));
+        for (int64_t j = 0; j < cols + kGap; ++j) {
+          const auto at = static_cast<size_t>(i * (cols + kGap) + j);
+          const float expected =
+              j < needed.cols ? sum_of(a, b, i, j, needed, add ? &before[at] : nullptr, even_first)
+                              : before[at];
+          count += c[at] != expected;
+        }
+      }
+    }
+  return count;
+}
+
+TEST_F(RoundedChunks, EqualTheirSumsToTheBit) {
+  for (const int64_t rows : {1, 8, 17, 66})
+    for (const int64_t cols : {1, 33, 70})
+      for (const int64_t inner : {1, 2, 31, 300})
+        for (const bool add : {false, true}) {
+          const auto all = [&](int64_t, int64_t) { return Extent{0, inner, cols}; };
+          EXPECT_EQ(differences(rows, cols, inner, add, all), 0)
+              << rows << " x " << cols << " x " << inner;
+        }
+}
+
+TEST_F(RoundedChunks, ComputeOnlyWhatABandNeeds) {
+  for (const int64_t size : {9, 32, 64, 100, 300}) {
+    const auto past = [](int64_t first, int64_t rows) { return Extent{0, first + rows, 70}; };
+    const auto future = [&](int64_t first, int64_t) { return Extent{first, size, 70}; };
+    const auto columns = [&](int64_t first, int64_t rows) { return Extent{0, 64, first + rows}; };
+    EXPECT_EQ(differences(size, 70, size, true, past), 0) << size;
+    EXPECT_EQ(differences(size, 70, size, true, future), 0) << size;
+    EXPECT_EQ(differences(size, size, 64, false, columns), 0) << size;
+  }
+}
+
+TEST_F(RoundedChunks, AnotherOrderOfSumsIsDetected) {
+  const auto all = [](int64_t, int64_t) { return Extent{0, 64, 32}; };
+  EXPECT_GT(differences(32, 32, 64, false, all, true), 100);
+}
+
+TEST_F(RoundedChunks, AnEmptySumIsZero) {
+  float c[6] = {1, 2, 3, 4, 5, 6};
+  const auto none = [](int64_t, int64_t) { return Extent{0, 0, 3}; };
+  multiply_rounded(2, 3, 0, {nullptr, 0, true}, {nullptr, 0, true}, c, 3, true, none);
+  EXPECT_EQ(c[5], 6);
+  multiply_rounded(2, 3, 0, {nullptr, 0, true}, {nullptr, 0, true}, c, 3, false, none);
+  for (const float x : c) EXPECT_EQ(x, 0);
+}
+
+}  // namespace
+}  // namespace linea::cpu
