@@ -28,7 +28,8 @@ struct Measured {
 Measured measure(const AttentionOptions& chosen, const AttentionBench& options, int64_t length) {
   const std::unique_ptr<Attention> attention = make_attention(chosen);
   const Shape shape{options.batch, options.heads, length, options.key_size};
-  const DType dtype = options.dtype == "bf16" && attention->takes_bf16() ? DType::bf16 : DType::f32;
+  const bool halves = options.dtype == "bf16" && !rounds_on_cpu() && attention->takes_bf16();
+  const DType dtype = halves ? DType::bf16 : DType::f32;
   const auto normal = [&](uint32_t stream_id) {
     return ops::cast(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32), dtype);
   };
@@ -197,7 +198,7 @@ std::vector<AttentionOptions> checked_attentions(const AttentionBench& options) 
 
 void run(const AttentionBench& options) {
   const std::vector<AttentionOptions> attentions = checked_attentions(options);
-  use_machine(options.threads, options.device, options.dtype, Work::attention);
+  use_machine(options.threads, options.device, options.dtype);
   const Machine machine = measure_machine(options.seconds, options.dtype);
   print_head(machine, options);
   std::vector<int64_t> lengths = options.lengths;

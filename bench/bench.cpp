@@ -97,9 +97,11 @@ Machine measure_machine(double seconds, const std::string& dtype) {
   const Device device = context().device;
   const bool cpu = device.kind == DeviceKind::cpu;
   Machine machine{blas_info(), context().threads, 0, dtype, "cpu", 0};
+  const FloatProducts chosen = context().products;
   if (cpu) context().products = FloatProducts::exact;  // the rate of SGEMM in every dtype
   machine.sgemm_gflops =
       product_rate(dtype == "bf16" && !cpu ? DType::bf16 : DType::f32, seconds) / 1e9;
+  context().products = chosen;
   if (cpu) return machine;
   machine.device = cuda_devices().at(static_cast<size_t>(device.index));
   machine.read_gb_per_s = read_rate(0) / 1e9;

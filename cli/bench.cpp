@@ -37,7 +37,7 @@ void add_attention_bench(CLI::App& bench, int& exit_code) {
   add_option(command, "--threads", plain.threads, "CPU threads; 0: all cores");
   add_option(command, "--device", plain.device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);
-  add_option(command, "--dtype", plain.dtype, "fp32, or on a CUDA device tf32 or bf16",
+  add_option(command, "--dtype", plain.dtype, "fp32, bf16, or tf32 on a CUDA device",
              OptionKind::shows_default);
   add_flag(command, "--json", plain.json, "one JSON object per line");
   add_mechanism_flags(command, options->given, {"attention"});

@@ -18,7 +18,7 @@ BUDGETS = {
     "cuda": 9120,
     "data": 3372,
     "train": 3921,
-    "bench": 1874,
+    "bench": 1877,
     "cli": 937,
 }
 # Adding one of these is what the project is for: no budget.

@@ -9,8 +9,7 @@ void check_machine(const std::string& device, const std::string& dtype, Work wor
   require(dtype == "fp32" || dtype == "tf32" || dtype == "bf16",
           "`dtype` is '{}'; choose fp32, tf32 or bf16", dtype);
   if (parse_device(device).kind == DeviceKind::cuda || dtype == "fp32") return;
-  require(dtype == "bf16" && work != Work::attention,
-          "`dtype` {} needs `device` cuda; a CPU computes this in fp32", dtype);
+  require(dtype == "bf16", "`dtype` {} needs `device` cuda; a CPU computes this in fp32", dtype);
   require(work == Work::sampling || bf16_isa() != nullptr,
           "`dtype` bf16 needs a CPU with AVX2 and FMA for training, and this program uses {}: "
           "train in fp32",

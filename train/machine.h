@@ -6,9 +6,8 @@
 
 namespace linea {
 
-// On a CPU bf16 is the dtype of the factors of products in training, of stored weights in sampling,
-// and not supported for attention alone.
-enum class Work { training, sampling, attention };
+// On a CPU bf16 is the dtype of the factors of products in training, of stored weights in sampling.
+enum class Work { training, sampling };
 
 constexpr int64_t kMaxThreads = 4096;
 

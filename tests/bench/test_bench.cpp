@@ -184,7 +184,7 @@ TEST_F(Bench, SampleReportsSpeedByBatch) {
   refused(2, "bench sample --parts 2", {"--parts is 2", "--device cuda"});
   refused(2, "bench sample --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "bench train --dtype tf32", {"--dtype tf32", "--device cuda"});
-  refused(2, "bench attention --dtype bf16", {"--dtype bf16", "--device cuda"});
+  refused(2, "bench attention --dtype tf32", {"--dtype tf32", "--device cuda"});
   refused(2, "bench sample --length 4", {"--length", "4"});
 }
 
@@ -229,7 +229,7 @@ TEST_F(Bench, ChecksAllFlagsFirst) {
   bad("attention --attention linear,nope", {"'nope'"});
   bad("attention --attention performer --features 0", {"--features is 0"});
   bad("attention --attention linear --feature cosine", {"'cosine'"});
-  bad("attention --dtype bf16", {"--dtype bf16", "--device cuda"});
+  bad("attention --dtype tf32", {"--dtype tf32", "--device cuda"});
   bad("memory --features 0", {"--features is 0"});
   bad("memory --limit nan", {"--limit is nan"});
   bad("memory --limit -1", {"--limit is -1"});
