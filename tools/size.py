@@ -12,12 +12,12 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6258,
+    "tensor": 6323,
     "autograd": 1906,
     "nn": 2341,
     "cuda": 9120,
     "data": 3372,
-    "train": 3921,
+    "train": 3920,
     "bench": 1877,
     "cli": 937,
 }

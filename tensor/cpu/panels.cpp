@@ -1,8 +1,9 @@
 // Weights packed for sampling: panels of 32 columns of W^T, so that a product reads them as one
 // stream and packs nothing at each step. bf16 panels have half the bytes; products are computed in
-// T.
+// T, or by AVX512-BF16 with rows that are rounded, too.
 #include <type_traits>
 
+#include "tensor/cpu/chunk_products.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/small_gemm.h"
@@ -54,6 +55,32 @@ void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* 
   }
 }
 
+// Whether bf16 panels are packed as the second factor of tensor/cpu/bf16/gemm.h. x is then rounded
+// to bf16, too.
+template <typename T, typename W>
+bool in_pairs(int64_t in) {
+  return std::is_same_v<T, float> && std::is_same_v<W, BFloat16> && in % kTerms == 0 &&
+         rounds_chunks();
+}
+
+// c = x panel, or c += x panel where `add`, for up to kRows rows x.
+void multiply_pairs(int64_t rows, int64_t cols, int64_t in, const float* x, const BFloat16* panel,
+                    float* c, int64_t ldc, bool add) {
+  const Bf16Kernel& kernel = *bf16_kernel();
+  const auto* pairs = reinterpret_cast<const uint32_t*>(panel);
+  if (rows == 1) return kernel.multiply_row(x, pairs, in / kTerms, cols, c, add);
+  alignas(64) uint32_t packed[kRows * kBandTerms / 2];
+  for (int64_t k = 0; k == 0 || k < in; k += kBandTerms) {
+    const int64_t terms = std::min(kBandTerms, in - k);
+    kernel.pack({x + k, in, true}, rows, terms, false, packed);
+    for (int64_t row = 0; row < rows; row += kBand)
+      kernel.multiply_band(
+          {packed + (row / kPairs * terms / kTerms * kPairs + row % kPairs) * kPairs,
+           pairs + k / 2 * kPairs, false, in / kTerms, 0, terms / 2, std::min(kBand, rows - row),
+           cols, c + row * ldc, ldc, add || k > 0});
+  }
+}
+
 }  // namespace
 
 // panels[p,i,j] = w[32 p + j, i]; 0 past the last column.
@@ -61,6 +88,11 @@ template <typename T, typename W>
 void pack_panels(Context& ctx, const T* w, W* panels, int64_t out, int64_t in) {
   const int64_t count = (out + kPanel - 1) / kPanel;
   parallel_rows(ctx, count, 4 * kPanel * in, [&](int64_t p) {
+    if constexpr (std::is_same_v<T, float>)
+      if (in_pairs<T, W>(in))
+        return bf16_kernel()->pack({w + p * kPanel * in, in, true},
+                                   std::min(kPanel, out - p * kPanel), in, true,
+                                   reinterpret_cast<uint32_t*>(panels + p * in * kPanel));
     for (int64_t k = 0; k < in; k += kInner<T, W>) {
       const int64_t rows = std::min(kInner<T, W>, in - k),
                     columns = std::min(kPanel, out - p * kPanel);
@@ -85,6 +117,10 @@ void panel_gemm(Context& ctx, const T* x, const W* panels, const T* bias, T* y, 
     T space[std::is_same_v<T, W> ? 1 : kInner<T, W> * kPanel];
     for (int64_t r = 0; bias != nullptr && r < rows; ++r)
       std::copy_n(bias + p * kPanel, columns, to + r * out);
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<W, BFloat16>)
+      if (in_pairs<T, W>(in))
+        return multiply_pairs(rows, columns, in, x + row * in, panels + p * in * kPanel, to, out,
+                              bias != nullptr);
     // once even for an empty sum: y is then 0
     for (int64_t k = 0; k == 0 || k < in; k += kInner<T, W>) {
       const int64_t inner = std::min(kInner<T, W>, in - k);

@@ -13,6 +13,7 @@
 #include "autograd/ops.h"
 #include "nn/feature_map.h"
 #include "tensor/context.h"
+#include "tensor/cpu/chunk_products.h"
 #include "tests/expect_error.h"
 #include "tests/nn/small_transformer.h"
 
@@ -103,13 +104,14 @@ std::vector<double> scores_in_turn(const Transformer& model, int64_t B, int64_t 
 }
 
 // As if every matrix had been rounded, and nothing else: of a tied head the table that is read is
-// not.
+// not. Where the processor multiplies pairs, products of whole blocks of terms round x, too.
 TEST(Transformer, SamplesWithBf16Weights) {
   for (const std::string attention : {"linear", "softmax"})
-    for (const bool tie : {false, true}) {
+    for (const auto& [tie, dim] : {std::pair{false, 16}, {true, 16}, {false, 32}}) {
       ModelConfig config = small_model();
       config.attention.name = attention;
       config.tie = tie;
+      config.dim = dim;
       const Transformer plain(config), rounded(config);
       config.panels = DType::bf16;
       const Transformer halves(config);
@@ -136,7 +138,7 @@ TEST(Transformer, SamplesWithBf16Weights) {
       if (tie) {  // the head's panels are of bf16 too, which the table in `rounded` is not
         EXPECT_GT(apart(rounded), 1e-4) << attention;
       } else {
-        EXPECT_LE(apart(rounded), 1e-5) << attention;
+        EXPECT_LE(apart(rounded), dim == 32 && cpu::rounds_chunks() ? 0.02 : 1e-5) << attention;
       }
       EXPECT_LE(apart(plain), 0.05) << attention;
       EXPECT_GT(apart(plain), 1e-4) << attention;

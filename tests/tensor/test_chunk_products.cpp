@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensor/bfloat16.h"
+#include "tensor/ops.h"
 #include "tensor/random.h"
 
 namespace linea::cpu {
@@ -112,6 +113,37 @@ TEST_F(RoundedChunks, AnEmptySumIsZero) {
   EXPECT_EQ(c[5], 6);
   multiply_rounded(2, 3, 0, {nullptr, 0, true}, {nullptr, 0, true}, c, 3, false, none);
   for (const float x : c) EXPECT_EQ(x, 0);
+}
+
+// Panels for sampling round both factors; sums in float, of rows one by one and together.
+TEST_F(RoundedChunks, PanelsMultiplyRoundedFactors) {
+  for (const int64_t in : {32, 96, 544})
+    for (const int64_t out : {1, 16, 17, 70})
+      for (const int64_t rows : {1, 2, 5, 17, 65}) {
+        const auto x = normals(rows * in, 4), w = normals(out * in, 5), bias = normals(out, 6);
+        const Tensor weight = Tensor::from(w, {out, in}), y({rows, out}, DType::f32),
+                     panels(ops::panels_shape(weight), DType::bf16);
+        ops::pack_panels_into(weight, panels);
+        for (const bool biased : {false, true}) {
+          ops::panel_matmul_into(Tensor::from(x, {rows, in}), panels,
+                                 biased ? Tensor::from(bias, {out}) : Tensor(), y);
+          const std::vector<float> found = y.to_vector<float>();
+          for (int64_t i = 0; i < rows; ++i)
+            for (int64_t j = 0; j < out; ++j) {
+              double sum = biased ? static_cast<double>(bias[static_cast<size_t>(j)]) : 0, size = 1;
+              for (int64_t k = 0; k < in; ++k) {
+                const double term =
+                    static_cast<double>(rounded_element({x.data(), in, true}, i, k)) *
+                    static_cast<double>(rounded_element({w.data(), in, true}, j, k));
+                sum += term;
+                size += std::abs(term);
+              }
+              ASSERT_NEAR(static_cast<double>(found[static_cast<size_t>(i * out + j)]), sum,
+                          1e-6 * size)
+                  << rows << " x " << out << " x " << in;
+            }
+        }
+      }
 }
 
 }  // namespace

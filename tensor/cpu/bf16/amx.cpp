@@ -91,7 +91,8 @@ const Bf16Kernel* bf16_amx() {
                                         .multiply = multiply,
                                         .begin = begin,
                                         .end = end,
-                                        .multiply_band = nullptr};
+                                        .multiply_band = nullptr,
+                                        .multiply_row = nullptr};
   return &kernel;
 }
 

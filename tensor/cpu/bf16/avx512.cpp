@@ -133,6 +133,37 @@ void multiply_band(const Bf16Band& of) {
   of.rows <= 4 ? multiply_rows<4>(of) : multiply_rows<8>(of);
 }
 
+// Four interleaved sums: the latency of an addition exceeds the time to load the next pairs.
+void multiply_row(const float* x, const uint32_t* b, int64_t blocks, int64_t cols, float* c,
+                  bool add) {
+  constexpr int kSums = 4;
+  const int64_t next_group = cols > kPairs ? blocks * kBlockSize : 0;
+  __m512 s[kSums][2];
+#pragma GCC unroll 4
+  for (int i = 0; i < kSums; ++i) s[i][0] = s[i][1] = _mm512_setzero_ps();
+  for (int64_t block = 0; block < blocks; ++block, x += kTerms, b += kBlockSize) {
+    alignas(64) uint32_t pairs[kPairs];
+    _mm512_store_si512(
+        pairs, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + kPairs), _mm512_loadu_ps(x)));
+#pragma GCC unroll 16
+    for (int p = 0; p < kPairs; ++p) {
+      const __m512bh xp = as_pairs(_mm512_set1_epi32(static_cast<int>(pairs[p])));
+      __m512* const sums = s[p % kSums];
+      sums[0] = _mm512_dpbf16_ps(sums[0], xp, as_pairs(_mm512_load_si512(b + p * kPairs)));
+      sums[1] =
+          _mm512_dpbf16_ps(sums[1], xp, as_pairs(_mm512_load_si512(b + next_group + p * kPairs)));
+    }
+  }
+  for (int j = 0; j < 2; ++j) {
+    const __mmask16 lanes = first_lanes(cols - kPairs * j);
+    const __m512 sum =
+        _mm512_add_ps(_mm512_add_ps(s[0][j], s[1][j]), _mm512_add_ps(s[2][j], s[3][j]));
+    float* const to = c + kPairs * j;
+    _mm512_mask_storeu_ps(to, lanes,
+                          add ? _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, to), sum) : sum);
+  }
+}
+
 }  // namespace
 
 const Bf16Kernel* bf16_avx512() {
@@ -142,7 +173,8 @@ const Bf16Kernel* bf16_avx512() {
                                         .multiply = multiply,
                                         .begin = nullptr,
                                         .end = nullptr,
-                                        .multiply_band = multiply_band};
+                                        .multiply_band = multiply_band,
+                                        .multiply_row = multiply_row};
   return &kernel;
 }
 

@@ -91,7 +91,8 @@ const Bf16Kernel* bf16_fma() {
                                         .multiply = multiply,
                                         .begin = nullptr,
                                         .end = nullptr,
-                                        .multiply_band = nullptr};
+                                        .multiply_band = nullptr,
+                                        .multiply_row = nullptr};
   return &kernel;
 }
 

@@ -67,6 +67,9 @@ struct Bf16Kernel {
   void (*begin)(), (*end)();
   // For matrices in cache (tensor/cpu/chunk_products.h); null where float is as fast.
   void (*multiply_band)(const Bf16Band&);
+  // One row x of floats, rounded here, times up to 32 columns of B: c [cols] = x B, or +=.
+  void (*multiply_row)(const float* x, const uint32_t* b, int64_t blocks, int64_t cols, float* c,
+                       bool add);
 };
 
 // null where this program was not compiled for the processor's family.
