@@ -118,14 +118,9 @@ class StateAccumulator {
   void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state,
               T* key_sum) const {
     multiply(rounded_, F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
-    constexpr int64_t kBlock = 64;
-    for (int64_t begin = 0; begin < F_; begin += kBlock) {
-      const int64_t width = std::min(kBlock, F_ - begin);
-      T total[kBlock] = {};
-      for (int64_t i = 0; i < count; ++i)
-        add_row(features + i * F_ + begin, total, width, weight == nullptr ? T(1) : weight[i]);
-      add_row(total, key_sum + begin, width, T(1));
-    }
+    const T one = 1;
+    const Operand<T> weights = weight == nullptr ? Operand<T>{&one, 0, 0} : plain(weight, count);
+    tile_gemm(1, F_, count, weights, features, F_, key_sum, F_, true);
   }
 
   void rescale(int64_t f, T to) {
@@ -165,7 +160,10 @@ class StateAccumulator {
       const T* logs = rows.logs + i * F_;
       const T shift = rows.offset[i] - rows.top[i];
 #pragma omp simd
-      for (int64_t f = 0; f < F_; ++f) column[f] = std::max(column[f], logs[f] + shift);
+      for (int64_t f = 0; f < F_; ++f) {
+        const T log = logs[f] + shift;  // std::max, a reference, would not be vectorized
+        column[f] = column[f] < log ? log : column[f];
+      }
     }
     const T max = largest(column, F_);
     if (max == kNothing<T>) return;

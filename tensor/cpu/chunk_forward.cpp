@@ -69,10 +69,9 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
     T m = std::max(max, past.scale[i]);
     if (m == kNothing<T>) m = 0;  // no visible key: the row is 0
     T sum = factor(past.scale[i], m) * before;
-    for (int64_t j = 0; j < seen; ++j) {
-      row[j] *= factor(k.offset[j], m);
-      sum += row[j];
-    }
+#pragma omp simd
+    for (int64_t j = 0; j < seen; ++j) row[j] *= factor(k.offset[j], m);
+    for (int64_t j = 0; j < seen; ++j) sum += row[j];  // in order
     if (q.logs != nullptr && seen > 0 && sum < kMinTrustedDenominator<T>) {
       m = past.scale[i];
       for (int64_t j = 0; j < seen; ++j) m = std::max(m, row[j] = log_score(q, k, i, j));
