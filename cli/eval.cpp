@@ -10,10 +10,8 @@
 #include "data/json.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
-#include "train/format.h"
 #include "train/machine.h"
 #include "train/out_of_memory_hint.h"
-#include "train/timing.h"
 
 namespace linea {
 namespace {
@@ -39,15 +37,9 @@ void run_eval(const EvalOptions& options) {
   const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
   TerminalProgress progress;
   for (const std::string& note : task->notes()) progress.note(note);
-  const Stopwatch watch;
-  const auto watcher = [&](int64_t done, int64_t all) {
-    if (progress.due(done == all))
-      progress.show(fmt::format("{} of {} sequences, {} left", done, all,
-                                format_duration(watch.seconds() / static_cast<double>(done) *
-                                                static_cast<double>(all - done))));
-  };
   const Score score = with_model_memory(saved.model.get(), machine_hint(), [&] {
-    return evaluate(*saved.model, *task, split, saved.config.batch, 0, watcher);
+    return evaluate(*saved.model, *task, split, saved.config.batch, 0,
+                    show_time_left(progress, "sequences"));
   });
   if (progress.is_terminal()) progress.note("");
   if (!std::isfinite(score.loss))

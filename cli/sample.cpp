@@ -2,7 +2,6 @@
 // as it is sampled.
 #include <unistd.h>
 
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -12,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/sample_flags.h"
 #include "cli/terminal.h"
 #include "data/files.h"
 #include "data/readers/image_file.h"
@@ -41,22 +41,12 @@ struct SampleOptions {
   SamplingOptions sampling;
 };
 
-// Shows the time left; both arguments outlive it.
-SamplingProgress time_left(TerminalProgress& progress, const Stopwatch& watch) {
-  return [&](int64_t done, int64_t all) {
-    if (progress.due(done == all))
-      progress.show(fmt::format("{} of {} tokens, {} left", done, all,
-                                format_duration(watch.seconds() / static_cast<double>(done) *
-                                                static_cast<double>(all - done))));
-  };
-}
-
 // Samples by sample(progress), which returns a preview; `what` names the result.
 void show_sampling(const SampleOptions& options, const std::string& what, int64_t count,
                    const std::function<std::string(const SamplingProgress&)>& sample) {
   TerminalProgress progress;
   const Stopwatch watch;
-  const std::string preview = sample(time_left(progress, watch));
+  const std::string preview = sample(show_time_left(progress, "tokens"));
   progress.note(fmt::format("{} in {:.1f}s: {:.2f} images/s", what, watch.seconds(),
                             static_cast<double>(count) / watch.seconds()));
   std::fputs(preview.c_str(), stdout);
@@ -145,14 +135,13 @@ void sample_text(const SavedModel& saved, const SampleOptions& options) {
     return print_now("\n");
   }
   TerminalProgress progress;
-  const Stopwatch watch;
   bool first = true;
   const auto print = [&](const std::string& text) {
     print_now((first ? "" : kTextSeparator) + text + "\n");
     first = false;
   };
   sample_texts(*saved.model, saved.vocabulary, options.sampling, prompt, options.tokens,
-               *options.count, print, time_left(progress, watch));
+               *options.count, print, show_time_left(progress, "tokens"));
   if (progress.is_terminal()) progress.note("");
 }
 
@@ -195,16 +184,7 @@ void add_flags(CLI::App& command, SampleOptions& options) {
     exclude_each_other(command, "--interactive", flag);
   add_option(command, "--tokens", options.tokens, "text tokens to sample",
              OptionKind::shows_default);
-  add_option(command, "--temperature", options.sampling.temperature,
-             "divides the logits: below 1 more likely tokens, above 1 more random ones",
-             OptionKind::shows_default);
-  add_option(command, "--top-k", options.sampling.top_k,
-             "sample from the k most likely tokens; 0: all", OptionKind::shows_default);
-  add_option(command, "--top-p", options.sampling.top_p,
-             "sample from the fewest tokens whose probabilities sum to this",
-             OptionKind::shows_default);
-  add_flag(command, "--greedy", options.sampling.greedy, "always take the most likely token");
-  add_option(command, "--seed", options.seed, "random seed", OptionKind::shows_default);
+  add_sampling_flags(command, options.sampling, options.seed);
   add_option(command, "--threads", options.threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options.device, "cpu, cuda, or a device by number such as cuda:1",
              OptionKind::shows_default);
@@ -238,36 +218,16 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
   }
 }
 
-// What is written is a PNG, whatever its name says.
-void check_name(const std::string& out) {
-  std::string extension = fs::path(out).extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  std::error_code ignored;
-  require(extension.empty() || extension == ".png" || fs::is_directory(out, ignored),
-          "--out is '{}'; the image is a PNG: name a .png file", out);
-}
-
-// A name that no file has: grid.png, grid-2.png, ...
-std::string free_name() {
-  std::string name = "grid.png";
-  std::error_code ignored;
-  for (int i = 2; fs::exists(fs::symlink_status(name, ignored)); ++i)
-    name = fmt::format("grid-{}.png", i);
-  return name;
-}
-
 void run_sample(const CLI::App& command, SampleOptions& options) {
-  require(options.seed >= 0, "--seed is {}; it must be at least 0", options.seed);
-  check_name(options.out);
-  ops::check_sampling_params(options.sampling.params());
+  check_png_name(options.out);
+  check_sampling_flags(options.sampling, options.seed);
   const std::string dtype = options.dtype.empty() ? "fp32" : options.dtype;
   use_machine(options.threads, options.device, dtype, Work::sampling);
-  options.sampling.seed = static_cast<uint64_t>(options.seed);
   SavedModel saved =
       load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
   check_flags(command, saved, options);
   if (!options.data.empty()) set_data(saved.config, options.data);
-  if (options.out.empty() && saved.shape.side > 0) options.out = free_name();
+  if (options.out.empty() && saved.shape.side > 0) options.out = free_png_name("grid");
   if (saved.shape.side == 0) return sample_text(saved, options);
   if (options.nll_map) return show_nll_map(saved, options);
   if (!options.complete.empty()) return complete_images(saved, options);

@@ -12,14 +12,14 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6323,
+    "tensor": 6322,
     "autograd": 1906,
     "nn": 2341,
     "cuda": 9120,
     "data": 3372,
-    "train": 3920,
+    "train": 3939,
     "bench": 1877,
-    "cli": 937,
+    "cli": 949,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [

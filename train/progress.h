@@ -1,6 +1,8 @@
 // Progress of long work, for whoever shows it; the terminal does (cli/terminal.h).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 namespace linea {
@@ -15,5 +17,10 @@ class ProgressReporter {
   // A line that stays.
   virtual void note(const std::string& line) = 0;
 };
+
+// Shows "3 of 10 steps, 20s left" when it is called with the work done and its total; `what` names
+// the work. `progress` outlives it.
+std::function<void(int64_t done, int64_t all)> show_time_left(ProgressReporter& progress,
+                                                              const std::string& what);
 
 }  // namespace linea

@@ -76,7 +76,9 @@ const Bf16Kernel* float_kernel() {
                                         .pack = pack,
                                         .multiply = multiply,
                                         .begin = nullptr,
-                                        .end = nullptr};
+                                        .end = nullptr,
+                                        .multiply_band = nullptr,
+                                        .multiply_row = nullptr};
   return kPays ? &kernel : nullptr;
 }
 

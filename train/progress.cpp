@@ -1,0 +1,20 @@
+#include "train/progress.h"
+
+#include <fmt/format.h>
+
+#include "train/format.h"
+#include "train/timing.h"
+
+namespace linea {
+
+std::function<void(int64_t, int64_t)> show_time_left(ProgressReporter& progress,
+                                                     const std::string& what) {
+  return [&progress, what, watch = Stopwatch()](int64_t done, int64_t all) {
+    if (progress.due(done == all))
+      progress.show(fmt::format("{} of {} {}, {} left", done, all, what,
+                                format_duration(watch.seconds() / static_cast<double>(done) *
+                                                static_cast<double>(all - done))));
+  };
+}
+
+}  // namespace linea
