@@ -17,7 +17,7 @@ BUDGETS = {
     "nn": 2341,
     "cuda": 9120,
     "data": 3372,
-    "train": 3939,
+    "train": 4019,
     "bench": 1877,
     "cli": 949,
 }
