@@ -105,13 +105,6 @@ Json to_json(const MetricsLine* line) {
   return result;
 }
 
-// "step 40: loss 0.5416, 0.7814 bits/dim, accuracy 0.8091 over 196000 tokens"
-std::string describe_validation(const MetricsLine& line, const TaskShape& shape) {
-  return fmt::format("step {}: loss {:.4f}, {:.4f} {}, accuracy {:.4f} over {:.0f} tokens",
-                     line.step, line.value("val_loss"), line.value("val_bits"), bits_name(shape),
-                     line.value("val_accuracy"), line.value("val_tokens"));
-}
-
 // What metrics.jsonl and the samples of a run hold, if anything.
 void show_results(const RunHistory& history, const TaskShape& shape) {
   if (const MetricsLine* line = history.last("loss"))

@@ -28,38 +28,6 @@ const char* choose(const char* const (&from)[count], int index) {
   return from[static_cast<size_t>(index < 0 ? 0 : index) % count];
 }
 
-// Text for XML. Control characters, which XML 1.0 does not allow, become question marks.
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\'':
-        result += "&apos;";
-        break;
-      case '\t':
-      case '\n':
-      case '\r':
-        result += ' ';
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-    }
-  }
-  return result;
-}
-
 // 0.00001 as 1e-5.
 std::string format_tick(double value) {
   std::string text = fmt::format("{:.6g}", value);
@@ -158,7 +126,7 @@ std::string line_style(const Series& series) {
 std::string text_at(double x, double y, const char* anchor, const std::string& text,
                     const std::string& more = "") {
   return fmt::format("<text x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y,
-                     anchor, more, escaped(text));
+                     anchor, more, escape_xml(text));
 }
 
 std::string axes_svg(const Chart& chart, const Scale& x_scale, const Scale& y_scale) {
@@ -235,6 +203,37 @@ double chart_height(const Chart& chart) {
 }
 
 }  // namespace
+
+std::string escape_xml(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\'':
+        result += "&apos;";
+        break;
+      case '\t':
+      case '\n':
+      case '\r':
+        result += ' ';
+        break;
+      default:
+        result += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
+    }
+  }
+  return result;
+}
 
 std::string charts_svg(const std::vector<Chart>& charts) {
   double width = 0, height = 0;

@@ -29,6 +29,9 @@ struct Chart {
   std::vector<Series> series;
 };
 
+// Text for XML and HTML. Line breaks become blanks, other control characters question marks.
+std::string escape_xml(const std::string& text);
+
 // Charts below each other. Error: ErrorKind::usage for a series whose x and y differ in size.
 std::string charts_svg(const std::vector<Chart>& charts);
 

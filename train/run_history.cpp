@@ -11,6 +11,7 @@
 #include "data/safetensors.h"
 #include "tensor/error.h"
 #include "train/checkpoint_files.h"
+#include "train/evaluate.h"
 
 namespace linea {
 namespace {
@@ -45,6 +46,12 @@ int64_t RunHistory::step() const { return lines.empty() ? 0 : lines.back().step;
 double RunHistory::seconds() const {
   const MetricsLine* line = last("elapsed_s");
   return line == nullptr ? 0 : line->value("elapsed_s");
+}
+
+std::string describe_validation(const MetricsLine& line, const TaskShape& shape) {
+  return fmt::format("step {}: loss {:.4f}, {:.4f} {}, accuracy {:.4f} over {:.0f} tokens",
+                     line.step, line.value("val_loss"), line.value("val_bits"), bits_name(shape),
+                     line.value("val_accuracy"), line.value("val_tokens"));
 }
 
 bool is_run(const fs::path& folder) {

@@ -117,7 +117,7 @@ void Trainer::write_settings() {
   write_file_atomically(folder_ / "config.toml", to_toml(config_));
 }
 
-int Trainer::run() {
+int Trainer::run() try {
   watch_signals();
   reset_memory_peak();
   try {
@@ -132,6 +132,7 @@ int Trainer::run() {
       if (is_due(config_.eval_every) && validate(step_ == config_.steps) && saved_step_ != step_)
         try_to_save();
       if (is_due(config_.sample_every)) write_samples();
+      report(RunStatus::running);
     }
   } catch (const Interrupted&) {
     return stop();
@@ -147,7 +148,11 @@ int Trainer::run() {
     progress_.note(fmt::format("done: {} in {}; run in {}", plural(step_ - first_step_, "step"),
                                format_duration(watch_.seconds()), folder_.string()));
   }
+  report(RunStatus::finished);
   return 0;
+} catch (const Error&) {
+  report(RunStatus::failed);
+  throw;
 }
 
 void Trainer::step() {
@@ -234,6 +239,7 @@ int Trainer::stop() {
   progress_.note(
       fmt::format("stopped after step {} and saved ({}); continue with: linea train --resume {}",
                   step_, stop_reason(), folder_.string()));
+  report(RunStatus::stopped);
   return kExitStopped;
 }
 

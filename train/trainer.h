@@ -13,6 +13,7 @@
 #include "train/metrics.h"
 #include "train/out_of_memory_hint.h"
 #include "train/progress.h"
+#include "train/report.h"
 #include "train/run_lock.h"
 #include "train/timing.h"
 #include "train/training_step.h"
@@ -66,6 +67,7 @@ class Trainer {
   void record_skip(const StepResult& result);
   bool validate(bool last);
   void write_samples();
+  void report(RunStatus status);
   std::string sample_base() const;
   void report_metrics_problem();
   std::string divergence_hint() const;
@@ -91,7 +93,8 @@ class Trainer {
   int64_t saved_step_ = -1;  // of the newest checkpoint
   UpdateGuard guard_;
   double max_seconds_ = 0, last_save_try_ = 0;  // seconds
-  bool metrics_buffered_ = false;
+  bool metrics_buffered_ = false, report_failed_ = false;
+  double next_report_ = 0;  // seconds
   const MemoryBreakdown breakdown_{
       [this] { return training_memory(model_.get(), optimizer_.get()); }};
 };

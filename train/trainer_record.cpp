@@ -1,4 +1,5 @@
 // What a training run records: steps, skipped updates, validation and samples.
+#include <algorithm>
 #include <cmath>
 
 #include "data/files.h"
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kRecordEvery = 10;
 constexpr int64_t kValidationTokens = 131072;      // during training; the end takes the whole split
 constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end evaluates as a whole
+constexpr double kReportSeconds = 10;              // between pages of a run that continues
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
 
@@ -145,6 +147,18 @@ void Trainer::write_samples() try {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
                              step_ == config_.steps ? "" : "; training continues"));
+}
+
+// Of a running run every ten seconds, or more rarely where reading the whole record takes long. A
+// page that cannot be written does not stop the run.
+void Trainer::report(RunStatus status) try {
+  const double start = watch_.seconds();
+  if (status == RunStatus::running && (start < next_report_ || step_ == config_.steps)) return;
+  write_report(folder_, config_, task_->shape(), step_, status);
+  next_report_ = start + std::max(kReportSeconds, 100 * (watch_.seconds() - start));
+} catch (const std::exception& error) {
+  if (!report_failed_) progress_.note(fmt::format("no report.html: {}", error.what()));
+  report_failed_ = true;
 }
 
 // Once, when lines of metrics.jsonl start to be buffered.
