@@ -34,7 +34,8 @@ bool colors_disabled() {
 
 }  // namespace
 
-TerminalProgress::TerminalProgress() : is_terminal_(can_move_cursor(STDERR_FILENO)) {}
+TerminalProgress::TerminalProgress(bool previews)
+    : is_terminal_(can_move_cursor(STDERR_FILENO)), previews_(previews) {}
 
 TerminalProgress::~TerminalProgress() {
   if (columns_ > 0) std::fputc('\n', stderr);
@@ -62,6 +63,16 @@ void TerminalProgress::note(const std::string& line) {
   wipe();
   std::fprintf(stderr, "%s\n", printable(line).c_str());
   std::fflush(stderr);
+}
+
+int64_t TerminalProgress::preview_width() const { return previews_ ? color_terminal_width() : 0; }
+
+void TerminalProgress::show_preview(const std::string& preview) {
+  if (preview.empty()) return;
+  wipe();
+  std::fflush(stderr);
+  std::fputs(preview.c_str(), stdout);
+  std::fflush(stdout);
 }
 
 // Overwrites the status line with blanks, up to the current width: the terminal may have shrunk.
@@ -94,7 +105,7 @@ std::string printable(std::string text) {
 
 int64_t color_terminal_width() {
   if (!can_move_cursor(STDOUT_FILENO) || colors_disabled()) return 0;
-  return static_cast<int64_t>(terminal_width(STDOUT_FILENO));
+  return static_cast<int64_t>(std::min(terminal_width(STDOUT_FILENO), kDefaultWidth));
 }
 
 }  // namespace linea

@@ -12,19 +12,22 @@ namespace linea {
 
 class TerminalProgress : public ProgressReporter {
  public:
-  TerminalProgress();
+  // With `previews`, images are previewed on stdout where it is a terminal with colors.
+  explicit TerminalProgress(bool previews = false);
   ~TerminalProgress() override;
   // A few times a second on a terminal, every few seconds elsewhere.
   bool due(bool last = false) override;
   // On a terminal, the fields that fit its width: a line that wraps could not be rewritten.
   void show(const std::string& line) override;
   void note(const std::string& line) override;
+  int64_t preview_width() const override;
+  void show_preview(const std::string& preview) override;
   bool is_terminal() const { return is_terminal_; }
 
  private:
   void wipe();
 
-  bool is_terminal_;
+  bool is_terminal_, previews_;
   size_t columns_ = 0;  // of the status line, while it is unterminated
   Stopwatch watch_;
   double shown_at_ = -1e9;
@@ -40,7 +43,7 @@ std::string whole_fields(const std::string& line, size_t columns);
 // Without line breaks and terminal control codes, which file names may contain.
 std::string printable(std::string text);
 
-// Columns of the terminal on stdout; 0 without one, or where colors are disabled (NO_COLOR set and
+// Columns of the terminal on stdout, at most 80; 0 without one, or where colors are disabled (NO_COLOR set and
 // not empty, TERM=dumb).
 int64_t color_terminal_width();
 

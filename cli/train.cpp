@@ -76,7 +76,7 @@ int run(const RunConfig& config, const TrainOptions& options) {
     return 0;
   }
   require(resume || !options.out.empty(), "a new run needs --out FOLDER");
-  TerminalProgress progress;
+  TerminalProgress progress(!options.json);
   const std::string& folder = resume ? options.resume : options.out;
   Trainer trainer(config, folder, resume, options.json, progress, options.initial,
                   !options.no_memory_check);

@@ -17,9 +17,9 @@ BUDGETS = {
     "nn": 2341,
     "cuda": 9120,
     "data": 3373,
-    "train": 4164,
+    "train": 4167,
     "bench": 1877,
-    "cli": 949,
+    "cli": 960,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [

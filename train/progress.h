@@ -16,6 +16,9 @@ class ProgressReporter {
   virtual void show(const std::string& line) = 0;
   // A line that stays.
   virtual void note(const std::string& line) = 0;
+  // Characters a line of a preview of images has room for; 0: previews are not shown.
+  virtual int64_t preview_width() const { return 0; }
+  virtual void show_preview(const std::string&) {}
 };
 
 // Shows "3 of 10 steps, 20s left" when it is called with the work done and its total; `what` names

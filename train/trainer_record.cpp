@@ -128,12 +128,13 @@ void Trainer::write_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
   if (task_->shape().side > 0) {
-    sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png", 0,
-                  [&](int64_t done, int64_t all) {
-                    check_for_stop();
-                    if (progress_.due(done == all))
-                      progress_.show(fmt::format("samples: {} of {} tokens", done, all));
-                  });
+    progress_.show_preview(
+        sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png",
+                      progress_.preview_width(), [&](int64_t done, int64_t all) {
+                        check_for_stop();
+                        if (progress_.due(done == all))
+                          progress_.show(fmt::format("samples: {} of {} tokens", done, all));
+                      }));
   } else if (!vocabulary_.empty()) {
     std::string text;
     sample_text(*model_, vocabulary_, options, "", 500, [&](const std::string& sampled) {

@@ -150,6 +150,34 @@ TEST_F(Terminal, APreviewNeedsATerminalWithColors) {
   EXPECT_EQ(done(sample).out.find('\x1b'), std::string::npos) << "no terminal";
 }
 
+// The longest line of a preview, in characters.
+size_t preview_columns(const std::string& text) {
+  size_t longest = 0;
+  for (const std::string& line : shown_lines(text)) {
+    size_t columns = 0;
+    for (size_t at = 0; (at = line.find("\u2580", at)) != std::string::npos; at += 3) ++columns;
+    longest = std::max(longest, columns);
+  }
+  return longest;
+}
+
+TEST_F(Terminal, APreviewHasAtMostEightyColumns) {
+  done(kDigits + " --steps 1 --out run");
+  const std::string sample = "sample run --count 8 --out grid.png";
+  EXPECT_EQ(preview_columns(shown(sample, {"xterm", nullptr, 200})), 6u * 13 - 1);
+  EXPECT_EQ(preview_columns(shown(sample, {"xterm", nullptr, 30})), 2u * 13 - 1);
+}
+
+TEST_F(Terminal, TrainingPreviewsItsSamples) {
+  const std::string train = kDigits + " --steps 2 --sample-every 1 --out ";
+  const std::string text = shown(train + "run", {"xterm", nullptr, 80});
+  EXPECT_EQ(preview_columns(text), 6u * 13 - 1);
+  EXPECT_EQ(shown(train + "plain", {"xterm", "1", 80}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(shown(train + "dumb", {"dumb", nullptr, 80}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(shown(train + "json --json", {"xterm", nullptr, 80}).find('\x1b'), std::string::npos);
+  EXPECT_EQ(done(train + "file").out, "");
+}
+
 // A terminal of the usual width shows what one waits for.
 TEST_F(Terminal, TheTimeLeftFitsEightyColumns) {
   const std::string text = shown(kRun + "run", {"xterm", nullptr, 80});
