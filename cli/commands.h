@@ -11,6 +11,7 @@ namespace linea {
 void add_train(CLI::App& program, int& exit_code);   // train.cpp
 void add_sample(CLI::App& program, int& exit_code);  // sample.cpp
 void add_eval(CLI::App& program, int& exit_code);    // eval.cpp
+void add_judge(CLI::App& program, int& exit_code);   // judge.cpp
 void add_attend(CLI::App& program, int& exit_code);  // attend.cpp
 void add_verify(CLI::App& program, int& exit_code);  // verify.cpp
 void add_bench(CLI::App& program, int& exit_code);   // bench.cpp

@@ -27,6 +27,6 @@ endfunction()
 set(standard_headers <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map> <memory> <string>
   <string_view> <utility> <vector> <fmt/format.h>)
 linea_precompiled(standard_set HEADERS ${standard_headers})
-linea_use_precompiled(standard_set linea_tensor linea_autograd linea_nn linea_data)
+linea_use_precompiled(standard_set linea_tensor linea_autograd linea_nn linea_data linea_judge)
 linea_precompiled(light_set OPTIONS ${light_options} HEADERS ${standard_headers})
 linea_use_precompiled(light_set linea_train linea_bench linea_cli linea)

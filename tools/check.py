@@ -7,7 +7,7 @@ import fnmatch
 import re
 import sys
 
-# cli -> bench -> train -> nn -> autograd -> tensor <- cuda; train -> data -> tensor
+# cli -> bench, judge -> train -> nn -> autograd -> tensor <- cuda; train -> data -> tensor
 LAYERS = {
     "tensor": "tensor",
     "autograd": "autograd tensor",
@@ -17,7 +17,8 @@ LAYERS = {
     "data/readers": "data tensor",
     "train": "train data nn autograd tensor",
     "bench": "bench train data nn autograd tensor",
-    "cli": "cli bench train data nn autograd tensor",
+    "judge": "judge train data nn autograd tensor",
+    "cli": "cli bench judge train data nn autograd tensor",
 }
 NOT_INCLUDED = {"data/readers": "data/tasks/", "tensor": "tensor/cpu/", "cuda": "tensor/cpu/"}
 

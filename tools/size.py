@@ -16,14 +16,14 @@ BUDGETS = {
     "autograd": 1906,
     "nn": 2341,
     "cuda": 9120,
-    "data": 3373,
+    "data": 3376,
     "train": 4167,
     "bench": 1877,
-    "cli": 960,
+    "cli": 961,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [
-    f"cli/{command}*.cpp" for command in "approx attend bench data eval help info manual plot runs sample train verify".split()]
+    f"cli/{command}*.cpp" for command in "approx attend bench data eval help info judge manual plot runs sample train verify".split()]
 MAX_FILE, MAX_FUNCTION = 400, 60
 KERNELS = ("tensor/cpu/", "cuda/")
 

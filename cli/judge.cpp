@@ -1,0 +1,259 @@
+// linea judge: how good the samples of a run are, compared with its data.
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "cli/sample_flags.h"
+#include "cli/terminal.h"
+#include "data/files.h"
+#include "data/image.h"
+#include "data/json.h"
+#include "data/tasks/image_task.h"
+#include "judge/image_judge.h"
+#include "judge/text_judge.h"
+#include "train/format.h"
+#include "train/machine.h"
+#include "train/run_history.h"
+#include "train/samples.h"
+#include "train/timing.h"
+
+namespace linea {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int64_t kImages = 1000, kTexts = 100;  // where --count is not said
+constexpr int64_t kMinCaptioned = 48;            // pixels of an image below a caption
+constexpr size_t kMaxPairs = 16;                 // of a sheet of the nearest samples
+
+struct JudgeOptions {
+  std::string run, data, out, device = "cpu", dtype;
+  std::optional<int64_t> count;
+  int64_t tokens = 500, seed = 1, threads = 0;
+  bool best = false, json = false;
+  SamplingOptions sampling;
+};
+
+// ---- images ----
+
+// The model's classes in turn.
+ImageSet sample_set(const SavedModel& saved, const JudgeOptions& options, int64_t count,
+                    ProgressReporter& progress) {
+  const TaskShape& shape = saved.shape;
+  ImageSet set{shape.side, shape.channels, {}, {}};
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t i = 0; i < count; ++i) {
+    set.labels.push_back(static_cast<uint8_t>(shape.classes > 0 ? i % shape.classes : 0));
+    prompts.push_back({shape.start + set.labels.back()});
+  }
+  for (const std::vector<int32_t>& row :
+       sample_rows(*saved.model, options.sampling, prompts, shape.length,
+                   show_time_left(progress, "tokens sampled")))
+    for (const int32_t token : row) set.pixels.push_back(token_to_gray(token, shape.levels));
+  return set;
+}
+
+// The nearest samples, each left of its training image.
+void write_sheet(const std::string& path, const ImageSet& samples, const ImageSet& training,
+                 const std::vector<Neighbor>& nearest, size_t pairs) {
+  std::vector<size_t> order(nearest.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return nearest[a].distance < nearest[b].distance; });
+  std::vector<uint8_t> pixels;
+  const auto append = [&](const ImageSet& set, int64_t image) {
+    const auto first = set.pixels.begin() + image * set.image_bytes();
+    pixels.insert(pixels.end(), first, first + set.image_bytes());
+  };
+  for (size_t i = 0; i < pairs; ++i) {
+    append(samples, static_cast<int64_t>(order[i]));
+    append(training, nearest[order[i]].index);
+  }
+  ImageGrid grid;
+  grid.count = static_cast<int64_t>(2 * pairs);
+  grid.height = grid.width = samples.side;
+  grid.channels = samples.channels;
+  grid.columns = std::min<int64_t>(8, grid.count);
+  grid.scale = (kMinCaptioned + samples.side - 1) / samples.side;
+  for (int64_t column = 0; column < grid.columns; ++column)
+    grid.captions.emplace_back(column % 2 == 0 ? "sample" : "training");
+  write_png_grid(path, pixels, grid);
+}
+
+Json to_json(const Measure& measure) {
+  return {{"samples", measure.samples}, {"real", measure.real}};
+}
+
+void print_json(const SavedModel& saved, const ImageReport& report, const Nearness& nearness,
+                int64_t count, const std::string& sheet) {
+  Json result = {{"step", saved.step}, {"count", count}, {"test_images", report.test_images}};
+  if (const auto& by_class = report.by_class) {
+    result["classifier"] = {{"sha256", by_class->hash}, {"accuracy", by_class->accuracy}};
+    result["sure"] = to_json(by_class->sure);
+    result["relatively_sure"] = by_class->sure.samples / by_class->sure.real;
+    result["right"] = by_class->right ? Json(*by_class->right) : Json();
+    result["classes"] = to_json(by_class->effective);
+  }
+  result["frechet"] = to_json(report.frechet);
+  result["nearest"] = {{"median", to_json(nearness.median)},
+                       {"min", to_json(nearness.min)},
+                       {"copies", nearness.copies}};
+  if (!sheet.empty()) result["sheet"] = sheet;
+  print_json_line(result);
+}
+
+void print_row(const char* name, const std::string& samples, const std::string& real,
+               const std::string& note) {
+  fmt::print("{:<18} {:>8} {:>8}   {}\n", name, samples, real, note);
+}
+
+void print_row(const char* name, const Measure& measure, int digits, const std::string& note) {
+  print_row(name, fmt::format("{:.{}f}", measure.samples, digits),
+            fmt::format("{:.{}f}", measure.real, digits), note);
+}
+
+void print_table(const SavedModel& saved, const ImageReport& report, const Nearness& nearness,
+                 int64_t count, const std::string& sheet) {
+  fmt::print("{} of step {}, {} test images\n", plural(count, "sample"), saved.step,
+             report.test_images);
+  print_row("", "samples", "real", "");
+  if (const auto& by_class = report.by_class) {
+    print_row("sure", by_class->sure, 3,
+              fmt::format("largest probability above {}; samples / real {:.3f}", kSure,
+                          by_class->sure.samples / by_class->sure.real));
+    if (by_class->right)
+      print_row("right", {*by_class->right, by_class->accuracy}, 3, "of the class asked for");
+    print_row("classes", by_class->effective, 2, fmt::format("of {}", by_class->classes));
+  }
+  print_row("Fréchet distance", report.frechet, 3,
+            fmt::format("to the test images, by {}; real: training images",
+                        report.by_class ? "the classifier's units" : "8 x 8 means"));
+  print_row("nearest, median", nearness.median, 3, "distance to a training image, pixels in 0..1");
+  print_row("nearest, least", nearness.min, 3,
+            nearness.copies == 0 ? "no sample is nearer than every test image"
+                                 : fmt::format("{} nearer than every test image",
+                                               plural(nearness.copies, "sample")));
+  if (const auto& by_class = report.by_class)
+    fmt::print("classifier {}: {:.2f}% of the test images right\n", by_class->hash.substr(0, 12),
+               100 * by_class->accuracy);
+  if (!sheet.empty()) fmt::print("{}\n", sheet);
+}
+
+void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgress& progress) {
+  const int64_t count = options.count.value_or(kImages);
+  require(count >= 2, "--count is {}; it must be at least 2", count);
+  if (!options.out.empty()) const AtomicFile writable(options.out);  // refused now, not at the end
+  const ImageJudge judge(saved);
+  const ImageSet samples = sample_set(saved, options, count, progress);
+  use_machine(options.threads, "cpu");  // what judges is small, and has the same bits everywhere
+  const ImageReport report =
+      judge.judge(samples, saved.shape.classes > 0, cache_folder(), progress);
+  if (progress.is_terminal()) progress.note("");
+  const Nearness nearness = nearness_of(report);
+  if (options.out.empty() && nearness.copies > 0) options.out = free_png_name("copies");
+  if (!options.out.empty())
+    write_sheet(options.out, samples, judge.training_images(), report.of_samples,
+                std::min(kMaxPairs, report.of_samples.size()));
+  (options.json ? print_json : print_table)(saved, report, nearness, count, options.out);
+}
+
+// ---- text ----
+
+Json to_json(const KnownWords& words) {
+  return {{"words", words.words}, {"known", words.words == 0 ? Json() : Json(words.share())}};
+}
+
+void print_text_report(const SavedModel& saved, const TextReport& report, int64_t count,
+                       const JudgeOptions& options) {
+  if (options.json)
+    return print_json_line({{"step", saved.step},
+                            {"count", count},
+                            {"tokens", options.tokens},
+                            {"samples", to_json(report.of_samples)},
+                            {"validation", to_json(report.of_validation)},
+                            {"copied_run", report.run.length},
+                            {"validation_run", report.validation_run.length},
+                            {"copied", report.copied}});
+  fmt::print("{} of {} tokens, of step {}\n", plural(count, "sample"), options.tokens, saved.step);
+  print_row("", "samples", "real", "");
+  print_row("known words", {report.of_samples.share(), report.of_validation.share()}, 3,
+            "of three letters or more, in the training text; real: validation text");
+  print_row("longest copy", std::to_string(report.run.length),
+            std::to_string(report.validation_run.length),
+            "tokens as in the training text; real: as much validation text");
+  fmt::print("copied: {}\n", printable(report.copied));
+}
+
+void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalProgress& progress) {
+  const int64_t count = options.count.value_or(kTexts);
+  require(count >= 1, "--count is {}; it must be at least 1", count);
+  require(options.tokens >= 1, "--tokens is {}; it must be at least 1", options.tokens);
+  const std::unique_ptr<Task> task = make_task(task_options(saved.config, saved.vocabulary));
+  const Vocabulary vocabulary = Vocabulary::parse(saved.vocabulary);
+  const std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(count),
+                                                  {vocabulary.start_token()});
+  const auto samples = sample_rows(*saved.model, options.sampling, prompts, options.tokens,
+                                   show_time_left(progress, "tokens sampled"));
+  const TextReport report = judge_text(*task, vocabulary, samples);
+  if (progress.is_terminal()) progress.note("");
+  print_text_report(saved, report, count, options);
+}
+
+void run_judge(const CLI::App& command, JudgeOptions& options) {
+  check_png_name(options.out);
+  check_sampling_flags(options.sampling, options.seed);
+  use_machine(options.threads, options.device, options.dtype.empty() ? "fp32" : options.dtype,
+              Work::sampling);
+  SavedModel saved =
+      load_model(options.best ? best_checkpoint(options.run).string() : options.run, options.dtype);
+  const bool is_text = saved.shape.side == 0;
+  require(saved.shape.second_vocab_size == 0 && (!is_text || !saved.vocabulary.empty()),
+          "{} has no samples to judge: the task {} has right answers; see linea eval", options.run,
+          saved.config.task);
+  require(!was_given(command, is_text ? "--out" : "--tokens"),
+          "{} has no meaning for a model of {}; leave it out", is_text ? "--out" : "--tokens",
+          is_text ? "text" : "images");
+  if (!options.data.empty()) set_data(saved.config, options.data);
+  TerminalProgress progress;
+  if (is_text) return judge_text(saved, options, progress);
+  judge_images(saved, options, progress);
+}
+
+}  // namespace
+
+void add_judge(CLI::App& program, int& exit_code) {
+  CLI::App& command = add_command(
+      program, "judge", "how good the samples of a run are, compared with its data",
+      "Example:  linea judge runs/mnist --count 1000\n\nThe classifier is trained once for each "
+      "data set, in about a minute, and kept in $XDG_CACHE_HOME/linea (~/.cache/linea).");
+  const auto options = std::make_shared<JudgeOptions>();
+  add_option(command, "RUN", options->run,
+             "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);
+  add_option(command, "--count", options->count,
+             fmt::format("images ({}) or texts ({}) to sample", kImages, kTexts));
+  add_option(command, "--tokens", options->tokens, "tokens of a text", OptionKind::shows_default);
+  add_flag(command, "--best", options->best,
+           "the checkpoint with the lowest validation loss; default: the newest");
+  add_option(command, "--data", options->data, "the run's data, if moved since training");
+  add_option(command, "--out", options->out,
+             "PNG of the samples nearest to training images, beside these; default: copies.png "
+             "if one is nearer than every test image");
+  add_sampling_flags(command, options->sampling, options->seed);
+  add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
+  add_option(command, "--device", options->device,
+             "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);
+  add_option(
+      command, "--dtype", options->dtype,
+      "fp32, bf16 (on a CPU: weights only), or tf32 on a CUDA device; default: as in training");
+  add_flag(command, "--json", options->json, "one JSON object on stdout");
+  set_action(command, [&command, options, &exit_code] {
+    run_judge(command, *options);
+    exit_code = 0;
+  });
+}
+
+}  // namespace linea

@@ -1,0 +1,249 @@
+#include "judge/image_judge.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "data/files.h"
+#include "data/hash.h"
+#include "data/safetensors.h"
+#include "judge/classifier.h"
+#include "judge/frechet.h"
+#include "tensor/context.h"
+#include "tensor/settings.h"
+#include "train/timing.h"
+
+namespace linea {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kFormat = "linea-judge-1";
+constexpr int64_t kCells = 8;  // of a side
+
+// The run's task with a class token, unless classes are only known where the run has them.
+TaskOptions judged_options(const SavedModel& saved) {
+  TaskOptions options = task_options(saved.config, saved.vocabulary);
+  if (!find_task(options.name).has_vocabulary) options.settings["class_token"] = true;
+  return options;
+}
+
+ImageSet read_split(const Task& task, Split split) {
+  constexpr int64_t kRows = 1000;
+  ImageSet images{task.shape().side, task.shape().channels, {}, {}};
+  for (int64_t first = 0; first < task.rows(split); first += kRows) {
+    const int64_t count = std::min(kRows, task.rows(split) - first);
+    append(images, images_of(task.shape(), task.eval_batch(split, first, count)));
+  }
+  return images;
+}
+
+// `count` evenly spaced images, or all if there are fewer.
+ImageSet evenly_spaced(const ImageSet& images, int64_t count) {
+  if (count >= images.count()) return images;
+  ImageSet result{images.side, images.channels, {}, {}};
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t image = i * images.count() / count;
+    const auto pixels = images.pixels.begin() + image * images.image_bytes();
+    result.labels.push_back(images.labels[static_cast<size_t>(image)]);
+    result.pixels.insert(result.pixels.end(), pixels, pixels + images.image_bytes());
+  }
+  return result;
+}
+
+// Of all that the weights of a classifier depend on. Data that is read counts by its checksum, data
+// that is made up by its settings.
+std::string classifier_key(const Task& task, const TaskOptions& options) {
+  std::string text = fmt::format("{}; {}; {}\n", kFormat, classifier_settings(), options.name);
+  for (const auto& [key, value] : complete_settings(options))
+    if (key != "data") text += fmt::format("{} = {}\n", key, to_string(value));
+  const std::string data = task.fingerprint();
+  return hash_bytes(text + (data.empty() ? fmt::format("seed {}", options.seed) : data));
+}
+
+// False where there is no such file, or another one.
+bool load(const fs::path& path, const std::string& key, const Parameters& parameters) try {
+  std::error_code error;
+  if (!fs::exists(path, error)) return false;
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  const auto found = file.metadata().find("key");
+  if (found == file.metadata().end() || found->second != key) return false;
+  std::vector<Tensor> tensors;
+  for (const Parameter& parameter : parameters) {
+    tensors.push_back(file.read(parameter.name));
+    if (tensors.back().shape() != parameter.var.shape()) return false;
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    Var var = parameters[i].var;
+    var.set_value(tensors[i]);
+  }
+  return true;
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::input) throw;
+  return false;
+}
+
+void save(const fs::path& path, const std::string& key, const Parameters& parameters,
+          ProgressReporter& progress) try {
+  std::vector<NamedTensor> tensors;
+  for (const Parameter& parameter : parameters)
+    tensors.push_back({parameter.name, parameter.var.value()});
+  make_folders(path.parent_path());
+  write_safetensors(path, tensors, {{"key", key}});
+} catch (const Error& error) {
+  if (error.kind() != ErrorKind::write) throw;
+  progress.note(fmt::format("the classifier is not kept: {}", error.what()));
+}
+
+// While one lives, products have one thread: BLAS sums in another order with each number of them.
+struct OneThread {
+  OneThread() { set_threads(1); }
+  ~OneThread() { set_threads(before); }
+  const int before = context().threads;
+};
+
+// The class with the largest probability, and that probability.
+std::pair<int64_t, double> most_likely(const float* probabilities, int64_t classes) {
+  const float* best = std::max_element(probabilities, probabilities + classes);
+  return {best - probabilities, *best};
+}
+
+struct Judgment {
+  double sure = 0, right = 0, effective = 0;
+};
+
+// p = mean prediction;  effective classes = exp(-sum_c p_c log p_c)
+Judgment judge_classes(const std::vector<float>& probabilities, const std::vector<uint8_t>& labels,
+                       int64_t classes) {
+  Judgment result;
+  std::vector<double> mean(static_cast<size_t>(classes));
+  const auto count = static_cast<double>(labels.size());
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const float* row = probabilities.data() + static_cast<int64_t>(i) * classes;
+    const auto [label, probability] = most_likely(row, classes);
+    result.sure += probability > kSure ? 1 : 0;
+    result.right += label == labels[i] ? 1 : 0;
+    for (size_t c = 0; c < mean.size(); ++c) mean[c] += row[c] / count;
+  }
+  result.sure /= count;
+  result.right /= count;
+  double entropy = 0;
+  for (const double p : mean) entropy -= p > 0 ? p * std::log(p) : 0;
+  result.effective = std::exp(entropy);
+  return result;
+}
+
+// Images that training flips count with their mirror images.
+std::vector<Neighbor> nearest_training_images(const ImageSet& images, const ImageSet& training,
+                                              bool flipped, ProgressReporter& progress) {
+  std::vector<Neighbor> nearest =
+      nearest_images(images, training, show_time_left(progress, "images compared"));
+  if (!flipped) return nearest;
+  const std::vector<Neighbor> others = nearest_images(
+      mirrored(images), training, show_time_left(progress, "mirror images compared"));
+  for (size_t i = 0; i < nearest.size(); ++i)
+    if (others[i].distance < nearest[i].distance) nearest[i] = others[i];
+  return nearest;
+}
+
+// To the test images, of samples and of training images.
+Measure frechet_distances(const std::vector<float>& samples, const std::vector<float>& training,
+                          const std::vector<float>& tests, int64_t features) {
+  const Moments real = moments(tests, features);
+  return {frechet_distance(moments(samples, features), real),
+          frechet_distance(moments(training, features), real)};
+}
+
+}  // namespace
+
+Nearness nearness_of(const ImageReport& report) {
+  const auto sorted_distances = [](const std::vector<Neighbor>& neighbors) {
+    std::vector<double> distances;
+    for (const Neighbor& neighbor : neighbors) distances.push_back(neighbor.distance);
+    std::sort(distances.begin(), distances.end());
+    return distances;
+  };
+  const std::vector<double> samples = sorted_distances(report.of_samples),
+                            tests = sorted_distances(report.of_tests);
+  const auto copies = std::lower_bound(samples.begin(), samples.end(), tests[0]) - samples.begin();
+  return {{median(samples), median(tests)}, {samples[0], tests[0]}, copies};
+}
+
+fs::path cache_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  if (const fs::path cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache / "linea";
+  const fs::path home = variable("HOME");
+  return home.empty() ? home : home / ".cache" / "linea";
+}
+
+std::vector<float> cell_means(const ImageSet& images) {
+  const int64_t side = images.side, cells = std::min(side, kCells);
+  std::vector<float> means;
+  for (int64_t image = 0; image < images.count(); ++image)
+    for (int64_t row = 0; row < cells; ++row)
+      for (int64_t column = 0; column < cells; ++column) {
+        const int64_t top = row * side / cells, bottom = (row + 1) * side / cells;
+        const int64_t left = column * side / cells, right = (column + 1) * side / cells;
+        double sum = 0;
+        for (int64_t y = top; y < bottom; ++y)
+          for (int64_t i = left * images.channels; i < right * images.channels; ++i)
+            sum +=
+                images.pixels[static_cast<size_t>((image * side + y) * side * images.channels + i)];
+        const auto values = static_cast<double>((bottom - top) * (right - left) * images.channels);
+        means.push_back(static_cast<float>(sum / values / 255));
+      }
+  return means;
+}
+
+ImageJudge::ImageJudge(const SavedModel& saved)
+    : options_(judged_options(saved)), task_(make_task(options_)) {
+  require(task_->shape().side > 0, "the task {} has no images", options_.name);
+  training_ = read_split(*task_, Split::train);
+  test_ = read_split(*task_, Split::test);
+}
+
+Classifier ImageJudge::find_classifier(const fs::path& cache, ProgressReporter& progress) const {
+  const TaskShape& shape = task_->shape();
+  Classifier classifier(shape.side, shape.channels, shape.classes);
+  const std::string key = classifier_key(*task_, options_);
+  const fs::path path = cache / fmt::format("judge-{}.safetensors", key.substr(0, 16));
+  if (!cache.empty() && load(path, key, classifier.parameters())) return classifier;
+  classifier.train(*task_, show_time_left(progress, "steps of the classifier"));
+  if (!cache.empty()) save(path, key, classifier.parameters(), progress);
+  return classifier;
+}
+
+ImageReport ImageJudge::judge(const ImageSet& samples, bool asked, const fs::path& cache,
+                              ProgressReporter& progress) const {
+  const int64_t classes = task_->shape().classes;
+  const ImageSet training = evenly_spaced(training_, samples.count());
+  ImageReport report;
+  report.test_images = test_.count();
+  if (classes > 0) {
+    const OneThread same_bits;
+    const Classifier classifier = find_classifier(cache, progress);
+    const auto of_samples = classifier.predict(samples), of_tests = classifier.predict(test_);
+    const Judgment sampled = judge_classes(of_samples.probabilities, samples.labels, classes);
+    const Judgment real = judge_classes(of_tests.probabilities, test_.labels, classes);
+    report.by_class = {classes,
+                       classifier.hash(),
+                       real.right,
+                       {sampled.sure, real.sure},
+                       {sampled.effective, real.effective},
+                       asked ? std::optional(sampled.right) : std::nullopt};
+    report.frechet = frechet_distances(of_samples.units, classifier.predict(training).units,
+                                       of_tests.units, kUnits);
+  } else {
+    const int64_t cells = std::min(samples.side, kCells);
+    report.frechet = frechet_distances(cell_means(samples), cell_means(training), cell_means(test_),
+                                       cells * cells);
+  }
+  const bool flipped = complete_settings(options_).flag("flip");
+  report.of_samples = nearest_training_images(samples, training_, flipped, progress);
+  report.of_tests =
+      nearest_training_images(evenly_spaced(test_, samples.count()), training_, flipped, progress);
+  return report;
+}
+
+}  // namespace linea

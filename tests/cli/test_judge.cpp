@@ -1,0 +1,115 @@
+// linea judge: what it prints of runs of images and of text, and what it refuses.
+#include "tests/cli/program.h"
+
+#include "data/image.h"
+
+namespace linea {
+namespace {
+
+class Judge : public ProgramTest {
+ protected:
+  // The classifier is kept here, not in the user's folder.
+  void SetUp() override { setenv("XDG_CACHE_HOME", path("cache").c_str(), 1); }
+
+  nlohmann::json judged(const std::string& arguments) const {
+    const Outcome outcome = done("judge --json " + arguments);
+    EXPECT_EQ(lines_of(outcome.out).size(), 1u) << outcome.out;
+    return parse_json(outcome.out);
+  }
+};
+
+TEST_F(Judge, JudgesDigitsByClass) {
+  done(kDigits + " --class-token --steps 3 --out run");
+  const std::string arguments = "run --count 30 --out sheet.png";
+  const nlohmann::json result = judged(arguments);
+  EXPECT_EQ(result["step"], 3);
+  EXPECT_EQ(result["count"], 30);
+  EXPECT_GT(result["classifier"]["accuracy"], 0.9);
+  EXPECT_EQ(result["classifier"]["sha256"].get<std::string>().size(), 64u);
+  for (const char* key : {"sure", "classes", "frechet"})
+    for (const char* of : {"samples", "real"}) EXPECT_TRUE(result[key][of].is_number()) << result;
+  EXPECT_NEAR(result["relatively_sure"],
+              result["sure"]["samples"].get<double>() / result["sure"]["real"].get<double>(),
+              1e-12);
+  EXPECT_LE(result["right"], 1.0);
+  EXPECT_GT(result["classes"]["real"], 9);
+  EXPECT_GT(result["frechet"]["samples"], result["frechet"]["real"]);
+  EXPECT_GT(result["nearest"]["median"]["samples"], result["nearest"]["min"]["samples"]);
+  EXPECT_EQ(bytes("sheet.png").substr(0, 4), "\x89PNG");
+
+  const Outcome again = done("judge --json --threads 1 " + arguments);
+  EXPECT_EQ(parse_json(again.out), result);
+  EXPECT_EQ(again.err.find("classifier"), std::string::npos) << "trained once:\n" << again.err;
+  const std::string table = done("judge " + arguments).out;
+  for (const char* part :
+       {"sure", "right", "classes", "Fréchet", "nearest", "sheet.png", "30 samples of step 3"})
+    EXPECT_NE(table.find(part), std::string::npos) << part << " is not in:\n" << table;
+  EXPECT_NE(judged("run --count 30 --out sheet.png --seed 2"), result);
+}
+
+TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {
+  done(kDigits + " --steps 3 --out run");
+  const nlohmann::json result = judged("run --count 2");
+  EXPECT_TRUE(result["right"].is_null()) << result;
+  EXPECT_GE(result["sure"]["samples"], 0);
+  EXPECT_FALSE(exists("copies.png"));
+}
+
+// A folder that is no folder of classes: no classifier.
+TEST_F(Judge, JudgesImagesWithoutClasses) {
+  fs::create_directory(path("images"));
+  for (int i = 0; i < 40; ++i) {
+    std::vector<uint8_t> pixels(36);
+    for (size_t j = 0; j < pixels.size(); ++j)
+      pixels[j] = static_cast<uint8_t>((static_cast<size_t>(i) * 37 + j * j * 11) % 256);
+    write_png_grid(path(fmt::format("images/{}.png", i)), pixels,
+                   {.count = 1, .height = 6, .width = 6});
+  }
+  done("train --task images --data images --size 6 --channels 1 --levels 4" + kSmall +
+       " --steps 2 --out run");
+  const nlohmann::json result = judged("run --count 3");
+  EXPECT_FALSE(result.contains("classifier")) << result;
+  EXPECT_GT(result["frechet"]["samples"], 0);
+  EXPECT_GT(result["nearest"]["median"]["samples"], 0);
+  EXPECT_NE(done("judge run --count 3").out.find("8 x 8 means"), std::string::npos);
+  EXPECT_FALSE(exists("cache"));
+}
+
+TEST_F(Judge, JudgesText) {
+  put_text("text.txt", 3000);
+  done(kText + " --steps 3 --out run");
+  const nlohmann::json result = judged("run --count 4 --tokens 50");
+  EXPECT_EQ(result["tokens"], 50);
+  EXPECT_GT(result["copied_run"], 0);
+  EXPECT_GT(result["validation_run"], 0);
+  EXPECT_LE(result["validation"]["known"], 1.0);
+  EXPECT_NE(bytes("text.txt").find(result["copied"].get<std::string>()), std::string::npos);
+  EXPECT_EQ(judged("run --count 4 --tokens 50 --threads 1"), result);
+  const std::string table = done("judge run --count 4 --tokens 50").out;
+  for (const char* part : {"known words", "longest copy", "copied: "})
+    EXPECT_NE(table.find(part), std::string::npos) << table;
+}
+
+TEST_F(Judge, RefusesWhatCannotBeJudged) {
+  done(kCopy + " --steps 1 --out copy");
+  refused(2, "judge copy", {"copy", "linea eval"});
+  done(kDigits + " --steps 1 --out run");
+  refused(2, "judge run --count 1", {"--count", "1", "2"});
+  refused(2, "judge run --tokens 5", {"--tokens", "images"});
+  refused(2, "judge run --out x.jpg", {"x.jpg", ".png"});
+  refused(2, "judge run --temperature 0", {"temperature"});
+  refused(2, "judge run --seed -1", {"--seed"});
+  refused(2, "judge run --data x", {"digits"});
+  refused(3, "judge nowhere", {"nowhere"});
+  put_text("text.txt", 1000);
+  done(kText + " --steps 1 --out text");
+  refused(2, "judge text --out x.png", {"--out", "text"});
+  refused(2, "judge text --count 0", {"--count"});
+  refused(2, "judge text --tokens 0", {"--tokens"});
+  remove("text.txt");
+  refused(3, "judge text", {"text.txt"});
+  refused(6, "judge run --count 2 --out nowhere/x.png", {"nowhere/x.png"}, true);
+}
+
+}  // namespace
+}  // namespace linea
