@@ -13,7 +13,6 @@
 #include "data/files.h"
 #include "data/image.h"
 #include "data/json.h"
-#include "data/tasks/image_task.h"
 #include "judge/image_judge.h"
 #include "judge/text_judge.h"
 #include "train/format.h"
@@ -39,23 +38,6 @@ struct JudgeOptions {
 };
 
 // ---- images ----
-
-// The model's classes in turn.
-ImageSet sample_set(const SavedModel& saved, const JudgeOptions& options, int64_t count,
-                    ProgressReporter& progress) {
-  const TaskShape& shape = saved.shape;
-  ImageSet set{shape.side, shape.channels, {}, {}};
-  std::vector<std::vector<int32_t>> prompts;
-  for (int64_t i = 0; i < count; ++i) {
-    set.labels.push_back(static_cast<uint8_t>(shape.classes > 0 ? i % shape.classes : 0));
-    prompts.push_back({shape.start + set.labels.back()});
-  }
-  for (const std::vector<int32_t>& row :
-       sample_rows(*saved.model, options.sampling, prompts, shape.length,
-                   show_time_left(progress, "tokens sampled")))
-    for (const int32_t token : row) set.pixels.push_back(token_to_gray(token, shape.levels));
-  return set;
-}
 
 // The nearest samples, each left of its training image.
 void write_sheet(const std::string& path, const ImageSet& samples, const ImageSet& training,
@@ -148,7 +130,9 @@ void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgre
   require(count >= 2, "--count is {}; it must be at least 2", count);
   if (!options.out.empty()) const AtomicFile writable(options.out);  // refused now, not at the end
   const ImageJudge judge(saved);
-  const ImageSet samples = sample_set(saved, options, count, progress);
+  const ImageSet samples =
+      sample_image_set(*saved.model, saved.shape, options.sampling, {count, -1},
+                       show_time_left(progress, "tokens sampled"));
   use_machine(options.threads, "cpu");  // what judges is small, and has the same bits everywhere
   const ImageReport report =
       judge.judge(samples, saved.shape.classes > 0, cache_folder(), progress);

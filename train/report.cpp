@@ -30,21 +30,6 @@ const char* name_of(RunStatus status) {
   return "unknown";
 }
 
-// RFC 4648, section 4.
-std::string base64(const std::string& bytes) {
-  constexpr const char* kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    for (size_t j = i; j < i + 3; ++j)
-      group = group << 8 | (j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0u);
-    for (size_t digit = 0; digit < 4; ++digit)
-      text += i + digit <= bytes.size() ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
-  }
-  return text;
-}
-
 // With its line breaks, which escape_xml() replaces.
 std::string escape_lines(const std::string& text) {
   std::string result;
@@ -102,6 +87,20 @@ std::string settings_html(const RunConfig& config) {
 }
 
 }  // namespace
+
+std::string base64(const std::string& bytes) {
+  constexpr const char* kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t j = i; j < i + 3; ++j)
+      group = group << 8 | (j < bytes.size() ? static_cast<unsigned char>(bytes[j]) : 0u);
+    for (size_t digit = 0; digit < 4; ++digit)
+      text += i + digit <= bytes.size() ? kDigits[group >> (18 - 6 * digit) & 63] : '=';
+  }
+  return text;
+}
 
 void write_report(const fs::path& run, const RunConfig& config, const TaskShape& shape,
                   int64_t step, RunStatus status) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "data/tasks/task.h"
 #include "train/config.h"
@@ -11,6 +12,9 @@
 namespace linea {
 
 enum class RunStatus { running, finished, stopped, failed };
+
+// RFC 4648, section 4.
+std::string base64(const std::string& bytes);
 
 // From the files of the run. While it is running, browsers load the page again every few seconds.
 // Errors: ErrorKind::write, and those of reading the files.

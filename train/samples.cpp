@@ -65,6 +65,24 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
   return result;
 }
 
+ImageSet sample_image_set(const Model& model, const TaskShape& shape,
+                          const SamplingOptions& options, const ImageRequest& request,
+                          const SamplingProgress& progress) {
+  ImageSet images{shape.side, shape.channels, {}, {}};
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t i = 0; i < request.count; ++i) {
+    const int64_t label = request.class_label >= 0 ? request.class_label
+                          : shape.classes > 0      ? i % shape.classes
+                                                   : 0;
+    images.labels.push_back(static_cast<uint8_t>(label));
+    prompts.push_back({shape.start + static_cast<int32_t>(label)});
+  }
+  for (const std::vector<int32_t>& row :
+       sample_rows(model, options, prompts, shape.length, progress))
+    for (const int32_t token : row) images.pixels.push_back(token_to_gray(token, shape.levels));
+  return images;
+}
+
 std::string sample_images(const Model& model, const TaskShape& shape,
                           const SamplingOptions& options, const ImageRequest& request,
                           const std::filesystem::path& png, int64_t preview_width,
@@ -74,17 +92,8 @@ std::string sample_images(const Model& model, const TaskShape& shape,
   require_class(shape, request.class_label);
   const ImageGrid grid = image_grid(shape, request.count, std::min<int64_t>(8, request.count));
   { const AtomicFile writable(png); }  // refused now rather than after sampling
-  std::vector<std::vector<int32_t>> prompts;
-  for (int64_t i = 0; i < request.count; ++i) {
-    const int64_t label = request.class_label >= 0 ? request.class_label
-                          : shape.classes > 0      ? i % shape.classes
-                                                   : 0;
-    prompts.push_back({shape.start + static_cast<int32_t>(label)});
-  }
-  std::vector<uint8_t> grays;
-  for (const std::vector<int32_t>& row :
-       sample_rows(model, options, prompts, shape.length, progress))
-    for (const int32_t token : row) grays.push_back(token_to_gray(token, shape.levels));
+  const std::vector<uint8_t> grays =
+      sample_image_set(model, shape, options, request, progress).pixels;
   write_png_grid(png, grays, grid);
   return preview_width > 0 ? terminal_preview(grays, grid, preview_width) : "";
 }

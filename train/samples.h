@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/image.h"
+#include "data/image_set.h"
 #include "nn/generation.h"
 #include "train/checkpoint.h"
 
@@ -32,6 +33,11 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
 
 // The layout of images of a task. Error: ErrorKind::usage, too many for one PNG.
 ImageGrid image_grid(const TaskShape& shape, int64_t count, int64_t columns);
+
+// Images with the classes that the model was asked for (0 without classes).
+ImageSet sample_image_set(const Model& model, const TaskShape& shape,
+                          const SamplingOptions& options, const ImageRequest& request,
+                          const SamplingProgress& progress);
 
 // Samples images and writes their grid as a PNG; returns a preview for a terminal of this width.
 // Errors: a model of text, a class that the model does not have.

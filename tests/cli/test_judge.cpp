@@ -55,6 +55,23 @@ TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {
   EXPECT_FALSE(exists("copies.png"));
 }
 
+// Of two classes, black and white, which a model learns at once.
+TEST_F(Judge, AsksForTheClassesInTurn) {
+  for (const auto& [name, gray] : {std::pair{"black", 0}, {"white", 255}}) {
+    fs::create_directories(path(std::string("images/") + name));
+    for (int i = 0; i < 30; ++i)
+      write_png_grid(path(fmt::format("images/{}/{}.png", name, i)),
+                     std::vector<uint8_t>(49, static_cast<uint8_t>(gray)),
+                     {.count = 1, .height = 7, .width = 7});
+  }
+  done("train --task images --data images --size 7 --channels 1 --levels 2 --class-token" + kSmall +
+       " --steps 60 --lr 0.01 --out run");
+  const nlohmann::json result = judged("run --count 10 --temperature 0.1");
+  EXPECT_EQ(result["right"], 1.0) << result;
+  EXPECT_NEAR(result["classes"]["samples"], 2, 0.01);
+  EXPECT_NEAR(result["frechet"]["samples"], result["frechet"]["real"], 1);
+}
+
 // A folder that is no folder of classes: no classifier.
 TEST_F(Judge, JudgesImagesWithoutClasses) {
   fs::create_directory(path("images"));
@@ -108,7 +125,7 @@ TEST_F(Judge, RefusesWhatCannotBeJudged) {
   refused(2, "judge text --tokens 0", {"--tokens"});
   remove("text.txt");
   refused(3, "judge text", {"text.txt"});
-  refused(6, "judge run --count 2 --out nowhere/x.png", {"nowhere/x.png"}, true);
+  refused(6, "judge run --count 2 --out nowhere/x.png", {"nowhere/x.png"});
 }
 
 }  // namespace
