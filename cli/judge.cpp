@@ -182,6 +182,7 @@ void judge_text(const SavedModel& saved, const JudgeOptions& options, TerminalPr
                                                   {vocabulary.start_token()});
   const auto samples = sample_rows(*saved.model, options.sampling, prompts, options.tokens,
                                    show_time_left(progress, "tokens sampled"));
+  progress.show("comparing with the training text");
   const TextReport report = judge_text(*task, vocabulary, samples);
   if (progress.is_terminal()) progress.note("");
   print_text_report(saved, report, count, options);
@@ -213,7 +214,7 @@ void add_judge(CLI::App& program, int& exit_code) {
   CLI::App& command = add_command(
       program, "judge", "how good the samples of a run are, compared with its data",
       "Example:  linea judge runs/mnist --count 1000\n\nThe classifier is trained once for each "
-      "data set, in about a minute, and kept in $XDG_CACHE_HOME/linea (~/.cache/linea).");
+      "data set, in less than a minute, and kept in $XDG_CACHE_HOME/linea (~/.cache/linea).");
   const auto options = std::make_shared<JudgeOptions>();
   add_option(command, "RUN", options->run,
              "a run, a checkpoint folder, or a model.safetensors file", OptionKind::required);

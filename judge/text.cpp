@@ -72,12 +72,11 @@ class SuffixAutomaton {
 
 }  // namespace
 
-std::vector<std::string> words_of_text(const std::string& text) {
-  std::vector<std::string> words;
+void for_each_word(const std::string& text, const std::function<void(const std::string&)>& visit) {
   std::string word;
   int64_t letters = 0;
   const auto end_word = [&] {
-    if (letters >= kMinLetters) words.push_back(word);
+    if (letters >= kMinLetters) visit(word);
     word.clear();
     letters = 0;
   };
@@ -91,7 +90,6 @@ std::vector<std::string> words_of_text(const std::string& text) {
     letters += starts_character(byte) ? 1 : 0;
   }
   end_word();
-  return words;
 }
 
 double KnownWords::share() const {
@@ -100,10 +98,10 @@ double KnownWords::share() const {
 
 KnownWords count_known(const std::string& text, const std::unordered_set<std::string>& known) {
   KnownWords result;
-  for (const std::string& word : words_of_text(text)) {
+  for_each_word(text, [&](const std::string& word) {
     ++result.words;
     result.known += known.count(word) != 0 ? 1 : 0;
-  }
+  });
   return result;
 }
 

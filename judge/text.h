@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 namespace linea {
 
-// The words of a text: runs of at least three letters, in lower case (ASCII). Letters are those of
-// ASCII and all other characters of UTF-8.
-std::vector<std::string> words_of_text(const std::string& text);
+// Calls `visit` with each word of a text: runs of at least three letters, in lower case (ASCII).
+// Letters are those of ASCII and all other characters of UTF-8.
+void for_each_word(const std::string& text, const std::function<void(const std::string&)>& visit);
 
 struct KnownWords {
   int64_t words = 0, known = 0;

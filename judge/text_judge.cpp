@@ -20,8 +20,8 @@ TextReport judge_text(const Task& task, const Vocabulary& vocabulary,
                       const std::vector<std::vector<int32_t>>& samples) {
   const std::vector<int32_t> training = read_tokens(task, Split::train);
   std::vector<int32_t> validation = read_tokens(task, Split::val);
-  const std::vector<std::string> words = words_of_text(vocabulary.decode(training));
-  const std::unordered_set<std::string> known(words.begin(), words.end());
+  std::unordered_set<std::string> known;
+  for_each_word(vocabulary.decode(training), [&](const std::string& word) { known.insert(word); });
   TextReport report;
   size_t sampled = 0;
   for (const std::vector<int32_t>& sample : samples) {

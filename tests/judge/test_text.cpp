@@ -12,6 +12,12 @@
 namespace linea {
 namespace {
 
+std::vector<std::string> words_of_text(const std::string& text) {
+  std::vector<std::string> words;
+  for_each_word(text, [&](const std::string& word) { words.push_back(word); });
+  return words;
+}
+
 TEST(JudgedText, WordsHaveThreeLetters) {
   EXPECT_EQ(
       words_of_text("An old OAK, the ro\xC3\xA9 x\xC3\xA9; don't! \xC3\xA9t\xC3\xA9s 12345 end"),
