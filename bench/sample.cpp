@@ -28,7 +28,7 @@ struct Sampled {
 // too.
 double weight_bytes(const Model& model) {
   double bytes = 0;
-  for (const auto& [name, var, optional] : model.parameters()) {
+  for (const auto& [name, var, optional, matrices] : model.parameters()) {
     const bool one_row = name == "position_embedding.weight" ||
                          (name == "token_embedding.weight" && !model.config().tie);
     const bool matrix = var.shape().rank() == 2 && !one_row;

@@ -7,8 +7,8 @@ namespace linea {
 FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                          uint32_t dropout_stream)
     : norm(init, prefix + "norm2", config.dim, config.bias),
-      up(init, prefix + "up", config.dim, config.ffn, kInitStd, config.bias),
-      down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias),
+      up(init, prefix + "up", config.dim, config.ffn, kInitStd, config.bias, 1),
+      down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias, 1),
       stream_id(dropout_stream) {}
 
 Var FeedForward::forward(const Var& x, float dropout, bool residual) const {

@@ -5,8 +5,8 @@
 namespace linea {
 
 Linear::Linear(ParameterInit& init, const std::string& name, int64_t in, int64_t out, double stddev,
-               bool with_bias) {
-  weight = init.normal(name + ".weight", {out, in}, stddev);
+               bool with_bias, int64_t matrices) {
+  weight = init.normal(name + ".weight", {out, in}, stddev, false, matrices);
   if (with_bias) bias = init.constant(name + ".bias", {out}, 0.0);
 }
 

@@ -12,9 +12,9 @@ namespace linea {
 
 struct Linear : LinearVars {
   Linear() = default;
-  // W ~ N(0, stddev^2), b = 0.
+  // W ~ N(0, stddev^2), b = 0. matrices: as in Parameter.
   Linear(ParameterInit& init, const std::string& name, int64_t in, int64_t out, double stddev,
-         bool with_bias);
+         bool with_bias, int64_t matrices = 0);
 
   Var forward(const Var& x) const;  // [...,in] -> [...,out]
 };

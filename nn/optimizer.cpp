@@ -17,13 +17,20 @@ const std::vector<Mechanism>& optimizers() {
   Declarations decoupled = betas;
   decoupled.push_back(
       real("weight_decay", 0, at_least(0), "decoupled weight decay, of matrices only"));
+  Declarations muon = decoupled;
+  muon.push_back(positive("muon_lr", 0.02, "peak learning rate of the matrices of blocks"));
+  muon.push_back(real("muon_momentum", 0.95, {0, kBelowOne}, "decay of the momentum of matrices"));
   static const std::vector<Mechanism> list = {
-      {"adamw", decoupled}, {"adam", betas}, {"radam", decoupled}};
+      {"adamw", decoupled}, {"adam", betas}, {"radam", decoupled}, {"muon", muon}};
   return list;
 }
 
 const Mechanism& find_optimizer(const std::string& name) {
   return find_mechanism("optimizer", optimizers(), name);
+}
+
+bool trains_as_matrices(const OptimizerConfig& config, const Parameter& parameter) {
+  return config.name == "muon" && parameter.matrices > 0;
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters)
@@ -34,10 +41,20 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
   beta2_ = settings.real("beta2");
   weight_decay_ = settings.has("weight_decay") ? settings.real("weight_decay") : 0.0;
   require(config.clip >= 0, "`clip` is {}; it must be at least 0", config.clip);
+  if (config.name == "muon") {
+    require(config.peak > 0, "the peak learning rate is {}; it must be above 0", config.peak);
+    muon_momentum_ = settings.real("muon_momentum");
+    muon_rate_ = settings.real("muon_lr") / config.peak;
+  }
   const MemoryScope scope(MemoryPart::optimizer);
   for (const Parameter& parameter : parameters_) {
-    mean_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
-    square_.push_back(Tensor::zeros(parameter.var.shape(), parameter.var.dtype()));
+    const auto zeros = [&](bool exist) {
+      return exist ? Tensor::zeros(parameter.var.shape(), parameter.var.dtype()) : Tensor();
+    };
+    const bool matrices = trains_as_matrices(config_, parameter);
+    mean_.push_back(zeros(!matrices));
+    square_.push_back(zeros(!matrices));
+    momentum_.push_back(zeros(matrices));
   }
 }
 
@@ -79,20 +96,50 @@ void Optimizer::apply(const Tensor& loss) {
   const Tensor total = Tensor::zeros({1}, DType::f64);
   with_real(parameters_.at(0).var.dtype(), "optimizer", [&](auto zero) {
     using T = decltype(zero);
-    std::vector<TrainedParameter<T>> all;
+    std::vector<TrainedParameter<T>> all, adam;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const Var& var = parameters_[i].var;
       require(var.grad().defined(), "the parameter {} got no gradient", parameters_[i].name);
-      all.push_back({var.grad().data<T>(), var.value().data<T>(), mean_[i].data<Accumulator<T>>(),
-                     square_[i].data<Accumulator<T>>(), var.value().numel(),
+      const auto moment = [](const Tensor& x) {
+        return x.defined() ? x.data<Accumulator<T>>() : nullptr;
+      };
+      all.push_back({var.grad().data<T>(), var.value().data<T>(), moment(mean_[i]),
+                     moment(square_[i]), var.value().numel(),
                      var.shape().rank() >= 2 ? weight_decay_ : 0.0});
+      if (mean_[i].defined()) adam.push_back(all.back());
     }
     const Kernels<T>& of = kernels<T>(ctx.device);
     of.sum_squares(ctx, all.data(), all.size(), total.data<double>());
-    of.clip_scale(ctx, total.data<double>(), loss.defined() ? loss.data<Accumulator<T>>() : nullptr,
-                  config_.clip);
-    of.adam(ctx, {beta1_, beta2_, config_.epsilon}, all.data(), all.size());
+    // The directions of Muon do not depend on the norm of the gradients, so only the others are
+    // clipped.
+    const bool all_clipped = adam.size() == all.size();
+    const Tensor clipped = all_clipped ? total : Tensor::zeros({1}, DType::f64);
+    if (!all_clipped) of.sum_squares(ctx, adam.data(), adam.size(), clipped.data<double>());
+    of.clip_scale(ctx, total.data<double>(), clipped.data<double>(),
+                  loss.defined() ? loss.data<Accumulator<T>>() : nullptr, config_.clip);
+    of.adam(ctx, {beta1_, beta2_, config_.epsilon}, adam.data(), adam.size());
+    if (!all_clipped) apply_muon<T>(ctx);
   });
+}
+
+// The matrices by falling size, so that threads that take one after another finish together.
+template <typename T>
+void Optimizer::apply_muon(Context& ctx) const {
+  std::vector<MuonMatrix<T>> matrices;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (!momentum_[i].defined()) continue;
+    const Var& var = parameters_[i].var;
+    const int64_t count = parameters_[i].matrices, rows = var.size(0) / count, cols = var.size(1);
+    for (int64_t matrix = 0; matrix < count; ++matrix) {
+      const int64_t first = matrix * rows * cols;
+      matrices.push_back({var.grad().data<T>() + first, var.value().data<T>() + first,
+                          momentum_[i].data<Accumulator<T>>() + first, rows, cols});
+    }
+  }
+  std::stable_sort(matrices.begin(), matrices.end(),
+                   [](const auto& a, const auto& b) { return a.rows * a.cols > b.rows * b.cols; });
+  kernels<T>(ctx.device)
+      .muon(ctx, {muon_momentum_, muon_rate_, weight_decay_}, matrices.data(), matrices.size());
 }
 
 bool Optimizer::end() {
@@ -118,8 +165,12 @@ double Optimizer::loss() const { return context().step->loss; }
 std::vector<Optimizer::Moment> Optimizer::moments() const {
   std::vector<Moment> result;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    result.push_back({"mean." + parameters_[i].name, mean_[i]});
-    result.push_back({"square." + parameters_[i].name, square_[i]});
+    if (momentum_[i].defined()) {
+      result.push_back({"momentum." + parameters_[i].name, momentum_[i]});
+    } else {
+      result.push_back({"mean." + parameters_[i].name, mean_[i]});
+      result.push_back({"square." + parameters_[i].name, square_[i]});
+    }
   }
   return result;
 }

@@ -1,4 +1,4 @@
-// Adam, AdamW and RAdam with clipping by the global norm, over all parameters of a model.
+// Adam, AdamW, RAdam and Muon with clipping by the global norm, over all parameters of a model.
 #pragma once
 
 #include <string>
@@ -15,7 +15,12 @@ struct OptimizerConfig {
   Settings settings{};         // its own; what is missing has its default
   double clip = 1.0;           // of the gradients' global norm; 0: none
   double epsilon = 1e-8;
+  double peak = 1e-3;  // the largest learning rate, at which Muon's own is `muon_lr`
 };
+
+// Whether the optimizer trains this parameter as matrices with one moment, by Muon; others have two
+// moments.
+bool trains_as_matrices(const OptimizerConfig& config, const Parameter& parameter);
 
 // The optimizers and their settings.
 const std::vector<Mechanism>& optimizers();
@@ -51,7 +56,8 @@ class Optimizer {
   double gradient_norm() const;
   double loss() const;
 
-  // What resuming needs: "mean.NAME", "square.NAME" tensors and the count of updates.
+  // What resuming needs: "mean.NAME" and "square.NAME" tensors, or "momentum.NAME" of matrices that
+  // Muon trains, and the count of updates.
   using Moment = NamedTensor;
   std::vector<Moment> moments() const;
   int64_t updates() const { return updates_; }
@@ -60,11 +66,14 @@ class Optimizer {
 
  private:
   void set_corrections();
+  template <typename T>
+  void apply_muon(Context& ctx) const;
 
   OptimizerConfig config_;
-  double beta1_, beta2_, weight_decay_;
+  double beta1_, beta2_, weight_decay_, muon_momentum_ = 0, muon_rate_ = 0;
   Parameters parameters_;
-  std::vector<Tensor> mean_, square_;
+  std::vector<Tensor> mean_, square_;  // undefined where there is a momentum
+  std::vector<Tensor> momentum_;
   int64_t updates_ = 0;
 };
 

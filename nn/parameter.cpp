@@ -14,8 +14,8 @@ uint32_t stream_id_of_name(const std::string& name) {
 
 }  // namespace
 
-Var ParameterInit::normal(const std::string& name, const Shape& shape, double stddev,
-                          bool optional) {
+Var ParameterInit::normal(const std::string& name, const Shape& shape, double stddev, bool optional,
+                          int64_t matrices) {
   const RandomStream stream{seed_, Purpose::init,
                             optional ? stream_id_of_name(name) : next_stream_id_, 0};
   const Tensor tensor(shape,
@@ -24,7 +24,7 @@ Var ParameterInit::normal(const std::string& name, const Shape& shape, double st
   for (size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(stddev * random_normal(stream, i));
   tensor.write(values.data());
-  add({name, Var(tensor, true), optional});
+  add({name, Var(tensor, true), optional, matrices});
   return list_.back().var;
 }
 

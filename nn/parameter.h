@@ -14,6 +14,7 @@ struct Parameter {
   std::string name;  // "blocks.0.out.weight"
   Var var;
   bool optional = false;  // takes no number of ParameterInit's streams
+  int64_t matrices = 0;   // of a block, one after the other in its rows; 0: it is none
 };
 using Parameters = std::vector<Parameter>;
 
@@ -28,7 +29,8 @@ class ParameterInit {
   ParameterInit(Parameters& list, uint64_t seed) : list_(list), seed_(seed) {}
 
   // N(0, stddev^2), or a constant; f32.
-  Var normal(const std::string& name, const Shape& shape, double stddev, bool optional = false);
+  Var normal(const std::string& name, const Shape& shape, double stddev, bool optional = false,
+             int64_t matrices = 0);
   Var constant(const std::string& name, const Shape& shape, double value);
   // A parameter with values of its own.
   void add(Parameter parameter);

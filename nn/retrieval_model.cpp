@@ -40,8 +40,8 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, dim, 1.0);
   second_tokens_ = Embedding(init, "second_embedding", config_.second_vocab_size, dim, 1.0);
   one_hot_ = Var(diagonal(config_.second_vocab_size, values, 1.0f));
-  qk_ = Linear(init, prefix + "qk", dim, 2 * dim, stddev, config_.bias);
-  second_qk_ = Linear(init, prefix + "second_qk", dim, 2 * dim, stddev, config_.bias);
+  qk_ = Linear(init, prefix + "qk", dim, 2 * dim, stddev, config_.bias, 2);
+  second_qk_ = Linear(init, prefix + "second_qk", dim, 2 * dim, stddev, config_.bias, 2);
   attentions_ = {make_layer_attention(config_, 0)};
   gate_ = make_gate(init, prefix, config_, *attentions_[0]);
   add_parameters(init, prefix, *attentions_[0]);

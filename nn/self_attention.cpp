@@ -48,12 +48,12 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
                              const ModelConfig& config, int64_t layer, uint32_t dropout_stream)
     : heads(config.heads),
       norm(init, prefix + "norm1", config.dim, config.bias),
-      qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias),
+      qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias, 3),
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream) {
   gate = make_gate(init, prefix, config, *attention);
   add_parameters(init, prefix, *attention);
-  out = Linear(init, prefix + "out", config.dim, config.dim, config.residual_std(), config.bias);
+  out = Linear(init, prefix + "out", config.dim, config.dim, config.residual_std(), config.bias, 1);
 }
 
 // q, k, v and the gates of x, in the layout and dtype that the attention takes.

@@ -253,4 +253,22 @@ struct TrainedParameter {
   double weight_decay;
 };
 
+// The iteration of Muon, X -> (a I + b A + c A A) X with A = X X^T (Jordan 2024).
+inline constexpr int kMuonIterations = 5;
+inline constexpr double kMuonA = 3.4445, kMuonB = -4.7750, kMuonC = 2.0315;
+
+// rate: Muon's learning rate as a multiple of StepParams::learning_rate.
+struct MuonConstants {
+  double momentum, rate, weight_decay;
+};
+
+// A matrix [rows,cols] that Muon trains.
+template <typename T>
+struct MuonMatrix {
+  const T* gradient;
+  T* parameter;
+  Accumulator<T>* momentum;
+  int64_t rows, cols;
+};
+
 }  // namespace linea

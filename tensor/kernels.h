@@ -288,9 +288,17 @@ template <typename T>
 struct OptimizerKernels {
   // total += the sum of the squares of all gradients
   void (*sum_squares)(Context&, const TrainedParameter<T>*, size_t count, double* total);
-  // Writes StepParams; `loss`, that of the step, may be null.
-  void (*clip_scale)(Context&, const double* total, const Accumulator<T>* loss, double clip);
+  // Writes StepParams; `clipped` is the part of `total` whose norm is limited; `loss`, that of the
+  // step, may be null.
+  void (*clip_scale)(Context&, const double* total, const double* clipped,
+                     const Accumulator<T>* loss, double clip);
   void (*adam)(Context&, const AdamConstants&, const TrainedParameter<T>*, size_t count);
+};
+
+template <typename T>
+struct MuonKernels {
+  // The list of `count` matrices is in host memory.
+  void (*muon)(Context&, const MuonConstants&, const MuonMatrix<T>*, size_t count);
 };
 
 // The tables of all topics.
@@ -298,12 +306,13 @@ template <typename T, template <typename> typename... Topics>
 struct KernelTable : Topics<T>... {};
 
 template <typename T>
-using Kernels = KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels,
-                            PanelKernels, NormalizationKernels, EmbeddingKernels, LossKernels,
-                            SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
-                            ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
-                            StraightThroughKernels, RecurrentKernels, DeltaKernels,
-                            DeltaStepKernels, SoftmaxAttentionKernels, OptimizerKernels>;
+using Kernels =
+    KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
+                NormalizationKernels, EmbeddingKernels, LossKernels, SamplingKernels,
+                FeatureKernels, RandomFeatureKernels, CodebookKernels, ChunkForwardKernels,
+                ChunkBackwardQueryKernels, ChunkBackwardKeyKernels, StraightThroughKernels,
+                RecurrentKernels, DeltaKernels, DeltaStepKernels, SoftmaxAttentionKernels,
+                OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

@@ -26,9 +26,9 @@ DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 TASKS = "digits mnist cifar10 images text copy"
 READ = "attention bias codes feature features heads layers levels nu output_head positions reversible rule task tie"
 UNREAD = """accumulate anneal batch beta1 beta2 bytes channels chunk class_token clip codebook commitment data device
-dim dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time min_lr optimizer projection
-recompute redraw sample_every save_every seed segment sigma size spike_guard steps tensorboard threads warmup
-weight_decay"""
+dim dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time min_lr muon_lr muon_momentum
+optimizer projection recompute redraw sample_every save_every seed segment sigma size spike_guard steps tensorboard
+threads warmup weight_decay"""
 
 
 def choose(kind, name, known):

@@ -12,12 +12,12 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6322,
+    "tensor": 6414,
     "autograd": 1906,
-    "nn": 2341,
-    "cuda": 9120,
+    "nn": 2394,
+    "cuda": 9206,
     "data": 3376,
-    "train": 4181,
+    "train": 4194,
     "bench": 1877,
     "cli": 961,
 }

@@ -266,7 +266,10 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
 }
 
 OptimizerConfig optimizer_config(const RunConfig& config) {
-  return {config.optimizer, config.optimizer_settings, config.clip};
+  return {.name = config.optimizer,
+          .settings = config.optimizer_settings,
+          .clip = config.clip,
+          .peak = config.lr};
 }
 
 void check_settings(const RunConfig& config) {

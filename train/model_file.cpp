@@ -96,7 +96,7 @@ std::vector<WeightCount> count_weights(const ModelConfig& config) {
   if (config.positions == "learned")
     counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
   counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
-                    layers * (4 * dim * dim + 2 * dim * ffn)});
+                    layers * (4 * dim * dim + 2 * dim * ffn), true});
   return counts;
 }
 

@@ -36,6 +36,7 @@ void load_tensors(const SafetensorsFile& file, const std::string& path, Model& m
 struct WeightCount {
   std::string what;
   double elements;
+  bool matrices = false;  // of blocks
 };
 std::vector<WeightCount> count_weights(const ModelConfig& config);
 // Error: ErrorKind::input where the file has fewer elements than a model of these settings needs: a

@@ -78,14 +78,15 @@ RunConfig read_run_config(const fs::path& run) try {
   fail(ErrorKind::input, "{}", error.what());
 }
 
-// The optimizer has one moment "mean.NAME" for each parameter and none for buffers.
+// The optimizer has one moment "mean.NAME" or "momentum.NAME" for each parameter and none for
+// buffers.
 int64_t count_saved_parameters(const fs::path& run) {
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(run);
   if (checkpoints.empty()) return -1;
   const SafetensorsFile file = SafetensorsFile::open(checkpoints.back().path / kOptimizerFile);
   int64_t count = 0;
   for (const SafetensorsEntry& entry : file.entries()) {
-    if (entry.name.rfind("mean.", 0) != 0) continue;
+    if (!entry.name.starts_with("mean.") && !entry.name.starts_with("momentum.")) continue;
     int64_t elements = 1;
     for (const int64_t size : entry.shape) elements *= size;
     count += elements;

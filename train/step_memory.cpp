@@ -29,12 +29,22 @@ double weight_bytes(const ModelConfig& model) {
   return 4 * elements;
 }
 
+double moment_bytes(const RunConfig& config, const ModelConfig& model) {
+  double elements = 0;
+  for (const WeightCount& count : count_weights(model)) {
+    Parameter parameter;
+    parameter.matrices = count.matrices ? 1 : 0;
+    elements += count.elements * (trains_as_matrices(optimizer_config(config), parameter) ? 1 : 2);
+  }
+  return 4 * elements;
+}
+
 size_t to_bytes(double x) { return static_cast<size_t>(std::clamp(x, 0.0, 1e18)); }
 
-MemoryParts parts_of(double weights, double activations) {
+MemoryParts parts_of(const RunConfig& config, const ModelConfig& model, double activations) {
   MemoryParts parts;
-  parts.parameters = parts.gradients = to_bytes(weights);
-  parts.optimizer = to_bytes(2 * weights);
+  parts.parameters = parts.gradients = to_bytes(weight_bytes(model));
+  parts.optimizer = to_bytes(moment_bytes(config, model));
   parts.activations = to_bytes(activations);
   return parts;
 }
@@ -107,7 +117,7 @@ void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const M
 }
 
 void refuse_too_many_weights(const RunConfig& config, const ModelConfig& model) {
-  refuse_too_large(config, parts_of(weight_bytes(model), 0), memory_limit());
+  refuse_too_large(config, parts_of(config, model, 0), memory_limit());
 }
 
 void refuse_what_cannot_fit(const RunConfig& config, const Task& task) {
@@ -126,7 +136,7 @@ void refuse_what_cannot_fit(const RunConfig& config, const Task& task) {
   const auto parts_from = [&](int64_t rows) {
     const double peak = extrapolate(config, task, rows);
     release_memory_cache();
-    return parts_of(weights, (peak - weights) / kMargin);
+    return parts_of(config, model, (peak - weights) / kMargin);
   };
   if (config.batch < 2) return;
   MemoryParts parts = parts_from(2);

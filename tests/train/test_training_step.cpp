@@ -110,6 +110,32 @@ TEST(TrainingStep, IsTheMeanOfItsMicroBatches) {
     }
 }
 
+// The mean loss of the last ten of 100 steps.
+double loss_of_hundred_steps(const std::string& optimizer) {
+  RunConfig config = small("linear", "categorical");
+  config.optimizer = optimizer;
+  config.layers = 2;
+  config.dim = 32;
+  config.ffn = 64;
+  config.steps = 100;
+  config.lr = 3e-3;
+  config.warmup = 10;
+  SmallRun run(config);
+  double sum = 0;
+  for (int64_t i = 0; i < config.steps; ++i) {
+    run.model.before_step(i, config.steps);
+    const double rate = learning_rate_at(i, config.steps, config.warmup, config.lr, config.min_lr);
+    const StepResult result = run.step.run(i, rate);
+    EXPECT_TRUE(result.updated);
+    if (i >= config.steps - 10) sum += result.loss / 10;
+  }
+  return sum;
+}
+
+TEST(TrainingStep, MuonLearnsDigitsInFewerStepsThanAdamW) {
+  EXPECT_LT(loss_of_hundred_steps("muon"), 0.95 * loss_of_hundred_steps("adamw"));
+}
+
 TEST(TrainingStep, WatchersAreNotifiedInOrder) {
   RunConfig config = small("linear", "categorical");
   config.accumulate = 2;
