@@ -5,6 +5,7 @@
 
 #include "autograd/var.h"
 #include "tensor/formulas.h"
+#include "tensor/kernel_shapes.h"
 
 namespace linea {
 
@@ -57,6 +58,10 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 // dropout(down(gelu(up(norm(x))))), with x added if `adds`; saved: x and the result of `up`
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
                  float rate, uint32_t stream_id, bool adds);
+
+// convolution.cpp
+// Causal and depthwise: x [B,N,C], w [count,C], both of one dtype. `offsets`: without B, N, C.
+Var causal_convolution(const Var& x, const Var& w, const ConvolutionShape& offsets);
 
 // tokens.cpp
 Var embedding(const Var& table, const Tensor& ids);

@@ -191,6 +191,31 @@ struct ChunkRows {
   Strided<A> denominator, scale;
 };
 
+// A causal depthwise convolution of B sequences of N positions and C columns: position n reads the
+// positions n - offset[t], t < count. In images of `width` pixels of `channels` positions each,
+// offset t moves column_shift[t] pixels to the right, and reads nothing beyond the border.
+struct ConvolutionShape {
+  static constexpr int kMaxOffsets = 6;
+  int count = 0;
+  int64_t offset[kMaxOffsets] = {};
+  int64_t column_shift[kMaxOffsets] = {};
+  int64_t width = 0, channels = 1;  // width 0: no images
+  int64_t B = 0, N = 0, C = 0;
+
+  LINEA_HOST_DEVICE bool reads(int t, int64_t n) const {
+    if (n < offset[t]) return false;
+    if (width == 0) return true;
+    const int64_t column = n / channels % width + column_shift[t];
+    return column >= 0 && column < width;
+  }
+  // Positions whose rows the recurrent form keeps.
+  LINEA_HOST_DEVICE int64_t ring() const {
+    int64_t largest = 0;
+    for (int t = 0; t < count; ++t) largest = offset[t] > largest ? offset[t] : largest;
+    return largest + 1;
+  }
+};
+
 // Softmax attention: q [BH,queries,D], k [BH,keys,D], v [BH,keys,M]. When causal, query i sees keys
 // 0 .. i + (keys - queries). Scores are multiplied by `scale`.
 struct SoftmaxShape {

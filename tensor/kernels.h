@@ -283,6 +283,17 @@ struct SoftmaxAttentionKernels {
                                      const HeadRows<T>& dk, const HeadRows<T>& dv);
 };
 
+// y[b,n] = sum_t w[t] x[b, n - offset[t]] where ConvolutionShape::reads; x, y [B,N,C], w [count,C].
+template <typename T>
+struct ConvolutionKernels {
+  void (*convolution)(Context&, const ConvolutionShape&, const T* x, const T* w, T* y);
+  void (*convolution_backward)(Context&, const ConvolutionShape&, const T* x, const T* w,
+                               const T* dy, T* dx, T* dw);
+  // One position of each sequence, x and y [B,C], which enters ring [B,ring(),C].
+  void (*convolution_step)(Context&, const ConvolutionShape&, const T* x, const T* w,
+                           const int32_t* positions, T* ring, T* y);
+};
+
 // All parameters in one launch; the list of `count` parameters is in host memory.
 template <typename T>
 struct OptimizerKernels {
@@ -312,7 +323,7 @@ using Kernels =
                 FeatureKernels, RandomFeatureKernels, CodebookKernels, ChunkForwardKernels,
                 ChunkBackwardQueryKernels, ChunkBackwardKeyKernels, StraightThroughKernels,
                 RecurrentKernels, DeltaKernels, DeltaStepKernels, SoftmaxAttentionKernels,
-                OptimizerKernels, MuonKernels>;
+                ConvolutionKernels, OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

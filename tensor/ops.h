@@ -97,6 +97,14 @@ Tensor embedding_backward(const Tensor& ids, const Tensor& dy, int64_t vocab_siz
 Tensor embed_position(const Tensor& table, const Tensor& ids, const Tensor& position_table,
                       const Tensor& positions, DType dtype);
 
+// Causal depthwise convolutions of x [B,N,C] by w [count,C]: ConvolutionShape, whose sizes are those
+// of x. A step: x [B,1,C], positions i32 [B], ring [B,ring(),C], zeros before the first position.
+Tensor convolution(const Tensor& x, const Tensor& w, const ConvolutionShape& offsets);
+std::pair<Tensor, Tensor> convolution_backward(const Tensor& x, const Tensor& w,  // dx, dw
+                                               const ConvolutionShape& offsets, const Tensor& dy);
+Tensor convolution_step(const Tensor& x, const Tensor& w, const ConvolutionShape& offsets,
+                        const Tensor& positions, const Tensor& ring);
+
 // logits [..., V], targets i32 [...], below 0 where not scored. Error: a target above V - 1.
 struct CrossEntropy {
   Tensor mean, losses, log_sums, scored;

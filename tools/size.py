@@ -12,10 +12,10 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6414,
-    "autograd": 1906,
+    "tensor": 6560,
+    "autograd": 1919,
     "nn": 2394,
-    "cuda": 9206,
+    "cuda": 9274,
     "data": 3376,
     "train": 4194,
     "bench": 1877,

@@ -1,0 +1,85 @@
+// Causal depthwise convolutions; which positions are read: ConvolutionShape.
+#include <algorithm>
+
+#include "tensor/cpu/kernel_tables.h"
+#include "tensor/cpu/parallel.h"
+
+namespace linea::cpu {
+namespace {
+
+// y += w x over C columns
+template <typename T>
+void add_product(const T* w, const T* x, T* y, int64_t C) {
+#pragma omp simd
+  for (int64_t c = 0; c < C; ++c) y[c] += w[c] * x[c];
+}
+
+}  // namespace
+
+// y[b,n] = sum_t w[t] x[b, n - o_t]
+template <typename T>
+void convolution(Context& ctx, const ConvolutionShape& shape, const T* x, const T* w, T* y) {
+  const int64_t N = shape.N, C = shape.C;
+  parallel_rows(ctx, shape.B * N, shape.count * C, [&](int64_t row) {
+    std::fill_n(y + row * C, C, T(0));
+    for (int t = 0; t < shape.count; ++t)
+      if (shape.reads(t, row % N))
+        add_product(w + t * C, x + (row - shape.offset[t]) * C, y + row * C, C);
+  });
+}
+
+// dx[b,n] = sum_t w[t] dy[b, n + o_t];  dw[t] = sum_{b,n} dy[b,n] x[b, n - o_t]
+// The sums over n are those of one thread for each sequence and block of columns; those over
+// sequences follow in order.
+template <typename T>
+void convolution_backward(Context& ctx, const ConvolutionShape& shape, const T* x, const T* w,
+                          const T* dy, T* dx, T* dw) {
+  constexpr int64_t kColumns = 64;
+  const int64_t B = shape.B, N = shape.N, C = shape.C, K = shape.count;
+  parallel_rows(ctx, B * N, K * C, [&](int64_t row) {
+    std::fill_n(dx + row * C, C, T(0));
+    for (int t = 0; t < shape.count; ++t) {
+      const int64_t reader = row % N + shape.offset[t];
+      if (reader < N && shape.reads(t, reader))
+        add_product(w + t * C, dy + (row + shape.offset[t]) * C, dx + row * C, C);
+    }
+  });
+  const int64_t blocks = (C + kColumns - 1) / kColumns;
+  const Workspace<T> sums(ctx, B * K * C);
+  std::fill_n(sums.data(), B * K * C, T(0));
+  parallel_rows(ctx, B * blocks, N * K * kColumns, [&](int64_t item) {
+    const int64_t b = item / blocks, first = item % blocks * kColumns;
+    for (int64_t n = 0; n < N; ++n)
+      for (int t = 0; t < shape.count; ++t)
+        if (shape.reads(t, n))
+          add_product(x + (b * N + n - shape.offset[t]) * C + first, dy + (b * N + n) * C + first,
+                      sums.data() + (b * K + t) * C + first, std::min(kColumns, C - first));
+  });
+  std::fill_n(dw, K * C, T(0));
+  for (int64_t b = 0; b < B; ++b)
+    for (int64_t i = 0; i < K * C; ++i) dw[i] += sums.data()[b * K * C + i];
+}
+
+template <typename T>
+void convolution_step(Context& ctx, const ConvolutionShape& shape, const T* x, const T* w,
+                      const int32_t* positions, T* ring, T* y) {
+  const int64_t C = shape.C, R = shape.ring();
+  parallel_rows(ctx, shape.B, shape.count * C, [&](int64_t b) {
+    const int64_t n = positions[b];
+    T* const rows = ring + b * R * C;
+    std::copy_n(x + b * C, C, rows + n % R * C);
+    std::fill_n(y + b * C, C, T(0));
+    for (int t = 0; t < shape.count; ++t)
+      if (shape.reads(t, n))
+        add_product(w + t * C, rows + (n - shape.offset[t]) % R * C, y + b * C, C);
+  });
+}
+
+template <typename T>
+constexpr ConvolutionKernels<T> kConvolutionKernels = {
+    .convolution = convolution<T>,
+    .convolution_backward = convolution_backward<T>,
+    .convolution_step = convolution_step<T>};
+LINEA_KERNELS(ConvolutionKernels)
+
+}  // namespace linea::cpu

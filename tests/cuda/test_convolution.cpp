@@ -1,0 +1,38 @@
+#include "tests/cuda/parity.h"
+
+namespace linea::cuda_tests {
+namespace {
+
+TEST(CudaConvolution, ForwardBackwardAndStep) {
+  const ConvolutionShape text{.count = 4, .offset = {0, 1, 2, 3}, .B = 2, .N = 3, .C = 33};
+  const ConvolutionShape images{.count = 6,
+                                .offset = {0, 1, 2, 8, 11, 14},
+                                .column_shift = {0, 0, 0, 1, 0, -1},
+                                .width = 4,
+                                .channels = 3,
+                                .B = 3,
+                                .N = 150,
+                                .C = 40};
+  for (const ConvolutionShape& shape : {text, images})
+    expect_parity([&](auto t) {
+      using T = decltype(t);
+      const Shape all{shape.B, shape.N, shape.C}, weights{shape.count, shape.C},
+          row{shape.B, shape.C};
+      const Tensor x = input<T>(all, 1), w = input<T>(weights, 2), dy = input<T>(all, 3);
+      const Tensor y = unset<T>(all), dx = unset<T>(all), dw = unset<T>(weights);
+      table<T>().convolution(context(), shape, x.data<T>(), w.data<T>(), y.data<T>());
+      table<T>().convolution_backward(context(), shape, x.data<T>(), w.data<T>(), dy.data<T>(),
+                                      dx.data<T>(), dw.data<T>());
+      const Tensor ring = input<T>({shape.B, shape.ring(), shape.C}, 4), now = input<T>(row, 5),
+                   stepped = unset<T>(row);
+      std::vector<int32_t> positions;  // the first, and later ones
+      for (int64_t b = 0; b < shape.B; ++b) positions.push_back(static_cast<int32_t>(17 * b));
+      const Tensor of_rows = Tensor::from(positions, {shape.B});
+      table<T>().convolution_step(context(), shape, now.data<T>(), w.data<T>(),
+                                  of_rows.data<int32_t>(), ring.data<T>(), stepped.data<T>());
+      return std::vector<Tensor>{y, dx, dw, ring, stepped};
+    });
+}
+
+}  // namespace
+}  // namespace linea::cuda_tests
