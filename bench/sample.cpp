@@ -39,6 +39,17 @@ double weight_bytes(const Model& model) {
   return bytes;
 }
 
+// Of the rows that convolutions keep of a sequence, beside the states of the attentions.
+std::string ring_text(const Model& model) {
+  const DecodeState state = model.start(1);
+  size_t rings = state.embedding.bytes();
+  for (const LayerState& layer : state.layers) rings += layer.convolution.bytes();
+  if (rings == 0) return "";
+  return fmt::format(
+      "state of a sequence: {:.1f} KB, of which {:.1f} KB are rows of convolutions\n",
+      static_cast<double>(state.bytes()) / 1e3, static_cast<double>(rings) / 1e3);
+}
+
 // Positions that take a few seconds; all of an image where a position costs more the later it is.
 int64_t positions_of(const Model& model, const SampleBench& options, int64_t batch) {
   const int64_t max = model.config().length - kWarmup;
@@ -113,9 +124,9 @@ void run(SampleBench options) {
   if (options.json) {
     print_json_line(json_of(machine));
   } else {
-    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n\n",
+    fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n{}\n",
                to_string(machine), options.model.preset, to_string(config),
-               options.model.config.dtype, weight_bytes(model) / 1e6);
+               options.model.config.dtype, weight_bytes(model) / 1e6, ring_text(model));
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
                "images/s", "weights GB/s", "share %");
   }

@@ -25,6 +25,8 @@ void check(const ModelConfig& config) {
           config.dropout);
   require(config.positions == "learned" || config.positions == "sinusoidal",
           "`positions` is '{}'; choose learned or sinusoidal", config.positions);
+  check_convolution("embedding_convolution", config.embedding_convolution, config);
+  check_convolution("layer_convolution", config.layer_convolution, config);
   require(!config.reversible || !config.recompute,
           "`reversible` keeps nothing of a block already: leave `recompute` out");
   require(!config.reversible || config.stored != DType::bf16,
@@ -40,6 +42,12 @@ void check(const ModelConfig& config) {
 
 double ModelConfig::residual_std() const {
   return kInitStd / std::sqrt(2.0 * static_cast<double>(layers));
+}
+
+size_t DecodeState::bytes() const {
+  size_t sum = embedding.bytes();
+  for (const LayerState& layer : layers) sum += layer.bytes();
+  return sum;
 }
 
 Model::Model(const ModelConfig& config) : config_(config) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/attention.h"
+#include "nn/causal_convolution.h"
 #include "nn/output_head.h"
 #include "nn/parameter.h"
 
@@ -22,6 +23,10 @@ struct ModelConfig {
   int64_t input_vocab_size = 2;
   int64_t second_vocab_size = 0;      // above 0: a RetrievalModel, which reads a second stream
   std::string positions = "learned";  // or sinusoidal
+  // Causal convolutions (nn/causal_convolution.h) of the token embedding and of each layer's q, k
+  // and v; the size of an image's rows for 2d, 0 without images.
+  std::string embedding_convolution = "none", layer_convolution = "none";
+  int64_t image_width = 0, image_channels = 0;
   std::string output_head = "categorical";  // or logistics
   bool tie = false;                         // the output layer is the transposed token embedding
   bool bias = true;                         // of the linear layers and norms
@@ -38,12 +43,22 @@ struct ModelConfig {
 
 class Transformer;
 
+// The running state of a layer.
+struct LayerState {
+  std::unique_ptr<AttentionState> attention;
+  ConvolutionState convolution;  // of q, k and v
+  size_t bytes() const { return attention->bytes() + convolution.bytes(); }
+};
+
 // The running state of sampling.
 struct DecodeState {
-  std::vector<std::unique_ptr<AttentionState>> layers;
+  std::vector<LayerState> layers;
+  ConvolutionState embedding;
   int64_t batch = 0, position = 0;             // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
+  // Of the layers and convolutions.
+  size_t bytes() const;
 };
 
 class Model {

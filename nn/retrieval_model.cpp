@@ -32,6 +32,9 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
           "`layers` is {} and `heads` {}; a task of pairs is answered by one attention: `layers` 1 "
           "`heads` 1",
           config_.layers, config_.heads);
+  require(config_.embedding_convolution == "none" && config_.layer_convolution == "none",
+          "a task of pairs has no convolutions: leave `embedding_convolution` and "
+          "`layer_convolution` out");
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";

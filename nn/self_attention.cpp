@@ -49,6 +49,7 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
     : heads(config.heads),
       norm(init, prefix + "norm1", config.dim, config.bias),
       qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias, 3),
+      convolution(init, prefix + "convolution", config.layer_convolution, config, 3 * config.dim),
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream) {
   gate = make_gate(init, prefix, config, *attention);
@@ -57,11 +58,12 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
 }
 
 // q, k, v and the gates of x, in the layout and dtype that the attention takes.
-AttentionInputs SelfAttention::project(const Var& x) const {
+AttentionInputs SelfAttention::project(const Var& x, const ConvolutionState* state) const {
   const DType wide = sum_dtype(x.dtype());
   AttentionInputs in;
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
+  in.qkv = state == nullptr ? convolution.forward(in.qkv) : convolution.step(in.qkv, *state);
   if (gate.weight.defined()) in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide));
   if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
   if (attention->takes_packed()) return in;
@@ -77,22 +79,30 @@ Var SelfAttention::forward(const Var& residual, const Var& x, float dropout, Var
                     stream_id);
 }
 
-Var SelfAttention::step(const Var& residual, const Var& x, AttentionState& state) const {
+LayerState SelfAttention::start(const Tensor& positions, DType stored) const {
+  return {attention->start(positions.size(0), attention->takes_bf16() ? stored : DType::f32),
+          convolution.start(positions, stored)};
+}
+
+Var SelfAttention::step(const Var& residual, const Var& x, LayerState& state) const {
   const int64_t B = x.size(0), dim = x.size(2);
   Tensor y;
-  if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined()) {
-    y = attention->step_from(state, {x.value().reshape({B, dim}),
-                                     {norm.weight.value_or_none(), norm.bias.value_or_none()},
-                                     qkv.weight.value_or_none(),
-                                     qkv.bias.value_or_none()});
+  if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined() &&
+      !convolution.weight.defined()) {
+    y = attention->step_from(*state.attention,
+                             {x.value().reshape({B, dim}),
+                              {norm.weight.value_or_none(), norm.bias.value_or_none()},
+                              qkv.weight.value_or_none(),
+                              qkv.bias.value_or_none()});
   } else {
-    const AttentionInputs in = project(x);
+    const AttentionInputs in = project(x, &state.convolution);
     const auto position = [&](const Var& var, const Shape& shape) {
       return var.defined() ? var.value().reshape(shape) : Tensor();
     };
     const Shape head{B, heads, dim / heads};
-    y = attention->step(state, {position(in.q, head), position(in.k, head), position(in.v, head),
-                                position(in.gate, {B, heads}), position(in.qkv, {B, 3 * dim})});
+    y = attention->step(*state.attention,
+                        {position(in.q, head), position(in.k, head), position(in.v, head),
+                         position(in.gate, {B, heads}), position(in.qkv, {B, 3 * dim})});
   }
   return add_linear(residual, cast(Var(y.reshape({B, 1, dim})), x.dtype()), out, 0, stream_id);
 }

@@ -1,20 +1,23 @@
-// x + dropout(out(attention(qkv(norm(x))))): projections and heads around an Attention, which mixes
-// q, k and v. Rules with a gate get g = sigmoid(gate(norm(x))), one number a head and position.
+// x + dropout(out(attention(conv(qkv(norm(x)))))): projections and heads around an Attention, which
+// mixes q, k and v; conv is the identity or a causal convolution of q, k and v together. There, and
+// not before the projection, it leaves the fused norm and product whole. Rules with a gate get g = sigmoid(gate(norm(x))), one number a head and position.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "nn/attention.h"
+#include "nn/causal_convolution.h"
 #include "nn/layer_norm.h"
 #include "nn/linear.h"
 
 namespace linea {
 
+struct LayerState;
 struct ModelConfig;
 
 struct SelfAttention {
-  // Parameters: PREFIXnorm1, PREFIXqkv, PREFIXgate, PREFIXattention., PREFIXout.
+  // Parameters: PREFIXnorm1, PREFIXqkv, PREFIXconvolution, PREFIXgate, PREFIXattention., PREFIXout.
   SelfAttention(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                 int64_t layer, uint32_t dropout_stream);
 
@@ -22,16 +25,20 @@ struct SelfAttention {
   // to *auxiliary, unless that is null.
   Var forward(const Var& residual, const Var& x, float dropout, Var* auxiliary = nullptr) const;
   // One position x [B,1,dim], without gradients; changes the state.
-  Var step(const Var& residual, const Var& x, AttentionState& state) const;
+  Var step(const Var& residual, const Var& x, LayerState& state) const;
+  // The state before the first position; `positions` is read at each step.
+  LayerState start(const Tensor& positions, DType stored) const;
 
   int64_t heads;
   LayerNorm norm;
   Linear qkv, gate, out;
+  CausalConvolution convolution;
   std::shared_ptr<Attention> attention;
   uint32_t stream_id;  // of dropout
 
  private:
-  AttentionInputs project(const Var& x) const;
+  // state null: of a whole sequence.
+  AttentionInputs project(const Var& x, const ConvolutionState* state = nullptr) const;
 };
 
 // The attention of a layer. Error: one that cannot run twice, where config.recompute or

@@ -3,6 +3,7 @@
 #include "autograd/ops.h"
 #include "tensor/context.h"
 #include "tensor/memory_report.h"
+#include "tensor/ops.h"
 
 namespace linea {
 
@@ -10,6 +11,8 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
   ParameterInit init(parameters_, config_.seed);
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, config_.dim, kInitStd);
+  convolution_ = CausalConvolution(init, "embedding_convolution", config_.embedding_convolution,
+                                   config_, config_.dim);
   positions_ = PositionEmbedding(init, config_.positions, config_.length, config_.dim);
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     blocks_.emplace_back(init, config_, layer);
@@ -50,7 +53,7 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* a
   Var x;
   {
     const ModuleScope scope("embedding");
-    x = positions_.forward(tokens_.forward(ids));
+    x = positions_.forward(convolution_.forward(tokens_.forward(ids)));
   }
   x = dropout(config_.stored == DType::bf16 ? cast(x, DType::bf16) : x, rate, 0);
   if (config_.reversible) {
@@ -85,9 +88,9 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   DecodeState state;
   state.batch = batch;
   state.device_position = Tensor::zeros({batch}, DType::i32);
-  for (const auto& attention : attentions_)
-    state.layers.push_back(
-        attention->start(batch, attention->takes_bf16() ? config_.stored : DType::f32));
+  state.embedding = convolution_.start(state.device_position, DType::f32);
+  for (const TransformerBlock& block : blocks_)
+    state.layers.push_back(block.attention.start(state.device_position, config_.stored));
   if (shared != nullptr) {
     state.weights = shared->weights;
   } else {
@@ -98,20 +101,30 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   return state;
 }
 
+// conv(E[id]) + P[position] of one position, [B,dim].
+Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) const {
+  const Tensor& position = state.device_position;
+  if (!convolution_.weight.defined())
+    return positions_.step(tokens_, ids, position, config_.stored);
+  const Tensor rows = ops::embedding(tokens_.weight.value(), ids);
+  const Var x =
+      convolution_.step(Var(rows.reshape({state.batch, 1, config_.dim})), state.embedding);
+  const Tensor of_positions = ops::embedding(positions_.weight.value(), position);
+  return ops::cast(ops::add(x.value().reshape(rows.shape()), of_positions), config_.stored);
+}
+
 Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
   const Transformer& model = *state.weights;
   const int64_t B = state.batch;
-  Var x(positions_.step(tokens_, ids.reshape({B}), state.device_position, config_.stored)
-            .reshape({B, 1, config_.dim}));
+  Var x(embed_position(state, ids.reshape({B})).reshape({B, 1, config_.dim}));
   std::vector<ReversibleLayer> reversible_layers;
   for (size_t layer = 0; layer < model.blocks_.size(); ++layer) {
     const TransformerBlock& block = model.blocks_[layer];
-    AttentionState& attention_state = *state.layers[layer];
     if (config_.reversible) {
-      reversible_layers.push_back(block.reversible_layer(0, &attention_state));
+      reversible_layers.push_back(block.reversible_layer(0, &state.layers[layer]));
     } else {
-      x = block.step(x, attention_state);
+      x = block.step(x, state.layers[layer]);
     }
   }
   if (config_.reversible) x = reversible(std::move(reversible_layers), x);

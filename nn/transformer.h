@@ -1,8 +1,8 @@
 // The pre-norm Transformer decoder: tokens in, outputs of the next token out, in parallel over a
 // whole sequence (training) or one position at a time with a running state (sampling).
 //
-//   x = E[token] + P[position]
-//   x = x + out(attention(split(qkv(norm1(x)))))     x = x + down(gelu(up(norm2(x))))   each layer
+//   x = conv(E[token]) + P[position]                conv: the identity, or nn/causal_convolution.h
+//   x = x + out(attention(split(conv(qkv(norm1(x))))))     x = x + down(gelu(up(norm2(x))))   each layer
 //   outputs = output(norm(x))                        their meaning: nn/output_head.h
 //
 // Reversible blocks have two streams, both x at first, of which each adds to the other
@@ -34,9 +34,11 @@ class Transformer final : public Model {
   Linear make_output(ParameterInit& init) const;
   Linear tied_output() const;
   Var outputs(const Var& x) const;
+  Tensor embed_position(const DecodeState& state, const Tensor& ids) const;
   void prepare_for_sampling();
 
   Embedding tokens_;
+  CausalConvolution convolution_;  // of the token embedding
   PositionEmbedding positions_;
   std::vector<TransformerBlock> blocks_;
   LayerNorm norm_;

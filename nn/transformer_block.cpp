@@ -27,7 +27,7 @@ Var TransformerBlock::forward(const Var& x, float dropout, Var* auxiliary) const
   return feed_forward.forward(attention.forward(x, x, dropout, auxiliary), dropout);
 }
 
-ReversibleLayer TransformerBlock::reversible_layer(float dropout, AttentionState* state) const {
+ReversibleLayer TransformerBlock::reversible_layer(float dropout, LayerState* state) const {
   return {[this, dropout, state](const Var& x) {
             const ModuleScope scope("blocks", layer);
             return state != nullptr ? attention.step(Var(), x, *state)
@@ -39,7 +39,7 @@ ReversibleLayer TransformerBlock::reversible_layer(float dropout, AttentionState
           }};
 }
 
-Var TransformerBlock::step(const Var& x, AttentionState& state) const {
+Var TransformerBlock::step(const Var& x, LayerState& state) const {
   const ModuleScope scope("blocks", layer);
   return feed_forward.forward(attention.step(x, x, state), 0);
 }
@@ -55,6 +55,7 @@ std::vector<Var*> TransformerBlock::weights() {
   std::vector<Var*> all;
   for (LayerNorm* norm : {&attention.norm, &feed_forward.norm})
     all.insert(all.end(), {&norm->weight, &norm->bias});
+  all.push_back(&attention.convolution.weight);
   for (Linear* linear : linears()) all.insert(all.end(), {&linear->weight, &linear->bias});
   return all;
 }

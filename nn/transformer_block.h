@@ -14,10 +14,10 @@ struct TransformerBlock {
   TransformerBlock(ParameterInit& init, const ModelConfig& config, int64_t layer);
 
   Var forward(const Var& x, float dropout, Var* auxiliary = nullptr) const;
-  Var step(const Var& x, AttentionState& state) const;  // one position, x [B,1,dim]
+  Var step(const Var& x, LayerState& state) const;  // one position, x [B,1,dim]
   // The same as a layer of two streams: x1 + attention(x2), x2 + feed_forward(x1). With a state: of
   // one position.
-  ReversibleLayer reversible_layer(float dropout, AttentionState* state = nullptr) const;
+  ReversibleLayer reversible_layer(float dropout, LayerState* state = nullptr) const;
 
   std::vector<Linear*> linears();
   std::vector<Var*> weights();

@@ -40,6 +40,8 @@ def cases():
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--output-head logistics"
+    yield COPY, "--embedding-convolution 1d --layer-convolution 1d --attention linear --rule gated"
+    yield DIGITS, "--embedding-convolution 2d --layer-convolution 2d --optimizer muon"
 
 
 def run(*words):

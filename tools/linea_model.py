@@ -24,11 +24,12 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = "attention bias codes feature features heads layers levels nu output_head positions reversible rule task tie"
-UNREAD = """accumulate anneal batch beta1 beta2 bytes channels chunk class_token clip codebook commitment data device
+READ = """attention bias channels codes embedding_convolution feature features heads layer_convolution layers levels nu
+output_head positions reversible rule size task tie"""
+UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_token clip codebook commitment data device
 dim dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time min_lr muon_lr muon_momentum
-optimizer projection recompute redraw sample_every save_every seed segment sigma size spike_guard steps tensorboard
-threads warmup weight_decay"""
+optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
+warmup weight_decay"""
 
 
 def choose(kind, name, known):
@@ -158,6 +159,22 @@ def delta_rule(q, k, v, beta):
     return y
 
 
+# ---- causal convolutions: x [N,C] -> [N,C], w [offsets,C] ----
+def convolution(x, w, kind, width, channels):
+    """y_n = sum_t w_t x_{n - o_t}: of the last four positions (1d), or of the last three and the pixels above on the
+    right, above, and above on the left of the predicted pixel, as far as they are in the image (2d)."""
+    row = width * channels
+    offsets = choose("the convolution", kind, {
+        "1d": [(0, 0), (1, 0), (2, 0), (3, 0)],
+        "2d": [(0, 0), (1, 0), (2, 0), (row - channels - 1, 1), (row - 1, 0), (row + channels - 1, -1)]})
+    y = np.zeros_like(x)
+    for n in range(len(x)):
+        for (offset, shift), weight in zip(offsets, w, strict=True):
+            if offset <= n and (shift == 0 or 0 <= n // channels % width + shift < width):
+                y[n] += weight * x[n - offset]
+    return y
+
+
 # ---- output heads: the outputs of a position -> the scores of all tokens ----
 def logistics(outputs, levels):
     """The log of P(s) = sum_m p_m (sigma((x_s + h - mu_m) / c_m) - sigma((x_s - h - mu_m) / c_m)), ten components.
@@ -212,12 +229,20 @@ class Model:
     def norm(self, name, x):
         return layer_norm(x, self.tensor(name + ".weight"), self.tensor(name + ".bias", 0.0))
 
+    def convolution(self, name, setting, x):
+        kind = self.settings.get(setting, "none")
+        if kind == "none":
+            return x
+        width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
+        return convolution(x, self.tensor(name + ".weight"), kind, width, channels)
+
     def heads(self, x):  # [N, H D] -> [H,N,D]
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
     def attention(self, block, x):
         x = self.norm(block + "norm1", x)
-        q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
+        qkv = self.convolution(block + "convolution", "layer_convolution", self.linear(block + "qkv", x))
+        q, k, v = (self.heads(part) for part in np.split(qkv, 3, axis=-1))
         kinds = {"softmax": lambda block, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
                  "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
         y = choose("the attention", self.settings["attention"], kinds)(block, x, q, k, v)
@@ -261,7 +286,8 @@ class Model:
         position = choose("the kind of positions", settings["positions"], positions)()
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
-        x = table[np.asarray(tokens)] + position[:N]
+        x = self.convolution("embedding_convolution", "embedding_convolution", table[np.asarray(tokens)])
+        x = x + position[:N]
         blocks = [f"blocks.{layer}." for layer in range(settings["layers"])]
         if settings["reversible"]:  # two streams, each of which changes the other
             one = two = x

@@ -14,11 +14,11 @@ import sys
 BUDGETS = {
     "tensor": 6560,
     "autograd": 1919,
-    "nn": 2394,
+    "nn": 2519,
     "cuda": 9274,
     "data": 3376,
-    "train": 4194,
-    "bench": 1877,
+    "train": 4206,
+    "bench": 1886,
     "cli": 961,
 }
 # Adding one of these is what the project is for: no budget.

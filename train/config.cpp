@@ -252,6 +252,10 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.input_vocab_size = shape.input_vocab_size;
   model.second_vocab_size = shape.second_vocab_size;
   model.positions = config.positions;
+  model.embedding_convolution = config.embedding_convolution;
+  model.layer_convolution = config.layer_convolution;
+  model.image_width = shape.side;
+  model.image_channels = shape.channels;
   model.output_head = config.output_head;
   model.tie = config.tie;
   model.recompute = config.recompute;

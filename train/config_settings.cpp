@@ -37,6 +37,15 @@ void add_model(std::vector<GeneralSetting>& list) {
   add(&Config::dim, integer_of("dim", 1, "width of the model"), MayChange::never);
   add(&Config::ffn, integer_of("ffn", 1, "width of the feed-forward layers"), MayChange::never);
   add(&Config::positions, choice("positions", "", {"learned", "sinusoidal"}, "position embedding"));
+  add(&Config::embedding_convolution,
+      choice("embedding_convolution", "", convolution_kinds(),
+             "causal convolution of the token embedding: 1d: 4 positions; 2d: of images, with the "
+             "row above"),
+      MayChange::never);
+  add(&Config::layer_convolution,
+      choice("layer_convolution", "", convolution_kinds(),
+             "the same of the queries, keys and values of each layer"),
+      MayChange::never);
   add(&Config::output_head,
       choice("output_head", "", output_head_names(),
              "categorical: one logit per token; logistics: for images, a mixture of ten logistic "

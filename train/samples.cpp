@@ -23,9 +23,7 @@ std::string sampling_hint(int64_t batch) {
 
 int64_t sampling_batch(const Model& model) {
   if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kMinBatch;
-  size_t row_bytes = 0;
-  for (const auto& layer : model.start(1).layers) row_bytes += layer->bytes();
-  const size_t fit = memory_limit().bytes / 2 / row_bytes;
+  const size_t fit = memory_limit().bytes / 2 / model.start(1).bytes();
   const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxBatch));
   return std::max(rows / kMinBatch * kMinBatch, kMinBatch);
 }

@@ -31,6 +31,7 @@ TEST_F(Messages, SuggestTheNearestWord) {
   refused(2, kCopy + " --feature cosine --out run", {"'cosine'", "elu, relu, exp, square, dpfp"});
   refused(2, kCopy + " --optimizer sgd --out run", {"'sgd'", "adamw, adam, radam"});
   refused(2, kCopy + " --positions rotary --out run", {"'rotary'", "learned, sinusoidal"});
+  refused(2, kCopy + " --layer-convolution 2d --out run", {"--layer-convolution 2d", "1d"});
   refused(2, "train --task chess --out run",
           {"'chess'", "digits, mnist, cifar10, images, text, copy"});
   refused(2, "train --out run", {"--task", "digits, mnist, cifar10, images, text, copy"});

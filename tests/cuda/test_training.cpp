@@ -70,6 +70,7 @@ bool long_tests() { return std::getenv("LINEA_LONG_TESTS") != nullptr; }
 struct Variant {
   const char *attention, *feature, *rule;
   bool reversible = false;
+  bool convolved = false;  // with convolutions in two dimensions, by Muon
 };
 
 class CudaTraining : public testing::TestWithParam<Variant> {
@@ -79,6 +80,10 @@ class CudaTraining : public testing::TestWithParam<Variant> {
     if (*GetParam().feature != 0) result.attention_settings["feature"] = GetParam().feature;
     if (result.attention == "linear") result.attention_settings["rule"] = GetParam().rule;
     result.reversible = GetParam().reversible;
+    if (GetParam().convolved) {
+      result.embedding_convolution = result.layer_convolution = "2d";
+      result.optimizer = "muon";
+    }
     return result;
   }
 };
@@ -198,11 +203,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
                     Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
                     Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"},
-                    Variant{"linear", "", "sum", true}),
+                    Variant{"linear", "", "sum", true},
+                    Variant{"linear", "", "gated", false, true}),
     [](const testing::TestParamInfo<Variant>& variant) {
       const Variant& v = variant.param;
-      std::string name =
-          std::string(v.attention) + v.feature + v.rule + (v.reversible ? "reversible" : "");
+      std::string name = std::string(v.attention) + v.feature + v.rule +
+                         (v.reversible ? "reversible" : "") + (v.convolved ? "convolved" : "");
       name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
       return name;
     });

@@ -1,0 +1,47 @@
+// A causal depthwise convolution: each position becomes a sum of itself and positions before it,
+// weighted by column. It starts as the identity.
+//
+//   1d: positions n, n - 1, n - 2, n - 3
+//   2d: in images of W pixels a row and C channels, n, n - 1, n - 2 and the neighbors of the
+//       predicted pixel in the row above: right, same column, left. Position n reads the channel
+//       before the predicted one, so that these are n - (CW - C - 1), n - (CW - 1) and
+//       n - (CW + C - 1); neighbors beyond the border count as zeros.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/parameter.h"
+#include "tensor/kernel_shapes.h"
+
+namespace linea {
+
+struct ModelConfig;
+
+// What sampling passes from position to position, undefined without a convolution: the last rows
+// of each sequence, and the position i32 [B] on the device.
+struct ConvolutionState {
+  Tensor ring, positions;
+  size_t bytes() const { return ring.defined() ? ring.bytes() : 0; }
+};
+
+struct CausalConvolution {
+  CausalConvolution() = default;
+  // kind none: the identity, without a parameter.
+  CausalConvolution(ParameterInit& init, const std::string& name, const std::string& kind,
+                    const ModelConfig& config, int64_t columns);
+
+  Var forward(const Var& x) const;                              // [B,N,columns]
+  Var step(const Var& x, const ConvolutionState& state) const;  // [B,1,columns]
+  ConvolutionState start(const Tensor& positions, DType dtype) const;
+
+  Var weight;  // undefined: the identity
+  ConvolutionShape offsets{};
+};
+
+const std::vector<std::string>& convolution_kinds();
+// Error: another kind; 2d without images of at least two pixels a row. `setting` names it.
+void check_convolution(const std::string& setting, const std::string& kind,
+                       const ModelConfig& config);
+
+}  // namespace linea
