@@ -26,6 +26,7 @@ struct AttentionOptions {
   Settings settings{};  // its own (AttentionEntry::settings); what is missing has its default
   int64_t heads = 1, key_size = 1, value_size = 1;
   int64_t segment = 0, chunk = 0;  // 0: chosen by the implementation
+  int64_t length = 0;              // positions of the model, 0: not known
   uint64_t seed = 1;
   int64_t layer = 0;         // separates the random numbers of the layers
   DType dtype = DType::f32;  // of its parameters and buffers

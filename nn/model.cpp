@@ -56,6 +56,7 @@ Model::Model(const ModelConfig& config) : config_(config) {
   AttentionOptions& attention = config_.attention;
   attention.heads = config_.heads;
   attention.key_size = attention.value_size = config_.dim / config_.heads;
+  attention.length = config_.length;
   attention.seed = config_.seed;
 }
 

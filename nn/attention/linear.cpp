@@ -23,15 +23,25 @@ class LinearAttention final : public MappedAttention {
   LinearAttention(const AttentionOptions& options, naive::Rule rule)
       : MappedAttention(options, make_map(options), rule), forgets_(rule == naive::Rule::gated) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
+    if (!forgets_) return;
+    const std::string& memory = options.settings.text("memory");
+    long_memory_ = memory == "long" || (memory == "auto" && options.length > 256);
   }
-  // Heads remember for 2, 4, 8, ... positions at first, up to 128.
+  // At first, heads remember for 2, 4, 8, ... positions, up to 128; or, for long, the first for 4
+  // and the last for 2 N, in equal ratios.
   double initial_gate_bias(int64_t head) const override {
     if (!forgets_) return 0;
+    if (long_memory_) {
+      const double last = std::max(2.0 * static_cast<double>(options_.length), 4.0);
+      const double share =
+          static_cast<double>(head) / static_cast<double>(std::max<int64_t>(options_.heads - 1, 1));
+      return std::log(4 * std::pow(last / 4, share) - 1);
+    }
     return std::log(std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)) - 1 + 1e-3);
   }
 
  private:
-  bool forgets_;
+  bool forgets_, long_memory_ = false;
 };
 
 std::unique_ptr<Attention> make(const AttentionOptions& options) {
@@ -72,7 +82,11 @@ AttentionEntry linear_attention_entry() {
                          of_model(integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp")))),
        labeled(InLabel::if_changed,
                defining(".gate.", of_model(choice("rule", "sum", {"sum", "gated", "delta"},
-                                                  "update rule of the state"))))},
+                                                  "update rule of the state")))),
+       only_with("rule", "gated",
+                 of_model(choice("memory", "short", {"short", "long", "auto"},
+                                 "at first, heads remember for 2, 4, 8, ... positions, or up to "
+                                 "twice the length; auto: long above 256 positions")))},
       make,
       variants()};
 }
