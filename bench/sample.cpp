@@ -29,8 +29,8 @@ struct Sampled {
 double weight_bytes(const Model& model) {
   double bytes = 0;
   for (const auto& [name, var, optional, matrices] : model.parameters()) {
-    const bool one_row = name == "position_embedding.weight" ||
-                         (name == "token_embedding.weight" && !model.config().tie);
+    const bool one_row = name.ends_with("_embedding.weight") &&
+                         (name != "token_embedding.weight" || !model.config().tie);
     const bool matrix = var.shape().rank() == 2 && !one_row;
     bytes += static_cast<double>(var.value().numel()) /
              static_cast<double>(one_row ? var.size(0) : 1) *

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "nn/model.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -23,17 +24,39 @@ Tensor sinusoidal_table(int64_t length, int64_t dim) {
 
 }  // namespace
 
+const std::vector<std::string>& position_kinds() {
+  static const std::vector<std::string> kinds = {"learned", "sinusoidal", "learned+grid"};
+  return kinds;
+}
+
 Var Embedding::forward(const Tensor& ids) const { return embedding(weight, ids); }
 
-PositionEmbedding::PositionEmbedding(ParameterInit& init, const std::string& kind, int64_t length,
-                                     int64_t dim) {
-  weight = kind == "learned" ? init.normal("position_embedding.weight", {length, dim}, kInitStd)
-                             : Var(sinusoidal_table(length, dim));
+PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& config) {
+  const int64_t length = config.length, dim = config.dim;
+  weight = config.positions == "sinusoidal"
+               ? Var(sinusoidal_table(length, dim))
+               : init.normal("position_embedding.weight", {length, dim}, kInitStd);
+  if (config.positions != "learned+grid") return;
+  const int64_t W = config.image_width, C = config.image_channels;
+  // Position n is that of channel n % C in column n / C % W of row n / (C W).
+  const auto add = [&](const char* name, int64_t each, int64_t count) {
+    std::vector<int32_t> index;
+    for (int64_t n = 0; n < length; ++n) index.push_back(static_cast<int32_t>(n / each % count));
+    axes_.push_back(
+        {Embedding(init, name, count, dim, kInitStd, true), Tensor::from(index, {length})});
+  };
+  add("row_embedding", C * W, (length + C * W - 1) / (C * W));
+  add("column_embedding", C, W);
+  if (C > 1) add("channel_embedding", 1, C);
 }
 
-Var PositionEmbedding::forward(const Var& x) const {
-  return add_rows(x, rows(weight, 0, x.size(1)));
+Var PositionEmbedding::table(int64_t N) const {
+  Var sum = rows(weight, 0, N);
+  for (const Axis& axis : axes_) sum = add(sum, axis.embedding.forward(axis.index.rows(0, N)));
+  return sum;
 }
+
+Var PositionEmbedding::forward(const Var& x) const { return add_rows(x, table(x.size(1))); }
 
 Tensor PositionEmbedding::step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
                                DType dtype) const {

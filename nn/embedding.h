@@ -2,17 +2,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nn/parameter.h"
 
 namespace linea {
 
+struct ModelConfig;
+
 // x_r = E[id_r], E [vocab_size,dim] ~ N(0, stddev^2).
 struct Embedding {
   Embedding() = default;
   Embedding(ParameterInit& init, const std::string& name, int64_t vocab_size, int64_t dim,
-            double stddev)
-      : weight(init.normal(name + ".weight", {vocab_size, dim}, stddev)) {}
+            double stddev, bool optional = false)
+      : weight(init.normal(name + ".weight", {vocab_size, dim}, stddev, optional)) {}
 
   Var forward(const Tensor& ids) const;  // i32 [...] -> [...,dim]
 
@@ -21,18 +24,29 @@ struct Embedding {
 
 // x + P[position], P [length,dim] learned, or
 //   P[n, 2i] = sin(n / 10000^(2i/dim)), P[n, 2i+1] = cos(n / 10000^(2i/dim))
-// (Vaswani 2017, section 3.5).
+// (Vaswani 2017, section 3.5), or, of images, learned P[n] + R[row] + K[column] + C[channel] of the
+// token that position n predicts.
+const std::vector<std::string>& position_kinds();
 struct PositionEmbedding {
   PositionEmbedding() = default;
-  // kind: learned or sinusoidal.
-  PositionEmbedding(ParameterInit& init, const std::string& kind, int64_t length, int64_t dim);
+  explicit PositionEmbedding(ParameterInit& init, const ModelConfig& config);
 
   Var forward(const Var& x) const;  // [B,N,dim], positions 0 .. N - 1
+  // The sum of all tables, for positions 0 .. N - 1, [N,dim].
+  Var table(int64_t N) const;
   // One position of B sequences: E[id] + P[position] -> [B,dim] as `dtype`. ids, position i32 [B]
   Tensor step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
               DType dtype) const;
 
   Var weight;
+
+ private:
+  // A table of an axis of images, and its index i32 [length] of each position.
+  struct Axis {
+    Embedding embedding;
+    Tensor index;
+  };
+  std::vector<Axis> axes_;
 };
 
 }  // namespace linea

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/embedding.h"
 #include "nn/retrieval_model.h"
 #include "nn/transformer.h"
 #include "tensor/backend.h"
@@ -23,8 +24,11 @@ void check(const ModelConfig& config) {
           config.heads);
   require(config.dropout >= 0 && config.dropout < 1, "`dropout` is {}; it must be in [0, 1)",
           config.dropout);
-  require(config.positions == "learned" || config.positions == "sinusoidal",
-          "`positions` is '{}'; choose learned or sinusoidal", config.positions);
+  const std::vector<std::string>& positions = position_kinds();
+  require(std::find(positions.begin(), positions.end(), config.positions) != positions.end(),
+          "`positions` is '{}'; choose one of {}", config.positions, fmt::join(positions, ", "));
+  require(config.positions != "learned+grid" || config.image_width > 0,
+          "`positions` learned+grid needs images: choose learned, or a task of images");
   check_convolution("embedding_convolution", config.embedding_convolution, config);
   check_convolution("layer_convolution", config.layer_convolution, config);
   require(!config.reversible || !config.recompute,

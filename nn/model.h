@@ -22,7 +22,7 @@ struct ModelConfig {
   // Tokens that are read: the predicted ones, then start tokens or classes.
   int64_t input_vocab_size = 2;
   int64_t second_vocab_size = 0;      // above 0: a RetrievalModel, which reads a second stream
-  std::string positions = "learned";  // or sinusoidal
+  std::string positions = "learned";  // one of position_kinds()
   // Causal convolutions (nn/causal_convolution.h) of the token embedding and of each layer's q, k
   // and v; the size of an image's rows for 2d, 0 without images.
   std::string embedding_convolution = "none", layer_convolution = "none";

@@ -13,7 +13,7 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
   tokens_ = Embedding(init, "token_embedding", config_.input_vocab_size, config_.dim, kInitStd);
   convolution_ = CausalConvolution(init, "embedding_convolution", config_.embedding_convolution,
                                    config_, config_.dim);
-  positions_ = PositionEmbedding(init, config_.positions, config_.length, config_.dim);
+  positions_ = PositionEmbedding(init, config_);
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     blocks_.emplace_back(init, config_, layer);
     attentions_.push_back(blocks_.back().attention.attention);
@@ -75,6 +75,9 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* a
 void Transformer::prepare_for_sampling() {
   const NoGrad no_grad;
   if (config_.tie) output_ = tied_output();
+  PositionEmbedding positions;
+  positions.weight = positions_.table(config_.length);
+  positions_ = positions;
   std::vector<Linear*> linears;
   for (TransformerBlock& block : blocks_)
     for (Linear* linear : block.linears()) linears.push_back(linear);
@@ -104,12 +107,12 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
 // conv(E[id]) + P[position] of one position, [B,dim].
 Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) const {
   const Tensor& position = state.device_position;
-  if (!convolution_.weight.defined())
-    return positions_.step(tokens_, ids, position, config_.stored);
+  const PositionEmbedding& positions = state.weights->positions_;
+  if (!convolution_.weight.defined()) return positions.step(tokens_, ids, position, config_.stored);
   const Tensor rows = ops::embedding(tokens_.weight.value(), ids);
   const Var x =
       convolution_.step(Var(rows.reshape({state.batch, 1, config_.dim})), state.embedding);
-  const Tensor of_positions = ops::embedding(positions_.weight.value(), position);
+  const Tensor of_positions = ops::embedding(positions.weight.value(), position);
   return ops::cast(ops::add(x.value().reshape(rows.shape()), of_positions), config_.stored);
 }
 

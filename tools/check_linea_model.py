@@ -40,6 +40,7 @@ def cases():
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--output-head logistics"
+    yield DIGITS, "--positions learned+grid --attention linear --rule gated --memory long"
     yield COPY, "--embedding-convolution 1d --layer-convolution 1d --attention linear --rule gated"
     yield DIGITS, "--embedding-convolution 2d --layer-convolution 2d --optimizer muon"
 

@@ -236,6 +236,14 @@ class Model:
         width, channels = self.settings.get("size", 0), self.settings.get("channels", 1)
         return convolution(x, self.tensor(name + ".weight"), kind, width, channels)
 
+    def grid(self):  # P[n] + R[row] + K[column] + C[channel] of the token that position n predicts
+        position = self.tensor("position_embedding.weight")
+        width, channels = self.settings["size"], self.settings.get("channels", 1)
+        n = np.arange(len(position))
+        position = position + self.tensor("row_embedding.weight")[n // (width * channels)]
+        position = position + self.tensor("column_embedding.weight")[n // channels % width]
+        return position + (self.tensor("channel_embedding.weight")[n % channels] if channels > 1 else 0)
+
     def heads(self, x):  # [N, H D] -> [H,N,D]
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
@@ -282,7 +290,7 @@ class Model:
         """The scores of all tokens after each of `tokens`: [N, vocabulary]."""
         table, N, settings = self.tensor("token_embedding.weight"), len(tokens), self.settings
         positions = {"learned": lambda: self.tensor("position_embedding.weight"),
-                     "sinusoidal": lambda: sinusoidal(N, table.shape[1])}
+                     "sinusoidal": lambda: sinusoidal(N, table.shape[1]), "learned+grid": self.grid}
         position = choose("the kind of positions", settings["positions"], positions)()
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")

@@ -1,4 +1,5 @@
 // The declarations of a run's settings.
+#include "nn/embedding.h"
 #include "nn/output_head.h"
 #include "train/config.h"
 
@@ -36,7 +37,9 @@ void add_model(std::vector<GeneralSetting>& list) {
   add(&Config::heads, integer_of("heads", 1, "attention heads; must divide dim"));
   add(&Config::dim, integer_of("dim", 1, "width of the model"), MayChange::never);
   add(&Config::ffn, integer_of("ffn", 1, "width of the feed-forward layers"), MayChange::never);
-  add(&Config::positions, choice("positions", "", {"learned", "sinusoidal"}, "position embedding"));
+  add(&Config::positions,
+      choice("positions", "", position_kinds(),
+             "position embedding; learned+grid: also of the row, column and channel of an image"));
   add(&Config::embedding_convolution,
       choice("embedding_convolution", "", convolution_kinds(),
              "causal convolution of the token embedding: 1d: 4 positions; 2d: of images, with the "

@@ -1,0 +1,82 @@
+// Embeddings of positions in images.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "autograd/gradcheck.h"
+#include "autograd/ops.h"
+#include "tests/expect_error.h"
+#include "tests/nn/small_transformer.h"
+
+namespace linea {
+namespace {
+
+// Of images of 4 x 4 pixels.
+ModelConfig grid_model(int64_t channels, const std::string& positions) {
+  ModelConfig config = small_transformer(1);
+  config.length = 16 * channels;
+  config.image_width = 4;
+  config.image_channels = channels;
+  config.positions = positions;
+  return config;
+}
+
+using ByName = std::map<std::string, std::vector<float>>;
+
+ByName parameters_of(const Transformer& model) {
+  ByName result;
+  for (const Parameter& parameter : model.parameters())
+    result[parameter.name] = parameter.var.value().to_vector<float>();
+  return result;
+}
+
+TEST(Positions, AGridIsTheSumOfItsTables) {
+  for (const int64_t channels : {1, 3}) {
+    const Transformer grid(grid_model(channels, "learned+grid"));
+    const Transformer plain(grid_model(channels, "learned"));
+    ByName tables = parameters_of(grid);
+    for (const auto& [name, values] : parameters_of(plain)) EXPECT_EQ(tables[name], values) << name;
+    EXPECT_EQ(grid.parameters().size() - plain.parameters().size(), channels > 1 ? 3u : 2u);
+    std::vector<float> sum = tables["position_embedding.weight"];
+    for (size_t n = 0; n < sum.size() / 16; ++n) {
+      const auto C = static_cast<size_t>(channels);
+      for (size_t d = 0; d < 16; ++d) {
+        float& value = sum[n * 16 + d];
+        value += tables["row_embedding.weight"][n / C / 4 * 16 + d];
+        value += tables["column_embedding.weight"][n / C % 4 * 16 + d];
+        if (C > 1) value += tables["channel_embedding.weight"][n % C * 16 + d];
+      }
+    }
+    for (const Parameter& parameter : plain.parameters())
+      if (parameter.name == "position_embedding.weight") parameter.var.value().write(sum.data());
+    for (const int64_t N : {5 * channels, 16 * channels}) {
+      const Tensor ids = some_ids(2, N);
+      EXPECT_EQ(grid.forward(ids, false).value().to_vector<float>(),
+                plain.forward(ids, false).value().to_vector<float>());
+    }
+    DecodeState of_grid = grid.start(1), of_plain = plain.start(1);
+    for (int32_t n = 0; n < 16 * channels; ++n) {
+      const Tensor token = Tensor::from(std::vector<int32_t>{n % 11}, {1});
+      EXPECT_EQ(grid.step(of_grid, token).to_vector<float>(),
+                plain.step(of_plain, token).to_vector<float>());
+    }
+  }
+  expect_error(ErrorKind::usage, {"`positions` learned+grid", "images"}, [] {
+    ModelConfig config = grid_model(1, "learned+grid");
+    config.image_width = 0;
+    const Transformer model(config);
+  });
+}
+
+TEST(Positions, AllTablesOfAGridAreTrained) {
+  const Transformer model(grid_model(3, "learned+grid"));
+  const Tensor ids = some_ids(2, 48);
+  backward(cross_entropy(model.forward(ids, false), ids));
+  for (const Parameter& parameter : model.parameters()) {
+    if (!parameter.name.ends_with("_embedding.weight") || parameter.name[0] == 't') continue;
+    for (const double g : parameter.var.grad().to_doubles()) EXPECT_NE(g, 0) << parameter.name;
+  }
+}
+
+}  // namespace
+}  // namespace linea
