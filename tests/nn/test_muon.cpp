@@ -272,7 +272,8 @@ TEST(Muon, ContinuesFromItsMomentsAloneAndNamesThoseOfAnotherOptimizer) {
     EXPECT_EQ(values_of(straight[p]), values_of(halved[p])) << straight[p].name;
   EXPECT_EQ(first.moments()[2].name, "momentum.qkv");
   EXPECT_EQ(first.moments().size(), 7u);
-  expect_error(ErrorKind::input, {"mean.up"}, [&] { adam.restore(first.moments(), 1); });
+  expect_error(ErrorKind::input, {"mean.up", "`optimizer`"},
+               [&] { adam.restore(first.moments(), 1); });
   expect_error(ErrorKind::input, {"momentum.up"}, [&] { second.restore(adam.moments(), 1); });
 }
 
