@@ -264,7 +264,10 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor gate = in.gate.value_or_none();
-    const Heads kept = Heads::saved(in), taken = Heads::of(in);
+    // Other features choose codes or take exponentials, which are those of the forward pass only if
+    // their inputs are.
+    const Heads taken = Heads::of(in),
+                kept = map->in_kernel() == KernelFeature::given ? taken : Heads::saved(in);
     const Tensor y = taken.new_output();
     const Gates gates = log_gates(gate);
     const Saved saved = LinearPass<T>(*map, taken, gates, options).forward(taken.output_heads(y));

@@ -249,13 +249,11 @@ Results compute(Way way, const AttentionOptions& options, const Inputs& in) {
   });
 }
 
-// On the tape a state stands twice: what is written, and the sum.
 double state_bytes(Way way, const AttentionOptions& options, int64_t N) {
   const std::vector<Buffer> buffers = make_attention(options)->buffers();  // omega [H,F,D]
   const int64_t F = buffers.empty() ? options.key_size : buffers.front().tensor.size(1);
   const int64_t state = options.heads * F * (options.value_size + 1);
-  const int64_t counts[] = {2 * N, 2 * ((N + kChunk - 1) / kChunk), (N + kSegment - 1) / kSegment,
-                            1};
+  const int64_t counts[] = {N, (N + kChunk - 1) / kChunk, (N + kSegment - 1) / kSegment, 1};
   return static_cast<double>(state * counts[static_cast<size_t>(way)]) *
          static_cast<double>(size_of(options.dtype));
 }

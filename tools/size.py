@@ -13,12 +13,12 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "tensor": 6560,
-    "autograd": 1919,
+    "autograd": 1920,
     "nn": 2558,
     "cuda": 9274,
     "data": 3376,
     "train": 4209,
-    "bench": 1886,
+    "bench": 1885,
     "cli": 961,
 }
 # Adding one of these is what the project is for: no budget.
