@@ -27,8 +27,6 @@
 namespace linea {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kTextSeparator = "---\n";
 constexpr int64_t kImages = 64, kCompletions = 4, kNllMaps = 8;  // where --count is not said
 

@@ -1,5 +1,6 @@
 // C = op(A) op(B) of float matrices whose elements are rounded to bf16 while they are packed; sums
-// are float. Dense layers train by these products under --dtype bf16 on a CPU.
+// are float. Dense layers train by these products under --dtype bf16 on a CPU. Products of float follow
+// the same scheme with a kernel that rounds nothing (float_gemm.cpp), whose packed words are floats.
 //
 // A packed factor consists of blocks of 16 x 16 pairs. A pair holds elements k and k + 1 (k even)
 // of a row of op(A) or of a column of op(B) in 32 bits, k in the lower half. A block of A has one
