@@ -264,14 +264,15 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor gate = in.gate.value_or_none();
-    // Other features choose codes or take exponentials, which are those of the forward pass only if
-    // their inputs are.
-    const Heads taken = Heads::of(in),
-                kept = map->in_kernel() == KernelFeature::given ? taken : Heads::saved(in);
+    // Both passes compute from the saved inputs. Those of features that choose codes or take
+    // exponentials, and of gates, whose gradients are sums that cancel, are saved as they are.
+    const bool exact = map->in_kernel() == KernelFeature::given || gate.defined();
+    const Heads values = Heads::of(in), kept = exact ? values : Heads::saved(in),
+                taken = kept.as(dtype_of(zero));
     const Tensor y = taken.new_output();
     const Gates gates = log_gates(gate);
     const Saved saved = LinearPass<T>(*map, taken, gates, options).forward(taken.output_heads(y));
-    const Tensor kept_y = ops::cast(y, saved_dtype(y.dtype()));
+    const Tensor kept_y = ops::cast(y, exact ? y.dtype() : saved_dtype(y.dtype()));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
         [map, kept, gate, gates, saved, kept_y, options](const Tensor& dy,
@@ -298,7 +299,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
           if (gate.defined()) all.emplace_back(gate_gradient<T>(gate, dweight, options.valid));
           return all;
         },
-        kept_y);
+        exact ? Tensor() : kept_y);
   });
 }
 

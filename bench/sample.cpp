@@ -39,7 +39,7 @@ double weight_bytes(const Model& model) {
   return bytes;
 }
 
-// Of the rows that convolutions keep of a sequence, beside the states of the attentions.
+// Of the rows that convolutions keep of a sequence, apart from the states of the attentions.
 std::string ring_text(const Model& model) {
   const DecodeState state = model.start(1);
   size_t rings = state.embedding.bytes();

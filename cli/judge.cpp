@@ -225,7 +225,7 @@ void add_judge(CLI::App& program, int& exit_code) {
            "the checkpoint with the lowest validation loss; default: the newest");
   add_option(command, "--data", options->data, "the run's data, if moved since training");
   add_option(command, "--out", options->out,
-             "PNG of the samples nearest to training images, beside these; default: copies.png "
+             "PNG of the samples nearest to training images, next to these; default: copies.png "
              "if one is nearer than every test image");
   add_sampling_flags(command, options->sampling, options->seed);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");

@@ -13,7 +13,7 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "tensor": 6560,
-    "autograd": 1920,
+    "autograd": 1921,
     "nn": 2558,
     "cuda": 9274,
     "data": 3376,
