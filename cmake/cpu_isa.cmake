@@ -36,13 +36,13 @@ endfunction()
 # The kernels of bf16 products, one file an instruction set. Unlike a level they are in every build; they share no inline
 # function with other files.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(bf16_folder ${PROJECT_SOURCE_DIR}/tensor/cpu/bf16)
+  set(packed_folder ${PROJECT_SOURCE_DIR}/tensor/cpu/packed)
   set(bf16_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512bf16 -mfma)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # g++ 12 warns of its own intrinsics
     list(APPEND bf16_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
   endif()
-  set_source_files_properties(${bf16_folder}/fma.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-mavx2;-mfma")
-  set_source_files_properties(${bf16_folder}/avx512.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${bf16_avx512}")
-  set_source_files_properties(${bf16_folder}/amx.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+  set_source_files_properties(${packed_folder}/fma.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "-mavx2;-mfma")
+  set_source_files_properties(${packed_folder}/avx512.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${bf16_avx512}")
+  set_source_files_properties(${packed_folder}/amx.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
     COMPILE_OPTIONS "${bf16_avx512};-mamx-tile;-mamx-bf16")
 endif()

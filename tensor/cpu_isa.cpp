@@ -1,5 +1,5 @@
 // Selects the instruction set of the CPU kernels: cmake/cpu_isa.cmake compiles tensor/cpu/ several
-// times. tensor/cpu/bf16/choice.cpp selects that of bf16 products.
+// times. tensor/cpu/packed/choice.cpp selects that of bf16 products.
 #include <fmt/ranges.h>
 
 #include <cstdlib>

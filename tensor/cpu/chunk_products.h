@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 #include "tensor/cpu/small_gemm.h"
 
 namespace linea::cpu {
@@ -26,21 +26,21 @@ struct Extent {
 };
 
 // Element (i,k) of x as element k of vector i.
-inline Bf16Source vectors_of(const Operand<float>& x) {
-  return x.column == 1 ? Bf16Source{x.data, x.row, true} : Bf16Source{x.data, x.column, false};
+inline PackSource vectors_of(const Operand<float>& x) {
+  return x.column == 1 ? PackSource{x.data, x.row, true} : PackSource{x.data, x.column, false};
 }
 
 // c = a b, or c += a b where `add`; the vectors of b are its columns; extent(first, rows): what a
-// band needs. A sum is that of bf16/gemm.h, in blocks of kBandTerms terms. Without `add` all terms
+// band needs. A sum is that of packed/gemm.h, in blocks of kBandTerms terms. Without `add` all terms
 // are needed.
 inline constexpr int64_t kBandTerms = 256;
 template <typename ExtentOf>
-void multiply_rounded(int64_t rows, int64_t cols, int64_t inner, const Bf16Source& a,
-                      const Bf16Source& b, float* c, int64_t ldc, bool add,
+void multiply_rounded(int64_t rows, int64_t cols, int64_t inner, const PackSource& a,
+                      const PackSource& b, float* c, int64_t ldc, bool add,
                       const ExtentOf& extent) {
   constexpr int64_t kRows = 64, kCols = 64, kSize = 64 * kBandTerms / 2;
   alignas(64) uint32_t packed_a[kSize], packed_b[kSize];
-  const Bf16Kernel& kernel = *bf16_kernel();
+  const PackedKernel& kernel = *bf16_kernel();
   for (int64_t col = 0; col < cols; col += kCols)
     for (int64_t term = 0; term < std::max<int64_t>(inner, 1); term += kBandTerms) {
       const int64_t terms = std::min(kBandTerms, inner - term);

@@ -1,9 +1,8 @@
-// Products of float by the scheme of tensor/cpu/bf16/gemm.h. A packed block of A is rows, one of B
+// Products of float by the scheme of tensor/cpu/packed/gemm.h. A packed block of A is rows, one of B
 // 64 columns; a word is a float. Each element is summed in order, in blocks of kFloatBlock terms.
 #include <cstring>
 
-#include "tensor/cpu/bf16/gemm.h"
-#include "tensor/cpu/float_gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 #include "tensor/cpu/small_gemm.h"
 
 namespace linea::cpu {
@@ -27,7 +26,7 @@ void copy_rows(const float* x, int64_t lead, int64_t rows, int64_t cols, float* 
 
 // A: [count,terms], or [terms,96] where the source is not along. B: [terms,64] for each 64 columns.
 // Terms are padded with zeros to 16s.
-void pack(const Bf16Source& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
+void pack(const PackSource& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
   auto* y = reinterpret_cast<float*>(to);
   const int64_t depth = (inner + kPairs - 1) / kPairs * kPairs;
   if (!turned && from.along) {
@@ -37,15 +36,15 @@ void pack(const Bf16Source& from, int64_t count, int64_t inner, bool turned, uin
     }
     return;
   }
-  const int64_t width = turned ? kBf16Columns : kBf16Strip;
+  const int64_t width = turned ? kStripColumns : kStripRows;
   for (int64_t first = 0; first < count; first += width, y += depth * width) {
     const int64_t cols = std::min(width, count - first);
     if (from.along) {
       transpose(cols, inner, from.data + first * from.lead, from.lead, y, width);
     } else if (turned) {
-      copy_rows<kBf16Columns>(from.data + first, from.lead, inner, cols, y);
+      copy_rows<kStripColumns>(from.data + first, from.lead, inner, cols, y);
     } else {
-      copy_rows<kBf16Strip>(from.data + first, from.lead, inner, cols, y);
+      copy_rows<kStripRows>(from.data + first, from.lead, inner, cols, y);
     }
     std::fill(y + inner * width, y + depth * width, 0.0f);
   }
@@ -55,30 +54,30 @@ void multiply(const uint32_t* a, bool along, const uint32_t* b, int64_t blocks, 
               int64_t cols, float* c, int64_t ldc, bool add) {
   const int64_t depth = blocks * kPairs;
   const auto* data = reinterpret_cast<const float*>(a);
-  const Operand<float> rows_of_a = along ? plain(data, depth) : transposed(data, kBf16Strip);
-  for (int64_t col = 0; col < cols; col += kBf16Columns)
-    tile_gemm(rows, std::min(kBf16Columns, cols - col), depth, rows_of_a,
-              reinterpret_cast<const float*>(b) + col * depth, kBf16Columns, c + col, ldc, add);
+  const Operand<float> rows_of_a = along ? plain(data, depth) : transposed(data, kStripRows);
+  for (int64_t col = 0; col < cols; col += kStripColumns)
+    tile_gemm(rows, std::min(kStripColumns, cols - col), depth, rows_of_a,
+              reinterpret_cast<const float*>(b) + col * depth, kStripColumns, c + col, ldc, add);
 }
 
 }  // namespace
 
-const Bf16Kernel* float_kernel() {
+const PackedKernel* float_kernel() {
 #if defined(__x86_64__) && !defined(__FMA__)
   constexpr bool kPays = false;
 #else
   constexpr bool kPays = true;
 #endif
-  static constexpr Bf16Kernel kernel = {.isa = "float",
-                                        .fast = true,
-                                        .terms = kPairs,
-                                        .block = kFloatBlock,
-                                        .pack = pack,
-                                        .multiply = multiply,
-                                        .begin = nullptr,
-                                        .end = nullptr,
-                                        .multiply_band = nullptr,
-                                        .multiply_row = nullptr};
+  static constexpr PackedKernel kernel = {.isa = "float",
+                                          .fast = true,
+                                          .terms = kPairs,
+                                          .block = kFloatBlock,
+                                          .pack = pack,
+                                          .multiply = multiply,
+                                          .begin = nullptr,
+                                          .end = nullptr,
+                                          .multiply_band = nullptr,
+                                          .multiply_row = nullptr};
   return kPays ? &kernel : nullptr;
 }
 

@@ -1,10 +1,9 @@
-// Matrix products. Those of float by the packed kernels of tensor/cpu/bf16/ and float_gemm.cpp, which
+// Matrix products. Those of float by the packed kernels of tensor/cpu/packed/ and float_gemm.cpp, which
 // have the same bits at any number of threads; FloatProducts::rounded: those of layers with factors
 // rounded to bf16. Small ones, those of double, and all of the base build, which has no fused
 // multiply-add, by BLAS.
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 #include "tensor/cpu/blas.h"
-#include "tensor/cpu/float_gemm.h"
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
@@ -17,7 +16,7 @@ constexpr int64_t kMinRows = 8, kMinWork = 65536;
 
 // The kernel of one product of float, null for BLAS. Products of attention's heads are not rounded.
 // Sums that do not fill a block of packed terms are not, either.
-const Bf16Kernel* kernel_of(const Context& ctx, const GemmShape& shape) {
+const PackedKernel* kernel_of(const Context& ctx, const GemmShape& shape) {
   const bool scales = shape.alpha != 1;
   if (shape.beta != 0 && (shape.beta != 1 || scales)) return nullptr;
   if (ctx.products == FloatProducts::rounded && shape.has_one_b() && shape.batch == 1 && !scales &&
@@ -33,14 +32,14 @@ template <typename T>
 void multiply(const Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
   const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : shape.cols;
   if constexpr (std::is_same_v<T, float>)
-    if (const Bf16Kernel* kernel = kernel_of(ctx, shape)) {
-      Bf16Layer layer;
+    if (const PackedKernel* kernel = kernel_of(ctx, shape)) {
+      PackedLayer layer;
       if (shape.alpha != 1)
         layer.finish = [&](int64_t row, int64_t rows, int64_t col, int64_t cols) {
           for (float* of = c + row * ldc + col; of < c + (row + rows) * ldc; of += ldc)
             for (int64_t j = 0; j < cols; ++j) of[j] *= static_cast<float>(shape.alpha);
         };
-      return bf16_gemm(ctx, *kernel, shape, a, b, c, layer);
+      return packed_gemm(ctx, *kernel, shape, a, b, c, layer);
     }
   const int64_t lda =
       shape.lead_a > 0 ? shape.lead_a : (shape.transpose_a ? shape.rows : shape.inner);
@@ -51,10 +50,10 @@ void multiply(const Context& ctx, const GemmShape& shape, const T* a, const T* b
 }
 
 // y = residual + f(norm(x) w^T + bias) in one pass over the rows.
-void packed_linear(Context& ctx, const Bf16Kernel& kernel, const LinearShape& shape,
+void packed_linear(Context& ctx, const PackedKernel& kernel, const LinearShape& shape,
                    const GemmShape& product, const float* x, const NormWeights<float>& norm,
                    const float* w, const float* bias, const float* residual, float* y) {
-  Bf16Layer layer;
+  PackedLayer layer;
   if (norm.weight != nullptr)
     layer.rows_of_a = [&](int64_t row, int64_t count, float* to) {
       float* const mean = to + count * shape.in;
@@ -71,7 +70,7 @@ void packed_linear(Context& ctx, const Bf16Kernel& kernel, const LinearShape& sh
         if (residual != nullptr) elementwise.add(ctx, residual + at, y + at, y + at, cols);
       }
     };
-  bf16_gemm(ctx, kernel, product, x, w, y, layer);
+  packed_gemm(ctx, kernel, product, x, w, y, layer);
 }
 
 }  // namespace
@@ -97,7 +96,7 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   const GemmShape product{
       .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
   if constexpr (std::is_same_v<T, float>)
-    if (const Bf16Kernel* kernel = kernel_of(ctx, product))
+    if (const PackedKernel* kernel = kernel_of(ctx, product))
       return packed_linear(ctx, *kernel, shape, product, x, norm, w, bias, residual, y);
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),

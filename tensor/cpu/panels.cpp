@@ -55,7 +55,7 @@ void multiply(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const W* 
   }
 }
 
-// Whether bf16 panels are packed as the second factor of tensor/cpu/bf16/gemm.h. x is then rounded
+// Whether bf16 panels are packed as the second factor of tensor/cpu/packed/gemm.h. x is then rounded
 // to bf16, too.
 template <typename T, typename W>
 bool in_pairs(int64_t in) {
@@ -66,7 +66,7 @@ bool in_pairs(int64_t in) {
 // c = x panel, or c += x panel where `add`, for up to kRows rows x.
 void multiply_pairs(int64_t rows, int64_t cols, int64_t in, const float* x, const BFloat16* panel,
                     float* c, int64_t ldc, bool add) {
-  const Bf16Kernel& kernel = *bf16_kernel();
+  const PackedKernel& kernel = *bf16_kernel();
   const auto* pairs = reinterpret_cast<const uint32_t*>(panel);
   if (rows == 1) return kernel.multiply_row(x, pairs, in / kTerms, cols, c, add);
   alignas(64) uint32_t packed[kRows * kBandTerms / 2];

@@ -9,7 +9,7 @@
 
 #include "tensor/bfloat16.h"
 #include "tensor/context.h"
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 #include "tensor/ops.h"
 
 namespace linea::cpu {
@@ -47,8 +47,8 @@ float sum_in_tiles(const Row& a, const Row& b) {
   return sum;
 }
 
-bool flushes(const Bf16Kernel& kernel) { return &kernel != bf16_fma(); }
-Sum sum_of(const Bf16Kernel& kernel) {
+bool flushes(const PackedKernel& kernel) { return &kernel != bf16_fma(); }
+Sum sum_of(const PackedKernel& kernel) {
   if (&kernel == bf16_amx()) return sum_in_tiles;
   return flushes(kernel) ? sum_in_pairs<flushed> : sum_in_pairs<unchanged>;
 }
@@ -63,7 +63,7 @@ Rows random_rows(int64_t count, int64_t inner, uint32_t stream_id, float scale) 
       x = scale * static_cast<float>(random_normal({1, Purpose::test, stream_id, 0}, index++));
   return rows;
 }
-Row rounded(const Row& row, const Bf16Kernel& kernel) {
+Row rounded(const Row& row, const PackedKernel& kernel) {
   Row result;
   for (const float x : row) {
     const float y = flushes(kernel) ? flushed(x) : x;
@@ -110,7 +110,7 @@ struct Problem {
 };
 
 // The number of elements that differ from the sums in the order of `sum`.
-int64_t differences(const Bf16Kernel& kernel, const Problem& problem, const Sum& sum) {
+int64_t differences(const PackedKernel& kernel, const Problem& problem, const Sum& sum) {
   const Rows a = random_rows(problem.rows, problem.inner, 1, problem.scale),
              b = random_rows(problem.cols, problem.inner, 2, 1);
   const std::vector<float> before(static_cast<size_t>(problem.rows * (problem.cols + problem.gap)),
@@ -143,14 +143,14 @@ int64_t differences(const Bf16Kernel& kernel, const Problem& problem, const Sum&
                                  shape.transpose_b ? problem.inner : problem.cols);
       std::vector<float> c = before;
       ctx.threads = threads;
-      bf16_gemm(ctx, kernel, shape, first.data(), second.data(), c.data());
+      packed_gemm(ctx, kernel, shape, first.data(), second.data(), c.data());
       const std::vector<float>& expected = shape.beta == 0 ? plain : added;
       for (size_t i = 0; i < c.size(); ++i) count += bits(c[i]) != bits(expected[i]);
     }
   return count;
 }
 
-class Bf16Gemm : public testing::TestWithParam<const Bf16Kernel*> {};
+class Bf16Gemm : public testing::TestWithParam<const PackedKernel*> {};
 
 TEST_P(Bf16Gemm, EqualsItsSumsToTheBit) {
   const Problem problems[] = {{1, 1, 1},    {1, 17, 2},   {5, 15, 31},  {6, 16, 32},   {7, 33, 33},
@@ -186,10 +186,10 @@ TEST_P(Bf16Gemm, AnEmptySumIsZero) {
   GemmShape shape;
   shape.rows = 2, shape.cols = 3;
   shape.beta = 1;
-  bf16_gemm(context(), *GetParam(), shape, nullptr, nullptr, c);
+  packed_gemm(context(), *GetParam(), shape, nullptr, nullptr, c);
   EXPECT_EQ(c[5], 6);
   shape.beta = 0;
-  bf16_gemm(context(), *GetParam(), shape, nullptr, nullptr, c);
+  packed_gemm(context(), *GetParam(), shape, nullptr, nullptr, c);
   for (const float x : c) EXPECT_EQ(x, 0);
 }
 
@@ -200,7 +200,7 @@ TEST_P(Bf16Gemm, NonfiniteFactorsStayInTheirRowsAndColumns) {
   a[40 + 3] = NAN;
   a[80 + 3] = INFINITY;
   b[3 * 5 + 2] = std::numeric_limits<float>::max();  // rounds to infinity
-  bf16_gemm(context(), *GetParam(), shape, a.data(), b.data(), c.data());
+  packed_gemm(context(), *GetParam(), shape, a.data(), b.data(), c.data());
   for (size_t i = 0; i < 35; ++i) {
     if (i / 5 == 1) {
       EXPECT_TRUE(std::isnan(c[i])) << i;
@@ -212,7 +212,7 @@ TEST_P(Bf16Gemm, NonfiniteFactorsStayInTheirRowsAndColumns) {
   }
 }
 
-std::string name_of_kernel(const testing::TestParamInfo<const Bf16Kernel*>& info) {
+std::string name_of_kernel(const testing::TestParamInfo<const PackedKernel*>& info) {
   std::string name = info.param->isa;
   name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
   return name;
@@ -251,7 +251,7 @@ TEST(RoundedProducts, ApplyToLayersOnly) {
   GemmShape shape;
   shape.rows = 60, shape.cols = 50, shape.inner = 40;
   shape.transpose_b = true;
-  bf16_gemm(context(), *bf16_kernel(), shape, x.data<float>(), w.data<float>(), expected.data());
+  packed_gemm(context(), *bf16_kernel(), shape, x.data<float>(), w.data<float>(), expected.data());
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_EQ(rounded[i].to_doubles() == exact[i].to_doubles(), i >= 2) << i;
     if (i < 2) {

@@ -22,12 +22,12 @@ std::vector<float> normals(int64_t count, uint32_t stream_id) {
   return values;
 }
 
-float rounded_element(const Bf16Source& x, int64_t i, int64_t k) {
+float rounded_element(const PackSource& x, int64_t i, int64_t k) {
   return BFloat16(part(x, i, k).data[0]);
 }
 
 // The terms [begin, end) of c[i,j] in blocks: of each pair the odd element first, unless `even_first`.
-float sum_of(const Bf16Source& a, const Bf16Source& b, int64_t i, int64_t j, Extent needed,
+float sum_of(const PackSource& a, const PackSource& b, int64_t i, int64_t j, Extent needed,
              const float* before, bool even_first = false) {
   float total = before == nullptr ? 0 : *before;
   for (int64_t block = 0; block < needed.end; block += kBandTerms) {
@@ -59,7 +59,7 @@ int64_t differences(int64_t rows, int64_t cols, int64_t inner, bool add, const E
     for (const bool along_b : {true, false}) {
       const auto data_a = normals((rows + kGap) * (inner + kGap), 1),
                  data_b = normals((cols + kGap) * (inner + kGap), 2);
-      const Bf16Source a{data_a.data(), (along_a ? inner : rows) + kGap, along_a},
+      const PackSource a{data_a.data(), (along_a ? inner : rows) + kGap, along_a},
           b{data_b.data(), (along_b ? inner : cols) + kGap, along_b};
       const std::vector<float> before = normals(rows * (cols + kGap), 3);
       std::vector<float> c = before;

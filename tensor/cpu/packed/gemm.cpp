@@ -1,7 +1,7 @@
 // The threads of a product share a packed block of B. Each packs the rows of A that it takes.
 // Packing and products are handed out in more pieces than threads: a thread that loses its core for
 // a while does not keep the others waiting for half of the work.
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 
 #include "tensor/cpu/parallel.h"
 
@@ -16,30 +16,31 @@ int64_t padded(int64_t length, int64_t unit) { return pieces_of(length, unit) * 
 
 }  // namespace
 
-void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,
-               const float* b, float* c, const Bf16Layer& layer) {
+void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape& shape,
+                 const float* a, const float* b, float* c, const PackedLayer& layer) {
   const int64_t rows = shape.rows, cols = shape.cols, inner = shape.inner;
   const int64_t dense_a = shape.transpose_a ? rows : inner;
   const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : cols;
-  const Bf16Source from_a{a, shape.lead_a > 0 ? shape.lead_a : dense_a, !shape.transpose_a};
-  const Bf16Source from_b{b, shape.transpose_b ? inner : cols, shape.transpose_b};
+  const PackSource from_a{a, shape.lead_a > 0 ? shape.lead_a : dense_a, !shape.transpose_a};
+  const PackSource from_b{b, shape.transpose_b ? inner : cols, shape.transpose_b};
 
   const int64_t useful = std::max<int64_t>(1, rows * cols * inner / kMinWork);
   const int threads =
       omp_in_parallel() ? 1 : static_cast<int>(std::min<int64_t>(ctx.threads, useful));
-  const int64_t strips = pieces_of(rows, kBf16Strip);
+  const int64_t strips = pieces_of(rows, kStripRows);
   const int64_t wanted = threads == 1 ? 1 : pieces_of(kPieces * threads, strips);
-  const int64_t width = padded(pieces_of(cols, wanted), kBf16Columns);
-  const int64_t chunks = pieces_of(cols, width), panels = pieces_of(cols, kBf16Columns);
+  const int64_t width = padded(pieces_of(cols, wanted), kStripColumns);
+  const int64_t chunks = pieces_of(cols, width), panels = pieces_of(cols, kStripColumns);
 
   // Words of a packed vector.
   const auto words = [&](int64_t terms) { return pieces_of(terms, kernel.terms) * kPairs; };
   const int64_t depth = words(std::min(inner, kernel.block));
   const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
-  const int64_t size_b = panels * kBf16Columns * depth, size_a = padded(kBf16Strip, kPairs) * depth;
+  const int64_t size_b = panels * kStripColumns * depth,
+                size_a = padded(kStripRows, kPairs) * depth;
   const Workspace<uint32_t> packed_b(ctx, size_b * std::min<int64_t>(steps, 2)),
       packed_a(ctx, size_a * threads);
-  const int64_t size_rows = layer.rows_of_a ? kBf16Strip * (inner + 2) : 0;
+  const int64_t size_rows = layer.rows_of_a ? kStripRows * (inner + 2) : 0;
   const Workspace<float> layer_rows(ctx, size_rows * threads);
   const auto pack_a = [&](int64_t row, int64_t count, int64_t term, int64_t terms, uint32_t* to) {
     if (!layer.rows_of_a) return kernel.pack(part(from_a, row, term), count, terms, false, to);
@@ -58,15 +59,15 @@ void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& sh
       uint32_t* const shared = packed_b.data() + size_b * (step % 2);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t panel = 0; panel < panels; ++panel) {
-        const int64_t first = panel * kBf16Columns;
-        kernel.pack(part(from_b, first, term), std::min(kBf16Columns, cols - first), terms, true,
+        const int64_t first = panel * kStripColumns;
+        kernel.pack(part(from_b, first, term), std::min(kStripColumns, cols - first), terms, true,
                     shared + first * column);
       }
       int64_t packed = -1;
 #pragma omp for schedule(dynamic, 1) nowait
       for (int64_t piece = 0; piece < strips * chunks; ++piece) {
-        const int64_t strip = piece / chunks, row = strip * kBf16Strip;
-        const int64_t col = piece % chunks * width, height = std::min(kBf16Strip, rows - row);
+        const int64_t strip = piece / chunks, row = strip * kStripRows;
+        const int64_t col = piece % chunks * width, height = std::min(kStripRows, rows - row);
         if (strip != packed) pack_a(row, height, term, terms, own);
         packed = strip;
         const int64_t wide = std::min(width, cols - col);

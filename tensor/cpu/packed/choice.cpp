@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "tensor/backend.h"
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 
 namespace linea::cpu {
 namespace {
@@ -25,11 +25,11 @@ bool has_amx() {
 }
 #endif
 
-const Bf16Kernel* choose() {
-  const std::vector<const Bf16Kernel*> found = bf16_kernels();
+const PackedKernel* choose() {
+  const std::vector<const PackedKernel*> found = bf16_kernels();
   const char* const variable = std::getenv("LINEA_ISA");
   const std::string wanted = variable == nullptr ? "" : variable;
-  for (const Bf16Kernel* const one : found) {
+  for (const PackedKernel* const one : found) {
     if (wanted.empty() || wanted == one->isa) return one;
     if (wanted == "AVX-512" && one != bf16_amx()) return one;
     if (wanted == "AVX2" && one == bf16_fma()) return one;
@@ -39,8 +39,8 @@ const Bf16Kernel* choose() {
 
 }  // namespace
 
-std::vector<const Bf16Kernel*> bf16_kernels() {
-  std::vector<const Bf16Kernel*> found;
+std::vector<const PackedKernel*> bf16_kernels() {
+  std::vector<const PackedKernel*> found;
 #if defined(__x86_64__) && defined(__linux__)
   __builtin_cpu_init();
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -53,8 +53,8 @@ std::vector<const Bf16Kernel*> bf16_kernels() {
   return found;
 }
 
-const Bf16Kernel* bf16_kernel() {
-  static const Bf16Kernel* const chosen = choose();
+const PackedKernel* bf16_kernel() {
+  static const PackedKernel* const chosen = choose();
   return chosen;
 }
 
@@ -63,7 +63,7 @@ const Bf16Kernel* bf16_kernel() {
 namespace linea {
 
 const char* bf16_isa() {
-  const cpu::Bf16Kernel* const kernel = cpu::bf16_kernel();
+  const cpu::PackedKernel* const kernel = cpu::bf16_kernel();
   return kernel == nullptr ? nullptr : kernel->isa;
 }
 
@@ -71,7 +71,7 @@ bool bf16_is_fast() { return cpu::bf16_kernel() != nullptr && cpu::bf16_kernel()
 
 std::vector<std::string> all_bf16_isas() {
   std::vector<std::string> names;
-  for (const cpu::Bf16Kernel* const one : cpu::bf16_kernels()) names.emplace_back(one->isa);
+  for (const cpu::PackedKernel* const one : cpu::bf16_kernels()) names.emplace_back(one->isa);
   return names;
 }
 

@@ -1,6 +1,6 @@
 // bf16 products by AVX2 and FMA, for processors without bf16 instructions: the bits of AVX512-BF16
 // at no more than the speed of float. Compiled for AVX2.
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 
 #if defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
@@ -17,7 +17,7 @@ uint32_t rounded(float x) {
   return (x == x ? word + 0x7FFFU + ((word >> 16) & 1U) : word | 0x400000U) >> 16;
 }
 
-void pack(const Bf16Source& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
+void pack(const PackSource& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
   const int64_t blocks = (inner + kTerms - 1) / kTerms, groups = (count + kPairs - 1) / kPairs;
   const auto bits = [&](int64_t i, int64_t k) {
     if (i >= count || k >= inner) return uint32_t{0};
@@ -84,19 +84,19 @@ void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_
 
 }  // namespace
 
-const Bf16Kernel* bf16_fma() {
-  static constexpr Bf16Kernel kernel = {.isa = "FMA",
-                                        .fast = false,
-                                        .pack = pack,
-                                        .multiply = multiply,
-                                        .begin = nullptr,
-                                        .end = nullptr,
-                                        .multiply_band = nullptr,
-                                        .multiply_row = nullptr};
+const PackedKernel* bf16_fma() {
+  static constexpr PackedKernel kernel = {.isa = "FMA",
+                                          .fast = false,
+                                          .pack = pack,
+                                          .multiply = multiply,
+                                          .begin = nullptr,
+                                          .end = nullptr,
+                                          .multiply_band = nullptr,
+                                          .multiply_row = nullptr};
   return &kernel;
 }
 
 }  // namespace linea::cpu
 #else
-const linea::cpu::Bf16Kernel* linea::cpu::bf16_fma() { return nullptr; }
+const linea::cpu::PackedKernel* linea::cpu::bf16_fma() { return nullptr; }
 #endif

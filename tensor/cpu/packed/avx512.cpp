@@ -1,8 +1,8 @@
 // bf16 products by vdpbf16ps, a tile of 6 x 64 sums in registers. Compiled for AVX512-BF16.
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 
 #ifdef __AVX512BF16__
-#include "tensor/cpu/bf16/pack_avx512.h"
+#include "tensor/cpu/packed/pack_avx512.h"
 
 namespace linea::cpu {
 namespace {
@@ -58,14 +58,14 @@ void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_
               int64_t cols, float* c, int64_t ldc, bool add) {
   constexpr decltype(&tile<4>) tiles[] = {tile<1>, tile<2>, tile<3>, tile<4>};
   const int64_t group = blocks * kBlockSize;
-  for (int64_t col = 0; col < cols; col += kBf16Columns)
+  for (int64_t col = 0; col < cols; col += kStripColumns)
     for (int64_t row = 0; row < rows; row += kRows) {
       const uint32_t* row_of_a[kRows];
       for (int64_t i = 0; i < kRows; ++i) {
         const int64_t in = row + i < rows ? row + i : rows - 1;  // past the last row: any row
         row_of_a[i] = a + in / kPairs * group + in % kPairs * kPairs;
       }
-      const int64_t left = cols - col < kBf16Columns ? cols - col : kBf16Columns;
+      const int64_t left = cols - col < kStripColumns ? cols - col : kStripColumns;
       tiles[(left - 1) / kPairs](row_of_a, b + col / kPairs * group, blocks, rows - row, left,
                                  c + row * ldc + col, ldc, add);
     }
@@ -73,7 +73,7 @@ void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_
 
 // kRows >= rows of columns [col, col + 16 kVectors) of a band.
 template <int kRows, int kVectors, bool kTurned>
-void band(const Bf16Band& of, int64_t col) {
+void band(const PackedBand& of, int64_t col) {
   constexpr int64_t kRow = kTurned ? 1 : kPairs, kPair = kTurned ? kPairs : 1;
   const int64_t next_group = of.blocks * kBlockSize;
   const uint32_t* const all_b = of.b + col / kPairs * next_group;
@@ -119,7 +119,7 @@ void band(const Bf16Band& of, int64_t col) {
 }
 
 template <int kRows>
-void multiply_rows(const Bf16Band& of) {
+void multiply_rows(const PackedBand& of) {
   for (int64_t col = 0; col < of.cols; col += 2 * kPairs) {
     const bool two = of.cols - col > kPairs;
     if (of.turned_a)
@@ -129,7 +129,7 @@ void multiply_rows(const Bf16Band& of) {
   }
 }
 
-void multiply_band(const Bf16Band& of) {
+void multiply_band(const PackedBand& of) {
   of.rows <= 4 ? multiply_rows<4>(of) : multiply_rows<8>(of);
 }
 
@@ -166,19 +166,19 @@ void multiply_row(const float* x, const uint32_t* b, int64_t blocks, int64_t col
 
 }  // namespace
 
-const Bf16Kernel* bf16_avx512() {
-  static constexpr Bf16Kernel kernel = {.isa = "AVX512-BF16",
-                                        .fast = true,
-                                        .pack = pack_avx512,
-                                        .multiply = multiply,
-                                        .begin = nullptr,
-                                        .end = nullptr,
-                                        .multiply_band = multiply_band,
-                                        .multiply_row = multiply_row};
+const PackedKernel* bf16_avx512() {
+  static constexpr PackedKernel kernel = {.isa = "AVX512-BF16",
+                                          .fast = true,
+                                          .pack = pack_avx512,
+                                          .multiply = multiply,
+                                          .begin = nullptr,
+                                          .end = nullptr,
+                                          .multiply_band = multiply_band,
+                                          .multiply_row = multiply_row};
   return &kernel;
 }
 
 }  // namespace linea::cpu
 #else
-const linea::cpu::Bf16Kernel* linea::cpu::bf16_avx512() { return nullptr; }
+const linea::cpu::PackedKernel* linea::cpu::bf16_avx512() { return nullptr; }
 #endif

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 
 namespace linea::cpu {
 namespace {
@@ -73,7 +73,7 @@ inline void read_across(const float* x, int64_t lead, int64_t count, int64_t inn
   }
 }
 
-void pack_avx512(const Bf16Source& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
+void pack_avx512(const PackSource& from, int64_t count, int64_t inner, bool turned, uint32_t* to) {
   const int64_t blocks = (inner + kTerms - 1) / kTerms, groups = (count + kPairs - 1) / kPairs;
   // In the order of the source's memory.
   const int64_t outer = from.along ? groups : blocks, within = from.along ? blocks : groups;

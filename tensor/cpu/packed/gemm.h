@@ -1,7 +1,8 @@
-// C = op(A) op(B) of float matrices whose elements are rounded to bf16 while they are packed; sums
-// are float. Dense layers train by these products under --dtype bf16 on a CPU. Products of float follow
-// the same scheme with a kernel that rounds nothing (float_gemm.cpp), whose packed words are floats.
+// C = op(A) op(B) of float matrices that are packed first; sums are float. The kernels of bf16 round
+// the elements while they pack them: dense layers train by these under --dtype bf16 on a CPU. The
+// kernel of float (tensor/cpu/float_gemm.cpp) rounds nothing, and has packed blocks of its own.
 //
+// Of bf16:
 // A packed factor consists of blocks of 16 x 16 pairs. A pair holds elements k and k + 1 (k even)
 // of a row of op(A) or of a column of op(B) in 32 bits, k in the lower half. A block of A has one
 // row after another, a block of B one k after another. Both are padded with zeros, k to 32s.
@@ -24,13 +25,13 @@ struct GemmShape;
 
 namespace linea::cpu {
 
-inline constexpr int64_t kBf16Block = 1024;                   // terms of a block
-inline constexpr int64_t kPairs = 16, kTerms = 2 * kPairs;    // of a packed block; also its rows
-inline constexpr int64_t kBlockSize = kPairs * kPairs;        // in pairs
-inline constexpr int64_t kBf16Strip = 96, kBf16Columns = 64;  // of C that are computed together
+inline constexpr int64_t kBf16Block = 1024;                    // terms of a block
+inline constexpr int64_t kPairs = 16, kTerms = 2 * kPairs;     // of a packed block; also its rows
+inline constexpr int64_t kBlockSize = kPairs * kPairs;         // in pairs
+inline constexpr int64_t kStripRows = 96, kStripColumns = 64;  // of C that are computed together
 
 // Vectors of float: element k of vector i is data[i lead + k] where `along`, else data[k lead + i].
-struct Bf16Source {
+struct PackSource {
   const float* data;
   int64_t lead;
   bool along;
@@ -39,7 +40,7 @@ struct Bf16Source {
 // Up to 8 rows of a product whose factors are packed: c [rows,cols] = the sum over the pairs [begin,
 // end), or += where `add`. `a`: the first row, in a block whose other rows follow; b: `blocks` blocks
 // for each 16 columns. A may be packed as columns, too (turned_a).
-struct Bf16Band {
+struct PackedBand {
   const uint32_t *a, *b;
   bool turned_a;
   int64_t blocks, begin, end, rows, cols;
@@ -49,17 +50,17 @@ struct Bf16Band {
 };
 
 // The elements of `from` for vectors i >= vector and terms k >= term.
-inline Bf16Source part(const Bf16Source& from, int64_t vector, int64_t term) {
+inline PackSource part(const PackSource& from, int64_t vector, int64_t term) {
   const int64_t skipped = from.along ? vector * from.lead + term : term * from.lead + vector;
   return {from.data + skipped, from.lead, from.along};
 }
 
-struct Bf16Kernel {
+struct PackedKernel {
   const char* isa;
   bool fast;                                   // faster than products of float
   int64_t terms = kTerms, block = kBf16Block;  // of a packed block; of a sum
   // Rounds and packs `count` vectors of `inner` elements; `turned`: as columns of B.
-  void (*pack)(const Bf16Source&, int64_t count, int64_t inner, bool turned, uint32_t* to);
+  void (*pack)(const PackSource&, int64_t count, int64_t inner, bool turned, uint32_t* to);
   // C [rows,cols] = A B, or += where `add`; sums over `blocks` packed blocks. `along`: of the source
   // of A.
   void (*multiply)(const uint32_t* a, bool along, const uint32_t* b, int64_t blocks, int64_t rows,
@@ -67,23 +68,25 @@ struct Bf16Kernel {
   // Before and after the calls of `multiply` of a thread; may be null.
   void (*begin)(), (*end)();
   // For matrices in cache (tensor/cpu/chunk_products.h); null where float is as fast.
-  void (*multiply_band)(const Bf16Band&);
+  void (*multiply_band)(const PackedBand&);
   // One row x of floats, rounded here, times up to 32 columns of B: c [cols] = x B, or +=.
   void (*multiply_row)(const float* x, const uint32_t* b, int64_t blocks, int64_t cols, float* c,
                        bool add);
 };
 
+// null in the base build, which has no fused multiply-add.
+const PackedKernel* float_kernel();
 // null where this program was not compiled for the processor's family.
-const Bf16Kernel* bf16_amx();
-const Bf16Kernel* bf16_avx512();
-const Bf16Kernel* bf16_fma();
+const PackedKernel* bf16_amx();
+const PackedKernel* bf16_avx512();
+const PackedKernel* bf16_fma();
 
 // All that this processor runs, the fastest first, and the one in use, null where there is none.
-std::vector<const Bf16Kernel*> bf16_kernels();
-const Bf16Kernel* bf16_kernel();
+std::vector<const PackedKernel*> bf16_kernels();
+const PackedKernel* bf16_kernel();
 
 // What a layer computes besides its product, while the rows are in cache. Either may be empty.
-struct Bf16Layer {
+struct PackedLayer {
   // Writes `count` rows of A [rows,inner], from `row` on, to `to`: the product takes those. They are
   // followed by space for 2 numbers a row.
   std::function<void(int64_t row, int64_t count, float* to)> rows_of_a;
@@ -92,7 +95,7 @@ struct Bf16Layer {
 };
 
 // shape.alpha is 1 and shape.batch 1; shape.beta is 0 or 1.
-void bf16_gemm(const Context& ctx, const Bf16Kernel& kernel, const GemmShape& shape, const float* a,
-               const float* b, float* c, const Bf16Layer& layer = {});
+void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape& shape,
+                 const float* a, const float* b, float* c, const PackedLayer& layer = {});
 
 }  // namespace linea::cpu

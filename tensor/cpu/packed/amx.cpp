@@ -1,8 +1,8 @@
 // bf16 products by AMX: 32 x 32 sums in four tiles. Compiled for AMX-BF16.
-#include "tensor/cpu/bf16/gemm.h"
+#include "tensor/cpu/packed/gemm.h"
 
 #ifdef __AMX_BF16__
-#include "tensor/cpu/bf16/pack_avx512.h"
+#include "tensor/cpu/packed/pack_avx512.h"
 
 namespace linea::cpu {
 namespace {
@@ -84,19 +84,19 @@ void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_
 
 }  // namespace
 
-const Bf16Kernel* bf16_amx() {
-  static constexpr Bf16Kernel kernel = {.isa = "AMX",
-                                        .fast = true,
-                                        .pack = pack_avx512,
-                                        .multiply = multiply,
-                                        .begin = begin,
-                                        .end = end,
-                                        .multiply_band = nullptr,
-                                        .multiply_row = nullptr};
+const PackedKernel* bf16_amx() {
+  static constexpr PackedKernel kernel = {.isa = "AMX",
+                                          .fast = true,
+                                          .pack = pack_avx512,
+                                          .multiply = multiply,
+                                          .begin = begin,
+                                          .end = end,
+                                          .multiply_band = nullptr,
+                                          .multiply_row = nullptr};
   return &kernel;
 }
 
 }  // namespace linea::cpu
 #else
-const linea::cpu::Bf16Kernel* linea::cpu::bf16_amx() { return nullptr; }
+const linea::cpu::PackedKernel* linea::cpu::bf16_amx() { return nullptr; }
 #endif
