@@ -10,7 +10,6 @@
 namespace linea {
 namespace {
 
-constexpr double kMaxSeconds = 3;
 // Of the smallest steps, which may take about a second.
 constexpr double kMaxFlops = 2e10, kMaxFlopsOfGpu = 2e13;
 // An extrapolation may be too large: from one and two rows by the factor kGross at most, from
@@ -120,7 +119,7 @@ void refuse_too_many_weights(const RunConfig& config, const ModelConfig& model) 
   refuse_too_large(config, parts_of(config, model, 0), memory_limit());
 }
 
-void refuse_what_cannot_fit(const RunConfig& config, const Task& task) {
+void refuse_what_cannot_fit(const RunConfig& config, const Task& task, double max_seconds) {
   const ModelConfig model = model_config(config, task.shape());
   refuse_too_many_weights(config, model);
   const MemoryLimit limit = memory_limit();
@@ -145,7 +144,7 @@ void refuse_what_cannot_fit(const RunConfig& config, const Task& task) {
   if (parts.sum() / kGross <= limit.bytes) {
     const int64_t rows =
         std::min(config.batch, std::max(kEnoughRows, kEnoughTokens / task.length()));
-    if (watch.seconds() * static_cast<double>(rows) / 2 > kMaxSeconds) return;
+    if (watch.seconds() * static_cast<double>(rows) / 2 > max_seconds) return;
     parts = parts_from(rows);
   }
   refuse_too_large(config, parts, limit);

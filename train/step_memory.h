@@ -26,8 +26,9 @@ void refuse_too_large(const RunConfig& config, const MemoryParts& parts, const M
 void refuse_too_many_weights(const RunConfig& config, const ModelConfig& model);
 
 // Error: ErrorKind::memory where the run certainly does not fit. Where that is in question, it
-// makes steps of few rows with a model of at most two of the layers, for at most three seconds or
-// so, and extrapolates. Changes nothing of the run that follows.
-void refuse_what_cannot_fit(const RunConfig& config, const Task& task);
+// makes steps of few rows with a model of at most two of the layers and extrapolates; where these
+// are expected to take longer than `max_seconds`, it refuses nothing. Changes nothing of the run that
+// follows.
+void refuse_what_cannot_fit(const RunConfig& config, const Task& task, double max_seconds = 3);
 
 }  // namespace linea
