@@ -93,6 +93,7 @@ class LinearPass {
     bool present = false;
     Tensor x;
     Features features;
+    Tile segment{};
   };
 
   bool in_kernel() const { return plan_.feature != KernelFeature::given; }
@@ -103,9 +104,12 @@ class LinearPass {
 
   SideRows make(const HeadTensor& all, Side side, const Tile& segment) const {
     if (in_kernel()) return {true, {}, {}};
+    SideRows& last = last_[side == Side::key];
+    if (last.present && last.segment == segment) return last;
     const Tensor x =
         side == Side::key ? plan_.gather_keys(all, segment) : plan_.gather(all, segment);
-    return {true, x, map_.forward(x, side, plan_.head_range(segment))};
+    last = {};
+    return last = {true, x, map_.forward(x, side, plan_.head_range(segment)), segment};
   }
 
   HeadRows<T> feature_rows(const Tensor& features, const HeadTensor& all,
@@ -227,6 +231,8 @@ class LinearPass {
   Gates gates_;
   bool causal_, scaled_;
   const Kernels<T>& table_ = kernels<T>(context().device);
+  // Those made last, of queries and of keys: where one sweep ends, the next begins.
+  mutable SideRows last_[2];
 };
 
 // log(1 - g), the weight of a key, and log g, the decay of the state.

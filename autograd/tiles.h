@@ -26,6 +26,7 @@ inline constexpr int64_t kFixedCut = 4;
 // Some batch heads at some positions: all of a tile, or one of its segments.
 struct Tile {
   int64_t first_bh = 0, batch_heads = 0, first = 0, length = 0;
+  bool operator==(const Tile&) const = default;
 };
 
 // The sizes of one call and how its work is cut. Where the kernels make the features, a segment is
