@@ -20,6 +20,8 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;
   // above 0: distance between rows of A (not transposed) and of C
   int64_t lead_a = 0, lead_c = 0;
+  // the factors may be rounded where the context rounds those of layers
+  bool may_round = false;
 
   // Matrices that follow one another.
   void set_strides() {

@@ -66,9 +66,9 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
 void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh);
 
 // x [BH,S,K] times its head's w [H,K,C] (transposed: [H,C,K]) -> [BH,S,C]; bh belongs to head
-// (first_bh + bh) % H.
+// (first_bh + bh) % H. may_round: of factors rounded to bf16 where layers have these.
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha = 1);
+                   double alpha = 1, bool may_round = false);
 
 struct LayerNorm {
   Tensor y, mean, scale;

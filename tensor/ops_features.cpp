@@ -35,7 +35,7 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
 }
 
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha) {
+                   double alpha, bool may_round) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
   require(
       x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
@@ -47,7 +47,8 @@ Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool tran
                   .batch = x.size(0),
                   .alpha = alpha,
                   .first_b = first_bh,
-                  .period_b = w.size(0)};
+                  .period_b = w.size(0),
+                  .may_round = may_round};
   shape.set_strides();
   Tensor y(x.shape().with(-1, shape.cols), dtype);
   LINEA_LAUNCH(gemm, dtype, shape, data(x), data(w), data(y));

@@ -19,7 +19,8 @@ GemmShape products(const HeadShape& shape, bool transposed, double scale) {
                  .batch = shape.batch_heads,
                  .alpha = scale,
                  .first_b = shape.first_bh,
-                 .period_b = shape.heads};
+                 .period_b = shape.heads,
+                 .may_round = true};
   gemm.set_strides();
   return gemm;
 }
