@@ -57,11 +57,19 @@ TaskShape shape_of(const ModelPreset& preset) {
   return shape;
 }
 
-// Of a preset of `linea train`, without its data: a text has all 256 bytes as tokens.
+// Of a preset of `linea train`, without its data: a text has all bytes as tokens, or 65 characters as
+// Tiny Shakespeare has.
 TaskShape shape_of(const RunConfig& config) {
-  const bool has_vocabulary = find_task(config.task).has_vocabulary;
-  return task_shape(
-      task_options(config, has_vocabulary ? Vocabulary::all_bytes().serialize() : ""));
+  std::string vocabulary;
+  if (find_task(config.task).has_vocabulary) {
+    constexpr int kCharacters = 65;
+    std::string text;
+    for (int i = 0; i < kCharacters; ++i) text.push_back(static_cast<char>('!' + i));
+    const bool bytes = config.task_settings.has("bytes") && config.task_settings.flag("bytes");
+    vocabulary =
+        (bytes ? Vocabulary::all_bytes() : Vocabulary::from_text(text, "bench")).serialize();
+  }
+  return task_shape(task_options(config, vocabulary));
 }
 
 }  // namespace

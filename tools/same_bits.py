@@ -16,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-# Flags that OLD spells another way.
-OLD_FLAGS = {"--output-head": "--head"}
+# What OLD spells another way.
+OLD_WORDS = {"--output-head": "--head", "digits-linear": "digits-demo", "shakespeare-nanogpt": "shakespeare-cpu"}
 MODELS = {
     "softmax": "--attention softmax",
     "linear": "--attention linear",
@@ -67,7 +67,7 @@ class Program:
         self.path, self.is_old = os.path.abspath(path), is_old
 
     def run(self, line, cwd):
-        words = [OLD_FLAGS.get(word, word) if self.is_old else word for word in line.split()]
+        words = [OLD_WORDS.get(word, word) if self.is_old else word for word in line.split()]
         done = subprocess.run([self.path, *words], cwd=cwd, capture_output=True)
         if done.returncode != 0:
             sys.exit(f"{self.path} {' '.join(words)}\nexit code {done.returncode}: {done.stderr.decode()[-500:]}")
@@ -89,11 +89,11 @@ def results(program, folder, text, threads, steps):
     folder.mkdir()
     machine = f"--threads {threads}"
     length = f"--steps {steps} {machine}"
-    yield from training(program, folder, "digits-demo", f"--preset digits-demo {length}")
-    program.run(f"sample digits-demo --count 20 --out digits.png {machine}", folder)
-    yield "20 images of digits-demo", (folder / "digits.png").read_bytes()
+    yield from training(program, folder, "digits", f"--preset digits-linear {length}")
+    program.run(f"sample digits --count 20 --out digits.png {machine}", folder)
+    yield "20 images of digits", (folder / "digits.png").read_bytes()
     for name, flags in MODELS.items():
-        yield from training(program, folder, name, f"--preset shakespeare-cpu --data {text} {flags} {length}")
+        yield from training(program, folder, name, f"--preset shakespeare-nanogpt --data {text} {flags} {length}")
         yield f"text of {name}", program.run(f"sample {name} --prompt a --tokens 300 {machine}", folder)
 
 

@@ -28,7 +28,8 @@ TEST_F(ManualTest, BashCompletesCommandsFlagsAndChoices) {
   EXPECT_EQ(completed("linea tr"), "train");
   EXPECT_EQ(completed("linea bench ''"), "attention train sample memory");
   EXPECT_EQ(completed("linea train --pre"), "--preset");
-  EXPECT_EQ(completed("linea train --preset mnist"), "mnist-cpu mnist-paper");
+  EXPECT_EQ(completed("linea train --preset mnist"),
+            "mnist-cpu mnist-linear mnist-paper mnist-quick");
   EXPECT_EQ(completed("linea train --steps 3 --preset = mnist-p"), "mnist-paper");
   EXPECT_EQ(completed("linea train --attention soft"), "soft-vq softmax");
   EXPECT_EQ(completed("linea bench attention --attention vq,soft"), "vq,soft-vq vq,softmax");
