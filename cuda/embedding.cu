@@ -1,6 +1,7 @@
-// Embedding of tokens and positions.
+// Embeddings of tokens, positions, classes and pairs of tokens.
 #include "cuda/kernel_tables.h"
 #include "cuda/scatter.h"
+#include "tensor/formulas.h"
 
 namespace linea::cuda {
 namespace {
@@ -50,10 +51,30 @@ void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable
       [=] __device__(int64_t token, int64_t c, A total) { dtable[token * C + c] = T(total); });
 }
 
+inline void class_index(Context& ctx, const int32_t* ids, const int32_t* positions, int32_t* index,
+                        int64_t B, int64_t N, int64_t first, int64_t classes) {
+  for_each(ctx, B * N, [=] __device__(int64_t i) {
+    const int64_t b = i / N;
+    if (positions == nullptr || positions[b] == 0) index[i] = class_row(ids[b * N], first, classes);
+  });
+}
+
+inline void bigram_index(Context& ctx, const int32_t* ids, int32_t* previous, int32_t* index,
+                         int64_t B, int64_t N, int64_t V) {
+  for_each(ctx, B * N, [=] __device__(int64_t i) {
+    const bool is_first = i % N == 0;
+    const int32_t before = !is_first ? ids[i - 1] : previous != nullptr ? previous[i / N] : 0;
+    index[i] = bigram_row(before, ids[i], V);
+    if (is_first && previous != nullptr) previous[i / N] = ids[i];  // N is 1
+  });
+}
+
 template <typename T>
 constexpr EmbeddingKernels<T> kEmbeddingKernels = {.embedding = embedding<T>,
                                                    .embedding_backward = embedding_backward<T>,
-                                                   .embed_position = embed_position<T>};
+                                                   .embed_position = embed_position<T>,
+                                                   .class_index = class_index,
+                                                   .bigram_index = bigram_index};
 LINEA_KERNELS(EmbeddingKernels)
 
 }  // namespace linea::cuda

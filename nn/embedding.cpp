@@ -63,4 +63,23 @@ Tensor PositionEmbedding::step(const Embedding& tokens, const Tensor& ids, const
   return ops::embed_position(tokens.weight.value(), ids, weight.value(), position, dtype);
 }
 
+ClassEmbedding::ClassEmbedding(ParameterInit& init, const ModelConfig& config)
+    : first(config.vocab_size) {
+  if (config.class_embedding != "every") return;
+  weight = Var(Tensor::zeros({config.classes + 1, config.dim}, DType::f32), true);
+  init.add({"class_embedding.weight", weight, true});
+}
+
+Var ClassEmbedding::forward(const Var& x, const Tensor& ids) const {
+  if (!weight.defined()) return x;
+  return add(x, embedding(weight, ops::class_index(ids, first, weight.size(0) - 1)));
+}
+
+Tensor ClassEmbedding::step(const Tensor& x, const Tensor& ids, const Tensor& position,
+                            const Tensor& index) const {
+  if (!weight.defined()) return x;
+  ops::update_class_index(ids, position, first, weight.size(0) - 1, index);
+  return ops::add(x, ops::embedding(weight.value(), index));
+}
+
 }  // namespace linea

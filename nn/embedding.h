@@ -49,4 +49,19 @@ struct PositionEmbedding {
   std::vector<Axis> axes_;
 };
 
+// x[n] + E[class], E [classes + 1, dim], zeros at first: the class of a sequence is its first
+// token, one of `classes` tokens from the vocabulary's end on; the last row is for other tokens.
+struct ClassEmbedding {
+  ClassEmbedding() = default;
+  explicit ClassEmbedding(ParameterInit& init, const ModelConfig& config);
+
+  Var forward(const Var& x, const Tensor& ids) const;  // x [B,N,dim], ids i32 [B,N]
+  // The same of one position, x [B,dim], ids [B]; `index` [B] remembers the class.
+  Tensor step(const Tensor& x, const Tensor& ids, const Tensor& position,
+              const Tensor& index) const;
+
+  Var weight;  // undefined: x
+  int64_t first = 0;
+};
+
 }  // namespace linea

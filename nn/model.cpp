@@ -29,6 +29,11 @@ void check(const ModelConfig& config) {
           "`positions` is '{}'; choose one of {}", config.positions, fmt::join(positions, ", "));
   require(config.positions != "learned+grid" || config.image_width > 0,
           "`positions` learned+grid needs images: choose learned, or a task of images");
+  require(config.class_embedding == "first" || config.class_embedding == "every",
+          "`class_embedding` is '{}'; choose first or every", config.class_embedding);
+  require(config.class_embedding == "first" || config.classes > 0,
+          "`class_embedding` every needs classes: choose first, or a task of images with "
+          "`class_token`");
   check_convolution("embedding_convolution", config.embedding_convolution, config);
   check_convolution("layer_convolution", config.layer_convolution, config);
   require(!config.reversible || !config.recompute,
@@ -49,7 +54,7 @@ double ModelConfig::residual_std() const {
 }
 
 size_t DecodeState::bytes() const {
-  size_t sum = embedding.bytes();
+  size_t sum = embedding.bytes() + (classes.defined() ? classes.bytes() : 0);
   for (const LayerState& layer : layers) sum += layer.bytes();
   return sum;
 }

@@ -27,6 +27,10 @@ struct ModelConfig {
   // and v; the size of an image's rows for 2d, 0 without images.
   std::string embedding_convolution = "none", layer_convolution = "none";
   int64_t image_width = 0, image_channels = 0;
+  // Where the class of an image is read: at the first position alone, or at every one. `classes`
+  // tokens follow the predicted ones, 0 where there are none.
+  std::string class_embedding = "first";
+  int64_t classes = 0;
   std::string output_head = "categorical";  // or logistics
   bool tie = false;                         // the output layer is the transposed token embedding
   bool bias = true;                         // of the linear layers and norms
@@ -54,10 +58,11 @@ struct LayerState {
 struct DecodeState {
   std::vector<LayerState> layers;
   ConvolutionState embedding;
+  Tensor classes;                              // i32 [batch], undefined without their embedding
   int64_t batch = 0, position = 0;             // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
-  // Of the layers and convolutions.
+  // Of the layers, convolutions and classes.
   size_t bytes() const;
 };
 

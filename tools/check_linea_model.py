@@ -39,6 +39,7 @@ def cases():
     yield COPY, "--positions sinusoidal --tie --no-bias"
     yield COPY, "--reversible"
     yield DIGITS, "--class-token --tie"
+    yield DIGITS, "--class-token --class-embedding every"
     yield DIGITS, "--output-head logistics"
     yield DIGITS, "--positions learned+grid --attention linear --rule gated --memory long"
     yield COPY, "--embedding-convolution 1d --layer-convolution 1d --attention linear --rule gated"

@@ -24,8 +24,8 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention bias channels codes embedding_convolution feature features heads layer_convolution layers levels nu
-output_head positions reversible rule size task tie"""
+READ = """attention bias channels class_embedding codes embedding_convolution feature features heads
+layer_convolution layers levels nu output_head positions reversible rule size task tie"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_token clip codebook commitment data device dim
 dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
@@ -244,6 +244,13 @@ class Model:
         position = position + self.tensor("column_embedding.weight")[n // channels % width]
         return position + (self.tensor("channel_embedding.weight")[n % channels] if channels > 1 else 0)
 
+    def of_class(self, first):  # C[class], the same row at every position; the last is for other tokens
+        kind = self.settings.get("class_embedding", "first")
+        if choose("the class embedding", kind, ["first", "every"]) == "first":
+            return 0
+        table, label = self.tensor("class_embedding.weight"), first - self.settings["levels"]
+        return table[label if 0 <= label < len(table) - 1 else -1]
+
     def heads(self, x):  # [N, H D] -> [H,N,D]
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
@@ -295,7 +302,7 @@ class Model:
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
         x = self.convolution("embedding_convolution", "embedding_convolution", table[np.asarray(tokens)])
-        x = x + position[:N]
+        x = x + self.of_class(tokens[0]) + position[:N]
         blocks = [f"blocks.{layer}." for layer in range(settings["layers"])]
         if settings["reversible"]:  # two streams, each of which changes the other
             one = two = x

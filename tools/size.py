@@ -12,12 +12,12 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6560,
+    "tensor": 6621,
     "autograd": 1921,
-    "nn": 2558,
-    "cuda": 9274,
+    "nn": 2597,
+    "cuda": 9293,
     "data": 3376,
-    "train": 4209,
+    "train": 4215,
     "bench": 1885,
     "cli": 961,
 }

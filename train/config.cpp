@@ -254,6 +254,8 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.positions = config.positions;
   model.embedding_convolution = config.embedding_convolution;
   model.layer_convolution = config.layer_convolution;
+  model.class_embedding = config.class_embedding;
+  model.classes = shape.classes;
   model.image_width = shape.side;
   model.image_channels = shape.channels;
   model.output_head = config.output_head;

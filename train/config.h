@@ -25,6 +25,7 @@ struct RunConfig {
   int64_t layers = 4, heads = 4, dim = 128, ffn = 512;
   std::string positions = "learned", output_head = "categorical";
   std::string embedding_convolution = "none", layer_convolution = "none";
+  std::string class_embedding = "first";
   bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;

@@ -49,6 +49,10 @@ void add_model(std::vector<GeneralSetting>& list) {
       choice("layer_convolution", "", convolution_kinds(),
              "the same of the queries, keys and values of each layer"),
       MayChange::never);
+  add(&Config::class_embedding,
+      choice("class_embedding", "", {"first", "every"},
+             "where an image's class is read: at the first position alone, or at every one"),
+      MayChange::never);
   add(&Config::output_head,
       choice("output_head", "", output_head_names(),
              "categorical: one logit per token; logistics: for images, a mixture of ten logistic "

@@ -1,8 +1,9 @@
-// Embedding of tokens and positions.
+// Embeddings of tokens, positions, classes and pairs of tokens.
 #include <algorithm>
 
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
+#include "tensor/formulas.h"
 
 namespace linea::cpu {
 
@@ -36,10 +37,36 @@ void embedding_backward(Context& ctx, const int32_t* ids, const T* dy, T* dtable
   });
 }
 
+namespace {
+
+void class_index(Context& ctx, const int32_t* ids, const int32_t* positions, int32_t* index,
+                 int64_t B, int64_t N, int64_t first, int64_t classes) {
+  parallel_rows(ctx, B, N, [&](int64_t b) {
+    if (positions == nullptr || positions[b] == 0)
+      std::fill_n(index + b * N, N, class_row(ids[b * N], first, classes));
+  });
+}
+
+void bigram_index(Context& ctx, const int32_t* ids, int32_t* previous, int32_t* index, int64_t B,
+                  int64_t N, int64_t V) {
+  parallel_rows(ctx, B, N, [&](int64_t b) {
+    int32_t before = previous == nullptr ? 0 : previous[b];
+    for (int64_t i = b * N; i < (b + 1) * N; ++i) {
+      index[i] = bigram_row(before, ids[i], V);
+      before = ids[i];
+    }
+    if (previous != nullptr) previous[b] = before;
+  });
+}
+
+}  // namespace
+
 template <typename T>
 constexpr EmbeddingKernels<T> kEmbeddingKernels = {.embedding = embedding<T>,
                                                    .embedding_backward = embedding_backward<T>,
-                                                   .embed_position = embed_position<T>};
+                                                   .embed_position = embed_position<T>,
+                                                   .class_index = class_index,
+                                                   .bigram_index = bigram_index};
 LINEA_KERNELS(EmbeddingKernels)
 
 }  // namespace linea::cpu

@@ -89,8 +89,11 @@ TEST_F(Sample, RefusesMoreThanOnePngHolds) {
 }
 
 TEST_F(Sample, ConditionsOnAClass) {
-  done(kDigits + " --class-token --steps 60 --lr 0.02 --warmup 0 --out classes");
+  done(kDigits +
+       " --class-token --class-embedding every --steps 60 --lr 0.02 --warmup 0 --out classes");
   done(kDigits + " --steps 3 --out plain");
+  refused(2, kDigits + " --class-embedding every --out x",
+          {"--class-embedding every", "--class-token"});
   const auto sampled = [&](const std::string& more) {
     done("sample classes --count 16 --out x.png " + more);
     return bytes("x.png");
