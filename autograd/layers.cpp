@@ -175,6 +175,56 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
       });
 }
 
+// z = n(y) silu(g), x = r + drop(z W^T + b), n the RMS norm of each head, or the identity; r may be
+// undefined: 0;  with ds = drop(dx): dr = dx, dW = ds^T z, db = sum_r ds_r, dz = ds W; dy, dg and dn
+// of dz by the gated norm's backward. z is computed again.
+Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const Var& gate,
+                     int64_t heads, const LinearVars& linear, float rate, uint32_t stream_id) {
+  const Tensor rows = flat(y.value()), gates = flat(gate.value()), n = norm.value_or_none(),
+               r = residual.defined() ? flat(residual.value()) : Tensor();
+  const Layer w = linear;
+  const int64_t R = rows.size(0), out = w.weight.size(0), widest = std::max(out, rows.size(1));
+  const DType dtype = rows.dtype();
+  const Shape shape = y.shape().with(-1, out);
+  ops::require_shape("add_gated_linear", "gate", gate.value(), y.shape());
+  if (r.defined()) ops::require_shape("add_gated_linear", "residual", residual.value(), shape);
+  const Tensor x(shape, dtype), x_rows = flat(x);
+  each_block(R, widest, [&](int64_t first, int64_t count) {
+    const Tensor z = ops::gated_norm(rows.rows(first, count), n, gates.rows(first, count), heads);
+    apply_residual(r.defined() ? r.rows(first, count) : r, z, w, rate, stream_id, first * out,
+                   x_rows.rows(first, count));
+  });
+  std::vector<Var> inputs = inputs_of(y, {linear});
+  inputs.push_back(gate);
+  for (const Var& optional : {norm, residual})
+    if (optional.defined()) inputs.push_back(optional);
+  return Var::from_op(
+      "add_gated_linear", x, inputs,
+      [=, shape = y.shape(), adds = r.defined(), saved = flat(y.saved()),
+       saved_gates = flat(gate.saved())](const Tensor& dx) {
+        Layer dw = w;
+        Tensor dn;
+        RowBlocks dy(saved.shape()), dgate(saved.shape());
+        const Tensor grad = rate > 0 ? ops::dropout(flat(dx), rate, stream_id) : flat(dx);
+        each_block(R, widest, [&](int64_t first, int64_t count) {
+          const Tensor from = restored(saved, first, count, dtype),
+                       g = restored(saved_gates, first, count, dtype), ds = grad.rows(first, count);
+          add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, dw);
+          const ops::GatedNormGradient d =
+              ops::gated_norm_backward(from, n, g, heads, ops::matmul(ds, w.weight));
+          dy.put(d.dy, first);
+          dgate.put(d.dg, first);
+          if (n.defined()) add_to(dn, d.dweight);
+        });
+        Gradients gradients = gradients_of(dy.take(dtype).reshape(shape), {dw});
+        gradients.emplace_back(dgate.take(dtype).reshape(shape));
+        if (n.defined())
+          gradients.emplace_back(dn.defined() ? dn : Tensor::zeros(n.shape(), dtype));
+        if (adds) gradients.emplace_back(dx);
+        return gradients;
+      });
+}
+
 // u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
 // dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
 // dx = (dy +) the norm's of du U

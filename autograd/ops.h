@@ -55,6 +55,10 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear);
 // residual + dropout(linear(x)), an undefined residual is 0; saved: x
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
                uint32_t stream_id);
+// residual + dropout(linear(n(y) silu(gate))), y and gate [...,C] of one shape; n: the RMS norm of
+// each of `heads` heads with norm [C], or the identity where that is undefined; saved: y and gate
+Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const Var& gate,
+                     int64_t heads, const LinearVars& linear, float rate, uint32_t stream_id);
 // dropout(down(gelu(up(norm(x))))), with x added if `adds`; saved: x and the result of `up`
 Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
                  float rate, uint32_t stream_id, bool adds);

@@ -49,10 +49,10 @@ void add_attention_bench(CLI::App& bench, int& exit_code) {
 }
 
 void add_model(CLI::App& command, bench::ModelChoice& choice) {
-  add_option(
-      command, "--preset", choice.preset,
-      "the model: nanogpt, mnist-paper, or that of a preset of train (a text has 65 tokens, or all bytes)",
-      OptionKind::shows_default);
+  add_option(command, "--preset", choice.preset,
+             "the model: nanogpt, mnist-paper, or that of a preset of train (a text has 65 tokens, "
+             "or all bytes)",
+             OptionKind::shows_default);
   set_choices(command, "--preset", bench::model_preset_names());
   add_option(command, "--length", choice.length, "positions of the model; the preset's by default");
   add_general_flags(command, choice.given.values, [&](const GeneralSetting& general) {

@@ -5,6 +5,7 @@
 
 #include "nn/embedding.h"
 #include "nn/retrieval_model.h"
+#include "nn/self_attention.h"
 #include "nn/transformer.h"
 #include "tensor/backend.h"
 #include "tensor/memory_report.h"
@@ -36,6 +37,10 @@ void check(const ModelConfig& config) {
           "`class_token`");
   check_convolution("embedding_convolution", config.embedding_convolution, config);
   check_convolution("layer_convolution", config.layer_convolution, config);
+  const std::vector<std::string>& outputs = attention_output_kinds();
+  require(std::find(outputs.begin(), outputs.end(), config.attention_output) != outputs.end(),
+          "`attention_output` is '{}'; choose one of {}", config.attention_output,
+          fmt::join(outputs, ", "));
   require(!config.reversible || !config.recompute,
           "`reversible` keeps nothing of a block already: leave `recompute` out");
   require(!config.reversible || config.stored != DType::bf16,

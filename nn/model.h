@@ -31,6 +31,7 @@ struct ModelConfig {
   // tokens follow the predicted ones, 0 where there are none.
   std::string class_embedding = "first";
   int64_t classes = 0;
+  std::string attention_output = "plain";   // or gated (nn/self_attention.h)
   std::string output_head = "categorical";  // or logistics
   bool tie = false;                         // the output layer is the transposed token embedding
   bool bias = true;                         // of the linear layers and norms

@@ -35,6 +35,8 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   require(config_.embedding_convolution == "none" && config_.layer_convolution == "none",
           "a task of pairs has no convolutions: leave `embedding_convolution` and "
           "`layer_convolution` out");
+  require(config_.attention_output == "plain",
+          "a task of pairs has no `attention_output` {}: leave it out", config_.attention_output);
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";

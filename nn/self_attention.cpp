@@ -4,6 +4,11 @@
 
 namespace linea {
 
+const std::vector<std::string>& attention_output_kinds() {
+  static const std::vector<std::string> kinds = {"plain", "gated"};
+  return kinds;
+}
+
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer) {
   AttentionOptions options = config.attention;
   options.layer = layer;
@@ -54,6 +59,14 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
       stream_id(dropout_stream) {
   gate = make_gate(init, prefix, config, *attention);
   add_parameters(init, prefix, *attention);
+  if (config.attention_output == "gated") {
+    const int64_t dim = config.dim;
+    output_gate.weight = init.normal(prefix + "output_gate.weight", {dim, dim}, kInitStd, true, 1);
+    if (!find_attention(config.attention.name).is_softmax) {
+      output_norm = Var(Tensor::full({dim}, DType::f32, 1.0), true);
+      init.add({prefix + "output_norm.weight", output_norm, true});
+    }
+  }
   out = Linear(init, prefix + "out", config.dim, config.dim, config.residual_std(), config.bias, 1);
 }
 
@@ -75,8 +88,14 @@ Var SelfAttention::forward(const Var& residual, const Var& x, float dropout, Var
   const AttentionInputs in = project(x);
   add_auxiliary_loss(*attention, in.k, auxiliary);
   const Var mixed = cast(attention->forward(in, AttentionMask{}), x.dtype());
-  return add_linear(residual, in.qkv.defined() ? mixed : merge_heads(mixed), out, dropout,
-                    stream_id);
+  return add_output(residual, x, in.qkv.defined() ? mixed : merge_heads(mixed), dropout);
+}
+
+Var SelfAttention::add_output(const Var& residual, const Var& x, const Var& y,
+                              float dropout) const {
+  if (!output_gate.weight.defined()) return add_linear(residual, y, out, dropout, stream_id);
+  return add_gated_linear(residual, y, output_norm, norm_linear(x, norm, output_gate), heads, out,
+                          dropout, stream_id);
 }
 
 LayerState SelfAttention::start(const Tensor& positions, DType stored) const {
@@ -104,7 +123,7 @@ Var SelfAttention::step(const Var& residual, const Var& x, LayerState& state) co
                         {position(in.q, head), position(in.k, head), position(in.v, head),
                          position(in.gate, {B, heads}), position(in.qkv, {B, 3 * dim})});
   }
-  return add_linear(residual, cast(Var(y.reshape({B, 1, dim})), x.dtype()), out, 0, stream_id);
+  return add_output(residual, x, cast(Var(y.reshape({B, 1, dim})), x.dtype()), 0);
 }
 
 }  // namespace linea

@@ -1,6 +1,11 @@
 // x + dropout(out(attention(conv(qkv(norm(x)))))): projections and heads around an Attention, which
 // mixes q, k and v; conv is the identity or a causal convolution of q, k and v together. There, and
-// not before the projection, it leaves the fused norm and product whole. Rules with a gate get g = sigmoid(gate(norm(x))), one number a head and position.
+// not before the projection, it leaves the fused norm and product whole. Rules with a gate get g =
+// sigmoid(gate(norm(x))), one number a head and position.
+//
+// With attention_output gated, y of the attention becomes rms(y) silu(output_gate(norm(x))) before
+// `out`, each head of y normalized alone; of softmax attention, whose y is a mean of values already,
+// only gated. (Sun 2023, "Retentive network", section 2.2; Yang 2024, "Gated linear attention")
 #pragma once
 
 #include <memory>
@@ -17,7 +22,8 @@ struct LayerState;
 struct ModelConfig;
 
 struct SelfAttention {
-  // Parameters: PREFIXnorm1, PREFIXqkv, PREFIXconvolution, PREFIXgate, PREFIXattention., PREFIXout.
+  // Parameters: PREFIXnorm1, PREFIXqkv, PREFIXconvolution, PREFIXgate, PREFIXattention.,
+  // PREFIXoutput_gate, PREFIXoutput_norm, PREFIXout.
   SelfAttention(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                 int64_t layer, uint32_t dropout_stream);
 
@@ -31,7 +37,8 @@ struct SelfAttention {
 
   int64_t heads;
   LayerNorm norm;
-  Linear qkv, gate, out;
+  Linear qkv, gate, output_gate, out;  // undefined: without gates of the rule, or of the output
+  Var output_norm;                     // weight of each head and channel
   CausalConvolution convolution;
   std::shared_ptr<Attention> attention;
   uint32_t stream_id;  // of dropout
@@ -39,8 +46,11 @@ struct SelfAttention {
  private:
   // state null: of a whole sequence.
   AttentionInputs project(const Var& x, const ConvolutionState* state = nullptr) const;
+  // residual + dropout(out(y)), with y normalized and gated by x where the model does so
+  Var add_output(const Var& residual, const Var& x, const Var& y, float dropout) const;
 };
 
+const std::vector<std::string>& attention_output_kinds();
 // The attention of a layer. Error: one that cannot run twice, where config.recompute or
 // config.reversible asks for it.
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);

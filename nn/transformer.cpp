@@ -147,8 +147,8 @@ void Transformer::scale_queries_from_softmax() {
 }
 
 int64_t Transformer::matrix_weights() const {
-  const int64_t dim = config_.dim;
-  return config_.layers * (4 * dim * dim + 2 * dim * config_.ffn) + dim * head_->outputs();
+  const int64_t dim = config_.dim, attention = config_.attention_output == "gated" ? 5 : 4;
+  return config_.layers * (attention * dim * dim + 2 * dim * config_.ffn) + dim * head_->outputs();
 }
 
 }  // namespace linea

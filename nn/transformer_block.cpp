@@ -45,9 +45,10 @@ Var TransformerBlock::step(const Var& x, LayerState& state) const {
 }
 
 std::vector<Linear*> TransformerBlock::linears() {
-  std::vector<Linear*> all = {&attention.qkv};
-  if (attention.gate.weight.defined()) all.push_back(&attention.gate);
-  all.insert(all.end(), {&attention.out, &feed_forward.up, &feed_forward.down});
+  std::vector<Linear*> all;
+  for (Linear* linear : {&attention.qkv, &attention.gate, &attention.output_gate, &attention.out,
+                         &feed_forward.up, &feed_forward.down})
+    if (linear->weight.defined()) all.push_back(linear);
   return all;
 }
 
@@ -56,6 +57,7 @@ std::vector<Var*> TransformerBlock::weights() {
   for (LayerNorm* norm : {&attention.norm, &feed_forward.norm})
     all.insert(all.end(), {&norm->weight, &norm->bias});
   all.push_back(&attention.convolution.weight);
+  all.push_back(&attention.output_norm);
   for (Linear* linear : linears()) all.insert(all.end(), {&linear->weight, &linear->bias});
   return all;
 }

@@ -140,6 +140,13 @@ struct Sigmoid {
   }
 };
 
+// silu(x) = x s(x), s the logistic function; from s(x).   (Elfwing 2018)
+template <typename T>
+struct Silu {
+  LINEA_HOST_DEVICE static T value_at(T x, T s) { return x * s; }
+  LINEA_HOST_DEVICE static T derivative_at(T x, T s) { return s + x * s * (T(1) - s); }
+};
+
 // log g of a gate g in (0, 1), at least -100: a logistic function rounded to 0 forgets everything
 // before it, and its derivative is 0.
 template <typename T>
@@ -288,7 +295,7 @@ LINEA_HOST_DEVICE inline T factor(T log, T reference) {
 template <typename T>
 inline constexpr T kMinTrustedDenominator = sizeof(T) == 4 ? T(1e-25) : T(1e-200);
 
-inline constexpr double kLayerNormEpsilon = 1e-5;
+inline constexpr double kLayerNormEpsilon = 1e-5, kGatedNormEpsilon = 1e-6;
 
 // 1 / d, or 0 where d is exactly 0: a row without weight has the output 0 and no gradient.
 template <typename T>

@@ -96,6 +96,17 @@ struct NormalizationKernels {
                              int64_t C);
 };
 
+// z = n(y) silu(g), with n the RMS norm of each of a row's H heads or, without a weight, the
+// identity; y, g, z [R,C], weight [C].
+template <typename T>
+struct GatedNormKernels {
+  void (*gated_norm)(Context&, const T* y, const T* weight, const T* g, T* z, int64_t R, int64_t H,
+                     int64_t C);
+  // dweight: null without a weight
+  void (*gated_norm_backward)(Context&, const T* y, const T* weight, const T* g, const T* dz, T* dy,
+                              T* dweight, T* dg, int64_t R, int64_t H, int64_t C);
+};
+
 template <typename T>
 struct EmbeddingKernels {
   using A = Accumulator<T>;
@@ -327,11 +338,11 @@ struct KernelTable : Topics<T>... {};
 template <typename T>
 using Kernels =
     KernelTable<T, ElementwiseKernels, RowKernels, MatrixKernels, LinearKernels, PanelKernels,
-                NormalizationKernels, EmbeddingKernels, LossKernels, SamplingKernels,
-                FeatureKernels, RandomFeatureKernels, CodebookKernels, ChunkForwardKernels,
-                ChunkBackwardQueryKernels, ChunkBackwardKeyKernels, StraightThroughKernels,
-                RecurrentKernels, DeltaKernels, DeltaStepKernels, SoftmaxAttentionKernels,
-                ConvolutionKernels, OptimizerKernels, MuonKernels>;
+                NormalizationKernels, GatedNormKernels, EmbeddingKernels, LossKernels,
+                SamplingKernels, FeatureKernels, RandomFeatureKernels, CodebookKernels,
+                ChunkForwardKernels, ChunkBackwardQueryKernels, ChunkBackwardKeyKernels,
+                StraightThroughKernels, RecurrentKernels, DeltaKernels, DeltaStepKernels,
+                SoftmaxAttentionKernels, ConvolutionKernels, OptimizerKernels, MuonKernels>;
 
 // The kernels of a device for storage type T. Error: ErrorKind::usage where this build has no such
 // backend, or the device does not store T.

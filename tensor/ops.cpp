@@ -229,6 +229,28 @@ Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy)
   return dx;
 }
 
+Tensor gated_norm(const Tensor& y, const Tensor& weight, const Tensor& g, int64_t heads) {
+  require_same("gated_norm", y, g);
+  require(heads > 0 && columns(y) % heads == 0, "gated_norm: {} is not rows of {} heads", y.shape(),
+          heads);
+  if (weight.defined()) require_shape("gated_norm", "weight", weight, {columns(y)});
+  Tensor z(y.shape(), y.dtype());
+  LINEA_LAUNCH(gated_norm, y.dtype(), data(y), data_or_null(weight), data(g), data(z), num_rows(y),
+               heads, columns(y));
+  return z;
+}
+
+GatedNormGradient gated_norm_backward(const Tensor& y, const Tensor& weight, const Tensor& g,
+                                      int64_t heads, const Tensor& dz) {
+  require_same("gated_norm_backward", y, dz);
+  const auto like = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
+  GatedNormGradient result{like(y), weight.defined() ? like(weight) : Tensor(), like(g)};
+  LINEA_LAUNCH(gated_norm_backward, y.dtype(), data(y), data_or_null(weight), data(g), data(dz),
+               data(result.dy), data_or_null(result.dweight), data(result.dg), num_rows(y), heads,
+               columns(y));
+  return result;
+}
+
 Tensor mask_causal(const Tensor& x, double value) {
   require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
           "mask_causal: {} is not square in its last two axes", x.shape());

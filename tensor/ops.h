@@ -86,6 +86,14 @@ Tensor softmax(const Tensor& x);
 Tensor softmax_backward(const Tensor& y, const Tensor& dy);
 std::pair<Tensor, Tensor> normalize(const Tensor& x);  // y = x / sum, and the sums
 Tensor normalize_backward(const Tensor& y, const Tensor& sums, const Tensor& dy);
+// z = n(y) silu(g), y and g [..., C]; n: the RMS norm of each of `heads` heads with weight [C], or
+// the identity where that is undefined.
+Tensor gated_norm(const Tensor& y, const Tensor& weight, const Tensor& g, int64_t heads);
+struct GatedNormGradient {
+  Tensor dy, dweight, dg;
+};
+GatedNormGradient gated_norm_backward(const Tensor& y, const Tensor& weight, const Tensor& g,
+                                      int64_t heads, const Tensor& dz);
 // x [..., N, N] with `value` above the diagonal.
 Tensor mask_causal(const Tensor& x, double value);
 

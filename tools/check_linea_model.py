@@ -42,6 +42,8 @@ def cases():
     yield DIGITS, "--class-token --class-embedding every"
     yield DIGITS, "--output-head logistics"
     yield DIGITS, "--positions learned+grid --attention linear --rule gated --memory long"
+    for attention in "softmax", "linear", "linear --rule gated":
+        yield COPY, f"--attention-output gated --attention {attention}"
     yield COPY, "--embedding-convolution 1d --layer-convolution 1d --attention linear --rule gated"
     yield DIGITS, "--embedding-convolution 2d --layer-convolution 2d --optimizer muon"
 

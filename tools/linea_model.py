@@ -24,7 +24,7 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention bias channels class_embedding codes embedding_convolution feature features heads
+READ = """attention attention_output bias channels class_embedding codes embedding_convolution feature features heads
 layer_convolution layers levels nu output_head positions reversible rule size task tie"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_token clip codebook commitment data device dim
 dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
@@ -261,7 +261,17 @@ class Model:
         kinds = {"softmax": lambda block, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
                  "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
         y = choose("the attention", self.settings["attention"], kinds)(block, x, q, k, v)
-        return self.linear(block + "out", y.swapaxes(0, 1).reshape(len(x), -1))
+        return self.linear(block + "out", self.output(block, x, y).swapaxes(0, 1).reshape(len(x), -1))
+
+    def output(self, block, x, y):
+        """y, or rms(y) weight silu(W x) of each head, of softmax attention y silu(W x)."""
+        if choose("the output", self.settings.get("attention_output", "plain"), ["plain", "gated"]) == "plain":
+            return y
+        gate = self.heads(self.linear(block + "output_gate", x))
+        if self.settings["attention"] != "softmax":
+            weight = self.tensor(block + "output_norm.weight").reshape(len(y), 1, -1)
+            y = weight * y / np.sqrt((y ** 2).mean(axis=-1, keepdims=True) + 1e-6)
+        return y * gate / (1 + np.exp(-gate))
 
     def linear_attention(self, block, x, q, k, v):
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square,

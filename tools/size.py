@@ -12,13 +12,13 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6621,
-    "autograd": 1921,
-    "nn": 2597,
-    "cuda": 9293,
+    "tensor": 6730,
+    "autograd": 1975,
+    "nn": 2627,
+    "cuda": 9365,
     "data": 3376,
-    "train": 4215,
-    "bench": 1885,
+    "train": 4223,
+    "bench": 1892,
     "cli": 961,
 }
 # Adding one of these is what the project is for: no budget.

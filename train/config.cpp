@@ -256,6 +256,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.layer_convolution = config.layer_convolution;
   model.class_embedding = config.class_embedding;
   model.classes = shape.classes;
+  model.attention_output = config.attention_output;
   model.image_width = shape.side;
   model.image_channels = shape.channels;
   model.output_head = config.output_head;

@@ -26,6 +26,7 @@ struct RunConfig {
   std::string positions = "learned", output_head = "categorical";
   std::string embedding_convolution = "none", layer_convolution = "none";
   std::string class_embedding = "first";
+  std::string attention_output = "plain";
   bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;

@@ -1,6 +1,7 @@
 // The declarations of a run's settings.
 #include "nn/embedding.h"
 #include "nn/output_head.h"
+#include "nn/self_attention.h"
 #include "train/config.h"
 
 namespace linea {
@@ -52,6 +53,11 @@ void add_model(std::vector<GeneralSetting>& list) {
   add(&Config::class_embedding,
       choice("class_embedding", "", {"first", "every"},
              "where an image's class is read: at the first position alone, or at every one"),
+      MayChange::never);
+  add(&Config::attention_output,
+      choice("attention_output", "", attention_output_kinds(),
+             "gated: normalize each head of an attention's output, except of softmax, and multiply "
+             "it by a gate, silu of a product with the layer's input"),
       MayChange::never);
   add(&Config::output_head,
       choice("output_head", "", output_head_names(),

@@ -34,6 +34,22 @@ Var apply(const LinearVars& linear, const Var& x) {
   return linear.bias.defined() ? add_rows(y, linear.bias) : y;
 }
 
+// The norm of a head alone, and the gate, in ops on the host's numbers: the sums of squares come from a
+// product with blocks of ones.
+Var gated_norm_chain(const Var& y, const Var& norm, const Var& gate, int64_t heads) {
+  const int64_t C = y.size(2), D = C / heads;
+  std::vector<double> blocks;
+  for (int64_t i = 0; i < C * C; ++i)
+    blocks.push_back(i / C / D == i % C / D ? 1.0 / static_cast<double>(D) : 0);
+  const Var z = multiply(y, multiply(gate, pointwise(Pointwise::sigmoid, gate)));
+  if (!norm.defined()) return z;
+  const Var squares = matmul(multiply(y, y), Var(Tensor::from(blocks, {C, C})));
+  const Var epsilon(Tensor::full({C}, DType::f64, 1e-6));
+  const Var inverse = exp(scale(pointwise(Pointwise::log_gate, add_rows(squares, epsilon)), -0.5));
+  const Var ones(Tensor::full({1, y.size(1), 1}, DType::f64, 1.0));
+  return multiply(multiply(z, inverse), matmul(ones, reshape(norm, {1, 1, C})));
+}
+
 struct Branch {
   const char* name;
   Function one, chain;
@@ -81,6 +97,34 @@ std::vector<Branch> feed_forward_branches(const std::vector<Tensor>& inputs, boo
            inputs}};
 }
 
+// Outputs of attention with and without a norm, of heads of `in` channels, and with a residual.
+std::vector<Branch> gated_branches(int64_t R, int64_t in, int64_t out, bool bias, float rate) {
+  const int64_t heads = 3, C = heads * in;
+  const auto draw = [](const Shape& shape, uint32_t id) { return random_tensor(shape, id); };
+  std::vector<Tensor> inputs = {draw({1, R, out}, 41), draw({1, R, C}, 42), draw({1, R, C}, 43),
+                                draw({C}, 44), draw({out, C}, 45)};
+  if (bias) inputs.push_back(draw({out}, 46));
+  std::vector<Branch> result;
+  for (const bool normed : {true, false}) {
+    const auto norm = [=](const Vars& v) { return normed ? v[3] : Var(); };
+    const auto linear = [=](const Vars& v) {
+      return LinearVars{v[4 - !normed], bias ? v[5 - !normed] : Var()};
+    };
+    if (!normed) inputs.erase(inputs.begin() + 3);
+    result.push_back({normed ? "add_gated_linear" : "add_gated_linear without a norm",
+                      [=](const Vars& v) {
+                        return add_gated_linear(v[0], v[1], norm(v), v[2], heads, linear(v), rate,
+                                                3);
+                      },
+                      [=](const Vars& v) {
+                        const Var z = gated_norm_chain(v[1], norm(v), v[2], heads);
+                        return add(v[0], dropout(apply(linear(v), z), rate, 3));
+                      },
+                      inputs});
+  }
+  return result;
+}
+
 // Every branch for R rows of `in` numbers, `out` or `wide` of them made.
 std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, bool bias,
                              float rate) {
@@ -126,6 +170,7 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
        joined({x}, {linear})}};
   for (const Branch& branch : feed_forward_branches(joined({x}, {norm, up, down}), bias, rate))
     result.push_back(branch);
+  for (const Branch& branch : gated_branches(R, in, out, bias, rate)) result.push_back(branch);
   return result;
 }
 

@@ -33,7 +33,9 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --attention soft-vq --codes 6 --anneal 0.1",
       kText + " --rule gated",
       kText + " --rule delta",
-      kDigits + " --optimizer muon --embedding-convolution 2d --layer-convolution 2d",
+      kDigits +
+          " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "
+          "--attention-output gated",
       kDigits + " --class-token --class-embedding every",
       "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 8 --batch 2"};
   for (size_t i = 0; i < tasks.size(); i += kSanitized ? 3 : 1) {

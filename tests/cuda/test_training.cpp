@@ -70,7 +70,7 @@ bool long_tests() { return std::getenv("LINEA_LONG_TESTS") != nullptr; }
 struct Variant {
   const char *attention, *feature, *rule;
   bool reversible = false;
-  bool convolved = false;  // with convolutions in two dimensions, by Muon
+  bool convolved = false;  // with convolutions in two dimensions and gated outputs, by Muon
 };
 
 class CudaTraining : public testing::TestWithParam<Variant> {
@@ -82,6 +82,7 @@ class CudaTraining : public testing::TestWithParam<Variant> {
     result.reversible = GetParam().reversible;
     if (GetParam().convolved) {
       result.embedding_convolution = result.layer_convolution = "2d";
+      result.attention_output = "gated";
       result.optimizer = "muon";
     }
     return result;

@@ -1,0 +1,81 @@
+// The norm and the gate of attention outputs, and its backward.
+#include <cmath>
+
+#include "tensor/cpu/kernel_tables.h"
+#include "tensor/cpu/parallel.h"
+#include "tensor/cpu/row.h"
+
+namespace linea::cpu {
+namespace {
+
+// r = 1 / sqrt(mean(y^2) + 1e-6) of a head
+template <typename T>
+T inverse_rms(const T* y, int64_t D) {
+  return T(1) / std::sqrt(dot(y, y, D) / static_cast<T>(D) + static_cast<T>(kGatedNormEpsilon));
+}
+
+}  // namespace
+
+// z = n(y) silu(g), n(y) = weight y r of each head, or y without a weight
+template <typename T>
+void gated_norm(Context& ctx, const T* y, const T* weight, const T* g, T* z, int64_t R, int64_t H,
+                int64_t C) {
+  const int64_t D = C / H;
+  parallel_rows(ctx, R * H, 24 * D, [&](int64_t i) {
+    const T *from = y + i * D, *gate = g + i * D, *w = weight + i % H * D;
+    const T r = weight == nullptr ? T(1) : inverse_rms(from, D);
+    T* to = z + i * D;
+#pragma omp simd
+    for (int64_t c = 0; c < D; ++c)
+      to[c] = from[c] * r * Silu<T>::value_at(gate[c], Sigmoid<T>::value(gate[c]));
+    if (weight == nullptr) return;
+#pragma omp simd
+    for (int64_t c = 0; c < D; ++c) to[c] *= w[c];
+  });
+}
+
+// With u = y r of a head and h = weight silu(g) dz:  dy = r (h - u avg(u h)),
+// dg = weight u silu'(g) dz, dweight = sum over rows of u silu(g) dz. Rows are summed in 64 fixed
+// groups, then the groups in order: the same bits at any number of threads.
+template <typename T>
+void gated_norm_backward(Context& ctx, const T* y, const T* weight, const T* g, const T* dz, T* dy,
+                         T* dweight, T* dg, int64_t R, int64_t H, int64_t C) {
+  const int64_t D = C / H, groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
+  const Workspace<T> partial(ctx, groups * C);
+  parallel_rows(ctx, groups, (R / groups + 1) * 32 * C, [&](int64_t group) {
+    T* sums = partial.data() + group * C;
+    std::fill_n(sums, C, T(0));
+    for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r)
+      for (int64_t first = 0; first < C; first += D) {
+        const T *from = y + r * C + first, *gate = g + r * C + first, *dto = dz + r * C + first;
+        T *dfrom = dy + r * C + first, *dgate = dg + r * C + first, *sum = sums + first;
+        const T scale = weight == nullptr ? T(1) : inverse_rms(from, D);
+        T along = 0;
+#pragma omp simd reduction(+ : along)
+        for (int64_t c = 0; c < D; ++c) {
+          const T w = weight == nullptr ? T(1) : weight[first + c];
+          const T u = from[c] * scale, s = Sigmoid<T>::value(gate[c]);
+          const T passed = Silu<T>::value_at(gate[c], s) * dto[c];
+          dgate[c] = w * u * Silu<T>::derivative_at(gate[c], s) * dto[c];
+          dfrom[c] = scale * w * passed;
+          along += u * w * passed;
+          sum[c] += u * passed;
+        }
+        if (weight == nullptr) continue;
+        const T average = along / static_cast<T>(D);
+#pragma omp simd
+        for (int64_t c = 0; c < D; ++c) dfrom[c] -= scale * scale * from[c] * average;
+      }
+  });
+  if (weight == nullptr) return;
+  std::fill_n(dweight, C, T(0));
+  for (int64_t group = 0; group < groups; ++group)
+    for (int64_t c = 0; c < C; ++c) dweight[c] += partial.data()[group * C + c];
+}
+
+template <typename T>
+constexpr GatedNormKernels<T> kGatedNormKernels = {.gated_norm = gated_norm<T>,
+                                                   .gated_norm_backward = gated_norm_backward<T>};
+LINEA_KERNELS(GatedNormKernels)
+
+}  // namespace linea::cpu
