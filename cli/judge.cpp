@@ -129,7 +129,7 @@ void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgre
   const int64_t count = options.count.value_or(kImages);
   require(count >= 2, "--count is {}; it must be at least 2", count);
   if (!options.out.empty()) const AtomicFile writable(options.out);  // refused now, not at the end
-  const ImageJudge judge(saved);
+  const ImageJudge judge(saved.config);
   const ImageSet samples =
       sample_image_set(*saved.model, saved.shape, options.sampling, {count, -1},
                        show_time_left(progress, "tokens sampled"));

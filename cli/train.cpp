@@ -9,6 +9,7 @@
 #include "cli/setting_flags.h"
 #include "cli/terminal.h"
 #include "data/files.h"
+#include "judge/sample_judge.h"
 #include "train/checkpoint.h"
 #include "train/config.h"
 #include "train/dry_run.h"
@@ -80,6 +81,7 @@ int run(const RunConfig& config, const TrainOptions& options) {
   const std::string& folder = resume ? options.resume : options.out;
   Trainer trainer(config, folder, resume, options.json, progress, options.initial,
                   !options.no_memory_check);
+  if (config.judge_samples > 0) trainer.judge_by(sample_judge(config, trainer.task(), progress));
   const int exit_code = trainer.run();
   if (exit_code == 0) show_next(trainer.task(), folder, progress);
   return exit_code;

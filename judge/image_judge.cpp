@@ -20,8 +20,8 @@ constexpr const char* kFormat = "linea-judge-1";
 constexpr int64_t kCells = 8;  // of a side
 
 // The run's task with a class token, unless classes are only known where the run has them.
-TaskOptions judged_options(const SavedModel& saved) {
-  TaskOptions options = task_options(saved.config, saved.vocabulary);
+TaskOptions judged_options(const RunConfig& config) {
+  TaskOptions options = task_options(config, "");
   if (!find_task(options.name).has_vocabulary) options.settings["class_token"] = true;
   return options;
 }
@@ -196,8 +196,8 @@ std::vector<float> cell_means(const ImageSet& images) {
   return means;
 }
 
-ImageJudge::ImageJudge(const SavedModel& saved)
-    : options_(judged_options(saved)), task_(make_task(options_)) {
+ImageJudge::ImageJudge(const RunConfig& config)
+    : options_(judged_options(config)), task_(make_task(options_)) {
   require(task_->shape().side > 0, "the task {} has no images", options_.name);
   training_ = read_split(*task_, Split::train);
   test_ = read_split(*task_, Split::test);

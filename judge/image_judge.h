@@ -52,7 +52,7 @@ Nearness nearness_of(const ImageReport& report);
 class ImageJudge {
  public:
   // Errors: those of reading the run's data.
-  explicit ImageJudge(const SavedModel& saved);
+  explicit ImageJudge(const RunConfig& config);
 
   // The classifier is read from `cache`, or trained and written there; a folder that cannot be
   // written is noted. `asked`: labels of the samples are the classes that the model was asked for.

@@ -38,6 +38,8 @@ void add_validation(const MetricsLine& line, Validations& validations);
 // compete: one over the whole split is not comparable with those over a part.
 int64_t best_step(const Validations& validations, const std::function<bool(int64_t)>& eligible);
 
+using MetricValues = std::vector<std::pair<std::string, double>>;
+
 class Metrics {
  public:
   // Appends to the file, after removing lines of steps after `last_step` (of a run resumed from an
@@ -49,7 +51,7 @@ class Metrics {
 
   // Non-finite numbers are written as strings; `remarks` are strings. Lines that a full disk does
   // not take are buffered and written by a later call; a file that was removed is created again.
-  void record(int64_t step, const std::vector<std::pair<std::string, double>>& values,
+  void record(int64_t step, const MetricValues& values,
               const std::vector<std::pair<std::string, std::string>>& remarks = {});
   // The last elapsed_s of the file as it was found; 0 where there is none.
   double elapsed_seconds() const { return elapsed_seconds_; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "train/progress.h"
 #include "train/report.h"
 #include "train/run_lock.h"
+#include "train/samples.h"
 #include "train/timing.h"
 #include "train/training_step.h"
 #include "train/update_guard.h"
@@ -23,6 +25,8 @@ namespace linea {
 
 // Error: ErrorKind::usage where `folder` already holds a run.
 void refuse_existing_run(const std::filesystem::path& folder);
+
+using SampleJudge = std::function<MetricValues(const Model&, const SamplingProgress&)>;
 
 class Trainer {
  public:
@@ -37,6 +41,8 @@ class Trainer {
   // ErrorKind::write when the end of the run could not be saved.
   int run();
   const Task& task() const { return *task_; }
+  // Samples are judged where they are written; the values become metrics.
+  void judge_by(SampleJudge judge) { judge_ = std::move(judge); }
 
  private:
   struct Interrupted {};  // a step, validation or sampling, by a reason to stop
@@ -67,6 +73,8 @@ class Trainer {
   void record_skip(const StepResult& result);
   bool validate(bool last);
   void write_samples();
+  SamplingProgress sampling_progress();
+  void judge_samples();
   void report(RunStatus status);
   std::string sample_base() const;
   void report_metrics_problem();
@@ -82,6 +90,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<TrainingStep> training_step_;
   std::unique_ptr<Metrics> metrics_;
+  SampleJudge judge_;  // null: samples are not judged
   Stopwatch watch_;
   double seconds_before_ = 0;    // of training before this program
   std::string setting_changes_;  // since the checkpoint that was resumed

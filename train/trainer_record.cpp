@@ -50,14 +50,13 @@ void Trainer::record_step(double learning_rate, const StepResult& result) {
         format_bytes(peak), format_duration(elapsed_seconds())));
   }
   if (!last && step_ % kRecordEvery != 0) return;
-  std::vector<std::pair<std::string, double>> record = {
-      {"loss", loss},
-      {"bits", to_bits(loss)},
-      {"lr", learning_rate},
-      {"grad_norm", result.updated ? result.gradient_norm : std::nan("")},
-      {"tokens_per_s", tokens_per_s},
-      {"elapsed_s", elapsed_seconds()},
-      {"peak_bytes", peak}};
+  MetricValues record = {{"loss", loss},
+                         {"bits", to_bits(loss)},
+                         {"lr", learning_rate},
+                         {"grad_norm", result.updated ? result.gradient_norm : std::nan("")},
+                         {"tokens_per_s", tokens_per_s},
+                         {"elapsed_s", elapsed_seconds()},
+                         {"peak_bytes", peak}};
   if (guard_.state().skipped > 0)
     record.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
   if (result.updated)
@@ -75,7 +74,7 @@ void Trainer::record_skip(const StepResult& result) {
   const std::string origin =
       finite ? "a spike"
              : find_nonfinite(*model_, *training_step_, step_, config_.accumulate, result.loss);
-  std::vector<std::pair<std::string, double>> values = {{"loss", result.loss}};
+  MetricValues values = {{"loss", result.loss}};
   if (result.gradient_norm != 0) values.emplace_back("grad_norm", result.gradient_norm);
   values.emplace_back("seed", static_cast<double>(config_.seed));
   values.emplace_back("skipped", static_cast<double>(guard_.state().skipped));
@@ -128,13 +127,8 @@ void Trainer::write_samples() try {
   const SamplingOptions options{1.0, false, static_cast<uint64_t>(config_.seed)};
   const std::string base = sample_base();
   if (task_->shape().side > 0) {
-    progress_.show_preview(
-        sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png",
-                      progress_.preview_width(), [&](int64_t done, int64_t all) {
-                        check_for_stop();
-                        if (progress_.due(done == all))
-                          progress_.show(fmt::format("samples: {} of {} tokens", done, all));
-                      }));
+    progress_.show_preview(sample_images(*model_, task_->shape(), options, {16, -1}, base + ".png",
+                                         progress_.preview_width(), sampling_progress()));
   } else if (!vocabulary_.empty()) {
     std::string text;
     sample_text(*model_, vocabulary_, options, "", 500, [&](const std::string& sampled) {
@@ -144,10 +138,29 @@ void Trainer::write_samples() try {
     write_file_atomically(base + ".txt", text + "\n");
   }
   metrics_->record_sample(step_, base);
+  if (judge_) judge_samples();
 } catch (const Error& error) {
   if (error.kind() != ErrorKind::write) throw;
   progress_.note(fmt::format("no sample of step {}: {}{}", step_, error.what(),
                              step_ == config_.steps ? "" : "; training continues"));
+}
+
+SamplingProgress Trainer::sampling_progress() {
+  return [this](int64_t done, int64_t all) {
+    check_for_stop();
+    if (progress_.due(done == all))
+      progress_.show(fmt::format("samples: {} of {} tokens", done, all));
+  };
+}
+
+void Trainer::judge_samples() {
+  const MetricValues values = judge_(*model_, sampling_progress());
+  metrics_->record(step_, values);
+  std::string text;
+  for (const auto& [name, value] : values)
+    text += fmt::format("{}{} {:.3g}", text.empty() ? "" : ", ", name, value);
+  progress_.note(
+      fmt::format("step {}: {}: {}", step_, plural(config_.judge_samples, "sample"), text));
 }
 
 // Of a running run every ten seconds, or more rarely where reading the whole record takes long. A

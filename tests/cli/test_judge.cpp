@@ -47,6 +47,32 @@ TEST_F(Judge, JudgesDigitsByClass) {
   EXPECT_NE(judged("run --count 30 --out sheet.png --seed 2"), result);
 }
 
+// What training records is what the command says of the same step.
+TEST_F(Judge, JudgesDuringTraining) {
+  done(kDigits + " --class-token --steps 4 --sample-every 2 --judge-samples 20 --out run");
+  std::vector<nlohmann::json> records;
+  for (const nlohmann::json& line : metrics("run"))
+    if (line.contains("judge_right")) records.push_back(line);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0]["step"], 2);
+  const nlohmann::json expected = judged("run --count 20");
+  EXPECT_EQ(records[1]["step"], 4);
+  EXPECT_EQ(records[1]["judge_sure"], expected["relatively_sure"]);
+  EXPECT_EQ(records[1]["judge_right"], expected["right"]);
+  EXPECT_EQ(records[1]["judge_classes"], expected["classes"]["samples"]);
+  EXPECT_EQ(records[1]["judge_frechet"], expected["frechet"]["samples"]);
+  EXPECT_EQ(records[1]["judge_copies"], expected["nearest"]["copies"]);
+
+  put_text("text.txt", 1000);
+  done(kText + " --steps 2 --judge-samples 3 --out text");
+  const nlohmann::json of_text = judged("text --count 3");
+  const nlohmann::json last = metrics("text").back();
+  EXPECT_EQ(last["judge_copied_run"], of_text["copied_run"]);
+  EXPECT_EQ(last["judge_known_words"], of_text["samples"]["known"]);
+  refused(2, "train --task copy --length 8" + kSmall + " --judge-samples 5 --out copy",
+          {"judge_samples", "images or text"});
+}
+
 TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {
   done(kDigits + " --steps 3 --out run");
   const nlohmann::json result = judged("run --count 2");

@@ -58,15 +58,15 @@ class JudgedImages : public DataTest {
     std::string notes;
   };
 
-  static SavedModel digits(bool flip) {
-    SavedModel saved;
-    saved.config.task = "digits";
-    saved.config.task_settings = {{"size", int64_t{12}}, {"levels", int64_t{16}}, {"flip", flip}};
-    return saved;
+  static RunConfig digits(bool flip) {
+    RunConfig config;
+    config.task = "digits";
+    config.task_settings = {{"size", int64_t{12}}, {"levels", int64_t{16}}, {"flip", flip}};
+    return config;
   }
   // Real images as samples.
-  static ImageSet test_images(const SavedModel& saved, int64_t count) {
-    TaskOptions options = task_options(saved.config, "");
+  static ImageSet test_images(const RunConfig& config, int64_t count) {
+    TaskOptions options = task_options(config, "");
     options.settings["class_token"] = true;
     const auto task = make_task(options);
     return images_of(task->shape(), task->eval_batch(Split::test, 0, count));
@@ -75,9 +75,9 @@ class JudgedImages : public DataTest {
 
 // Test images are as good as real images are; random pixels are not.
 TEST_F(JudgedImages, RealImagesAreGoodAndNoiseIsNot) {
-  const SavedModel saved = digits(false);
-  const ImageJudge judge(saved);
-  ImageSet samples = test_images(saved, 100);
+  const RunConfig config = digits(false);
+  const ImageJudge judge(config);
+  ImageSet samples = test_images(config, 100);
   Silent progress;
   const ImageReport real = judge.judge(samples, true, path("cache"), progress);
   ASSERT_TRUE(real.by_class.has_value());
@@ -106,9 +106,9 @@ TEST_F(JudgedImages, RealImagesAreGoodAndNoiseIsNot) {
 
 // The file that is kept depends on the data and its settings; a damaged one is replaced.
 TEST_F(JudgedImages, AClassifierIsKeptForItsData) {
-  SavedModel saved = digits(false);
+  RunConfig config = digits(false);
   Silent progress;
-  const auto hash_of = [&](const SavedModel& run) {
+  const auto hash_of = [&](const RunConfig& run) {
     return ImageJudge(run)
         .judge(test_images(run, 2), false, path("cache"), progress)
         .by_class->hash;
@@ -119,12 +119,12 @@ TEST_F(JudgedImages, AClassifierIsKeptForItsData) {
       names.push_back(entry.path());
     return names;
   };
-  const std::string hash = hash_of(saved);
+  const std::string hash = hash_of(config);
   ASSERT_EQ(files().size(), 1u);
   std::ofstream(files()[0]) << "damaged";
-  EXPECT_EQ(hash_of(saved), hash);
-  saved.config.task_settings["levels"] = int64_t{8};
-  EXPECT_NE(hash_of(saved), hash);
+  EXPECT_EQ(hash_of(config), hash);
+  config.task_settings["levels"] = int64_t{8};
+  EXPECT_NE(hash_of(config), hash);
   EXPECT_EQ(files().size(), 2u);
   EXPECT_EQ(progress.notes, "");
 }
