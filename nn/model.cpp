@@ -59,7 +59,9 @@ double ModelConfig::residual_std() const {
 }
 
 size_t DecodeState::bytes() const {
-  size_t sum = embedding.bytes() + (classes.defined() ? classes.bytes() : 0);
+  size_t sum = embedding.bytes();
+  for (const Tensor& remembered : {classes, previous_tokens})
+    sum += remembered.defined() ? remembered.bytes() : 0;
   for (const LayerState& layer : layers) sum += layer.bytes();
   return sum;
 }

@@ -32,6 +32,7 @@ struct ModelConfig {
   std::string class_embedding = "first";
   int64_t classes = 0;
   std::string attention_output = "plain";   // or gated (nn/self_attention.h)
+  bool bigram_embedding = false;            // also of a token and the one before it
   std::string output_head = "categorical";  // or logistics
   bool tie = false;                         // the output layer is the transposed token embedding
   bool bias = true;                         // of the linear layers and norms
@@ -59,11 +60,12 @@ struct LayerState {
 struct DecodeState {
   std::vector<LayerState> layers;
   ConvolutionState embedding;
-  Tensor classes;                              // i32 [batch], undefined without their embedding
+  // i32 [batch], undefined without their embeddings: classes, and the tokens read before.
+  Tensor classes, previous_tokens;
   int64_t batch = 0, position = 0;             // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
-  // Of the layers, convolutions and classes.
+  // Of all that a sequence adds to it.
   size_t bytes() const;
 };
 

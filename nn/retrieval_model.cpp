@@ -37,6 +37,8 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
           "`layer_convolution` out");
   require(config_.attention_output == "plain",
           "a task of pairs has no `attention_output` {}: leave it out", config_.attention_output);
+  require(!config_.bigram_embedding,
+          "a task of pairs has no embedding of consecutive tokens: leave `bigram_embedding` out");
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";

@@ -15,6 +15,7 @@ Transformer::Transformer(const ModelConfig& config) : Model(config) {
                                    config_, config_.dim);
   positions_ = PositionEmbedding(init, config_);
   classes_ = ClassEmbedding(init, config_);
+  bigrams_ = BigramEmbedding(init, config_);
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     blocks_.emplace_back(init, config_, layer);
     attentions_.push_back(blocks_.back().attention.attention);
@@ -55,7 +56,7 @@ Var Transformer::forward(const Tensor& ids, bool training, const Tensor&, Var* a
   {
     const ModuleScope scope("embedding");
     x = classes_.forward(convolution_.forward(tokens_.forward(ids)), ids);
-    x = positions_.forward(x);
+    x = positions_.forward(bigrams_.forward(x, ids));
   }
   x = dropout(config_.stored == DType::bf16 ? cast(x, DType::bf16) : x, rate, 0);
   if (config_.reversible) {
@@ -95,6 +96,7 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   state.device_position = Tensor::zeros({batch}, DType::i32);
   state.embedding = convolution_.start(state.device_position, DType::f32);
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
+  if (bigrams_.weight.defined()) state.previous_tokens = Tensor::zeros({batch}, DType::i32);
   for (const TransformerBlock& block : blocks_)
     state.layers.push_back(block.attention.start(state.device_position, config_.stored));
   if (shared != nullptr) {
@@ -107,17 +109,18 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   return state;
 }
 
-// conv(E[id]) + C[class] + P[position] of one position, [B,dim].
+// conv(E[id]) + C[class] + E2[token before, id] + P[position] of one position, [B,dim].
 Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) const {
   const Tensor& position = state.device_position;
   const PositionEmbedding& positions = state.weights->positions_;
-  if (!convolution_.weight.defined() && !classes_.weight.defined())
+  if (!convolution_.weight.defined() && !classes_.weight.defined() && !bigrams_.weight.defined())
     return positions.step(tokens_, ids, position, config_.stored);
   const Shape shape{state.batch, config_.dim};
   const Var tokens(
       ops::embedding(tokens_.weight.value(), ids).reshape({state.batch, 1, config_.dim}));
   Tensor x = convolution_.step(tokens, state.embedding).value().reshape(shape);
   x = classes_.step(x, ids, position, state.classes);
+  x = bigrams_.step(x, ids, state.previous_tokens);
   return ops::cast(ops::add(x, ops::embedding(positions.weight.value(), position)), config_.stored);
 }
 

@@ -1,8 +1,8 @@
 // The pre-norm Transformer decoder: tokens in, outputs of the next token out, in parallel over a
 // whole sequence (training) or one position at a time with a running state (sampling).
 //
-//   x = conv(E[token]) + C[class] + P[position]     conv: the identity, or nn/causal_convolution.h;
-//                                                   C: none, or one of nn/embedding.h
+//   x = conv(E[token]) + C[class] + E2[token before, token] + P[position]
+//       conv: the identity, or nn/causal_convolution.h; C and E2: none, or those of nn/embedding.h
 //   x = x + out(attention(split(conv(qkv(norm1(x))))))     x = x + down(gelu(up(norm2(x))))   each layer
 //   outputs = output(norm(x))                        their meaning: nn/output_head.h
 //
@@ -42,6 +42,7 @@ class Transformer final : public Model {
   CausalConvolution convolution_;  // of the token embedding
   PositionEmbedding positions_;
   ClassEmbedding classes_;
+  BigramEmbedding bigrams_;
   std::vector<TransformerBlock> blocks_;
   LayerNorm norm_;
   Linear output_;  // undefined where it is tied to the embedding

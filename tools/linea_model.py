@@ -24,8 +24,8 @@ FORMAT = "linea-2"
 DTYPES = {"F32": "<f4", "F64": "<f8", "I32": "<i4"}
 # Settings that change the formulas, and those that do not. Any other is refused: it may change them.
 TASKS = "digits mnist cifar10 images text copy"
-READ = """attention attention_output bias channels class_embedding codes embedding_convolution feature features heads
-layer_convolution layers levels nu output_head positions reversible rule size task tie"""
+READ = """attention attention_output bias bigram_embedding channels class_embedding codes embedding_convolution feature features
+heads layer_convolution layers levels nu output_head positions reversible rule size task tie"""
 UNREAD = """accumulate anneal batch beta1 beta2 bytes chunk class_token clip codebook commitment data device dim
 dropout dtype eval_every examples ffn flip keep_every keep_last length lr max_time memory min_lr muon_lr muon_momentum
 optimizer projection recompute redraw sample_every save_every seed segment sigma spike_guard steps tensorboard threads
@@ -251,6 +251,13 @@ class Model:
         table, label = self.tensor("class_embedding.weight"), first - self.settings["levels"]
         return table[label if 0 <= label < len(table) - 1 else -1]
 
+    def of_pairs(self, tokens, V):  # E2 of each token and the one before it, 0 before the first
+        if not self.settings.get("bigram_embedding", False):
+            return 0
+        s, before = np.asarray(tokens), np.asarray([0, *tokens[:-1]])
+        row = before * V + s if V <= 256 else (before * 36313 ^ s * 27191) % 65536
+        return self.tensor("bigram_embedding.weight")[row]
+
     def heads(self, x):  # [N, H D] -> [H,N,D]
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
@@ -312,7 +319,7 @@ class Model:
         if not 1 <= N <= len(position) or not 0 <= min(tokens) <= max(tokens) < len(table):
             raise ValueError(f"needs 1 to {len(position)} tokens from 0 to {len(table) - 1}")
         x = self.convolution("embedding_convolution", "embedding_convolution", table[np.asarray(tokens)])
-        x = x + self.of_class(tokens[0]) + position[:N]
+        x = x + self.of_class(tokens[0]) + self.of_pairs(tokens, len(table)) + position[:N]
         blocks = [f"blocks.{layer}." for layer in range(settings["layers"])]
         if settings["reversible"]:  # two streams, each of which changes the other
             one = two = x

@@ -255,6 +255,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.embedding_convolution = config.embedding_convolution;
   model.layer_convolution = config.layer_convolution;
   model.class_embedding = config.class_embedding;
+  model.bigram_embedding = config.bigram_embedding;
   model.classes = shape.classes;
   model.attention_output = config.attention_output;
   model.image_width = shape.side;

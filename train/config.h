@@ -27,6 +27,7 @@ struct RunConfig {
   std::string embedding_convolution = "none", layer_convolution = "none";
   std::string class_embedding = "first";
   std::string attention_output = "plain";
+  bool bigram_embedding = false;
   bool tie = false, bias = true, recompute = false, reversible = false;
   // training
   int64_t batch = 16, accumulate = 1, steps = 1000;

@@ -59,6 +59,9 @@ void add_model(std::vector<GeneralSetting>& list) {
              "gated: normalize each head of an attention's output, except of softmax, and multiply "
              "it by a gate, silu of a product with the layer's input"),
       MayChange::never);
+  add(&Config::bigram_embedding,
+      flag("bigram_embedding", "also embed each pair of a token and the one before it"),
+      MayChange::never);
   add(&Config::output_head,
       choice("output_head", "", output_head_names(),
              "categorical: one logit per token; logistics: for images, a mixture of ten logistic "

@@ -2,6 +2,7 @@
 
 #include "data/tasks/image_folder_task.h"
 #include "data/vocabulary.h"
+#include "tensor/formulas.h"
 #include "train/checkpoint_files.h"
 
 namespace linea {
@@ -95,6 +96,9 @@ std::vector<WeightCount> count_weights(const ModelConfig& config) {
   if (config.second_vocab_size > 0) return counts;  // one attention without the layers below
   if (config.positions != "sinusoidal")
     counts.push_back({"position embeddings", static_cast<double>(config.length) * dim});
+  if (config.bigram_embedding)
+    counts.push_back(
+        {"bigram embeddings", static_cast<double>(bigram_rows(config.input_vocab_size)) * dim});
   counts.push_back({fmt::format("{} layers of ffn {}", config.layers, config.ffn),
                     layers * (4 * dim * dim + 2 * dim * ffn), true});
   return counts;

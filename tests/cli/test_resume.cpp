@@ -31,7 +31,7 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --attention performer --features 5 --redraw 3",
       kText + " --attention vq --codes 6",
       kText + " --attention soft-vq --codes 6 --anneal 0.1",
-      kText + " --rule gated",
+      kText + " --rule gated --bigram-embedding",
       kText + " --rule delta",
       kDigits +
           " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "

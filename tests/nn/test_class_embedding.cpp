@@ -30,14 +30,14 @@ Tensor ids_of_classes(int64_t B, int64_t N, bool with_class = true) {
   return Tensor::from(ids, {B, N});
 }
 
-Var table_of(const Transformer& model) {
+Var class_table(const Transformer& model) {
   for (const Parameter& parameter : model.parameters())
     if (parameter.name == "class_embedding.weight") return parameter.var;
   return {};
 }
 
-void randomize(const Transformer& model) {
-  const Var table = table_of(model);
+void randomize_classes(const Transformer& model) {
+  const Var table = class_table(model);
   table.value().write(
       random_tensor(table.shape(), 5, 0.5, 0, DType::f32).to_vector<float>().data());
 }
@@ -46,21 +46,21 @@ TEST(ClassEmbedding, AFreshModelIsThatWithout) {
   const Tensor ids = ids_of_classes(2, 48);
   const Transformer plain(with_classes("first")), model(with_classes());
   EXPECT_EQ(model.parameters().size(), plain.parameters().size() + 1);
-  EXPECT_EQ(table_of(model).shape(), Shape({kClasses + 1, 16}));
-  EXPECT_FALSE(table_of(plain).defined());
+  EXPECT_EQ(class_table(model).shape(), Shape({kClasses + 1, 16}));
+  EXPECT_FALSE(class_table(plain).defined());
   const std::vector<float> expected = plain.forward(ids, false).value().to_vector<float>();
   EXPECT_EQ(model.forward(ids, false).value().to_vector<float>(), expected);
-  randomize(model);
+  randomize_classes(model);
   EXPECT_NE(model.forward(ids, false).value().to_vector<float>(), expected);
 }
 
 // x[n] + E[class] with one token of another class: every position changes by the same row.
 TEST(ClassEmbedding, AddsTheRowOfTheClassAtEveryPosition) {
   const Transformer model(with_classes());
-  randomize(model);
+  randomize_classes(model);
   ClassEmbedding embedding;
   embedding.first = kFirst;
-  embedding.weight = table_of(model);
+  embedding.weight = class_table(model);
   const std::vector<float> rows = embedding.weight.value().to_vector<float>();
   for (const bool with_class : {true, false}) {
     const Tensor ids = ids_of_classes(3, 5, with_class);
@@ -96,7 +96,7 @@ TEST(ClassEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
         config.embedding_convolution = convolution;
         config.reversible = reversible;
         const Transformer model(config);
-        randomize(model);
+        randomize_classes(model);
         const Tensor ids = ids_of_classes(B, N);
         const Tensor whole = model.forward(ids, false).value();
         const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
@@ -120,7 +120,7 @@ TEST(ClassEmbedding, GradientsAreThoseOfItsRowsAtAnyNumberOfThreads) {
     const Transformer model(with_classes());
     const Tensor ids = ids_of_classes(16, 48);
     backward(cross_entropy(model.forward(ids, true), ids_of_classes(16, 48, false)));
-    found.push_back(table_of(model).grad().to_doubles());
+    found.push_back(class_table(model).grad().to_doubles());
     set_threads(before);
   }
   EXPECT_EQ(found[0], found[1]);
