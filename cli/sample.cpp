@@ -203,8 +203,9 @@ void check_flags(const CLI::App& command, const SavedModel& saved, const SampleO
   require(!was_given(command, "--class") || options.class_label >= 0,
           "--class is {}; there are 0 to {}", options.class_label, saved.shape.classes - 1);
   if (options.nll_map)
-    refuse_flags(command, "with --nll-map, which samples nothing",
-                 {"--keep-rows", "--temperature", "--top-k", "--top-p", "--greedy", "--seed"});
+    refuse_flags(
+        command, "with --nll-map, which samples nothing",
+        {"--keep-rows", "--temperature", "--top-k", "--top-p", "--guidance", "--greedy", "--seed"});
   if (options.nll_map && context().device.kind == DeviceKind::cpu)
     refuse_flags(command, "with --nll-map on a CPU, which computes its bits in fp32", {"--dtype"});
   if (options.complete.empty()) {

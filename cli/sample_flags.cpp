@@ -20,6 +20,10 @@ void add_sampling_flags(CLI::App& command, SamplingOptions& sampling, int64_t& s
   add_option(command, "--top-p", sampling.top_p,
              "sample from the fewest tokens whose probabilities sum to this",
              OptionKind::shows_default);
+  add_option(command, "--guidance", sampling.guidance,
+             "how strongly images follow their class, for runs with --class-dropout: the scores "
+             "are u + S (c - u), with the class c and without u; 1: c alone",
+             OptionKind::shows_default);
   add_flag(command, "--greedy", sampling.greedy, "always take the most likely token");
   add_option(command, "--seed", seed, "random seed", OptionKind::shows_default);
 }

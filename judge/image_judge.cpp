@@ -23,6 +23,7 @@ constexpr int64_t kCells = 8;  // of a side
 TaskOptions judged_options(const RunConfig& config) {
   TaskOptions options = task_options(config, "");
   if (!find_task(options.name).has_vocabulary) options.settings["class_token"] = true;
+  options.settings.erase("class_dropout");
   return options;
 }
 
@@ -54,7 +55,8 @@ ImageSet evenly_spaced(const ImageSet& images, int64_t count) {
 std::string classifier_key(const Task& task, const TaskOptions& options) {
   std::string text = fmt::format("{}; {}; {}\n", kFormat, classifier_settings(), options.name);
   for (const auto& [key, value] : complete_settings(options))
-    if (key != "data") text += fmt::format("{} = {}\n", key, to_string(value));
+    if (key != "data" && key != "class_dropout")
+      text += fmt::format("{} = {}\n", key, to_string(value));
   const std::string data = task.fingerprint();
   return hash_bytes(text + (data.empty() ? fmt::format("seed {}", options.seed) : data));
 }

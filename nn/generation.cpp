@@ -1,6 +1,7 @@
 #include "nn/generation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -16,27 +17,55 @@ using Rows = std::vector<std::vector<int32_t>>;
 
 constexpr int64_t kMinRowsPerStream = 128;  // fewer leave most of a GPU idle in a product
 
-// Column `position` of `count` rows from `first` on.
-Tensor column(const Rows& rows, int64_t first, int64_t count, size_t position, int64_t vocab_size) {
-  std::vector<int32_t> tokens;
-  for (int64_t row = first; row < first + count; ++row)
-    tokens.push_back(rows[static_cast<size_t>(row)][position]);
-  return token_tensor(tokens, {count}, vocab_size);
+// l_u + S (l_c - l_u), with the scores of the rows with their classes, then those without.
+Tensor guided_scores(const Tensor& scores, double S) {
+  const int64_t rows = scores.size(0) / 2;
+  const Tensor all = ops::cast(scores, DType::f32);
+  return ops::add(ops::scale(all.rows(0, rows), S), ops::scale(all.rows(rows, rows), 1 - S));
+}
+
+// Copies the first half of x, of numbers i32, to the second.
+void repeat_first_half(const Tensor& x) {
+  const int64_t half = x.numel() / 2;
+  const Tensor from = x.rows(0, half), to = x.rows(half, half);
+  device_memory(x.device()).copy(context(), to.address(), from.address(), to.bytes());
 }
 
 // Rows that are sampled by a stream of the device of their own. Their tokens stay on the device
-// until the host reads the buffer.
+// until the host reads the buffer. With guidance the model reads each row twice: all rows with
+// their classes, then all without.
 struct Stream {
-  Stream(int64_t first_row, int64_t row_count, const Tensor& token_buffer)
-      : first(first_row), rows(row_count) {
-    sampled.tokens = Tensor::zeros({rows}, DType::i32);
+  Stream(int64_t first_row, int64_t row_count, bool is_guided, const Tensor& token_buffer)
+      : first(first_row), rows(row_count), guided(is_guided) {
+    tokens = Tensor::zeros({rows * (guided ? 2 : 1)}, DType::i32);
+    sampled.tokens = tokens.rows(0, rows);
     sampled.count = Tensor::zeros({rows}, DType::i32);
     sampled.token_buffer = token_buffer;
   }
 
+  void start(const Model& model, const DecodeState* shared) {
+    state = model.start(tokens.numel(), shared);
+    sampled.positions = state.device_position.rows(0, rows);
+  }
+
+  // Reads column `position` of the rows.
+  void read(const Rows& all, size_t position, const ModelConfig& config) const {
+    std::vector<int32_t> column;
+    for (int64_t row = first; row < first + rows; ++row)
+      column.push_back(all[static_cast<size_t>(row)][position]);
+    if (guided) column.insert(column.end(), column.begin(), column.end());
+    if (guided && position == 0)
+      std::fill(column.begin() + static_cast<std::ptrdiff_t>(rows), column.end(), config.no_class);
+    const Tensor on_device = token_tensor(column, tokens.shape(), config.input_vocab_size);
+    device_memory(tokens.device())
+        .copy(context(), tokens.address(), on_device.address(), tokens.bytes());
+  }
+
   int64_t first, rows;
+  bool guided;
+  Tensor tokens;  // that the model reads
   DecodeState state;
-  ops::Sampled sampled;  // its position is the state's
+  ops::Sampled sampled;  // its tokens and positions are the first of those and of the state's
 };
 
 // Tokens one after another from one state. Where the device can, it captures a position's work as a
@@ -46,7 +75,7 @@ class Window {
   // Samples what follows a stream's outputs.
   using Sample = std::function<void(const Tensor& outputs, const Stream& stream)>;
 
-  Window(const Model& model, int64_t rows, Sample sample)
+  Window(const Model& model, int64_t rows, bool guided, Sample sample)
       : model_(model),
         sample_(std::move(sample)),
         capacity_(context().sizes.token_buffer),
@@ -56,7 +85,7 @@ class Window {
     for (int64_t i = 0; i < streams; ++i) {
       const int64_t first = i * rows / streams, count = (i + 1) * rows / streams - first;
       streams_.emplace_back(
-          first, count,
+          first, count, guided,
           token_buffer_.rows(capacity_ * first, capacity_ * count).reshape({capacity_, count}));
     }
   }
@@ -67,16 +96,12 @@ class Window {
     for (Stream& stream : streams_) stream.state = {};  // frees its weights before the new ones
     for (Stream& stream : streams_) {
       const Stream& leader = streams_[0];
-      stream.state = model_.start(stream.rows, &stream == &leader ? nullptr : &leader.state);
-      stream.sampled.positions = stream.state.device_position;
+      stream.start(model_, &stream == &leader ? nullptr : &leader.state);
     }
     if (model_.is_step_capturable()) graph_recorder_ = make_graph_recorder();
     for (size_t position = first; position < rows[0].size(); ++position) {
       for (Stream& stream : streams_) {
-        const Tensor tokens =
-            column(rows, stream.first, stream.rows, position, model_.config().input_vocab_size);
-        device_memory(tokens.device())
-            .copy(context(), stream.sampled.tokens.address(), tokens.address(), tokens.bytes());
+        stream.read(rows, position, model_.config());
         model_.begin_position(stream.state);
       }
       decode_position(position + 1 == rows[0].size());
@@ -120,7 +145,7 @@ class Window {
     const auto work = [&] {
       for (size_t i = 0; i < streams_.size(); ++i) {
         const auto work_of_stream = [&, &stream = streams_[i]] {
-          const Tensor outputs = model_.decode(stream.state, stream.sampled.tokens);
+          const Tensor outputs = model_.decode(stream.state, stream.tokens);
           if (samples) sample_(outputs, stream);
         };
         if (graph_recorder_ != nullptr) {
@@ -146,6 +171,14 @@ class Window {
   std::string refusal_;  // why the recorder could not capture
 };
 
+void check_guidance(const Model& model, double guidance) {
+  require(std::isfinite(guidance) && guidance >= 0,
+          "`guidance` is {}; it must be at least 0 (1: off)", guidance);
+  require(guidance == 1 || model.config().no_class >= 0,
+          "`guidance` {} needs a model that was trained with `class_dropout`; leave it out",
+          guidance);
+}
+
 // The host reads the tokens of positions 1, 2, 4, 8, ..., so that the first ones show early.
 bool is_power_of_two(int64_t n) { return (n & (n - 1)) == 0; }
 
@@ -160,12 +193,19 @@ std::vector<std::vector<int32_t>> Generator::sample(const std::vector<std::vecto
             prompt[0].size(), row.size());
   const size_t length = static_cast<size_t>(model_.config().length), begin = prompt[0].size();
   Rows rows = prompt;
-  Window window(model_, static_cast<int64_t>(rows.size()),
+  check_guidance(model_, options_.guidance);
+  Window window(model_, static_cast<int64_t>(rows.size()), options_.is_guided(),
                 [this](const Tensor& outputs, const Stream& stream) {
                   SamplingParams params = options_.params();
                   params.first_row += stream.first;
-                  model_.output_head().sample(
-                      outputs, params, {options_.seed, Purpose::sample, 0, 0}, stream.sampled);
+                  const RandomStream numbers{options_.seed, Purpose::sample, 0, 0};
+                  const OutputHead& head = model_.output_head();
+                  if (!stream.guided) return head.sample(outputs, params, numbers, stream.sampled);
+                  const Tensor scores = guided_scores(head.scores(outputs), options_.guidance);
+                  ops::sample(OutputKind::logits, scores, scores.size(1), params, numbers,
+                              stream.sampled);
+                  repeat_first_half(stream.tokens);
+                  repeat_first_half(stream.state.device_position);
                 });
   Rows taken;  // from the window, not yet appended to the rows
   const auto append_taken = [&] {

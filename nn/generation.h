@@ -19,7 +19,11 @@ struct SamplingOptions {
   double top_p = 1.0;
   // The number of the first row. A row's random numbers depend on its number, not on its batch.
   int64_t first_row = 0;
+  // Classifier-free guidance (Ho & Salimans 2022): l = l_u + guidance (l_c - l_u), where the model
+  // scores l_c after the prompt and l_u after the prompt without its class. 1: l_c alone.
+  double guidance = 1.0;
 
+  bool is_guided() const { return guidance != 1.0; }
   SamplingParams params() const { return {temperature, top_k, top_p, first_row, greedy}; }
 };
 
@@ -33,6 +37,7 @@ class Generator {
   // again, so that a token costs O(1) whatever the count. `on_tokens`, where given, gets each
   // position's tokens in order; on a GPU they arrive up to 64 positions late. *not_captured, where
   // given, receives the reason why a GPU could not capture a position's work; empty: it could.
+  // Error: guidance of a model that was trained without class dropout.
   using TokenCallback = std::function<void(const std::vector<int32_t>& tokens)>;
   std::vector<std::vector<int32_t>> sample(const std::vector<std::vector<int32_t>>& prompt,
                                            int64_t count, const TokenCallback& on_tokens = {},

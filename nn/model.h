@@ -31,7 +31,8 @@ struct ModelConfig {
   // tokens follow the predicted ones, 0 where there are none.
   std::string class_embedding = "first";
   int64_t classes = 0;
-  std::string attention_output = "plain";   // or gated (nn/self_attention.h)
+  std::string attention_output = "plain";  // or gated (nn/self_attention.h)
+  int32_t no_class = -1;  // the token in place of a class that training drops; -1: it drops none
   bool bigram_embedding = false;            // also of a token and the one before it
   std::string output_head = "categorical";  // or logistics
   bool tie = false;                         // the output layer is the transposed token embedding

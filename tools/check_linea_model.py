@@ -41,7 +41,7 @@ def cases():
     yield DIGITS, "--class-token --tie"
     yield DIGITS, "--class-token --class-embedding every"
     yield COPY, "--bigram-embedding --embedding-convolution 1d"
-    yield DIGITS.replace("5", "256"), "--class-token --class-embedding every --bigram-embedding"
+    yield DIGITS.replace("5", "256"), "--class-token --class-embedding every --class-dropout 0.2 --bigram-embedding"
     yield DIGITS, "--output-head logistics"
     yield DIGITS, "--positions learned+grid --attention linear --rule gated --memory long"
     for attention in "softmax", "linear", "linear --rule gated":

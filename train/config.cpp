@@ -258,6 +258,7 @@ ModelConfig model_config(const RunConfig& config, const TaskShape& shape) {
   model.bigram_embedding = config.bigram_embedding;
   model.classes = shape.classes;
   model.attention_output = config.attention_output;
+  model.no_class = shape.no_class;
   model.image_width = shape.side;
   model.image_channels = shape.channels;
   model.output_head = config.output_head;

@@ -21,9 +21,9 @@ std::string sampling_hint(int64_t batch) {
 
 }  // namespace
 
-int64_t sampling_batch(const Model& model) {
+int64_t sampling_batch(const Model& model, const SamplingOptions& options) {
   if (context().device.kind == DeviceKind::cpu || !model.is_step_capturable()) return kMinBatch;
-  const size_t fit = memory_limit().bytes / 2 / model.start(1).bytes();
+  const size_t fit = memory_limit().bytes / 2 / model.start(options.is_guided() ? 2 : 1).bytes();
   const auto rows = static_cast<int64_t>(std::min<size_t>(fit, kMaxBatch));
   return std::max(rows / kMinBatch * kMinBatch, kMinBatch);
 }
@@ -44,7 +44,7 @@ std::vector<std::vector<int32_t>> sample_rows(const Model& model, const Sampling
                                               int64_t tokens, const SamplingProgress& progress) {
   const int64_t all = static_cast<int64_t>(prompts.size());
   std::vector<std::vector<int32_t>> result;
-  const int64_t batch = std::min(all, sampling_batch(model));
+  const int64_t batch = std::min(all, sampling_batch(model, options));
   for (int64_t first = 0; first < all; first += batch) {
     const int64_t count = std::min(batch, all - first);
     const std::vector<std::vector<int32_t>> group(prompts.begin() + first,
@@ -131,7 +131,7 @@ void sample_texts(const Model& model, const std::string& vocabulary, const Sampl
   require(count >= 1, "`count` is {}; it must be at least 1", count);
   const Vocabulary characters = check_text(vocabulary, tokens);
   const std::vector<int32_t> start = encode_prompt(characters, prompt);
-  const int64_t batch = std::min(count, sampling_batch(model));
+  const int64_t batch = std::min(count, sampling_batch(model, options));
   for (int64_t first = 0; first < count; first += batch) {
     const std::vector<std::vector<int32_t>> prompts(
         static_cast<size_t>(std::min(batch, count - first)), start);

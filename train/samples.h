@@ -21,9 +21,9 @@ struct ImageRequest {
 using SamplingProgress = std::function<void(int64_t done, int64_t all)>;
 
 // Rows to sample in one batch. On a GPU, where launches cost as much as thousands of rows: as many
-// as have their states in half of the memory, at most 4096. On a CPU, and where a state grows with
-// each position: 256.
-int64_t sampling_batch(const Model& model);
+// as have their states (two each with guidance) in half of the memory, at most 4096. On a CPU, and
+// where a state grows with each position: 256.
+int64_t sampling_batch(const Model& model, const SamplingOptions& options = {});
 
 // Samples `tokens` tokens after each prompt, in batches of sampling_batch() rows, which do not
 // affect the random numbers of a row.

@@ -15,15 +15,20 @@ class ImageTask : public Task {
       : Task(shape),
         splits_(std::move(splits)),
         flip_(options.settings.flag("flip")),
+        class_dropout_(options.settings.real("class_dropout")),
         synthetic_(!options.settings.has("data")) {}
 
   Batch train_batch(uint64_t seed, uint64_t step, int64_t rows) const override {
     Batch batch = blank_batch(rows, length(), shape().start);
     for (int64_t row = 0; row < rows; ++row) {
-      const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0};
-      const bool flipped = flip_ && random_below(stream, example_number(step, rows, row), 2) == 1;
+      const uint64_t example = example_number(step, rows, row);
+      const RandomStream stream{seed, Purpose::task, task_lane::kFlip, 0},
+          of_class{seed, Purpose::task, task_lane::kClassDropout, 0};
+      const bool flipped = flip_ && random_below(stream, example, 2) == 1;
       put(splits_.train, shuffled_example(seed, step, rows, row, splits_.train.count()), flipped,
           batch, row);
+      if (class_dropout_ > 0 && random_uniform(of_class, example) < class_dropout_)
+        batch.inputs[static_cast<size_t>(row * length())] = shape().no_class;
     }
     return batch;
   }
@@ -71,7 +76,9 @@ class ImageTask : public Task {
   }
 
   ImageSplits splits_;
-  bool flip_, synthetic_;
+  bool flip_;
+  double class_dropout_;
+  bool synthetic_;
 };
 
 }  // namespace
@@ -82,7 +89,10 @@ Declarations image_settings(int64_t side, int64_t max_side, const Declarations& 
                                           "side of an image in pixels")),
                          of_model(integer("levels", 256, {2, 256}, "brightness levels of a token")),
                          flag("flip", "mirror training images left to right, at random"),
-                         of_model(flag("class_token", "start each image with its class"))};
+                         of_model(flag("class_token", "start each image with its class")),
+                         of_model(real("class_dropout", 0, {0, kBelowOne},
+                                       "probability of training an image without its class, which "
+                                       "linea sample --guidance needs"))};
   result.insert(result.end(), others.begin(), others.end());
   return result;
 }
@@ -101,13 +111,18 @@ int64_t image_channels(const TaskOptions& options) {
 TaskShape image_shape(const TaskOptions& options, int64_t side, int64_t channels, int64_t classes) {
   const int64_t levels = options.settings.integer("levels");
   const bool class_token = options.settings.flag("class_token");
+  const bool drops_classes = options.settings.real("class_dropout") > 0;
+  require(class_token || !drops_classes,
+          "`class_dropout` {} drops classes: train with `class_token`, or leave it out",
+          options.settings.real("class_dropout"));
   const int64_t length = side * side * channels;
   TaskShape shape;
   shape.classes = class_token ? classes : 0;
   shape.vocab_size = levels;
-  shape.input_vocab_size = levels + (class_token ? classes : 1);
+  shape.input_vocab_size = levels + (class_token ? classes + drops_classes : 1);
   shape.length = length;
   shape.start = static_cast<int32_t>(levels);
+  if (drops_classes) shape.no_class = static_cast<int32_t>(levels + classes);
   shape.side = side;
   shape.channels = channels;
   shape.levels = levels;

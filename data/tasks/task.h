@@ -35,14 +35,17 @@ struct TaskOptions {
 
 // What a model and a sampler need to know of a task, without its data.
 struct TaskShape {
-  int64_t vocab_size = 0;        // tokens that can be predicted
-  int64_t input_vocab_size = 0;  // the same, plus the start token or one token for each class
+  int64_t vocab_size = 0;  // tokens that can be predicted
+  // The same, plus the start token, or one token for each class and one for none (no_class).
+  int64_t input_vocab_size = 0;
   int64_t length = 0;
   int32_t start = 0;     // inputs[0] of a sequence; with classes: start + label
   int64_t side = 0;      // images of side x side pixels, 0 for other tasks
   int64_t channels = 0;  // tokens of a pixel: 1 gray, 3 red, green and blue; 0 for other tasks
   int64_t levels = 0;    // of a token of a image, 0 for other tasks
   int64_t classes = 0;   // 0 without a class token
+  int32_t no_class =
+      -1;  // inputs[0] instead of a class, where training drops some; -1: it does not
   int64_t second_vocab_size = 0;  // tokens of Batch::second_inputs, 0 without a second stream
 };
 
@@ -120,7 +123,7 @@ Setting data_setting(const std::string& help);
 namespace task_lane {
 constexpr uint32_t kCopyTrain = 0, kCopyEval = 1;  // kCopyEval + split
 constexpr uint32_t kDigitStrokes = 8, kDigitLabels = 9;
-constexpr uint32_t kFlip = 10;
+constexpr uint32_t kFlip = 10, kClassDropout = 11;
 constexpr uint32_t kRetrievalTrain = 16, kRetrievalEval = 17;  // kRetrievalEval + split
 }  // namespace task_lane
 

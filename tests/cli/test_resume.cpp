@@ -36,7 +36,7 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kDigits +
           " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "
           "--attention-output gated",
-      kDigits + " --class-token --class-embedding every",
+      kDigits + " --class-token --class-embedding every --class-dropout 0.3",
       "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 8 --batch 2"};
   for (size_t i = 0; i < tasks.size(); i += kSanitized ? 3 : 1) {
     const std::string& task = tasks[i];

@@ -109,6 +109,27 @@ TEST_F(Sample, ConditionsOnAClass) {
   refused(2, "sample plain --class 3", {"--class 3", "--class-token"});
 }
 
+TEST_F(Sample, FollowsItsClassByGuidance) {
+  const std::string classes = kDigits + " --class-token --class-embedding every";
+  done(classes + " --class-dropout 0.3 --steps 60 --lr 0.02 --warmup 0 --out run");
+  done(classes + " --steps 3 --out certain");
+  const auto sampled = [&](const std::string& more) {
+    done("sample run --count 16 --out x.png " + more);
+    return bytes("x.png");
+  };
+  const std::string plain = sampled("");
+  EXPECT_EQ(sampled("--guidance 1"), plain);
+  const std::string guided = sampled("--guidance 3");
+  EXPECT_NE(guided, plain);
+  EXPECT_EQ(sampled("--guidance 3"), guided);
+  EXPECT_NE(sampled("--guidance 3 --class 2 --temperature 0.8 --top-p 0.9"), guided);
+  EXPECT_NE(sampled("--guidance 3 --complete test:0"), sampled("--complete test:0"));
+  refused(2, "sample certain --guidance 2", {"--guidance 2", "--class-dropout"});
+  refused(2, "sample run --guidance -1", {"--guidance is -1", "at least 0"});
+  refused(2, "sample run --nll-map --guidance 2", {"--guidance", "--nll-map"});
+  refused(2, kDigits + " --class-dropout 0.1 --out x", {"--class-dropout 0.1", "--class-token"});
+}
+
 TEST_F(Sample, ContinuesAPrompt) {
   put_text("text.txt", 2000);
   done(kText + " --steps 3 --out run");

@@ -162,6 +162,40 @@ TEST(Images, ClassTokenStandsForTheLabel) {
   for (const int32_t target : batch.targets) EXPECT_LT(target, 8);
 }
 
+// In training only, of the same images in any batches, and nothing else changes.
+TEST(Images, ClassDropoutReplacesSomeClasses) {
+  TaskOptions options = small_digits();
+  options.settings["class_token"] = true;
+  const auto with = make_task(options);
+  EXPECT_EQ(with->shape().no_class, -1);
+  options.settings["class_dropout"] = 0.25;
+  const auto dropped = make_task(options);
+  EXPECT_EQ(dropped->shape().no_class, 18);
+  EXPECT_EQ(dropped->shape().classes, 10);
+  EXPECT_EQ(dropped->input_vocab_size(), 19);
+  int64_t dropped_count = 0, rows = 0;
+  for (uint64_t step = 0; step < 50; ++step) {
+    const Batch expected = with->train_batch(3, step, 20),
+                found = dropped->train_batch(3, step, 20);
+    EXPECT_EQ(found.targets, expected.targets);
+    for (size_t i = 0; i < found.inputs.size(); ++i) {
+      if (i % 196 == 0) ++rows;
+      if (found.inputs[i] == expected.inputs[i]) continue;
+      EXPECT_EQ(i % 196, 0u);
+      EXPECT_EQ(found.inputs[i], 18);
+      ++dropped_count;
+    }
+  }
+  EXPECT_NEAR(static_cast<double>(dropped_count), 0.25 * static_cast<double>(rows), 70);  // 5 sigma
+  const Batch wide = dropped->train_batch(3, 0, 40), narrow = dropped->train_batch(3, 1, 20);
+  EXPECT_EQ(row_of(wide.inputs, wide, 25), row_of(narrow.inputs, narrow, 5));
+  EXPECT_EQ(dropped->eval_batch(Split::val, 0, 20).inputs,
+            with->eval_batch(Split::val, 0, 20).inputs);
+  options.settings["class_token"] = false;
+  expect_error(ErrorKind::usage, {"`class_dropout` 0.25", "`class_token`"},
+               [&] { make_task(options); });
+}
+
 TEST(Images, OneEpochVisitsEveryImageOnce) {
   const auto task = make_task(small_digits());
   std::map<std::vector<int32_t>, int64_t> index;
