@@ -7,7 +7,8 @@
 
 namespace linea {
 
-// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule.
+// q, k [B,H,N,D], v [B,H,N,M]; gate [B,H,N] in (0,1): g of the gated rule, beta of the delta rule;
+// [B,H,N,2] of the gated delta rule: beta, and the decay of the state.
 // Attentions with takes_packed() also take qkv [B,N,3 H D], the result of one product, in their
 // place; y is [B,N,H D] then, and no head is copied.
 struct AttentionInputs {
@@ -29,7 +30,7 @@ class AttentionState {
   virtual size_t bytes() const = 0;
 };
 
-// q, k [B,H,D], v [B,H,M], gate [B,H] of one position; or qkv [B,3 H D], as above.
+// q, k [B,H,D], v [B,H,M], gate [B,H] or [B,H,2] of one position; or qkv [B,3 H D], as above.
 struct AttentionStep {
   Tensor q, k, v, gate;
   Tensor qkv{};

@@ -39,12 +39,74 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
+// beta and log a [B,H,N], or their gradients; `both` [2,B,H,N] holds beta and a, or the gradients.
+// Undefined where the state does not decay: log_decay and both.
+struct Gates {
+  Tensor beta, log_decay{}, both{};
+  // Gradients that are to be written.
+  Gates like() const {
+    if (!both.defined()) return {Tensor(beta.shape(), beta.dtype())};
+    const Tensor grads(both.shape(), both.dtype());
+    return {grads.select(0), grads.select(1), grads};
+  }
+};
+
 struct Inputs {
   Inputs as(DType dtype) const {
-    return {ops::cast(q, dtype), ops::cast(k, dtype), ops::cast(v, dtype), beta};
+    return {ops::cast(q, dtype), ops::cast(k, dtype), ops::cast(v, dtype), gates};
   }
-  Tensor q, k, v, beta;
+  Tensor q, k, v;
+  Gates gates;
 };
+
+// The axis of beta and a first, and last again: [B,H,N,2] <-> [2,B,H,N].
+Tensor apart(const Tensor& gate) {
+  const int64_t count = gate.numel() / 2;
+  return ops::permute(gate, {{1, 1, count, 2}, {0, 1, 3, 2}, 1},
+                      {2, gate.size(0), gate.size(1), gate.size(2)});
+}
+Tensor together(const Tensor& gates) {
+  const int64_t count = gates.numel() / 2;
+  return ops::permute(gates, {{1, 1, 2, count}, {0, 1, 3, 2}, 1},
+                      {gates.size(1), gates.size(2), gates.size(3), 2});
+}
+
+// x [B,H,N] with zeros in the padding, in place.
+void clear_positions(const Tensor& x, const Tensor& valid) {
+  if (!valid.defined()) return;
+  with_real(x.dtype(), "delta_attention", [&](auto zero) {
+    using T = decltype(zero);
+    kernels<T>(context().device)
+        .clear_padding(context(), {valid.data<int32_t>(), x.size(1), 0}, x.data<T>(),
+                       x.size(0) * x.size(1), x.size(2), 1, 0);
+  });
+}
+
+// beta, and log a, 0 in the padding.
+Gates gates_of(const Tensor& gate, const Tensor& valid) {
+  if (gate.shape().rank() == 3) return {gate};
+  const Tensor both = apart(gate);
+  const Tensor log_decay = ops::pointwise(Pointwise::log_gate, both.select(1));
+  clear_positions(log_decay, valid);
+  return {both.select(0), log_decay, both};
+}
+
+// The gradient of the gates, given that of beta and of the sums L_i of log a up to a position:
+// d log a_t = sum_{i >= t} dL_i. That of the padding is 0.
+Tensor gate_gradient(const Gates& gates, const Gates& grads, const Tensor& valid) {
+  if (!gates.both.defined()) return grads.beta;
+  const Tensor& dL = grads.log_decay;
+  const Tensor dlog(dL.shape(), dL.dtype());
+  with_real(dL.dtype(), "delta_attention", [&](auto zero) {
+    using T = decltype(zero);
+    kernels<T>(context().device)
+        .reverse_cumsum(context(), dL.data<T>(), dlog.data<T>(), dL.size(0) * dL.size(1),
+                        dL.size(2));
+  });
+  ops::copy_into(ops::pointwise_backward(Pointwise::log_gate, gates.both.select(1), dlog), dL);
+  clear_positions(dL, valid);
+  return together(grads.both);
+}
 
 // The forward and the backward pass of one call.
 template <typename T>
@@ -62,10 +124,10 @@ class DeltaPass {
     return y;
   }
 
-  // Gradients of q, k, v, beta; those of the map's parameters are added to `parameters`.
+  // Gradients of q, k, v, beta and, in the place of log a, its sums; those of the map's parameters are added to `parameters`.
   Inputs backward(const Tensor& dy, const std::vector<Tensor>& parameters) const {
     const auto like = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
-    const Inputs gradients{like(in_.q), like(in_.k), like(in_.v), like(in_.beta)};
+    const Inputs gradients{like(in_.q), like(in_.k), like(in_.v), in_.gates.like()};
     for (const Tile& tile : plan_.tiles()) {
       const std::vector<Tile> segments = plan_.segments(tile);
       size_t stride =
@@ -109,6 +171,16 @@ class DeltaPass {
                          plan_.head_range(segment));
   }
 
+  DeltaGates<T> of_segment(const Gates& gates, const Tile& segment) const {
+    DeltaGates<T> result{plan_.strided(gates.beta, 1, segment)};
+    if (gates.log_decay.defined()) result.log_decay = plan_.strided(gates.log_decay, 1, segment);
+    return result;
+  }
+  DeltaGates<const T> gates(const Tile& segment) const {
+    const DeltaGates<T> gates = of_segment(in_.gates, segment);
+    return {gates.beta, gates.log_decay};
+  }
+
   // Takes `state` over the segment; reads it where y is there to be written.
   void pass(const Tile& segment, const Tensor& state, const Tensor& y) const {
     const UnitFeatures k = keys(segment);
@@ -119,8 +191,8 @@ class DeltaPass {
       out = plan_.strided(y, plan_.values, segment);
     }
     table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
-                         plan_.strided(in_.v, plan_.values, segment),
-                         plan_.strided(in_.beta, 1, segment), state.data<Accumulator<T>>(), out);
+                         plan_.strided(in_.v, plan_.values, segment), gates(segment),
+                         state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
@@ -128,12 +200,11 @@ class DeltaPass {
     const UnitFeatures q = queries(segment), k = keys(segment);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(context(), plan_.chunk_shape(segment), pointer<T>(q.rows),
-                          pointer<T>(k.rows), plan_.strided(in_.v, M, segment),
-                          plan_.strided(in_.beta, 1, segment), plan_.strided(dy, M, segment),
-                          state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(),
-                          dk.data<T>(), plan_.strided(gradients.v, M, segment),
-                          plan_.strided(gradients.beta, 1, segment));
+    table_.delta_backward(
+        context(), plan_.chunk_shape(segment), pointer<T>(q.rows), pointer<T>(k.rows),
+        plan_.strided(in_.v, M, segment), gates(segment), plan_.strided(dy, M, segment),
+        state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(), dk.data<T>(),
+        plan_.strided(gradients.v, M, segment), of_segment(gradients.gates, segment));
     plan_.scatter(unit_features_backward(map_, q, dq, parameters), segment, gradients.q);
     plan_.scatter(unit_features_backward(map_, k, dk, parameters), segment, gradients.k);
   }
@@ -148,10 +219,11 @@ class DeltaPass {
 
 Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,
                     const LinearAttentionOptions& options) {
-  check_heads("delta_attention", in, options.valid);
+  check_heads("delta_attention", in, options.valid, in.gate.shape().rank() == 3 ? 1 : 2);
   require(options.causal, "delta_attention: the delta rule is causal only");
-  const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), in.gate.value()},
-      kept{in.q.saved(), in.k.saved(), in.v.saved(), in.gate.value()};
+  const Gates gates = gates_of(in.gate.value(), options.valid);
+  const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), gates},
+      kept{in.q.saved(), in.k.saved(), in.v.saved(), gates};
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor y = DeltaPass<T>(*map, tensors, options).forward();
@@ -160,14 +232,17 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
           const Inputs d =
               DeltaPass<T>(*map, kept.as(dtype_of(T{})), options).backward(dy, dparameters);
-          return {d.q, d.k, d.v, d.beta};
+          return {d.q, d.k, d.v, gate_gradient(gates, d.gates, options.valid)};
         });
   });
 }
 
 Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionStep& in) {
-  const int64_t P = in.gate.numel(), H = in.gate.size(1), F = state.state.size(-2),
-                M = in.v.size(-1);
+  const int64_t B = state.state.size(0), H = state.state.size(1), F = state.state.size(2),
+                M = in.v.size(-1), P = B * H;
+  const bool decays = in.gate.shape().rank() == 3;
+  const Gates gates =
+      gates_of(in.gate.reshape(decays ? Shape{B, H, 1, 2} : Shape{B, H, 1}), Tensor());
   const auto features = [&](const Tensor& x, Side side) {
     return unit_features(map, x.reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
   };
@@ -176,8 +251,9 @@ Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionStep&
   with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
-        .delta_step(context(), q.data<T>(), k.data<T>(), in.v.data<T>(), in.gate.data<T>(),
-                    state.state.data<Accumulator<T>>(), y.data<T>(), P, F, M);
+        .delta_step(context(), q.data<T>(), k.data<T>(), in.v.data<T>(), gates.beta.data<T>(),
+                    pointer<T>(gates.log_decay), state.state.data<Accumulator<T>>(), y.data<T>(), P,
+                    F, M);
   });
   return y;
 }

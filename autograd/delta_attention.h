@@ -4,6 +4,9 @@
 //   vbar_t = S_{t-1}^T phi(k_t)   S_t = S_{t-1} + phi(k_t) (beta_t (v_t - vbar_t))^T
 //   y_t = S_t^T phi(q_t)
 //
+// The gated delta rule (Yang 2025, "Gated delta networks") lets the state decay first: a_t S_{t-1} in
+// the place of S_{t-1}, a_t in (0,1).
+//
 // phi(k) and phi(q) are divided by the sum of their components (a sum of exactly 0 makes the row
 // 0), and there is no denominator. beta in (0,1) is the share of the difference that is written.
 // Causal by its nature.
@@ -25,7 +28,7 @@
 
 namespace linea {
 
-// q, k [B,H,N,D], v [B,H,N,M], gate [B,H,N], the beta -> y [B,H,N,M]. A weight that the map gives a
+// q, k [B,H,N,D], v [B,H,N,M], gate, beta [B,H,N] or beta and a [B,H,N,2] -> y [B,H,N,M]. A weight that the map gives a
 // whole key cancels in the division. Errors: shapes or dtypes that do not go together,
 // options.causal false.
 Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const AttentionInputs& in,

@@ -4,7 +4,7 @@
 
 namespace linea {
 
-void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid) {
+void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid, int64_t gates) {
   int64_t B = 0, H = in.heads, N = 0;
   if (in.qkv.defined()) {
     ops::common_dtype(op, {&in.qkv.value()});
@@ -23,7 +23,9 @@ void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid)
     N = in.q.size(2);
   }
   if (valid.defined()) ops::require_shape(op, "valid", valid, {B});
-  if (in.gate.defined()) ops::require_shape(op, "gate", in.gate.value(), {B, H, N});
+  if (in.gate.defined())
+    ops::require_shape(op, "gate", in.gate.value(),
+                       gates == 1 ? Shape{B, H, N} : Shape{B, H, N, gates});
 }
 
 Heads Heads::as(DType dtype) const {

@@ -81,8 +81,8 @@ struct Heads {
   }
 };
 
-// Errors: shapes or dtypes of q, k, v, gate and valid that do not go together.
-void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid);
+// Errors: shapes or dtypes of q, k, v, gate and valid that do not go together; `gates`: of each head.
+void check_heads(const char* op, const AttentionInputs& in, const Tensor& valid, int64_t gates = 1);
 
 // The Vars of the inputs, and their gradients in the same order.
 std::vector<Var> input_vars(const AttentionInputs& in);

@@ -39,7 +39,8 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
   const Tensor seed = normal(9);
   AttentionInputs taken{inputs[0], inputs[1], inputs[2], Var()};
   if (attention->gated()) {
-    const Tensor half = Tensor::full({options.batch, options.heads, length}, DType::f32, 0.5);
+    const Tensor half = Tensor::full(gate_shape(*attention, {options.batch, options.heads, length}),
+                                     DType::f32, 0.5);
     taken.gate = inputs.emplace_back(half, true);
   }
   const auto forward = [&] {
@@ -74,7 +75,8 @@ void measure_steps(const AttentionOptions& chosen, const AttentionBench& options
     return random_tensor(shape, stream_id, 1.0, 0.0, DType::f32);
   };
   AttentionStep in{normal(1), normal(2), normal(3), Tensor()};
-  if (attention->gated()) in.gate = Tensor::full({options.batch, options.heads}, DType::f32, 0.5);
+  if (attention->gated())
+    in.gate = Tensor::full(gate_shape(*attention, {options.batch, options.heads}), DType::f32, 0.5);
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
   int64_t position = 0;
   const Stopwatch watch;

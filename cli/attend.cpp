@@ -3,9 +3,9 @@
 //
 //   in    q, k [B,H,N,D], v and dy [B,H,N,M], all f32 or all f64, the dtype of the computation;
 //         inputs of the attention: omega [H,R,D] (drawn at random where it is missing),
-//         codebook [H,F,D], sigma [1], gate or beta [B,H,N]
+//         codebook [H,F,D], sigma [1], gate or beta [B,H,N], gates [B,H,N,2]
 //   out   y [B,H,N,M], the omega used, and with dy: dq, dk, dv and, where they exist, dcodebook,
-//         dsigma, dgate, dbeta
+//         dsigma, dgate, dbeta, dgates
 //
 // Everything is checked before anything is computed, and the file appears whole or not at all.
 #include <cmath>
@@ -26,7 +26,7 @@ namespace {
 attend::Needs needs_of(const Attention& attention) {
   const auto has = [&](const char* name) { return attend::find_tensor(attention, name).defined(); };
   return {has("omega"), has("codebook"), has("sigma"),
-          attention.gated() ? attention.gate_name() : ""};
+          attention.gated() ? attention.gate_name() : "", attention.gates()};
 }
 
 void check_range(const char* flag, int64_t value, int64_t min, int64_t max) {

@@ -90,7 +90,9 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
   in.k = file.read("k", {B, H, N, D}, why);
   in.v = file.read("v", {B, H, N, {"M"}}, why);
   if (!needs.gate.empty()) {
-    in.gate = file.read(needs.gate, {B, H, N}, why);
+    Axes axes = {B, H, N};
+    if (needs.gates > 1) axes.push_back({std::to_string(needs.gates), needs.gates});
+    in.gate = file.read(needs.gate, axes, why);
     file.refuse(
         needs.gate, in.gate, [](auto g) { return g > 0 && g < 1; },
         "it must be above 0 and below 1");

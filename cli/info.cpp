@@ -34,8 +34,9 @@ void show_attention(const AttentionEntry& entry) {
     std::string line = fmt::format("            --{} {:<10}  {}", flag_name(setting.key),
                                    to_string(setting.initial), setting.help);
     if (!setting.choices.empty()) line += fmt::format(": {}", fmt::join(setting.choices, ", "));
-    const auto& [key, value] = setting.only_with;
-    if (!key.empty()) line += fmt::format(" (with --{} {})", flag_name(key), value);
+    const auto& [key, values] = setting.only_with;
+    if (!key.empty())
+      line += fmt::format(" (with --{} {})", flag_name(key), fmt::join(values, " or "));
     print(line);
   }
   std::vector<std::string> labels;

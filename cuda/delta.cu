@@ -15,29 +15,13 @@
 //
 //   P = lower(dY X^T)    G = strictly_lower(dV X^T)
 //   dQ = dY S^T + P K     dK = P^T Q + X dS'^T - (G + G^T) K - dV S^T     dbeta_i = dE_i . R_i
-#include "cuda/delta.h"
+//
+// Decays multiply as in tensor/cpu/delta.cpp.
+#include "cuda/delta_inputs.h"
 #include "cuda/kernel_tables.h"
 
 namespace linea::cuda {
 namespace {
-
-template <typename T>
-struct Inputs {
-  const T *q, *k;
-  Strided<const T> v, beta;
-
-  __device__ ChunkOf<T> queries(const ChunkShape& shape, const Chunk& chunk) const {
-    return {q + (chunk.bh * shape.length + chunk.first) * shape.features, shape.features,
-            chunk.rows};
-  }
-  __device__ ChunkOf<T> keys(const ChunkShape& shape, const Chunk& chunk) const {
-    return {k + (chunk.bh * shape.length + chunk.first) * shape.features, shape.features,
-            chunk.keys};
-  }
-  __device__ Accumulator<T> beta_at(const Chunk& chunk, int i) const {
-    return i < chunk.keys ? Accumulator<T>(beta.at(chunk.bh)[chunk.first + i]) : Accumulator<T>(0);
-  }
-};
 
 // to[i][j] = value(i, j, x_i . z_j)
 template <typename T, typename A, typename Value>
@@ -51,12 +35,12 @@ __device__ void dots(const ChunkOf<T>& x, const ChunkOf<T>& z, SquareRows<A> to,
   __syncthreads();
 }
 
-// sum += x S, for a tile of S's columns.
-template <typename T, typename A>
-__device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const A* state, int64_t M,
-                         int64_t first_m, Panels<A>& panels) {
+// sum += x S, for a tile of S's columns, with row i of x times factor(i).
+template <typename T, typename A, typename Factor>
+__device__ void add_read(Sums<A>& sum, const ChunkOf<T>& x, const Factor& factor, const A* state,
+                         int64_t M, int64_t first_m, Panels<A>& panels) {
   add_product<Along::terms, Along::tile>(
-      sum, x.width, [&](int i, int64_t f) { return x.at(i, f); },
+      sum, x.width, [&](int i, int64_t f) { return x.at(i, f) * factor(i); },
       [&](int m, int64_t f) { return first_m + m < M ? state[f * M + first_m + m] : A(0); },
       panels);
 }
@@ -83,11 +67,13 @@ __global__ void __launch_bounds__(kBlockThreads)
     const Chunk chunk = chunk_at(shape, {0, chunks}, bh * chunks + index);
     const A* state = kept.state + bh * kept.bh + index * kept.step;
     const ChunkOf<T> k = in.keys(shape, chunk);
+    const auto from_start = [&](int i) { return in.from_start(shape, chunk, i); };
     if (chunk.keys > 0) {
-      dots(k, k, shared.pairs, panels,
-           [&](int, int j, A product) { return in.beta_at(chunk, j) * product; });
+      dots(k, k, shared.pairs, panels, [&](int i, int j, A product) {
+        return in.beta_at(chunk, j) * product * in.pair(shape, chunk, i, j);
+      });
       Sums<A> read;
-      add_read(read, k, state, M, first_m, panels);
+      add_read(read, k, from_start, state, M, first_m, panels);
       const ChunkOf<T> v{in.v.at(bh) + chunk.first * M, M, chunk.keys};
       Sums<A>::each(
           [&](int e, int i, int m) { shared.columns[i][m] = v.at(i, first_m + m) - read[e]; });
@@ -103,9 +89,10 @@ __global__ void __launch_bounds__(kBlockThreads)
     if (in.q != nullptr && y.data != nullptr) {
       const ChunkOf<T> q = in.queries(shape, chunk);
       Sums<A> sum;
-      add_read(sum, q, state, M, first_m, panels);
+      add_read(sum, q, from_start, state, M, first_m, panels);
       if (chunk.keys > 0) {
-        dots(q, k, shared.pairs, panels, [](int, int, A product) { return product; });
+        dots(q, k, shared.pairs, panels,
+             [&](int i, int j, A product) { return product * in.pair(shape, chunk, i, j); });
         // Rows of X grow with the earlier updates: a row that has overflowed must not even be
         // multiplied by 0.
         for (int j = 0; j <= core_row() + 8 && j < chunk.keys; ++j)
@@ -125,10 +112,14 @@ __global__ void __launch_bounds__(kBlockThreads)
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.keys, [&](int f, int64_t i) { return k.at(static_cast<int>(i), first_f + f); },
-          [&](int m, int64_t i) { return shared.columns[i][m]; }, panels);
+          [&](int m, int64_t i) {
+            return shared.columns[i][m] * in.to_end(shape, chunk, static_cast<int>(i));
+          },
+          panels);
       Sums<A>::each([&](int e, int row, int m) {
         const int64_t place = (first_f + row) * M + first_m + m;
-        if (first_f + row < F && first_m + m < M) next[place] = state[place] + sum[e];
+        if (first_f + row < F && first_m + m < M)
+          next[place] = in.decayed(shape, chunk, state[place]) + sum[e];
       });
     }
     __syncthreads();
@@ -152,16 +143,19 @@ __global__ void __launch_bounds__(kBlockThreads)
     const ChunkOf<T> q = in.queries(shape, chunk), k = in.keys(shape, chunk);
     const ChunkOf<T> grad{dy.at(bh) + chunk.first * M, M, chunk.rows};
     if (chunk.keys > 0) {
-      dots(q, k, shared.pairs, panels,
-           [](int i, int j, A product) { return j <= i ? product : A(0); });
+      dots(q, k, shared.pairs, panels, [&](int i, int j, A product) {
+        return j <= i ? product * in.pair(shape, chunk, i, j) : A(0);
+      });
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; },
           [&](int m, int64_t i) { return grad.at(static_cast<int>(i), first_m + m); }, panels);
-      add_read(sum, k, state, M, first_m, panels);
+      add_read(
+          sum, k, [&](int j) { return in.to_end(shape, chunk, j); }, state, M, first_m, panels);
       Sums<A>::each([&](int e, int j, int m) { shared.columns[j][m] = sum[e]; });
-      dots(k, k, shared.pairs, panels,
-           [&](int i, int, A product) { return in.beta_at(chunk, i) * product; });
+      dots(k, k, shared.pairs, panels, [&](int i, int j, A product) {
+        return in.beta_at(chunk, i) * product * in.pair(shape, chunk, i, j);
+      });
       solve(true, chunk.keys, shared.pairs, shared.columns);
     }
     Sums<A>::each([&](int, int j, int col) {
@@ -179,16 +173,23 @@ __global__ void __launch_bounds__(kBlockThreads)
       Sums<A> sum;
       add_product<Along::tile, Along::tile>(
           sum, chunk.keys,
-          [&](int f, int64_t j) { return -k.at(static_cast<int>(j), first_f + f); },
+          [&](int f, int64_t j) {
+            const int row = static_cast<int>(j);
+            return -k.at(row, first_f + f) * in.from_start(shape, chunk, row);
+          },
           [&](int m, int64_t j) { return shared.columns[j][m]; }, panels);
       add_product<Along::tile, Along::tile>(
-          sum, chunk.rows, [&](int f, int64_t i) { return q.at(static_cast<int>(i), first_f + f); },
+          sum, chunk.rows,
+          [&](int f, int64_t i) {
+            const int row = static_cast<int>(i);
+            return q.at(row, first_f + f) * in.from_start(shape, chunk, row);
+          },
           [&](int m, int64_t i) { return grad.at(static_cast<int>(i), first_m + m); }, panels);
       Sums<A>::each([&](int e, int row, int col) {
         const int64_t place = (first_f + row) * M + first_m + col;
         if (first_f + row >= F || first_m + col >= M) return;
         left[chunk.slot * F * M + place] = state[place];
-        state[place] += sum[e];
+        state[place] = in.decayed(shape, chunk, state[place]) + sum[e];
       });
     }
     __syncthreads();
@@ -225,10 +226,12 @@ __global__ void __launch_bounds__(kBlockThreads)
       product, M, [&](int i, int64_t m) { return grad.at(i, m); },
       [&](int j, int64_t m) { return missed.at(j, m); }, panels);
   Sums<A>::each([&](int e, int i, int j) {
-    shared.pairs[i][j] = j <= i ? in.beta_at(chunk, j) * product[e] : A(0);
+    shared.pairs[i][j] =
+        j <= i ? in.beta_at(chunk, j) * product[e] * in.pair(shape, chunk, i, j) : A(0);
   });
   dots(dE, missed, shared.columns, panels, [&](int i, int j, A dot) {
-    return j < i ? in.beta_at(chunk, i) * in.beta_at(chunk, j) * dot : A(0);
+    return j < i ? in.beta_at(chunk, i) * in.beta_at(chunk, j) * dot * in.pair(shape, chunk, i, j)
+                 : A(0);
   });
   const auto feature = [&](const ChunkOf<T>& x) {
     return [&x, first_f](int f, int64_t i) { return x.at(static_cast<int>(i), first_f + f); };
@@ -240,16 +243,23 @@ __global__ void __launch_bounds__(kBlockThreads)
   };
   Sums<A> of_q, of_k;
   add_product<Along::terms, Along::terms>(
-      of_q, M, [&](int i, int64_t m) { return grad.at(i, m); }, of_state(state), panels);
+      of_q, M, [&](int i, int64_t m) { return grad.at(i, m) * in.from_start(shape, chunk, i); },
+      of_state(state), panels);
   add_product<Along::terms, Along::tile>(
       of_q, chunk.keys, [&](int i, int64_t j) { return shared.pairs[i][j]; }, feature(k), panels);
   add_product<Along::tile, Along::tile>(
       of_k, chunk.rows, [&](int j, int64_t i) { return shared.pairs[i][j]; }, feature(q), panels);
   add_product<Along::terms, Along::terms>(
-      of_k, M, [&](int j, int64_t m) { return in.beta_at(chunk, j) * missed.at(j, m); },
+      of_k, M,
+      [&](int j, int64_t m) {
+        return in.beta_at(chunk, j) * missed.at(j, m) * in.to_end(shape, chunk, j);
+      },
       of_state(left), panels);
   add_product<Along::terms, Along::terms>(
-      of_k, M, [&](int j, int64_t m) { return -in.beta_at(chunk, j) * dE.at(j, m); },
+      of_k, M,
+      [&](int j, int64_t m) {
+        return -in.beta_at(chunk, j) * dE.at(j, m) * in.from_start(shape, chunk, j);
+      },
       of_state(state), panels);
   add_product<Along::terms, Along::tile>(
       of_k, chunk.keys,
@@ -275,22 +285,24 @@ __global__ void __launch_bounds__(kBlockThreads)
 // Without q the segment only updates the state.
 template <typename T>
 void delta_forward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
-                   Strided<const T> v, Strided<const T> beta, Accumulator<T>* state, Strided<T> y) {
+                   Strided<const T> v, const DeltaGates<const T>& gates, Accumulator<T>* state,
+                   Strided<T> y) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t F = shape.features, M = shape.values;
   if (F == 0 || M == 0 || shape.batch_heads == 0) return;
+  const DecaySums<T> sums(ctx, shape, gates.log_decay);
   launch_large<A>(ctx, write_chunks<T>, dim3(blocks(shape.batch_heads), blocks(tiles_of(M))), shape,
-                  chunk_count(shape), Inputs<T>{q, k, v, beta}, Kept<A>{state, F * M, 0, nullptr},
-                  y);
+                  chunk_count(shape), Inputs<T>{q, k, v, gates.beta, sums.data()},
+                  Kept<A>{state, F * M, 0, nullptr}, y);
 }
 
 // Recomputes the states of the segment, one before each chunk.
 template <typename T>
 void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* k,
-                    Strided<const T> v, Strided<const T> beta, Strided<const T> dy,
+                    Strided<const T> v, const DeltaGates<const T>& gates, Strided<const T> dy,
                     const Accumulator<T>* state, Accumulator<T>* dstate, T* dq, T* dk,
-                    Strided<T> dv, Strided<T> dbeta) {
+                    Strided<T> dv, const DeltaGates<T>& dgates) {
   const ChunkShape shape = as_multiplied(ctx, given);
   using A = Accumulator<T>;
   const int64_t BH = shape.batch_heads, F = shape.features, M = shape.values,
@@ -298,7 +310,8 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
   if (F == 0 || M == 0 || BH == 0 || chunks == 0) return;
   const int64_t states = BH * chunks * F * M, rows = BH * shape.length * M;
   const Workspace<A> before(ctx, states), left(ctx, states), missed(ctx, rows), dE(ctx, rows);
-  const Inputs<T> in{q, k, v, beta};
+  const DecaySums<T> sums(ctx, shape, gates.log_decay);
+  const Inputs<T> in{q, k, v, gates.beta, sums.data()};
   const dim3 columns(blocks(BH), blocks(tiles_of(M)));
   A* const first = before.data();
   for_each(ctx, BH * F * M, [=] __device__(int64_t i) {
@@ -310,7 +323,8 @@ void delta_backward(Context& ctx, const ChunkShape& given, const T* q, const T* 
                   dv);
   launch_large<A>(ctx, row_gradients<T>, dim3(blocks(BH * chunks), blocks(tiles_of(F))), shape,
                   chunks, in, dy, Swept<A>{first, left.data(), missed.data(), dE.data()}, dq, dk,
-                  dbeta);
+                  dgates.beta);
+  if (gates.log_decay.data != nullptr) decay_gradients<T>(ctx, shape, in, dq, dk, dv, dgates);
 }
 
 template <typename T>

@@ -8,11 +8,11 @@ namespace {
 
 constexpr int kColumns = 32, kShares = kBlockThreads / kColumns;  // of the block of a step
 
-// S += k^T beta (v - k S), y = q S
+// S = a S, S += k^T beta (v - k S), y = q S; a = 1 without decays
 template <typename T>
 __global__ void __launch_bounds__(kBlockThreads)
-    step_kernel(const T* q, const T* k, const T* v, const T* beta, Accumulator<T>* state, T* y,
-                int64_t F, int64_t M) {
+    step_kernel(const T* q, const T* k, const T* v, const T* beta, const T* log_decay,
+                Accumulator<T>* state, T* y, int64_t F, int64_t M) {
   using A = Accumulator<T>;
   __shared__ A part[kShares][kColumns];
   const int64_t bh = blockIdx.x,
@@ -20,6 +20,10 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int share = static_cast<int>(threadIdx.x) / kColumns,
             column = static_cast<int>(threadIdx.x) % kColumns;
   A* S = state + bh * F * M + m;
+  if (log_decay != nullptr) {
+    const A decay = exp_of(A(log_decay[bh]));
+    for (int64_t f = share; m < M && f < F; f += kShares) S[f * M] *= decay;
+  }
   A sum = 0;
   for (int64_t f = share; m < M && f < F; f += kShares) sum += A(k[bh * F + f]) * S[f * M];
   part[share][column] = sum;
@@ -88,11 +92,11 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 template <typename T>
-void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta,
+void delta_step(Context& ctx, const T* q, const T* k, const T* v, const T* beta, const T* log_decay,
                 Accumulator<T>* state, T* y, int64_t BH, int64_t F, int64_t M) {
   if (BH == 0 || M == 0) return;
   launch(step_kernel<T>, dim3(blocks(BH), blocks((M + kColumns - 1) / kColumns)),
-         dim3(kBlockThreads), 0, stream(ctx), q, k, v, beta, state, y, F, M);
+         dim3(kBlockThreads), 0, stream(ctx), q, k, v, beta, log_decay, state, y, F, M);
 }
 
 template <typename T>

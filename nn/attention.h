@@ -64,6 +64,7 @@ class Attention {
 
   virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
   virtual bool gated() const { return false; }         // wants AttentionInputs::gate
+  virtual int64_t gates() const { return gated() ? 1 : 0; }  // of each head
   virtual const char* gate_name() const { return "gate"; }
   virtual bool takes_bf16() const { return false; }  // q, k and v; otherwise they are cast to f32
   // dk is the gradient of a substitute for k.
@@ -71,8 +72,8 @@ class Attention {
   virtual bool causal_only() const { return false; }
   // Weights of both signs, which nearly cancel in some rows of N(0, 1).
   virtual bool has_signed_weights() const { return false; }
-  // The initial bias of the gate of head h, before the logistic function.
-  virtual double initial_gate_bias(int64_t) const { return 0; }
+  // The initial bias of a gate of head h, before the logistic function.
+  virtual double initial_gate_bias(int64_t, int64_t) const { return 0; }
   // The factor of q when weights trained with softmax are loaded: 1 / sqrt(D) where the attention
   // has no such scale itself.
   virtual double scale_from_softmax() const { return 1; }
@@ -94,6 +95,12 @@ class Attention {
   // forward and auxiliary_loss do nothing on the host, and buffers keep their memory.
   virtual bool is_capturable() const { return true; }
 };
+
+// AttentionInputs::gate of an attention with gates, given the axes of positions: [B,H,N] or [B,H].
+inline Shape gate_shape(const Attention& attention, std::vector<int64_t> positions) {
+  if (attention.gates() > 1) positions.push_back(attention.gates());
+  return Shape(positions);
+}
 
 using AttentionFactory = std::function<std::unique_ptr<Attention>(const AttentionOptions&)>;
 

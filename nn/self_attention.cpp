@@ -30,10 +30,11 @@ void add_parameters(ParameterInit& init, const std::string& prefix, const Attent
 Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                  const Attention& attention) {
   if (!attention.gated()) return {};
-  Linear gate(init, prefix + "gate", config.dim, config.heads, kInitStd, true);
+  const int64_t gates = attention.gates();
+  Linear gate(init, prefix + "gate", config.dim, config.heads * gates, kInitStd, true);
   std::vector<double> start;
-  for (int64_t head = 0; head < config.heads; ++head)
-    start.push_back(attention.initial_gate_bias(head));
+  for (int64_t row = 0; row < config.heads * gates; ++row)
+    start.push_back(attention.initial_gate_bias(row / gates, row % gates));
   write_values(start, gate.bias.value());
   return gate;
 }
@@ -44,9 +45,10 @@ void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary) {
   if (term.defined()) *auxiliary = auxiliary->defined() ? add(*auxiliary, term) : term;
 }
 
-Var sigmoid_gates(const Var& scores) {
-  const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2);
-  return reshape(split_heads(pointwise(Pointwise::sigmoid, scores), 1, H), {B, H, N});
+Var sigmoid_gates(const Var& scores, const Attention& attention) {
+  const int64_t B = scores.size(0), N = scores.size(1), H = scores.size(2) / attention.gates();
+  return reshape(split_heads(pointwise(Pointwise::sigmoid, scores), 1, H),
+                 gate_shape(attention, {B, H, N}));
 }
 
 SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
@@ -77,7 +79,8 @@ AttentionInputs SelfAttention::project(const Var& x, const ConvolutionState* sta
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
   in.qkv = state == nullptr ? convolution.forward(in.qkv) : convolution.step(in.qkv, *state);
-  if (gate.weight.defined()) in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide));
+  if (gate.weight.defined())
+    in.gate = in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide), *attention);
   if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
   if (attention->takes_packed()) return in;
   const Var split = split_heads(in.qkv, 3, heads);
@@ -119,9 +122,10 @@ Var SelfAttention::step(const Var& residual, const Var& x, LayerState& state) co
       return var.defined() ? var.value().reshape(shape) : Tensor();
     };
     const Shape head{B, heads, dim / heads};
-    y = attention->step(*state.attention,
-                        {position(in.q, head), position(in.k, head), position(in.v, head),
-                         position(in.gate, {B, heads}), position(in.qkv, {B, 3 * dim})});
+    y = attention->step(
+        *state.attention,
+        {position(in.q, head), position(in.k, head), position(in.v, head),
+         position(in.gate, gate_shape(*attention, {B, heads})), position(in.qkv, {B, 3 * dim})});
   }
   return add_output(residual, x, cast(Var(y.reshape({B, 1, dim})), x.dtype()), 0);
 }

@@ -56,13 +56,13 @@ const std::vector<std::string>& attention_output_kinds();
 std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64_t layer);
 // Adds the parameters of an attention to the model's.
 void add_parameters(ParameterInit& init, const std::string& prefix, const Attention& attention);
-// The layer of the gates: a number a head, with a bias in every model, which sets how long a head
+// The layer of the gates: one or two numbers a head, with a bias in every model, which sets how long a head
 // remembers at first. Undefined where the attention has no gate.
 Linear make_gate(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                  const Attention& attention);
 // *auxiliary += what the attention adds to the loss, given its keys; null: nowhere.
 void add_auxiliary_loss(Attention& attention, const Var& k, Var* auxiliary);
-// Scores [B,N,H] of gates -> [B,H,N] in (0,1).
-Var sigmoid_gates(const Var& scores);
+// Scores [B,N,H gates] -> AttentionInputs::gate.
+Var sigmoid_gates(const Var& scores, const Attention& attention);
 
 }  // namespace linea

@@ -158,6 +158,13 @@ struct ChunkInput {
   HeadRows<const T> v{};
 };
 
+// The gates of one segment of the delta rule [BH,S], or their gradients: beta, and the log decay of
+// the state, null where it does not decay.
+template <typename T>
+struct DeltaGates {
+  Strided<T> beta, log_decay{};
+};
+
 // The running sums S [BH,F,M] and z [BH,F], to be multiplied per feature by exp(scale[BH,F]). scale
 // is null for values without weights and decays, which need none.
 template <typename A>

@@ -265,23 +265,25 @@ struct RecurrentKernels {
 };
 
 // The delta rule (autograd/delta_attention.h): q, k [BH,S,F] divided by their sums, v and y
-// [BH,S,M], beta [BH,S]; the state S [BH,F,M] is read and updated.
+// [BH,S,M]; the state S [BH,F,M] is read and updated.
 template <typename T>
 struct DeltaKernels {
   using A = Accumulator<T>;
   void (*delta_forward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                        Strided<const T> beta, A* state, Strided<T> y);
-  // `state`: before the segment; dstate is read and updated
+                        const DeltaGates<const T>&, A* state, Strided<T> y);
+  // `state`: before the segment; dstate is read and updated. The gradient that is written as that
+  // of a log decay is that of L_i, the sum of the log decays up to position i.
   void (*delta_backward)(Context&, const ChunkShape&, const T* q, const T* k, Strided<const T> v,
-                         Strided<const T> beta, Strided<const T> dy, const A* state, A* dstate,
-                         T* dq, T* dk, Strided<T> dv, Strided<T> dbeta);
+                         const DeltaGates<const T>&, Strided<const T> dy, const A* state, A* dstate,
+                         T* dq, T* dk, Strided<T> dv, const DeltaGates<T>& dgates);
 };
 
 template <typename T>
 struct DeltaStepKernels {
   using A = Accumulator<T>;
-  void (*delta_step)(Context&, const T* q, const T* k, const T* v, const T* beta, A* state, T* y,
-                     int64_t BH, int64_t F, int64_t M);
+  // log_decay may be null
+  void (*delta_step)(Context&, const T* q, const T* k, const T* v, const T* beta,
+                     const T* log_decay, A* state, T* y, int64_t BH, int64_t F, int64_t M);
   // x[bh] = l[bh]^-1 e[bh], or l^-T e, with l [BH,N,N] unit lower triangular, of which only the
   // entries below the diagonal are read; e, x [BH,N,M]
   void (*solve_unit_lower)(Context&, const T* l, const T* e, T* x, bool transpose, int64_t BH,

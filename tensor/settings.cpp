@@ -72,8 +72,10 @@ const Setting* find_setting(const Declarations& declared, const std::string& key
 }
 
 bool applies(const Setting& setting, const Settings& complete) {
-  const auto& [key, value] = setting.only_with;
-  return key.empty() || (complete.has(key) && to_string(complete.at(key)) == value);
+  const auto& [key, values] = setting.only_with;
+  return key.empty() ||
+         (complete.has(key) &&
+          std::find(values.begin(), values.end(), to_string(complete.at(key))) != values.end());
 }
 
 std::string to_string(const SettingValue& value) {
@@ -150,7 +152,7 @@ Settings complete(const Declarations& declared, const Settings& given, const std
     if (!applies(setting, result)) {
       if (is_given && given.at(setting.key) != setting.initial)
         fail(ErrorKind::usage, "`{}` has a meaning only with `{}` {}", setting.key,
-             setting.only_with.first, setting.only_with.second);
+             setting.only_with.first, fmt::join(setting.only_with.second, " or "));
       continue;
     }
     SettingValue value = is_given ? given.at(setting.key) : setting.initial;

@@ -39,8 +39,9 @@ struct Setting {
   bool min_excluded = false;
   std::vector<std::string> choices{};  // of a text; empty: any text
   InLabel in_label = InLabel::never;
-  // The setting has a meaning only where another, earlier one has this value; empty key: always.
-  std::pair<std::string, std::string> only_with{};
+  // The setting has a meaning only where another, earlier one has one of these values; empty key:
+  // always.
+  std::pair<std::string, std::vector<std::string>> only_with{};
   // Tensors with this word in their names depend on the setting, so that --init-from leaves them
   // out where it differs.
   std::string defines{};
@@ -82,8 +83,9 @@ inline Setting labeled(InLabel in_label, Setting setting) {
   setting.in_label = in_label;
   return setting;
 }
-inline Setting only_with(const std::string& key, const std::string& value, Setting setting) {
-  setting.only_with = {key, value};
+inline Setting only_with(const std::string& key, const std::vector<std::string>& values,
+                         Setting setting) {
+  setting.only_with = {key, values};
   return setting;
 }
 inline Setting defining(const std::string& tensor, Setting setting) {

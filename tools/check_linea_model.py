@@ -27,7 +27,7 @@ def cases():
     yield COPY, "--attention softmax"
     for feature in "elu", "relu", "exp", "square", "dpfp --nu 2":
         yield COPY, f"--attention linear --feature {feature}"
-        for rule in "gated", "delta":
+        for rule in "gated", "delta", "gated-delta":
             if feature != "square":
                 yield COPY, f"--attention linear --feature {feature} --rule {rule}"
     for feature in "positive", "hyperbolic", "trig", "relu":

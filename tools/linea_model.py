@@ -144,16 +144,19 @@ def sum_rule(q, k, v, log_weight, gate=None):
     return divide_by_sum(q @ k.swapaxes(1, 2) * weight) @ v
 
 
-def delta_rule(q, k, v, beta):
+def delta_rule(q, k, v, beta, decay=None):
     """A new value replaces what its key is bound to (Schlag 2021), features divided by their sum:
 
     S_t = S_{t-1} + phi(k_t) (beta_t (v_t - S_{t-1}^T phi(k_t)))^T,   y_t = S_t^T phi(q_t)
+
+    With a decay a in (0, 1) the state decays first (Yang 2025): a_t S_{t-1} in the place of S_{t-1}.
     """
     q, k = divide_by_sum(q), divide_by_sum(k)
     y = np.zeros_like(v)
     for h in range(len(q)):
         S = np.zeros((k.shape[-1], v.shape[-1]))
         for t in range(q.shape[1]):
+            S *= 1 if decay is None else decay[h, t]
             S += np.outer(k[h, t], beta[h, t] * (v[h, t] - k[h, t] @ S))
             y[h, t] = q[h, t] @ S
     return y
@@ -284,11 +287,13 @@ class Model:
         maps = {"elu": elu, "relu": relu, "exp": from_logs, "square": square,
                 "dpfp": lambda rows: dpfp(rows, self.settings["nu"])}
         phi = choose("the feature", self.settings["feature"], maps)
-        rule = choose("the rule", self.settings["rule"], ["sum", "gated", "delta"])
+        rule = choose("the rule", self.settings["rule"], ["sum", "gated", "delta", "gated-delta"])
         (q, _), (k, log_weight) = phi(q), phi(k)  # the weight of a query cancels
         if rule == "sum":
             return sum_rule(q, k, v, log_weight)
-        gate = 1 / (1 + np.exp(-self.linear(block + "gate", x).T))  # [H,N]
+        gate = 1 / (1 + np.exp(-self.linear(block + "gate", x).T))  # [H,N], of gated-delta [2 H,N]
+        if rule == "gated-delta":
+            return delta_rule(q, k, v, gate[::2], gate[1::2])
         return delta_rule(q, k, v, gate) if rule == "delta" else sum_rule(q, k, v, log_weight, gate)
 
     def performer(self, block, x, q, k, v):

@@ -12,14 +12,14 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6730,
-    "autograd": 1975,
-    "nn": 2696,
-    "cuda": 9365,
+    "tensor": 6808,
+    "autograd": 2039,
+    "nn": 2721,
+    "cuda": 9467,
     "data": 3376,
     "train": 4256,
-    "bench": 1892,
-    "cli": 961,
+    "bench": 1894,
+    "cli": 962,
 }
 # Adding one of these is what the project is for: no budget.
 UNCOUNTED = ["nn/attention/*", "nn/feature_map/*", "nn/optim/*", "data/tasks/*"] + [

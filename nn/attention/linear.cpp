@@ -1,8 +1,9 @@
 // Linear attention: y_i = sum_j phi(q_i).phi(k_j) v_j / sum_j phi(q_i).phi(k_j), and its other
-// update rules, by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta
-// (autograd/delta_attention.h). Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers
+// update rules, by --rule: sum, gated (S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T), delta and
+// gated-delta (autograd/delta_attention.h). Sources: Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers
 // are RNNs", eq. 4-5, 18-20; Peng et al. 2021, "Random feature attention", section 3.4; Schlag,
-// Irie, Schmidhuber 2021, "Linear Transformers are secretly fast weight programmers", section 4.
+// Irie, Schmidhuber 2021, "Linear Transformers are secretly fast weight programmers", section 4;
+// Yang, Kautz, Hatamizadeh 2025, "Gated delta networks".
 #include <algorithm>
 #include <cmath>
 
@@ -21,16 +22,16 @@ std::unique_ptr<FeatureMap> make_map(const AttentionOptions& options) {
 class LinearAttention final : public MappedAttention {
  public:
   LinearAttention(const AttentionOptions& options, naive::Rule rule)
-      : MappedAttention(options, make_map(options), rule), forgets_(rule == naive::Rule::gated) {
+      : MappedAttention(options, make_map(options), rule), forgets_(naive::decays(rule)) {
     map_->features(options.key_size);  // refuses what cannot be before the first batch
     if (!forgets_) return;
     const std::string& memory = options.settings.text("memory");
     long_memory_ = memory == "long" || (memory == "auto" && options.length > 256);
   }
   // At first, heads remember for 2, 4, 8, ... positions, up to 128; or, for long, the first for 4
-  // and the last for 2 N, in equal ratios.
-  double initial_gate_bias(int64_t head) const override {
-    if (!forgets_) return 0;
+  // and the last for 2 N, in equal ratios. The last gate of a head decides on that.
+  double initial_gate_bias(int64_t head, int64_t gate) const override {
+    if (!forgets_ || gate + 1 < gates()) return 0;
     if (long_memory_) {
       const double last = std::max(2.0 * static_cast<double>(options_.length), 4.0);
       const double share =
@@ -50,15 +51,21 @@ std::unique_ptr<Attention> make(const AttentionOptions& options) {
   if (rule == "sum") return std::make_unique<LinearAttention>(options, naive::Rule::sum);
   require(feature != "square",
           "`rule` {} does not go with `feature` square; choose elu, relu, exp or dpfp", rule);
-  return std::make_unique<LinearAttention>(
-      options, rule == "gated" ? naive::Rule::gated : naive::Rule::delta);
+  return std::make_unique<LinearAttention>(options, rule == "gated"   ? naive::Rule::gated
+                                                    : rule == "delta" ? naive::Rule::delta
+                                                                      : naive::Rule::gated_delta);
+}
+
+const std::vector<std::string>& rules() {
+  static const std::vector<std::string> names = {"sum", "gated", "delta", "gated-delta"};
+  return names;
 }
 
 std::vector<Settings> variants() {
   std::vector<Settings> result;
-  for (const char* rule : {"sum", "gated", "delta"})
+  for (const std::string& rule : rules())
     for (const std::string& feature : feature_map_names()) {
-      if (feature == "square" && std::string(rule) != "sum") continue;
+      if (feature == "square" && rule != "sum") continue;
       Settings& variant = result.emplace_back();
       variant["feature"] = feature;
       variant["rule"] = rule;
@@ -73,17 +80,17 @@ AttentionEntry linear_attention_entry() {
   using namespace declare;
   return {
       "linear",
-      "linear attention, with the sum, gated or delta update rule",
-      "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021",
+      "linear attention, with the sum, gated, delta or gated delta update rule",
+      "Katharopoulos 2020; gated: Peng 2021; delta: Schlag 2021; gated delta: Yang 2025",
       {labeled(InLabel::always, of_model(choice("feature", "elu", feature_map_names(),
                                                 "feature map of queries and keys"))),
        labeled(InLabel::if_changed,
-               only_with("feature", "dpfp",
+               only_with("feature", {"dpfp"},
                          of_model(integer("nu", 1, at_least(1), "F = 2 D nu features of dpfp")))),
        labeled(InLabel::if_changed,
-               defining(".gate.", of_model(choice("rule", "sum", {"sum", "gated", "delta"},
-                                                  "update rule of the state")))),
-       only_with("rule", "gated",
+               defining(".gate.",
+                        of_model(choice("rule", "sum", rules(), "update rule of the state")))),
+       only_with("rule", {"gated", "gated-delta"},
                  of_model(choice("memory", "short", {"short", "long", "auto"},
                                  "at first, heads remember for 2, 4, 8, ... positions, or up to "
                                  "twice the length; auto: long above 256 positions")))},

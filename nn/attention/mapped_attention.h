@@ -15,7 +15,10 @@ namespace linea {
 class MappedAttention : public Attention {
  public:
   bool gated() const override { return rule_ != naive::Rule::sum; }
-  const char* gate_name() const override { return is_delta() ? "beta" : "gate"; }
+  int64_t gates() const override { return rule_ == naive::Rule::gated_delta ? 2 : gated() ? 1 : 0; }
+  const char* gate_name() const override {
+    return gates() == 2 ? "gates" : is_delta() ? "beta" : "gate";
+  }
   bool causal_only() const override { return gated(); }
   // The auxiliary loss of codes needs the keys alone.
   bool takes_packed() const override { return !is_delta() && !straight_through(); }
@@ -80,7 +83,7 @@ class MappedAttention : public Attention {
   std::shared_ptr<const FeatureMap> map_;
 
  private:
-  bool is_delta() const { return rule_ == naive::Rule::delta; }
+  bool is_delta() const { return naive::is_delta(rule_); }
 
   naive::Rule rule_;
 };

@@ -4,11 +4,13 @@
 //   sum    S_t = S_{t-1} + w_t phi(k_t) v_t^T                            y_t = S_t^T phi(q_t) / d_t
 //   gated  S_t = g_t S_{t-1} + (1 - g_t) phi(k_t) v_t^T                  y_t = S_t^T phi(q_t) / d_t
 //   delta  S_t = S_{t-1} + phi(k_t) beta_t (v_t - S_{t-1}^T phi(k_t))^T  y_t = S_t^T phi(q_t)
+//   gated delta: the same of a_t S_{t-1} in the place of S_{t-1}
 //
 // d_t is S_t^T phi(q_t) with v = 1.
 //
-// Sources: Katharopoulos 2020, eq. 16-20; Peng 2021, section 3.4; Schlag 2021, section 4.2; for the
-// chunked delta rule Yang 2024, "Parallelizing linear Transformers with the delta rule".
+// Sources: Katharopoulos 2020, eq. 16-20; Peng 2021, section 3.4; Schlag 2021, section 4.2; Yang
+// 2025, "Gated delta networks"; for the chunked delta rule Yang 2024, "Parallelizing linear
+// Transformers with the delta rule".
 #pragma once
 
 #include <algorithm>
@@ -23,26 +25,24 @@ namespace linea::naive {
 //   y_i = sum_j a_ij v_j / sum_j a_ij,   a_ij = phi(q_i).phi(k_j) w_j   over the keys j that i sees
 //
 // of the gated rule w_j = (1 - g_j) g_{j+1} ... g_i. What the delta rule writes, X = B (V - the
-// strict lower part of (K K^T) X), is a triangular system.
+// strict lower part of (K K^T) X), is a triangular system. Of the gated delta rule K K^T and Q K^T
+// are multiplied by the decays a_{j+1} ... a_i.
 inline Var quadratic(Rule rule, const Inputs& in, const AttentionMask& mask) {
   const int64_t N = in.q.size(2);
   const Var scores = matmul(in.q, in.k, false, true);
   const Var log_visible(
       log_mask(scores.shape(), scores.dtype(), mask));  // 0 where i sees j, else -infinity
-  if (rule == Rule::delta) {
-    const Var strengths = multiply(as_rows(in.gate, N), matmul(in.k, in.k, false, true));
-    const Var x = solve_unit_lower(strengths, multiply(as_rows(in.gate, in.v.size(3)), in.v));
-    return matmul(multiply(scores, exp(log_visible)), x);
-  }
   Var log_weight = log_visible;
-  if (in.log_weight.defined()) log_weight = add(log_weight, as_columns(in.log_weight, N));
-  if (rule == Rule::gated) {  // L_i = sum of log g_t, t <= i: exp(L_i - L_j) = g_{j+1} ... g_i
-    const Var L =
-        cumulative_sum(clear_padding(pointwise(Pointwise::log_gate, in.gate), mask.valid));
-    const Var log_complement = pointwise(Pointwise::log_one_minus_gate, in.gate);
-    log_weight =
-        add(log_weight, add(as_rows(L, N), as_columns(add(log_complement, scale(L, -1)), N)));
+  if (decays(rule)) log_weight = add(log_weight, log_decays(in.decay, mask));
+  if (is_delta(rule)) {
+    const Var decayed = exp(log_weight), B = as_rows(in.gate, N);
+    const Var strengths = multiply(multiply(B, matmul(in.k, in.k, false, true)), decayed);
+    const Var x = solve_unit_lower(strengths, multiply(as_rows(in.gate, in.v.size(3)), in.v));
+    return matmul(multiply(scores, decayed), x);
   }
+  if (in.log_weight.defined()) log_weight = add(log_weight, as_columns(in.log_weight, N));
+  if (rule == Rule::gated)
+    log_weight = add(log_weight, as_columns(pointwise(Pointwise::log_one_minus_gate, in.gate), N));
   return matmul(normalize(multiply(scores, exp(log_weight))), in.v);
 }
 
@@ -57,7 +57,8 @@ inline Tensor recurrent(Rule rule, const Inputs& in) {
     Tensor S = full(h.k.size(1), h.v.size(1), 0), z = full(1, h.k.size(1), 0);
     for (int64_t t = 0; t < y.size(0); ++t) {
       const Tensor q = h.q.rows(t, 1), k = h.k.rows(t, 1), v = h.v.rows(t, 1);
-      if (rule == Rule::delta) {
+      if (is_delta(rule)) {
+        S = ops::scale(S, h.decay[static_cast<size_t>(t)]);
         const Tensor written =
             ops::scale(subtract(v, ops::matmul(k, S)), h.weight[static_cast<size_t>(t)]);
         S = ops::add(S, ops::matmul(k, written, true));
@@ -82,10 +83,10 @@ inline Tensor chunked(Rule rule, const Inputs& in, int64_t chunk) {
     for (int64_t first = 0; first < y.size(0); first += chunk) {
       const int64_t C = std::min(chunk, y.size(0) - first);
       const double* w = h.weight.data() + first;
-      std::vector<double> decay, weight;  // exp(l_i); w_j exp(-l_j), or 1 of the delta rule
+      std::vector<double> decay, weight;  // exp(l_i); w_j exp(-l_j), without w of delta rules
       for (int64_t i = 0; i < C; ++i) {
         decay.push_back((i == 0 ? 1 : decay.back()) * h.decay[static_cast<size_t>(first + i)]);
-        weight.push_back(rule == Rule::delta ? 1 : w[i] / decay.back());
+        weight.push_back((is_delta(rule) ? 1 : w[i]) / decay.back());
       }
       const Tensor Q = scale_rows(h.q.rows(first, C), decay.data());
       const Tensor K = scale_rows(h.k.rows(first, C), weight.data());
@@ -97,9 +98,10 @@ inline Tensor chunked(Rule rule, const Inputs& in, int64_t chunk) {
       const auto update = [&](const Tensor& state, const Tensor& x) {
         return ops::scale(ops::add(state, ops::matmul(K, x, true)), decay.back());
       };
-      if (rule == Rule::delta) {  // X = B (V - K S - the strict lower part of (K K^T) X)
-        const Tensor strengths = scale_rows(ops::matmul(K, K, false, true), w);
-        const Tensor E = scale_rows(subtract(V, ops::matmul(K, S)), w);
+      if (is_delta(rule)) {  // X = B (V - K' S - the strict lower part of (K' K^T) X)
+        const Tensor read_keys = scale_rows(h.k.rows(first, C), decay.data());
+        const Tensor strengths = scale_rows(ops::matmul(read_keys, K, false, true), w);
+        const Tensor E = scale_rows(subtract(V, ops::matmul(read_keys, S)), w);
         const Tensor X = solve_unit_lower(Var(strengths), Var(E)).value();
         ops::copy_into(read(S, X), y.rows(first, C));
         S = update(S, X);

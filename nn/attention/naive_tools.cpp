@@ -40,14 +40,25 @@ void take_exp(Var& q, Var& k) {
 
 Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
                    const AttentionInputs& in, const AttentionMask& mask) {
-  check_heads("quadratic", in, mask.valid);
+  check_heads("quadratic", in, mask.valid, rule == Rule::gated_delta ? 2 : 1);
   require(rule == Rule::sum || mask.causal, "quadratic: a gate has an order of time: causal only");
   const FeatureVars q = apply_features(map, in.q, Side::query),
                     k = apply_features(map, clear_padding(in.k, mask.valid), Side::key);
-  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid),
-                in.gate.defined() ? clear_padding(in.gate, mask.valid) : Var()};
+  Inputs result{q.rows, k.rows, clear_padding(in.v, mask.valid), {}};
+  if (rule == Rule::gated_delta) {  // [B,H,N,2]
+    const Shape one = in.gate.shape();
+    const Var both = split_heads(reshape(in.gate, {one[0] * one[1] * one[2], 1, 2}), 2, 1);
+    const auto part = [&](int64_t index) {
+      return clear_padding(reshape(select(both, index), {one[0], one[1], one[2]}), mask.valid);
+    };
+    result.gate = part(0);
+    result.decay = part(1);
+  } else if (in.gate.defined()) {
+    result.gate = clear_padding(in.gate, mask.valid);
+    if (rule == Rule::gated) result.decay = result.gate;
+  }
   const bool logs = map->kind() == FeatureKind::logs;
-  if (rule == Rule::delta) {
+  if (is_delta(rule)) {
     result.q = logs ? softmax(q.rows) : normalize(q.rows);
     result.k = logs ? softmax(k.rows) : normalize(k.rows);
     return result;
@@ -96,6 +107,11 @@ Var cumulative_sum(const Var& x) {
   return reshape(matmul(reshape(x, {B, H, 1, N}), Var(upper), false, true), {B, H, N});
 }
 
+Var log_decays(const Var& decay, const AttentionMask& mask) {
+  const Var L = cumulative_sum(clear_padding(pointwise(Pointwise::log_gate, decay), mask.valid));
+  return add(as_rows(L, decay.size(2)), as_columns(scale(L, -1), decay.size(2)));
+}
+
 Tensor each_head(Rule rule, const Inputs& in,
                  const std::function<void(const Head&, const Tensor&)>& form) {
   const NoGrad no_grad;
@@ -109,14 +125,14 @@ Tensor each_head(Rule rule, const Inputs& in,
     return x.value().reshape({P, N}).select(p).to_doubles();
   };
   for (int64_t p = 0; p < P; ++p) {
-    Head head{q.select(p), k.select(p), v.select(p), scalars(in.gate, p), scalars(in.gate, p)};
+    Head head{q.select(p), k.select(p), v.select(p), scalars(in.gate, p), scalars(in.decay, p)};
     for (double& weight : head.weight)
       if (rule == Rule::gated) weight = 1 - weight;
     if (rule == Rule::sum) {
       head.weight = scalars(in.log_weight, p);
       for (double& weight : head.weight) weight = std::exp(weight);
     }
-    if (rule != Rule::gated) head.decay.assign(static_cast<size_t>(N), 1.0);
+    if (!decays(rule)) head.decay.assign(static_cast<size_t>(N), 1.0);
     form(head, y.select(p));
   }
   return y.reshape(in.v.shape());

@@ -12,13 +12,16 @@
 
 namespace linea::naive {
 
-enum class Rule { sum, gated, delta };
+enum class Rule { sum, gated, delta, gated_delta };
+inline bool is_delta(Rule rule) { return rule == Rule::delta || rule == Rule::gated_delta; }
+inline bool decays(Rule rule) { return rule == Rule::gated || rule == Rule::gated_delta; }
 
-// Features as values, q = phi(q) and k = phi(k) [B,H,N,F]; of the delta rule divided by their sums.
-// v [B,H,N,M]; gate, g or beta [B,H,N], of the gated and the delta rule; log_weight, log w [B,H,N],
-// of a map that weighs its keys. Padded keys, values and gates are 0.
+// Features as values, q = phi(q) and k = phi(k) [B,H,N,F]; of the delta rules divided by their sums.
+// v [B,H,N,M]; gate, g or beta [B,H,N], of the gated and the delta rules; decay, g or a [B,H,N], of
+// the gated ones; log_weight, log w [B,H,N], of a map that weighs its keys. Padded keys, values and
+// gates are 0.
 struct Inputs {
-  Var q, k, v, gate, log_weight{};
+  Var q, k, v, gate, decay{}, log_weight{};
 };
 // Logs of features and weights are scaled by constants that cancel in y. Errors: shapes that do not
 // go together, a mask that is not causal with a gate.
@@ -32,8 +35,10 @@ Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask
 Var as_rows(const Var& x, int64_t columns);  // x [B,H,N] -> x_i in all of row i
 Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of column j
 Var cumulative_sum(const Var& x);            // [B,H,N], along N
+// L_i - L_j of a decay [B,H,N], with L_i the sum of its logs up to i; as rows and columns [B,H,N,N].
+Var log_decays(const Var& decay, const AttentionMask& mask);
 
-// One head in f64: q, k [N,F], v [N,M]; weight w_t, 1 - g_t or beta_t, decay g_t or 1.
+// One head in f64: q, k [N,F], v [N,M]; weight w_t, 1 - g_t or beta_t, decay g_t, a_t or 1.
 struct Head {
   Tensor q, k, v;
   std::vector<double> weight, decay;

@@ -22,7 +22,8 @@ struct Sizes {
   int64_t batch = 2, heads = 3, length = 257, key_size = 5, value_size = 7;
 };
 
-// q, k [B,H,N,D], v, dy [B,H,N,M], gates [B,H,N,1]: the same numbers in f32 and in f64.
+// q, k [B,H,N,D], v, dy [B,H,N,M], gates [B,H,N,2], of which an attention with one gate takes the
+// first: the same numbers in f32 and in f64.
 struct Inputs {
   Tensor q, k, v, dy, gate;
   Inputs with_dy(const Tensor& other) const { return {q, k, v, other, gate}; }
@@ -87,10 +88,14 @@ inline Inputs draw(const Sizes& sizes, DType dtype, double stddev = 1.0, uint32_
     return random_tensor(shape, stream_id + offset, scale, away, DType::f32);
   };
   // Gates between 0.05 and 0.95, many near the upper end, as trained ones are.
-  std::vector<double> gates = normal(keys.with(-1, 1), 4, 1.0).to_doubles();
-  for (double& gate : gates) gate = 0.05 + 0.9 / (1 + std::exp(-1 - 2 * gate));
+  const std::vector<double> first = normal(keys.with(-1, 1), 4, 1.0).to_doubles(),
+                            second = normal(keys.with(-1, 1), 5, 1.0).to_doubles();
+  std::vector<double> gates;
+  for (size_t i = 0; i < first.size(); ++i)
+    for (const double x : {first[i], second[i]})
+      gates.push_back(0.05 + 0.9 / (1 + std::exp(-1 - 2 * x)));
   return in_dtype({normal(keys, 0, stddev), normal(keys, 1, stddev), normal(values, 2, 1.0),
-                   normal(values, 3, 1.0), Tensor::from(gates, keys.with(-1, 1))},
+                   normal(values, 3, 1.0), Tensor::from(gates, keys.with(-1, 2))},
                   dtype);
 }
 
@@ -166,15 +171,25 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
                      [&](int64_t bh) { return bh * x.size(2) + n; });
 }
 
-// Gates [B,H,N,1] as an attention takes them; undefined where it has none.
+// Gates [B,H,N,2] as an attention takes them; undefined where it has none.
 inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
-  return attention.gated() ? gate.reshape({gate.size(0), gate.size(1), gate.size(2)}) : Tensor();
+  if (!attention.gated()) return {};
+  const Shape shape = gate_shape(attention, {gate.size(0), gate.size(1), gate.size(2)});
+  if (attention.gates() == 2) return gate.reshape(shape);
+  const std::vector<double> both = gate.to_doubles();
+  std::vector<double> values;
+  for (size_t i = 0; i < both.size(); i += 2) values.push_back(both[i]);
+  return Tensor::from(values, shape, gate.dtype());
 }
 
 // Position n of all inputs.
 inline AttentionStep step_at(const Attention& attention, const Inputs& x, int64_t n) {
   AttentionStep step{at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), Tensor()};
-  if (attention.gated()) step.gate = at_position(x.gate, n).reshape({x.q.size(0), x.q.size(1)});
+  if (attention.gated()) {
+    const int64_t B = x.q.size(0), H = x.q.size(1);
+    const Tensor now = at_position(x.gate, n).reshape({B, H, 1, 2});
+    step.gate = gates_for(attention, now).reshape(gate_shape(attention, {B, H}));
+  }
   return step;
 }
 
@@ -193,7 +208,8 @@ inline Outcome run(const Attention& attention, Method method, const Inputs& x,
   const Var y = (attention.*method)(in, mask);
   backward(y, x.dy);
   Outcome outcome{y.value(), in.q.grad(), in.k.grad(), in.v.grad()};
-  if (in.gate.defined()) outcome.dgate = in.gate.grad().reshape(x.gate.shape());
+  if (in.gate.defined())
+    outcome.dgate = in.gate.grad().reshape(x.gate.shape().with(-1, attention.gates()));
   for (const Parameter& parameter : attention.parameters())
     outcome.dparameters.push_back(parameter.var.grad());
   return outcome;

@@ -63,9 +63,11 @@ class TrainedLogs final : public FeatureMap {
   Var width_;
 };
 
+// beta [B,H,N], or beta and the decay [B,H,N,2] of the gated delta rule.
 struct Problem {
   int64_t B, H, N, D, M;
   Tensor q, k, v, beta, dy;
+  bool decays() const { return beta.shape().rank() == 4; }
 };
 
 // Numbers in (0,1) of the shape.
@@ -76,11 +78,11 @@ inline Tensor fractions(const Shape& shape, uint32_t stream_id, DType dtype) {
 }
 
 inline Problem problem(int64_t B, int64_t H, int64_t N, int64_t D, int64_t M,
-                       DType dtype = DType::f64) {
+                       DType dtype = DType::f64, bool decays = false) {
   const auto normal = [&](int64_t width, uint32_t stream_id) {
     return random_tensor({B, H, N, width}, stream_id, 1.0, 1e-2, dtype);
   };
-  const Tensor beta = fractions({B, H, N}, 34, dtype);
+  const Tensor beta = fractions(decays ? Shape{B, H, N, 2} : Shape{B, H, N}, 34, dtype);
   return {B, H, N, D, M, normal(D, 31), normal(D, 32), normal(M, 33), beta, normal(M, 35)};
 }
 
@@ -104,8 +106,8 @@ inline std::vector<double> unit_rows(const FeatureMap& map, const Tensor& x, Sid
   return phi;
 }
 
-// S += k^T beta (v - k S), y = q S, one position after the other; keys from `valid` on write
-// nothing.
+// S = a S, S += k^T beta (v - k S), y = q S, one position after the other; a = 1 of the delta rule;
+// positions from `valid` on change nothing.
 inline Tensor by_loops(const FeatureMap& map, const Problem& p,
                        const std::vector<int32_t>& valid = {}) {
   std::vector<double> q = unit_rows(map, p.q, Side::query), k = unit_rows(map, p.k, Side::key);
@@ -115,11 +117,13 @@ inline Tensor by_loops(const FeatureMap& map, const Problem& p,
     std::vector<double> S(static_cast<size_t>(F * M), 0.0);
     const int64_t keys = valid.empty() ? p.N : valid[static_cast<size_t>(pair / p.H)];
     for (int64_t t = 0; t < p.N; ++t) {
-      const int64_t row = pair * p.N + t;
+      const int64_t row = pair * p.N + t, gate = p.decays() ? 2 * row : row;
+      if (p.decays() && t < keys)
+        for (double& element : S) element *= at(beta, gate + 1);
       for (int64_t m = 0; m < M; ++m) {
         double bound = 0;
         for (int64_t f = 0; f < F; ++f) bound += at(S, f * M + m) * at(k, row * F + f);
-        const double written = at(beta, row) * (at(v, row * M + m) - bound);
+        const double written = at(beta, gate) * (at(v, row * M + m) - bound);
         for (int64_t f = 0; f < F && t < keys; ++f)
           at(S, f * M + m) += at(k, row * F + f) * written;
         for (int64_t f = 0; f < F; ++f) at(y, row * M + m) += at(S, f * M + m) * at(q, row * F + f);
@@ -149,7 +153,8 @@ inline Result chunked(const Map& map, const Problem& p,
 inline Result quadratic(const Map& map, const Problem& p, const Tensor& valid = {}) {
   return run(
       [&](const auto&... in) {
-        return naive::quadratic(naive::Rule::delta, map, {in...}, {true, valid});
+        const naive::Rule rule = p.decays() ? naive::Rule::gated_delta : naive::Rule::delta;
+        return naive::quadratic(rule, map, {in...}, {true, valid});
       },
       p);
 }

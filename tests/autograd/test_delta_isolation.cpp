@@ -52,8 +52,9 @@ TEST(Delta, TwoRunsGiveTheSameBits) {
 // BLAS's triangular solve: some processors' kernels multiply whole blocks.)
 TEST(Delta, IsCausal) {
   const Map map = named("elu");
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    const Problem p = problem(1, 2, 131, 8, 9, dtype);
+  for (const auto& [dtype, decays] : {std::pair(DType::f32, false), std::pair(DType::f64, false),
+                                      std::pair(DType::f32, true), std::pair(DType::f64, true)}) {
+    const Problem p = problem(1, 2, 131, 8, 9, dtype, decays);
     for (const LinearAttentionOptions& options :
          {LinearAttentionOptions{true, {}, 40, 16}, LinearAttentionOptions{}}) {
       const NoGrad no_grad;
@@ -82,8 +83,10 @@ TEST(Delta, IsCausal) {
 TEST(Delta, PaddingIsIgnored) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   Var width(random_tensor({3, 6}, 36), true);
-  for (const Map& map : {named("elu"), named("dpfp"), Map(std::make_shared<TrainedLogs>(width))}) {
-    const Problem p = problem(4, 2, 97, 3, 4);
+  const Map logs = std::make_shared<TrainedLogs>(width);
+  for (const auto& [map, decays] : {std::pair(named("elu"), false), std::pair(named("dpfp"), false),
+                                    std::pair(logs, false), std::pair(logs, true)}) {
+    const Problem p = problem(4, 2, 97, 3, 4, DType::f64, decays);
     const std::vector<int32_t> counts = {0, 23, 80, 97};
     const Tensor valid = Tensor::from(counts, {4});
     const Tensor expected = by_loops(*map, p, counts);

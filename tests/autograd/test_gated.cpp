@@ -207,7 +207,7 @@ TEST(Gated, InitialGates) {
   EXPECT_TRUE(attention->gated());
   EXPECT_TRUE(attention->causal_only());
   for (int64_t head = 0; head < 9; ++head) {
-    const double g = 1 / (1 + std::exp(-attention->initial_gate_bias(head)));
+    const double g = 1 / (1 + std::exp(-attention->initial_gate_bias(head, 0)));
     EXPECT_NEAR(1 / (1 - g), std::exp2(static_cast<double>(std::min<int64_t>(head, 6) + 1)), 0.01)
         << head;
   }

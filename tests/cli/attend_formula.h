@@ -32,7 +32,11 @@ struct Mechanism {
            (rule == "sum" ? "" : " --rule " + rule) +
            (nu == 1 ? "" : " --nu " + std::to_string(nu));
   }
-  std::string gate() const { return rule == "gated" ? "gate" : rule == "delta" ? "beta" : ""; }
+  bool is_delta() const { return rule == "delta" || rule == "gated-delta"; }
+  std::string gate() const {
+    return rule == "gated" ? "gate" : rule == "delta" ? "beta" : is_delta() ? "gates" : "";
+  }
+  int64_t gates() const { return rule == "gated-delta" ? 2 : 1; }
   bool causal_only() const { return rule != "sum"; }
   bool both_codes() const { return attention == "vq" || attention == "soft-vq"; }
 };
@@ -122,7 +126,7 @@ inline double weight(const Mechanism& m, const double* q, const double* k, const
   return dot(a.data(), b.data(), static_cast<int64_t>(a.size()));
 }
 
-// The recurrences of the gated and the delta rule for one (batch, head).
+// The recurrences of the gated and the delta rules for one (batch, head); gate [N], or [N,2].
 inline void by_rule(const Mechanism& m, const double* q, const double* k, const double* v,
                     const double* gate, int64_t N, int64_t D, int64_t M, double* y) {
   Numbers S, z;
@@ -130,7 +134,10 @@ inline void by_rule(const Mechanism& m, const double* q, const double* k, const 
     Numbers a = linear_features(m, q + n * D, D), b = linear_features(m, k + n * D, D);
     const size_t F = a.size(), width = static_cast<size_t>(M);
     S.resize(F * width), z.resize(F);
-    if (m.rule == "delta") {
+    const double g = gate[n * m.gates()];
+    if (m.gates() == 2)
+      for (double& s : S) s *= gate[2 * n + 1];
+    if (m.is_delta()) {
       double sum_a = 0, sum_b = 0;
       for (size_t f = 0; f < F; ++f) sum_a += a[f], sum_b += b[f];
       for (size_t f = 0; f < F; ++f) {
@@ -144,12 +151,11 @@ inline void by_rule(const Mechanism& m, const double* q, const double* k, const 
       const double value = v[n * M + static_cast<int64_t>(j)];
       for (size_t f = 0; f < F; ++f) {
         double& s = S[f * width + j];
-        s = m.rule == "delta" ? s + b[f] * gate[n] * (value - held)
-                              : gate[n] * s + (1 - gate[n]) * b[f] * value;
+        s = m.is_delta() ? s + b[f] * g * (value - held) : g * s + (1 - g) * b[f] * value;
       }
     }
-    for (size_t f = 0; f < F; ++f) z[f] = gate[n] * z[f] + (1 - gate[n]) * b[f];
-    const double all = m.rule == "delta" ? 1 : dot(z.data(), a.data(), static_cast<int64_t>(F));
+    for (size_t f = 0; f < F; ++f) z[f] = g * z[f] + (1 - g) * b[f];
+    const double all = m.is_delta() ? 1 : dot(z.data(), a.data(), static_cast<int64_t>(F));
     for (size_t j = 0; j < width; ++j) {
       double read = 0;
       for (size_t f = 0; f < F; ++f) read += S[f * width + j] * a[f];
@@ -171,7 +177,8 @@ inline Numbers formula(const Mechanism& m, const Arrays& in, bool causal) {
                  *v = &in.at("v").values[static_cast<size_t>(pair * N * M)];
     double* out = &y[static_cast<size_t>(pair * N * M)];
     if (m.rule != "sum") {
-      by_rule(m, q, k, v, &in.at(m.gate()).values[static_cast<size_t>(pair * N)], N, D, M, out);
+      const double* gate = &in.at(m.gate()).values[static_cast<size_t>(pair * N * m.gates())];
+      by_rule(m, q, k, v, gate, N, D, M, out);
       continue;
     }
     const double* rows =

@@ -29,7 +29,8 @@ inline Arrays inputs_for(const Mechanism& m, const Sizes& s = {}) {
   if (m.both_codes()) in["codebook"] = normal(rows, 6, 0.8);
   if (m.attention == "soft-vq") in["sigma"] = {{1}, {0.8125}};
   if (!m.gate().empty()) {
-    Array gate = normal({s.batch, s.heads, s.length}, 7);
+    const Shape positions{s.batch, s.heads, s.length}, both{s.batch, s.heads, s.length, 2};
+    Array gate = normal(m.gates() == 2 ? both : positions, 7);
     for (double& g : gate.values) g = static_cast<float>(1 / (1 + std::exp(-1 - g)));
     in[m.gate()] = gate;
   }

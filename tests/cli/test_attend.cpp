@@ -114,7 +114,7 @@ TEST_F(Attend, CodesMatchTheFormula) {
 }
 
 TEST_F(Attend, RulesMatchTheFormula) {
-  for (const char* rule : {"gated", "delta"}) {
+  for (const char* rule : {"gated", "delta", "gated-delta"}) {
     for (const char* feature : {"elu", "relu", "exp"})
       check_forms(*this, {"linear", feature, rule});
     check_forms(*this, {"linear", "dpfp", rule, 2});
@@ -131,6 +131,7 @@ TEST_F(Attend, GradientsMatchDifferencesOfTheFormula) {
   check_gradients(*this, {"linear", "elu", "gated"}, {"q", "k", "v", "gate"});
   check_gradients(*this, {"linear", "elu", "delta"}, {"q", "k", "v", "beta"});
   check_gradients(*this, {"linear", "exp", "delta"}, {"q", "k", "v", "beta"});
+  check_gradients(*this, {"linear", "elu", "gated-delta"}, {"q", "k", "v", "gates"});
 }
 
 // f64 tables keep all their digits.

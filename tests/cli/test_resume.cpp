@@ -33,6 +33,7 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
       kText + " --attention soft-vq --codes 6 --anneal 0.1",
       kText + " --rule gated --bigram-embedding",
       kText + " --rule delta",
+      kText + " --rule gated-delta --memory long",
       kDigits +
           " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "
           "--attention-output gated",

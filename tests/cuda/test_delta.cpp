@@ -5,7 +5,7 @@ namespace {
 
 struct Setting {
   int64_t N, F, M, segment;
-  bool padded = false;
+  bool padded = false, decays = false;
   double stddev = 1.0;
 };
 
@@ -32,17 +32,31 @@ Tensor gates(const Shape& shape, uint32_t lane) {
   return Tensor::from(result, shape);
 }
 
+// Logs of decays, some of which forget all; 0 where padded.
+template <typename T>
+Tensor log_decays(const Shape& shape, const std::vector<int32_t>& keys, int64_t heads) {
+  const int64_t N = shape[1];
+  std::vector<T> result;
+  for (const double x : input<double>(shape, 8).to_doubles()) {
+    const auto i = static_cast<int64_t>(result.size());
+    const bool padded = i % N >= keys[i / N / heads];
+    result.push_back(static_cast<T>(padded ? 0 : i % 17 == 5 ? -100 : -0.125 * std::abs(x)));
+  }
+  return Tensor::from(result, shape);
+}
+
 template <typename T>
 std::vector<Tensor> sweep(const Setting& s) {
   using A = Accumulator<T>;
   const int64_t heads = 2, P = 4;
   const Tensor v = input<T>({P, s.N, s.M}, 3, s.stddev), dy = input<T>({P, s.N, s.M}, 4),
                beta = gates<T>({P, s.N}, 5);
-  const Tensor valid = Tensor::from(
-      std::vector<int32_t>{static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)},
-      {2});
+  std::vector<int32_t> keys(2, static_cast<int32_t>(s.N));
+  if (s.padded) keys = {static_cast<int32_t>(s.N - s.N / 3), static_cast<int32_t>(s.N / 9)};
+  const Tensor valid = Tensor::from(keys, {2}), log_decay = log_decays<T>({P, s.N}, keys, heads);
   const Tensor state = input<A>({P, s.F, s.M}, 6), dstate = input<A>({P, s.F, s.M}, 7);
-  const Tensor y(v.shape(), v.dtype()), dv(v.shape(), v.dtype()), dbeta(beta.shape(), v.dtype());
+  const Tensor y(v.shape(), v.dtype()), dv(v.shape(), v.dtype()), dbeta(beta.shape(), v.dtype()),
+      dL = Tensor::zeros(beta.shape(), v.dtype());
   std::vector<Tensor> result, states, grads;
   const auto shape_of = [&](int64_t first) {
     ChunkShape shape{P, std::min(s.segment, s.N - first), s.F, s.M, 48, first};
@@ -53,18 +67,23 @@ std::vector<Tensor> sweep(const Setting& s) {
     return Strided<T>{x.data<T>() + first * width, s.N * width};
   };
   const auto read = [](const Strided<T>& x) { return Strided<const T>{x.data, x.stride}; };
+  const auto gates_of = [&](int64_t first) {
+    DeltaGates<const T> gates{read(strided(beta, 1, first))};
+    if (s.decays) gates.log_decay = read(strided(log_decay, 1, first));
+    return gates;
+  };
   for (int64_t first = 0; first < s.N; first += s.segment) {
     const ChunkShape shape = shape_of(first);
     const Tensor q = shares<T>({P, shape.length, s.F}, 100 + first),
                  k = shares<T>({P, shape.length, s.F}, 200 + first);
     states.push_back(state.clone());
     table<T>().delta_forward(context(), shape, q.template data<T>(), k.template data<T>(),
-                             read(strided(v, s.M, first)), read(strided(beta, 1, first)),
+                             read(strided(v, s.M, first)), gates_of(first),
                              state.template data<A>(), strided(y, s.M, first));
     // without queries the same is absorbed
     const Tensor alone = states.back().clone();
     table<T>().delta_forward(context(), shape, nullptr, k.template data<T>(),
-                             read(strided(v, s.M, first)), read(strided(beta, 1, first)),
+                             read(strided(v, s.M, first)), gates_of(first),
                              alone.template data<A>(), {});
     result.push_back(alone);
   }
@@ -75,19 +94,19 @@ std::vector<Tensor> sweep(const Setting& s) {
     const Tensor dq(q.shape(), v.dtype()), dk(q.shape(), v.dtype());
     table<T>().delta_backward(
         context(), shape, q.template data<T>(), k.template data<T>(), read(strided(v, s.M, first)),
-        read(strided(beta, 1, first)), read(strided(dy, s.M, first)),
+        gates_of(first), read(strided(dy, s.M, first)),
         states[first / s.segment].template data<A>(), dstate.template data<A>(),
         dq.template data<T>(), dk.template data<T>(), strided(dv, s.M, first),
-        strided(dbeta, 1, first));
+        DeltaGates<T>{strided(dbeta, 1, first), strided(dL, 1, first)});
     result.push_back(dq);
     result.push_back(dk);
   }
-  for (const Tensor& x : {y, state, dstate, dv, dbeta}) result.push_back(x);
+  for (const Tensor& x : {y, state, dstate, dv, dbeta, dL}) result.push_back(x);
   return result;
 }
 
 TEST(CudaDelta, SizesAndPadding) {
-  for (const bool padded : {false, true})
+  for (const auto& [padded, decays] : {std::pair{false, false}, {true, false}, {true, true}})
     for (const Setting& s : {Setting{1, 5, 3, 10},
                              {63, 37, 70, 63},
                              {65, 64, 64, 65},
@@ -95,9 +114,10 @@ TEST(CudaDelta, SizesAndPadding) {
                              {257, 12, 64, 128}}) {
       if (a_share() && !padded) continue;
       expect_parity(
-          [&](auto t) {
+          [&, padded = padded, decays = decays](auto t) {
             Setting mine = s;
             mine.padded = padded;
+            mine.decays = decays;
             return sweep<decltype(t)>(mine);
           },
           {2e-5, 1e-11, 2e-2});
@@ -116,7 +136,7 @@ TEST(CudaDelta, OverflowIsCausal) {
                state = Tensor::zeros({1, F, M}, DType::f32);
   ChunkShape shape{1, N, F, M, 64};
   table<float>().delta_forward(context(), shape, q.data<float>(), k.data<float>(),
-                               {v.data<float>(), N * M}, {beta.data<float>(), N},
+                               {v.data<float>(), N * M}, {{beta.data<float>(), N}},
                                state.data<float>(), {y.data<float>(), N * M});
   const std::vector<float> got = y.to_vector<float>();
   for (int64_t i = 0; i < N * M; ++i) EXPECT_EQ(std::isfinite(got[i]), i < at * M) << i;
@@ -134,9 +154,11 @@ TEST(CudaDelta, Steps) {
         for (uint32_t step = 0; step < 3; ++step) {
           const Tensor q = shares<T>({P, F}, 10 + step), k = shares<T>({P, F}, 20 + step),
                        v = input<T>({P, M}, 30 + step);
-          const Tensor beta = gates<T>({P}, 40 + step), y({P, M}, q.dtype());
+          const Tensor beta = gates<T>({P}, 40 + step), y({P, M}, q.dtype()),
+                       log_decay = log_decays<T>({1, P}, {P}, 1);
           table<T>().delta_step(context(), q.template data<T>(), k.template data<T>(),
                                 v.template data<T>(), beta.template data<T>(),
+                                step == 0 ? nullptr : log_decay.template data<T>(),
                                 state.template data<A>(), y.template data<T>(), P, F, M);
           result.push_back(y);
         }

@@ -202,9 +202,9 @@ INSTANTIATE_TEST_SUITE_P(
     Variants, CudaTraining,
     testing::Values(Variant{"linear", "", "sum"}, Variant{"linear", "dpfp", "sum"},
                     Variant{"linear", "", "gated"}, Variant{"linear", "", "delta"},
-                    Variant{"performer", "", "sum"}, Variant{"soft-vq", "", "sum"},
-                    Variant{"vq", "", "sum"}, Variant{"softmax", "", "sum"},
-                    Variant{"linear", "", "sum", true},
+                    Variant{"linear", "", "gated-delta"}, Variant{"performer", "", "sum"},
+                    Variant{"soft-vq", "", "sum"}, Variant{"vq", "", "sum"},
+                    Variant{"softmax", "", "sum"}, Variant{"linear", "", "sum", true},
                     Variant{"linear", "", "gated", false, true}),
     [](const testing::TestParamInfo<Variant>& variant) {
       const Variant& v = variant.param;

@@ -67,7 +67,7 @@ TEST(AttentionOutput, ItsParametersAreThoseOfThePlainModelAndItsOwn) {
 TEST(AttentionOutput, SamplingStepsAreTheRowsOfTheWhole) {
   const int64_t B = 2, N = 48;
   for (const std::string attention : {"linear", "performer", "soft-vq", "vq", "softmax"})
-    for (const std::string rule : {"sum", "gated", "delta"})
+    for (const std::string rule : {"sum", "gated", "delta", "gated-delta"})
       for (const bool reversible : {false, true}) {
         if (attention != "linear" && rule != "sum") continue;
         if (attention == "vq" && reversible) continue;

@@ -41,7 +41,8 @@ AttentionResults results_of(const AttentionOptions& options, int64_t length, boo
   AttentionInputs in{leaves[0], leaves[1], leaves[2], Var()};
   const std::unique_ptr<Attention> attention = make_attention(options);
   if (attention->gated())
-    in.gate = leaves.emplace_back(Tensor::full({2, options.heads, length}, DType::f32, 0.9), true);
+    in.gate = leaves.emplace_back(
+        Tensor::full(gate_shape(*attention, {2, options.heads, length}), DType::f32, 0.9), true);
   const Var y = attention->forward(in, {causal, {}});
   backward(y, random_tensor(shape, 9, 1.0, 0.0, DType::f32));
   AttentionResults results{y.value(), {}};

@@ -1,4 +1,4 @@
-// How long the heads of the gated rule remember at first.
+// How long the heads of the gated rules remember at first.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,11 +9,12 @@ namespace linea {
 namespace {
 
 // tau = exp(bias) + 1 positions.
-std::vector<double> first_memory(const std::string& memory, int64_t length) {
+std::vector<double> first_memory(const std::string& memory, int64_t length,
+                                 const std::string& rule = "gated") {
   ModelConfig config = small_transformer(1);
   config.length = length;
   config.heads = 4;
-  config.attention.settings = {{"rule", "gated"}, {"memory", memory}};
+  config.attention.settings = {{"rule", rule}, {"memory", memory}};
   const Transformer model(config);
   for (const Parameter& parameter : model.parameters())
     if (parameter.name == "blocks.0.gate.bias") {
@@ -34,6 +35,17 @@ TEST(GateMemory, LongReachesTwiceTheLength) {
   }
   EXPECT_EQ(first_memory("auto", 256), first_memory("short", 256));
   EXPECT_EQ(first_memory("auto", 257), first_memory("long", 257));
+}
+
+// Of beta and the decay of each head, only the decay.
+TEST(GateMemory, TheGatedDeltaRuleHasThatOfTheGatedRule) {
+  const std::vector<double> gated = first_memory("long", 1024),
+                            both = first_memory("long", 1024, "gated-delta");
+  ASSERT_EQ(both.size(), 2 * gated.size());
+  for (size_t head = 0; head < gated.size(); ++head) {
+    EXPECT_EQ(both[2 * head], 2);  // a bias of 0
+    EXPECT_EQ(both[2 * head + 1], gated[head]);
+  }
 }
 
 }  // namespace

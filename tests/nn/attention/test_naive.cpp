@@ -24,9 +24,12 @@ struct NaiveProblem {
 NaiveProblem naive_problem(Rule rule, const std::string& feature, double gate_at = -1) {
   const conformance::Sizes sizes{2, 3, 29, 5, 7};
   const conformance::Inputs x = draw(sizes, DType::f64);
-  std::vector<double> gates = x.gate.to_doubles();
+  const std::vector<double> both = x.gate.to_doubles();
+  std::vector<double> gates;
+  for (size_t i = 0; i < both.size(); i += 2) gates.push_back(both[i]);
   for (size_t i = 4; i < gates.size() && gate_at >= 0; i += 29) gates[i] = gate_at;
-  const Var gate(Tensor::from(gates, {sizes.batch, sizes.heads, sizes.length}), true);
+  const int64_t B = sizes.batch, H = sizes.heads, N = sizes.length;
+  const Var gate(rule == Rule::gated_delta ? x.gate : Tensor::from(gates, {B, H, N}), true);
   return {rule,
           make_feature_map(feature, 1),
           {Var(x.q, true), Var(x.k, true), Var(x.v, true), rule == Rule::sum ? Var() : gate},
@@ -35,8 +38,8 @@ NaiveProblem naive_problem(Rule rule, const std::string& feature, double gate_at
 
 Var naive_form(const NaiveProblem& p) { return naive::quadratic(p.rule, p.map, p.in, {}); }
 Var fast_form(const NaiveProblem& p) {
-  return p.rule == Rule::delta ? delta_attention(p.map, p.in, {})
-                               : linear_attention(p.map, p.in, {});
+  return naive::is_delta(p.rule) ? delta_attention(p.map, p.in, {})
+                                 : linear_attention(p.map, p.in, {});
 }
 
 // Gradients of q, k, v and the gate.
@@ -48,7 +51,7 @@ std::vector<Tensor> gradients_of_form(Var (*form)(const NaiveProblem&), const Na
 }
 
 TEST(Naive, TheThreeFormsAgree) {
-  for (const Rule rule : {Rule::sum, Rule::gated, Rule::delta}) {
+  for (const Rule rule : {Rule::sum, Rule::gated, Rule::delta, Rule::gated_delta}) {
     for (const std::string feature : {"elu", "exp", "dpfp"}) {
       SCOPED_TRACE(feature + ", rule " + std::to_string(static_cast<int>(rule)));
       const NaiveProblem p = naive_problem(rule, feature);

@@ -30,6 +30,7 @@ class Saboteur : public Attention {
     return right_->step(state, in);
   }
   bool gated() const override { return right_->gated(); }
+  int64_t gates() const override { return right_->gates(); }
   bool straight_through() const override { return right_->straight_through(); }
   bool causal_only() const override { return right_->causal_only(); }
   bool has_signed_weights() const override { return right_->has_signed_weights(); }

@@ -54,7 +54,7 @@ class WrongGateGradient final : public Saboteur {
 };
 
 TEST(Sabotage, AWrongGradientOfTheGates) {
-  for (const char* rule : {"gated", "delta"}) {
+  for (const char* rule : {"gated", "delta", "gated-delta"}) {
     AttentionOptions options;
     options.settings["rule"] = rule;
     expect_caught<WrongGateGradient>("gradients = quadratic", options);
