@@ -110,11 +110,21 @@ TEST(Guidance, ARowSamplesTheSameInAnyBatch) {
   }
 }
 
-// Past the length both readings continue from the tokens alone.
+// Past the length both readings are of the same tokens, so that guidance changes nothing.
 TEST(Guidance, ContinuesPastTheLength) {
   const auto model = guided_model();
-  const Rows sampled = Generator(*model, {.guidance = 2}).sample({{7}}, 40);
-  EXPECT_EQ(sampled[0].size(), 40u);
+  const size_t length = 12;
+  const Rows sampled = Generator(*model, {.greedy = true, .guidance = 2}).sample({{7}}, 40);
+  std::vector<int32_t> text = {7};
+  text.insert(text.end(), sampled[0].begin(), sampled[0].end());
+  size_t begin = 0;
+  for (size_t place = 1; place < text.size(); ++place) {
+    if (place - begin > length) begin = place - length / 2;
+    if (begin == 0) continue;
+    const std::vector<int32_t> window(text.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      text.begin() + static_cast<std::ptrdiff_t>(place));
+    EXPECT_EQ(text[place], Generator(*model, {.greedy = true}).sample({window}, 1)[0][0]) << place;
+  }
 }
 
 TEST(Guidance, NeedsClassDropout) {
