@@ -91,7 +91,7 @@ Inputs read_inputs(InputFile& file, const Needs& needs, const Options& options) 
   in.v = file.read("v", {B, H, N, {"M"}}, why);
   if (!needs.gate.empty()) {
     Axes axes = {B, H, N};
-    if (needs.gates > 1) axes.push_back({std::to_string(needs.gates), needs.gates});
+    if (needs.gates == 2) axes.push_back({"2", 2});
     in.gate = file.read(needs.gate, axes, why);
     file.refuse(
         needs.gate, in.gate, [](auto g) { return g > 0 && g < 1; },
