@@ -12,7 +12,7 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6808,
+    "tensor": 6812,
     "autograd": 2039,
     "nn": 2721,
     "cuda": 9467,

@@ -192,19 +192,23 @@ class Delta {
   // Rows x_i of `width` times exp(L_i), or times exp(L_C - L_i); x itself without decays.
   const T* from_start(int64_t rows, int64_t width, const Given<T>& in, const T* x,
                       Arena<T>& arena) const {
-    if (in.L == nullptr) return x;
-    T* y = arena.take(C_ * width);
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t c = 0; c < width; ++c) y[i * width + c] = exp_below(in.L[i]) * x[i * width + c];
-    return y;
+    return scaled(rows, width, in, x, arena, [&](int64_t i) { return in.L[i]; });
   }
   const T* to_end(const Chunk& chunk, int64_t width, const Given<T>& in, const T* x,
                   Arena<T>& arena) const {
+    return scaled(chunk.keys, width, in, x, arena,
+                  [&](int64_t i) { return in.L[chunk.rows - 1] - in.L[i]; });
+  }
+  template <typename Log>
+  const T* scaled(int64_t rows, int64_t width, const Given<T>& in, const T* x, Arena<T>& arena,
+                  const Log& log) const {
     if (in.L == nullptr) return x;
     T* y = arena.take(C_ * width);
-    for (int64_t i = 0; i < chunk.keys; ++i)
-      for (int64_t c = 0; c < width; ++c)
-        y[i * width + c] = exp_below(in.L[chunk.rows - 1] - in.L[i]) * x[i * width + c];
+    for (int64_t i = 0; i < rows; ++i) {
+      const T by = exp_below(log(i));
+#pragma omp simd
+      for (int64_t c = 0; c < width; ++c) y[i * width + c] = by * x[i * width + c];
+    }
     return y;
   }
   void decay_state(const Chunk& chunk, const Given<T>& in, T* state) const {
