@@ -42,6 +42,9 @@ class StateAccumulator {
         state_(all.state + bh * F * M),
         key_sum_(all.key_sum + bh * F),
         scale_(all.scale == nullptr ? nullptr : all.scale + bh * F) {}
+  StateAccumulator(const ChunkState<T>& all, int64_t bh, const ChunkShape& shape)
+      : StateAccumulator(all, bh, shape.features, shape.values,
+                         shape.products == FloatProducts::rounded) {}
 
   // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; weight null: 1.
   // Arena: C (F + M) + F M + 2 F.
@@ -50,28 +53,6 @@ class StateAccumulator {
     if (scale_ == nullptr) return sum_up(rows.features, x, weight, rows.count, state_, key_sum_);
     if (rows.logs == nullptr) return accumulate_values(rows, x, weight, arena);
     accumulate_logs(rows, x, weight, arena);
-  }
-
-  void clear() {
-    std::fill_n(state_, F_ * M_, T(0));
-    std::fill_n(key_sum_, F_, T(0));
-    if (scale_ != nullptr) std::fill_n(scale_, F_, kNothing<T>);
-  }
-
-  // Adds S and z of `other` times exp(log).
-  void merge(const StateAccumulator& other, T log) {
-    if (scale_ == nullptr) {
-      add_row(other.state_, state_, F_ * M_, T(1));
-      return add_row(other.key_sum_, key_sum_, F_, T(1));
-    }
-    for (int64_t f = 0; f < F_; ++f) {
-      const T scale = other.scale_[f] + log;
-      if (scale == kNothing<T>) continue;
-      if (scale > scale_[f]) rescale(f, scale);
-      const T by = factor(scale, scale_[f]);
-      add_row(other.state_ + f * M_, state_ + f * M_, M_, by);
-      key_sum_[f] += by * other.key_sum_[f];
-    }
   }
 
   // Multiplies the state by exp(log).
@@ -213,18 +194,29 @@ inline int64_t chunk_workspace(const ChunkShape& shape) {
   return 10 * C * F + 3 * C * C + 5 * C * M + 3 * F * M + 6 * F + 12 * C;
 }
 
-// visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0; rows marked in `leave_out` are 0.
-template <typename T, typename LeaveOut>
-void weigh_visible(const T* offset, const T* row_scale, const Chunk& chunk, T* visible,
-                   const LeaveOut& leave_out) {
-  for (int64_t i = 0; i < chunk.rows; ++i) {
-    T* row = visible + i * chunk.keys;
-    const int64_t seen = leave_out(i) ? 0 : std::min(i + 1, chunk.keys);
-    const T reference = row_scale[i];
-#pragma omp simd
-    for (int64_t j = 0; j < seen; ++j) row[j] = exp_of(offset[j] - reference);
-    std::fill(row + seen, row + chunk.keys, T(0));
-  }
+// A forward sweep: for each bh and chunk, where there are queries, read(bh, thread, chunk, keys,
+// running, empty, arena) (`empty`: the state is empty); then the chunk's keys and values are added to
+// the state.
+template <typename T, typename Read>
+void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& in,
+                   const ChunkState<T>& states, const Read& read) {
+  const int64_t each = chunk_workspace(shape), chunks = chunk_count(shape);
+  const Workspace<T> workspace(ctx, ctx.threads * each);
+  const bool updates = in.k.data != nullptr;
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+    StateAccumulator<T> running(states, bh, shape);
+    for (int64_t index = 0; index < chunks; ++index) {
+      Arena<T> arena(workspace.data() + thread * each);
+      const Chunk chunk = chunk_at(shape, bh, index);
+      Keys<T> keys;
+      if (updates) keys = keys_of(shape, in, bh, chunk, states.scale != nullptr, arena);
+      if (in.q.data != nullptr)
+        read(bh, thread, chunk, keys.rows, running, shape.starts && index == 0, arena);
+      if (!updates || (shape.ends && index + 1 == chunks)) continue;
+      running.accumulate(keys.rows, value_rows(in.v, bh, chunk.first), nullptr, arena);
+      running.decay(keys.decay);
+    }
+  });
 }
 
 }  // namespace linea::cpu

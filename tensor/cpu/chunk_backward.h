@@ -11,7 +11,7 @@
 // key's log weight is sum_i w_ij dw_ij = k_j . dk_j.
 #pragma once
 
-#include "tensor/cpu/chunk_spans.h"
+#include "tensor/cpu/chunk.h"
 
 namespace linea::cpu {
 
@@ -61,12 +61,20 @@ QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_
   return q;
 }
 
-// visible[i,j] = exp(o_j - m_i); null where there are no scales: all 1.
+// visible[i,j] = exp(o_j - m_i) where row i sees key j, else 0, also in rows that were summed by logs;
+// null where there are no scales: all 1.
 template <typename T>
 const T* visible_of(const QueryRows<T>& q, const Rows<T>& k, const Chunk& chunk, Arena<T>& arena) {
   if (q.row_scale == nullptr) return nullptr;
   T* visible = arena.take(chunk.rows * chunk.keys);
-  weigh_visible(k.offset, q.row_scale, chunk, visible, [&](int64_t i) { return q.by_logs[i]; });
+  for (int64_t i = 0; i < chunk.rows; ++i) {
+    T* row = visible + i * chunk.keys;
+    const int64_t seen = q.by_logs[i] ? 0 : std::min(i + 1, chunk.keys);
+    const T reference = q.row_scale[i];
+#pragma omp simd
+    for (int64_t j = 0; j < seen; ++j) row[j] = exp_of(k.offset[j] - reference);
+    std::fill(row + seen, row + chunk.keys, T(0));
+  }
   return visible;
 }
 

@@ -98,45 +98,35 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
   const int64_t each = chunk_workspace(shape);
   const Workspace<T> workspace(ctx, ctx.threads * each);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
-  const Sides sides{in.q.data != nullptr, in.k.data != nullptr};
-  const auto query_rows = [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,
-                              Arena<T>& arena) {
-    return queries_of(shape, in, bh, chunk, k, dy, saved, arena,
-                      flags.data() + thread * shape.chunk);
-  };
-  const auto join = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
-    Arena<T> arena(workspace.data() + thread * each);
-    const Chunk chunk = chunk_at(shape, bh, index);
-    const T decay = decay_of(in, bh, chunk);
-    running.decay(decay);
-    const QueryRows<T> q = query_rows(bh, thread, chunk, {}, arena);
-    running.accumulate(q.rows, {q.numerator, M}, ddenominator.at(bh) + chunk.first, arena);
-    return decay;
-  };
-  const auto visit = [&](int64_t bh, int thread, int64_t index, StateAccumulator<T>& running) {
-    Arena<T> arena(workspace.data() + thread * each);
-    const Chunk chunk = chunk_at(shape, bh, index);
-    const Keys<T> keys = sides.read ? keys_of(shape, in, bh, chunk, scaled, arena) : Keys<T>{};
-    const T* e = sides.update ? ddenominator.at(bh) + chunk.first : nullptr;
-    QueryRows<T> q{};
-    if (sides.update) q = query_rows(bh, thread, chunk, keys.rows, arena);
-    if (sides.read) {
-      running.decay(keys.decay);
-      Arena<T> mine = arena;
-      const Reading<T> later =
-          running.read(keys.rows, shape.starts && index + 1 == chunk_count(shape), mine);
-      T* gradient = mine.take(chunk.rows * F);
-      key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, bh, chunk.first), e, later,
-                   gradient, dv.at(bh, chunk.first), dv.row,
-                   dweight.data == nullptr ? nullptr : dweight.at(bh) + chunk.first, mine);
-      write_gradient(shape, keys.rows.features, gradient, dk, bh, chunk.first, chunk.keys);
-      for (int64_t j = chunk.keys; j < chunk.rows; ++j)
-        std::fill_n(dk.at(bh, chunk.first + j), F, T(0));
+  const bool reads = in.k.data != nullptr, updates = in.q.data != nullptr;
+  const int64_t last = chunk_count(shape) - 1;
+  parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
+    StateAccumulator<T> running(grads, bh, shape);
+    for (int64_t index = last; index >= 0; --index) {
+      Arena<T> arena(workspace.data() + thread * each);
+      const Chunk chunk = chunk_at(shape, bh, index);
+      const Keys<T> keys = reads ? keys_of(shape, in, bh, chunk, scaled, arena) : Keys<T>{};
+      const T* e = updates ? ddenominator.at(bh) + chunk.first : nullptr;
+      QueryRows<T> q{};
+      if (updates)
+        q = queries_of(shape, in, bh, chunk, keys.rows, dy, saved, arena,
+                       flags.data() + thread * shape.chunk);
+      if (reads) {
+        running.decay(keys.decay);
+        Arena<T> mine = arena;
+        const Reading<T> later = running.read(keys.rows, shape.starts && index == last, mine);
+        T* gradient = mine.take(chunk.rows * F);
+        key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, bh, chunk.first), e, later,
+                     gradient, dv.at(bh, chunk.first), dv.row,
+                     dweight.data == nullptr ? nullptr : dweight.at(bh) + chunk.first, mine);
+        write_gradient(shape, keys.rows.features, gradient, dk, bh, chunk.first, chunk.keys);
+        for (int64_t j = chunk.keys; j < chunk.rows; ++j)
+          std::fill_n(dk.at(bh, chunk.first + j), F, T(0));
+      }
+      if (updates && !(shape.ends && index == 0))
+        running.accumulate(q.rows, {q.numerator, M}, e, arena);
     }
-    if (sides.update && !(shape.ends && index == 0))
-      running.accumulate(q.rows, {q.numerator, M}, e, arena);
-  };
-  sweep_chunks(ctx, shape, grads, true, sides, join, visit);
+  });
 }
 
 template <typename T>

@@ -1,6 +1,6 @@
 // The forward pass of the sum rule over a segment: chunks as matrix products, and a running state
 // between them. Formulas in tensor/cpu/chunk.h.
-#include "tensor/cpu/chunk_spans.h"
+#include "tensor/cpu/chunk.h"
 #include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {

@@ -142,16 +142,6 @@ struct Keys {
   T decay = 0;
 };
 
-// The sum of the log decays of a chunk's keys.
-template <typename T>
-T decay_of(const ChunkInput<T>& in, int64_t bh, const Chunk& chunk) {
-  if (in.k.data == nullptr || in.decay.data == nullptr) return T(0);
-  const T* decay = in.decay.at(bh) + chunk.first;
-  double sum = 0;
-  for (int64_t j = 0; j < chunk.keys; ++j) sum += static_cast<double>(decay[j]);
-  return static_cast<T>(sum);
-}
-
 template <typename T>
 Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, const Chunk& chunk,
                 bool scaled, Arena<T>& arena) {

@@ -108,6 +108,24 @@ TEST(LinearAttention, ManyTiles) {
   set_threads(before);
 }
 
+// Fewer (batch, head) pairs than threads.
+TEST(LinearAttention, ThreadsChangeNoBitOfOneHead) {
+  const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
+  const Problem p = problem(1, 1, 600, 16, 3);
+  const int before = context().threads;
+  for (const bool causal : {true, false}) {
+    set_threads(1);
+    const Result one = chunked_form(map, p, {causal, {}, 0, 0});
+    set_threads(3);
+    const Result three = chunked_form(map, p, {causal, {}, 0, 0});
+    EXPECT_EQ(three.y.to_doubles(), one.y.to_doubles());
+    EXPECT_EQ(three.dq.to_doubles(), one.dq.to_doubles());
+    EXPECT_EQ(three.dk.to_doubles(), one.dk.to_doubles());
+    EXPECT_EQ(three.dv.to_doubles(), one.dv.to_doubles());
+  }
+  set_threads(before);
+}
+
 TEST(LinearAttention, EmptyInput) {
   const std::shared_ptr<const FeatureMap> map = make_feature_map("elu", 1);
   EXPECT_EQ(chunked_form(map, problem(2, 3, 0, 5, 7), {}).y.shape(), (Shape{2, 3, 0, 7}));
