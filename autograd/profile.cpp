@@ -11,8 +11,7 @@ thread_local Profile* current_profile = nullptr;
 
 }  // namespace
 
-Profile::Profile() : before_(current_profile) { current_profile = this; }
-Profile::~Profile() { current_profile = before_; }
+Profile::Profile() : current_(current_profile, this) {}
 Profile* Profile::current() { return current_profile; }
 
 void Profile::op_ended(const char* op, double Times::*pass) {

@@ -8,6 +8,8 @@
 #include <map>
 #include <string>
 
+#include "tensor/scoped.h"
+
 namespace linea {
 
 class Profile {
@@ -17,9 +19,6 @@ class Profile {
   };
 
   Profile();
-  ~Profile();
-  Profile(const Profile&) = delete;
-  Profile& operator=(const Profile&) = delete;
 
   // The current one of this thread; null: none.
   static Profile* current();
@@ -31,7 +30,7 @@ class Profile {
  private:
   std::map<std::string, Times, std::less<>> ops_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  Profile* before_;
+  Scoped<Profile*> current_;
 };
 
 }  // namespace linea

@@ -232,8 +232,8 @@ void backward(const Var& root, const Tensor& seed) {
 namespace {
 
 // While one lives, ops record nothing but compute the bits that they compute when they record.
-struct Rehearsal : FlagScope {
-  Rehearsal() : FlagScope(rehearsing, rehearsing || recording) {}
+struct Rehearsal : Scoped<bool> {
+  Rehearsal() : Scoped(rehearsing, rehearsing || recording) {}
   NoGrad no_grad;
 };
 
@@ -289,15 +289,12 @@ Var reversible(std::vector<ReversibleLayer> layers, const Var& x) {
                       });
 }
 
-NoGrad::NoGrad() : FlagScope(recording, false) {}
-WithGrad::WithGrad() : FlagScope(recording, true) {}
-DetectNonfinite::DetectNonfinite() : FlagScope(detecting, true) {}
+NoGrad::NoGrad() : Scoped(recording, false) {}
+WithGrad::WithGrad() : Scoped(recording, true) {}
+DetectNonfinite::DetectNonfinite() : Scoped(detecting, true) {}
 
 ModuleScope::ModuleScope(const char* module, int64_t number)
-    : module_(module), number_(number), outer_(current_module) {
-  current_module = this;
-}
-ModuleScope::~ModuleScope() { current_module = outer_; }
+    : module_(module), number_(number), current_(current_module, this) {}
 std::string ModuleScope::path() {
   if (current_module == nullptr) return "";
   if (current_module->number_ < 0) return fmt::format(" in {}", current_module->module_);

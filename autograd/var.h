@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "tensor/scoped.h"
 #include "tensor/tensor.h"
 
 namespace linea {
@@ -84,32 +85,17 @@ class Var {
 // walked twice.
 void backward(const Var& root, const Tensor& seed = Tensor());
 
-// Sets a flag of this thread, and restores it at the end of its life.
-class FlagScope {
- public:
-  FlagScope(const FlagScope&) = delete;
-  FlagScope& operator=(const FlagScope&) = delete;
-
- protected:
-  FlagScope(bool& flag, bool value) : flag_(flag), before_(flag) { flag = value; }
-  ~FlagScope() { flag_ = before_; }
-
- private:
-  bool& flag_;
-  bool before_;
-};
-
 // While one lives, ops on this thread record nothing.
-struct NoGrad : FlagScope {
+struct NoGrad : Scoped<bool> {
   NoGrad();
 };
 // While one lives, ops record again: for a backward that runs a function once more.
-struct WithGrad : FlagScope {
+struct WithGrad : Scoped<bool> {
   WithGrad();
 };
 // While one lives, the first op whose result is not finite throws ErrorKind::numeric with its name
 // and its module.
-struct DetectNonfinite : FlagScope {
+struct DetectNonfinite : Scoped<bool> {
   DetectNonfinite();
 };
 
@@ -137,17 +123,13 @@ class ModuleScope {
  public:
   // `number` below 0: a module of which there is one.
   explicit ModuleScope(const char* module, int64_t number = -1);
-  ~ModuleScope();
-  ModuleScope(const ModuleScope&) = delete;
-  ModuleScope& operator=(const ModuleScope&) = delete;
-
   // " in blocks.3"; empty outside of any.
   static std::string path();
 
  private:
   const char* module_;
   int64_t number_;
-  const ModuleScope* outer_;
+  Scoped<const ModuleScope*> current_;
 };
 
 }  // namespace linea

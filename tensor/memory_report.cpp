@@ -52,15 +52,11 @@ size_t& MemoryParts::of(MemoryPart part) {
   return *all[static_cast<size_t>(part)];
 }
 
-MemoryScope::MemoryScope(MemoryPart part) : before_(current_part) { current_part = part; }
-MemoryScope::~MemoryScope() { current_part = before_; }
+MemoryScope::MemoryScope(MemoryPart part) : Scoped(current_part, part) {}
 MemoryPart current_memory_part() { return current_part; }
 
 MemoryBreakdown::MemoryBreakdown(std::function<MemoryParts()> count)
-    : count_(std::move(count)), before_(breakdown) {
-  breakdown = this;
-}
-MemoryBreakdown::~MemoryBreakdown() { breakdown = before_; }
+    : count_(std::move(count)), current_(breakdown, this) {}
 bool MemoryBreakdown::present() { return breakdown != nullptr; }
 
 MemoryParts MemoryBreakdown::take(size_t held) {

@@ -9,6 +9,7 @@
 
 #include "tensor/error.h"
 #include "tensor/memory.h"
+#include "tensor/scoped.h"
 
 namespace linea {
 
@@ -26,15 +27,8 @@ struct MemoryParts {
 };
 
 // Sets the purpose of this thread's allocations during its lifetime; initially activations.
-class MemoryScope {
- public:
+struct MemoryScope : Scoped<MemoryPart> {
   explicit MemoryScope(MemoryPart part);
-  ~MemoryScope();
-  MemoryScope(const MemoryScope&) = delete;
-  MemoryScope& operator=(const MemoryScope&) = delete;
-
- private:
-  MemoryPart before_;
 };
 
 MemoryPart current_memory_part();
@@ -45,16 +39,13 @@ MemoryPart current_memory_part();
 class MemoryBreakdown {
  public:
   explicit MemoryBreakdown(std::function<MemoryParts()> count);
-  ~MemoryBreakdown();
-  MemoryBreakdown(const MemoryBreakdown&) = delete;
-  MemoryBreakdown& operator=(const MemoryBreakdown&) = delete;
   // The parts of `held` bytes, by this thread's breakdown if it has one.
   static MemoryParts take(size_t held);
   static bool present();  // for this thread
 
  private:
   std::function<MemoryParts()> count_;
-  const MemoryBreakdown* before_;
+  Scoped<const MemoryBreakdown*> current_;
 };
 
 struct MemoryReport {
