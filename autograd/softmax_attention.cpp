@@ -11,16 +11,14 @@ namespace {
 
 SoftmaxShape softmax_shape(const HeadTensor& q, const HeadTensor& k, const HeadTensor& v,
                            const AttentionMask& mask) {
-  SoftmaxShape shape{};
-  shape.batch_heads = q.batches * q.heads;
-  shape.queries = q.length;
-  shape.keys = k.length;
-  shape.key_size = q.width;
-  shape.value_size = v.width;
-  shape.valid = {mask.valid.defined() ? mask.valid.data<int32_t>() : nullptr, q.heads, 0};
-  shape.scale = 1.0 / std::sqrt(static_cast<double>(shape.key_size));
-  shape.causal = mask.causal;
-  return shape;
+  return {.batch_heads = q.batches * q.heads,
+          .queries = q.length,
+          .keys = k.length,
+          .key_size = q.width,
+          .value_size = v.width,
+          .valid = {mask.valid.data_or_null<int32_t>(), q.heads, 0},
+          .scale = 1.0 / std::sqrt(static_cast<double>(q.width)),
+          .causal = mask.causal};
 }
 
 // Copies x to position `at` of `cached` [B,H,capacity,width]; enlarges that first where it has fewer
@@ -89,7 +87,8 @@ Tensor softmax_step(KeyValueCache& cache, const AttentionStep& in) {
     kernels<T>(context().device)
         .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(cache.keys).rows<T>(),
                            HeadTensor(cache.values).rows<T>(),
-                           one_row(y.data<T>(), position.v.width), log_sums.data<Accumulator<T>>());
+                           HeadRows<T>{y.data<T>(), position.v.width},
+                           log_sums.data<Accumulator<T>>());
   });
   return y;
 }

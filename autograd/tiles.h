@@ -74,14 +74,13 @@ struct Plan {
   }
 
   ChunkShape chunk_shape(const Tile& segment) const {
-    const int32_t* counts = options_.valid.defined() ? options_.valid.data<int32_t>() : nullptr;
     return {segment.batch_heads,
             segment.length,
             features,
             values,
             chunk_,
             segment.first,
-            {counts, heads, segment.first_bh},
+            {options_.valid.data_or_null<int32_t>(), heads, segment.first_bh},
             kind,
             feature};
   }
@@ -141,7 +140,7 @@ struct Plan {
 // The elements, or null where x is undefined.
 template <typename T>
 T* pointer(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
+  return x.data_or_null<T>();
 }
 
 }  // namespace linea

@@ -68,6 +68,20 @@ struct HeadShape {
   int64_t batch_heads, rows, features, key_size, first_bh, heads;
   FloatProducts products = FloatProducts::exact;
   LINEA_HOST_DEVICE int64_t head(int64_t bh) const { return (first_bh + bh) % heads; }
+  // alpha times rows of key_size by the transposed matrices [features,key_size], or, not
+  // `transposed`, rows of `features` by the matrices themselves.
+  GemmShape product(bool transposed, double alpha) const {
+    GemmShape gemm{.transpose_b = transposed,
+                   .rows = rows,
+                   .cols = transposed ? features : key_size,
+                   .inner = transposed ? key_size : features,
+                   .batch = batch_heads,
+                   .alpha = alpha,
+                   .first_b = first_bh,
+                   .period_b = heads};
+    gemm.set_strides();
+    return gemm;
+  }
 };
 
 // y = x with its four outer axes reordered: y's axis a is x's axis axis[a]. `inner` elements are
@@ -139,12 +153,6 @@ struct HeadRows {
 template <typename T>
 HeadRows<T> head_rows(T* data, int64_t S, int64_t width) {
   return {data, S * width, 0, width, 1, 0};
-}
-
-// One row for each bh, `stride` elements apart.
-template <typename T>
-HeadRows<T> one_row(T* data, int64_t stride) {
-  return {data, stride};
 }
 
 // One segment of linear attention: queries and keys [BH,S,F], or what `ChunkShape::feature` is

@@ -18,7 +18,7 @@ struct Elements {
   bool optional = false;
   template <typename T>
   operator T*() const {
-    return optional && !x.defined() ? nullptr : x.data<std::remove_const_t<T>>();
+    return optional ? x.data_or_null<std::remove_const_t<T>>() : x.data<std::remove_const_t<T>>();
   }
 };
 inline Elements data(const Tensor& x) { return {x}; }

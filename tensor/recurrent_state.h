@@ -27,19 +27,15 @@ class RecurrentState {
   template <typename T>
   RecurrentView<T> view() const {
     using A = Accumulator<T>;
-    const ChunkState<A> sums{pointer<A>(state_), key_sum_.data<A>(), pointer<A>(scale_)};
+    const ChunkState<A> sums{state_.data_or_null<A>(), key_sum_.data<A>(),
+                             scale_.data_or_null<A>()};
     if (!count_.defined()) return {sums, {}};
     return {sums,
             {keys_.data<T>(), values_.data<T>(), count_.data<int32_t>(), keys_.size(2),
-             pointer<BFloat16>(high_), pointer<BFloat16>(low_)}};
+             high_.data_or_null<BFloat16>(), low_.data_or_null<BFloat16>()}};
   }
 
  private:
-  template <typename T>
-  static T* pointer(const Tensor& x) {
-    return x.defined() ? x.data<T>() : nullptr;
-  }
-
   Tensor state_, key_sum_, scale_;
   Tensor keys_, values_, count_;  // pending updates
   Tensor high_, low_;             // S as split bf16, instead of state_

@@ -36,13 +36,6 @@ Shape Shape::with(int axis, int64_t size) const {
   return Shape(result);
 }
 
-std::string Shape::str() const {
-  std::string text = "[";
-  for (int axis = 0; axis < rank_; ++axis) {
-    if (axis > 0) text += ",";
-    text += std::to_string(size_[static_cast<size_t>(axis)]);
-  }
-  return text + "]";
-}
+std::string Shape::str() const { return fmt::format("[{}]", fmt::join(sizes(), ",")); }
 
 }  // namespace linea

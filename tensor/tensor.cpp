@@ -5,16 +5,16 @@
 
 namespace linea {
 
-Storage::Storage(size_t bytes, Device device)
-    : data_(device_memory(device).allocator.allocate(bytes)), bytes_(bytes), device_(device) {}
-
-Storage::~Storage() { device_memory(device_).allocator.release(data_, bytes_); }
-
-Tensor::Tensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
+Tensor::Tensor(const Shape& shape, DType dtype)
+    : device_(context().device), shape_(shape), dtype_(dtype) {
   int64_t bytes = 0;
   require(!__builtin_mul_overflow(shape.numel(), static_cast<int64_t>(size_of(dtype)), &bytes),
           "a tensor of shape {} has too many bytes", shape);
-  storage_ = std::make_shared<Storage>(static_cast<size_t>(bytes), context().device);
+  Allocator& allocator = device_memory(device_).allocator;
+  const size_t size = static_cast<size_t>(bytes);
+  storage_ = std::shared_ptr<void>(allocator.allocate(size), [&allocator, size](void* block) {
+    allocator.release(block, size);
+  });
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype) {
@@ -43,12 +43,12 @@ Tensor Tensor::from(const std::vector<double>& values, const Shape& shape, DType
 
 Device Tensor::device() const {
   require(defined(), "an undefined tensor has no device");
-  return storage_->device();
+  return device_;
 }
 
 void* Tensor::address() const {
   require(defined(), "an undefined tensor has no elements");
-  return static_cast<char*>(storage_->data()) + offset_;
+  return static_cast<char*>(storage_.get()) + offset_;
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {

@@ -13,23 +13,6 @@
 
 namespace linea {
 
-// A block of device memory, released with its last reference.
-class Storage {
- public:
-  Storage(size_t bytes, Device device);
-  ~Storage();
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
-  void* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
-  Device device() const { return device_; }
-
- private:
-  void* data_ = nullptr;
-  size_t bytes_ = 0;
-  Device device_;
-};
-
 class Tensor {
  public:
   Tensor() = default;  // undefined: defined() is false
@@ -62,6 +45,11 @@ class Tensor {
     check_dtype(dtype_of(T{}));
     return static_cast<T*>(address());
   }
+  // The same, null where the tensor is undefined.
+  template <typename T>
+  T* data_or_null() const {
+    return defined() ? data<T>() : nullptr;
+  }
   void* address() const;
 
   // The same storage with another shape. Error: a different number of elements.
@@ -93,7 +81,8 @@ class Tensor {
  private:
   void check_dtype(DType asked) const;
 
-  std::shared_ptr<Storage> storage_;
+  std::shared_ptr<void> storage_;  // a block of device memory
+  Device device_;
   size_t offset_ = 0;  // bytes into the storage
   Shape shape_;
   DType dtype_ = DType::f32;
