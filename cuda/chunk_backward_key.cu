@@ -244,9 +244,6 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
   });
 }
 
-template <typename T>
-constexpr ChunkBackwardKeyKernels<T> kChunkBackwardKeyKernels = {.chunk_backward_key =
-                                                                     chunk_backward_key<T>};
-LINEA_KERNELS(ChunkBackwardKeyKernels)
+LINEA_KERNEL_TABLE(ChunkBackwardKeyKernels, .chunk_backward_key = chunk_backward_key<T>)
 
 }  // namespace linea::cuda

@@ -147,9 +147,6 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
   });
 }
 
-template <typename T>
-constexpr ChunkBackwardQueryKernels<T> kChunkBackwardQueryKernels = {.chunk_backward_query =
-                                                                         chunk_backward_query<T>};
-LINEA_KERNELS(ChunkBackwardQueryKernels)
+LINEA_KERNEL_TABLE(ChunkBackwardQueryKernels, .chunk_backward_query = chunk_backward_query<T>)
 
 }  // namespace linea::cuda

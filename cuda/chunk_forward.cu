@@ -197,8 +197,6 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
             [&](auto rule) { forward<rule.value>(ctx, shape, in, states, y, kept); });
 }
 
-template <typename T>
-constexpr ChunkForwardKernels<T> kChunkForwardKernels = {.chunk_forward = chunk_forward<T>};
-LINEA_KERNELS(ChunkForwardKernels)
+LINEA_KERNEL_TABLE(ChunkForwardKernels, .chunk_forward = chunk_forward<T>)
 
 }  // namespace linea::cuda

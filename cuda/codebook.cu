@@ -243,14 +243,10 @@ void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F)
   });
 }
 
-template <typename T>
-constexpr CodebookKernels<T> kCodebookKernels = {.mixture_logs = mixture_logs<T>,
-                                                 .mixture_logs_backward = mixture_logs_backward<T>,
-                                                 .add_to_heads = add_to_heads<T>,
-                                                 .nearest_code = nearest_code<T>,
-                                                 .gather_codes = gather_codes<T>,
-                                                 .sum_by_code = sum_by_code<T>,
-                                                 .one_hot_logs = one_hot_logs<T>};
-LINEA_KERNELS(CodebookKernels)
+LINEA_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,
+                   .mixture_logs_backward = mixture_logs_backward<T>,
+                   .add_to_heads = add_to_heads<T>, .nearest_code = nearest_code<T>,
+                   .gather_codes = gather_codes<T>, .sum_by_code = sum_by_code<T>,
+                   .one_hot_logs = one_hot_logs<T>)
 
 }  // namespace linea::cuda

@@ -65,11 +65,8 @@ void convolution_step(Context& ctx, const ConvolutionShape& shape, const T* x, c
   });
 }
 
-template <typename T>
-constexpr ConvolutionKernels<T> kConvolutionKernels = {
-    .convolution = convolution<T>,
-    .convolution_backward = convolution_backward<T>,
-    .convolution_step = convolution_step<T>};
-LINEA_KERNELS(ConvolutionKernels)
+LINEA_KERNEL_TABLE(ConvolutionKernels, .convolution = convolution<T>,
+                   .convolution_backward = convolution_backward<T>,
+                   .convolution_step = convolution_step<T>)
 
 }  // namespace linea::cuda

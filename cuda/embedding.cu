@@ -69,12 +69,8 @@ inline void bigram_index(Context& ctx, const int32_t* ids, int32_t* previous, in
   });
 }
 
-template <typename T>
-constexpr EmbeddingKernels<T> kEmbeddingKernels = {.embedding = embedding<T>,
-                                                   .embedding_backward = embedding_backward<T>,
-                                                   .embed_position = embed_position<T>,
-                                                   .class_index = class_index,
-                                                   .bigram_index = bigram_index};
-LINEA_KERNELS(EmbeddingKernels)
+LINEA_KERNEL_TABLE(EmbeddingKernels, .embedding = embedding<T>,
+                   .embedding_backward = embedding_backward<T>, .embed_position = embed_position<T>,
+                   .class_index = class_index, .bigram_index = bigram_index)
 
 }  // namespace linea::cuda

@@ -76,9 +76,7 @@ void gated_norm_backward(Context& ctx, const T* y, const T* weight, const T* g, 
       [=] __device__(int64_t, int64_t c, const A* totals) { dweight[c] = T(totals[0]); });
 }
 
-template <typename T>
-constexpr GatedNormKernels<T> kGatedNormKernels = {.gated_norm = gated_norm<T>,
-                                                   .gated_norm_backward = gated_norm_backward<T>};
-LINEA_KERNELS(GatedNormKernels)
+LINEA_KERNEL_TABLE(GatedNormKernels, .gated_norm = gated_norm<T>,
+                   .gated_norm_backward = gated_norm_backward<T>)
 
 }  // namespace linea::cuda

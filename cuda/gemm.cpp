@@ -64,8 +64,6 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
   }
 }
 
-template <typename T>
-constexpr MatrixKernels<T> kMatrixKernels = {.gemm = gemm<T>};
-LINEA_KERNELS(MatrixKernels)
+LINEA_KERNEL_TABLE(MatrixKernels, .gemm = gemm<T>)
 
 }  // namespace linea::cuda

@@ -18,7 +18,7 @@ Topic kernels_of();
 #define LINEA_DOUBLE_TABLE(Topic) k##Topic<double>
 #endif
 
-// At the end of the file that defines the kernels of a topic and k##Topic<T>, their table.
+// The tables k##Topic<T> of a topic, for all types.
 #define LINEA_KERNELS(Topic)          \
   template <>                         \
   Topic<float> kernels_of() {         \
@@ -32,3 +32,9 @@ Topic kernels_of();
   Topic<BFloat16> kernels_of() {      \
     return k##Topic<BFloat16>;        \
   }
+
+// At the end of the file that defines the kernels of a topic: their table, as designated initializers.
+#define LINEA_KERNEL_TABLE(Topic, ...)         \
+  template <typename T>                        \
+  constexpr Topic<T> k##Topic = {__VA_ARGS__}; \
+  LINEA_KERNELS(Topic)

@@ -142,8 +142,6 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }
 
-template <typename T>
-constexpr LinearKernels<T> kLinearKernels = {.linear = linear<T>};
-LINEA_KERNELS(LinearKernels)
+LINEA_KERNEL_TABLE(LinearKernels, .linear = linear<T>)
 
 }  // namespace linea::cuda

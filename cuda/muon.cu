@@ -89,8 +89,6 @@ void muon(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* mat
   }
 }
 
-template <typename T>
-constexpr MuonKernels<T> kMuonKernels = {.muon = muon<T>};
-LINEA_KERNELS(MuonKernels)
+LINEA_KERNEL_TABLE(MuonKernels, .muon = muon<T>)
 
 }  // namespace linea::cuda

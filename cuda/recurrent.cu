@@ -35,9 +35,7 @@ void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const No
                          norm, w, bias, shape, state, y);
 }
 
-template <typename T>
-constexpr RecurrentKernels<T> kRecurrentKernels = {.recurrent_step = recurrent_step<T>,
-                                                   .norm_qkv_step = norm_qkv_step<T>};
-LINEA_KERNELS(RecurrentKernels)
+LINEA_KERNEL_TABLE(RecurrentKernels, .recurrent_step = recurrent_step<T>,
+                   .norm_qkv_step = norm_qkv_step<T>)
 
 }  // namespace linea::cuda

@@ -115,14 +115,9 @@ void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   });
 }
 
-template <typename T>
-constexpr RowKernels<T> kRowKernels = {.add_rows = add_rows<T>,
-                                       .sum_rows = sum_rows<T>,
-                                       .permute = permute<T>,
-                                       .copy_rows = copy_rows<T>,
-                                       .clear_padding = clear_padding<T>,
-                                       .mask_causal = mask_causal<T>,
-                                       .reverse_cumsum = reverse_cumsum<T>};
-LINEA_KERNELS(RowKernels)
+LINEA_KERNEL_TABLE(RowKernels, .add_rows = add_rows<T>, .sum_rows = sum_rows<T>,
+                   .permute = permute<T>, .copy_rows = copy_rows<T>,
+                   .clear_padding = clear_padding<T>, .mask_causal = mask_causal<T>,
+                   .reverse_cumsum = reverse_cumsum<T>)
 
 }  // namespace linea::cuda

@@ -33,8 +33,6 @@ void sample(Context& ctx, OutputKind kind, const T* outputs, int64_t V,
          places);
 }
 
-template <typename T>
-constexpr SamplingKernels<T> kSamplingKernels = {.argmax = argmax<T>, .sample = sample<T>};
-LINEA_KERNELS(SamplingKernels)
+LINEA_KERNEL_TABLE(SamplingKernels, .argmax = argmax<T>, .sample = sample<T>)
 
 }  // namespace linea::cuda

@@ -305,10 +305,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& given, const H
            dim3(kBlockThreads), 0, stream(ctx), shape, keys, in, dk, dv);
 }
 
-template <typename T>
-constexpr SoftmaxAttentionKernels<T> kSoftmaxAttentionKernels = {
-    .softmax_attention = softmax_attention<T>,
-    .softmax_attention_backward = softmax_attention_backward<T>};
-LINEA_KERNELS(SoftmaxAttentionKernels)
+LINEA_KERNEL_TABLE(SoftmaxAttentionKernels, .softmax_attention = softmax_attention<T>,
+                   .softmax_attention_backward = softmax_attention_backward<T>)
 
 }  // namespace linea::cuda

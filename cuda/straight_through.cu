@@ -151,9 +151,6 @@ void straight_through(Context& ctx, const ChunkShape& given, const ChunkInput<T>
   }
 }
 
-template <typename T>
-constexpr StraightThroughKernels<T> kStraightThroughKernels = {.straight_through =
-                                                                   straight_through<T>};
-LINEA_KERNELS(StraightThroughKernels)
+LINEA_KERNEL_TABLE(StraightThroughKernels, .straight_through = straight_through<T>)
 
 }  // namespace linea::cuda

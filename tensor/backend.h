@@ -50,12 +50,12 @@ struct Backend {
   const DeviceMemory memory;
   const Kernels<float>& f32;
   const Kernels<double>& f64;
-  const Kernels<BFloat16>* bf16;  // null: the device does not store bf16
+  const Kernels<BFloat16>* bf16 = nullptr;  // null: the device does not store bf16
   // Sets up a context for ctx.device. Error: ErrorKind::usage where the machine has no such device.
   void (*start)(Context& ctx);
-  std::vector<std::string> (*devices)();  // one line per device: its name and its memory
+  std::vector<std::string> (*devices)() = nullptr;  // one line per device: its name and its memory
   // null: the device cannot capture
-  std::unique_ptr<GraphRecorder> (*make_graph_recorder)(Context& ctx);
+  std::unique_ptr<GraphRecorder> (*make_graph_recorder)(Context& ctx) = nullptr;
 };
 
 void register_cuda(const Backend& backend);

@@ -46,10 +46,7 @@ const Backend& LINEA_CPU_BACKEND() {
                                              .wait = wait},
                                   .f32 = f32,
                                   .f64 = f64,
-                                  .bf16 = nullptr,
-                                  .start = start,
-                                  .devices = nullptr,
-                                  .make_graph_recorder = nullptr};
+                                  .start = start};
   return backend;
 }
 

@@ -89,17 +89,9 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t str
   });
 }
 
-template <typename T>
-constexpr ElementwiseKernels<T> kElementwiseKernels = {.fill = fill<T>,
-                                                       .add = add<T>,
-                                                       .multiply = multiply<T>,
-                                                       .scale = scale<T>,
-                                                       .pointwise = pointwise<T>,
-                                                       .pointwise_backward = pointwise_backward<T>,
-                                                       .widen = widen<T>,
-                                                       .narrow = narrow<T>,
-                                                       .gelu_recompute = gelu_recompute<T>,
-                                                       .dropout = dropout<T>};
-LINEA_KERNELS(ElementwiseKernels)
+LINEA_KERNEL_TABLE(ElementwiseKernels, .fill = fill<T>, .add = add<T>, .multiply = multiply<T>,
+                   .scale = scale<T>, .pointwise = pointwise<T>,
+                   .pointwise_backward = pointwise_backward<T>, .widen = widen<T>,
+                   .narrow = narrow<T>, .gelu_recompute = gelu_recompute<T>, .dropout = dropout<T>)
 
 }  // namespace linea::cpu

@@ -72,12 +72,9 @@ void dpfp_features_backward(Context& ctx, const T* x, const T* dy, T* dx, int64_
   });
 }
 
-template <typename T>
-constexpr FeatureKernels<T> kFeatureKernels = {
-    .quadratic_features = quadratic_features<T>,
-    .quadratic_features_backward = quadratic_features_backward<T>,
-    .dpfp_features = dpfp_features<T>,
-    .dpfp_features_backward = dpfp_features_backward<T>};
-LINEA_KERNELS(FeatureKernels)
+LINEA_KERNEL_TABLE(FeatureKernels, .quadratic_features = quadratic_features<T>,
+                   .quadratic_features_backward = quadratic_features_backward<T>,
+                   .dpfp_features = dpfp_features<T>,
+                   .dpfp_features_backward = dpfp_features_backward<T>)
 
 }  // namespace linea::cpu

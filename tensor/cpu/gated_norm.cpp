@@ -73,9 +73,7 @@ void gated_norm_backward(Context& ctx, const T* y, const T* weight, const T* g, 
     for (int64_t c = 0; c < C; ++c) dweight[c] += partial.data()[group * C + c];
 }
 
-template <typename T>
-constexpr GatedNormKernels<T> kGatedNormKernels = {.gated_norm = gated_norm<T>,
-                                                   .gated_norm_backward = gated_norm_backward<T>};
-LINEA_KERNELS(GatedNormKernels)
+LINEA_KERNEL_TABLE(GatedNormKernels, .gated_norm = gated_norm<T>,
+                   .gated_norm_backward = gated_norm_backward<T>)
 
 }  // namespace linea::cpu

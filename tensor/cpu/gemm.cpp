@@ -115,12 +115,8 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
   if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }
 
-template <typename T>
-constexpr MatrixKernels<T> kMatrixKernels = {.gemm = gemm<T>};
-LINEA_KERNELS(MatrixKernels)
+LINEA_KERNEL_TABLE(MatrixKernels, .gemm = gemm<T>)
 
-template <typename T>
-constexpr LinearKernels<T> kLinearKernels = {.linear = linear<T>};
-LINEA_KERNELS(LinearKernels)
+LINEA_KERNEL_TABLE(LinearKernels, .linear = linear<T>)
 
 }  // namespace linea::cpu

@@ -158,13 +158,10 @@ void logistics_scores(Context& ctx, const T* mixtures, T* scores, int64_t R, int
   });
 }
 
-template <typename T>
-constexpr LossKernels<T> kLossKernels = {.cross_entropy = cross_entropy<T>,
-                                         .mean_scored = mean_scored<T>,
-                                         .cross_entropy_backward = cross_entropy_backward<T>,
-                                         .logistics_loss = logistics_loss<T>,
-                                         .logistics_loss_backward = logistics_loss_backward<T>,
-                                         .logistics_scores = logistics_scores<T>};
-LINEA_KERNELS(LossKernels)
+LINEA_KERNEL_TABLE(LossKernels, .cross_entropy = cross_entropy<T>, .mean_scored = mean_scored<T>,
+                   .cross_entropy_backward = cross_entropy_backward<T>,
+                   .logistics_loss = logistics_loss<T>,
+                   .logistics_loss_backward = logistics_loss_backward<T>,
+                   .logistics_scores = logistics_scores<T>)
 
 }  // namespace linea::cpu

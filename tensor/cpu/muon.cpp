@@ -80,8 +80,6 @@ void muon(Context& ctx, const MuonConstants& constants, const MuonMatrix<T>* mat
   parallel_items(ctx, static_cast<int64_t>(count), kGrain, update);
 }
 
-template <typename T>
-constexpr MuonKernels<T> kMuonKernels = {.muon = muon<T>};
-LINEA_KERNELS(MuonKernels)
+LINEA_KERNEL_TABLE(MuonKernels, .muon = muon<T>)
 
 }  // namespace linea::cpu

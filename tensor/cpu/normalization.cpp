@@ -119,14 +119,9 @@ void normalize_backward(Context& ctx, const T* y, const T* sums, const T* dy, T*
   });
 }
 
-template <typename T>
-constexpr NormalizationKernels<T> kNormalizationKernels = {
-    .layer_norm = layer_norm<T>,
-    .layer_norm_backward = layer_norm_backward<T>,
-    .softmax = softmax<T>,
-    .softmax_backward = softmax_backward<T>,
-    .normalize = normalize<T>,
-    .normalize_backward = normalize_backward<T>};
-LINEA_KERNELS(NormalizationKernels)
+LINEA_KERNEL_TABLE(NormalizationKernels, .layer_norm = layer_norm<T>,
+                   .layer_norm_backward = layer_norm_backward<T>, .softmax = softmax<T>,
+                   .softmax_backward = softmax_backward<T>, .normalize = normalize<T>,
+                   .normalize_backward = normalize_backward<T>)
 
 }  // namespace linea::cpu

@@ -94,9 +94,7 @@ void adam(Context& ctx, const AdamConstants& constants, const TrainedParameter<T
   });
 }
 
-template <typename T>
-constexpr OptimizerKernels<T> kOptimizerKernels = {
-    .sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>, .adam = adam<T>};
-LINEA_KERNELS(OptimizerKernels)
+LINEA_KERNEL_TABLE(OptimizerKernels, .sum_squares = sum_squares<T>, .clip_scale = clip_scale<T>,
+                   .adam = adam<T>)
 
 }  // namespace linea::cpu

@@ -1,6 +1,4 @@
 // Kernels that copy or add whole rows.
-#include <cstring>
-
 #include "tensor/cpu/kernel_tables.h"
 #include "tensor/cpu/parallel.h"
 
@@ -57,10 +55,8 @@ void permute(Context& ctx, const PermuteShape& shape, const T* x, T* y) {
 template <typename T>
 void copy_rows(Context& ctx, HeadRows<const T> x, HeadRows<T> y, int64_t BH, int64_t S,
                int64_t width) {
-  const bool whole = x.row == width && y.row == width;  // contiguous for each bh
   parallel_rows(ctx, BH, S * width, [&](int64_t p) {
-    if (whole) std::copy_n(x.at(p, 0), S * width, y.at(p, 0));
-    for (int64_t i = 0; !whole && i < S; ++i) std::copy_n(x.at(p, i), width, y.at(p, i));
+    for (int64_t i = 0; i < S; ++i) std::copy_n(x.at(p, i), width, y.at(p, i));
   });
 }
 
@@ -92,14 +88,9 @@ void reverse_cumsum(Context& ctx, const T* x, T* y, int64_t R, int64_t n) {
   });
 }
 
-template <typename T>
-constexpr RowKernels<T> kRowKernels = {.add_rows = add_rows<T>,
-                                       .sum_rows = sum_rows<T>,
-                                       .permute = permute<T>,
-                                       .copy_rows = copy_rows<T>,
-                                       .clear_padding = clear_padding<T>,
-                                       .mask_causal = mask_causal<T>,
-                                       .reverse_cumsum = reverse_cumsum<T>};
-LINEA_KERNELS(RowKernels)
+LINEA_KERNEL_TABLE(RowKernels, .add_rows = add_rows<T>, .sum_rows = sum_rows<T>,
+                   .permute = permute<T>, .copy_rows = copy_rows<T>,
+                   .clear_padding = clear_padding<T>, .mask_causal = mask_causal<T>,
+                   .reverse_cumsum = reverse_cumsum<T>)
 
 }  // namespace linea::cpu

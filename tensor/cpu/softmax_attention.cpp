@@ -163,10 +163,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
   });
 }
 
-template <typename T>
-constexpr SoftmaxAttentionKernels<T> kSoftmaxAttentionKernels = {
-    .softmax_attention = softmax_attention<T>,
-    .softmax_attention_backward = softmax_attention_backward<T>};
-LINEA_KERNELS(SoftmaxAttentionKernels)
+LINEA_KERNEL_TABLE(SoftmaxAttentionKernels, .softmax_attention = softmax_attention<T>,
+                   .softmax_attention_backward = softmax_attention_backward<T>)
 
 }  // namespace linea::cpu
