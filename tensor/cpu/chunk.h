@@ -35,16 +35,13 @@ struct Reading {
 template <typename T>
 class StateAccumulator {
  public:
-  StateAccumulator(const ChunkState<T>& all, int64_t bh, int64_t F, int64_t M, bool rounded = false)
-      : F_(F),
-        M_(M),
-        rounded_(rounded),
-        state_(all.state + bh * F * M),
-        key_sum_(all.key_sum + bh * F),
-        scale_(all.scale == nullptr ? nullptr : all.scale + bh * F) {}
   StateAccumulator(const ChunkState<T>& all, int64_t bh, const ChunkShape& shape)
-      : StateAccumulator(all, bh, shape.features, shape.values,
-                         shape.products == FloatProducts::rounded) {}
+      : F_(shape.features),
+        M_(shape.values),
+        rounded_(shape.products == FloatProducts::rounded),
+        state_(all.state + bh * F_ * M_),
+        key_sum_(all.key_sum + bh * F_),
+        scale_(all.scale == nullptr ? nullptr : all.scale + bh * F_) {}
 
   // S += sum_i features_i^T x_i, z += sum_i weight_i features_i; weight null: 1.
   // Arena: C (F + M) + F M + 2 F.
@@ -98,7 +95,8 @@ class StateAccumulator {
   // the same direction, an error that grows with the length.
   void sum_up(const T* features, const ValueRows<T>& x, const T* weight, int64_t count, T* state,
               T* key_sum) const {
-    multiply(rounded_, F_, M_, count, transposed(features, F_), x.data, x.stride, state, M_, true);
+    multiply(rounded_, F_, M_, count, transposed(features, F_), plain(x.data, x.stride), state, M_,
+             true, Arena<T>(nullptr));
     const T one = 1;
     const Operand<T> weights = weight == nullptr ? Operand<T>{&one, 0, 0} : plain(weight, count);
     tile_gemm(1, F_, count, weights, features, F_, key_sum, F_, true);
@@ -208,12 +206,12 @@ void sweep_forward(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& i
     for (int64_t index = 0; index < chunks; ++index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, bh, index);
-      Keys<T> keys;
+      Rows<T> keys;
       if (updates) keys = keys_of(shape, in, bh, chunk, states.scale != nullptr, arena);
       if (in.q.data != nullptr)
-        read(bh, thread, chunk, keys.rows, running, shape.starts && index == 0, arena);
+        read(bh, thread, chunk, keys, running, shape.starts && index == 0, arena);
       if (!updates || (shape.ends && index + 1 == chunks)) continue;
-      running.accumulate(keys.rows, value_rows(in.v, bh, chunk.first), nullptr, arena);
+      running.accumulate(keys, value_rows(in.v, bh, chunk.first), nullptr, arena);
       running.decay(keys.decay);
     }
   });

@@ -25,27 +25,21 @@ struct QueryRows {
   const bool* by_logs;   // rows that the forward pass summed by logs within the chunk; null: none
 };
 
-// n = dy / d
-template <typename T>
-T* numerator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& dy, const T* denominator,
-                      Arena<T>& arena) {
-  T* numerator = arena.take(chunk.rows * M);
-  for (int64_t i = 0; i < chunk.rows; ++i) {
-    const T inverse = reciprocal_or_zero(denominator[i]);
-#pragma omp simd
-    for (int64_t m = 0; m < M; ++m) numerator[i * M + m] = dy.data[i * dy.stride + m] * inverse;
-  }
-  return numerator;
-}
-
 template <typename T>
 QueryRows<T> queries_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh,
                         const Chunk& chunk, const Rows<T>& k, const HeadRows<const T>& dy,
                         const ChunkRows<T>& saved, Arena<T>& arena, bool* by_logs) {
   QueryRows<T> q{expand(shape, in.q, bh, chunk.first, chunk.rows, arena),
                  saved.denominator.at(bh) + chunk.first, nullptr, nullptr, nullptr};
-  q.numerator = numerator_gradient(chunk, shape.values, value_rows(dy, bh, chunk.first),
-                                   q.denominator, arena);
+  const int64_t M = shape.values;
+  T* const numerator = arena.take(chunk.rows * M);
+  for (int64_t i = 0; i < chunk.rows; ++i) {
+    const T inverse = reciprocal_or_zero(q.denominator[i]);
+    const T* const dy_i = dy.at(bh, chunk.first + i);
+#pragma omp simd
+    for (int64_t m = 0; m < M; ++m) numerator[i * M + m] = dy_i[m] * inverse;
+  }
+  q.numerator = numerator;
   if (saved.scale.data == nullptr) return q;
   q.row_scale = saved.scale.at(bh) + chunk.first;
   T *offset = arena.take(chunk.rows), max = kNothing<T>;
@@ -131,15 +125,7 @@ void multiply_rows(const T* x, T* y, int64_t count) {
 template <typename T>
 void multiply_transposed(int64_t rows, int64_t F, int64_t M, const ValueRows<T>& x, const T* state,
                          T* y, bool add, Arena<T> arena, bool rounded = false) {
-  if constexpr (std::is_same_v<T, float>)
-    if (rounded)
-      return multiply_rounded(rows, F, M, {x.data, x.stride, true}, {state, M, true}, y, F, add,
-                              [&](int64_t, int64_t) {
-                                return Extent{0, M, F};
-                              });
-  T* columns = arena.take(F * M);
-  transpose(F, M, state, M, columns, F);
-  small_gemm(rows, F, M, plain(x.data, x.stride), columns, F, y, F, add);
+  multiply(rounded, rows, F, M, plain(x.data, x.stride), transposed(state, M), y, F, add, arena);
 }
 
 }  // namespace linea::cpu

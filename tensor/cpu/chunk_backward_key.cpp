@@ -14,7 +14,8 @@ void read_gradients(const Chunk& chunk, const Rows<T>& k, const ValueRows<T>& v,
                     Arena<T> arena) {
   const int64_t F = k.F;
   multiply_transposed(k.count, F, M, v, later.state, dk, false, arena, chunk.rounded);
-  multiply(chunk.rounded, k.count, M, F, plain(later.features, F), later.state, M, dv, lddv, false);
+  multiply(chunk.rounded, k.count, M, F, plain(later.features, F), plain(later.state, M), dv, lddv,
+           false, arena);
   for (int64_t j = 0; j < k.count; ++j) {
     T* dk_j = dk + j * F;
     add_row(later.key_sum, dk_j, F, T(1));
@@ -105,21 +106,21 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
     for (int64_t index = last; index >= 0; --index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, bh, index);
-      const Keys<T> keys = reads ? keys_of(shape, in, bh, chunk, scaled, arena) : Keys<T>{};
+      const Rows<T> keys = reads ? keys_of(shape, in, bh, chunk, scaled, arena) : Rows<T>{};
       const T* e = updates ? ddenominator.at(bh) + chunk.first : nullptr;
       QueryRows<T> q{};
       if (updates)
-        q = queries_of(shape, in, bh, chunk, keys.rows, dy, saved, arena,
+        q = queries_of(shape, in, bh, chunk, keys, dy, saved, arena,
                        flags.data() + thread * shape.chunk);
       if (reads) {
         running.decay(keys.decay);
         Arena<T> mine = arena;
-        const Reading<T> later = running.read(keys.rows, shape.starts && index == last, mine);
+        const Reading<T> later = running.read(keys, shape.starts && index == last, mine);
         T* gradient = mine.take(chunk.rows * F);
-        key_gradient(shape, chunk, q, keys.rows, value_rows(in.v, bh, chunk.first), e, later,
-                     gradient, dv.at(bh, chunk.first), dv.row,
+        key_gradient(shape, chunk, q, keys, value_rows(in.v, bh, chunk.first), e, later, gradient,
+                     dv.at(bh, chunk.first), dv.row,
                      dweight.data == nullptr ? nullptr : dweight.at(bh) + chunk.first, mine);
-        write_gradient(shape, keys.rows.features, gradient, dk, bh, chunk.first, chunk.keys);
+        write_gradient(shape, keys.features, gradient, dk, bh, chunk.first, chunk.keys);
         for (int64_t j = chunk.keys; j < chunk.rows; ++j)
           std::fill_n(dk.at(bh, chunk.first + j), F, T(0));
       }
@@ -129,9 +130,6 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
   });
 }
 
-template <typename T>
-constexpr ChunkBackwardKeyKernels<T> kChunkBackwardKeyKernels = {.chunk_backward_key =
-                                                                     chunk_backward_key<T>};
-LINEA_KERNELS(ChunkBackwardKeyKernels)
+LINEA_KERNEL_TABLE(ChunkBackwardKeyKernels, .chunk_backward_key = chunk_backward_key<T>)
 
 }  // namespace linea::cpu

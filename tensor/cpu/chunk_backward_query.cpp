@@ -6,15 +6,6 @@
 namespace linea::cpu {
 namespace {
 
-// e_i = -(dy_i . y_i) / d_i
-template <typename T>
-void denominator_gradient(const Chunk& chunk, int64_t M, const ValueRows<T>& y,
-                          const ValueRows<T>& dy, const T* denominator, T* e) {
-  for (int64_t i = 0; i < chunk.rows; ++i)
-    e[i] = -dot(dy.data + i * dy.stride, y.data + i * y.stride, M) *
-           reciprocal_or_zero(denominator[i]);
-}
-
 // dq of one chunk. The contribution of the state is separate from that of the chunk's keys only
 // where the state is read with features of its own.
 template <typename T>
@@ -78,9 +69,11 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                   const QueryRows<T> q = queries_of(shape, in, bh, chunk, k, dy, saved, arena,
                                                     flags.data() + thread * shape.chunk);
                   const Reading<T> past = running.read(q.rows, empty, arena);
-                  T* e = ddenominator.at(bh) + chunk.first;
-                  denominator_gradient(chunk, shape.values, value_rows(y, bh, chunk.first),
-                                       value_rows(dy, bh, chunk.first), q.denominator, e);
+                  T* e = ddenominator.at(bh) + chunk.first;  // -(dy_i . y_i) / d_i
+                  for (int64_t i = 0; i < chunk.rows; ++i)
+                    e[i] =
+                        -dot(dy.at(bh, chunk.first + i), y.at(bh, chunk.first + i), shape.values) *
+                        reciprocal_or_zero(q.denominator[i]);
                   T* gradient = arena.take(chunk.rows * shape.features);
                   query_gradient(shape, chunk, q, k, value_rows(in.v, bh, chunk.first), past, e,
                                  gradient, arena);
@@ -88,9 +81,6 @@ void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInpu
                 });
 }
 
-template <typename T>
-constexpr ChunkBackwardQueryKernels<T> kChunkBackwardQueryKernels = {.chunk_backward_query =
-                                                                         chunk_backward_query<T>};
-LINEA_KERNELS(ChunkBackwardQueryKernels)
+LINEA_KERNEL_TABLE(ChunkBackwardQueryKernels, .chunk_backward_query = chunk_backward_query<T>)
 
 }  // namespace linea::cpu

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tensor/cpu/chunk_products.h"
-#include "tensor/cpu/chunk_rows.h"
 
 namespace linea::cpu {
 
@@ -24,55 +23,33 @@ void band_products(const Chunk& chunk, int64_t inner, const ValueRows<T>& x, con
     constexpr int64_t kWidest = 16;  // a partial vector costs as much as a full one
     return std::min((seen + kWidest - 1) / kWidest * kWidest, K);
   };
-  if constexpr (std::is_same_v<T, float>)
-    if (chunk.rounded)
-      return multiply_rounded(chunk.rows, K, inner, {x.data, x.stride, true},
-                              {z.data, z.stride, true}, scores, K, false,
-                              [&](int64_t first, int64_t rows) {
-                                return Extent{0, inner, computed(chunk.seen(first + rows - 1))};
-                              });
-  T* columns = arena.take(inner * K);
-  transpose(K, inner, z.data, z.stride, columns, K);
-  each_band(chunk, [&](int64_t first, int64_t rows, int64_t seen) {
-    small_gemm(rows, computed(seen), inner, plain(x.data + first * x.stride, x.stride), columns, K,
-               scores + first * K, K, false);
-  });
-}
-
-// y += scores x, rows of `width`: bands of `rows` rows, of terms as the extents say.
-template <typename T, typename ExtentOf>
-void add_bands(bool rounded, int64_t rows, int64_t inner, int64_t width, const Operand<T>& scores,
-               const ValueRows<T>& x, T* y, int64_t ldy, const ExtentOf& extent) {
-  if constexpr (std::is_same_v<T, float>)
-    if (rounded)
-      return multiply_rounded(rows, width, inner, vectors_of(scores), {x.data, x.stride, false}, y,
-                              ldy, true, extent);
-  for (int64_t first = 0; first < rows; first += kBand) {
-    const int64_t count = std::min(kBand, rows - first);
-    const Extent needed = extent(first, count);
-    small_gemm(count, width, needed.end - needed.begin, scores.at(first, needed.begin),
-               x.data + needed.begin * x.stride, x.stride, y + first * ldy, ldy, true);
-  }
+  multiply_bands(chunk.rounded, chunk.rows, K, inner, plain(x.data, x.stride),
+                 transposed(z.data, z.stride), scores, K, false, arena, kBand,
+                 [&](int64_t first, int64_t rows) {
+                   return Extent{0, inner, computed(chunk.seen(first + rows - 1))};
+                 });
 }
 
 // y_i += sum_j scores_ij x_j over the keys j that i sees, rows of `width`
 template <typename T>
 void add_past(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
               int64_t ldy) {
-  add_bands(chunk.rounded, chunk.rows, chunk.keys, width, plain(scores, chunk.keys), x, y, ldy,
-            [&](int64_t first, int64_t rows) {
-              return Extent{0, chunk.seen(first + rows - 1), width};
-            });
+  multiply_bands(chunk.rounded, chunk.rows, width, chunk.keys, plain(scores, chunk.keys),
+                 plain(x.data, x.stride), y, ldy, true, Arena<T>(nullptr), kBand,
+                 [&](int64_t first, int64_t rows) {
+                   return Extent{0, chunk.seen(first + rows - 1), width};
+                 });
 }
 
 // y_j += sum_i scores_ij x_i over the rows i that see j
 template <typename T>
 void add_future(const Chunk& chunk, int64_t width, const T* scores, const ValueRows<T>& x, T* y,
                 int64_t ldy) {
-  add_bands(chunk.rounded, chunk.keys, chunk.rows, width, transposed(scores, chunk.keys), x, y, ldy,
-            [&](int64_t first, int64_t) {
-              return Extent{chunk.first_row(first) / kBand * kBand, chunk.rows, width};
-            });
+  multiply_bands(chunk.rounded, chunk.keys, width, chunk.rows, transposed(scores, chunk.keys),
+                 plain(x.data, x.stride), y, ldy, true, Arena<T>(nullptr), kBand,
+                 [&](int64_t first, int64_t) {
+                   return Extent{chunk.first_row(first) / kBand * kBand, chunk.rows, width};
+                 });
 }
 
 // Zeroes the entries of a [rows, keys] matrix that rows do not see, as far as the sums above read

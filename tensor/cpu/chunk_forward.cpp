@@ -13,7 +13,8 @@ void read_state(const Chunk& chunk, const T* features, const T* state, int64_t F
   if (state == nullptr) {
     for (int64_t i = 0; i < chunk.rows; ++i) std::fill_n(y + i * ldy, M, T(0));
   } else {
-    multiply(chunk.rounded, chunk.rows, M, F, plain(features, F), state, M, y, ldy, false);
+    multiply(chunk.rounded, chunk.rows, M, F, plain(features, F), plain(state, M), y, ldy, false,
+             Arena<T>(nullptr));
   }
 }
 
@@ -112,8 +113,6 @@ void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& i
                 });
 }
 
-template <typename T>
-constexpr ChunkForwardKernels<T> kChunkForwardKernels = {.chunk_forward = chunk_forward<T>};
-LINEA_KERNELS(ChunkForwardKernels)
+LINEA_KERNEL_TABLE(ChunkForwardKernels, .chunk_forward = chunk_forward<T>)
 
 }  // namespace linea::cpu

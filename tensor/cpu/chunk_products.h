@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tensor/cpu/chunk_rows.h"
 #include "tensor/cpu/packed/gemm.h"
 #include "tensor/cpu/small_gemm.h"
 
@@ -63,17 +64,37 @@ void multiply_rounded(int64_t rows, int64_t cols, int64_t inner, const PackSourc
     }
 }
 
-// c = a b, or c += a b where `add`; ldb and ldc: distances between rows.
-template <typename T>
-void multiply(bool rounded, int64_t rows, int64_t cols, int64_t inner, const Operand<T>& a,
-              const T* b, int64_t ldb, T* c, int64_t ldc, bool add) {
+// c = a b, or c += a b where `add`, in bands of `band` rows, each of what it needs. Arena: inner cols,
+// where the columns of b are not contiguous.
+template <typename T, typename ExtentOf>
+void multiply_bands(bool rounded, int64_t rows, int64_t cols, int64_t inner, const Operand<T>& a,
+                    const Operand<T>& b, T* c, int64_t ldc, bool add, Arena<T> arena, int64_t band,
+                    const ExtentOf& extent) {
   if constexpr (std::is_same_v<T, float>)
     if (rounded)
-      return multiply_rounded(rows, cols, inner, vectors_of(a), {b, ldb, false}, c, ldc, add,
-                              [&](int64_t, int64_t) {
-                                return Extent{0, inner, cols};
-                              });
-  small_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
+      return multiply_rounded(rows, cols, inner, vectors_of(a),
+                              vectors_of(Operand<T>{b.data, b.column, b.row}), c, ldc, add, extent);
+  Operand<T> by = b;
+  if (b.column != 1) {
+    T* const columns = arena.take(inner * cols);
+    transpose(cols, inner, b.data, b.column, columns, cols);
+    by = plain<T>(columns, cols);
+  }
+  for (int64_t first = 0; first < rows; first += band) {
+    const int64_t count = std::min(band, rows - first);
+    const Extent needed = extent(first, count);
+    small_gemm(count, needed.cols, needed.end - needed.begin, a.at(first, needed.begin),
+               by.at(needed.begin, 0).data, by.row, c + first * ldc, ldc, add);
+  }
+}
+
+// The whole product.
+template <typename T>
+void multiply(bool rounded, int64_t rows, int64_t cols, int64_t inner, const Operand<T>& a,
+              const Operand<T>& b, T* c, int64_t ldc, bool add, Arena<T> arena) {
+  multiply_bands(rounded, rows, cols, inner, a, b, c, ldc, add, arena, rows, [&](int64_t, int64_t) {
+    return Extent{0, inner, cols};
+  });
 }
 
 }  // namespace linea::cpu

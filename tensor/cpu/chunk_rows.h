@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 
 #include "tensor/cpu/parallel.h"
 #include "tensor/cpu/row.h"
@@ -57,6 +56,7 @@ struct Rows {
   const T* logs = nullptr;      // [count,F], null for values; features = exp(logs - top)
   const T* top = nullptr;       // [count]
   const T* offset = nullptr;    // [count], null where all are 0
+  T decay = 0;                  // the sum of the log decays of keys
 };
 
 // Short rows: a loop is faster than a call for each row.
@@ -135,17 +135,10 @@ ValueRows<T> value_rows(const HeadRows<const T>& all, int64_t bh, int64_t first)
   return {all.at(bh, first), all.row};
 }
 
-// The keys of a chunk and the sum of its log decays.
 template <typename T>
-struct Keys {
-  Rows<T> rows;
-  T decay = 0;
-};
-
-template <typename T>
-Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, const Chunk& chunk,
+Rows<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, const Chunk& chunk,
                 bool scaled, Arena<T>& arena) {
-  Keys<T> keys{expand(shape, in.k, bh, chunk.first, chunk.keys, arena)};
+  Rows<T> keys = expand(shape, in.k, bh, chunk.first, chunk.keys, arena);
   if (!scaled) return keys;
   const T* weight = in.weight.data == nullptr ? nullptr : in.weight.at(bh) + chunk.first;
   const T* decay = in.decay.data == nullptr ? nullptr : in.decay.at(bh) + chunk.first;
@@ -153,11 +146,10 @@ Keys<T> keys_of(const ChunkShape& shape, const ChunkInput<T>& in, int64_t bh, co
   double past = 0;  // L
   for (int64_t j = 0; j < chunk.keys; ++j) {
     if (decay != nullptr) past += static_cast<double>(decay[j]);
-    offset[j] =
-        static_cast<T>((keys.rows.top == nullptr ? 0.0 : static_cast<double>(keys.rows.top[j])) +
-                       (weight == nullptr ? 0.0 : static_cast<double>(weight[j])) - past);
+    offset[j] = static_cast<T>((keys.top == nullptr ? 0.0 : static_cast<double>(keys.top[j])) +
+                               (weight == nullptr ? 0.0 : static_cast<double>(weight[j])) - past);
   }
-  keys.rows.offset = offset;
+  keys.offset = offset;
   keys.decay = static_cast<T>(past);
   return keys;
 }

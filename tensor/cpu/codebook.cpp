@@ -5,6 +5,19 @@
 #include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
+namespace {
+
+// body(head, bh) over all bh, those of a head in order and by one thread.
+template <typename Body>
+void each_of_head(const Context& ctx, const HeadShape& shape, const Body& body) {
+  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
+    for (int64_t bh = 0; bh < shape.batch_heads; ++bh)
+      if (shape.head(bh) == head) body(head, bh);
+  });
+}
+
+}  // namespace
+
 // u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
 template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
@@ -56,16 +69,13 @@ template <typename T>
 void add_to_heads(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* codebook,
                   T* dcodebook) {
   const int64_t F = shape.features, D = shape.key_size;
-  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
-    for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
-      if (shape.head(bh) != head) continue;
-      T* into = dcodebook + head * F * D;
-      add_row(x + bh * F * D, into, F * D, T(1));
-      for (int64_t f = 0; du != nullptr && f < F; ++f) {
-        T total = 0;
-        for (int64_t row = 0; row < shape.rows; ++row) total += du[(bh * shape.rows + row) * F + f];
-        add_row(codebook + (head * F + f) * D, into + f * D, D, -total);
-      }
+  each_of_head(ctx, shape, [&](int64_t head, int64_t bh) {
+    T* into = dcodebook + head * F * D;
+    add_row(x + bh * F * D, into, F * D, T(1));
+    for (int64_t f = 0; du != nullptr && f < F; ++f) {
+      T total = 0;
+      for (int64_t row = 0; row < shape.rows; ++row) total += du[(bh * shape.rows + row) * F + f];
+      add_row(codebook + (head * F + f) * D, into + f * D, D, -total);
     }
   });
 }
@@ -110,13 +120,10 @@ template <typename T>
 void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
                  T* sums) {
   const int64_t F = shape.features, D = shape.key_size;
-  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
-    for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
-      if (shape.head(bh) != head) continue;
-      for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row) {
-        counts[head * F + code[row]] += T(1);
-        add_row(x + row * D, sums + (head * F + code[row]) * D, D, T(1));
-      }
+  each_of_head(ctx, shape, [&](int64_t head, int64_t bh) {
+    for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row) {
+      counts[head * F + code[row]] += T(1);
+      add_row(x + row * D, sums + (head * F + code[row]) * D, D, T(1));
     }
   });
 }
@@ -140,8 +147,10 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   const int64_t F = shape.features, M = shape.values, C = shape.chunk, wide = D * (M + 1);
   const int64_t each = C * (2 * F + wide + M + C + 4) + (F + C) * wide + C * (F + 2) + 4 * F;
   const Workspace<T> workspace(ctx, ctx.threads * each);
+  ChunkShape state = shape;
+  state.values = wide;
   parallel_items(ctx, shape.batch_heads, kGrain, [&](int64_t bh, int thread) {
-    StateAccumulator<T> running(grads, bh, F, wide);
+    StateAccumulator<T> running(grads, bh, state);
     for (int64_t index = chunk_count(shape) - 1; index >= 0; --index) {
       Arena<T> arena(workspace.data() + thread * each);
       const Chunk chunk = chunk_at(shape, bh, index);
@@ -192,19 +201,12 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
   });
 }
 
-template <typename T>
-constexpr CodebookKernels<T> kCodebookKernels = {.mixture_logs = mixture_logs<T>,
-                                                 .mixture_logs_backward = mixture_logs_backward<T>,
-                                                 .add_to_heads = add_to_heads<T>,
-                                                 .nearest_code = nearest_code<T>,
-                                                 .gather_codes = gather_codes<T>,
-                                                 .sum_by_code = sum_by_code<T>,
-                                                 .one_hot_logs = one_hot_logs<T>};
-LINEA_KERNELS(CodebookKernels)
+LINEA_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,
+                   .mixture_logs_backward = mixture_logs_backward<T>,
+                   .add_to_heads = add_to_heads<T>, .nearest_code = nearest_code<T>,
+                   .gather_codes = gather_codes<T>, .sum_by_code = sum_by_code<T>,
+                   .one_hot_logs = one_hot_logs<T>)
 
-template <typename T>
-constexpr StraightThroughKernels<T> kStraightThroughKernels = {.straight_through =
-                                                                   straight_through<T>};
-LINEA_KERNELS(StraightThroughKernels)
+LINEA_KERNEL_TABLE(StraightThroughKernels, .straight_through = straight_through<T>)
 
 }  // namespace linea::cpu

@@ -54,9 +54,9 @@ Sum sum_of(const PackedKernel& kernel) {
 }
 
 // Rounded values, padded with zeros to a multiple of kTerms.
-using Rows = std::vector<Row>;
-Rows random_rows(int64_t count, int64_t inner, uint32_t stream_id, float scale) {
-  Rows rows(static_cast<size_t>(count), Row(static_cast<size_t>(inner)));
+using Matrix = std::vector<Row>;
+Matrix random_rows(int64_t count, int64_t inner, uint32_t stream_id, float scale) {
+  Matrix rows(static_cast<size_t>(count), Row(static_cast<size_t>(inner)));
   uint64_t index = 0;
   for (Row& row : rows)
     for (float& x : row)
@@ -74,7 +74,7 @@ Row rounded(const Row& row, const PackedKernel& kernel) {
 }
 
 // A matrix with the rows, or with these as columns; `lead` numbers from one row to the next.
-std::vector<float> stored(const Rows& rows, bool turned, int64_t lead) {
+std::vector<float> stored(const Matrix& rows, bool turned, int64_t lead) {
   const size_t inner = rows.front().size();
   std::vector<float> all((turned ? inner : rows.size()) * static_cast<size_t>(lead), NAN);
   for (size_t i = 0; i < rows.size(); ++i)
@@ -111,11 +111,11 @@ struct Problem {
 
 // The number of elements that differ from the sums in the order of `sum`.
 int64_t differences(const PackedKernel& kernel, const Problem& problem, const Sum& sum) {
-  const Rows a = random_rows(problem.rows, problem.inner, 1, problem.scale),
-             b = random_rows(problem.cols, problem.inner, 2, 1);
+  const Matrix a = random_rows(problem.rows, problem.inner, 1, problem.scale),
+               b = random_rows(problem.cols, problem.inner, 2, 1);
   const std::vector<float> before(static_cast<size_t>(problem.rows * (problem.cols + problem.gap)),
                                   0.1f);
-  Rows rounded_b;
+  Matrix rounded_b;
   for (const Row& row : b) rounded_b.push_back(rounded(row, kernel));
   std::vector<float> plain = before, added = before;
   for (int64_t i = 0; i < problem.rows; ++i) {
