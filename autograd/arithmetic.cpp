@@ -1,4 +1,5 @@
 #include "autograd/ops.h"
+#include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -57,7 +58,6 @@ Var pointwise(Pointwise f, const Var& x) {
 }
 
 Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
-Var gelu(const Var& x) { return pointwise(Pointwise::gelu, x); }
 Var exp(const Var& x) { return pointwise(Pointwise::exp, x); }
 
 // y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same random numbers
@@ -74,12 +74,8 @@ Var clear_padding(const Var& x, const Tensor& valid) {
   const auto clear = [valid](const Tensor& tensor) {
     const Tensor result = tensor.clone();
     const int64_t B = tensor.size(0), H = tensor.size(1), N = tensor.size(2);
-    with_real(tensor.dtype(), "clear_padding", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(context().device)
-          .clear_padding(context(), {valid.data<int32_t>(), H}, result.data<T>(), B * H, N,
-                         tensor.numel() / (B * H * N), 0);
-    });
+    LINEA_LAUNCH(clear_padding, tensor.dtype(), {valid.data<int32_t>(), H}, ops::data(result),
+                 B * H, N, tensor.numel() / (B * H * N), 0);
     return result;
   };
   return Var::from_op("clear_padding", clear(x.value()), {x}, clear);

@@ -29,13 +29,7 @@ struct Layer {
   Tensor weight, bias, panels, dweight, dbias;
 };
 
-void add_to(Tensor& sum, const Tensor& x) {
-  if (!sum.defined()) {
-    sum = x;
-  } else {
-    ops::accumulate(x, sum);
-  }
-}
+void add_to(Tensor& sum, const Tensor& x) { sum = sum.defined() ? ops::add(sum, x) : x; }
 
 // The inputs of an op on x: x and the parameters of its layers; and the gradients of these.
 std::vector<Var> inputs_of(const Var& x, std::initializer_list<LinearVars> layers) {
@@ -57,28 +51,6 @@ Gradients gradients_of(const Tensor& dx, std::initializer_list<Layer> layers) {
   }
   return gradients;
 }
-
-// The rows of a result, written block by block; a block of all rows becomes the result itself.
-class RowBlocks {
- public:
-  explicit RowBlocks(const Shape& shape) : shape_(shape) {}
-  // rows [first, ...) = block [count,C], plus `addend` where that is defined
-  void put(const Tensor& block, int64_t first, const Tensor& addend = {}) {
-    const bool whole = block.shape() == shape_;
-    if (!all_.defined()) all_ = whole ? block : Tensor(shape_, block.dtype());
-    const Tensor rows = whole ? all_ : all_.rows(first, block.size(0));
-    if (addend.defined()) {
-      ops::add_into(addend, block, rows);
-    } else if (!whole) {
-      ops::copy_into(block, rows);
-    }
-  }
-  Tensor take(DType dtype) const { return all_.defined() ? all_ : Tensor(shape_, dtype); }
-
- private:
-  Shape shape_;
-  Tensor all_;
-};
 
 // y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or the identity; r may be undefined
 void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Tensor& y,
@@ -110,14 +82,14 @@ void add_linear_gradients(const Tensor& x, const Tensor& dy, Layer& linear) {
 }
 
 // dx of y = linear(norm(x)); adds to the gradients of both.
-Tensor norm_linear_backward(const Tensor& x, const Tensor& dy, Layer& norm, Layer& linear) {
+void norm_linear_backward(const Tensor& x, const Tensor& dy, Layer& norm, Layer& linear,
+                          const Tensor& dx) {
   const ops::LayerNorm normed = ops::layer_norm(x, norm.weight, norm.bias);
   add_linear_gradients(normed.y, dy, linear);
-  const ops::LayerNormGradient d = ops::layer_norm_backward(x, norm.weight, norm.bias.defined(),
-                                                            normed, ops::matmul(dy, linear.weight));
+  const ops::LayerNormGradient d = ops::layer_norm_backward(
+      x, norm.weight, norm.bias.defined(), normed, ops::matmul(dy, linear.weight), dx);
   add_to(norm.dweight, d.dweight);
   if (norm.bias.defined()) add_to(norm.dbias, d.dbias);
-  return d.dx;
 }
 
 }  // namespace
@@ -136,14 +108,12 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
       "norm_linear", y, inputs_of(x, {norm, linear}),
       [=, shape = x.shape(), dtype = x.dtype(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw = w;
-        RowBlocks dx(saved.shape());
-        const Tensor dy_rows = flat(dy);
+        const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
         each_block(R, out, [&](int64_t first, int64_t count) {
-          dx.put(norm_linear_backward(restored(saved, first, count, dtype),
-                                      dy_rows.rows(first, count), dn, dw),
-                 first);
+          norm_linear_backward(restored(saved, first, count, dtype), dy_rows.rows(first, count), dn,
+                               dw, dx.rows(first, count));
         });
-        return gradients_of(dx.take(dtype).reshape(shape), {dn, dw});
+        return gradients_of(dx.reshape(shape), {dn, dw});
       });
 }
 
@@ -252,8 +222,7 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
       adds ? "add_feed_forward" : "feed_forward", y, inputs,
       [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw_up = w_up, dw_down = w_down;
-        RowBlocks dx(saved.shape());
-        const Tensor dy_rows = flat(dy);
+        const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
         each_block(R, wide, [&](int64_t first, int64_t count) {
           const Tensor dto = dy_rows.rows(first, count), hidden = restored(u, first, count, dtype);
           Tensor grad = dto;
@@ -264,10 +233,11 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
           const Tensor du = ops::matmul(grad, w_down.weight), h(hidden.shape(), hidden.dtype());
           ops::gelu_recompute(hidden, h, du);
           add_linear_gradients(h, grad, dw_down);
-          dx.put(norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up), first,
-                 adds ? dto : Tensor());
+          const Tensor dfrom = dx.rows(first, count);
+          norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up, dfrom);
+          if (adds) ops::accumulate(dto, dfrom);
         });
-        return gradients_of(dx.take(dtype).reshape(shape), {dn, dw_up, dw_down});
+        return gradients_of(dx.reshape(shape), {dn, dw_up, dw_down});
       });
 }
 

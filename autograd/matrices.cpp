@@ -1,4 +1,5 @@
 #include "autograd/ops.h"
+#include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -89,12 +90,8 @@ Tensor solve(const Tensor& l, const Tensor& e, bool transpose) {
   const Tensor x(e.shape(), e.dtype());
   const int64_t N = e.size(-2), M = e.size(-1);
   if (e.numel() > 0)
-    with_real(e.dtype(), "solve_unit_lower", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(context().device)
-          .solve_unit_lower(context(), l.data<T>(), e.data<T>(), x.data<T>(), transpose,
-                            e.numel() / (N * M), N, M);
-    });
+    LINEA_LAUNCH(solve_unit_lower, e.dtype(), ops::data(l), ops::data(e), ops::data(x), transpose,
+                 e.numel() / (N * M), N, M);
   return x;
 }
 

@@ -61,12 +61,7 @@ RowMap dpfp(int64_t nu) {
   return {
       [nu](const Tensor& x) { return ops::dpfp_features(x, nu); },
       [nu](const Tensor& x, const Tensor& dy) { return ops::dpfp_features_backward(x, dy, nu); },
-      [nu](int64_t key_size) {
-        require(nu >= 1 && nu < 2 * key_size,
-                "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu, 2 * key_size - 1,
-                key_size);
-        return 2 * key_size * nu;
-      }};
+      [nu](int64_t key_size) { return ops::dpfp_size(key_size, nu); }};
 }
 
 }  // namespace

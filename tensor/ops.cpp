@@ -131,15 +131,6 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
   const int64_t count = shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
   require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
           x.shape(), result);
-  // Axes of size 1 do not affect the order of elements.
-  int last = -1;
-  bool moves = false;
-  for (const int axis : shape.axis)
-    if (shape.size[axis] != 1) {
-      moves = moves || axis < last;
-      last = axis;
-    }
-  if (!moves) return x.reshape(result);
   Tensor y(result, x.dtype());
   LINEA_LAUNCH(permute, x.dtype(), shape, data(x), data(y));
   return y;
@@ -192,9 +183,10 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) 
 }
 
 LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, bool with_bias,
-                                      const LayerNorm& saved, const Tensor& dy) {
+                                      const LayerNorm& saved, const Tensor& dy, const Tensor& dx) {
   require_same("layer_norm_backward", x, dy);
-  LayerNormGradient result{Tensor(x.shape(), x.dtype()), Tensor(weight.shape(), x.dtype()),
+  LayerNormGradient result{dx.defined() ? dx : Tensor(x.shape(), x.dtype()),
+                           Tensor(weight.shape(), x.dtype()),
                            with_bias ? Tensor(weight.shape(), x.dtype()) : Tensor()};
   LINEA_LAUNCH(layer_norm_backward, x.dtype(), data(x), data(weight), data(saved.mean),
                data(saved.scale), data(dy), data(result.dx), data(result.dweight),

@@ -32,8 +32,7 @@ Tensor dropout(const Tensor& x, float rate, uint32_t stream_id);
 Tensor add_rows(const Tensor& x, const Tensor& row);
 // The sum of x over its outer axes; `row`: shape of the remaining ones.
 Tensor sum_rows(const Tensor& x, const Shape& row);
-// The axes of x [s0,s1,s2,s3,inner...] reordered by PermuteShape; shares x's memory where the order
-// of elements stays the same.
+// The axes of x [s0,s1,s2,s3,inner...] reordered by PermuteShape.
 Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result);
 
 // alpha op(A) op(B): a [..., R, K] (transposed: [..., K, R]); b [K, C] (transposed: [C, K]) for all
@@ -78,8 +77,10 @@ LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias);
 struct LayerNormGradient {
   Tensor dx, dweight, dbias;
 };
+// dx: where that gradient is written; undefined: to a new tensor.
 LayerNormGradient layer_norm_backward(const Tensor& x, const Tensor& weight, bool with_bias,
-                                      const LayerNorm& saved, const Tensor& dy);
+                                      const LayerNorm& saved, const Tensor& dy,
+                                      const Tensor& dx = {});
 
 // Along the last axis.
 Tensor softmax(const Tensor& x);
@@ -122,12 +123,12 @@ Tensor convolution_step(const Tensor& x, const Tensor& w, const ConvolutionShape
                         const Tensor& positions, const Tensor& ring);
 
 // logits [..., V], targets i32 [...], below 0 where not scored. Error: a target above V - 1.
-struct CrossEntropy {
-  Tensor mean, losses, log_sums, scored;
+struct ScoredLoss {
+  Tensor mean, losses, scored, log_sums{};  // log_sums: of cross_entropy
 };
-CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets);
-Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
-                              const CrossEntropy& saved, const Tensor& dmean);
+ScoredLoss cross_entropy(const Tensor& logits, const Tensor& targets);
+Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const ScoredLoss& saved,
+                              const Tensor& dmean);
 Tensor argmax(const Tensor& x);  // over the last axis, i32
 // SampledTokens as tensors of i32: tokens, positions and count [R], token_buffer [capacity,R]; all
 // but `tokens` may be undefined.
@@ -138,23 +139,19 @@ struct Sampled {
 // random numbers of the step stream.step + count. Errors: check_sampling_params.
 void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingParams& params,
             const RandomStream& stream, const Sampled& to);
-Tensor sample(const Tensor& logits, const SamplingParams& params,
-              const RandomStream& stream);  // i32 [R]
 // Errors: temperature not above 0, top_k below 0, top_p outside (0, 1].
 void check_sampling_params(const SamplingParams& params);
 
 // Mixtures of kLogistics distributions [..., 3 kLogistics] on `levels` levels; targets as above.
-struct LogisticsLoss {
-  Tensor mean, losses, scored;
-};
-LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels);
+ScoredLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels);
 Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, int64_t levels,
-                               const LogisticsLoss& saved, const Tensor& dmean);
+                               const ScoredLoss& saved, const Tensor& dmean);
 // The log probability of each level, [..., levels].
 Tensor logistics_scores(const Tensor& mixtures, int64_t levels);
 
 Tensor quadratic_features(const Tensor& x);  // [..., D] -> [..., D^2]
 Tensor quadratic_features_backward(const Tensor& x, const Tensor& dy);
+int64_t dpfp_size(int64_t key_size, int64_t nu);    // 2 D nu. Error: nu outside 1 .. 2 D - 1.
 Tensor dpfp_features(const Tensor& x, int64_t nu);  // [..., D] -> [..., 2 D nu]
 Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
 

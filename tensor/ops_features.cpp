@@ -18,12 +18,15 @@ Tensor quadratic_features_backward(const Tensor& x, const Tensor& dy) {
   return dx;
 }
 
+int64_t dpfp_size(int64_t key_size, int64_t nu) {
+  require(nu >= 1 && nu < 2 * key_size, "dpfp: nu is {}; it must be in 1..{} for keys of size {}",
+          nu, 2 * key_size - 1, key_size);
+  return 2 * key_size * nu;
+}
+
 Tensor dpfp_features(const Tensor& x, int64_t nu) {
-  const int64_t D = columns(x);
-  require(nu >= 1 && nu < 2 * D, "dpfp: nu is {}; it must be in 1..{} for keys of size {}", nu,
-          2 * D - 1, D);
-  Tensor y(x.shape().with(-1, 2 * D * nu), x.dtype());
-  LINEA_LAUNCH(dpfp_features, x.dtype(), data(x), data(y), num_rows(x), D, nu);
+  Tensor y(x.shape().with(-1, dpfp_size(columns(x), nu)), x.dtype());
+  LINEA_LAUNCH(dpfp_features, x.dtype(), data(x), data(y), num_rows(x), columns(x), nu);
   return y;
 }
 
@@ -34,33 +37,28 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
   return dx;
 }
 
-Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha, bool may_round) {
-  const DType dtype = common_dtype("head_matmul", {&x, &w});
-  require(
-      x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
-      "head_matmul: {} and {} do not match", x.shape(), w.shape());
-  GemmShape shape{.transpose_b = transpose_w,
-                  .rows = x.size(1),
-                  .cols = w.size(transpose_w ? 1 : 2),
-                  .inner = x.size(2),
-                  .batch = x.size(0),
-                  .alpha = alpha,
-                  .first_b = first_bh,
-                  .period_b = w.size(0),
-                  .may_round = may_round};
-  shape.set_strides();
-  Tensor y(x.shape().with(-1, shape.cols), dtype);
-  LINEA_LAUNCH(gemm, dtype, shape, data(x), data(w), data(y));
-  return y;
-}
-
 namespace {
 
 // Rows [BH,S,...] with one matrix [H,F,D] for each head.
 HeadShape head_shape(const Tensor& rows, const Shape& matrices, int64_t first_bh) {
   return {rows.size(0), rows.size(1), matrices[1], matrices[2], first_bh, matrices[0]};
 }
+
+}  // namespace
+
+Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
+                   double alpha, bool may_round) {
+  const DType dtype = common_dtype("head_matmul", {&x, &w});
+  require(
+      x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
+      "head_matmul: {} and {} do not match", x.shape(), w.shape());
+  const GemmShape shape = head_shape(x, w.shape(), first_bh).product(transpose_w, alpha, may_round);
+  Tensor y(x.shape().with(-1, shape.cols), dtype);
+  LINEA_LAUNCH(gemm, dtype, shape, data(x), data(w), data(y));
+  return y;
+}
+
+namespace {
 
 HeadShape random_shape(const char* op, const Tensor& x, const Tensor& omega, int64_t first_bh) {
   require(x.shape().rank() == 3 && omega.shape().rank() == 3 && x.size(2) == omega.size(2),

@@ -76,23 +76,31 @@ void require_mixtures(const char* op, const Tensor& mixtures, int64_t levels) {
           levels);
 }
 
-CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets) {
-  require_ids("cross_entropy", targets, INT32_MIN, columns(logits));
-  require(targets.numel() == num_rows(logits), "cross_entropy: logits {} and targets {}",
-          logits.shape(), targets.shape());
-  const DType dtype = logits.dtype();
-  const DType sums = sum_dtype(dtype);
-  CrossEntropy result{Tensor({1}, sums), Tensor({num_rows(logits)}, sums),
-                      Tensor({num_rows(logits)}, sums), Tensor({1}, sums)};
-  LINEA_LAUNCH(cross_entropy, dtype, data(logits), data(targets), data(result.losses),
+namespace {
+
+// The tensors of a loss. Errors: targets above V - 1, or not one for each row of outputs.
+ScoredLoss new_loss(const char* op, const Tensor& outputs, const Tensor& targets, int64_t V) {
+  require_ids(op, targets, INT32_MIN, V);
+  require(targets.numel() == num_rows(outputs), "{}: outputs {} and targets {}", op,
+          outputs.shape(), targets.shape());
+  const DType sums = sum_dtype(outputs.dtype());
+  return {Tensor({1}, sums), Tensor({num_rows(outputs)}, sums), Tensor({1}, sums)};
+}
+
+}  // namespace
+
+ScoredLoss cross_entropy(const Tensor& logits, const Tensor& targets) {
+  ScoredLoss result = new_loss("cross_entropy", logits, targets, columns(logits));
+  result.log_sums = Tensor(result.losses.shape(), result.losses.dtype());
+  LINEA_LAUNCH(cross_entropy, logits.dtype(), data(logits), data(targets), data(result.losses),
                data(result.log_sums), num_rows(logits), columns(logits));
-  LINEA_LAUNCH(mean_scored, dtype, data(result.losses), data(targets), data(result.mean),
+  LINEA_LAUNCH(mean_scored, logits.dtype(), data(result.losses), data(targets), data(result.mean),
                data(result.scored), num_rows(logits));
   return result;
 }
 
-Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
-                              const CrossEntropy& saved, const Tensor& dmean) {
+Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets, const ScoredLoss& saved,
+                              const Tensor& dmean) {
   Tensor dlogits(logits.shape(), logits.dtype());
   LINEA_LAUNCH(cross_entropy_backward, logits.dtype(), data(logits), data(targets),
                data(saved.log_sums), data(saved.scored), data(dmean), data(dlogits),
@@ -100,23 +108,18 @@ Tensor cross_entropy_backward(const Tensor& logits, const Tensor& targets,
   return dlogits;
 }
 
-LogisticsLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
+ScoredLoss logistics_loss(const Tensor& mixtures, const Tensor& targets, int64_t levels) {
   require_mixtures("logistics_loss", mixtures, levels);
-  require_ids("logistics_loss", targets, INT32_MIN, levels);
-  require(targets.numel() == num_rows(mixtures), "logistics_loss: mixtures {} and targets {}",
-          mixtures.shape(), targets.shape());
-  const DType dtype = mixtures.dtype();
-  const DType sums = sum_dtype(dtype);
-  LogisticsLoss result{Tensor({1}, sums), Tensor({num_rows(mixtures)}, sums), Tensor({1}, sums)};
-  LINEA_LAUNCH(logistics_loss, dtype, data(mixtures), data(targets), data(result.losses),
+  const ScoredLoss result = new_loss("logistics_loss", mixtures, targets, levels);
+  LINEA_LAUNCH(logistics_loss, mixtures.dtype(), data(mixtures), data(targets), data(result.losses),
                num_rows(mixtures), levels);
-  LINEA_LAUNCH(mean_scored, dtype, data(result.losses), data(targets), data(result.mean),
+  LINEA_LAUNCH(mean_scored, mixtures.dtype(), data(result.losses), data(targets), data(result.mean),
                data(result.scored), num_rows(mixtures));
   return result;
 }
 
 Tensor logistics_loss_backward(const Tensor& mixtures, const Tensor& targets, int64_t levels,
-                               const LogisticsLoss& saved, const Tensor& dmean) {
+                               const ScoredLoss& saved, const Tensor& dmean) {
   Tensor dmixtures(mixtures.shape(), mixtures.dtype());
   LINEA_LAUNCH(logistics_loss_backward, mixtures.dtype(), data(mixtures), data(targets),
                data(saved.losses), data(saved.scored), data(dmean), data(dmixtures),
@@ -171,12 +174,6 @@ void sample(OutputKind kind, const Tensor& outputs, int64_t V, const SamplingPar
                               rows,
                               to.token_buffer.defined() ? to.token_buffer.size(0) : 0};
   LINEA_LAUNCH(sample, outputs.dtype(), kind, data(outputs), V, params, stream, sampled);
-}
-
-Tensor sample(const Tensor& logits, const SamplingParams& params, const RandomStream& stream) {
-  const Sampled sampled{Tensor({num_rows(logits)}, DType::i32)};
-  sample(OutputKind::logits, logits, columns(logits), params, stream, sampled);
-  return sampled.tokens;
 }
 
 }  // namespace linea::ops

@@ -7,31 +7,11 @@
 #include "tensor/cpu/row.h"
 
 namespace linea::cpu {
-namespace {
-
-// Products of rows with their head's omega [F,D], or with its transpose.
-GemmShape products(const HeadShape& shape, bool transposed, double scale) {
-  const int64_t F = shape.features, D = shape.key_size;
-  GemmShape gemm{.transpose_b = !transposed,
-                 .rows = shape.rows,
-                 .cols = transposed ? D : F,
-                 .inner = transposed ? F : D,
-                 .batch = shape.batch_heads,
-                 .alpha = scale,
-                 .first_b = shape.first_bh,
-                 .period_b = shape.heads,
-                 .may_round = true};
-  gemm.set_strides();
-  return gemm;
-}
-
-}  // namespace
-
 template <typename T>
 void random_logs(Context& ctx, const HeadShape& shape, const T* x, const T* omega, double scale,
                  T* u) {
   const int64_t F = shape.features, D = shape.key_size;
-  kernels_of<MatrixKernels<T>>().gemm(ctx, products(shape, false, scale), x, omega, u);
+  kernels_of<MatrixKernels<T>>().gemm(ctx, shape.product(true, scale, true), x, omega, u);
   parallel_rows(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t r) {
     const T norm = static_cast<T>(scale * scale / 2) * dot(x + r * D, x + r * D, D);
     T* row = u + r * F;
@@ -44,7 +24,7 @@ template <typename T>
 void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, const T* du,
                           const T* omega, double scale, T* dx) {
   const int64_t F = shape.features, D = shape.key_size;
-  kernels_of<MatrixKernels<T>>().gemm(ctx, products(shape, true, scale), du, omega, dx);
+  kernels_of<MatrixKernels<T>>().gemm(ctx, shape.product(false, scale, true), du, omega, dx);
   parallel_rows(ctx, shape.batch_heads * shape.rows, D + F, [&](int64_t r) {
     const T total = sum(du + r * F, F) * static_cast<T>(-scale * scale);
     for (int64_t d = 0; d < D; ++d) dx[r * D + d] += total * x[r * D + d];
@@ -86,14 +66,9 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
   });
 }
 
-template <typename T>
-constexpr RandomFeatureKernels<T> kRandomFeatureKernels = {
-    .random_logs = random_logs<T>,
-    .random_logs_backward = random_logs_backward<T>,
-    .square_norms = square_norms<T>,
-    .square_norms_backward = square_norms_backward<T>,
-    .sine_cosine = sine_cosine<T>,
-    .sine_cosine_backward = sine_cosine_backward<T>};
-LINEA_KERNELS(RandomFeatureKernels)
+LINEA_KERNEL_TABLE(RandomFeatureKernels, .random_logs = random_logs<T>,
+                   .random_logs_backward = random_logs_backward<T>, .square_norms = square_norms<T>,
+                   .square_norms_backward = square_norms_backward<T>, .sine_cosine = sine_cosine<T>,
+                   .sine_cosine_backward = sine_cosine_backward<T>)
 
 }  // namespace linea::cpu

@@ -173,7 +173,7 @@ TEST(Gradients, Logistics) {
 TEST(Gradcheck, DetectsLogisticsOfOtherLevels) {
   const Tensor targets = Tensor::from(std::vector<int32_t>{0, 100, 255}, {3});
   const Function wrong = [&](const Vars& in) {
-    const ops::LogisticsLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
+    const ops::ScoredLoss kept = ops::logistics_loss(in[0].value(), targets, 256);
     return Var::from_op("logistics_loss", kept.mean, {in[0]},
                         [&, x = in[0].value(), kept](const Tensor& dy) -> std::vector<Gradient> {
                           return {ops::logistics_loss_backward(x, targets, 257, kept, dy)};
@@ -187,8 +187,10 @@ TEST(Gradients, ALeafUsedRepeatedly) {
   expect_true("x x", [](const Vars& in) { return multiply(in[0], in[0]); }, {draw({4})});
   expect_true("x x^T", [](const Vars& in) { return matmul(in[0], in[0], false, true); },
               {draw({3, 4})});
-  expect_true("x + x + gelu(x)", [](const Vars& in) { return add(add(in[0], in[0]), gelu(in[0])); },
-              {draw({4})});
+  expect_true(
+      "x + x + pointwise(Pointwise::gelu, x)",
+      [](const Vars& in) { return add(add(in[0], in[0]), pointwise(Pointwise::gelu, in[0])); },
+      {draw({4})});
 }
 
 // The check is worth what it catches.

@@ -76,7 +76,8 @@ std::vector<Branch> feed_forward_branches(const std::vector<Tensor>& inputs, boo
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
              const auto first = taken.take<LinearVars>();
-             const Var hidden = gelu(apply(first, layer_norm(v[0], n.weight, n.bias)));
+             const Var hidden =
+                 pointwise(Pointwise::gelu, apply(first, layer_norm(v[0], n.weight, n.bias)));
              return dropout(apply(taken.take<LinearVars>(), hidden), rate, 3);
            },
            inputs},
@@ -91,7 +92,8 @@ std::vector<Branch> feed_forward_branches(const std::vector<Tensor>& inputs, boo
              Taken taken(v, 1, bias);
              const auto n = taken.take<NormVars>();
              const auto first = taken.take<LinearVars>();
-             const Var hidden = gelu(apply(first, layer_norm(v[0], n.weight, n.bias)));
+             const Var hidden =
+                 pointwise(Pointwise::gelu, apply(first, layer_norm(v[0], n.weight, n.bias)));
              return add(v[0], dropout(apply(taken.take<LinearVars>(), hidden), rate, 3));
            },
            inputs}};

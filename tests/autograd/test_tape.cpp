@@ -155,7 +155,7 @@ TEST(TapeErrors, NameTheOp) {
 
 TEST(TapeErrors, BackwardTwice) {
   const Var x = leaf({2});
-  const Var y = gelu(x);
+  const Var y = pointwise(Pointwise::gelu, x);
   backward(y);
   EXPECT_EQ(message_of([&] { backward(y); }), "backward() walked through the op pointwise before");
   const Var shared = scale(x, 2), a = add(shared, x), b = multiply(shared, x);
@@ -221,7 +221,7 @@ TEST(TapeMemory, IsFreedDuringBackward) {
   const int64_t before = held();
   {
     Var y = x;
-    for (int i = 0; i < 100; ++i) y = gelu(y);
+    for (int i = 0; i < 100; ++i) y = pointwise(Pointwise::gelu, y);
     EXPECT_EQ(held() - before, 100 * bytes);
     cpu_allocator().reset_peak();
     backward(y, seed);
@@ -236,7 +236,7 @@ TEST(TapeMemory, AnUnusedGraphIsFreed) {
   const size_t before = cpu_allocator().use().held;
   {
     Var y = x;
-    for (int i = 0; i < 20; ++i) y = multiply(gelu(y), softmax(y));
+    for (int i = 0; i < 20; ++i) y = multiply(pointwise(Pointwise::gelu, y), softmax(y));
     EXPECT_GT(cpu_allocator().use().held, before);
   }
   EXPECT_EQ(cpu_allocator().use().held, before);
@@ -248,7 +248,7 @@ TEST(TapeMemory, NothingIsSavedUnderNoGrad) {
   const NoGrad no_grad;
   cpu_allocator().reset_peak();
   Var y = x;
-  for (int i = 0; i < 100; ++i) y = gelu(y);
+  for (int i = 0; i < 100; ++i) y = pointwise(Pointwise::gelu, y);
   EXPECT_LE(cpu_allocator().use().peak - before, size_t{2 * 65536});
 }
 

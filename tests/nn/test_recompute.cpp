@@ -65,7 +65,7 @@ TEST(Recompute, SavesLess) {
 
 TEST(Recompute, PassesGradcheck) {
   const Var weight(random_tensor({4, 4}, 3), true);
-  const auto f = [&](const Var& x) { return gelu(matmul(x, weight)); };
+  const auto f = [&](const Var& x) { return pointwise(Pointwise::gelu, matmul(x, weight)); };
   const GradcheckResult result =
       gradcheck([&](const std::vector<Var>& in) { return recomputed(f, recomputed(f, in[0])); },
                 {random_tensor({3, 4}, 1)});
@@ -79,13 +79,13 @@ TEST(Recompute, PropagatesErrorsOfTheSecondRun) {
   const Var y = recomputed(
       [&](const Var& given) {
         if (++runs == 2) fail(ErrorKind::memory, "no more");
-        return gelu(given);
+        return pointwise(Pointwise::gelu, given);
       },
       x);
   EXPECT_THROW(backward(y, random_tensor({3}, 2)), Error);
-  EXPECT_TRUE(gelu(x).requires_grad());
+  EXPECT_TRUE(pointwise(Pointwise::gelu, x).requires_grad());
   const NoGrad no_grad;
-  EXPECT_FALSE(gelu(x).requires_grad());
+  EXPECT_FALSE(pointwise(Pointwise::gelu, x).requires_grad());
 }
 
 TEST(Recompute, RefusesCodebooksThatCount) {

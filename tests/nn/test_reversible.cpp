@@ -11,14 +11,16 @@
 namespace linea {
 namespace {
 
-// Layer l: f = gelu(norm(x) A_l), g = dropout(x B_l). Weights: those of each layer, after the first
+// Layer l: f = pointwise(Pointwise::gelu, norm(x) A_l), g = dropout(x B_l). Weights: those of each layer, after the first
 // Var.
 std::vector<ReversibleLayer> layers_of(const std::vector<Var>& v) {
   std::vector<ReversibleLayer> layers;
   for (size_t i = 1; i + 1 < v.size(); i += 2) {
     const Var a = v[i], b = v[i + 1], weight(Tensor::full({a.size(0)}, DType::f64, 1.0));
     layers.push_back(
-        {[=](const Var& x) { return gelu(matmul(layer_norm(x, weight, Var()), a)); },
+        {[=](const Var& x) {
+           return pointwise(Pointwise::gelu, matmul(layer_norm(x, weight, Var()), a));
+         },
          [=](const Var& x) { return dropout(matmul(x, b), 0.3f, static_cast<uint32_t>(i)); }});
   }
   return layers;

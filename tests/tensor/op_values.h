@@ -37,6 +37,14 @@ inline void expect_near(const Tensor& found, const Values& expected, const char*
         << what << " at " << i;
 }
 
+// A token for each row of logits, i32 [R].
+inline Tensor sample_logits(const Tensor& logits, const SamplingParams& params,
+                            const RandomStream& stream) {
+  const ops::Sampled sampled{Tensor({logits.numel() / logits.size(-1)}, DType::i32)};
+  ops::sample(OutputKind::logits, logits, logits.size(-1), params, stream, sampled);
+  return sampled.tokens;
+}
+
 class DtypeTest : public testing::TestWithParam<DType> {
  protected:
   DType dtype() const { return GetParam(); }

@@ -110,7 +110,7 @@ TEST_P(Ops, LogisticLossesMatchTheirScores) {
   const std::vector<int32_t> targets = {0, 15, 7, -1, 3, -1};
   const Tensor x = mixtures(6, 0, -2, dtype()), tokens = Tensor::from(targets, {6});
   const Values scores = ops::logistics_scores(x, levels).to_doubles();
-  const ops::LogisticsLoss kept = ops::logistics_loss(x, tokens, levels);
+  const ops::ScoredLoss kept = ops::logistics_loss(x, tokens, levels);
   Values losses;
   double mean = 0;
   for (size_t r = 0; r < 6; ++r) {
@@ -132,7 +132,7 @@ TEST_P(Ops, LogisticGradientsMatchTheirDefinition) {
           const Tensor x = mixtures(1, mean, log_scale, dtype());
           const Values row = x.to_doubles();
           const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
-          const ops::LogisticsLoss kept = ops::logistics_loss(x, target, levels);
+          const ops::ScoredLoss kept = ops::logistics_loss(x, target, levels);
           const Values found =
               ops::logistics_loss_backward(x, target, levels, kept, one).to_doubles();
           const Gradients expected = Definition(row.data(), levels).grads(s);
@@ -172,7 +172,7 @@ TEST_P(Ops, LogisticsStayFiniteAtExtremes) {
           EXPECT_NEAR(total, 1, 1e-5) << levels << ' ' << mean << ' ' << log_scale << ' ' << logit;
           for (int64_t s = 0; s < levels; ++s) {
             const Tensor target = Tensor::from<int32_t>({static_cast<int32_t>(s)}, {1});
-            const ops::LogisticsLoss kept = ops::logistics_loss(x, target, levels);
+            const ops::ScoredLoss kept = ops::logistics_loss(x, target, levels);
             EXPECT_TRUE(std::isfinite(kept.mean.item()));
             EXPECT_EQ(
                 ops::count_nonfinite(ops::logistics_loss_backward(x, target, levels, kept, one)), 0)

@@ -4,6 +4,7 @@
 #include "tensor/ops.h"
 
 #include "tests/expect_error.h"
+#include "tests/tensor/op_values.h"
 
 namespace linea {
 namespace {
@@ -52,7 +53,7 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
   EXPECT_NE(message_of([&] { ops::mask_causal(x, 0); }).find("[2,3] is not square"),
             std::string::npos);
   EXPECT_NE(message_of([&] { ops::dropout(x, 1.0f, 0); }).find("[0, 1)"), std::string::npos);
-  EXPECT_NE(message_of([&] { ops::sample(x, {0}, {}); }).find("`temperature` is 0"),
+  EXPECT_NE(message_of([&] { op_tests::sample_logits(x, {0}, {}); }).find("`temperature` is 0"),
             std::string::npos);
   EXPECT_NE(message_of([&] { ops::dpfp_features(x, 6); }).find("nu is 6"), std::string::npos);
   EXPECT_NE(message_of([&] {

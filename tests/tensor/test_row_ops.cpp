@@ -108,7 +108,7 @@ TEST_P(Ops, CrossEntropy) {
       dx.push_back(scored ? (std::exp(a[r * 7 + v]) / total - hit) * 3 / 4 : 0.0);
     }
   }
-  const ops::CrossEntropy kept = ops::cross_entropy(x, tokens);
+  const ops::ScoredLoss kept = ops::cross_entropy(x, tokens);
   expect_near(kept.losses, losses, "losses");
   EXPECT_NEAR(kept.mean.item(), mean, 1e-6);
   EXPECT_EQ(kept.scored.item(), 4);
@@ -117,7 +117,7 @@ TEST_P(Ops, CrossEntropy) {
   const Tensor large = make({1e4, 0, -1e4}, {1, 3}, dtype());
   EXPECT_EQ(ops::cross_entropy(large, Tensor::full({1}, DType::i32, 1)).mean.item(), 1e4);
   const Tensor none = Tensor::full({1}, DType::i32, -1), one = make({1}, {1}, dtype());
-  const ops::CrossEntropy unscored = ops::cross_entropy(large, none);
+  const ops::ScoredLoss unscored = ops::cross_entropy(large, none);
   EXPECT_EQ(unscored.mean.item(), 0);
   EXPECT_EQ(ops::cross_entropy_backward(large, none, unscored, one).to_doubles(),
             (Values{0, 0, 0}));
@@ -141,14 +141,14 @@ TEST_P(Ops, SampleFollowsTheDistribution) {
     for (const double x : logits) p.push_back(std::exp(x / temperature) / total);
     const Tensor x = make(repeated, {kRows, 5}, dtype());
     const std::vector<int32_t> sampled =
-        ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>();
+        sample_logits(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>();
     std::vector<int> hits(5, 0);
     for (const int32_t token : sampled) ++hits.at(static_cast<size_t>(token));
     for (size_t v = 0; v < 5; ++v)
       EXPECT_NEAR(hits[v], p[v] * kRows, 4.5 * std::sqrt(p[v] * kRows) + 1e-9) << v;
-    EXPECT_EQ(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(),
+    EXPECT_EQ(sample_logits(x, {temperature}, {3, Purpose::sample, 0, 1}).to_vector<int32_t>(),
               sampled);
-    EXPECT_NE(ops::sample(x, {temperature}, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(),
+    EXPECT_NE(sample_logits(x, {temperature}, {3, Purpose::sample, 0, 2}).to_vector<int32_t>(),
               sampled);
   }
 }

@@ -55,7 +55,7 @@ TEST_P(Ops, TopKSamplesTheMostLikelyTokens) {
       for (const double top_p : {1.0, 0.9, 0.5, 0.2, 1e-9}) {
         const SamplingParams params{temperature, top_k, top_p};
         const std::vector<int32_t> sampled =
-            ops::sample(logits, params, stream).to_vector<int32_t>();
+            sample_logits(logits, params, stream).to_vector<int32_t>();
         for (int64_t r = 0; r < kRows; ++r) {
           const Values row(values.begin() + r * kTokens, values.begin() + (r + 1) * kTokens);
           ASSERT_EQ(sampled[static_cast<size_t>(r)],
@@ -73,7 +73,7 @@ TEST_P(Ops, TopPBreaksTiesByIndex) {
   const Tensor logits = Tensor::zeros({1000, 8}, dtype());
   const RandomStream stream{1, Purpose::sample, 0, 0};
   const std::vector<int32_t> sampled =
-      ops::sample(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
+      sample_logits(logits, {1.0, 0, 0.5}, stream).to_vector<int32_t>();
   EXPECT_EQ(*std::max_element(sampled.begin(), sampled.end()), 3);
   for (int32_t token = 0; token < 4; ++token)
     EXPECT_NEAR(static_cast<double>(std::count(sampled.begin(), sampled.end(), token)), 250,
@@ -85,7 +85,7 @@ TEST(Sampling, RefusesInvalidNumbers) {
   const Tensor logits = Tensor::zeros({1, 4}, DType::f32);
   const auto refused = [&](const SamplingParams& params,
                            std::initializer_list<std::string> fragments) {
-    expect_error(ErrorKind::usage, fragments, [&] { ops::sample(logits, params, {}); });
+    expect_error(ErrorKind::usage, fragments, [&] { sample_logits(logits, params, {}); });
   };
   for (const double temperature : {0.0, -1.0, std::nan("")})
     refused({temperature}, {"`temperature`", "`greedy`"});

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tensor/ops.h"
+#include "tests/tensor/op_values.h"
 
 namespace linea {
 namespace {
@@ -85,14 +86,14 @@ TEST(Threads, Tokens) {
                                ops::embedding_backward(tokens, dy, 97)};
   });
   expect_same_bits("cross_entropy", [&] {
-    const ops::CrossEntropy kept = ops::cross_entropy(logits, tokens);
+    const ops::ScoredLoss kept = ops::cross_entropy(logits, tokens);
     return std::vector<Tensor>{kept.mean, kept.losses,
                                ops::cross_entropy_backward(logits, tokens, kept, one)};
   });
   expect_same_bits("sample", [&] {
-    return std::vector<Tensor>{ops::sample(logits, {0.8}, {1, Purpose::sample, 0, 2}),
-                               ops::argmax(logits),
-                               ops::sample(logits, {0.8, 9, 0.9}, {1, Purpose::sample, 0, 2})};
+    return std::vector<Tensor>{
+        op_tests::sample_logits(logits, {0.8}, {1, Purpose::sample, 0, 2}), ops::argmax(logits),
+        op_tests::sample_logits(logits, {0.8, 9, 0.9}, {1, Purpose::sample, 0, 2})};
   });
   const Tensor mixtures = random({301, 3 * kLogistics}, 4);
   expect_same_bits("logistics",
