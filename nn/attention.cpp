@@ -40,10 +40,7 @@ std::vector<std::string> attention_names() {
 }
 
 const AttentionEntry& find_attention(const std::string& name) {
-  for (const AttentionEntry& entry : attentions())
-    if (entry.name == name) return entry;
-  fail(ErrorKind::usage, "there is no attention '{}'; choose one of {}", name,
-       fmt::join(attention_names(), ", "));
+  return find_named("attention", attentions(), name);
 }
 
 Settings complete_settings(const AttentionOptions& options) {

@@ -28,9 +28,7 @@ const std::vector<std::string>& convolution_kinds() {
 
 void check_convolution(const std::string& setting, const std::string& kind,
                        const ModelConfig& config) {
-  const std::vector<std::string>& kinds = convolution_kinds();
-  require(std::find(kinds.begin(), kinds.end(), kind) != kinds.end(),
-          "`{}` is '{}'; choose one of {}", setting, kind, fmt::join(kinds, ", "));
+  check_choice(setting, kind, convolution_kinds());
   require(kind != "2d" || config.image_width >= 2,
           "`{}` 2d needs images of at least two pixels a row: choose 1d, or a task of images",
           setting);

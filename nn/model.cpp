@@ -7,7 +7,6 @@
 #include "nn/retrieval_model.h"
 #include "nn/self_attention.h"
 #include "nn/transformer.h"
-#include "tensor/backend.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
@@ -25,9 +24,7 @@ void check(const ModelConfig& config) {
           config.heads);
   require(config.dropout >= 0 && config.dropout < 1, "`dropout` is {}; it must be in [0, 1)",
           config.dropout);
-  const std::vector<std::string>& positions = position_kinds();
-  require(std::find(positions.begin(), positions.end(), config.positions) != positions.end(),
-          "`positions` is '{}'; choose one of {}", config.positions, fmt::join(positions, ", "));
+  check_choice("positions", config.positions, position_kinds());
   require(config.positions != "learned+grid" || config.image_width > 0,
           "`positions` learned+grid needs images: choose learned, or a task of images");
   require(config.class_embedding == "first" || config.class_embedding == "every",
@@ -93,9 +90,7 @@ void Model::begin_position(DecodeState& state) const {
   const std::vector<int32_t> positions(static_cast<size_t>(state.batch),
                                        static_cast<int32_t>(state.position));
   count_position(state);
-  const Tensor& on_device = state.device_position;
-  device_memory(on_device.device())
-      .write(context(), on_device.address(), positions.data(), on_device.bytes());
+  state.device_position.write(positions.data());
 }
 
 void Model::count_position(DecodeState& state) const {

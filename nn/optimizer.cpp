@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/backend.h"
 #include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
@@ -26,7 +25,7 @@ const std::vector<Mechanism>& optimizers() {
 }
 
 const Mechanism& find_optimizer(const std::string& name) {
-  return find_mechanism("optimizer", optimizers(), name);
+  return find_named("optimizer", optimizers(), name);
 }
 
 bool trains_as_matrices(const OptimizerConfig& config, const Parameter& parameter) {
@@ -48,13 +47,9 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
   }
   const MemoryScope scope(MemoryPart::optimizer);
   for (const Parameter& parameter : parameters_) {
-    const auto zeros = [&](bool exist) {
-      return exist ? Tensor::zeros(parameter.var.shape(), parameter.var.dtype()) : Tensor();
-    };
-    const bool matrices = trains_as_matrices(config_, parameter);
-    mean_.push_back(zeros(!matrices));
-    square_.push_back(zeros(!matrices));
-    momentum_.push_back(zeros(matrices));
+    const auto zeros = [&] { return Tensor::zeros(parameter.var.shape(), parameter.var.dtype()); };
+    mean_.push_back(zeros());
+    square_.push_back(trains_as_matrices(config_, parameter) ? Tensor() : zeros());
   }
 }
 
@@ -100,13 +95,10 @@ void Optimizer::apply(const Tensor& loss) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const Var& var = parameters_[i].var;
       require(var.grad().defined(), "the parameter {} got no gradient", parameters_[i].name);
-      const auto moment = [](const Tensor& x) {
-        return x.defined() ? x.data<Accumulator<T>>() : nullptr;
-      };
-      all.push_back({var.grad().data<T>(), var.value().data<T>(), moment(mean_[i]),
-                     moment(square_[i]), var.value().numel(),
+      all.push_back({var.grad().data<T>(), var.value().data<T>(), mean_[i].data<Accumulator<T>>(),
+                     square_[i].data_or_null<Accumulator<T>>(), var.value().numel(),
                      var.shape().rank() >= 2 ? weight_decay_ : 0.0});
-      if (mean_[i].defined()) adam.push_back(all.back());
+      if (square_[i].defined()) adam.push_back(all.back());
     }
     const Kernels<T>& of = kernels<T>(ctx.device);
     of.sum_squares(ctx, all.data(), all.size(), total.data<double>());
@@ -127,13 +119,13 @@ template <typename T>
 void Optimizer::apply_muon(Context& ctx) const {
   std::vector<MuonMatrix<T>> matrices;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!momentum_[i].defined()) continue;
+    if (square_[i].defined()) continue;
     const Var& var = parameters_[i].var;
     const int64_t count = parameters_[i].matrices, rows = var.size(0) / count, cols = var.size(1);
     for (int64_t matrix = 0; matrix < count; ++matrix) {
       const int64_t first = matrix * rows * cols;
       matrices.push_back({var.grad().data<T>() + first, var.value().data<T>() + first,
-                          momentum_[i].data<Accumulator<T>>() + first, rows, cols});
+                          mean_[i].data<Accumulator<T>>() + first, rows, cols});
     }
   }
   std::stable_sort(matrices.begin(), matrices.end(),
@@ -165,12 +157,9 @@ double Optimizer::loss() const { return context().step->loss; }
 std::vector<Optimizer::Moment> Optimizer::moments() const {
   std::vector<Moment> result;
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (momentum_[i].defined()) {
-      result.push_back({"momentum." + parameters_[i].name, momentum_[i]});
-    } else {
-      result.push_back({"mean." + parameters_[i].name, mean_[i]});
-      result.push_back({"square." + parameters_[i].name, square_[i]});
-    }
+    const std::string& name = parameters_[i].name;
+    result.push_back({(square_[i].defined() ? "mean." : "momentum.") + name, mean_[i]});
+    if (square_[i].defined()) result.push_back({"square." + name, square_[i]});
   }
   return result;
 }
@@ -185,8 +174,7 @@ void Optimizer::restore(const std::vector<Moment>& moments, int64_t updates) {
       fail(ErrorKind::input, "the optimizer's tensor {} is {} {}, expected {} {}", own.name,
            name_of(found->tensor.dtype()), found->tensor.shape().str(), name_of(own.tensor.dtype()),
            own.tensor.shape().str());
-    device_memory(own.tensor.device())
-        .copy(context(), own.tensor.address(), found->tensor.address(), own.tensor.bytes());
+    ops::copy_into(found->tensor, own.tensor);
   }
   updates_ = updates;
 }

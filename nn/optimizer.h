@@ -72,8 +72,7 @@ class Optimizer {
   OptimizerConfig config_;
   double beta1_, beta2_, weight_decay_, muon_momentum_ = 0, muon_rate_ = 0;
   Parameters parameters_;
-  std::vector<Tensor> mean_, square_;  // undefined where there is a momentum
-  std::vector<Tensor> momentum_;
+  std::vector<Tensor> mean_, square_;  // of matrices that Muon trains the momentum alone
   int64_t updates_ = 0;
 };
 

@@ -2,13 +2,14 @@
 
 #include "autograd/ops.h"
 #include "tensor/ops.h"
+#include "tensor/settings.h"
 
 namespace linea {
 namespace {
 
 class CategoricalHead : public OutputHead {
  public:
-  explicit CategoricalHead(int64_t tokens) : tokens_(tokens) {}
+  explicit CategoricalHead(int64_t tokens) : OutputHead(OutputKind::logits, tokens) {}
 
   int64_t outputs() const override { return tokens_; }
   Var loss(const Var& outputs, const Tensor& targets) const override {
@@ -18,18 +19,11 @@ class CategoricalHead : public OutputHead {
     return ops::cross_entropy(outputs, targets).losses;
   }
   Tensor scores(const Tensor& outputs) const override { return outputs; }
-  void sample(const Tensor& outputs, const SamplingParams& params, const RandomStream& stream,
-              const ops::Sampled& to) const override {
-    ops::sample(OutputKind::logits, outputs, tokens_, params, stream, to);
-  }
-
- private:
-  int64_t tokens_;
 };
 
 class LogisticsHead : public OutputHead {
  public:
-  explicit LogisticsHead(int64_t levels) : levels_(levels) {
+  explicit LogisticsHead(int64_t levels) : OutputHead(OutputKind::logistics, levels) {
     require(levels >= 2, "`output_head` logistics needs at least 2 levels, not {}", levels);
   }
 
@@ -47,21 +41,14 @@ class LogisticsHead : public OutputHead {
   }
 
   Var loss(const Var& outputs, const Tensor& targets) const override {
-    return logistics_loss(outputs, targets, levels_);
+    return logistics_loss(outputs, targets, tokens_);
   }
   Tensor losses(const Tensor& outputs, const Tensor& targets) const override {
-    return ops::logistics_loss(outputs, targets, levels_).losses;
+    return ops::logistics_loss(outputs, targets, tokens_).losses;
   }
   Tensor scores(const Tensor& outputs) const override {
-    return ops::logistics_scores(outputs, levels_);
+    return ops::logistics_scores(outputs, tokens_);
   }
-  void sample(const Tensor& outputs, const SamplingParams& params, const RandomStream& stream,
-              const ops::Sampled& to) const override {
-    ops::sample(OutputKind::logistics, outputs, levels_, params, stream, to);
-  }
-
- private:
-  int64_t levels_;
 };
 
 }  // namespace
@@ -72,10 +59,9 @@ const std::vector<std::string>& output_head_names() {
 }
 
 std::unique_ptr<OutputHead> make_output_head(const std::string& name, int64_t tokens) {
-  if (name == "categorical") return std::make_unique<CategoricalHead>(tokens);
+  check_choice("output_head", name, output_head_names());
   if (name == "logistics") return std::make_unique<LogisticsHead>(tokens);
-  fail(ErrorKind::usage, "`output_head` is '{}'; choose one of {}", name,
-       fmt::join(output_head_names(), ", "));
+  return std::make_unique<CategoricalHead>(tokens);
 }
 
 }  // namespace linea

@@ -14,6 +14,7 @@ namespace linea {
 
 class OutputHead {
  public:
+  OutputHead(OutputKind kind, int64_t tokens) : kind_(kind), tokens_(tokens) {}
   virtual ~OutputHead() = default;
 
   virtual int64_t outputs() const = 0;  // per position
@@ -29,8 +30,14 @@ class OutputHead {
   // Unnormalized log probabilities, [..., tokens].
   virtual Tensor scores(const Tensor& outputs) const = 0;
   // Samples a token for each row of outputs.
-  virtual void sample(const Tensor& outputs, const SamplingParams& params,
-                      const RandomStream& stream, const ops::Sampled& to) const = 0;
+  void sample(const Tensor& outputs, const SamplingParams& params, const RandomStream& stream,
+              const ops::Sampled& to) const {
+    ops::sample(kind_, outputs, tokens_, params, stream, to);
+  }
+
+ protected:
+  const OutputKind kind_;
+  const int64_t tokens_;
 };
 
 // categorical: the logit of each token. logistics: a mixture of kLogistics discretized logistic

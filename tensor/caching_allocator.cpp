@@ -63,7 +63,6 @@ void* CachingAllocator::allocate(size_t bytes) {
       block = source_.take(size);
     }
     if (block == nullptr) out_of_memory(bytes);
-    ++source_calls_;
   }
   use_.held += size;
   use_.peak = std::max(use_.peak, use_.held);
@@ -77,7 +76,6 @@ void CachingAllocator::release(void* block, size_t bytes) noexcept {
   use_.held -= size;
 #ifdef LINEA_NAN_FILL
   source_.give_back(block);  // so that the address sanitizer sees a use after release
-  ++source_calls_;
 #else
   try {
     free_[size].push_back(block);
@@ -91,7 +89,6 @@ void CachingAllocator::release(void* block, size_t bytes) noexcept {
 void CachingAllocator::release_free_blocks() {
   for (auto& [size, blocks] : free_) {
     for (void* block : blocks) source_.give_back(block);
-    source_calls_ += static_cast<int64_t>(blocks.size());
     blocks.clear();
   }
   use_.cached = 0;

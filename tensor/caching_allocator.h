@@ -51,11 +51,6 @@ class CachingAllocator final : public Allocator {
     const Lock lock(mutex_);
     fail_in_ = count;
   }
-  // Blocks ever taken from the source or returned to it.
-  int64_t source_calls() const {
-    const Lock lock(mutex_);
-    return source_calls_;
-  }
 
  private:
   using Lock = std::lock_guard<std::mutex>;
@@ -66,7 +61,7 @@ class CachingAllocator final : public Allocator {
   mutable std::mutex mutex_;
   MemoryUse use_;
   MemoryLimit limit_;
-  int64_t fail_in_ = 0, source_calls_ = 0;
+  int64_t fail_in_ = 0;
   std::unordered_map<size_t, std::vector<void*>> free_;
 };
 

@@ -39,24 +39,13 @@ void check_range(const Setting& setting, double number, const std::string& shown
   refuse(setting.key, shown, "it must be " + rule);
 }
 
-template <typename T>
-const T& typed(const Settings& settings, const std::string& key) {
-  const T* value = std::get_if<T>(&settings.at(key));
-  require(value != nullptr, "the setting `{}` is of another type than asked for", key);
-  return *value;
-}
-
 }  // namespace
 
-const Mechanism& find_mechanism(const std::string& kind, const std::vector<Mechanism>& mechanisms,
-                                const std::string& name) {
-  std::vector<std::string> names;
-  for (const Mechanism& mechanism : mechanisms) {
-    if (mechanism.name == name) return mechanism;
-    names.push_back(mechanism.name);
-  }
-  fail(ErrorKind::usage, "there is no {} '{}'; choose one of {}", kind, name,
-       fmt::join(names, ", "));
+void check_choice(const std::string& key, const std::string& value,
+                  const std::vector<std::string>& choices) {
+  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+    refuse(key, fmt::format("'{}'", value),
+           fmt::format("choose one of {}", fmt::join(choices, ", ")));
 }
 
 const SettingValue& Settings::at(const std::string& key) const {
@@ -117,10 +106,8 @@ void check(const Setting& setting, SettingValue& value, const std::string& typed
     if (std::isinf(*number)) refuse(setting.key, shown, "it must be finite");
     check_range(setting, *number, shown);
   }
-  const auto& choices = setting.choices;
-  if (is_text && !choices.empty() &&
-      std::find(choices.begin(), choices.end(), std::get<std::string>(value)) == choices.end())
-    refuse(setting.key, shown, fmt::format("choose one of {}", fmt::join(choices, ", ")));
+  if (is_text && !setting.choices.empty())
+    check_choice(setting.key, std::get<std::string>(value), setting.choices);
 }
 
 }  // namespace

@@ -110,9 +110,22 @@ struct Mechanism {
   Declarations settings;
 };
 
-// Error: ErrorKind::usage naming those that exist.
-const Mechanism& find_mechanism(const std::string& kind, const std::vector<Mechanism>& mechanisms,
-                                const std::string& name);
+// The one of this name. Error: ErrorKind::usage naming those that exist.
+template <typename Named>
+const Named& find_named(const std::string& kind, const std::vector<Named>& all,
+                        const std::string& name) {
+  std::vector<std::string> names;
+  for (const Named& one : all) {
+    if (one.name == name) return one;
+    names.push_back(one.name);
+  }
+  fail(ErrorKind::usage, "there is no {} '{}'; choose one of {}", kind, name,
+       fmt::join(names, ", "));
+}
+
+// Error: ErrorKind::usage, a value that is not one of the choices, with these.
+void check_choice(const std::string& key, const std::string& value,
+                  const std::vector<std::string>& choices);
 
 // Values by key. As given by a user they may be few; `complete` adds the defaults.
 class Settings {

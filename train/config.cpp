@@ -54,7 +54,7 @@ class Resolver {
     try {
       const SettingValue& value = layer.values.at(kind.key);
       const std::string name = to_string(value);
-      const Mechanism& mechanism = find_mechanism(kind.key, kind.mechanisms, name);
+      const Mechanism& mechanism = find_named(kind.key, kind.mechanisms, name);
       if (config_.*kind.name == name) return;
       unchosen_[kind.key + " " + config_.*kind.name] = config_.*kind.settings;
       Settings kept = unchosen_[kind.key + " " + name];

@@ -45,12 +45,7 @@ std::vector<std::string> task_names() {
   return names;
 }
 
-const TaskEntry& find_task(const std::string& name) {
-  for (const TaskEntry& entry : tasks())
-    if (entry.name == name) return entry;
-  fail(ErrorKind::usage, "there is no task '{}'; choose one of {}", name,
-       fmt::join(task_names(), ", "));
-}
+const TaskEntry& find_task(const std::string& name) { return find_named("task", tasks(), name); }
 
 Settings complete_settings(const TaskOptions& options) {
   return complete(find_task(options.name).settings, options.settings, "task " + options.name);
