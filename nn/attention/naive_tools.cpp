@@ -65,10 +65,9 @@ Inputs make_inputs(Rule rule, const std::shared_ptr<const FeatureMap>& map,
   }
   if (logs) take_exp(result.q, result.k);
   if (k.weight.defined()) {
-    std::vector<double> shift = k.weight.value().to_doubles();
-    const double max = shift.empty() ? 0 : *std::max_element(shift.begin(), shift.end());
-    shift.assign(shift.size(), -max);
-    result.log_weight = add(k.weight, Var(Tensor::from(shift, k.weight.shape(), k.weight.dtype())));
+    const std::vector<double> weights = k.weight.value().to_doubles();
+    const double max = weights.empty() ? 0 : *std::max_element(weights.begin(), weights.end());
+    result.log_weight = add(k.weight, Var(Tensor::full(k.weight.shape(), k.weight.dtype(), -max)));
   }
   return result;
 }

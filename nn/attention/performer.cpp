@@ -10,7 +10,6 @@
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
 // The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. Source:
 // Choromanski et al. 2021, "Rethinking attention with Performers".
-#include <algorithm>
 #include <cmath>
 
 #include "nn/attention/builtin.h"
@@ -19,54 +18,40 @@
 namespace linea {
 namespace {
 
-enum class RandomFeature { positive, hyperbolic, trig, relu };  // in the order of kFeatures
-
 const std::vector<std::string> kFeatures = {"positive", "hyperbolic", "trig", "relu"};
-
-RandomFeature parse_random_feature(const std::string& name) {
-  const auto found = std::find(kFeatures.begin(), kFeatures.end(), name);
-  return static_cast<RandomFeature>(found - kFeatures.begin());
-}
 
 class RandomFeatures final : public FeatureMap {
  public:
   // omega [H,R,D] may change between calls.
-  RandomFeatures(RandomFeature feature, Tensor omega)
-      : feature_(feature),
+  RandomFeatures(const std::string& feature, Tensor omega)
+      : hyperbolic_(feature == "hyperbolic"),
+        trig_(feature == "trig"),
+        relu_(feature == "relu"),
         omega_(std::move(omega)),
         root_(std::sqrt(std::sqrt(static_cast<double>(omega_.size(2))))) {}
 
   int64_t features(int64_t) const override {
-    const bool twice = feature_ == RandomFeature::hyperbolic || feature_ == RandomFeature::trig;
-    return (twice ? 2 : 1) * omega_.size(1);
+    return (hyperbolic_ || trig_ ? 2 : 1) * omega_.size(1);
   }
   FeatureKind kind() const override {
-    const bool logs = feature_ == RandomFeature::positive || feature_ == RandomFeature::hyperbolic;
-    return logs ? FeatureKind::logs : FeatureKind::values;
+    return trig_ || relu_ ? FeatureKind::values : FeatureKind::logs;
   }
-  bool weighs_keys() const override { return feature_ == RandomFeature::trig; }
+  bool weighs_keys() const override { return trig_; }
 
   Features forward(const Tensor& x, Side side, const HeadRange& heads) const override {
     if (kind() == FeatureKind::logs && side == Side::key)
       return {ops::random_logs(x, directions(), heads.first, 1 / root_), {}, {}};
     const Tensor u = multiply(x, heads, true);
-    switch (feature_) {
-      case RandomFeature::relu:
-        return {ops::pointwise(Pointwise::feature_relu, u), {}, {}};
-      case RandomFeature::trig:
-        return {
-            ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
-      default:
-        break;
-    }
-    return {u, {}, {}};
+    if (trig_)
+      return {ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
+    return {relu_ ? ops::pointwise(Pointwise::feature_relu, u) : u, {}, {}};
   }
 
   Tensor backward(const Tensor& x, const Features& features, const Features& gradient, Side side,
                   const HeadRange& heads, const std::vector<Tensor>&) const override {
     Tensor du = gradient.rows;
-    if (feature_ == RandomFeature::trig) du = ops::sine_cosine_backward(features.rows, du);
-    if (feature_ == RandomFeature::relu) {
+    if (trig_) du = ops::sine_cosine_backward(features.rows, du);
+    if (relu_) {
       const Tensor u = multiply(x, heads, true);
       du = ops::pointwise_backward(Pointwise::feature_relu, u, du);
     }
@@ -91,20 +76,18 @@ class RandomFeatures final : public FeatureMap {
 
   // omega, or [omega, -omega] of hyperbolic features, computed once for each omega.
   const Tensor& directions() const {
-    if (feature_ != RandomFeature::hyperbolic) return omega_;
+    if (!hyperbolic_) return omega_;
     if (!mirrored_.defined()) {
       const int64_t H = omega_.size(0), R = omega_.size(1), D = omega_.size(2);
-      const Tensor negative = ops::scale(omega_, -1.0);
-      mirrored_ = Tensor({H, 2 * R, D}, omega_.dtype());
-      for (int64_t head = 0; head < H; ++head) {
-        ops::copy_into(omega_.select(head), mirrored_.select(head).rows(0, R));
-        ops::copy_into(negative.select(head), mirrored_.select(head).rows(R, R));
-      }
+      const Tensor both({2, H, R, D}, omega_.dtype());
+      ops::copy_into(omega_, both.select(0));
+      ops::copy_into(ops::scale(omega_, -1.0), both.select(1));
+      mirrored_ = ops::permute(both, {{1, 2, H, R}, {0, 2, 1, 3}, D}, {H, 2 * R, D});
     }
     return mirrored_;
   }
 
-  RandomFeature feature_;
+  bool hyperbolic_, trig_, relu_;  // none: positive
   Tensor omega_;
   mutable Tensor mirrored_;
   double root_;  // D^{1/4}
@@ -114,12 +97,11 @@ class Performer final : public MappedAttention {
  public:
   explicit Performer(const AttentionOptions& options)
       : MappedAttention(options),
-        feature_(parse_random_feature(options.settings.text("feature"))),
         projection_(parse_projection(options.settings.text("projection"))),
         redraw_(options.settings.integer("redraw")),
         omega_({options.heads, options.settings.integer("features"), options.key_size},
                options.dtype),
-        features_(std::make_shared<RandomFeatures>(feature_, omega_)) {
+        features_(std::make_shared<RandomFeatures>(options.settings.text("feature"), omega_)) {
     map_ = features_;
     draw(projection_, 0, omega_);
   }
@@ -127,7 +109,7 @@ class Performer final : public MappedAttention {
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
   void buffers_changed() override { features_->refresh(); }
 
-  bool has_signed_weights() const override { return feature_ == RandomFeature::trig; }
+  bool has_signed_weights() const override { return features_->weighs_keys(); }
   bool is_capturable() const override { return redraw_ == 0; }
 
   void before_step(int64_t step, int64_t) override {
@@ -137,7 +119,6 @@ class Performer final : public MappedAttention {
   }
 
  private:
-  RandomFeature feature_;
   Projection projection_;
   int64_t redraw_;  // steps between draws
   Tensor omega_;

@@ -10,6 +10,7 @@
 
 #include "nn/attention/builtin.h"
 #include "nn/attention/mapped_attention.h"
+#include "tensor/launch.h"
 
 namespace linea {
 namespace {
@@ -29,12 +30,8 @@ class MixtureFeatures final : public FeatureMap {
     const Tensor& codes = codebook_.value();
     const Tensor u = ops::head_matmul(x, codes, heads.first, true);
     if (side == Side::query) return {u, {}, {}};
-    const Tensor t = width();
-    with_real(x.dtype(), "mixture_logs", [&](auto zero) {
-      using T = decltype(zero);
-      kernels<T>(context().device)
-          .mixture_logs(context(), head_shape(x, heads), codes.data<T>(), t.data<T>(), u.data<T>());
-    });
+    LINEA_LAUNCH(mixture_logs, x.dtype(), head_shape(x, heads), ops::data(codes),
+                 ops::data(width()), ops::data(u));
     return {u, {}, {}};
   }
 
@@ -45,25 +42,20 @@ class MixtureFeatures final : public FeatureMap {
     const Tensor& codes = codebook_.value();
     const bool key = side == Side::key;
     const Tensor du = key ? gradient.rows.clone() : gradient.rows;
-    with_real(x.dtype(), "mixture_logs", [&](auto zero) {
-      using T = decltype(zero);
-      const Kernels<T>& table = kernels<T>(context().device);
-      if (key) {
-        const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype()), t = width();
-        table.mixture_logs_backward(context(), head_shape(x, heads), t.data<T>(),
-                                    features.rows.data<T>(), du.data<T>(), dt.data<T>());
-        if (gradients[1].defined()) {
-          const Tensor grad = ops::scale(ops::multiply(temperature_, sigma_.value()),
-                                         2);  // t = temperature sigma^2
-          ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), grad),
-                          gradients[1]);
-        }
+    if (key) {
+      const Tensor dt = Tensor::zeros({x.size(0)}, x.dtype());
+      LINEA_LAUNCH(mixture_logs_backward, x.dtype(), head_shape(x, heads), ops::data(width()),
+                   ops::data(features.rows), ops::data(du), ops::data(dt));
+      if (gradients[1].defined()) {  // t = temperature sigma^2
+        const Tensor grad = ops::scale(ops::multiply(temperature_, sigma_.value()), 2);
+        ops::accumulate(ops::multiply(ops::sum_rows(dt.reshape({dt.numel(), 1}), {1}), grad),
+                        gradients[1]);
       }
-      if (!gradients[0].defined()) return;
-      const Tensor dcodes = ops::matmul(du, x, true, false);
-      table.add_to_heads(context(), head_shape(x, heads), dcodes.data<T>(),
-                         key ? du.data<T>() : nullptr, codes.data<T>(), gradients[0].data<T>());
-    });
+    }
+    if (gradients[0].defined())
+      LINEA_LAUNCH(
+          add_to_heads, x.dtype(), head_shape(x, heads), ops::data(ops::matmul(du, x, true, false)),
+          ops::data_or_null(key ? du : Tensor()), ops::data(codes), ops::data(gradients[0]));
     return ops::head_matmul(du, codes, heads.first, false);
   }
 

@@ -43,14 +43,12 @@ class SoftmaxAttention final : public Attention {
 }  // namespace
 
 AttentionEntry softmax_entry() {
-  AttentionEntry entry{
-      "softmax",
-      "softmax attention, the baseline",
-      "Vaswani 2017",
-      {},
-      [](const AttentionOptions& options) { return std::make_unique<SoftmaxAttention>(options); }};
-  entry.is_softmax = true;
-  return entry;
+  return {.name = "softmax",
+          .summary = "softmax attention, the baseline",
+          .source = "Vaswani 2017",
+          .settings = {},
+          .make = [](const AttentionOptions& of) { return std::make_unique<SoftmaxAttention>(of); },
+          .is_softmax = true};
 }
 
 }  // namespace linea

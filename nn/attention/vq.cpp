@@ -69,16 +69,12 @@ class Vq final : public MappedAttention {
     return 1 / std::sqrt(static_cast<double>(options_.key_size));
   }
   Parameters parameters() const override {
-    if (learns_) return {{"codebook", codebook_}};
-    return {};
+    return learns_ ? Parameters{{"codebook", codebook_}} : Parameters{};
   }
   std::vector<Buffer> buffers() const override {
-    std::vector<Buffer> result = {{"codebook_counts", counts_}};
-    if (!learns_) {
-      result.push_back({"codebook", codebook_.value()});
-      result.push_back({"codebook_sums", sums_});
-    }
-    return result;
+    if (learns_) return {{"codebook_counts", counts_}};
+    return {
+        {"codebook_counts", counts_}, {"codebook", codebook_.value()}, {"codebook_sums", sums_}};
   }
 
   // A codebook learned by gradients has counts but no sums: they follow from the codes.
@@ -96,8 +92,8 @@ class Vq final : public MappedAttention {
   // Also counts the keys of each code, for after_step.
   Var auxiliary_loss(const Var& k) override {
     const Commitment commitment = commitment_loss(k, codebook_, commitment_);
-    batch_counts_.push_back(commitment.counts);
-    batch_sums_.push_back(commitment.sums);
+    add_to(batch_counts_, commitment.counts);
+    add_to(batch_sums_, commitment.sums);
     draw_candidates(k.value());
     return commitment.loss;
   }
@@ -111,12 +107,11 @@ class Vq final : public MappedAttention {
     if (batch_counts_.empty()) return;
     const size_t codes = static_cast<size_t>(counts_.numel()),
                  D = static_cast<size_t>(options_.key_size);
-    const std::vector<double> counts = total_of(batch_counts_), sums = total_of(batch_sums_);
-    skip_step();
-    measure_usage(counts);
+    measure_usage(batch_counts_);
     revived_ = 0;
-    std::vector<double> mean_counts = updated_mean(counts_, counts),
-                        mean_sums = updated_mean(sums_, sums);
+    std::vector<double> mean_counts = updated_mean(counts_, batch_counts_),
+                        mean_sums = updated_mean(sums_, batch_sums_);
+    skip_step();
     std::vector<double> codebook = codebook_.value().to_doubles();
     const double equal =
         std::accumulate(mean_counts.begin(), mean_counts.end(), 0.0) / static_cast<double>(codes);
@@ -159,13 +154,10 @@ class Vq final : public MappedAttention {
     }
   }
 
-  static std::vector<double> total_of(const std::vector<Tensor>& batches) {
-    std::vector<double> sums(static_cast<size_t>(batches[0].numel()));
-    for (const Tensor& batch : batches) {
-      const std::vector<double> values = batch.to_doubles();
-      for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
-    }
-    return sums;
+  static void add_to(std::vector<double>& sums, const Tensor& batch) {
+    const std::vector<double> values = batch.to_doubles();
+    sums.resize(values.size());
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
   }
   // decay mean + (1 - decay) fresh; the first fresh ones as they are
   static std::vector<double> updated_mean(const Tensor& mean, const std::vector<double>& fresh) {
@@ -199,7 +191,7 @@ class Vq final : public MappedAttention {
   Var codebook_;
   Tensor counts_, sums_;  // exponential means of each code's keys
   int64_t step_ = 0;
-  std::vector<Tensor> batch_counts_, batch_sums_;  // of the batches of a step
+  std::vector<double> batch_counts_, batch_sums_;  // of the batches of a step, empty before them
   std::vector<double> candidates_;
   double usage_ = 0, entropy_ = 0;  // of the last step, and the codes that it revived
   int64_t revived_ = 0;
@@ -209,7 +201,7 @@ class Vq final : public MappedAttention {
 
 AttentionEntry vq_entry() {
   using namespace declare;
-  AttentionEntry entry{
+  return {
       "vq",
       "vector quantization of keys (Transformer-VQ)",
       "Lingle 2023",
@@ -217,9 +209,9 @@ AttentionEntry vq_entry() {
        of_model(choice("codebook", "ema", {"ema", "gradient"}, "how codes move")),
        real("commitment", 0.01, at_least(0), "weight of the loss that pulls keys to their codes")},
       [](const AttentionOptions& options) { return std::make_unique<Vq>(options); },
-      {{{"codes", 16}}}};
-  entry.can_recompute = false;
-  return entry;
+      {{{"codes", 16}}},
+      /*is_softmax=*/false,
+      /*can_recompute=*/false};
 }
 
 }  // namespace linea
