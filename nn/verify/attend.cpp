@@ -7,12 +7,6 @@
 namespace linea::attend {
 namespace {
 
-void copy_into(const Tensor& from, const Tensor& to) {
-  std::vector<char> bytes(from.bytes());
-  from.read(bytes.data());
-  to.write(bytes.data());
-}
-
 // y [B,H,N,M] of one position after the other.
 Tensor recurrent(const Attention& attention, const Inputs& in) {
   const int64_t B = in.q.size(0), H = in.q.size(1), N = in.q.size(2), M = in.v.size(3);
@@ -59,7 +53,7 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
   std::unique_ptr<Attention> attention = make_attention(options);
   const NamedTensor given[] = {{"omega", in.omega}, {"codebook", in.codebook}, {"sigma", in.sigma}};
   for (const auto& [name, tensor] : given)
-    if (tensor.defined()) copy_into(tensor, find_tensor(*attention, name));
+    if (tensor.defined()) ops::copy_into(tensor, find_tensor(*attention, name));
   attention->buffers_changed();
   return attention;
 }

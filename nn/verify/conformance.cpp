@@ -53,12 +53,7 @@ std::vector<Measurement> measurements(const Subject& subject) {
 
 std::vector<Check> check_attention(const AttentionOptions& variant,
                                    const ConformanceOptions& options) {
-  return check_attention(make_attention, variant, options);
-}
-
-std::vector<Check> check_attention(const AttentionFactory& make, const AttentionOptions& variant,
-                                   const ConformanceOptions& options) {
-  const Subject subject{make, variant, options};
+  const Subject subject{options.make, variant, options};
   std::vector<Check> checks;
   const auto asked = [&](const Claim& claim) { return claim.name.rfind(options.only, 0) == 0; };
   for (const auto& [claims, measure] : measurements(subject)) {

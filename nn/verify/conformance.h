@@ -19,16 +19,14 @@ struct Check {
 };
 
 struct ConformanceOptions {
-  bool quick = false;  // fewer lengths, and nothing at 16384 positions
-  std::string only;    // the checks whose names begin so; empty: all
+  bool quick = false;                      // fewer lengths, and nothing at 16384 positions
+  std::string only;                        // the checks whose names begin so; empty: all
+  AttentionFactory make = make_attention;  // of one that need not be registered
 };
 
 // `variant` says which attention and its settings; sizes, segment and chunk are filled in here.
 // Uses one and two threads, and leaves the number as it was.
 std::vector<Check> check_attention(const AttentionOptions& variant,
-                                   const ConformanceOptions& options);
-// The same for one that need not be registered.
-std::vector<Check> check_attention(const AttentionFactory& make, const AttentionOptions& variant,
                                    const ConformanceOptions& options);
 
 }  // namespace linea

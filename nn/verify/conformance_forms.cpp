@@ -80,8 +80,7 @@ std::vector<Worst> single_precision(const Subject& subject) {
 
 std::vector<Worst> recurrent(const Subject& subject, DType dtype) {
   Worst worst;
-  Sizes sizes;
-  sizes.length = 130;
+  const Sizes sizes{.length = 130};
   const Inputs x = draw(sizes, dtype);
   const std::unique_ptr<Attention> attention = subject.make_attention(sizes, dtype);
   const Tensor expected = run(*attention, &Attention::forward, x, {}).y;
@@ -89,9 +88,7 @@ std::vector<Worst> recurrent(const Subject& subject, DType dtype) {
   const double scale = relative_error(expected, Tensor::zeros(expected.shape(), dtype));
   for (int64_t n = 0; n < sizes.length; ++n) {
     const Tensor y = attention->step(*state, step_at(*attention, x, n));
-    const std::vector<double> a = y.to_doubles(), b = at_position(expected, n).to_doubles();
-    for (size_t i = 0; i < a.size(); ++i)
-      worst.take(std::abs(a[i] - b[i]) / scale, fmt::format("position {}", n));
+    worst.take(relative_error(y, at_position(expected, n), scale), fmt::format("position {}", n));
   }
   return {worst};
 }
@@ -122,8 +119,7 @@ std::vector<Worst> large_inputs(const Subject& subject) {
 
 // In units of one key and one value of every sequence and head.
 std::vector<Worst> state_growth(const Subject& subject) {
-  Sizes sizes;
-  sizes.length = 200;
+  const Sizes sizes{.length = 200};
   const Inputs x = draw(sizes, DType::f32);
   const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
   const std::unique_ptr<AttentionState> state = attention->start(sizes.batch, DType::f32);

@@ -23,8 +23,7 @@ Tensor zeros_like(const Tensor& x) { return Tensor::zeros(x.shape(), x.dtype());
 // gradient after t.
 std::vector<Worst> causality(const Subject& subject) {
   Worst outputs, gradients;
-  Sizes sizes;
-  sizes.length = 300;
+  const Sizes sizes{.length = 300};
   const Inputs x = draw(sizes, DType::f32);
   Inputs wild = draw(sizes, DType::f32, 100.0, 11);
   wild.v = ops::scale(wild.v, 100.0);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -171,9 +170,8 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
                      [&](int64_t bh) { return bh * x.size(2) + n; });
 }
 
-// Gates [B,H,N,2] as an attention takes them; undefined where it has none.
+// Gates [B,H,N,2] as an attention takes them.
 inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
-  if (!attention.gated()) return {};
   const Shape shape = gate_shape(attention, {gate.size(0), gate.size(1), gate.size(2)});
   if (attention.gates() == 2) return gate.reshape(shape);
   const std::vector<double> both = gate.to_doubles();
@@ -194,9 +192,9 @@ inline AttentionStep step_at(const Attention& attention, const Inputs& x, int64_
 }
 
 inline AttentionInputs inputs_for(const Attention& attention, const Inputs& x, bool gradients) {
-  const Tensor gates = gates_for(attention, x.gate);
-  return {Var(x.q, gradients), Var(x.k, gradients), Var(x.v, gradients),
-          gates.defined() ? Var(gates, gradients) : Var()};
+  AttentionInputs in{Var(x.q, gradients), Var(x.k, gradients), Var(x.v, gradients), Var()};
+  if (attention.gated()) in.gate = Var(gates_for(attention, x.gate), gradients);
+  return in;
 }
 
 using Method = Var (Attention::*)(const AttentionInputs&, const AttentionMask&) const;

@@ -46,7 +46,7 @@ Check check_of(const std::string& name, const AttentionOptions& variant = {}, bo
   const AttentionFactory make = [](const AttentionOptions& options) {
     return std::make_unique<Wrong>(options);
   };
-  const std::vector<Check> checks = check_attention(make, variant, {quick, name});
+  const std::vector<Check> checks = check_attention(variant, {quick, name, make});
   for (const Check& check : checks)
     if (check.name == name) return check;
   ADD_FAILURE() << "there is no check " << name;
