@@ -73,11 +73,7 @@ const PackedKernel* float_kernel() {
                                           .terms = kPairs,
                                           .block = kFloatBlock,
                                           .pack = pack,
-                                          .multiply = multiply,
-                                          .begin = nullptr,
-                                          .end = nullptr,
-                                          .multiply_band = nullptr,
-                                          .multiply_row = nullptr};
+                                          .multiply = multiply};
   return kPays ? &kernel : nullptr;
 }
 

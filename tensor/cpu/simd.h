@@ -2,9 +2,6 @@
 // vector types.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-
 namespace linea::cpu {
 
 #if defined(__AVX512F__)
@@ -13,9 +10,6 @@ inline constexpr const char* kIsaName = "AVX-512";
 #elif defined(__AVX2__)
 inline constexpr int kVectorBytes = 32, kVectorRegisters = 16;
 inline constexpr const char* kIsaName = "AVX2";
-#elif defined(__AVX__)
-inline constexpr int kVectorBytes = 32, kVectorRegisters = 16;
-inline constexpr const char* kIsaName = "AVX";
 #elif defined(__ARM_NEON)
 inline constexpr int kVectorBytes = 16, kVectorRegisters = 32;
 inline constexpr const char* kIsaName = "NEON";

@@ -90,9 +90,7 @@ const PackedKernel* bf16_amx() {
                                           .pack = pack_avx512,
                                           .multiply = multiply,
                                           .begin = begin,
-                                          .end = end,
-                                          .multiply_band = nullptr,
-                                          .multiply_row = nullptr};
+                                          .end = end};
   return &kernel;
 }
 

@@ -121,8 +121,6 @@ const PackedKernel* bf16_avx512() {
                                           .fast = true,
                                           .pack = pack_avx512,
                                           .multiply = multiply,
-                                          .begin = nullptr,
-                                          .end = nullptr,
                                           .multiply_band = multiply_band,
                                           .multiply_row = multiply_row};
   return &kernel;

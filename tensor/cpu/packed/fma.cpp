@@ -85,14 +85,8 @@ void multiply(const uint32_t* a, bool, const uint32_t* b, int64_t blocks, int64_
 }  // namespace
 
 const PackedKernel* bf16_fma() {
-  static constexpr PackedKernel kernel = {.isa = "FMA",
-                                          .fast = false,
-                                          .pack = pack,
-                                          .multiply = multiply,
-                                          .begin = nullptr,
-                                          .end = nullptr,
-                                          .multiply_band = nullptr,
-                                          .multiply_row = nullptr};
+  static constexpr PackedKernel kernel = {
+      .isa = "FMA", .fast = false, .pack = pack, .multiply = multiply};
   return &kernel;
 }
 

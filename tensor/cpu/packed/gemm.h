@@ -66,12 +66,12 @@ struct PackedKernel {
   void (*multiply)(const uint32_t* a, bool along, const uint32_t* b, int64_t blocks, int64_t rows,
                    int64_t cols, float* c, int64_t ldc, bool add);
   // Before and after the calls of `multiply` of a thread; may be null.
-  void (*begin)(), (*end)();
+  void (*begin)() = nullptr, (*end)() = nullptr;
   // For matrices in cache (tensor/cpu/chunk_products.h); null where float is as fast.
-  void (*multiply_band)(const PackedBand&);
+  void (*multiply_band)(const PackedBand&) = nullptr;
   // One row x of floats, rounded here, times up to 32 columns of B: c [cols] = x B, or +=.
   void (*multiply_row)(const float* x, const uint32_t* b, int64_t blocks, int64_t cols, float* c,
-                       bool add);
+                       bool add) = nullptr;
 };
 
 // null in the base build, which has no fused multiply-add.
