@@ -12,10 +12,10 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6812,
-    "autograd": 2039,
-    "nn": 2721,
-    "cuda": 9467,
+    "tensor": 6485,
+    "autograd": 1984,
+    "nn": 2670,
+    "cuda": 9400,
     "data": 3376,
     "train": 4256,
     "bench": 1894,
