@@ -14,7 +14,7 @@ import sys
 BUDGETS = {
     "tensor": 6485,
     "autograd": 1984,
-    "nn": 2670,
+    "nn": 2672,
     "cuda": 9400,
     "data": 3376,
     "train": 4256,

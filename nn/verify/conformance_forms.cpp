@@ -137,8 +137,10 @@ std::vector<Worst> memory(const Subject& subject) {
   const Threads threads(1);
   const auto extra = [&](int64_t length) {
     const Sizes sizes{1, 1, length, 16, 16};
-    const Inputs x = draw(sizes, DType::f32);
+    Inputs x = draw(sizes, DType::f32);
     const std::unique_ptr<Attention> attention = subject.make_attention(sizes, DType::f32);
+    if (attention->gated())  // so that a run copies none
+      x.gate = gates_for(*attention, x.gate).reshape(x.gate.shape().with(-1, attention->gates()));
     reset_memory_peak();
     const double before = static_cast<double>(memory_use().held);
     const Outcome o = run(*attention, &Attention::forward, x, {});

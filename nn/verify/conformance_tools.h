@@ -170,10 +170,10 @@ inline Tensor at_position(const Tensor& x, int64_t n) {
                      [&](int64_t bh) { return bh * x.size(2) + n; });
 }
 
-// Gates [B,H,N,2] as an attention takes them.
+// Gates [B,H,N,2], or as many as it has, as an attention takes them.
 inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
   const Shape shape = gate_shape(attention, {gate.size(0), gate.size(1), gate.size(2)});
-  if (attention.gates() == 2) return gate.reshape(shape);
+  if (attention.gates() == gate.size(3)) return gate.reshape(shape);
   const std::vector<double> both = gate.to_doubles();
   std::vector<double> values;
   for (size_t i = 0; i < both.size(); i += 2) values.push_back(both[i]);
