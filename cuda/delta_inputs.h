@@ -46,6 +46,20 @@ struct Inputs {
   }
 };
 
+// L of all chunks. A function: nvcc takes no lambda of a constructor.
+template <typename T>
+void sum_decays(Context& ctx, const ChunkShape& shape, Strided<const T> log_decay,
+                Accumulator<T>* L) {
+  using A = Accumulator<T>;
+  const int64_t chunks = chunk_count(shape), S = shape.length;
+  for_each(ctx, shape.batch_heads * chunks, [=] __device__(int64_t slot) {
+    const int64_t bh = slot / chunks, first = slot % chunks * kTile;
+    A sum = 0;
+    for (int64_t i = first; i < S && i < first + kTile; ++i)
+      L[bh * S + i] = sum += A(log_decay.at(bh)[i]);
+  });
+}
+
 // L of all chunks; null without decays.
 template <typename T>
 class DecaySums {
@@ -56,14 +70,7 @@ class DecaySums {
       : sums_(ctx, log_decay.data == nullptr ? 0 : shape.batch_heads * shape.length),
         decays_(log_decay.data != nullptr) {
     if (!decays_) return;
-    const int64_t chunks = chunk_count(shape), S = shape.length;
-    A* const L = sums_.data();
-    for_each(ctx, shape.batch_heads * chunks, [=] __device__(int64_t slot) {
-      const int64_t bh = slot / chunks, first = slot % chunks * kTile;
-      A sum = 0;
-      for (int64_t i = first; i < S && i < first + kTile; ++i)
-        L[bh * S + i] = sum += A(log_decay.at(bh)[i]);
-    });
+    sum_decays<T>(ctx, shape, log_decay, sums_.data());
   }
   const A* data() const { return decays_ ? sums_.data() : nullptr; }
 

@@ -15,7 +15,7 @@ BUDGETS = {
     "tensor": 6485,
     "autograd": 1984,
     "nn": 2672,
-    "cuda": 9400,
+    "cuda": 9405,
     "data": 3376,
     "train": 4256,
     "bench": 1894,
