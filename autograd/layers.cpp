@@ -174,7 +174,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
        saved_gates = flat(gate.saved())](const Tensor& dx) {
         Layer dw = w;
         Tensor dn;
-        RowBlocks dy(saved.shape()), dgate(saved.shape());
+        const Tensor dy(saved.shape(), dtype), dgate(saved.shape(), dtype);
         const Tensor grad = rate > 0 ? ops::dropout(flat(dx), rate, stream_id) : flat(dx);
         each_block(R, widest, [&](int64_t first, int64_t count) {
           const Tensor from = restored(saved, first, count, dtype),
@@ -182,12 +182,12 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
           add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, dw);
           const ops::GatedNormGradient d =
               ops::gated_norm_backward(from, n, g, heads, ops::matmul(ds, w.weight));
-          dy.put(d.dy, first);
-          dgate.put(d.dg, first);
+          ops::copy_into(d.dy, dy.rows(first, count));
+          ops::copy_into(d.dg, dgate.rows(first, count));
           if (n.defined()) add_to(dn, d.dweight);
         });
-        Gradients gradients = gradients_of(dy.take(dtype).reshape(shape), {dw});
-        gradients.emplace_back(dgate.take(dtype).reshape(shape));
+        Gradients gradients = gradients_of(dy.reshape(shape), {dw});
+        gradients.emplace_back(dgate.reshape(shape));
         if (n.defined())
           gradients.emplace_back(dn.defined() ? dn : Tensor::zeros(n.shape(), dtype));
         if (adds) gradients.emplace_back(dx);
