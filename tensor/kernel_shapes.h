@@ -20,8 +20,6 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;
   // above 0: distance between rows of A (not transposed) and of C
   int64_t lead_a = 0, lead_c = 0;
-  // the factors may be rounded where the context rounds those of layers
-  bool may_round = false;
 
   // Matrices that follow one another.
   void set_strides() {
@@ -70,7 +68,7 @@ struct HeadShape {
   LINEA_HOST_DEVICE int64_t head(int64_t bh) const { return (first_bh + bh) % heads; }
   // alpha times rows of key_size by the transposed matrices [features,key_size], or, not
   // `transposed`, rows of `features` by the matrices themselves.
-  GemmShape product(bool transposed, double alpha, bool may_round) const {
+  GemmShape product(bool transposed, double alpha) const {
     GemmShape gemm{.transpose_b = transposed,
                    .rows = rows,
                    .cols = transposed ? features : key_size,
@@ -78,8 +76,7 @@ struct HeadShape {
                    .batch = batch_heads,
                    .alpha = alpha,
                    .first_b = first_bh,
-                   .period_b = heads,
-                   .may_round = may_round};
+                   .period_b = heads};
     gemm.set_strides();
     return gemm;
   }

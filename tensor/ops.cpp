@@ -131,6 +131,15 @@ Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result) 
   const int64_t count = shape.size[0] * shape.size[1] * shape.size[2] * shape.size[3] * shape.inner;
   require(count == x.numel() && count == result.numel(), "permute: {} elements of {} as {}", count,
           x.shape(), result);
+  // Axes of size 1 do not affect the order of elements.
+  int last = -1;
+  bool moves = false;
+  for (const int axis : shape.axis)
+    if (shape.size[axis] != 1) {
+      moves = moves || axis < last;
+      last = axis;
+    }
+  if (!moves) return x.reshape(result);
   Tensor y(result, x.dtype());
   LINEA_LAUNCH(permute, x.dtype(), shape, data(x), data(y));
   return y;

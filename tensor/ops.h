@@ -32,7 +32,8 @@ Tensor dropout(const Tensor& x, float rate, uint32_t stream_id);
 Tensor add_rows(const Tensor& x, const Tensor& row);
 // The sum of x over its outer axes; `row`: shape of the remaining ones.
 Tensor sum_rows(const Tensor& x, const Shape& row);
-// The axes of x [s0,s1,s2,s3,inner...] reordered by PermuteShape.
+// The axes of x [s0,s1,s2,s3,inner...] reordered by PermuteShape; shares x's memory where the order
+// of elements stays the same.
 Tensor permute(const Tensor& x, const PermuteShape& shape, const Shape& result);
 
 // alpha op(A) op(B): a [..., R, K] (transposed: [..., K, R]); b [K, C] (transposed: [C, K]) for all
@@ -65,9 +66,9 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
 void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh);
 
 // x [BH,S,K] times its head's w [H,K,C] (transposed: [H,C,K]) -> [BH,S,C]; bh belongs to head
-// (first_bh + bh) % H. may_round: of factors rounded to bf16 where layers have these.
+// (first_bh + bh) % H.
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha = 1, bool may_round = false);
+                   double alpha = 1);
 
 struct LayerNorm {
   Tensor y, mean, scale;

@@ -47,12 +47,12 @@ HeadShape head_shape(const Tensor& rows, const Shape& matrices, int64_t first_bh
 }  // namespace
 
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha, bool may_round) {
+                   double alpha) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
   require(
       x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
       "head_matmul: {} and {} do not match", x.shape(), w.shape());
-  const GemmShape shape = head_shape(x, w.shape(), first_bh).product(transpose_w, alpha, may_round);
+  const GemmShape shape = head_shape(x, w.shape(), first_bh).product(transpose_w, alpha);
   Tensor y(x.shape().with(-1, shape.cols), dtype);
   LINEA_LAUNCH(gemm, dtype, shape, data(x), data(w), data(y));
   return y;

@@ -41,7 +41,7 @@ class RandomFeatures final : public FeatureMap {
   Features forward(const Tensor& x, Side side, const HeadRange& heads) const override {
     if (kind() == FeatureKind::logs && side == Side::key)
       return {ops::random_logs(x, directions(), heads.first, 1 / root_), {}, {}};
-    const Tensor u = multiply(x, heads, true);
+    const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
     if (trig_)
       return {ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
     return {relu_ ? ops::pointwise(Pointwise::feature_relu, u) : u, {}, {}};
@@ -52,12 +52,12 @@ class RandomFeatures final : public FeatureMap {
     Tensor du = gradient.rows;
     if (trig_) du = ops::sine_cosine_backward(features.rows, du);
     if (relu_) {
-      const Tensor u = multiply(x, heads, true);
+      const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
       du = ops::pointwise_backward(Pointwise::feature_relu, u, du);
     }
     if (kind() == FeatureKind::logs && side == Side::key)
       return ops::random_logs_backward(x, du, directions(), heads.first, 1 / root_);
-    const Tensor dx = multiply(du, heads, false);
+    const Tensor dx = ops::head_matmul(du, directions(), heads.first, false, 1 / root_);
     if (gradient.weight.defined()) ops::square_norms_backward(x, gradient.weight, dx, half());
     return dx;
   }
@@ -66,12 +66,6 @@ class RandomFeatures final : public FeatureMap {
   void refresh() { mirrored_ = Tensor(); }
 
  private:
-  // With omega^T / D^{1/4}, or with omega / D^{1/4}. Under --dtype bf16 on a CPU factors are rounded: an
-  // omega that is slightly other is as good, and the error of x is far below that of random features.
-  Tensor multiply(const Tensor& x, const HeadRange& heads, bool transpose) const {
-    return ops::head_matmul(x, directions(), heads.first, transpose, 1 / root_, true);
-  }
-
   double half() const { return 0.5 / (root_ * root_); }  // |x^|^2 / 2 = half |x|^2
 
   // omega, or [omega, -omega] of hyperbolic features, computed once for each omega.
