@@ -9,7 +9,7 @@ namespace linea {
 //   images  judge_sure (of samples, divided by that of real images), judge_right, judge_classes: where
 //           they have classes; judge_frechet, judge_copies
 //   text    judge_known_words (share), judge_copied_run (tokens)
-// Errors: those of reading the run's data; ErrorKind::usage for a task without samples.
+// Errors: those of reading the run's data.
 SampleJudge sample_judge(const RunConfig& config, const Task& task, ProgressReporter& progress);
 
 }  // namespace linea

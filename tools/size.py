@@ -12,12 +12,12 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6485,
+    "tensor": 6490,
     "autograd": 1984,
     "nn": 2672,
     "cuda": 9405,
     "data": 3376,
-    "train": 4256,
+    "train": 4261,
     "bench": 1894,
     "cli": 962,
 }

@@ -61,6 +61,11 @@ void Trainer::build(bool resume, bool check_memory) {
   for (const std::string& note : task_->notes()) progress_.note(note);
   vocabulary_ = task_->serialized_vocabulary();
   fingerprint_ = task_->fingerprint();
+  const bool images = task_->shape().side > 0;
+  require(config_.judge_samples == 0 || images || !vocabulary_.empty(),
+          "`judge_samples` needs images or text: the task {} has right answers", config_.task);
+  require(config_.judge_samples != 1 || !images,
+          "`judge_samples` is 1; two images at least can be compared");
   if (check_memory) refuse_what_cannot_fit(config_, *task_);
   model_ = make_model(model_config(config_, task_->shape()));
   optimizer_ = std::make_unique<Optimizer>(optimizer_config(config_), model_->parameters());

@@ -168,7 +168,7 @@ TEST_F(InitFrom, SettingsBelongToTheirAttention) {
 
 TEST_F(InitFrom, APresetSetsTheAttentionToo) {
   done(kDigits + " --class-token --attention performer --feature trig --steps 1 --out source");
-  done("train --init-from source --preset digits-demo --size 12 --levels 4" + kSmall + kStill +
+  done("train --init-from source --preset digits-linear --size 12 --levels 4" + kSmall + kStill +
        " --out other");
   expect_setting("other", "attention = \"linear\"");
   expect_setting("other", "feature = \"elu\"");

@@ -71,7 +71,7 @@ TEST_F(Judge, JudgesDuringTraining) {
   EXPECT_EQ(last["judge_copied_run"], of_text["copied_run"]);
   EXPECT_EQ(last["judge_known_words"], of_text["samples"]["known"]);
   refused(2, "train --task copy --length 8" + kSmall + " --judge-samples 5 --out copy",
-          {"judge_samples", "images or text"});
+          {"--judge-samples", "images or text"});
 }
 
 TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {

@@ -70,7 +70,8 @@ TEST_F(OtherCommands, VerifyChecksTheAttentions) {
     const std::string name = check["attention"];
     if (attentions.empty() || attentions.back() != name) attentions.push_back(name);
   }
-  EXPECT_EQ(attentions.size(), 5u + 4 + 4);  // features by the rules sum, gated and delta
+  // features by the rules sum, gated, delta and gated-delta
+  EXPECT_EQ(attentions.size(), 5u + 4 + 4 + 4);
 }
 
 TEST_F(OtherCommands, BenchPrintsOneLinePerLength) {
