@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Trains the presets, and their additions one by one, and prints the tables of docs/results.md.
+
+    tools/quality.py run  --data FOLDER --out FOLDER [NAME ...]    trains, evaluates and judges what is missing
+    tools/quality.py time --out FOLDER [NAME ...]                  measures steps; the machine should be idle
+    tools/quality.py table --out FOLDER                            prints Markdown
+
+FOLDER of --data holds mnist/, tinyshakespeare/input.txt and cifar10/. A NAME is a shell pattern; `table` lists all. A
+killed script continues where it stopped. Each run appends a line to OUT/results.jsonl, each step time one to
+OUT/times.jsonl; seconds in the tables are steps times the median step of the machine measured, without evaluations.
+"""
+import argparse
+import fnmatch
+import json
+import math
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+
+LINEA = pathlib.Path(__file__).resolve().parents[1] / "build/release/linea"
+DATA = {"mnist": "mnist", "cifar10": "cifar10", "text": "tinyshakespeare/input.txt"}
+BITS, NATS = "val_bits", "val_loss"
+
+
+class Recipe:
+    def __init__(self, data, flags, seeds=(1, 2, 3), thresholds=(), judge=False):
+        self.data, self.flags, self.seeds, self.thresholds, self.judge = data, flags.split(), seeds, thresholds, judge
+        self.key = NATS if data == "text" else BITS
+
+
+TEXT, IMAGE = (2.0, 1.9, 1.78, 1.6, 1.55, 1.5, 1.45), (1.24, 1.04, 0.93, 0.8, 0.77, 0.7)
+PRESETS = {
+    "digits-linear": Recipe("digits", "--preset digits-linear"),
+    "digits-demo": Recipe("digits", "--preset digits-demo", judge=True),
+    "mnist-linear": Recipe("mnist", "--preset mnist-linear", thresholds=IMAGE, judge=True),
+    "mnist-quick": Recipe("mnist", "--preset mnist-quick", thresholds=IMAGE, judge=True),
+    "mnist-cpu": Recipe("mnist", "--preset mnist-cpu", thresholds=IMAGE, judge=True),
+    "cifar10-linear": Recipe("cifar10", "--preset cifar10-linear --size 32 --batch 2", seeds=(1,), judge=True),
+    "cifar10-small": Recipe("cifar10", "--preset cifar10-small", seeds=(1,), judge=True),
+    "cifar10-cpu": Recipe("cifar10", "--preset cifar10-cpu", seeds=(1,), judge=True),
+    "shakespeare-nanogpt": Recipe("text", "--preset shakespeare-nanogpt", thresholds=TEXT),
+    "shakespeare-softmax": Recipe("text", "--preset shakespeare-nanogpt --attention softmax", thresholds=TEXT),
+    "shakespeare-cpu": Recipe("text", "--preset shakespeare-cpu", thresholds=TEXT, judge=True),
+    "shakespeare-best": Recipe("text", "--preset shakespeare-best", thresholds=TEXT, judge=True),
+}
+# Additions by name: the flags that turn one on, and those that turn it off in the whole.
+ADDITIONS = {
+    "text": {
+        "Muon": ("--optimizer muon", "--optimizer adamw"),
+        "convolutions of layers": ("--layer-convolution 1d", "--layer-convolution none"),
+    },
+    "mnist": {
+        "Muon": ("--optimizer muon", "--optimizer adamw"),
+        "convolutions of layers": ("--layer-convolution 2d", "--layer-convolution none"),
+        "rows and columns": ("--positions learned+grid", "--positions learned"),
+        "long memory": ("--memory long", "--memory short"),
+    },
+}
+SMALL = {"text": "--preset shakespeare-nanogpt --rule gated --lr 3e-3 --steps 300 --warmup 20",
+         "mnist": "--preset mnist-linear --rule gated --batch 4 --steps 150 --warmup 20"}
+
+
+# Trained in both dtypes: the differences are those of bf16.
+DTYPES = {
+    "softmax": ("text", "--preset shakespeare-nanogpt --attention softmax"),
+    "linear": ("text", "--preset shakespeare-nanogpt"),
+    "gated": ("text", "--preset shakespeare-nanogpt --rule gated"),
+    "performer": ("text", "--preset shakespeare-nanogpt --attention performer"),
+    "MNIST": ("mnist", "--preset mnist-linear"),
+}
+
+
+def recipes():
+    """All by name: the presets, each addition alone and left out of the whole, and the runs of DTYPES."""
+    found = dict(PRESETS)
+    for name, (data, flags) in DTYPES.items():
+        for dtype in ("fp32", "bf16"):
+            found[f"{dtype}: {name}"] = Recipe(data, f"{flags} --dtype {dtype}")
+    for data, additions in ADDITIONS.items():
+        base, on = SMALL[data], [flags for flags, _ in additions.values()]
+        found[f"{data}: none"] = Recipe(data, base)
+        for name, (flags, _) in additions.items():
+            found[f"{data}: {name} alone"] = Recipe(data, f"{base} {flags}")
+        found[f"{data}: all"] = Recipe(data, f"{base} {' '.join(on)}")
+        for name, (flags, _) in additions.items():
+            rest = " ".join(other for other in on if other != flags)
+            found[f"{data}: without {name}"] = Recipe(data, f"{base} {rest}")
+    return found
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def append(path, record):
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def linea(*arguments):
+    """The last line of the command's JSON output."""
+    done = subprocess.run([LINEA, *map(str, arguments)], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"linea {' '.join(map(str, arguments))}: exit {done.returncode}")
+    output = done.stdout.strip().splitlines()
+    return json.loads(output[-1]) if output else {}
+
+
+def folder_of(out, name, seed):
+    return out / f"{name.replace(': ', '-').replace(' ', '-')}-{seed}"
+
+
+def train(recipe, name, seed, args):
+    """Trains to the end, from where a killed script left the run; what it reached."""
+    run = folder_of(args.out, name, seed)
+    if any(run.glob("checkpoints/*")):
+        linea("train", "--resume", run, "--threads", args.threads)
+    else:
+        shutil.rmtree(run, ignore_errors=True)
+        data = ["--data", args.data / DATA[recipe.data]] if recipe.data in DATA else []
+        linea("train", *recipe.flags, *data, "--seed", seed, "--threads", args.threads, "--out", run)
+    metrics = lines(run / "metrics.jsonl")
+    curve = [[line["step"], line[recipe.key]] for line in metrics if recipe.key in line]
+    result = {"name": name, "seed": seed, "flags": recipe.flags, "steps": metrics[-1]["step"], "curve": curve}
+    if name in PRESETS:
+        result["test"] = linea("eval", run, "--split", "val" if recipe.data == "text" else "test", "--json")
+        if recipe.judge:
+            result["judge"] = linea("judge", run, "--json")
+    return result
+
+
+def run(args):
+    results = args.out / "results.jsonl"
+    for seed in (1, 2, 3):  # the first seed of all comes first
+        for name, recipe in chosen(args):
+            done = {(line["name"], line["seed"]) for line in lines(results)}
+            if seed in recipe.seeds and (name, seed) not in done:
+                print(f"{name}, seed {seed}", file=sys.stderr)
+                append(results, train(recipe, name, seed, args))
+
+
+def time(args):
+    for name, recipe in chosen(args):
+        flags = list(recipe.flags)
+        for option in ("--steps", "--warmup"):  # other settings of bench
+            if option in flags:
+                del flags[flags.index(option):flags.index(option) + 2]
+        measured = linea("bench", "train", *flags, "--json")
+        append(args.out / "times.jsonl", {"name": name, **{key: measured[key] for key in ("step_ms", "tokens_per_s")}})
+
+
+def spread(values):
+    return f"{statistics.mean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+
+
+def final(run, recipe):
+    key = "loss" if recipe.data == "text" else "bits"
+    return run["test"][key] if "test" in run else run["curve"][-1][1]
+
+
+def print_dtypes(by_name):
+    print("\n## bf16\n\n| run | seeds | fp32 | bf16 | difference | two standard errors |\n|---|---|---|---|---|---|")
+    for name in DTYPES:
+        found = [{run["seed"]: run["curve"][-1][1] for run in by_name.get(f"{dtype}: {name}", [])}
+                 for dtype in ("fp32", "bf16")]
+        seeds = sorted(set(found[0]) & set(found[1]))
+        if not seeds:
+            print(f"| {name} | – | | | | |")
+            continue
+        float32, bf16 = ([one[seed] for seed in seeds] for one in found)
+        mean = statistics.mean(float32)
+        differences = [b - a for a, b in zip(float32, bf16)]
+        error = f"{2 * statistics.stdev(differences) / len(seeds)**0.5 / mean:.2%}" if len(seeds) > 1 else "–"
+        print(f"| {name} | {len(seeds)} | {spread(float32)} | {spread(bf16)} | "
+              f"{statistics.mean(differences) / mean:+.2%} | {error} |")
+
+
+def table(args):
+    times = {line["name"]: line for line in lines(args.out / "times.jsonl")}
+    by_name = {}
+    for line in lines(args.out / "results.jsonl"):
+        by_name.setdefault(line["name"], []).append(line)
+    additions = [name for name in recipes() if name.split(":")[0] in ADDITIONS]
+    for title, rows in (("Presets", PRESETS), ("Additions", additions)):
+        print(f"\n## {title}\n\n| run | seeds | steps | minutes | result | seconds to |\n|---|---|---|---|---|---|")
+        for name in rows:
+            runs, recipe = by_name.get(name, []), recipes()[name]
+            if not runs:
+                print(f"| {name} | – | | | | |")
+                continue
+            unit = "nats" if recipe.data == "text" else "bits/dim"
+            values = [final(run, recipe) for run in runs]
+            step = times.get(name, {}).get("step_ms", math.nan) / 1e3
+            steps, reached = runs[0]["steps"], []
+            for threshold in recipe.thresholds:
+                first = [next((s for s, value in run["curve"] if value <= threshold), None) for run in runs]
+                if all(first):
+                    reached.append(f"{threshold}: {statistics.mean(first) * step:.0f}")
+            print(f"| {name} | {len(runs)} | {steps} | {steps * step / 60:.1f} | {spread(values)} {unit} | "
+                  f"{', '.join(reached)} |")
+    print_dtypes(by_name)
+    print("\n## Samples\n")
+    for name, runs in by_name.items():
+        for run in runs:
+            if "judge" in run:
+                print(f"* {name}, seed {run['seed']}: {json.dumps(run['judge'])}")
+
+
+def chosen(args):
+    patterns = args.names or ["*"]
+    return [(name, recipe) for name, recipe in recipes().items()
+            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=("run", "time", "table"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("data"))
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--threads", type=int, default=0)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    {"run": run, "time": time, "table": table}[args.action](args)
+
+
+main()
