@@ -100,8 +100,9 @@ void small_gemm(int64_t rows, int64_t cols, int64_t inner, Operand<T> a, const T
   if (rows == 0 || cols == 0) return;
   const bool transpose = a.column != 1 || a.row < inner;
   const int64_t lda = std::max<int64_t>(transpose ? a.column : a.row, 1);
-  blas_gemm(transpose, false, rows, cols, inner, T(1), a.data, lda, b, ldb, add ? T(1) : T(0), c,
-            ldc);
+  // One row of b may be given as the transpose of a column, which has a smaller distance.
+  blas_gemm(transpose, false, rows, cols, inner, T(1), a.data, lda, b, std::max(ldb, cols),
+            add ? T(1) : T(0), c, ldc);
 #else
   tile_gemm(rows, cols, inner, a, b, ldb, c, ldc, add);
 #endif

@@ -145,6 +145,8 @@ TEST(BigramEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
 }
 
 TEST(BigramEmbedding, GradientsAreTheSameAtAnyNumberOfThreads) {
+  if (std::string(cpu_isa()) == "128-bit")
+    GTEST_SKIP() << "the base build computes products by BLAS";
   const int before = context().threads;
   std::vector<std::vector<double>> found;
   for (const int threads : {1, 3}) {

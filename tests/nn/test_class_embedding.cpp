@@ -113,6 +113,8 @@ TEST(ClassEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
 }
 
 TEST(ClassEmbedding, GradientsAreThoseOfItsRowsAtAnyNumberOfThreads) {
+  if (std::string(cpu_isa()) == "128-bit")
+    GTEST_SKIP() << "the base build computes products by BLAS";
   const int before = context().threads;
   std::vector<std::vector<double>> found;
   for (const int threads : {1, 3}) {
