@@ -221,7 +221,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("data"))
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--threads", type=int, default=0)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.out.mkdir(parents=True, exist_ok=True)
     {"run": run, "time": time, "table": table}[args.action](args)
 
