@@ -80,7 +80,7 @@ AttentionInputs SelfAttention::project(const Var& x, const ConvolutionState* sta
   in.qkv = norm_linear(x, norm, qkv);
   in.qkv = state == nullptr ? convolution.forward(in.qkv) : convolution.step(in.qkv, *state);
   if (gate.weight.defined())
-    in.gate = in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide), *attention);
+    in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide), *attention);
   if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
   if (attention->takes_packed()) return in;
   const Var split = split_heads(in.qkv, 3, heads);

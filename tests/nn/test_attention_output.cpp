@@ -6,6 +6,7 @@
 #include "nn/retrieval_model.h"
 #include "tensor/context.h"
 #include "tests/expect_error.h"
+#include "tests/nn/decode_steps.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -65,7 +66,6 @@ TEST(AttentionOutput, ItsParametersAreThoseOfThePlainModelAndItsOwn) {
 }
 
 TEST(AttentionOutput, SamplingStepsAreTheRowsOfTheWhole) {
-  const int64_t B = 2, N = 48;
   for (const std::string attention : {"linear", "performer", "soft-vq", "vq", "softmax"})
     for (const std::string rule : {"sum", "gated", "delta", "gated-delta"})
       for (const bool reversible : {false, true}) {
@@ -76,18 +76,8 @@ TEST(AttentionOutput, SamplingStepsAreTheRowsOfTheWhole) {
         config.reversible = reversible;
         Transformer model(config);
         randomize_outputs(model);
-        const Tensor ids = some_ids(B, N);
-        const Tensor whole = model.forward(ids, false).value();
-        const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
-        DecodeState state = model.start(B);
-        for (int64_t n = 0; n < N; ++n) {
-          const std::vector<int32_t> now = {tokens[static_cast<size_t>(n)],
-                                            tokens[static_cast<size_t>(N + n)]};
-          const Tensor outputs = model.step(state, Tensor::from(now, {B}));
-          for (int64_t b = 0; b < B; ++b)
-            EXPECT_LE(relative_error(outputs.select(b), whole.select(b).select(n)), 1e-4)
-                << attention << rule << reversible << n;
-        }
+        SCOPED_TRACE(testing::Message() << attention << rule << reversible);
+        expect_steps_are_rows(model, some_ids(2, 48));
       }
 }
 

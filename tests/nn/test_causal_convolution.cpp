@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "nn/retrieval_model.h"
 #include "tests/expect_error.h"
+#include "tests/nn/decode_steps.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -42,7 +43,6 @@ TEST(CausalConvolution, AFreshModelIsThatWithout) {
 }
 
 TEST(CausalConvolution, SamplingStepsAreTheRowsOfTheWhole) {
-  const int64_t B = 2, N = 48;
   for (const std::string attention : {"linear", "softmax"})
     for (const bool reversible : {false, true})
       for (const std::string kind : {"1d", "2d"}) {
@@ -51,18 +51,8 @@ TEST(CausalConvolution, SamplingStepsAreTheRowsOfTheWhole) {
         config.reversible = reversible;
         Transformer model(config);
         randomize_convolutions(model);
-        const Tensor ids = some_ids(B, N);
-        const Tensor whole = model.forward(ids, false).value();
-        const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
-        DecodeState state = model.start(B);
-        for (int64_t n = 0; n < N; ++n) {
-          const std::vector<int32_t> now = {tokens[static_cast<size_t>(n)],
-                                            tokens[static_cast<size_t>(N + n)]};
-          const Tensor outputs = model.step(state, Tensor::from(now, {B}));
-          for (int64_t b = 0; b < B; ++b)
-            EXPECT_LE(relative_error(outputs.select(b), whole.select(b).select(n)), 1e-4)
-                << attention << kind << reversible << n;
-        }
+        SCOPED_TRACE(testing::Message() << attention << kind << reversible);
+        expect_steps_are_rows(model, some_ids(2, 48));
       }
 }
 

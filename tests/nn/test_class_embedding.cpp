@@ -5,6 +5,7 @@
 #include "autograd/ops.h"
 #include "tensor/backend.h"
 #include "tests/expect_error.h"
+#include "tests/nn/decode_steps.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -87,7 +88,6 @@ TEST(ClassEmbedding, Gradient) {
 }
 
 TEST(ClassEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
-  const int64_t B = 3, N = 48;
   for (const std::string attention : {"linear", "softmax"})
     for (const std::string convolution : {"none", "1d"})
       for (const bool reversible : {false, true}) {
@@ -97,18 +97,8 @@ TEST(ClassEmbedding, SamplingStepsAreTheRowsOfTheWhole) {
         config.reversible = reversible;
         const Transformer model(config);
         randomize_classes(model);
-        const Tensor ids = ids_of_classes(B, N);
-        const Tensor whole = model.forward(ids, false).value();
-        const std::vector<int32_t> tokens = ids.to_vector<int32_t>();
-        DecodeState state = model.start(B);
-        for (int64_t n = 0; n < N; ++n) {
-          std::vector<int32_t> now;
-          for (int64_t b = 0; b < B; ++b) now.push_back(tokens[static_cast<size_t>(b * N + n)]);
-          const Tensor outputs = model.step(state, Tensor::from(now, {B}));
-          for (int64_t b = 0; b < B; ++b)
-            EXPECT_LE(relative_error(outputs.select(b), whole.select(b).select(n)), 1e-4)
-                << attention << convolution << reversible << n;
-        }
+        SCOPED_TRACE(testing::Message() << attention << convolution << reversible);
+        expect_steps_are_rows(model, ids_of_classes(3, 48));
       }
 }
 
