@@ -2,7 +2,6 @@
 // matrix products.
 #include "cuda/columns.h"
 #include "cuda/kernel_tables.h"
-#include "cuda/scatter.h"
 #include "cuda/team.h"
 
 namespace linea::cuda {
@@ -12,28 +11,6 @@ namespace {
 LINEA_HOST_DEVICE inline int64_t first_bh_of(const HeadShape& shape, int64_t head) {
   return (head - shape.first_bh % shape.heads + shape.heads) % shape.heads;
 }
-
-// The rows of all (batch, head) of a head in order, for scatter_sums; column D counts them.
-template <typename T>
-struct RowsOfHeads {
-  HeadShape shape;
-  const T* x;
-  const int32_t* code;
-  __device__ int64_t count(int64_t head) const {
-    const int64_t first = first_bh_of(shape, head);
-    return first < shape.batch_heads
-               ? (shape.batch_heads - first + shape.heads - 1) / shape.heads * shape.rows
-               : 0;
-  }
-  __device__ int64_t row(int64_t head, int64_t i) const {
-    return (first_bh_of(shape, head) + i / shape.rows * shape.heads) * shape.rows + i % shape.rows;
-  }
-  __device__ int64_t bin(int64_t head, int64_t i) const { return code[row(head, i)]; }
-  __device__ Accumulator<T> value(int64_t head, int64_t i, int64_t c) const {
-    using A = Accumulator<T>;
-    return c < shape.key_size ? A(x[row(head, i) * shape.key_size + c]) : A(1);
-  }
-};
 
 // Compares a tile of kTile rows with kTile codes at a time, kDepth elements of each in shared
 // memory; a thread has 4 x 4 distances, with its rows and codes 16 apart. Every distance is summed
@@ -51,7 +28,8 @@ __global__ void __launch_bounds__(kBlockThreads)
   for (int64_t item = blockIdx.x; item < shape.batch_heads * tiles; item += gridDim.x) {
     const int64_t bh = item / tiles, first_row = item % tiles * kTile;
     const T* rows = x + bh * shape.rows * D;
-    const T* of_head = codebook + shape.head(bh) * F * D;
+    const int64_t first_of_head = shape.head(bh) * F;
+    const T* of_head = codebook + first_of_head * D;
     A min[kEach];
     int best[kEach];
 #pragma unroll
@@ -106,7 +84,8 @@ __global__ void __launch_bounds__(kBlockThreads)
         best[i] = better ? other_best : best[i];
       }
       const int64_t row = first_row + ty + i * kSide;
-      if (tx == 0 && row < shape.rows) code[bh * shape.rows + row] = best[i];
+      if (tx == 0 && row < shape.rows)
+        code[bh * shape.rows + row] = static_cast<int32_t>(first_of_head + best[i]);
     }
   }
 }
@@ -212,41 +191,16 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
 }
 
 template <typename T>
-void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook,
-                  T* y) {
-  const int64_t F = shape.features, D = shape.key_size;
-  for_each_team(ctx, shape.batch_heads * shape.rows, D, [=] __device__(auto team, int64_t row) {
-    const T* from = codebook + (shape.head(row / shape.rows) * F + code[row]) * D;
-    T* to = y + row * D;
-    for (int64_t d = team.rank(); d < D; d += team.kThreads) to[d] = from[d];
-  });
-}
-
-template <typename T>
-void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
-                 T* sums) {
-  using A = Accumulator<T>;
-  const int64_t D = shape.key_size,
-                max_batches = (shape.batch_heads + shape.heads - 1) / shape.heads;
-  scatter_sums<A>(ctx, {shape.heads, max_batches * shape.rows, shape.features, D + 1},
-                  RowsOfHeads<T>{shape, x, code}, [=] __device__(int64_t f, int64_t c, A total) {
-                    T* const into = c < D ? sums + f * D + c : counts + f;
-                    *into = T(A(*into) + total);
-                  });
-}
-
-template <typename T>
 void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F) {
   using A = Accumulator<T>;
   for_each_column(ctx, R, F, [=] __device__(int64_t r, int64_t f) {
-    y[r * F + f] = T(f == code[r] ? A(0) : kNothing<A>);
+    y[r * F + f] = T(f == code[r] % F ? A(0) : kNothing<A>);
   });
 }
 
 LINEA_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,
                    .mixture_logs_backward = mixture_logs_backward<T>,
                    .add_to_heads = add_to_heads<T>, .nearest_code = nearest_code<T>,
-                   .gather_codes = gather_codes<T>, .sum_by_code = sum_by_code<T>,
                    .one_hot_logs = one_hot_logs<T>)
 
 }  // namespace linea::cuda

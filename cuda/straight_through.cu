@@ -68,7 +68,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int64_t row = chunk.bh * shape.length + chunk.first;
   const int keys = chunk.keys;
   if (threadIdx.x < kTile)
-    code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys ? codes.code[row + threadIdx.x] : 0;
+    code[threadIdx.x] = static_cast<int>(threadIdx.x) < keys
+                            ? static_cast<int>(codes.code[row + threadIdx.x] % shape.features)
+                            : 0;
   __syncthreads();
 
   Sums<A> sum;

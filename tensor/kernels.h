@@ -202,15 +202,10 @@ struct CodebookKernels {
   // dcodebook[h] += sum over b of x [BH,F,D] - (sum over rows of du) c; du may be null
   void (*add_to_heads)(Context&, const HeadShape&, const T* x, const T* du, const T* codebook,
                        T* dcodebook);
-  // The nearest code of each row x, the first of equals. Sums in plain order, so that every form of
-  // the attention chooses the same code.
+  // The nearest code of each row x, the first of equals, as a row of the codebook as [H F, D]. Sums
+  // in plain order, so that every form of the attention chooses the same code.
   void (*nearest_code)(Context&, const HeadShape&, const T* x, const T* codebook, int32_t* code);
-  void (*gather_codes)(Context&, const HeadShape&, const int32_t* code, const T* codebook,
-                       T* y);  // y [BH,S,D]
-  // counts [H,F] += the rows of each code; sums [H,F,D] += those rows x
-  void (*sum_by_code)(Context&, const HeadShape&, const T* x, const int32_t* code, T* counts,
-                      T* sums);
-  // y [R,F] = 0 at the code, -infinity elsewhere
+  // y [R,F] = 0 at the code of its head, -infinity elsewhere
   void (*one_hot_logs)(Context&, const int32_t* code, T* y, int64_t R, int64_t F);
 };
 

@@ -165,13 +165,10 @@ Tensor square_norms(const Tensor& x, double factor);  // factor |x|^2, [BH,S,D] 
 void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor);
 Tensor sine_cosine(const Tensor& u);  // [sin u, cos u], [..., n] -> [..., 2n]
 Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy);
-// The nearest code of each row x [BH,S,D] in its head's codebook [H,F,D], i32 [BH,S].
+// The nearest code of each row x [BH,S,D] in its head's codebook, as a row of all codes [H F, D], i32
+// [BH,S].
 Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_bh);
-// codes [BH,S] -> [BH,S,D]
-Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_bh);
-// The number of rows x [BH,S,D] of each code [H,F], and their sums [H,F,D].
-std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, const Shape& codebook);
-// codes [...] -> [..., F]: 0 at the code, -infinity elsewhere.
+// codes [...] -> [..., F]: 0 at the code of its head, -infinity elsewhere.
 Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype);
 
 // The number of elements that are not finite, counted on the host.

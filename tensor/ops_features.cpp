@@ -118,21 +118,6 @@ Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_bh) {
   return codes;
 }
 
-Tensor gather_codes(const Tensor& codes, const Tensor& codebook, int64_t first_bh) {
-  Tensor y({codes.size(0), codes.size(1), codebook.size(2)}, codebook.dtype());
-  LINEA_LAUNCH(gather_codes, codebook.dtype(), head_shape(codes, codebook.shape(), first_bh),
-               data(codes), data(codebook), data(y));
-  return y;
-}
-
-std::pair<Tensor, Tensor> sum_by_code(const Tensor& x, const Tensor& codes, const Shape& codebook) {
-  const Tensor counts = Tensor::zeros({codebook[0], codebook[1]}, x.dtype()),
-               sums = Tensor::zeros(codebook, x.dtype());
-  LINEA_LAUNCH(sum_by_code, x.dtype(), head_shape(x, codebook, 0), data(x), data(codes),
-               data(counts), data(sums));
-  return {counts, sums};
-}
-
 Tensor one_hot_logs(const Tensor& codes, int64_t F, DType dtype) {
   Tensor y({codes.size(0), codes.size(1), F}, dtype);
   LINEA_LAUNCH(one_hot_logs, dtype, data(codes), data(y), codes.numel(), F);

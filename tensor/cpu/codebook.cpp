@@ -5,19 +5,6 @@
 #include "tensor/cpu/kernel_tables.h"
 
 namespace linea::cpu {
-namespace {
-
-// body(head, bh) over all bh, those of a head in order and by one thread.
-template <typename Body>
-void each_of_head(const Context& ctx, const HeadShape& shape, const Body& body) {
-  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
-    for (int64_t bh = 0; bh < shape.batch_heads; ++bh)
-      if (shape.head(bh) == head) body(head, bh);
-  });
-}
-
-}  // namespace
-
 // u_f = k.c_f becomes b_f = g_f - log sum exp g, g_f = (u_f - |c_f|^2 / 2) / t
 template <typename T>
 void mixture_logs(Context& ctx, const HeadShape& shape, const T* codebook, const T* t, T* u) {
@@ -65,17 +52,21 @@ void mixture_logs_backward(Context& ctx, const HeadShape& shape, const T* t, con
   });
 }
 
+// One thread adds all bh of a head, in order.
 template <typename T>
 void add_to_heads(Context& ctx, const HeadShape& shape, const T* x, const T* du, const T* codebook,
                   T* dcodebook) {
   const int64_t F = shape.features, D = shape.key_size;
-  each_of_head(ctx, shape, [&](int64_t head, int64_t bh) {
+  parallel_items(ctx, shape.heads, kGrain, [&](int64_t head, int) {
     T* into = dcodebook + head * F * D;
-    add_row(x + bh * F * D, into, F * D, T(1));
-    for (int64_t f = 0; du != nullptr && f < F; ++f) {
-      T total = 0;
-      for (int64_t row = 0; row < shape.rows; ++row) total += du[(bh * shape.rows + row) * F + f];
-      add_row(codebook + (head * F + f) * D, into + f * D, D, -total);
+    for (int64_t bh = 0; bh < shape.batch_heads; ++bh) {
+      if (shape.head(bh) != head) continue;
+      add_row(x + bh * F * D, into, F * D, T(1));
+      for (int64_t f = 0; du != nullptr && f < F; ++f) {
+        T total = 0;
+        for (int64_t row = 0; row < shape.rows; ++row) total += du[(bh * shape.rows + row) * F + f];
+        add_row(codebook + (head * F + f) * D, into + f * D, D, -total);
+      }
     }
   });
 }
@@ -85,11 +76,12 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
                   int32_t* code) {
   const int64_t F = shape.features, D = shape.key_size;
   parallel_items(ctx, shape.batch_heads, shape.rows * F * D, [&](int64_t bh, int) {
-    const T* codes = codebook + shape.head(bh) * F * D;
+    const int64_t first = shape.head(bh) * F;
+    const T* codes = codebook + first * D;
     for (int64_t row = 0; row < shape.rows; ++row) {
       const T* point = x + (bh * shape.rows + row) * D;
       T min = std::numeric_limits<T>::infinity();
-      int32_t best = 0;
+      int64_t best = 0;
       for (int64_t f = 0; f < F; ++f) {
         T distance = 0;
 #pragma omp simd reduction(+ : distance)
@@ -97,33 +89,10 @@ void nearest_code(Context& ctx, const HeadShape& shape, const T* x, const T* cod
           distance += (point[d] - codes[f * D + d]) * (point[d] - codes[f * D + d]);
         if (distance < min) {
           min = distance;
-          best = static_cast<int32_t>(f);
+          best = f;
         }
       }
-      code[bh * shape.rows + row] = best;
-    }
-  });
-}
-
-template <typename T>
-void gather_codes(Context& ctx, const HeadShape& shape, const int32_t* code, const T* codebook,
-                  T* y) {
-  const int64_t D = shape.key_size;
-  parallel_items(ctx, shape.batch_heads, shape.rows * D, [&](int64_t bh, int) {
-    const T* codes = codebook + shape.head(bh) * shape.features * D;
-    for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row)
-      std::copy_n(codes + code[row] * D, D, y + row * D);
-  });
-}
-
-template <typename T>
-void sum_by_code(Context& ctx, const HeadShape& shape, const T* x, const int32_t* code, T* counts,
-                 T* sums) {
-  const int64_t F = shape.features, D = shape.key_size;
-  each_of_head(ctx, shape, [&](int64_t head, int64_t bh) {
-    for (int64_t row = bh * shape.rows; row < (bh + 1) * shape.rows; ++row) {
-      counts[head * F + code[row]] += T(1);
-      add_row(x + row * D, sums + (head * F + code[row]) * D, D, T(1));
+      code[bh * shape.rows + row] = static_cast<int32_t>(first + best);
     }
   });
 }
@@ -132,7 +101,7 @@ template <typename T>
 void one_hot_logs(Context& ctx, const int32_t* code, T* y, int64_t R, int64_t F) {
   parallel_ranges(ctx, R, F, [&](int64_t first, int64_t last) {
     std::fill(y + first * F, y + last * F, kNothing<T>);
-    for (int64_t r = first; r < last; ++r) y[r * F + code[r]] = T(0);
+    for (int64_t r = first; r < last; ++r) y[r * F + code[r] % F] = T(0);
   });
 }
 
@@ -164,7 +133,7 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
         std::fill_n(out, chunk.rows * D, T(0));
         const T* v = in.v.at(bh, chunk.first);
         for (int64_t j = 0; j < chunk.keys; ++j) {
-          const int32_t f = code[row + j];
+          const int64_t f = code[row + j] % F;
           const T scale = grads.scale[bh * F + f];
           if (scale == kNothing<T>) continue;
           const T* running_row = grads.state + (bh * F + f) * wide;
@@ -180,8 +149,8 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
             for (int64_t j = 0; j < chunk.keys; ++j) {
               T& s = grad[i * chunk.keys + j];
               s = j > i ? T(0)
-                        : (s + e[i]) * exp_of(q.rows.logs[i * F + code[row + j]] - q.rows.top[i] +
-                                              q.rows.offset[i]);
+                        : (s + e[i]) * exp_of(q.rows.logs[i * F + code[row + j] % F] -
+                                              q.rows.top[i] + q.rows.offset[i]);
             }
           blas_gemm(true, false, chunk.keys, D, chunk.rows, T(1), grad, chunk.keys,
                     queries + row * D, D, T(1), out, D);
@@ -204,7 +173,6 @@ void straight_through(Context& ctx, const ChunkShape& shape, const ChunkInput<T>
 LINEA_KERNEL_TABLE(CodebookKernels, .mixture_logs = mixture_logs<T>,
                    .mixture_logs_backward = mixture_logs_backward<T>,
                    .add_to_heads = add_to_heads<T>, .nearest_code = nearest_code<T>,
-                   .gather_codes = gather_codes<T>, .sum_by_code = sum_by_code<T>,
                    .one_hot_logs = one_hot_logs<T>)
 
 LINEA_KERNEL_TABLE(StraightThroughKernels, .straight_through = straight_through<T>)

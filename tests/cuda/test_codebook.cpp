@@ -131,7 +131,8 @@ Tensor codes_below(const HeadShape& shape) {
   std::vector<int32_t> codes;
   for (int64_t i = 0; i < shape.batch_heads * shape.rows; ++i)
     codes.push_back(
-        static_cast<int32_t>(random_below(numbers, i, static_cast<uint32_t>(shape.features))));
+        static_cast<int32_t>(shape.head(i / shape.rows) * shape.features +
+                             random_below(numbers, i, static_cast<uint32_t>(shape.features))));
   return Tensor::from(codes, {shape.batch_heads, shape.rows});
 }
 
@@ -139,20 +140,13 @@ TEST(CudaCodebook, CodesAreGatheredSummedAndSpread) {
   for (const HeadShape& shape : kShapes)
     expect_parity([&](auto t) {
       using T = decltype(t);
-      const Tensor code = codes_below(shape), x = input<T>(num_rows(shape, shape.key_size), 1);
-      const Tensor codes = input<T>(codes_of(shape), 2),
-                   y = unset<T>(num_rows(shape, shape.key_size));
-      const Tensor counts = input<T>({shape.heads, shape.features}, 3),
-                   sums = input<T>(codes_of(shape), 4);
-      const Tensor logs = unset<T>(num_rows(shape, shape.features));
-      const int32_t* of_row = code.data<int32_t>();
-      table<T>().gather_codes(context(), shape, of_row, codes.template data<T>(),
-                              y.template data<T>());
-      table<T>().sum_by_code(context(), shape, x.template data<T>(), of_row,
-                             counts.template data<T>(), sums.template data<T>());
-      table<T>().one_hot_logs(context(), of_row, logs.template data<T>(),
-                              shape.batch_heads * shape.rows, shape.features);
-      return std::vector<Tensor>{y, counts, sums, logs};
+      const int64_t H = shape.heads, F = shape.features, D = shape.key_size;
+      const Tensor code = codes_below(shape), x = input<T>(num_rows(shape, D), 1);
+      const Tensor codes = input<T>(codes_of(shape), 2), logs = unset<T>(num_rows(shape, F));
+      table<T>().one_hot_logs(context(), code.data<int32_t>(), logs.template data<T>(),
+                              shape.batch_heads * shape.rows, F);
+      return std::vector<Tensor>{ops::embedding(codes.reshape({H * F, D}), code),
+                                 ops::embedding_backward(code, x, H * F), logs};
     });
 }
 
@@ -160,13 +154,7 @@ TEST(CudaCodebook, SumsByCodeAreTheSameBitsEachTime) {
   const On device(kCuda);
   const HeadShape shape{6, 900, 3, 5, 1, 2};
   const Tensor code = codes_below(shape), x = input<float>(num_rows(shape, 5), 1);
-  const auto sum = [&] {
-    const Tensor counts = Tensor::zeros({2, 3}, DType::f32),
-                 sums = Tensor::zeros({2, 3, 5}, DType::f32);
-    table<float>().sum_by_code(context(), shape, x.data<float>(), code.data<int32_t>(),
-                               counts.data<float>(), sums.data<float>());
-    return numbers(sums);
-  };
+  const auto sum = [&] { return numbers(ops::embedding_backward(code, x, 6)); };
   EXPECT_EQ(sum(), sum());
 }
 
