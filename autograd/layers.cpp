@@ -230,9 +230,9 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
             grad = Tensor(dto.shape(), dto.dtype());
             ops::dropout_into(dto, rate, stream_id, first * C, grad);
           }
-          const Tensor du = ops::matmul(grad, w_down.weight), h(hidden.shape(), hidden.dtype());
-          ops::gelu_recompute(hidden, h, du);
-          add_linear_gradients(h, grad, dw_down);
+          add_linear_gradients(ops::pointwise(Pointwise::gelu, hidden), grad, dw_down);
+          const Tensor du =
+              ops::pointwise_backward(Pointwise::gelu, hidden, ops::matmul(grad, w_down.weight));
           const Tensor dfrom = dx.rows(first, count);
           norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up, dfrom);
           if (adds) ops::accumulate(dto, dfrom);
