@@ -334,14 +334,10 @@ void solve_unit_lower(Context& ctx, const T* l, const T* e, T* x, bool transpose
   parallel_items(ctx, BH, kGrain, one);
 }
 
-template <typename T>
-constexpr DeltaKernels<T> kDeltaKernels = {.delta_forward = delta_forward<T>,
-                                           .delta_backward = delta_backward<T>};
-LINEA_KERNELS(DeltaKernels)
+LINEA_KERNEL_TABLE(DeltaKernels, .delta_forward = delta_forward<T>,
+                   .delta_backward = delta_backward<T>)
 
-template <typename T>
-constexpr DeltaStepKernels<T> kDeltaStepKernels = {.delta_step = delta_step<T>,
-                                                   .solve_unit_lower = solve_unit_lower<T>};
-LINEA_KERNELS(DeltaStepKernels)
+LINEA_KERNEL_TABLE(DeltaStepKernels, .delta_step = delta_step<T>,
+                   .solve_unit_lower = solve_unit_lower<T>)
 
 }  // namespace linea::cpu

@@ -10,19 +10,15 @@ Topic kernels_of();
 
 }  // namespace linea::cpu
 
-// The tables k##Topic<T> of a topic, for all types.
-#define LINEA_KERNELS(Topic)   \
-  template <>                  \
-  Topic<float> kernels_of() {  \
-    return k##Topic<float>;    \
-  }                            \
-  template <>                  \
-  Topic<double> kernels_of() { \
-    return k##Topic<double>;   \
-  }
-
 // At the end of the file that defines the kernels of a topic: their table, as designated initializers.
 #define LINEA_KERNEL_TABLE(Topic, ...)         \
   template <typename T>                        \
   constexpr Topic<T> k##Topic = {__VA_ARGS__}; \
-  LINEA_KERNELS(Topic)
+  template <>                                  \
+  Topic<float> kernels_of() {                  \
+    return k##Topic<float>;                    \
+  }                                            \
+  template <>                                  \
+  Topic<double> kernels_of() {                 \
+    return k##Topic<double>;                   \
+  }
