@@ -1,5 +1,4 @@
 #include "autograd/ops.h"
-#include "tensor/launch.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -70,12 +69,10 @@ Var dropout(const Var& x, float rate, uint32_t stream_id) {
 
 // y = x with zeros where the keys do not exist;  dx = dy with the same zeros
 Var clear_padding(const Var& x, const Tensor& valid) {
-  if (!valid.defined() || x.value().numel() == 0) return x;
+  if (!valid.defined()) return x;
   const auto clear = [valid](const Tensor& tensor) {
     const Tensor result = tensor.clone();
-    const int64_t B = tensor.size(0), H = tensor.size(1), N = tensor.size(2);
-    LINEA_LAUNCH(clear_padding, tensor.dtype(), {valid.data<int32_t>(), H}, ops::data(result),
-                 B * H, N, tensor.numel() / (B * H * N), 0);
+    ops::clear_padding(result, valid);
     return result;
   };
   return Var::from_op("clear_padding", clear(x.value()), {x}, clear);

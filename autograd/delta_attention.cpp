@@ -71,23 +71,12 @@ Tensor together(const Tensor& gates) {
                       {gates.size(1), gates.size(2), gates.size(3), 2});
 }
 
-// x [B,H,N] with zeros in the padding, in place.
-void clear_positions(const Tensor& x, const Tensor& valid) {
-  if (!valid.defined()) return;
-  with_real(x.dtype(), "delta_attention", [&](auto zero) {
-    using T = decltype(zero);
-    kernels<T>(context().device)
-        .clear_padding(context(), {valid.data<int32_t>(), x.size(1), 0}, x.data<T>(),
-                       x.size(0) * x.size(1), x.size(2), 1, 0);
-  });
-}
-
 // beta, and log a, 0 in the padding.
 Gates gates_of(const Tensor& gate, const Tensor& valid) {
   if (gate.shape().rank() == 3) return {gate};
   const Tensor both = apart(gate);
   const Tensor log_decay = ops::pointwise(Pointwise::log_gate, both.select(1));
-  clear_positions(log_decay, valid);
+  ops::clear_padding(log_decay, valid);
   return {both.select(0), log_decay, both};
 }
 
@@ -95,16 +84,9 @@ Gates gates_of(const Tensor& gate, const Tensor& valid) {
 // d log a_t = sum_{i >= t} dL_i. That of the padding is 0.
 Tensor gate_gradient(const Gates& gates, const Gates& grads, const Tensor& valid) {
   if (!gates.both.defined()) return grads.beta;
-  const Tensor& dL = grads.log_decay;
-  const Tensor dlog(dL.shape(), dL.dtype());
-  with_real(dL.dtype(), "delta_attention", [&](auto zero) {
-    using T = decltype(zero);
-    kernels<T>(context().device)
-        .reverse_cumsum(context(), dL.data<T>(), dlog.data<T>(), dL.size(0) * dL.size(1),
-                        dL.size(2));
-  });
-  ops::copy_into(ops::pointwise_backward(Pointwise::log_gate, gates.both.select(1), dlog), dL);
-  clear_positions(dL, valid);
+  const Tensor a = gates.both.select(1), dL = grads.log_decay;  // which becomes da
+  ops::copy_into(ops::pointwise_backward(Pointwise::log_gate, a, ops::reverse_cumsum(dL)), dL);
+  ops::clear_padding(dL, valid);
   return together(grads.both);
 }
 

@@ -244,17 +244,12 @@ Gates log_gates(const Tensor& gate) {
 
 // d log g_t = -sum_{j >= t} dweight_j: the decay at t divides the weight of every key from t on.
 // The gradient of padding is 0.
-template <typename T>
 Tensor gate_gradient(const Tensor& gate, const Tensor& dweight, const Tensor& valid) {
-  const int64_t H = gate.size(1), N = gate.size(2), pairs = gate.size(0) * H;
-  const Tensor sums(gate.shape(), gate.dtype());
-  const Kernels<T>& table = kernels<T>(context().device);
-  table.reverse_cumsum(context(), dweight.data<T>(), sums.data<T>(), pairs, N);
+  const Tensor sums = ops::reverse_cumsum(dweight);
   const Tensor dgate =
       ops::add(ops::pointwise_backward(Pointwise::log_one_minus_gate, gate, dweight),
                ops::scale(ops::pointwise_backward(Pointwise::log_gate, gate, sums), -1.0));
-  if (valid.defined())
-    table.clear_padding(context(), {valid.data<int32_t>(), H, 0}, dgate.data<T>(), pairs, N, 1, 0);
+  ops::clear_padding(dgate, valid);
   return dgate;
 }
 
@@ -302,7 +297,7 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
                            dparameters});
           }
           Gradients all = input_gradients(grads);
-          if (gate.defined()) all.emplace_back(gate_gradient<T>(gate, dweight, options.valid));
+          if (gate.defined()) all.emplace_back(gate_gradient(gate, dweight, options.valid));
           return all;
         },
         exact ? Tensor() : kept_y);

@@ -252,6 +252,19 @@ GatedNormGradient gated_norm_backward(const Tensor& y, const Tensor& weight, con
   return result;
 }
 
+void clear_padding(const Tensor& x, const Tensor& valid) {
+  if (!valid.defined() || x.numel() == 0) return;
+  const int64_t BH = x.size(0) * x.size(1), N = x.size(2);
+  LINEA_LAUNCH(clear_padding, x.dtype(), {valid.data<int32_t>(), x.size(1)}, data(x), BH, N,
+               x.numel() / (BH * N), 0);
+}
+
+Tensor reverse_cumsum(const Tensor& x) {
+  Tensor y(x.shape(), x.dtype());
+  LINEA_LAUNCH(reverse_cumsum, x.dtype(), data(x), data(y), num_rows(x), columns(x));
+  return y;
+}
+
 Tensor mask_causal(const Tensor& x, double value) {
   require(x.shape().rank() >= 2 && x.shape()[-1] == x.shape()[-2],
           "mask_causal: {} is not square in its last two axes", x.shape());

@@ -94,6 +94,11 @@ struct GatedNormGradient {
 };
 GatedNormGradient gated_norm_backward(const Tensor& y, const Tensor& weight, const Tensor& g,
                                       int64_t heads, const Tensor& dz);
+// x [B,H,N,...] with zeros in the padding, which may hold anything, in place; valid i32 [B], how many
+// positions of each sequence exist; undefined: all.
+void clear_padding(const Tensor& x, const Tensor& valid);
+// y_t = x_t + y_{t+1} along the last axis.
+Tensor reverse_cumsum(const Tensor& x);
 // x [..., N, N] with `value` above the diagonal.
 Tensor mask_causal(const Tensor& x, double value);
 
