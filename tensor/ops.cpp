@@ -8,8 +8,10 @@
 namespace linea::ops {
 namespace {
 
-void require_same(const char* op, const Tensor& a, const Tensor& b) {
+// The dtype that both share. Errors: two shapes or dtypes that differ.
+DType require_same(const char* op, const Tensor& a, const Tensor& b) {
   require(a.shape() == b.shape(), "{}: shapes {} and {} differ", op, a.shape(), b.shape());
+  return common_dtype(op, {&a, &b});
 }
 
 // `row` [C...] is the end of x [..., C...]
@@ -36,16 +38,14 @@ void require_shape(const char* op, const char* name, const Tensor& x, const Shap
 }
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  require_same("add", a, b);
-  const DType dtype = common_dtype("add", {&a, &b});
+  const DType dtype = require_same("add", a, b);
   Tensor y(a.shape(), dtype);
   LINEA_LAUNCH(add, dtype, data(a), data(b), data(y), a.numel());
   return y;
 }
 
 Tensor multiply(const Tensor& a, const Tensor& b) {
-  require_same("multiply", a, b);
-  const DType dtype = common_dtype("multiply", {&a, &b});
+  const DType dtype = require_same("multiply", a, b);
   Tensor y(a.shape(), dtype);
   LINEA_LAUNCH(multiply, dtype, data(a), data(b), data(y), a.numel());
   return y;
@@ -58,9 +58,8 @@ Tensor scale(const Tensor& x, double factor) {
 }
 
 void accumulate(const Tensor& x, const Tensor& into) {
-  require_same("accumulate", x, into);
-  LINEA_LAUNCH(add, common_dtype("accumulate", {&x, &into}), data(into), data(x), data(into),
-               x.numel());
+  const DType dtype = require_same("accumulate", x, into);
+  LINEA_LAUNCH(add, dtype, data(into), data(x), data(into), x.numel());
 }
 
 Tensor pointwise(Pointwise f, const Tensor& x) {
@@ -99,8 +98,7 @@ void cast_into(const std::vector<Tensor>& xs, const std::vector<Tensor>& ys) {
 }
 
 Tensor pointwise_backward(Pointwise f, const Tensor& x, const Tensor& dy) {
-  require_same("pointwise_backward", x, dy);
-  const DType dtype = common_dtype("pointwise_backward", {&x, &dy});
+  const DType dtype = require_same("pointwise_backward", x, dy);
   Tensor dx(x.shape(), dtype);
   LINEA_LAUNCH(pointwise_backward, dtype, f, data(x), data(dy), data(dx), x.numel());
   return dx;
