@@ -27,17 +27,13 @@ void check(const ModelConfig& config) {
   check_choice("positions", config.positions, position_kinds());
   require(config.positions != "learned+grid" || config.image_width > 0,
           "`positions` learned+grid needs images: choose learned, or a task of images");
-  require(config.class_embedding == "first" || config.class_embedding == "every",
-          "`class_embedding` is '{}'; choose first or every", config.class_embedding);
+  check_choice("class_embedding", config.class_embedding, {"first", "every"});
   require(config.class_embedding == "first" || config.classes > 0,
           "`class_embedding` every needs classes: choose first, or a task of images with "
           "`class_token`");
   check_convolution("embedding_convolution", config.embedding_convolution, config);
   check_convolution("layer_convolution", config.layer_convolution, config);
-  const std::vector<std::string>& outputs = attention_output_kinds();
-  require(std::find(outputs.begin(), outputs.end(), config.attention_output) != outputs.end(),
-          "`attention_output` is '{}'; choose one of {}", config.attention_output,
-          fmt::join(outputs, ", "));
+  check_choice("attention_output", config.attention_output, attention_output_kinds());
   require(!config.reversible || !config.recompute,
           "`reversible` keeps nothing of a block already: leave `recompute` out");
   require(!config.reversible || config.stored != DType::bf16,

@@ -1,13 +1,11 @@
 #include "nn/random_projection.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "tensor/error.h"
+#include "tensor/settings.h"
 
 namespace linea {
 namespace {
@@ -107,12 +105,7 @@ const std::vector<std::string>& projection_names() {
 }
 
 Projection parse_projection(const std::string& name) {
-  const std::vector<std::string>& names = projection_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    fail(ErrorKind::usage, "there is no projection '{}'; choose one of {}", name,
-         fmt::join(names, ", "));
-  return static_cast<Projection>(found - names.begin());
+  return static_cast<Projection>(check_choice("projection", name, projection_names()));
 }
 
 // P_D(r) = P(D/2, r^2/2), whose gradient is r^(D-1) exp(-r^2/2) / (2^(D/2-1) Gamma(D/2)). Newton's

@@ -41,11 +41,13 @@ void check_range(const Setting& setting, double number, const std::string& shown
 
 }  // namespace
 
-void check_choice(const std::string& key, const std::string& value,
-                  const std::vector<std::string>& choices) {
-  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+size_t check_choice(const std::string& key, const std::string& value,
+                    const std::vector<std::string>& choices) {
+  const auto found = std::find(choices.begin(), choices.end(), value);
+  if (found == choices.end())
     refuse(key, fmt::format("'{}'", value),
            fmt::format("choose one of {}", fmt::join(choices, ", ")));
+  return static_cast<size_t>(found - choices.begin());
 }
 
 const SettingValue& Settings::at(const std::string& key) const {

@@ -123,9 +123,9 @@ const Named& find_named(const std::string& kind, const std::vector<Named>& all,
        fmt::join(names, ", "));
 }
 
-// Error: ErrorKind::usage, a value that is not one of the choices, with these.
-void check_choice(const std::string& key, const std::string& value,
-                  const std::vector<std::string>& choices);
+// The index of a value among the choices. Error: ErrorKind::usage, another value, with the choices.
+size_t check_choice(const std::string& key, const std::string& value,
+                    const std::vector<std::string>& choices);
 
 // Values by key. As given by a user they may be few; `complete` adds the defaults.
 class Settings {

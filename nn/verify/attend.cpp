@@ -29,10 +29,7 @@ Tensor recurrent(const Attention& attention, const Inputs& in) {
 }  // namespace
 
 Form parse_form(const std::string& name) {
-  if (name == "quadratic") return Form::quadratic;
-  if (name == "chunked") return Form::chunked;
-  require(name == "recurrent", "`form` is '{}'; choose quadratic, chunked or recurrent", name);
-  return Form::recurrent;
+  return static_cast<Form>(check_choice("form", name, {"quadratic", "chunked", "recurrent"}));
 }
 
 Tensor find_tensor(const Attention& attention, const std::string& name) {
