@@ -15,14 +15,11 @@ namespace linea {
 Context& context() {
   // The CPU reads its StepParams from plain memory, one set a thread that drives a device.
   thread_local StepParams step;
-  thread_local Context instance{Device{},
-                                &cpu_allocator(),
-                                nullptr,
-                                &step,
-                                &step,
-                                omp_get_max_threads(),
-                                FloatProducts::exact,
-                                {}};
+  thread_local Context instance{.device = {},
+                                .workspace = &cpu_allocator(),
+                                .step = &step,
+                                .step_on_device = &step,
+                                .threads = omp_get_max_threads()};
   return instance;
 }
 
