@@ -35,42 +35,35 @@ void gated_norm(Context& ctx, const T* y, const T* weight, const T* g, T* z, int
 }
 
 // With u = y r of a head and h = weight silu(g) dz:  dy = r (h - u avg(u h)),
-// dg = weight u silu'(g) dz, dweight = sum over rows of u silu(g) dz. Rows are summed in 64 fixed
-// groups, then the groups in order: the same bits at any number of threads.
+// dg = weight u silu'(g) dz, dweight = sum over rows of u silu(g) dz.
 template <typename T>
 void gated_norm_backward(Context& ctx, const T* y, const T* weight, const T* g, const T* dz, T* dy,
                          T* dweight, T* dg, int64_t R, int64_t H, int64_t C) {
-  const int64_t D = C / H, groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
-  const Workspace<T> partial(ctx, groups * C);
-  parallel_rows(ctx, groups, (R / groups + 1) * 32 * C, [&](int64_t group) {
-    T* sums = partial.data() + group * C;
-    std::fill_n(sums, C, T(0));
-    for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r)
-      for (int64_t first = 0; first < C; first += D) {
-        const T *from = y + r * C + first, *gate = g + r * C + first, *dto = dz + r * C + first;
-        T *dfrom = dy + r * C + first, *dgate = dg + r * C + first, *sum = sums + first;
-        const T scale = weight == nullptr ? T(1) : inverse_rms(from, D);
-        T along = 0;
+  const int64_t D = C / H;
+  const Workspace<T> total(ctx, C);
+  sum_over_rows(ctx, R, C, 32 * C, total.data(), [&](int64_t r, T* sums) {
+    for (int64_t first = 0; first < C; first += D) {
+      const T *from = y + r * C + first, *gate = g + r * C + first, *dto = dz + r * C + first;
+      T *dfrom = dy + r * C + first, *dgate = dg + r * C + first, *sum = sums + first;
+      const T scale = weight == nullptr ? T(1) : inverse_rms(from, D);
+      T along = 0;
 #pragma omp simd reduction(+ : along)
-        for (int64_t c = 0; c < D; ++c) {
-          const T w = weight == nullptr ? T(1) : weight[first + c];
-          const T u = from[c] * scale, s = Sigmoid<T>::value(gate[c]);
-          const T passed = Silu<T>::value_at(gate[c], s) * dto[c];
-          dgate[c] = w * u * Silu<T>::derivative_at(gate[c], s) * dto[c];
-          dfrom[c] = scale * w * passed;
-          along += u * w * passed;
-          sum[c] += u * passed;
-        }
-        if (weight == nullptr) continue;
-        const T average = along / static_cast<T>(D);
-#pragma omp simd
-        for (int64_t c = 0; c < D; ++c) dfrom[c] -= scale * scale * from[c] * average;
+      for (int64_t c = 0; c < D; ++c) {
+        const T w = weight == nullptr ? T(1) : weight[first + c];
+        const T u = from[c] * scale, s = Sigmoid<T>::value(gate[c]);
+        const T passed = Silu<T>::value_at(gate[c], s) * dto[c];
+        dgate[c] = w * u * Silu<T>::derivative_at(gate[c], s) * dto[c];
+        dfrom[c] = scale * w * passed;
+        along += u * w * passed;
+        sum[c] += u * passed;
       }
+      if (weight == nullptr) continue;
+      const T average = along / static_cast<T>(D);
+#pragma omp simd
+      for (int64_t c = 0; c < D; ++c) dfrom[c] -= scale * scale * from[c] * average;
+    }
   });
-  if (weight == nullptr) return;
-  std::fill_n(dweight, C, T(0));
-  for (int64_t group = 0; group < groups; ++group)
-    for (int64_t c = 0; c < C; ++c) dweight[c] += partial.data()[group * C + c];
+  if (weight != nullptr) std::copy_n(total.data(), C, dweight);
 }
 
 LINEA_KERNEL_TABLE(GatedNormKernels, .gated_norm = gated_norm<T>,

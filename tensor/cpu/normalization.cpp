@@ -30,46 +30,33 @@ void layer_norm(Context& ctx, const T* x, const T* weight, const T* bias, T* y, 
 }
 
 // With n = (x - mean) scale and g = weight dy:  dx = scale (g - avg(g) - n avg(g n)),
-// dweight = sum over rows of dy n, dbias = sum over rows of dy. Rows are summed in 64 fixed groups,
-// then the groups in order: the same bits at any number of threads.
+// dweight = sum over rows of dy n, dbias = sum over rows of dy.
 template <typename T>
 void layer_norm_backward(Context& ctx, const T* x, const T* weight, const T* mean, const T* scale,
                          const T* dy, T* dx, T* dweight, T* dbias, int64_t R, int64_t C) {
-  const int64_t groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
-  const Workspace<T> partial(ctx, groups * 2 * C);
-  parallel_rows(ctx, groups, (R / groups + 1) * 8 * C, [&](int64_t group) {
-    T* group_weight = partial.data() + group * 2 * C;
-    T* group_bias = group_weight + C;
-    std::fill_n(group_weight, 2 * C, T(0));
-    for (int64_t r = R * group / groups; r < R * (group + 1) / groups; ++r) {
-      const T *from = x + r * C, *dto = dy + r * C;
-      const T center = mean[r], s = scale[r];
-      T sum_g = 0, sum_gn = 0;
+  const Workspace<T> total(ctx, 2 * C);
+  sum_over_rows(ctx, R, 2 * C, 8 * C, total.data(), [&](int64_t r, T* sums) {
+    const T *from = x + r * C, *dto = dy + r * C;
+    const T center = mean[r], s = scale[r];
+    T sum_g = 0, sum_gn = 0;
 #pragma omp simd reduction(+ : sum_g, sum_gn)
-      for (int64_t c = 0; c < C; ++c) {
-        const T n = (from[c] - center) * s;
-        sum_g += weight[c] * dto[c];
-        sum_gn += weight[c] * dto[c] * n;
-      }
-      const T average_g = sum_g / static_cast<T>(C), average_gn = sum_gn / static_cast<T>(C);
-      T* dfrom = dx + r * C;
+    for (int64_t c = 0; c < C; ++c) {
+      const T n = (from[c] - center) * s;
+      sum_g += weight[c] * dto[c];
+      sum_gn += weight[c] * dto[c] * n;
+    }
+    const T average_g = sum_g / static_cast<T>(C), average_gn = sum_gn / static_cast<T>(C);
+    T* dfrom = dx + r * C;
 #pragma omp simd
-      for (int64_t c = 0; c < C; ++c) {
-        const T n = (from[c] - center) * s;
-        dfrom[c] = s * (weight[c] * dto[c] - average_g - n * average_gn);
-        group_weight[c] += dto[c] * n;
-        group_bias[c] += dto[c];
-      }
+    for (int64_t c = 0; c < C; ++c) {
+      const T n = (from[c] - center) * s;
+      dfrom[c] = s * (weight[c] * dto[c] - average_g - n * average_gn);
+      sums[c] += dto[c] * n;
+      sums[C + c] += dto[c];
     }
   });
-  std::fill_n(dweight, C, T(0));
-  if (dbias != nullptr) std::fill_n(dbias, C, T(0));
-  for (int64_t group = 0; group < groups; ++group) {
-    const T* group_weight = partial.data() + group * 2 * C;
-    for (int64_t c = 0; c < C; ++c) dweight[c] += group_weight[c];
-    if (dbias == nullptr) continue;
-    for (int64_t c = 0; c < C; ++c) dbias[c] += group_weight[C + c];
-  }
+  std::copy_n(total.data(), C, dweight);
+  if (dbias != nullptr) std::copy_n(total.data() + C, C, dbias);
 }
 
 // y = exp(x - max x) / sum exp(x - max x) of each row; a row of -inf only gives 0.

@@ -54,4 +54,21 @@ void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body&
   for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
 }
 
+// body(row, sums) over R rows, which adds to its `sums` [width]; total = the sums of all rows. Rows are
+// summed in 64 fixed groups, then the groups in order: the same bits at any number of threads.
+template <typename T, typename Body>
+void sum_over_rows(const Context& ctx, int64_t R, int64_t width, int64_t cost, T* total,
+                   const Body& body) {
+  const int64_t groups = std::min<int64_t>(64, std::max<int64_t>(R, 1));
+  const Workspace<T> partial(ctx, groups * width);
+  parallel_rows(ctx, groups, (R / groups + 1) * cost, [&](int64_t group) {
+    T* const sums = partial.data() + group * width;
+    std::fill_n(sums, width, T(0));
+    for (int64_t row = R * group / groups; row < R * (group + 1) / groups; ++row) body(row, sums);
+  });
+  std::fill_n(total, width, T(0));
+  for (int64_t group = 0; group < groups; ++group)
+    for (int64_t c = 0; c < width; ++c) total[c] += partial.data()[group * width + c];
+}
+
 }  // namespace linea::cpu
