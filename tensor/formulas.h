@@ -240,9 +240,16 @@ struct Logistic {
 // phi'(x): exp is evaluated once.
 enum class KernelFeature : uint8_t { given, elu, relu };
 
-// Calls body(F<T>{}) with the struct F of `feature`; not for `given`.
+template <typename T>
+struct FeatureGiven {
+  LINEA_HOST_DEVICE static T value(T x) { return x; }
+  LINEA_HOST_DEVICE static T derivative_at(T) { return T(1); }
+};
+
+// Calls body(F<T>{}) with the struct F of `feature`.
 template <typename T, typename Body>
 void with_feature(KernelFeature feature, Body&& body) {
+  if (feature == KernelFeature::given) body(FeatureGiven<T>{});
   if (feature == KernelFeature::elu) body(FeatureElu<T>{});
   if (feature == KernelFeature::relu) body(FeatureRelu<T>{});
 }

@@ -59,14 +59,6 @@ struct Rows {
   T decay = 0;                  // the sum of the log decays of keys
 };
 
-// Short rows: a loop is faster than a call for each row.
-template <typename T>
-void copy_rows_of(const T* x, int64_t ldx, T* y, int64_t ldy, int64_t count, int64_t width) {
-  for (int64_t i = 0; i < count; ++i)
-#pragma omp simd
-    for (int64_t f = 0; f < width; ++f) y[i * ldy + f] = x[i * ldx + f];
-}
-
 // Rows from `first` on as a contiguous [count,F] array of features, computed where the shape names
 // one. Arena: count F.
 template <typename T>
@@ -76,7 +68,6 @@ const T* expand_values(const ChunkShape& shape, const HeadRows<const T>& given, 
   if (given.row == F && shape.feature == KernelFeature::given) return given.at(bh, first);
   T* features = arena.take(count * F);
   const T* x = given.at(bh, first);
-  if (shape.feature == KernelFeature::given) copy_rows_of(x, given.row, features, F, count, F);
   with_feature<T>(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd
@@ -115,7 +106,6 @@ void write_gradient(const ChunkShape& shape, const T* features, const T* gradien
                     const HeadRows<T>& to, int64_t bh, int64_t first, int64_t count) {
   const int64_t F = shape.features;
   T* dx = to.at(bh, first);
-  if (shape.feature == KernelFeature::given) copy_rows_of(gradient, F, dx, to.row, count, F);
   with_feature<T>(shape.feature, [&](auto phi) {
     for (int64_t i = 0; i < count; ++i)
 #pragma omp simd

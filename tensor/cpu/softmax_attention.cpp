@@ -26,7 +26,7 @@ Chunk block_at(const SoftmaxShape& shape, int64_t bh, int64_t query, int64_t key
   return {key, rows, std::min({kKeys, valid, rows + shift}), shift};
 }
 
-// Contiguous rows times `factor`.
+// Contiguous rows of q times `factor`.
 template <typename T>
 T* gather(const HeadRows<const T>& x, int64_t bh, int64_t first, int64_t rows, int64_t width,
           T factor, Arena<T>& arena) {
@@ -130,18 +130,19 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
       Arena<T> arena(workspace.data() + thread * each);
       const int64_t rows = std::min(kQueries, shape.queries - query);
       const T* block_q = gather(q, bh, query, rows, D, static_cast<T>(shape.scale), arena);
-      const T* block_dy = gather(dy, bh, query, rows, M, T(1), arena);
+      const ValueRows<T> block_dy = value_rows(dy, bh, query);
       T *along = arena.take(rows), *scale = arena.take(rows), *block_dq = arena.take(rows * D);
       std::fill_n(scale, rows, static_cast<T>(shape.scale));
       std::fill_n(block_dq, rows * D, T(0));
-      for (int64_t i = 0; i < rows; ++i) along[i] = dot(block_dy + i * M, y.at(bh, query + i), M);
+      for (int64_t i = 0; i < rows; ++i)
+        along[i] = dot(dy.at(bh, query + i), y.at(bh, query + i), M);
       T *weights = arena.take(kQueries * kKeys), *grads = arena.take(kQueries * kKeys);
       for (int64_t key = 0;; key += kKeys) {
         const Chunk block = block_at(shape, bh, query, key);
         if (block.keys <= 0) break;
         const ValueRows<T> block_k = value_rows(k, bh, key), block_v = value_rows(v, bh, key);
         band_products(block, D, {block_q, D}, block_k, weights, arena);
-        band_products(block, M, {block_dy, M}, block_v, grads, arena);
+        band_products(block, M, block_dy, block_v, grads, arena);
         for (int64_t i = 0; i < rows; ++i) {
           T *a = weights + i * block.keys, *g = grads + i * block.keys;
           const T shift = log_sums[bh * shape.queries + query + i];
@@ -156,7 +157,7 @@ void softmax_attention_backward(Context& ctx, const SoftmaxShape& shape, const H
         hide_unseen(block, grads);
         add_past(block, D, grads, block_k, block_dq, D);
         add_future(block, D, grads, {block_q, D}, dk.at(bh, key), dk.row);
-        add_future(block, M, weights, {block_dy, M}, dv.at(bh, key), dv.row);
+        add_future(block, M, weights, block_dy, dv.at(bh, key), dv.row);
       }
       scatter(block_dq, rows, D, scale, dq, bh, query);
     }
