@@ -143,14 +143,8 @@ class DeltaPass {
                          dtype_of(Accumulator<T>{}));
   }
 
-  UnitFeatures queries(const Tile& segment) const {
-    return unit_features(map_, plan_.gather(in_.q, segment), Side::query,
-                         plan_.head_range(segment));
-  }
-
-  UnitFeatures keys(const Tile& segment) const {
-    return unit_features(map_, plan_.gather_keys(in_.k, segment), Side::key,
-                         plan_.head_range(segment));
+  UnitFeatures unit(const HeadTensor& x, Side side, const Tile& segment) const {
+    return unit_features(map_, plan_.gather(x, side, segment), side, plan_.head_range(segment));
   }
 
   DeltaGates<T> of_segment(const Gates& gates, const Tile& segment) const {
@@ -165,11 +159,11 @@ class DeltaPass {
 
   // Takes `state` over the segment; reads it where y is there to be written.
   void pass(const Tile& segment, const Tensor& state, const Tensor& y) const {
-    const UnitFeatures k = keys(segment);
+    const UnitFeatures k = unit(in_.k, Side::key, segment);
     Tensor q;
     Strided<T> out{};
     if (y.defined()) {
-      q = queries(segment).rows;
+      q = unit(in_.q, Side::query, segment).rows;
       out = plan_.strided(y, plan_.values, segment);
     }
     table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
@@ -179,7 +173,7 @@ class DeltaPass {
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
                  const Inputs& gradients, const std::vector<Tensor>& parameters) const {
-    const UnitFeatures q = queries(segment), k = keys(segment);
+    const UnitFeatures q = unit(in_.q, Side::query, segment), k = unit(in_.k, Side::key, segment);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
     table_.delta_backward(

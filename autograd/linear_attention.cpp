@@ -106,8 +106,7 @@ class LinearPass {
     if (in_kernel()) return {true, {}, {}};
     SideRows& last = last_[side == Side::key];
     if (last.present && last.segment == segment) return last;
-    const Tensor x =
-        side == Side::key ? plan_.gather_keys(all, segment) : plan_.gather(all, segment);
+    const Tensor x = plan_.gather(all, side, segment);
     last = {};
     return last = {true, x, map_.forward(x, side, plan_.head_range(segment)), segment};
   }

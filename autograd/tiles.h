@@ -95,28 +95,22 @@ struct Plan {
     return {x.data<E>() + (segment.first_bh * length + segment.first) * width, length * width};
   }
 
-  // The same, contiguous [BH, segment, width]: x itself where it is, else a copy.
-  Tensor gather(const HeadTensor& x, const Tile& segment) const {
-    if (segment.length == length && x.contiguous())
+  // The same, contiguous [BH, segment, width]: x itself where it is, else a copy. Keys have zeros in
+  // the padding, which may hold anything: no NaN reaches the features or the gradients of a map's
+  // parameters.
+  Tensor gather(const HeadTensor& x, Side side, const Tile& segment) const {
+    const bool clears = side == Side::key && options_.valid.defined();
+    if (segment.length == length && x.contiguous() && !clears)
       return x.data.reshape({batch_heads, length, x.width})
           .rows(segment.first_bh, segment.batch_heads);
-    Tensor result({segment.batch_heads, segment.length, x.width}, x.data.dtype());
-    kernels<T>(context().device)
-        .copy_rows(context(), rows(x, segment),
-                   head_rows(result.data<T>(), segment.length, x.width), segment.batch_heads,
-                   segment.length, x.width);
-    return result;
-  }
-
-  // The same of keys, with zeros in the padding, which may hold anything: no NaN reaches the
-  // features or the gradients of a map's parameters.
-  Tensor gather_keys(const HeadTensor& x, const Tile& segment) const {
-    const Tensor rows = gather(x, segment);
-    if (!options_.valid.defined() || rows.numel() == 0) return rows;
-    const Tensor result = rows.clone();
-    kernels<T>(context().device)
-        .clear_padding(context(), chunk_shape(segment).valid, result.data<T>(), segment.batch_heads,
-                       segment.length, x.width, segment.first);
+    const int64_t BH = segment.batch_heads, S = segment.length;
+    const Tensor result({BH, S, x.width}, x.data.dtype());
+    const Kernels<T>& table = kernels<T>(context().device);
+    table.copy_rows(context(), rows(x, segment), head_rows(result.data<T>(), S, x.width), BH, S,
+                    x.width);
+    if (clears)
+      table.clear_padding(context(), chunk_shape(segment).valid, result.data<T>(), BH, S, x.width,
+                          segment.first);
     return result;
   }
 
