@@ -51,14 +51,6 @@ struct Gates {
   }
 };
 
-struct Inputs {
-  Inputs as(DType dtype) const {
-    return {ops::cast(q, dtype), ops::cast(k, dtype), ops::cast(v, dtype), gates};
-  }
-  Tensor q, k, v;
-  Gates gates;
-};
-
 // The axis of beta and a first, and last again: [B,H,N,2] <-> [2,B,H,N].
 Tensor apart(const Tensor& gate) {
   const int64_t count = gate.numel() / 2;
@@ -94,11 +86,12 @@ Tensor gate_gradient(const Gates& gates, const Gates& grads, const Tensor& valid
 template <typename T>
 class DeltaPass {
  public:
-  DeltaPass(const FeatureMap& map, const Inputs& in, const LinearAttentionOptions& options)
-      : map_(map), in_(in), plan_(map, in.q, in.v, options), table_(kernels<T>(context().device)) {}
+  DeltaPass(const FeatureMap& map, const Heads& in, const Gates& gates,
+            const LinearAttentionOptions& options)
+      : map_(map), in_(in), gates_(gates), plan_(map, in.q, in.v, options) {}
 
   Tensor forward() const {
-    const Tensor y(in_.v.shape(), in_.v.dtype());
+    const Tensor y = in_.new_output();
     for (const Tile& tile : plan_.tiles()) {
       const Tensor state = zero_state(tile);
       for (const Tile& segment : plan_.segments(tile)) pass(segment, state, y);
@@ -106,10 +99,10 @@ class DeltaPass {
     return y;
   }
 
-  // Gradients of q, k, v, beta and, in the place of log a, its sums; those of the map's parameters are added to `parameters`.
-  Inputs backward(const Tensor& dy, const std::vector<Tensor>& parameters) const {
-    const auto like = [](const Tensor& x) { return Tensor(x.shape(), x.dtype()); };
-    const Inputs gradients{like(in_.q), like(in_.k), like(in_.v), in_.gates.like()};
+  // Writes the gradients of q, k, v, beta and, in the place of log a, its sums; those of the map's
+  // parameters are added to `parameters`.
+  void backward(const Tensor& dy, const Heads& grads, const Gates& dgates,
+                const std::vector<Tensor>& parameters) const {
     for (const Tile& tile : plan_.tiles()) {
       const std::vector<Tile> segments = plan_.segments(tile);
       size_t stride =
@@ -131,10 +124,9 @@ class DeltaPass {
           pass(segments[s], states.back(), Tensor());
         }
         for (size_t s = end; s > first; --s, states.pop_back())
-          pass_back(segments[s - 1], states.back(), dstate, dy, gradients, parameters);
+          pass_back(segments[s - 1], states.back(), dstate, dy, grads, dgates, parameters);
       }
     }
-    return gradients;
   }
 
  private:
@@ -153,7 +145,7 @@ class DeltaPass {
     return result;
   }
   DeltaGates<const T> gates(const Tile& segment) const {
-    const DeltaGates<T> gates = of_segment(in_.gates, segment);
+    const DeltaGates<T> gates = of_segment(gates_, segment);
     return {gates.beta, gates.log_decay};
   }
 
@@ -167,28 +159,30 @@ class DeltaPass {
       out = plan_.strided(y, plan_.values, segment);
     }
     table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
-                         plan_.strided(in_.v, plan_.values, segment), gates(segment),
+                         plan_.strided(in_.v.data, plan_.values, segment), gates(segment),
                          state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
-                 const Inputs& gradients, const std::vector<Tensor>& parameters) const {
+                 const Heads& grads, const Gates& dgates,
+                 const std::vector<Tensor>& parameters) const {
     const UnitFeatures q = unit(in_.q, Side::query, segment), k = unit(in_.k, Side::key, segment);
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
-    table_.delta_backward(
-        context(), plan_.chunk_shape(segment), pointer<T>(q.rows), pointer<T>(k.rows),
-        plan_.strided(in_.v, M, segment), gates(segment), plan_.strided(dy, M, segment),
-        state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(), dk.data<T>(),
-        plan_.strided(gradients.v, M, segment), of_segment(gradients.gates, segment));
-    plan_.scatter(unit_features_backward(map_, q, dq, parameters), segment, gradients.q);
-    plan_.scatter(unit_features_backward(map_, k, dk, parameters), segment, gradients.k);
+    table_.delta_backward(context(), plan_.chunk_shape(segment), pointer<T>(q.rows),
+                          pointer<T>(k.rows), plan_.strided(in_.v.data, M, segment), gates(segment),
+                          plan_.strided(dy, M, segment), state.data<Accumulator<T>>(),
+                          dstate.data<Accumulator<T>>(), dq.data<T>(), dk.data<T>(),
+                          plan_.strided(grads.v.data, M, segment), of_segment(dgates, segment));
+    plan_.scatter(unit_features_backward(map_, q, dq, parameters), segment, grads.q);
+    plan_.scatter(unit_features_backward(map_, k, dk, parameters), segment, grads.k);
   }
 
   const FeatureMap& map_;
-  Inputs in_;
+  Heads in_;
+  Gates gates_;
   Plan<T> plan_;
-  const Kernels<T>& table_;
+  const Kernels<T>& table_ = kernels<T>(context().device);
 };
 
 }  // namespace
@@ -198,17 +192,18 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
   check_heads("delta_attention", in, options.valid, in.gate.shape().rank() == 3 ? 1 : 2);
   require(options.causal, "delta_attention: the delta rule is causal only");
   const Gates gates = gates_of(in.gate.value(), options.valid);
-  const Inputs tensors{in.q.value(), in.k.value(), in.v.value(), gates},
-      kept{in.q.saved(), in.k.saved(), in.v.saved(), gates};
+  const Heads kept = Heads::saved(in);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor y = DeltaPass<T>(*map, tensors, options).forward();
+    const Tensor y = DeltaPass<T>(*map, Heads::of(in), gates, options).forward();
     return from_feature_op(
         "delta_attention", y, {in.q, in.k, in.v, in.gate}, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {
-          const Inputs d =
-              DeltaPass<T>(*map, kept.as(dtype_of(T{})), options).backward(dy, dparameters);
-          return {d.q, d.k, d.v, gate_gradient(gates, d.gates, options.valid)};
+          const Heads given = kept.as(dy.dtype()), grads = given.new_gradients(dy.dtype());
+          const Gates dgates = gates.like();
+          DeltaPass<T>(*map, given, gates, options).backward(dy, grads, dgates, dparameters);
+          return {grads.q.data, grads.k.data, grads.v.data,
+                  gate_gradient(gates, dgates, options.valid)};
         });
   });
 }
