@@ -24,11 +24,10 @@ Tensor guided_scores(const Tensor& scores, double S) {
   return ops::add(ops::scale(all.rows(0, rows), S), ops::scale(all.rows(rows, rows), 1 - S));
 }
 
-// Copies the first half of x, of numbers i32, to the second.
+// Copies the first half of x to the second.
 void repeat_first_half(const Tensor& x) {
   const int64_t half = x.numel() / 2;
-  const Tensor from = x.rows(0, half), to = x.rows(half, half);
-  device_memory(x.device()).copy(context(), to.address(), from.address(), to.bytes());
+  ops::copy_into(x.rows(0, half), x.rows(half, half));
 }
 
 // Rows that are sampled by a stream of the device of their own. Their tokens stay on the device
@@ -56,9 +55,7 @@ struct Stream {
     if (guided) column.insert(column.end(), column.begin(), column.end());
     if (guided && position == 0)
       std::fill(column.begin() + static_cast<std::ptrdiff_t>(rows), column.end(), config.no_class);
-    const Tensor on_device = token_tensor(column, tokens.shape(), config.input_vocab_size);
-    device_memory(tokens.device())
-        .copy(context(), tokens.address(), on_device.address(), tokens.bytes());
+    ops::copy_into(token_tensor(column, tokens.shape(), config.input_vocab_size), tokens);
   }
 
   int64_t first, rows;
