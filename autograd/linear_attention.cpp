@@ -303,14 +303,6 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   });
 }
 
-std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
-                                          int64_t key_size, int64_t value_size, DType dtype,
-                                          bool gated) {
-  const Shape sums{batch, heads, map.features(key_size)};
-  const bool scaled = gated || map.kind() == FeatureKind::logs || map.weighs_keys();
-  return std::make_unique<LinearState>(RecurrentState(sums, value_size, dtype, scaled));
-}
-
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
   const int64_t B = state.recurrent.shape()[0], H = state.recurrent.shape()[1];
   const Heads given = Heads::of(in, B, H);

@@ -31,13 +31,13 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
 
 // The recurrent form's state, of fixed size.
 struct LinearState final : AttentionState {
-  explicit LinearState(RecurrentState initial) : recurrent(std::move(initial)) {}
+  LinearState(const FeatureMap& map, int64_t batch, int64_t heads, int64_t key_size,
+              int64_t value_size, DType dtype, bool gated)
+      : recurrent({batch, heads, map.features(key_size)}, value_size, dtype,
+                  gated || map.kind() == FeatureKind::logs || map.weighs_keys()) {}
   size_t bytes() const override { return recurrent.bytes(); }
   RecurrentState recurrent;
 };
-std::unique_ptr<LinearState> start_linear(const FeatureMap& map, int64_t batch, int64_t heads,
-                                          int64_t key_size, int64_t value_size, DType dtype,
-                                          bool gated);
 // One position of all sequences -> y [B,H,M]; updates the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
 // The same from the input of the projection to q, k and v; for maps whose features the kernels

@@ -39,7 +39,7 @@ class MappedAttention : public Attention {
     const int64_t H = options_.heads, D = options_.key_size, M = options_.value_size;
     if (is_delta())
       return std::make_unique<DeltaState>(Shape{batch, H, map_->features(D), M}, dtype);
-    return start_linear(*map_, batch, H, D, M, dtype, gated());
+    return std::make_unique<LinearState>(*map_, batch, H, D, M, dtype, gated());
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return is_delta() ? delta_step(*map_, dynamic_cast<DeltaState&>(state), in)

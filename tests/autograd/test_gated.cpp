@@ -91,8 +91,8 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
       options.heads = 3;
       options.key_size = 4;
       options.value_size = 5;
-      const auto state =
-          start_linear(*map, 2, options.heads, options.key_size, options.value_size, dtype, true);
+      const auto state = std::make_unique<LinearState>(*map, 2, options.heads, options.key_size,
+                                                       options.value_size, dtype, true);
       for (int64_t n = 0; n < 150; ++n) {
         const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n),
                                  at_position(p.x.v, n), position(p.gate, n)};

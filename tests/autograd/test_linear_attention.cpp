@@ -147,8 +147,8 @@ TEST(LinearAttention, RowsWithZeroWeightAreZero) {
   EXPECT_NE(y[2], 0.0);
   AttentionOptions options;
   options.key_size = options.value_size = 2;
-  const std::unique_ptr<LinearState> state =
-      start_linear(*map, 1, options.heads, options.key_size, options.value_size, DType::f64, false);
+  const std::unique_ptr<LinearState> state = std::make_unique<LinearState>(
+      *map, 1, options.heads, options.key_size, options.value_size, DType::f64, false);
   const auto first_of = [](const Tensor& x) {
     return x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2});
   };

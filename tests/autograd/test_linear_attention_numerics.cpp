@@ -92,8 +92,8 @@ void expect_close(const Map& map, const Inputs& x, double bound, const std::stri
     options.heads = x.q.size(1);
     options.key_size = x.q.size(3);
     options.value_size = x.v.size(3);
-    const auto state = start_linear(*map, x.q.size(0), options.heads, options.key_size,
-                                    options.value_size, DType::f32, false);
+    const auto state = std::make_unique<LinearState>(
+        *map, x.q.size(0), options.heads, options.key_size, options.value_size, DType::f32, false);
     for (int64_t n = 0; n < x.q.size(2); ++n) {
       const Tensor y = linear_step(
           *map, *state, {at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), {}});

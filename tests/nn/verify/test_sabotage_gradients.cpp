@@ -117,8 +117,8 @@ class TrainedMap : public Attention {
     return naive::quadratic(naive::Rule::sum, map_, in, mask);
   }
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
-    return start_linear(*map_, batch, options_.heads, options_.key_size, options_.value_size, dtype,
-                        false);
+    return std::make_unique<LinearState>(*map_, batch, options_.heads, options_.key_size,
+                                         options_.value_size, dtype, false);
   }
   Tensor step(AttentionState& state, const AttentionStep& in) const override {
     return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
