@@ -53,33 +53,27 @@ Optimizer::Optimizer(const OptimizerConfig& config, const Parameters& parameters
   }
 }
 
-// c1 = 1 / (1 - b1^t), c2 = 1 / (1 - b2^t); RAdam, with rho_inf = 2 / (1 - b2) - 1 and
-// rho = rho_inf - 2 t b2^t / (1 - b2^t), where rho > 4:
-// r = sqrt((rho-4)(rho-2) rho_inf / ((rho_inf-4)(rho_inf-2) rho))          (Liu 2020, algorithm 2)
-void Optimizer::set_corrections() {
-  StepParams& step = *context().step;
-  const double t = static_cast<double>(updates_);
-  const double power2 = std::pow(beta2_, t);
-  step.correction1 = 1.0 / (1.0 - std::pow(beta1_, t));
-  step.correction2 = 1.0 / (1.0 - power2);
-  step.rectification = 1.0;
-  if (config_.name != "radam") return;
-  const double limit = 2.0 / (1.0 - beta2_) - 1.0;
-  const double rho = limit - 2.0 * t * power2 / (1.0 - power2);
-  step.rectification =
-      rho > 4 ? std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) : -1.0;
-}
-
 bool Optimizer::step(double learning_rate, const UpdateLimits& limits, const Tensor& loss) {
   begin(learning_rate, limits);
   apply(loss);
   return end();
 }
 
+// c1 = 1 / (1 - b1^t), c2 = 1 / (1 - b2^t); RAdam, with rho_inf = 2 / (1 - b2) - 1 and
+// rho = rho_inf - 2 t b2^t / (1 - b2^t), where rho > 4:
+// r = sqrt((rho-4)(rho-2) rho_inf / ((rho_inf-4)(rho_inf-2) rho))          (Liu 2020, algorithm 2)
 void Optimizer::begin(double learning_rate, const UpdateLimits& limits) {
-  ++updates_;
-  set_corrections();
   StepParams& step = *context().step;
+  const double t = static_cast<double>(++updates_), power2 = std::pow(beta2_, t);
+  step.correction1 = 1.0 / (1.0 - std::pow(beta1_, t));
+  step.correction2 = 1.0 / (1.0 - power2);
+  step.rectification = 1.0;
+  if (config_.name == "radam") {
+    const double limit = 2.0 / (1.0 - beta2_) - 1.0;
+    const double rho = limit - 2.0 * t * power2 / (1.0 - power2);
+    const double square = (rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho);
+    step.rectification = rho > 4 ? std::sqrt(square) : -1.0;
+  }
   step.learning_rate = learning_rate;
   step.loss_limit = limits.loss;
   step.norm_limit = limits.norm;

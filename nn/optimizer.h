@@ -65,7 +65,6 @@ class Optimizer {
   void restore(const std::vector<Moment>& moments, int64_t updates);
 
  private:
-  void set_corrections();
   template <typename T>
   void apply_muon(Context& ctx) const;
 

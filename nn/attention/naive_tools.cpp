@@ -100,15 +100,12 @@ Var as_columns(const Var& x, int64_t rows) {
   return matmul(Var(Tensor::full({B, H, rows, 1}, x.dtype(), 1.0)), reshape(x, {B, H, 1, N}));
 }
 
-Var cumulative_sum(const Var& x) {
-  const int64_t B = x.size(0), H = x.size(1), N = x.size(2);
-  const Tensor upper = ops::mask_causal(Tensor::full({N, N}, x.dtype(), 1.0), 0.0);
-  return reshape(matmul(reshape(x, {B, H, 1, N}), Var(upper), false, true), {B, H, N});
-}
-
 Var log_decays(const Var& decay, const AttentionMask& mask) {
-  const Var L = cumulative_sum(clear_padding(pointwise(Pointwise::log_gate, decay), mask.valid));
-  return add(as_rows(L, decay.size(2)), as_columns(scale(L, -1), decay.size(2)));
+  const int64_t B = decay.size(0), H = decay.size(1), N = decay.size(2);
+  const Var logs = clear_padding(pointwise(Pointwise::log_gate, decay), mask.valid);
+  const Tensor past = ops::mask_causal(Tensor::full({N, N}, decay.dtype(), 1.0), 0.0);
+  const Var L = reshape(matmul(reshape(logs, {B, H, 1, N}), Var(past), false, true), {B, H, N});
+  return add(as_rows(L, N), as_columns(scale(L, -1), N));
 }
 
 Tensor each_head(Rule rule, const Inputs& in,

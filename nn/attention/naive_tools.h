@@ -34,7 +34,6 @@ Tensor log_mask(const Shape& scores, DType dtype, const AttentionMask& mask);
 Var softmax_attention(const Var& scores, const Var& v, const AttentionMask& mask);
 Var as_rows(const Var& x, int64_t columns);  // x [B,H,N] -> x_i in all of row i
 Var as_columns(const Var& x, int64_t rows);  // x [B,H,N] -> x_j in all of column j
-Var cumulative_sum(const Var& x);            // [B,H,N], along N
 // L_i - L_j of a decay [B,H,N], with L_i the sum of its logs up to i; as rows and columns [B,H,N,N].
 Var log_decays(const Var& decay, const AttentionMask& mask);
 
