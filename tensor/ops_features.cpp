@@ -39,9 +39,14 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu) {
 
 namespace {
 
-// Rows [BH,S,...] with one matrix [H,F,D] for each head.
-HeadShape head_shape(const Tensor& rows, const Shape& matrices, int64_t first_bh) {
-  return {rows.size(0), rows.size(1), matrices[1], matrices[2], first_bh, matrices[0]};
+// Rows [BH,S,...] with one matrix [H,F,D] for each head. Error: they are not as wide as that axis.
+HeadShape head_shape(const char* op, const Tensor& rows, const Tensor& matrices, int64_t first_bh,
+                     int axis = 2) {
+  require(rows.shape().rank() == 3 && matrices.shape().rank() == 3 &&
+              rows.size(2) == matrices.size(axis),
+          "{}: {} and {} do not match", op, rows.shape(), matrices.shape());
+  return {rows.size(0),     rows.size(1), matrices.size(1),
+          matrices.size(2), first_bh,     matrices.size(0)};
 }
 
 }  // namespace
@@ -49,29 +54,17 @@ HeadShape head_shape(const Tensor& rows, const Shape& matrices, int64_t first_bh
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
                    double alpha) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
-  require(
-      x.shape().rank() == 3 && w.shape().rank() == 3 && x.size(2) == w.size(transpose_w ? 2 : 1),
-      "head_matmul: {} and {} do not match", x.shape(), w.shape());
-  const GemmShape shape = head_shape(x, w.shape(), first_bh).product(transpose_w, alpha);
+  const GemmShape shape =
+      head_shape("head_matmul", x, w, first_bh, transpose_w ? 2 : 1).product(transpose_w, alpha);
   Tensor y(x.shape().with(-1, shape.cols), dtype);
   LINEA_LAUNCH(gemm, dtype, shape, data(x), data(w), data(y));
   return y;
 }
 
-namespace {
-
-HeadShape random_shape(const char* op, const Tensor& x, const Tensor& omega, int64_t first_bh) {
-  require(x.shape().rank() == 3 && omega.shape().rank() == 3 && x.size(2) == omega.size(2),
-          "{}: rows {} and omega {} do not match", op, x.shape(), omega.shape());
-  return head_shape(x, omega.shape(), first_bh);
-}
-
-}  // namespace
-
 Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, double scale) {
   const DType dtype = common_dtype("random_logs", {&x, &omega});
-  const HeadShape shape = random_shape("random_logs", x, omega, first_bh);
-  Tensor u({shape.batch_heads, shape.rows, shape.features}, dtype);
+  const HeadShape shape = head_shape("random_logs", x, omega, first_bh);
+  Tensor u(x.shape().with(-1, shape.features), dtype);
   LINEA_LAUNCH(random_logs, dtype, shape, data(x), data(omega), scale, data(u));
   return u;
 }
@@ -79,8 +72,8 @@ Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, doubl
 Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega,
                             int64_t first_bh, double scale) {
   const DType dtype = common_dtype("random_logs_backward", {&x, &du, &omega});
-  const HeadShape shape = random_shape("random_logs_backward", x, omega, first_bh);
-  require_shape("random_logs_backward", "du", du, {shape.batch_heads, shape.rows, shape.features});
+  const HeadShape shape = head_shape("random_logs_backward", x, omega, first_bh);
+  require_shape("random_logs_backward", "du", du, x.shape().with(-1, shape.features));
   Tensor dx(x.shape(), dtype);
   LINEA_LAUNCH(random_logs_backward, dtype, shape, data(x), data(du), data(omega), scale, data(dx));
   return dx;
@@ -114,7 +107,8 @@ Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy) {
 Tensor nearest_code(const Tensor& x, const Tensor& codebook, int64_t first_bh) {
   Tensor codes({x.size(0), x.size(1)}, DType::i32);
   LINEA_LAUNCH(nearest_code, common_dtype("nearest_code", {&x, &codebook}),
-               head_shape(x, codebook.shape(), first_bh), data(x), data(codebook), data(codes));
+               head_shape("nearest_code", x, codebook, first_bh), data(x), data(codebook),
+               data(codes));
   return codes;
 }
 
