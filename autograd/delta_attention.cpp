@@ -1,6 +1,6 @@
 #include "autograd/delta_attention.h"
 
-#include <utility>
+#include <tuple>
 
 #include "autograd/ops.h"
 #include "tensor/ops.h"

@@ -7,7 +7,6 @@
 #include "nn/retrieval_model.h"
 #include "nn/self_attention.h"
 #include "nn/transformer.h"
-#include "tensor/memory_report.h"
 #include "tensor/ops.h"
 
 namespace linea {

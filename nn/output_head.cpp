@@ -1,7 +1,6 @@
 #include "nn/output_head.h"
 
 #include "autograd/ops.h"
-#include "tensor/ops.h"
 #include "tensor/settings.h"
 
 namespace linea {
