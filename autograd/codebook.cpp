@@ -10,7 +10,7 @@ Tensor merge_batch_heads(const Tensor& x) {
 }
 
 // codes [H,F,D] as rows [H F,D]
-Tensor rows_of(const Tensor& codes) {
+Tensor flat_codes(const Tensor& codes) {
   return codes.reshape({codes.size(0) * codes.size(1), codes.size(2)});
 }
 
@@ -18,14 +18,14 @@ Tensor rows_of(const Tensor& codes) {
 
 Var quantize(const Var& k, const Tensor& codebook) {
   const Tensor keys = merge_batch_heads(k.value());
-  const Tensor y = ops::embedding(rows_of(codebook), ops::nearest_code(keys, codebook, 0));
+  const Tensor y = ops::embedding(flat_codes(codebook), ops::nearest_code(keys, codebook, 0));
   return Var::from_op("quantize", y.reshape(k.shape()), {k}, [](const Tensor& dy) { return dy; });
 }
 
 // With n numbers in k: dk = 2 beta / n (k - c_z),
 // dc_f = 2 / n sum of c_f - k over the keys of code f
 Commitment commitment_loss(const Var& k, const Var& codebook, double beta) {
-  const Tensor keys = merge_batch_heads(k.value()), codes = rows_of(codebook.value());
+  const Tensor keys = merge_batch_heads(k.value()), codes = flat_codes(codebook.value());
   const Tensor nearest = ops::nearest_code(keys, codebook.value(), 0);
   const Tensor difference =
       ops::add(keys, ops::scale(ops::embedding(codes, nearest), -1.0));  // k - c_z
