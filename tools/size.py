@@ -12,10 +12,10 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6490,
-    "autograd": 1984,
-    "nn": 2672,
-    "cuda": 9405,
+    "tensor": 6419,
+    "autograd": 1938,
+    "nn": 2647,
+    "cuda": 9356,
     "data": 3376,
     "train": 4261,
     "bench": 1894,
