@@ -52,6 +52,13 @@ Gradients gradients_of(const Tensor& dx, std::initializer_list<Layer> layers) {
   return gradients;
 }
 
+// A residual as rows; undefined where there is none.
+Tensor flat_residual(const char* op, const Var& residual, const Shape& shape) {
+  if (!residual.defined()) return {};
+  ops::require_shape(op, "residual", residual.value(), shape);
+  return flat(residual.value());
+}
+
 // y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or the identity; r may be undefined
 void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Tensor& y,
                   bool gelu = false, const Tensor& r = {}) {
@@ -63,13 +70,16 @@ void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Te
   if (r.defined()) ops::add_into(r, y, y);
 }
 
-// y = r + drop(x W^T + b), of the elements `first` and on of a larger result; r may be undefined
-void apply_residual(const Tensor& r, const Tensor& x, const Layer& linear, float rate,
-                    uint32_t stream_id, int64_t first, const Tensor& y) {
+// y = r + drop(x W^T + b) in the rows `first` and on of all_y, of which x has the inputs; all_r may
+// be undefined
+void apply_residual(const Tensor& all_r, const Tensor& x, const Layer& linear, float rate,
+                    uint32_t stream_id, int64_t first, const Tensor& all_y) {
+  const Tensor y = all_y.rows(first, x.size(0)),
+               r = all_r.defined() ? all_r.rows(first, x.size(0)) : all_r;
   if (rate == 0) return apply_linear(x, {}, linear, y, false, r);
   const Tensor branch = r.defined() ? Tensor(y.shape(), y.dtype()) : y;
   apply_linear(x, {}, linear, branch);
-  ops::dropout_into(branch, rate, stream_id, first, branch);
+  ops::dropout_into(branch, rate, stream_id, first * y.size(1), branch);
   if (r.defined()) ops::add_into(r, branch, y);
 }
 
@@ -121,15 +131,13 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
 // ds_r, dx = ds W
 Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, float rate,
                uint32_t stream_id) {
-  const Tensor rows = flat(x.value()), r = residual.defined() ? flat(residual.value()) : Tensor();
   const Layer w = linear;
+  const Shape shape = x.shape().with(-1, w.weight.size(0));
+  const Tensor rows = flat(x.value()), r = flat_residual("add_linear", residual, shape);
   const int64_t R = rows.size(0), out = w.weight.size(0);
-  const Shape shape = x.shape().with(-1, out);
-  if (r.defined()) ops::require_shape("add_linear", "residual", residual.value(), shape);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
   each_block(R, out, [&](int64_t first, int64_t count) {
-    apply_residual(r.defined() ? r.rows(first, count) : r, rows.rows(first, count), w, rate,
-                   stream_id, first * out, y_rows.rows(first, count));
+    apply_residual(r, rows.rows(first, count), w, rate, stream_id, first, y_rows);
   });
   std::vector<Var> inputs = inputs_of(x, {linear});
   const bool adds = r.defined();
@@ -150,19 +158,17 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 // of dz by the gated norm's backward. z is computed again.
 Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const Var& gate,
                      int64_t heads, const LinearVars& linear, float rate, uint32_t stream_id) {
-  const Tensor rows = flat(y.value()), gates = flat(gate.value()), n = norm.value_or_none(),
-               r = residual.defined() ? flat(residual.value()) : Tensor();
   const Layer w = linear;
-  const int64_t R = rows.size(0), out = w.weight.size(0), widest = std::max(out, rows.size(1));
-  const DType dtype = rows.dtype();
-  const Shape shape = y.shape().with(-1, out);
+  const Shape shape = y.shape().with(-1, w.weight.size(0));
   ops::require_shape("add_gated_linear", "gate", gate.value(), y.shape());
-  if (r.defined()) ops::require_shape("add_gated_linear", "residual", residual.value(), shape);
+  const Tensor rows = flat(y.value()), gates = flat(gate.value()), n = norm.value_or_none(),
+               r = flat_residual("add_gated_linear", residual, shape);
+  const int64_t R = rows.size(0), widest = std::max(w.weight.size(0), rows.size(1));
+  const DType dtype = rows.dtype();
   const Tensor x(shape, dtype), x_rows = flat(x);
   each_block(R, widest, [&](int64_t first, int64_t count) {
     const Tensor z = ops::gated_norm(rows.rows(first, count), n, gates.rows(first, count), heads);
-    apply_residual(r.defined() ? r.rows(first, count) : r, z, w, rate, stream_id, first * out,
-                   x_rows.rows(first, count));
+    apply_residual(r, z, w, rate, stream_id, first, x_rows);
   });
   std::vector<Var> inputs = inputs_of(y, {linear});
   inputs.push_back(gate);
@@ -195,16 +201,17 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
       });
 }
 
-// u = norm(x) U^T + a, h = gelu(u), y = (x +) drop(h D^T + b);  with ds = drop(dy):
-// dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
-// dx = (dy +) the norm's of du U
-Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
-                 float rate, uint32_t stream_id, bool adds) {
-  const Tensor rows = flat(x.value());
+// u = norm(x) U^T + a, h = gelu(u), y = r + drop(h D^T + b), r may be undefined: 0;  with ds = drop(dy):
+// dr = dy, dD = ds^T h, db = sum_r ds_r, du = gelu'(u) (ds D), dU = du^T norm(x), da = sum_r du_r,
+// dx = the norm's of du U
+Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, const LinearVars& up,
+                     const LinearVars& down, float rate, uint32_t stream_id) {
+  const Tensor rows = flat(x.value()), r = flat_residual("add_feed_forward", residual, x.shape());
   const Layer n = norm, w_up = up, w_down = down;
   const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
-  const std::vector<Var> inputs = inputs_of(x, {norm, up, down});
-  const bool saves = Var::gradients_needed(inputs);
+  std::vector<Var> inputs = inputs_of(x, {norm, up, down});
+  if (r.defined()) inputs.push_back(residual);
+  const bool saves = Var::gradients_needed(inputs), adds = r.defined();
   const DType dtype = rows.dtype(), kept = saved_dtype(dtype);
   const Tensor y(x.shape(), dtype), y_rows = flat(y),
                                     u = saves ? Tensor({R, wide}, kept) : Tensor();
@@ -215,11 +222,10 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
     apply_linear(from, n, w_up, hidden, !saves);
     if (saves && !in_place) ops::copy_into(hidden, u.rows(first, count));
     const Tensor h = saves ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
-    apply_residual(adds ? from : Tensor(), h, w_down, rate, stream_id, first * C,
-                   y_rows.rows(first, count));
+    apply_residual(r, h, w_down, rate, stream_id, first, y_rows);
   });
   return Var::from_op(
-      adds ? "add_feed_forward" : "feed_forward", y, inputs,
+      "add_feed_forward", y, inputs,
       [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw_up = w_up, dw_down = w_down;
         const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
@@ -235,9 +241,10 @@ Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const
               ops::pointwise_backward(Pointwise::gelu, hidden, ops::matmul(grad, w_down.weight));
           const Tensor dfrom = dx.rows(first, count);
           norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up, dfrom);
-          if (adds) ops::accumulate(dto, dfrom);
         });
-        return gradients_of(dx.reshape(shape), {dn, dw_up, dw_down});
+        Gradients gradients = gradients_of(dx.reshape(shape), {dn, dw_up, dw_down});
+        if (adds) gradients.emplace_back(dy);
+        return gradients;
       });
 }
 

@@ -58,9 +58,9 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
 // each of `heads` heads with norm [C], or the identity where that is undefined; saved: y and gate
 Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const Var& gate,
                      int64_t heads, const LinearVars& linear, float rate, uint32_t stream_id);
-// dropout(down(gelu(up(norm(x))))), with x added if `adds`; saved: x and the result of `up`
-Var feed_forward(const Var& x, const NormVars& norm, const LinearVars& up, const LinearVars& down,
-                 float rate, uint32_t stream_id, bool adds);
+// residual + dropout(down(gelu(up(norm(x))))); saved: x and the result of `up`
+Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, const LinearVars& up,
+                     const LinearVars& down, float rate, uint32_t stream_id);
 
 // convolution.cpp
 // Causal and depthwise: x [B,N,C], w [count,C], both of one dtype. `offsets`: without B, N, C.

@@ -43,7 +43,7 @@ double weight_bytes(const Model& model) {
 std::string ring_text(const Model& model) {
   const DecodeState state = model.start(1);
   size_t rings = state.embedding.bytes();
-  for (const LayerState& layer : state.layers) rings += layer.convolution.bytes();
+  for (const LayerState& layer : state.layers) rings += layer.rows_bytes();
   if (rings == 0) return "";
   return fmt::format(
       "state of a sequence: {:.1f} KB, of which {:.1f} KB are rows of convolutions\n",

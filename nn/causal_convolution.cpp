@@ -45,14 +45,11 @@ CausalConvolution::CausalConvolution(ParameterInit& init, const std::string& nam
   init.add({name + ".weight", weight, true});
 }
 
-Var CausalConvolution::forward(const Var& x) const {
-  return weight.defined() ? causal_convolution(x, weight, offsets) : x;
-}
-
-Var CausalConvolution::step(const Var& x, const ConvolutionState& state) const {
+Var CausalConvolution::forward(const Var& x, const ConvolutionState* state) const {
   if (!weight.defined()) return x;
+  if (state == nullptr) return causal_convolution(x, weight, offsets);
   return Var(
-      ops::convolution_step(x.value(), weight.value(), offsets, state.positions, state.ring));
+      ops::convolution_step(x.value(), weight.value(), offsets, state->positions, state->ring));
 }
 
 ConvolutionState CausalConvolution::start(const Tensor& positions, DType dtype) const {

@@ -31,8 +31,8 @@ struct CausalConvolution {
   CausalConvolution(ParameterInit& init, const std::string& name, const std::string& kind,
                     const ModelConfig& config, int64_t columns);
 
-  Var forward(const Var& x) const;                              // [B,N,columns]
-  Var step(const Var& x, const ConvolutionState& state) const;  // [B,1,columns]
+  // x [B,N,columns]; with a state, one position [B,1,columns] of sampling.
+  Var forward(const Var& x, const ConvolutionState* state = nullptr) const;
   ConvolutionState start(const Tensor& positions, DType dtype) const;
 
   Var weight;  // undefined: the identity

@@ -6,13 +6,16 @@ namespace linea {
 
 FeedForward::FeedForward(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                          uint32_t dropout_stream)
-    : norm(init, prefix + "norm2", config.dim, config.bias),
+    : convolution(init, prefix + "convolution2", config.layer_convolution, config, config.dim),
+      norm(init, prefix + "norm2", config.dim, config.bias),
       up(init, prefix + "up", config.dim, config.ffn, kInitStd, config.bias, 1),
       down(init, prefix + "down", config.ffn, config.dim, config.residual_std(), config.bias, 1),
       stream_id(dropout_stream) {}
 
-Var FeedForward::forward(const Var& x, float dropout, bool residual) const {
-  return feed_forward(x, norm, up, down, dropout, stream_id, residual);
+Var FeedForward::forward(const Var& residual, const Var& x, float dropout,
+                         const ConvolutionState* state) const {
+  return add_feed_forward(residual, convolution.forward(x, state), norm, up, down, dropout,
+                          stream_id);
 }
 
 }  // namespace linea

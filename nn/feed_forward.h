@@ -1,9 +1,10 @@
-// x + dropout(down(gelu(up(norm(x))))): one fused op (autograd/layers.cpp). It treats each position
-// alone, so sampling runs the same forward on one position.
+// residual + dropout(down(gelu(up(norm(conv(x)))))): one fused op (autograd/layers.cpp) after conv, the
+// identity or a causal convolution. Without one it treats each position alone.
 #pragma once
 
 #include <string>
 
+#include "nn/causal_convolution.h"
 #include "nn/layer_norm.h"
 #include "nn/linear.h"
 
@@ -12,13 +13,15 @@ namespace linea {
 struct ModelConfig;
 
 struct FeedForward {
-  // Parameters: PREFIXnorm2, PREFIXup, PREFIXdown.
+  // Parameters: PREFIXconvolution2, PREFIXnorm2, PREFIXup, PREFIXdown.
   FeedForward(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
               uint32_t dropout_stream);
 
-  // residual false: without x +.
-  Var forward(const Var& x, float dropout, bool residual = true) const;
+  // x [B,N,dim], or with a state one position [B,1,dim]; residual undefined: the branch alone.
+  Var forward(const Var& residual, const Var& x, float dropout,
+              const ConvolutionState* state = nullptr) const;
 
+  CausalConvolution convolution;
   LayerNorm norm;
   Linear up, down;
   uint32_t stream_id;  // of dropout

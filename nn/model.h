@@ -23,8 +23,8 @@ struct ModelConfig {
   int64_t input_vocab_size = 2;
   int64_t second_vocab_size = 0;      // above 0: a RetrievalModel, which reads a second stream
   std::string positions = "learned";  // one of position_kinds()
-  // Causal convolutions (nn/causal_convolution.h) of the token embedding and of each layer's q, k
-  // and v; the size of an image's rows for 2d, 0 without images.
+  // Causal convolutions (nn/causal_convolution.h) of the token embedding and of the inputs of each
+  // layer's branches; the size of an image's rows for 2d, 0 without images.
   std::string embedding_convolution = "none", layer_convolution = "none";
   int64_t image_width = 0, image_channels = 0;
   // Where the class of an image is read: at the first position alone, or at every one. `classes`
@@ -53,8 +53,9 @@ class Transformer;
 // The running state of a layer.
 struct LayerState {
   std::unique_ptr<AttentionState> attention;
-  ConvolutionState convolution;  // of q, k and v
-  size_t bytes() const { return attention->bytes() + convolution.bytes(); }
+  ConvolutionState convolution, feed_forward;  // of the inputs of the attention's and its branch
+  size_t rows_bytes() const { return convolution.bytes() + feed_forward.bytes(); }
+  size_t bytes() const { return attention->bytes() + rows_bytes(); }
 };
 
 // The running state of sampling.

@@ -54,9 +54,9 @@ Var sigmoid_gates(const Var& scores, const Attention& attention) {
 SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
                              const ModelConfig& config, int64_t layer, uint32_t dropout_stream)
     : heads(config.heads),
+      convolution(init, prefix + "convolution1", config.layer_convolution, config, config.dim),
       norm(init, prefix + "norm1", config.dim, config.bias),
       qkv(init, prefix + "qkv", config.dim, 3 * config.dim, kInitStd, config.bias, 3),
-      convolution(init, prefix + "convolution", config.layer_convolution, config, 3 * config.dim),
       attention(make_layer_attention(config, layer)),
       stream_id(dropout_stream) {
   gate = make_gate(init, prefix, config, *attention);
@@ -73,12 +73,11 @@ SelfAttention::SelfAttention(ParameterInit& init, const std::string& prefix,
 }
 
 // q, k, v and the gates of x, in the layout and dtype that the attention takes.
-AttentionInputs SelfAttention::project(const Var& x, const ConvolutionState* state) const {
+AttentionInputs SelfAttention::project(const Var& x) const {
   const DType wide = sum_dtype(x.dtype());
   AttentionInputs in;
   in.heads = heads;
   in.qkv = norm_linear(x, norm, qkv);
-  in.qkv = state == nullptr ? convolution.forward(in.qkv) : convolution.step(in.qkv, *state);
   if (gate.weight.defined())
     in.gate = sigmoid_gates(cast(norm_linear(x, norm, gate), wide), *attention);
   if (!attention->takes_bf16()) in.qkv = cast(in.qkv, wide);
@@ -87,7 +86,9 @@ AttentionInputs SelfAttention::project(const Var& x, const ConvolutionState* sta
   return {select(split, 0), select(split, 1), select(split, 2), in.gate};
 }
 
-Var SelfAttention::forward(const Var& residual, const Var& x, float dropout, Var* auxiliary) const {
+Var SelfAttention::forward(const Var& residual, const Var& input, float dropout,
+                           Var* auxiliary) const {
+  const Var x = convolution.forward(input);
   const AttentionInputs in = project(x);
   add_auxiliary_loss(*attention, in.k, auxiliary);
   const Var mixed = cast(attention->forward(in, AttentionMask{}), x.dtype());
@@ -101,23 +102,18 @@ Var SelfAttention::add_output(const Var& residual, const Var& x, const Var& y,
                           dropout, stream_id);
 }
 
-LayerState SelfAttention::start(const Tensor& positions, DType stored) const {
-  return {attention->start(positions.size(0), attention->takes_bf16() ? stored : DType::f32),
-          convolution.start(positions, stored)};
-}
-
-Var SelfAttention::step(const Var& residual, const Var& x, LayerState& state) const {
+Var SelfAttention::step(const Var& residual, const Var& input, LayerState& state) const {
+  const Var x = convolution.forward(input, &state.convolution);
   const int64_t B = x.size(0), dim = x.size(2);
   Tensor y;
-  if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined() &&
-      !convolution.weight.defined()) {
+  if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined()) {
     y = attention->step_from(*state.attention,
                              {x.value().reshape({B, dim}),
                               {norm.weight.value_or_none(), norm.bias.value_or_none()},
                               qkv.weight.value_or_none(),
                               qkv.bias.value_or_none()});
   } else {
-    const AttentionInputs in = project(x, &state.convolution);
+    const AttentionInputs in = project(x);
     const auto position = [&](const Var& var, const Shape& shape) {
       return var.defined() ? var.value().reshape(shape) : Tensor();
     };

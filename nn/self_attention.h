@@ -1,10 +1,9 @@
-// x + dropout(out(attention(conv(qkv(norm(x)))))): projections and heads around an Attention, which
-// mixes q, k and v; conv is the identity or a causal convolution of q, k and v together. There, and
-// not before the projection, it leaves the fused norm and product whole. Rules with a gate get g =
-// sigmoid(gate(norm(x))), one number a head and position.
+// residual + dropout(out(attention(qkv(norm(conv(x)))))): projections and heads around an Attention,
+// which mixes q, k and v; conv is the identity or a causal convolution. Rules with a gate get g =
+// sigmoid(gate(norm(conv(x)))), one number a head and position.
 //
-// With attention_output gated, y of the attention becomes rms(y) silu(output_gate(norm(x))) before
-// `out`, each head of y normalized alone; of softmax attention, whose y is a mean of values already,
+// With attention_output gated, y of the attention becomes rms(y) silu(output_gate(norm(conv(x))))
+// before `out`, each head of y normalized alone; of softmax attention, whose y is a mean of values already,
 // only gated. (Sun 2023, "Retentive network", section 2.2; Yang 2024, "Gated linear attention")
 #pragma once
 
@@ -22,7 +21,7 @@ struct LayerState;
 struct ModelConfig;
 
 struct SelfAttention {
-  // Parameters: PREFIXnorm1, PREFIXqkv, PREFIXconvolution, PREFIXgate, PREFIXattention.,
+  // Parameters: PREFIXconvolution1, PREFIXnorm1, PREFIXqkv, PREFIXgate, PREFIXattention.,
   // PREFIXoutput_gate, PREFIXoutput_norm, PREFIXout.
   SelfAttention(ParameterInit& init, const std::string& prefix, const ModelConfig& config,
                 int64_t layer, uint32_t dropout_stream);
@@ -32,20 +31,18 @@ struct SelfAttention {
   Var forward(const Var& residual, const Var& x, float dropout, Var* auxiliary = nullptr) const;
   // One position x [B,1,dim], without gradients; changes the state.
   Var step(const Var& residual, const Var& x, LayerState& state) const;
-  // The state before the first position; `positions` is read at each step.
-  LayerState start(const Tensor& positions, DType stored) const;
 
   int64_t heads;
+  CausalConvolution convolution;
   LayerNorm norm;
   Linear qkv, gate, output_gate, out;  // undefined: without gates of the rule, or of the output
   Var output_norm;                     // weight of each head and channel
-  CausalConvolution convolution;
   std::shared_ptr<Attention> attention;
   uint32_t stream_id;  // of dropout
 
  private:
-  // state null: of a whole sequence.
-  AttentionInputs project(const Var& x, const ConvolutionState* state = nullptr) const;
+  // x here and below: after the convolution.
+  AttentionInputs project(const Var& x) const;
   // residual + dropout(out(y)), with y normalized and gated by x where the model does so
   Var add_output(const Var& residual, const Var& x, const Var& y, float dropout) const;
 };

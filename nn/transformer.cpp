@@ -98,7 +98,7 @@ DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
   if (bigrams_.weight.defined()) state.previous_tokens = Tensor::zeros({batch}, DType::i32);
   for (const TransformerBlock& block : blocks_)
-    state.layers.push_back(block.attention.start(state.device_position, config_.stored));
+    state.layers.push_back(block.start(state.device_position, config_.stored));
   if (shared != nullptr) {
     state.weights = shared->weights;
   } else {
@@ -118,7 +118,7 @@ Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) 
   const Shape shape{state.batch, config_.dim};
   const Var tokens(
       ops::embedding(tokens_.weight.value(), ids).reshape({state.batch, 1, config_.dim}));
-  Tensor x = convolution_.step(tokens, state.embedding).value().reshape(shape);
+  Tensor x = convolution_.forward(tokens, &state.embedding).value().reshape(shape);
   x = classes_.step(x, ids, position, state.classes);
   x = bigrams_.step(x, ids, state.previous_tokens);
   return ops::cast(ops::add(x, ops::embedding(positions.weight.value(), position)), config_.stored);

@@ -3,7 +3,8 @@
 //
 //   x = conv(E[token]) + C[class] + E2[token before, token] + P[position]
 //       conv: the identity, or nn/causal_convolution.h; C and E2: none, or those of nn/embedding.h
-//   x = x + out(attention(split(conv(qkv(norm1(x))))))     x = x + down(gelu(up(norm2(x))))   each layer
+//   x = x + out(attention(split(qkv(norm1(conv(x))))))
+//   x = x + down(gelu(up(norm2(conv(x)))))           each layer
 //   outputs = output(norm(x))                        their meaning: nn/output_head.h
 //
 // Reversible blocks have two streams, both x at first, of which each adds to the other

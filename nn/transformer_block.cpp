@@ -24,7 +24,8 @@ Var TransformerBlock::forward(const Var& x, float dropout, Var* auxiliary) const
     cast_weights(stored.weights(), x.dtype());
     return stored.forward(x, dropout, auxiliary);
   }
-  return feed_forward.forward(attention.forward(x, x, dropout, auxiliary), dropout);
+  const Var mixed = attention.forward(x, x, dropout, auxiliary);
+  return feed_forward.forward(mixed, mixed, dropout);
 }
 
 ReversibleLayer TransformerBlock::reversible_layer(float dropout, LayerState* state) const {
@@ -33,15 +34,24 @@ ReversibleLayer TransformerBlock::reversible_layer(float dropout, LayerState* st
             return state != nullptr ? attention.step(Var(), x, *state)
                                     : attention.forward(Var(), x, dropout);
           },
-          [this, dropout](const Var& x) {
+          [this, dropout, state](const Var& x) {
             const ModuleScope scope("blocks", layer);
-            return feed_forward.forward(x, dropout, false);
+            return feed_forward.forward(Var(), x, dropout,
+                                        state != nullptr ? &state->feed_forward : nullptr);
           }};
 }
 
 Var TransformerBlock::step(const Var& x, LayerState& state) const {
   const ModuleScope scope("blocks", layer);
-  return feed_forward.forward(attention.step(x, x, state), 0);
+  const Var mixed = attention.step(x, x, state);
+  return feed_forward.forward(mixed, mixed, 0, &state.feed_forward);
+}
+
+LayerState TransformerBlock::start(const Tensor& positions, DType stored) const {
+  return {attention.attention->start(positions.size(0),
+                                     attention.attention->takes_bf16() ? stored : DType::f32),
+          attention.convolution.start(positions, stored),
+          feed_forward.convolution.start(positions, stored)};
 }
 
 std::vector<Linear*> TransformerBlock::linears() {
@@ -56,8 +66,8 @@ std::vector<Var*> TransformerBlock::weights() {
   std::vector<Var*> all;
   for (LayerNorm* norm : {&attention.norm, &feed_forward.norm})
     all.insert(all.end(), {&norm->weight, &norm->bias});
-  all.push_back(&attention.convolution.weight);
-  all.push_back(&attention.output_norm);
+  all.insert(all.end(), {&attention.convolution.weight, &attention.output_norm,
+                         &feed_forward.convolution.weight});
   for (Linear* linear : linears()) all.insert(all.end(), {&linear->weight, &linear->bias});
   return all;
 }

@@ -1,4 +1,5 @@
-// x = x + attention(x), x = x + feed_forward(x), each with a norm in front (pre-norm).
+// x = x + attention(x), x = x + feed_forward(x), each with a norm in front (pre-norm), and before that
+// the identity or a causal convolution.
 #pragma once
 
 #include <string>
@@ -15,6 +16,8 @@ struct TransformerBlock {
 
   Var forward(const Var& x, float dropout, Var* auxiliary = nullptr) const;
   Var step(const Var& x, LayerState& state) const;  // one position, x [B,1,dim]
+  // The state before the first position; `positions` is read at each step.
+  LayerState start(const Tensor& positions, DType stored) const;
   // The same as a layer of two streams: x1 + attention(x2), x2 + feed_forward(x1). With a state: of
   // one position.
   ReversibleLayer reversible_layer(float dropout, LayerState* state = nullptr) const;

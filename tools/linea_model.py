@@ -265,9 +265,8 @@ class Model:
         return x.reshape(len(x), self.settings["heads"], -1).swapaxes(0, 1)
 
     def attention(self, block, x):
-        x = self.norm(block + "norm1", x)
-        qkv = self.convolution(block + "convolution", "layer_convolution", self.linear(block + "qkv", x))
-        q, k, v = (self.heads(part) for part in np.split(qkv, 3, axis=-1))
+        x = self.norm(block + "norm1", self.convolution(block + "convolution1", "layer_convolution", x))
+        q, k, v = (self.heads(part) for part in np.split(self.linear(block + "qkv", x), 3, axis=-1))
         kinds = {"softmax": lambda block, x, *qkv: softmax_attention(*qkv), "linear": self.linear_attention,
                  "performer": self.performer, "vq": self.quantized, "soft-vq": self.quantized}
         y = choose("the attention", self.settings["attention"], kinds)(block, x, q, k, v)
@@ -313,7 +312,8 @@ class Model:
         return sum_rule(from_logs(q @ codes.swapaxes(1, 2))[0], p, v, 0)
 
     def feed_forward(self, block, x):
-        return self.linear(block + "down", gelu(self.linear(block + "up", self.norm(block + "norm2", x))))
+        x = self.norm(block + "norm2", self.convolution(block + "convolution2", "layer_convolution", x))
+        return self.linear(block + "down", gelu(self.linear(block + "up", x)))
 
     def __call__(self, tokens):
         """The scores of all tokens after each of `tokens`: [N, vocabulary]."""

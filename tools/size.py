@@ -13,8 +13,8 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "tensor": 6419,
-    "autograd": 1938,
-    "nn": 2647,
+    "autograd": 1943,
+    "nn": 2657,
     "cuda": 9356,
     "data": 3376,
     "train": 4261,

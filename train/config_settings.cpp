@@ -48,7 +48,7 @@ void add_model(std::vector<GeneralSetting>& list) {
       MayChange::never);
   add(&Config::layer_convolution,
       choice("layer_convolution", "", convolution_kinds(),
-             "the same of the queries, keys and values of each layer"),
+             "the same of the inputs of each layer's attention and feed-forward"),
       MayChange::never);
   add(&Config::class_embedding,
       choice("class_embedding", "", {"first", "every"},

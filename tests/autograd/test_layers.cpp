@@ -62,41 +62,34 @@ std::vector<Tensor> joined(std::vector<Tensor> start,
   return start;
 }
 
-// The feed-forward branch without and with its residual.
-std::vector<Branch> feed_forward_branches(const std::vector<Tensor>& inputs, bool bias,
-                                          float rate) {
-  return {{"feed_forward",
-           [=](const Vars& v) {
-             Taken taken(v, 1, bias);
-             const auto n = taken.take<NormVars>();
-             const auto first = taken.take<LinearVars>();
-             return feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3, false);
-           },
-           [=](const Vars& v) {
-             Taken taken(v, 1, bias);
-             const auto n = taken.take<NormVars>();
-             const auto first = taken.take<LinearVars>();
-             const Var hidden =
-                 pointwise(Pointwise::gelu, apply(first, layer_norm(v[0], n.weight, n.bias)));
-             return dropout(apply(taken.take<LinearVars>(), hidden), rate, 3);
-           },
-           inputs},
-          {"add_feed_forward",
-           [=](const Vars& v) {
-             Taken taken(v, 1, bias);
-             const auto n = taken.take<NormVars>();
-             const auto first = taken.take<LinearVars>();
-             return feed_forward(v[0], n, first, taken.take<LinearVars>(), rate, 3, true);
-           },
-           [=](const Vars& v) {
-             Taken taken(v, 1, bias);
-             const auto n = taken.take<NormVars>();
-             const auto first = taken.take<LinearVars>();
-             const Var hidden =
-                 pointwise(Pointwise::gelu, apply(first, layer_norm(v[0], n.weight, n.bias)));
-             return add(v[0], dropout(apply(taken.take<LinearVars>(), hidden), rate, 3));
-           },
-           inputs}};
+// The feed-forward branch of inputs residual, x, norm, up, down: with its residual, with x as its
+// residual, and without one.
+std::vector<Branch> feed_forward_branches(std::vector<Tensor> inputs, bool bias, float rate) {
+  std::vector<Branch> result;
+  const auto add_branch = [&](const char* name, size_t first, auto residual) {
+    const auto chain = [=](const Vars& v) {
+      Taken taken(v, first + 1, bias);
+      const auto n = taken.take<NormVars>();
+      const auto up = taken.take<LinearVars>();
+      const Var hidden =
+          pointwise(Pointwise::gelu, apply(up, layer_norm(v[first], n.weight, n.bias)));
+      const Var y = dropout(apply(taken.take<LinearVars>(), hidden), rate, 3);
+      return residual(v).defined() ? add(residual(v), y) : y;
+    };
+    const auto one = [=](const Vars& v) {
+      Taken taken(v, first + 1, bias);
+      const auto n = taken.take<NormVars>();
+      const auto up = taken.take<LinearVars>();
+      return add_feed_forward(residual(v), v[first], n, up, taken.take<LinearVars>(), rate, 3);
+    };
+    result.push_back({name, one, chain, inputs});
+  };
+  const auto first_input = [](const Vars& v) { return v[0]; };
+  add_branch("add_feed_forward", 1, first_input);
+  inputs.erase(inputs.begin());
+  add_branch("add_feed_forward to its input", 0, first_input);
+  add_branch("add_feed_forward without a residual", 0, [](const Vars&) { return Var(); });
+  return result;
 }
 
 // Outputs of attention with and without a norm, of heads of `in` channels, and with a residual.
@@ -170,7 +163,8 @@ std::vector<Branch> branches(int64_t R, int64_t in, int64_t out, int64_t wide, b
          return dropout(apply(Taken(v, 1, bias).take<LinearVars>(), v[0]), rate, 3);
        },
        joined({x}, {linear})}};
-  for (const Branch& branch : feed_forward_branches(joined({x}, {norm, up, down}), bias, rate))
+  for (const Branch& branch :
+       feed_forward_branches(joined({draw({1, R, in}), x}, {norm, up, down}), bias, rate))
     result.push_back(branch);
   for (const Branch& branch : gated_branches(R, in, out, bias, rate)) result.push_back(branch);
   return result;
@@ -215,6 +209,9 @@ TEST(Layers, RefuseMismatchedShapes) {
   const Var x(random_tensor({2, 3, 4}, 1)), residual(random_tensor({2, 3, 5}, 2)),
       weight(random_tensor({6, 4}, 3));
   EXPECT_THROW(add_linear(residual, x, {weight, Var()}, 0, 0), Error);
+  const Var norm(random_tensor({4}, 5)), down(random_tensor({4, 6}, 6));
+  EXPECT_THROW(add_feed_forward(residual, x, {norm, Var()}, {weight, Var()}, {down, Var()}, 0, 0),
+               Error);
   EXPECT_THROW(norm_linear(residual, {Var(random_tensor({5}, 4)), Var()}, {weight, Var()}), Error);
 }
 

@@ -86,7 +86,7 @@ TEST(CausalConvolution, ItsRowsCountAsState) {
   const size_t rows = 14 + 1;  // the largest offset is 4 * 3 + 3 - 1
   EXPECT_EQ(Transformer(convolved("2d", "none")).start(3).bytes() - plain, 3 * rows * 16 * 4);
   EXPECT_EQ(Transformer(convolved("none", "1d")).start(3).bytes() - plain,
-            2 * 3 * size_t{4} * 3 * 16 * 4);
+            2 * 2 * size_t{4} * 3 * 16 * 4);
 }
 
 TEST(CausalConvolution, NeedsImagesForTwoDimensions) {

@@ -273,7 +273,7 @@ TEST(Transformer, NonfiniteValuesNameTheirLayer) {
     EXPECT_EQ(first_bad(""), "");
     config.recompute = false;
     config.reversible = true;
-    EXPECT_NE(first_bad("blocks.1.down.bias").find("op feed_forward made in blocks.1 "),
+    EXPECT_NE(first_bad("blocks.1.down.bias").find("op add_feed_forward made in blocks.1 "),
               std::string::npos);
   }
 }
