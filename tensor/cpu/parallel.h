@@ -14,13 +14,16 @@ namespace linea::cpu {
 // Below this many simple operations a parallel region costs more than it saves.
 inline constexpr int64_t kGrain = 16384;
 
+// Inside of a region, one of a single thread included: its body starts no others.
+inline bool in_region() { return omp_get_level() > 0; }
+
 // body(first, last) over [0, count), one range for each thread; `cost`: simple operations for one
 // item.
 template <typename Body>
 void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
   const int64_t threads = std::min<int64_t>({ctx.threads, useful, std::max<int64_t>(count, 1)});
-  if (threads <= 1 || omp_in_parallel()) {
+  if (threads <= 1 || in_region()) {
     body(int64_t{0}, count);
     return;
   }
@@ -46,7 +49,7 @@ template <typename Body>
 void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
   const int threads = static_cast<int>(std::min<int64_t>({ctx.threads, count, useful}));
-  if (threads <= 1 || omp_in_parallel()) {
+  if (threads <= 1 || in_region()) {
     for (int64_t item = 0; item < count; ++item) body(item, 0);
     return;
   }

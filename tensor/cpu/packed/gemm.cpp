@@ -25,8 +25,7 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const PackSource from_b{b, shape.transpose_b ? inner : cols, shape.transpose_b};
 
   const int64_t useful = std::max<int64_t>(1, rows * cols * inner / kMinWork);
-  const int threads =
-      omp_in_parallel() ? 1 : static_cast<int>(std::min<int64_t>(ctx.threads, useful));
+  const int threads = in_region() ? 1 : static_cast<int>(std::min<int64_t>(ctx.threads, useful));
   const int64_t strips = pieces_of(rows, kStripRows);
   const int64_t wanted = threads == 1 ? 1 : pieces_of(kPieces * threads, strips);
   const int64_t width = padded(pieces_of(cols, wanted), kStripColumns);
