@@ -45,17 +45,19 @@ PRESETS = {
     "shakespeare-cpu": Recipe("text", "--preset shakespeare-cpu", thresholds=TEXT, judge=True),
     "shakespeare-best": Recipe("text", "--preset shakespeare-best", thresholds=TEXT, judge=True),
 }
-# Additions by name: the flags that turn one on, and those that turn it off in the whole.
+# Additions to SMALL by name.
 ADDITIONS = {
     "text": {
-        "Muon": ("--optimizer muon", "--optimizer adamw"),
-        "convolutions of layers": ("--layer-convolution 1d", "--layer-convolution none"),
+        "Muon": "--optimizer muon",
+        "convolutions of layers": "--layer-convolution 1d",
+        "bigrams": "--bigram-embedding",
+        "gated outputs": "--attention-output gated",
     },
     "mnist": {
-        "Muon": ("--optimizer muon", "--optimizer adamw"),
-        "convolutions of layers": ("--layer-convolution 2d", "--layer-convolution none"),
-        "rows and columns": ("--positions learned+grid", "--positions learned"),
-        "long memory": ("--memory long", "--memory short"),
+        "Muon": "--optimizer muon",
+        "convolutions of layers": "--layer-convolution 2d",
+        "rows and columns": "--positions learned+grid",
+        "long memory": "--memory long",
     },
 }
 SMALL = {"text": "--preset shakespeare-nanogpt --rule gated --lr 3e-3 --steps 300 --warmup 20",
@@ -79,12 +81,12 @@ def recipes():
         for dtype in ("fp32", "bf16"):
             found[f"{dtype}: {name}"] = Recipe(data, f"{flags} --dtype {dtype}")
     for data, additions in ADDITIONS.items():
-        base, on = SMALL[data], [flags for flags, _ in additions.values()]
+        base, on = SMALL[data], list(additions.values())
         found[f"{data}: none"] = Recipe(data, base)
-        for name, (flags, _) in additions.items():
+        for name, flags in additions.items():
             found[f"{data}: {name} alone"] = Recipe(data, f"{base} {flags}")
         found[f"{data}: all"] = Recipe(data, f"{base} {' '.join(on)}")
-        for name, (flags, _) in additions.items():
+        for name, flags in additions.items():
             rest = " ".join(other for other in on if other != flags)
             found[f"{data}: without {name}"] = Recipe(data, f"{base} {rest}")
     return found
