@@ -236,9 +236,9 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
             grad = Tensor(dto.shape(), dto.dtype());
             ops::dropout_into(dto, rate, stream_id, first * C, grad);
           }
-          add_linear_gradients(ops::pointwise(Pointwise::gelu, hidden), grad, dw_down);
-          const Tensor du =
-              ops::pointwise_backward(Pointwise::gelu, hidden, ops::matmul(grad, w_down.weight));
+          const Tensor du = ops::matmul(grad, w_down.weight), h(hidden.shape(), hidden.dtype());
+          ops::gelu_recompute(hidden, h, du);
+          add_linear_gradients(h, grad, dw_down);
           const Tensor dfrom = dx.rows(first, count);
           norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up, dfrom);
         });

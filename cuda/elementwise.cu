@@ -83,6 +83,16 @@ void narrow(Context& ctx, const CastSpan<Accumulator<T>, BFloat16>* pieces, size
   cast_all(ctx, pieces, count);
 }
 
+template <typename T>
+void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
+  using A = Accumulator<T>;
+  for_each(ctx, n, [=] __device__(int64_t i) {
+    const A x = A(u[i]), s = Gelu<A>::gate(x);
+    h[i] = T(x * s);
+    dh[i] = T(A(dh[i]) * Gelu<A>::derivative_at(x, s));
+  });
+}
+
 // Element e uses word e % 4 of the random block e / 4; one thread generates all four.
 template <typename T>
 void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lane, int64_t first) {
@@ -102,6 +112,6 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t lan
 LINEA_KERNEL_TABLE(ElementwiseKernels, .fill = fill<T>, .add = add<T>, .multiply = multiply<T>,
                    .scale = scale<T>, .pointwise = pointwise<T>,
                    .pointwise_backward = pointwise_backward<T>, .widen = widen<T>,
-                   .narrow = narrow<T>, .dropout = dropout<T>)
+                   .narrow = narrow<T>, .gelu_recompute = gelu_recompute<T>, .dropout = dropout<T>)
 
 }  // namespace linea::cuda

@@ -31,6 +31,8 @@ struct ElementwiseKernels {
   // Converts `count` arrays in one launch, from bf16 and to bf16; the list is in host memory.
   void (*widen)(Context&, const CastSpan<BFloat16, A>*, size_t count);
   void (*narrow)(Context&, const CastSpan<A, BFloat16>*, size_t count);
+  // h = gelu(u), dh = gelu'(u) dh
+  void (*gelu_recompute)(Context&, const T* u, T* h, T* dh, int64_t n);
   // y = x / (1 - rate) or 0, decided by random word first + i of (seed, step) in StepParams. Its
   // own backward.
   void (*dropout)(Context&, const T* x, T* y, int64_t n, float rate, uint32_t stream_id,

@@ -62,6 +62,8 @@ void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const 
 Shape panels_shape(const Tensor& weight);
 void pack_panels_into(const Tensor& weight, const Tensor& panels);
 void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias, const Tensor& y);
+// h = gelu(u) and dh = gelu'(u) dh: for a backward that saved only u.
+void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh);
 
 // x [BH,S,K] times its head's w [H,K,C] (transposed: [H,C,K]) -> [BH,S,C]; bh belongs to head
 // (first_bh + bh) % H.

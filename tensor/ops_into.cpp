@@ -84,4 +84,11 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
   }
 }
 
+void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh) {
+  require_shape("gelu_recompute", "h", h, u.shape());
+  require_shape("gelu_recompute", "dh", dh, u.shape());
+  LINEA_LAUNCH(gelu_recompute, common_dtype("gelu_recompute", {&u, &h, &dh}), data(u), data(h),
+               data(dh), u.numel());
+}
+
 }  // namespace linea::ops

@@ -12,10 +12,10 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6419,
+    "tensor": 6438,
     "autograd": 1943,
     "nn": 2657,
-    "cuda": 9356,
+    "cuda": 9365,
     "data": 3376,
     "train": 4261,
     "bench": 1894,

@@ -61,6 +61,18 @@ void narrow(Context& ctx, const CastSpan<T, BFloat16>* spans, size_t count) {
     map(ctx, span->to, span->n, 1, [x = span->from](int64_t i) { return BFloat16(x[i]); });
 }
 
+template <typename T>
+void gelu_recompute(Context& ctx, const T* u, T* h, T* dh, int64_t n) {
+  parallel_ranges(ctx, n, 12, [=](int64_t first, int64_t last) {
+#pragma omp simd
+    for (int64_t i = first; i < last; ++i) {
+      const T x = u[i], s = Gelu<T>::gate(x);
+      h[i] = x * s;
+      dh[i] *= Gelu<T>::derivative_at(x, s);
+    }
+  });
+}
+
 // Element e uses word e % 4 of the random block e / 4.
 template <typename T>
 void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t stream_id,
@@ -80,6 +92,6 @@ void dropout(Context& ctx, const T* x, T* y, int64_t n, float rate, uint32_t str
 LINEA_KERNEL_TABLE(ElementwiseKernels, .fill = fill<T>, .add = add<T>, .multiply = multiply<T>,
                    .scale = scale<T>, .pointwise = pointwise<T>,
                    .pointwise_backward = pointwise_backward<T>, .widen = widen<T>,
-                   .narrow = narrow<T>, .dropout = dropout<T>)
+                   .narrow = narrow<T>, .gelu_recompute = gelu_recompute<T>, .dropout = dropout<T>)
 
 }  // namespace linea::cpu

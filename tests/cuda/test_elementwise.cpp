@@ -52,6 +52,16 @@ TEST(CudaElementwise, LogsOfGates) {
   }
 }
 
+TEST(CudaElementwise, GeluRecompute) {
+  expect_parity([](auto t) {
+    using T = decltype(t);
+    const Shape shape{kCount};
+    const Tensor u = input<T>(shape, 1, 2.0), dh = input<T>(shape, 2), h(shape, u.dtype());
+    table<T>().gelu_recompute(context(), u.data<T>(), h.data<T>(), dh.data<T>(), kCount);
+    return std::vector<Tensor>{h, dh};
+  });
+}
+
 TEST(CudaElementwise, DropoutKeepsTheSameElements) {
   for (const int64_t first : {0, 5, 4096})
     expect_parity([&](auto t) {

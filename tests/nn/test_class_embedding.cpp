@@ -130,7 +130,7 @@ TEST(ClassEmbedding, NeedsClasses) {
   config.classes = 0;
   expect_error(ErrorKind::usage, {"`class_embedding` every", "first", "`class_token`"},
                [&] { Transformer{config}; });
-  expect_error(ErrorKind::usage, {"`class_embedding` is 'all'", "first or every"},
+  expect_error(ErrorKind::usage, {"`class_embedding` is 'all'", "first, every"},
                [] { Transformer{with_classes("all")}; });
 }
 
