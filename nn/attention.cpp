@@ -58,12 +58,9 @@ std::string label_of(const AttentionOptions& options) {
 }
 
 void write_values(const std::vector<double>& values, const Tensor& into) {
-  require(static_cast<int64_t>(values.size()) == into.numel(), "{} values for a tensor of {}",
-          values.size(), into.shape());
-  const std::vector<float> rounded(values.begin(), values.end());
-  if (into.dtype() == DType::f32) return into.write(rounded.data());
-  const std::vector<double> widened(rounded.begin(), rounded.end());
-  into.write(widened.data());
+  std::vector<double> rounded;
+  for (const double value : values) rounded.push_back(static_cast<float>(value));
+  ops::copy_into(Tensor::from(rounded, into.shape(), into.dtype()), into);
 }
 
 }  // namespace linea

@@ -10,11 +10,6 @@ Linear::Linear(ParameterInit& init, const std::string& name, int64_t in, int64_t
   if (with_bias) bias = init.constant(name + ".bias", {out}, 0.0);
 }
 
-Var Linear::forward(const Var& x) const {
-  const Var y = matmul(x, weight, false, true);
-  return bias.defined() ? add_rows(y, bias) : y;
-}
-
 void cast_weights(std::vector<Var*> weights, DType dtype) {
   std::erase_if(weights,
                 [dtype](const Var* var) { return !var->defined() || var->dtype() == dtype; });

@@ -16,7 +16,8 @@ struct Linear : LinearVars {
   Linear(ParameterInit& init, const std::string& name, int64_t in, int64_t out, double stddev,
          bool with_bias, int64_t matrices = 0);
 
-  Var forward(const Var& x) const;  // [...,in] -> [...,out]
+  // [...,in] -> [...,out]
+  Var forward(const Var& x) const { return add_linear(Var(), x, *this, 0, 0); }
 };
 
 // Weights in the form in which they are multiplied: cast to the type of the activations, or packed

@@ -25,20 +25,19 @@ Tensor diagonal(int64_t rows, int64_t columns, float value) {
 
 RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
   const MemoryScope scope(MemoryPart::parameters);
-  require(!config_.reversible,
-          "`reversible` needs blocks of two branches, and a task of pairs has one attention: leave "
-          "it out");
   require(config_.layers == 1 && config_.heads == 1,
           "`layers` is {} and `heads` {}; a task of pairs is answered by one attention: `layers` 1 "
           "`heads` 1",
           config_.layers, config_.heads);
-  require(config_.embedding_convolution == "none" && config_.layer_convolution == "none",
-          "a task of pairs has no convolutions: leave `embedding_convolution` and "
-          "`layer_convolution` out");
-  require(config_.attention_output == "plain",
-          "a task of pairs has no `attention_output` {}: leave it out", config_.attention_output);
-  require(!config_.bigram_embedding,
-          "a task of pairs has no embedding of consecutive tokens: leave `bigram_embedding` out");
+  const std::pair<const char*, bool> absent[] = {
+      {"reversible", config_.reversible},
+      {"embedding_convolution", config_.embedding_convolution != "none"},
+      {"layer_convolution", config_.layer_convolution != "none"},
+      {"attention_output", config_.attention_output != "plain"},
+      {"bigram_embedding", config_.bigram_embedding}};
+  for (const auto& [setting, given] : absent)
+    require(!given, "a task of pairs is answered by one attention without `{}`: leave it out",
+            setting);
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";
@@ -66,7 +65,7 @@ Var RetrievalModel::forward(const Tensor& ids, bool, const Tensor& second_ids,
   in.k = select(qk, 1);
   in.v = select(split_heads(embedding(one_hot_, second_ids), 1, 1), 0);
   if (gate_.weight.defined())
-    in.gate = in.gate = sigmoid_gates(gate_.forward(add(token, second)), *attentions_[0]);
+    in.gate = sigmoid_gates(gate_.forward(add(token, second)), *attentions_[0]);
   add_auxiliary_loss(*attentions_[0], in.k, auxiliary);
   return output_.forward(merge_heads(attentions_[0]->forward(in, AttentionMask{})));
 }
