@@ -30,12 +30,6 @@ class AttentionState {
   virtual size_t bytes() const = 0;
 };
 
-// q, k [B,H,D], v [B,H,M], gate [B,H] or [B,H,2] of one position; or qkv [B,3 H D], as above.
-struct AttentionStep {
-  Tensor q, k, v, gate;
-  Tensor qkv{};
-};
-
 // Rows x [B,dim] of one position with q, k, v = norm(x) W^T + b: W [3 H D,dim], the heads of q
 // first.
 struct AttentionSource {

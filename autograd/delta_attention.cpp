@@ -33,9 +33,6 @@ Tensor unit_features_backward(const FeatureMap& map, const UnitFeatures& saved, 
   gradient.rows = map.kind() == FeatureKind::logs
                       ? ops::softmax_backward(saved.rows, drows)
                       : ops::normalize_backward(saved.rows, saved.sums, drows);
-  const Tensor& weight = saved.features.weight;
-  if (weight.defined())  // it cancels in the division
-    gradient.weight = Tensor::zeros(weight.shape(), weight.dtype());
   return map.backward(saved.x, saved.features, gradient, saved.side, saved.heads, gradients);
 }
 
@@ -208,21 +205,19 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
   });
 }
 
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionStep& in) {
-  const int64_t B = state.state.size(0), H = state.state.size(1), F = state.state.size(2),
-                M = in.v.size(-1), P = B * H;
-  const bool decays = in.gate.shape().rank() == 3;
-  const Gates gates =
-      gates_of(in.gate.reshape(decays ? Shape{B, H, 1, 2} : Shape{B, H, 1}), Tensor());
-  const auto features = [&](const Tensor& x, Side side) {
-    return unit_features(map, x.reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
+Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in) {
+  const int64_t H = state.state.size(1), F = state.state.size(2), M = in.v.size(-1),
+                P = state.state.size(0) * H;
+  const Gates gates = gates_of(in.gate.value(), Tensor());
+  const auto features = [&](const Var& x, Side side) {
+    return unit_features(map, x.value().reshape({P, 1, x.size(-1)}), side, {0, H}).rows;
   };
-  const Tensor y(in.v.shape(), in.v.dtype()), q = features(in.q, Side::query),
-                                              k = features(in.k, Side::key);
+  const Tensor v = in.v.value(), y(v.shape(), v.dtype()), q = features(in.q, Side::query),
+               k = features(in.k, Side::key);
   with_real(y.dtype(), "delta_step", [&](auto zero) {
     using T = decltype(zero);
     kernels<T>(context().device)
-        .delta_step(context(), q.data<T>(), k.data<T>(), in.v.data<T>(), gates.beta.data<T>(),
+        .delta_step(context(), q.data<T>(), k.data<T>(), v.data<T>(), gates.beta.data<T>(),
                     pointer<T>(gates.log_decay), state.state.data<Accumulator<T>>(), y.data<T>(), P,
                     F, M);
   });

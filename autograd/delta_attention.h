@@ -42,6 +42,6 @@ class DeltaState final : public AttentionState {
   Tensor state;
 };
 // One position of all sequences -> y [B,H,M]; changes the state.
-Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionStep& in);
+Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in);
 
 }  // namespace linea

@@ -303,12 +303,12 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   });
 }
 
-Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in) {
-  const int64_t B = state.recurrent.shape()[0], H = state.recurrent.shape()[1];
-  const Heads given = Heads::of(in, B, H);
-  const Tensor y({B, H, state.recurrent.values()}, given.v.data.dtype());
+Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in) {
+  const Heads given = Heads::of(in);
+  const Gates gates = log_gates(in.gate.value_or_none());
+  const Tensor y = given.new_output();
   with_stored(y.dtype(), "linear_step", [&](auto zero) {
-    LinearPass<decltype(zero)>(map, given, log_gates(in.gate), {}).step(state.recurrent, y);
+    LinearPass<decltype(zero)>(map, given, gates, {}).step(state.recurrent, y);
   });
   return y;
 }

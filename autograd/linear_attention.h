@@ -39,7 +39,7 @@ struct LinearState final : AttentionState {
   RecurrentState recurrent;
 };
 // One position of all sequences -> y [B,H,M]; updates the state.
-Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionStep& in);
+Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in);
 // The same from the input of the projection to q, k and v; for maps whose features the kernels
 // compute (in_kernel()).
 Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in);

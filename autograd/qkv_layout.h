@@ -57,14 +57,6 @@ struct Heads {
   Heads as(DType dtype) const;
   // Sequences [first, first + count).
   Heads batch(int64_t first, int64_t count) const;
-  // One position as a sequence of length 1, of B sequences with H heads.
-  static Heads of(const AttentionStep& in, int64_t B, int64_t H) {
-    const auto sequence = [&](const Tensor& x) {
-      return HeadTensor(x.reshape({B, H, 1, x.size(-1)}));
-    };
-    if (in.qkv.defined()) return of_packed(in.qkv.reshape({B, 1, in.qkv.size(-1)}), H);
-    return {sequence(in.q), sequence(in.k), sequence(in.v)};
-  }
 
   // New tensors for y and for the gradients of q, k and v; y or dy as heads.
   Tensor new_output() const {

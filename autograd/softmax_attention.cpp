@@ -72,9 +72,9 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   });
 }
 
-Tensor softmax_step(KeyValueCache& cache, const AttentionStep& in) {
-  const Heads position = Heads::of(in, cache.batch, cache.heads);
-  const Tensor y({cache.batch, cache.heads, position.v.width}, position.v.data.dtype());
+Tensor softmax_step(KeyValueCache& cache, const AttentionInputs& in) {
+  const Heads position = Heads::of(in);
+  const Tensor y = position.new_output();
   with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
     if (cache.length == cache.capacity) cache.capacity = std::max<int64_t>(64, 2 * cache.capacity);
@@ -87,7 +87,7 @@ Tensor softmax_step(KeyValueCache& cache, const AttentionStep& in) {
     kernels<T>(context().device)
         .softmax_attention(context(), shape, position.q.rows<T>(), HeadTensor(cache.keys).rows<T>(),
                            HeadTensor(cache.values).rows<T>(),
-                           HeadRows<T>{y.data<T>(), position.v.width},
+                           position.output_heads(y).template rows<T>(),
                            log_sums.data<Accumulator<T>>());
   });
   return y;

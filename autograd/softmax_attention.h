@@ -20,6 +20,6 @@ class KeyValueCache final : public AttentionState {
   Tensor keys, values;
 };
 // One position of all sequences -> y [B,H,M]; appends its key and value to the cache.
-Tensor softmax_step(KeyValueCache& cache, const AttentionStep& in);
+Tensor softmax_step(KeyValueCache& cache, const AttentionInputs& in);
 
 }  // namespace linea

@@ -70,13 +70,14 @@ Measured measure(const AttentionOptions& chosen, const AttentionBench& options, 
 void measure_steps(const AttentionOptions& chosen, const AttentionBench& options,
                    std::vector<Measured>& rows) {
   const std::unique_ptr<Attention> attention = make_attention(chosen);
-  const Shape shape{options.batch, options.heads, options.key_size};
+  const Shape shape{options.batch, options.heads, 1, options.key_size};
   const auto normal = [&](uint32_t stream_id) {
-    return random_tensor(shape, stream_id, 1.0, 0.0, DType::f32);
+    return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
   };
-  AttentionStep in{normal(1), normal(2), normal(3), Tensor()};
+  AttentionInputs in{normal(1), normal(2), normal(3), Var()};
   if (attention->gated())
-    in.gate = Tensor::full(gate_shape(*attention, {options.batch, options.heads}), DType::f32, 0.5);
+    in.gate = Var(
+        Tensor::full(gate_shape(*attention, {options.batch, options.heads, 1}), DType::f32, 0.5));
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
   int64_t position = 0;
   const Stopwatch watch;

@@ -50,9 +50,9 @@ class Attention {
   // there is only the causal form.
   virtual Var forward(const AttentionInputs& in, const AttentionMask& mask) const = 0;
   virtual Var quadratic(const AttentionInputs& in, const AttentionMask& mask) const = 0;
-  // Causal only. -> [B,H,M]; dtype: that of q, k and v.
+  // Causal only: one position, N = 1, after those that the state has seen. dtype: of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
-  virtual Tensor step(AttentionState& state, const AttentionStep& in) const = 0;
+  virtual Tensor step(AttentionState& state, const AttentionInputs& in) const = 0;
   // The same from the input of the projection to q, k and v -> [B,H,M], where steps_from_source().
   virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
   virtual bool steps_from_source() const { return false; }
@@ -62,8 +62,8 @@ class Attention {
   // Whether the state grows with each position; a step of such an attention cannot be captured.
   virtual bool state_grows() const { return false; }
 
-  virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv, AttentionStep::qkv
-  virtual bool gated() const { return false; }         // wants AttentionInputs::gate
+  virtual bool takes_packed() const { return false; }        // AttentionInputs::qkv
+  virtual bool gated() const { return false; }               // wants AttentionInputs::gate
   virtual int64_t gates() const { return gated() ? 1 : 0; }  // of each head
   virtual const char* gate_name() const { return "gate"; }
   virtual bool takes_bf16() const { return false; }  // q, k and v; otherwise they are cast to f32

@@ -113,15 +113,7 @@ Var SelfAttention::step(const Var& residual, const Var& input, LayerState& state
                               qkv.weight.value_or_none(),
                               qkv.bias.value_or_none()});
   } else {
-    const AttentionInputs in = project(x);
-    const auto position = [&](const Var& var, const Shape& shape) {
-      return var.defined() ? var.value().reshape(shape) : Tensor();
-    };
-    const Shape head{B, heads, dim / heads};
-    y = attention->step(
-        *state.attention,
-        {position(in.q, head), position(in.k, head), position(in.v, head),
-         position(in.gate, gate_shape(*attention, {B, heads})), position(in.qkv, {B, 3 * dim})});
+    y = attention->step(*state.attention, project(x));
   }
   return add_output(residual, x, cast(Var(y.reshape({B, 1, dim})), x.dtype()), 0);
 }

@@ -41,7 +41,7 @@ class MappedAttention : public Attention {
       return std::make_unique<DeltaState>(Shape{batch, H, map_->features(D), M}, dtype);
     return std::make_unique<LinearState>(*map_, batch, H, D, M, dtype, gated());
   }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return is_delta() ? delta_step(*map_, dynamic_cast<DeltaState&>(state), in)
                       : linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }

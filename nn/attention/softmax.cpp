@@ -32,7 +32,7 @@ class SoftmaxAttention final : public Attention {
 
   bool state_grows() const override { return true; }  // by a key and a value
 
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return softmax_step(dynamic_cast<KeyValueCache&>(state), in);
   }
 

@@ -164,10 +164,9 @@ inline Tensor pick(const Tensor& x, const std::vector<size_t>& batches,
   });
 }
 
-// Position n of x [B,H,N,W] as [B,H,W].
+// Position n of x [B,H,N,W] as [B,H,1,W].
 inline Tensor at_position(const Tensor& x, int64_t n) {
-  return gather_rows(x, {x.size(0), x.size(1), x.size(3)},
-                     [&](int64_t bh) { return bh * x.size(2) + n; });
+  return gather_rows(x, x.shape().with(2, 1), [&](int64_t bh) { return bh * x.size(2) + n; });
 }
 
 // Gates [B,H,N,2], or as many as it has, as an attention takes them.
@@ -180,21 +179,15 @@ inline Tensor gates_for(const Attention& attention, const Tensor& gate) {
   return Tensor::from(values, shape, gate.dtype());
 }
 
-// Position n of all inputs.
-inline AttentionStep step_at(const Attention& attention, const Inputs& x, int64_t n) {
-  AttentionStep step{at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), Tensor()};
-  if (attention.gated()) {
-    const int64_t B = x.q.size(0), H = x.q.size(1);
-    const Tensor now = at_position(x.gate, n).reshape({B, H, 1, 2});
-    step.gate = gates_for(attention, now).reshape(gate_shape(attention, {B, H}));
-  }
-  return step;
-}
-
 inline AttentionInputs inputs_for(const Attention& attention, const Inputs& x, bool gradients) {
   AttentionInputs in{Var(x.q, gradients), Var(x.k, gradients), Var(x.v, gradients), Var()};
   if (attention.gated()) in.gate = Var(gates_for(attention, x.gate), gradients);
   return in;
+}
+
+// Position n of all inputs.
+inline AttentionInputs step_at(const Attention& attention, const Inputs& x, int64_t n) {
+  return inputs_for(attention, x.map([n](const Tensor& t) { return at_position(t, n); }), false);
 }
 
 using Method = Var (Attention::*)(const AttentionInputs&, const AttentionMask&) const;

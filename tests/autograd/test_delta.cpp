@@ -154,18 +154,17 @@ TEST(Delta, StepsMatchForward) {
     const Tensor y = chunked(map, p, {true, {}, 40, 16}).y;
     const Tensor expected = y.clone();
     DeltaState state({p.B, p.H, map->features(p.D), p.M}, DType::f64);
-    const auto row = [&](const Tensor& x, int64_t n) {  // [B,H,N,width] at n: [B,H,width]
+    const auto row = [&](const Tensor& x, int64_t n) {  // [B,H,N,width] at n: [B,H,1,width]
       std::vector<double> values = x.to_doubles(), found;
       const int64_t width = x.shape().product(3, x.shape().rank());
       for (int64_t pair = 0; pair < p.B * p.H; ++pair)
         for (int64_t c = 0; c < width; ++c)
           found.push_back(at(values, (pair * p.N + n) * width + c));
-      return x.shape().rank() == 3 ? Tensor::from(found, {p.B, p.H})
-                                   : Tensor::from(found, {p.B, p.H, width});
+      return Tensor::from(found, x.shape().with(2, 1));
     };
     for (int64_t n = 0; n < p.N; ++n) {
-      const Tensor found =
-          delta_step(*map, state, {row(p.q, n), row(p.k, n), row(p.v, n), row(p.beta, n)});
+      const Tensor found = delta_step(
+          *map, state, {Var(row(p.q, n)), Var(row(p.k, n)), Var(row(p.v, n)), Var(row(p.beta, n))});
       ASSERT_LE(relative_error(found, row(expected, n)), 1e-12) << name << " " << n;
     }
   }

@@ -149,10 +149,11 @@ TEST(Delta, RowsWithZeroFeaturesAreZero) {
   for (const Tensor& gradient : {found.dk, found.dv, found.dbeta}) is_zero(gradient, 4);
 
   DeltaState state({1, 1, 3, 2}, DType::f64);
-  const Tensor nothing = Tensor::full({1, 1, 3}, DType::f64, -1.0);
-  const Tensor something = Tensor::full({1, 1, 3}, DType::f64, 1.0);
-  const Tensor v = Tensor::full({1, 1, 2}, DType::f64, 1.0),
-               beta = Tensor::full({1, 1}, DType::f64, 0.5);
+  const auto full = [](const Shape& shape, double value) {
+    return Var(Tensor::full(shape, DType::f64, value));
+  };
+  const Var nothing = full({1, 1, 1, 3}, -1.0), something = full({1, 1, 1, 3}, 1.0),
+            v = full({1, 1, 1, 2}, 1.0), beta = full({1, 1, 1}, 0.5);
   EXPECT_EQ(delta_step(*map, state, {something, nothing, v, beta}).to_doubles(),
             (std::vector<double>{0, 0}));
   EXPECT_EQ(delta_step(*map, state, {nothing, something, v, beta}).to_doubles(),

@@ -71,7 +71,7 @@ Tensor forward(const Map& map, const Problem& p, const LinearAttentionOptions& o
 }
 
 Tensor position(const Tensor& gate, int64_t n) {
-  return at_position(gate.reshape({2, 3, gate.size(2), 1}), n).reshape({2, 3});
+  return at_position(gate.reshape({2, 3, gate.size(2), 1}), n).reshape({2, 3, 1});
 }
 
 void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std::string& what,
@@ -94,8 +94,8 @@ void expect_is_the_loop(const std::function<double(int64_t)>& gate_at, const std
       const auto state = std::make_unique<LinearState>(*map, 2, options.heads, options.key_size,
                                                        options.value_size, dtype, true);
       for (int64_t n = 0; n < 150; ++n) {
-        const AttentionStep step{at_position(p.x.q, n), at_position(p.x.k, n),
-                                 at_position(p.x.v, n), position(p.gate, n)};
+        const AttentionInputs step{Var(at_position(p.x.q, n)), Var(at_position(p.x.k, n)),
+                                   Var(at_position(p.x.v, n)), Var(position(p.gate, n))};
         EXPECT_LE(relative_error(linear_step(*map, *state, step), at_position(expected, n), 1.0),
                   bound)
             << what << " " << name << " step " << n << " " << name_of(dtype);

@@ -150,10 +150,10 @@ TEST(LinearAttention, RowsWithZeroWeightAreZero) {
   const std::unique_ptr<LinearState> state = std::make_unique<LinearState>(
       *map, 1, options.heads, options.key_size, options.value_size, DType::f64, false);
   const auto first_of = [](const Tensor& x) {
-    return x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 2});
+    return Var(x.reshape({3, 2}).rows(0, 1).reshape({1, 1, 1, 2}));
   };
   const Tensor first =
-      linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Tensor()});
+      linear_step(*map, *state, {first_of(p.q), first_of(p.k), first_of(p.v), Var()});
   EXPECT_EQ(first.to_doubles(), (std::vector<double>{0, 0}));
 }
 

@@ -96,7 +96,8 @@ void expect_close(const Map& map, const Inputs& x, double bound, const std::stri
         *map, x.q.size(0), options.heads, options.key_size, options.value_size, DType::f32, false);
     for (int64_t n = 0; n < x.q.size(2); ++n) {
       const Tensor y = linear_step(
-          *map, *state, {at_position(x.q, n), at_position(x.k, n), at_position(x.v, n), {}});
+          *map, *state,
+          {Var(at_position(x.q, n)), Var(at_position(x.k, n)), Var(at_position(x.v, n)), Var()});
       EXPECT_LE(relative_error(y, at_position(expected.y, n), 1.0), bound)
           << what << ", step " << n;
     }

@@ -105,7 +105,7 @@ class Counted final : public sabotage::Saboteur {
  public:
   static inline int steps = 0;
   explicit Counted(AttentionOptions options) : Saboteur((options.name = "linear", options)) {}
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     ++steps;
     return right_->step(state, in);
   }

@@ -71,16 +71,15 @@ TEST(PackedHeads, Steps) {
     const auto of_one = attention.start(kBatch, DType::f64),
                of_three = attention.start(kBatch, DType::f64);
     for (int64_t n = 0; n < kRows; ++n) {
-      const Tensor now = packed.select(n);
-      AttentionStep one, three;
+      AttentionInputs one, three;
       if (attention.gated())
-        one.gate = three.gate = Tensor::full({kBatch, kHeads}, DType::f64, 0.25);
-      one.qkv = now;
-      const Tensor parts = ops::permute(now, {{1, kBatch, 3, kHeads}, {0, 2, 1, 3}, kSize},
-                                        {3, kBatch, kHeads, kSize});
-      three.q = parts.select(0);
-      three.k = parts.select(1);
-      three.v = parts.select(2);
+        one.gate = three.gate = Var(Tensor::full({kBatch, kHeads, 1}, DType::f64, 0.25));
+      one.qkv = Var(packed.select(n).reshape({kBatch, 1, 3 * kHeads * kSize}));
+      one.heads = kHeads;
+      const Var parts = split_heads(one.qkv, 3, kHeads);
+      three.q = select(parts, 0);
+      three.k = select(parts, 1);
+      three.v = select(parts, 2);
       const Tensor y1 = attention.step(*of_one, one), y3 = attention.step(*of_three, three);
       ASSERT_LE(relative_error(y1.reshape(y3.shape()), y3), 1e-13) << "position " << n;
     }

@@ -133,7 +133,7 @@ TEST(Performer, OneFeatureAndManyWork) {
 std::vector<double> features_of_key(const Attention& attention, const Tensor& key,
                                     const Tensor& value) {
   const auto state = attention.start(1, DType::f64);
-  attention.step(*state, {key, key, value, Tensor()});
+  attention.step(*state, {Var(key), Var(key), Var(value), Var()});
   const LinearState& linear = dynamic_cast<const LinearState&>(*state);
   std::vector<double> phi = linear.recurrent.key_sum().to_doubles();
   const std::vector<double> scale = linear.recurrent.scale().to_doubles();
@@ -149,8 +149,8 @@ TEST(Performer, FeaturesEstimateSoftmax) {
       AttentionOptions options = performer(feature, 8, 1);
       options.settings["projection"] = projection;
       const auto attention = make_attention(options);
-      const Tensor q = random_tensor({1, 3, 5}, 51, 0.5), k = random_tensor({1, 3, 5}, 52, 0.5),
-                   v = random_tensor({1, 3, 7}, 53);
+      const Tensor q = random_tensor({1, 3, 1, 5}, 51, 0.5),
+                   k = random_tensor({1, 3, 1, 5}, 52, 0.5), v = random_tensor({1, 3, 1, 7}, 53);
       std::vector<double> sums(3), squares(3);
       const int64_t draws = 800;
       for (int64_t step = 0; step < draws; ++step) {

@@ -26,7 +26,7 @@ class Saboteur : public Attention {
   std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const override {
     return right_->start(batch, dtype);
   }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return right_->step(state, in);
   }
   bool gated() const override { return right_->gated(); }

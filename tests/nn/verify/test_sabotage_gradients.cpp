@@ -120,7 +120,7 @@ class TrainedMap : public Attention {
     return std::make_unique<LinearState>(*map_, batch, options_.heads, options_.key_size,
                                          options_.value_size, dtype, false);
   }
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return linear_step(*map_, dynamic_cast<LinearState&>(state), in);
   }
   Parameters parameters() const override { return {{"a", a_}}; }

@@ -12,7 +12,7 @@ namespace {
 class NoDenominator final : public Saboteur {
  public:
   using Saboteur::Saboteur;
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return ops::scale(right_->step(state, in), 1.5);
   }
 };
@@ -27,7 +27,7 @@ class OtherFeatures final : public Saboteur {
  public:
   explicit OtherFeatures(const AttentionOptions& options)
       : Saboteur(options), other_(make_feature_map("relu", 1)) {}
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return linear_step(*other_, dynamic_cast<LinearState&>(state), in);
   }
 
@@ -41,9 +41,9 @@ TEST(Sabotage, AStepWithDifferentFeatures) { expect_caught<OtherFeatures>("step 
 class GateForgotten final : public Saboteur {
  public:
   using Saboteur::Saboteur;
-  Tensor step(AttentionState& state, const AttentionStep& in) const override {
-    return right_->step(state,
-                        {in.q, in.k, in.v, Tensor::full(in.gate.shape(), in.gate.dtype(), 0.5)});
+  Tensor step(AttentionState& state, const AttentionInputs& in) const override {
+    return right_->step(
+        state, {in.q, in.k, in.v, Var(Tensor::full(in.gate.shape(), in.gate.dtype(), 0.5))});
   }
 };
 
