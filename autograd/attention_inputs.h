@@ -30,12 +30,4 @@ class AttentionState {
   virtual size_t bytes() const = 0;
 };
 
-// Rows x [B,dim] of one position with q, k, v = norm(x) W^T + b: W [3 H D,dim], the heads of q
-// first.
-struct AttentionSource {
-  Tensor x;
-  ops::Norm norm;
-  Tensor weight, bias;
-};
-
 }  // namespace linea

@@ -313,21 +313,4 @@ Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInp
   return y;
 }
 
-Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in) {
-  const RecurrentState& recurrent = state.recurrent;
-  const int64_t B = recurrent.shape()[0], H = recurrent.shape()[1], F = recurrent.shape()[2],
-                M = recurrent.values();
-  const Tensor y({B, H, M}, in.x.dtype());
-  with_stored(in.x.dtype(), "linear_step_from", [&](auto zero) {
-    using T = decltype(zero);
-    ChunkShape shape{B * H, 1, F, M, 1};
-    shape.feature = map.in_kernel();
-    kernels<T>(context().device)
-        .norm_qkv_step(context(), {B, in.weight.size(0), in.x.size(1)}, in.x.data<T>(),
-                       {pointer<T>(in.norm.weight), pointer<T>(in.norm.bias)}, in.weight.data<T>(),
-                       pointer<T>(in.bias), shape, recurrent.view<T>(), y.data<T>());
-  });
-  return y;
-}
-
 }  // namespace linea

@@ -40,8 +40,5 @@ struct LinearState final : AttentionState {
 };
 // One position of all sequences -> y [B,H,M]; updates the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in);
-// The same from the input of the projection to q, k and v; for maps whose features the kernels
-// compute (in_kernel()).
-Tensor linear_step_from(const FeatureMap& map, LinearState& state, const AttentionSource& in);
 
 }  // namespace linea

@@ -5,7 +5,7 @@
 namespace linea::cuda {
 namespace {
 
-using Product = FusedNormProduct<4, 4>;
+using Product = FusedNormProduct;
 
 // A block computes 64 x 64 of y.
 __global__ void __launch_bounds__(kBlockThreads)

@@ -33,14 +33,14 @@ inline bool can_fuse_norm(const FusedNormRows& of, const BFloat16* w) {
 
 // A block's eight warps split its rows into bands of 16, and kColumns into groups; a warp computes
 // products of 16 x 8.
-template <int kBands, int kTiles>
 struct FusedNormProduct {
+  static constexpr int kBands = 4, kTiles = 4;
   static constexpr int kWarps = kBlockThreads / kWarp, kGroups = kWarps / kBands;
   static constexpr int kRows = 16 * kBands, kColumns = 8 * kGroups * kTiles;
   // Rows are padded by eight bf16 so that the eight rows of an ldmatrix matrix have no bank
   // conflicts.
   static constexpr int kDeep = 64, kRow = kDeep + 8;
-  static constexpr int kStages = kTiles < 12 ? 3 : 2;  // panels in shared memory
+  static constexpr int kStages = 3;  // panels in shared memory
 
   static __host__ __device__ int panels(int64_t terms) {
     return static_cast<int>((terms + kDeep - 1) / kDeep);

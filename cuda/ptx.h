@@ -55,15 +55,6 @@ __device__ __forceinline__ uint32_t to_tf32(float x) {
 #endif
 }
 
-// Prefetches the 128 bytes around an address of global memory into the L2 cache.
-__device__ __forceinline__ void prefetch_to_l2(const void* data) {
-#ifdef LINEA_CUDA_EMULATED
-  static_cast<void>(data);
-#else
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(data));
-#endif
-}
-
 // Loads two or four matrices [8,8] of 16 bits from shared memory. Lane 8 m + i passes the address
 // of row i of matrix m, aligned to 16 bytes; r[m] of lane 4 g + t receives elements 2 t and 2 t + 1
 // of row g, or of column g if transposed.

@@ -2,9 +2,7 @@
 // once, in place.
 #include "cuda/recurrent.h"
 
-#include "cuda/fused_norm_step.h"
 #include "cuda/kernel_tables.h"
-#include "tensor/norm_qkv_step.h"
 
 namespace linea::cuda {
 
@@ -25,17 +23,6 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
     start(RecurrentStep<T, 1, false>{shape, in, states, pending, y});
 }
 
-template <typename T>
-void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const NormWeights<T>& norm,
-                   const T* w, const T* bias, const ChunkShape& shape,
-                   const RecurrentView<T>& state, T* y) {
-  if constexpr (std::is_same_v<T, BFloat16>)
-    if (fused_norm_step(ctx, linear, x, norm, w, bias, shape, state, y)) return;
-  norm_qkv_step_by_parts(ctx, kernels_of<LinearKernels<T>>().linear, recurrent_step<T>, linear, x,
-                         norm, w, bias, shape, state, y);
-}
-
-LINEA_KERNEL_TABLE(RecurrentKernels, .recurrent_step = recurrent_step<T>,
-                   .norm_qkv_step = norm_qkv_step<T>)
+LINEA_KERNEL_TABLE(RecurrentKernels, .recurrent_step = recurrent_step<T>)
 
 }  // namespace linea::cuda

@@ -154,11 +154,7 @@ struct RecurrentStep {
 
   template <typename Team>
   __device__ void operator()(Team team, int64_t bh) const {
-    step(team, bh, {in.q.at(bh, 0), in.k.at(bh, 0), in.v.at(bh, 0)});
-  }
-
-  template <typename Team>
-  __device__ void step(Team team, int64_t bh, const Rows& given) const {
+    const Rows given{in.q.at(bh, 0), in.k.at(bh, 0), in.v.at(bh, 0)};
     constexpr int kThreads = Team::kThreads, kParts = kThreads / kLanes;
     __shared__ StepShared<A, kWidth, kThreads> of_team[kBlockThreads / kThreads];
     StepShared<A, kWidth, kThreads>& shared = of_team[threadIdx.x / kThreads];

@@ -53,9 +53,6 @@ class Attention {
   // Causal only: one position, N = 1, after those that the state has seen. dtype: of q, k and v.
   virtual std::unique_ptr<AttentionState> start(int64_t batch, DType dtype) const = 0;
   virtual Tensor step(AttentionState& state, const AttentionInputs& in) const = 0;
-  // The same from the input of the projection to q, k and v -> [B,H,M], where steps_from_source().
-  virtual Tensor step_from(AttentionState&, const AttentionSource&) const { return {}; }
-  virtual bool steps_from_source() const { return false; }
   // FLOPs of a token and head with a state of fixed size, counted by the recurrent form, whatever
   // form runs; features and terms linear in F or M are not counted. Undefined: the state grows.
   virtual std::optional<RecurrentFlops> recurrent_flops() const { return std::nullopt; }

@@ -104,18 +104,8 @@ Var SelfAttention::add_output(const Var& residual, const Var& x, const Var& y,
 
 Var SelfAttention::step(const Var& residual, const Var& input, LayerState& state) const {
   const Var x = convolution.forward(input, &state.convolution);
-  const int64_t B = x.size(0), dim = x.size(2);
-  Tensor y;
-  if (attention->steps_from_source() && !qkv.panels.defined() && !gate.weight.defined()) {
-    y = attention->step_from(*state.attention,
-                             {x.value().reshape({B, dim}),
-                              {norm.weight.value_or_none(), norm.bias.value_or_none()},
-                              qkv.weight.value_or_none(),
-                              qkv.bias.value_or_none()});
-  } else {
-    y = attention->step(*state.attention, project(x));
-  }
-  return add_output(residual, x, cast(Var(y.reshape({B, 1, dim})), x.dtype()), 0);
+  const Tensor y = attention->step(*state.attention, project(x));
+  return add_output(residual, x, cast(Var(y.reshape(x.shape())), x.dtype()), 0);
 }
 
 }  // namespace linea

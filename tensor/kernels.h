@@ -252,11 +252,6 @@ struct RecurrentKernels {
   // One position (S = 1): updates the state with its key and value, then reads it.
   void (*recurrent_step)(Context&, const ChunkShape&, const ChunkInput<T>&, const RecurrentView<T>&,
                          T* y);
-  // The same for rows x [rows,in], one for each sequence, with q, k and v = norm(x) w^T + bias,
-  // w [3 x H x D, in], the heads of q first; y [BH,M].
-  void (*norm_qkv_step)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm,
-                        const T* w, const T* bias, const ChunkShape&, const RecurrentView<T>&,
-                        T* y);
 };
 
 // The delta rule (autograd/delta_attention.h): q, k [BH,S,F] divided by their sums, v and y

@@ -7,7 +7,6 @@ pairs; a ratio above 1 means that the new build is faster. Exit code 1 where a b
     python3 tools/same_bits.py OLD NEW [options]    OLD and NEW are programs
 """
 import argparse
-import itertools
 import json
 import os
 import pathlib
@@ -75,50 +74,49 @@ class Program:
 
 
 def training(program, folder, name, flags):
-    """-> (what, value) for each record of the metrics."""
+    """-> {what: value} of each record of the metrics."""
     program.run(f"train {flags} --eval-every 0 --sample-every 0 --out {name}", folder)
     with open(folder / name / "metrics.jsonl") as lines:
-        for record in map(json.loads, lines):
-            for key in ("loss", "grad_norm"):
-                if key in record:
-                    yield f"{name}, step {record.get('step')}: {key}", record[key]
+        return {f"step {record.get('step')}: {key}": record[key]
+                for record in map(json.loads, lines) for key in ("loss", "grad_norm") if key in record}
 
 
 def results(program, folder, text, threads, steps):
-    """All that must be the same, in order. A generator: the first difference ends it early."""
+    """-> (model, {what: number or bytes}) of all that should be the same."""
     folder.mkdir()
     machine = f"--threads {threads}"
     length = f"--steps {steps} {machine}"
-    yield from training(program, folder, "digits", f"--preset digits-linear {length}")
+    digits = training(program, folder, "digits", f"--preset digits-linear {length}")
     program.run(f"sample digits --count 20 --out digits.png {machine}", folder)
-    yield "20 images of digits", (folder / "digits.png").read_bytes()
+    yield "digits", digits | {"20 images": (folder / "digits.png").read_bytes()}
     for name, flags in MODELS.items():
-        yield from training(program, folder, name, f"--preset shakespeare-nanogpt --data {text} {flags} {length}")
-        yield f"text of {name}", program.run(f"sample {name} --prompt a --tokens 300 {machine}", folder)
+        found = training(program, folder, name, f"--preset shakespeare-nanogpt --data {text} {flags} {length}")
+        yield name, found | {"the text": program.run(f"sample {name} --prompt a --tokens 300 {machine}", folder)}
+
+
+def difference(old, new):
+    """-> what differs, in words; "" where nothing does."""
+    if old.keys() != new.keys():
+        return f"other results: {sorted(old.keys() ^ new.keys())[:3]}"
+    different = [what for what in old if old[what] != new[what]]
+    numbers = [(abs(new[what] - old[what]) / abs(old[what]), what) for what in different
+               if not isinstance(old[what], bytes)]
+    words = [what for what in different if isinstance(old[what], bytes)]
+    if numbers:
+        largest, where = max(numbers)
+        words.append(f"{len(numbers)} of {len(old) - 1} losses and gradient norms, by at most {largest:.1e} ({where})")
+    return ", ".join(words)
 
 
 def compare_bits(old, new, text, steps, folder):
     same = True
     for threads in (1, 2):
-        count = 0
-        pairs = itertools.zip_longest(results(old, folder / f"old{threads}", text, threads, steps),
-                                      results(new, folder / f"new{threads}", text, threads, steps))
-        for first, second in pairs:
-            if first != second:
-                same = False
-                print(f"{threads} threads: the first difference:\n  old {shown(first)}\n  new {shown(second)}")
-                break
-            count += 1
-        else:
-            print(f"{threads} threads: the same bits: {count} losses, gradient norms, images and texts", flush=True)
+        for (name, first), (_, second) in zip(results(old, folder / f"old{threads}", text, threads, steps),
+                                              results(new, folder / f"new{threads}", text, threads, steps)):
+            words = difference(first, second)
+            same = same and not words
+            print(f"{threads} threads, {name}: " + (f"different: {words}" if words else "the same bits"), flush=True)
     return same
-
-
-def shown(result):
-    if result is None:
-        return "has no more results"
-    what, value = result
-    return f"{what}: {value!r}" if not isinstance(value, bytes) else f"{what}: {len(value)} bytes, {value[:60]!r}"
 
 
 def measure(program, command, key, fields, folder):

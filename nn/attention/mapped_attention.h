@@ -23,10 +23,7 @@ class MappedAttention : public Attention {
   // The auxiliary loss of codes needs the keys alone.
   bool takes_packed() const override { return !is_delta() && !straight_through(); }
   // Logs and weights of keys need the precision of f32.
-  bool takes_bf16() const override { return steps_from_source(); }
-  bool steps_from_source() const override {
-    return !gated() && map_->in_kernel() != KernelFeature::given;
-  }
+  bool takes_bf16() const override { return !gated() && map_->in_kernel() != KernelFeature::given; }
 
   Var forward(const AttentionInputs& in, const AttentionMask& mask) const override {
     const LinearAttentionOptions cut{mask.causal, mask.valid, options_.segment, options_.chunk};
@@ -44,9 +41,6 @@ class MappedAttention : public Attention {
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return is_delta() ? delta_step(*map_, dynamic_cast<DeltaState&>(state), in)
                       : linear_step(*map_, dynamic_cast<LinearState&>(state), in);
-  }
-  Tensor step_from(AttentionState& state, const AttentionSource& in) const override {
-    return linear_step_from(*map_, dynamic_cast<LinearState&>(state), in);
   }
   // forward 4 F M: S += phi(k) v^T, S^T phi(q), and of the delta rule S^T phi(k); backward 10 F M:
   // S again, and the products for dq, dS, dk, dv; of the delta rule 16 F M: S again (4), dq, dS

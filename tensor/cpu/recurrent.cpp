@@ -1,7 +1,6 @@
 // One position of the sum rule in one pass over the state. Formulas in tensor/cpu/chunk.h.
 #include "tensor/cpu/chunk.h"
 #include "tensor/cpu/kernel_tables.h"
-#include "tensor/norm_qkv_step.h"
 
 namespace linea::cpu {
 namespace {
@@ -71,15 +70,6 @@ void recurrent_step(Context& ctx, const ChunkShape& shape, const ChunkInput<T>& 
   });
 }
 
-template <typename T>
-void norm_qkv_step(Context& ctx, const LinearShape& linear, const T* x, const NormWeights<T>& norm,
-                   const T* w, const T* bias, const ChunkShape& shape,
-                   const RecurrentView<T>& state, T* y) {
-  norm_qkv_step_by_parts(ctx, kernels_of<LinearKernels<T>>().linear, recurrent_step<T>, linear, x,
-                         norm, w, bias, shape, state, y);
-}
-
-LINEA_KERNEL_TABLE(RecurrentKernels, .recurrent_step = recurrent_step<T>,
-                   .norm_qkv_step = norm_qkv_step<T>)
+LINEA_KERNEL_TABLE(RecurrentKernels, .recurrent_step = recurrent_step<T>)
 
 }  // namespace linea::cpu

@@ -1,4 +1,5 @@
 #include "cuda/fused_norm_linear.h"
+#include "cuda/queue.h"
 #include "tensor/ops.h"
 #include "tests/cuda/parity.h"
 
@@ -78,6 +79,28 @@ TEST(CudaLinear, FusedNormMatchesSeparateNorm) {
   for (size_t i = 0; i < numbers(y).size(); ++i)
     other += numbers(y)[i] != numbers(expected)[i] ? 1 : 0;
   EXPECT_LE(other, static_cast<size_t>(R * out / 50));
+}
+
+TEST(CudaLinear, SizesThatAreNotFused) {
+  const On device(kCuda);
+  using T = BFloat16;
+  const auto fused = [](int64_t R, int64_t in) {
+    const Tensor x = input<T>({R, in}, 1), w = input<T>({8, in}, 2), weight = input<T>({in}, 3),
+                 y = unset<T>({R, 8});
+    return cuda::fused_norm_linear(context(), {R, 8, in}, x.data<T>(), {weight.data<T>()},
+                                   w.data<T>(), nullptr, y.data<T>());
+  };
+  EXPECT_TRUE(fused(2, 8));
+  EXPECT_TRUE(fused(2, 1024));
+  EXPECT_FALSE(fused(2, 12));    // not a multiple of 8
+  EXPECT_FALSE(fused(2, 1032));  // too long
+  EXPECT_FALSE(fused(2049, 8));  // too many rows
+  size_t& shared_bytes = static_cast<cuda::Queue*>(context().queue)->shared_bytes;
+  const size_t before = shared_bytes;
+  shared_bytes = size_t{99} << 10;  // of a smaller GPU
+  EXPECT_TRUE(fused(2, 8));
+  EXPECT_FALSE(fused(2, 1024));
+  shared_bytes = before;
 }
 
 TEST(CudaLinear, TheSameBitsEachTime) {

@@ -1,8 +1,6 @@
 #include <bit>
 #include <cmath>
 
-#include "cuda/fused_norm_step.h"
-#include "cuda/queue.h"
 #include "cuda/split_float.h"
 #include "tests/cuda/chunk_problem.h"
 
@@ -108,117 +106,6 @@ TEST(CudaRecurrent, SplitBf16StatesLoseNothing) {
     table<T>().recurrent_step(context(), shape, in, {running.view(), pending.view()}, y.data<T>());
   for (const double x : numbers(pending.state())) EXPECT_EQ(x, kTerm * static_cast<double>(count));
   for (const double x : numbers(y)) EXPECT_NEAR(x, 1, 0.01);
-}
-
-// Steps from the rows that q, k and v are made of, in one launch, or as its parts: outputs, then
-// what is carried.
-struct FromRows {
-  int64_t rows, heads, width, dim;
-  bool biases = true;
-  KernelFeature feature = KernelFeature::elu;
-};
-
-std::vector<Tensor> steps_from_rows(const FromRows& s, bool in_one) {
-  using T = BFloat16;
-  const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
-  const Tensor w = input<T>({out, s.dim}, 1, 0.3), bias = input<T>({out}, 2),
-               weight = input<T>({s.dim}, 3);
-  const Tensor shift = input<T>({s.dim}, 4);
-  const StateAccumulator<T> running(P, D, D, false);
-  const PendingKeys<T> pending(P, D, D);
-  ChunkShape shape{P, 1, D, D, 1};
-  shape.feature = s.feature;
-  const LinearShape linear{s.rows, out, s.dim};
-  const T *const b = s.biases ? bias.data<T>() : nullptr, *const n =
-                                                              s.biases ? shift.data<T>() : nullptr;
-  std::vector<Tensor> result;
-  for (uint32_t step = 0; step < 2 * PendingKeys<T>::kCapacity; ++step) {
-    const Tensor x = input<T>({s.rows, s.dim}, 10 + step), y = unset<T>({P, D});
-    if (in_one) {
-      table<T>().norm_qkv_step(context(), linear, x.data<T>(), {weight.data<T>(), n}, w.data<T>(),
-                               b, shape, {running.view(), pending.view()}, y.data<T>());
-    } else {
-      const Tensor qkv = unset<T>({s.rows, out});
-      table<T>().linear(context(), linear, x.data<T>(), {weight.data<T>(), n}, w.data<T>(), b,
-                        nullptr, qkv.data<T>());
-      const auto part = [&](int64_t i) {
-        return HeadRows<const T>{qkv.data<T>() + i * s.heads * D, out, D, out, s.heads, 0};
-      };
-      const ChunkInput<T> in{part(0), part(1), {}, {}, part(2)};
-      table<T>().recurrent_step(context(), shape, in, {running.view(), pending.view()},
-                                y.data<T>());
-    }
-    result.push_back(y);
-  }
-  result.push_back(running.key_sum);
-  result.push_back(pending.state());
-  return result;
-}
-
-// Heads of each width, of a warp and of a block; rows that fill no block; dimensions that fill no
-// panel, and many.
-TEST(CudaRecurrent, FusedStepMatchesItsParts) {
-  const On device(kCuda);
-  const FromRows settings[] = {{3, 2, 8, 16},     {35, 3, 32, 96, false, KernelFeature::relu},
-                               {2, 2, 40, 136},   {33, 1, 64, 64},
-                               {2, 1, 128, 1024}, {3, 1, 104, 520, false},
-                               {33, 2, 64, 1000}, {35, 2, 24, 328}};
-  for (const FromRows& s : settings) {
-    if (left_out()) continue;
-    const std::vector<Tensor> got = steps_from_rows(s, true), expected = steps_from_rows(s, false);
-    for (size_t i = 0; i < got.size(); ++i)
-      EXPECT_LE(distance(numbers(got[i]), numbers(expected[i])), 0.01)
-          << "heads of " << s.width << ", tensor " << i;
-  }
-}
-
-// Every device and type, in one launch or by parts.
-TEST(CudaRecurrent, NormQkvStep) {
-  for (const int64_t D : {8, 12})
-    expect_parity([&](auto t) -> std::vector<Tensor> {
-      using T = decltype(t);
-      const int64_t rows = 3, heads = 2, dim = 16, BH = rows * heads, out = 3 * heads * D;
-      const Tensor x = input<T>({rows, dim}, 1), w = input<T>({out, dim}, 2, 0.3),
-                   bias = input<T>({out}, 3), weight = input<T>({dim}, 4), y = unset<T>({BH, D});
-      const StateAccumulator<T> state(BH, D, D, false);
-      ChunkShape shape{BH, 1, D, D, 1};
-      shape.feature = KernelFeature::elu;
-      table<T>().norm_qkv_step(context(), {rows, out, dim}, x.template data<T>(),
-                               {weight.template data<T>()}, w.template data<T>(),
-                               bias.template data<T>(), shape, {state.view(), {}},
-                               y.template data<T>());
-      return {y, state.state, state.key_sum};
-    });
-}
-
-TEST(CudaRecurrent, UnsupportedFusedSizes) {
-  const On device(kCuda);
-  using T = BFloat16;
-  const auto done = [](const FromRows& s, bool waits) {
-    const int64_t P = s.rows * s.heads, D = s.width, out = 3 * s.heads * D;
-    const Tensor x = input<T>({s.rows, s.dim}, 1), w = input<T>({out, s.dim}, 1),
-                 weight = input<T>({s.dim}, 3);
-    const StateAccumulator<T> running(P, D, D, false);
-    const PendingKeys<T> pending(P, D, D);
-    return cuda::fused_norm_step(context(), {s.rows, out, s.dim}, x.data<T>(), {weight.data<T>()},
-                                 w.data<T>(), nullptr, {P, 1, D, D, 1},
-                                 {running.view(), waits ? pending.view() : PendingUpdates<T>{}},
-                                 unset<T>({P, D}).data<T>());
-  };
-  EXPECT_TRUE(done({2, 1, 8, 8}, true));
-  EXPECT_FALSE(done({2, 1, 8, 8}, false));     // its state lies in no halves
-  EXPECT_FALSE(done({2, 1, 12, 16}, true));    // heads that are no eights
-  EXPECT_FALSE(done({2, 1, 8, 12}, true));     // rows likewise
-  EXPECT_FALSE(done({2, 1, 8, 1032}, true));   // too long
-  EXPECT_FALSE(done({2, 1, 136, 136}, true));  // too wide
-  EXPECT_TRUE(
-      done({2, 1, 128, 1024}, true));  // neither: what takes most of a block's shared memory
-  size_t& shared_bytes = static_cast<cuda::Queue*>(context().queue)->shared_bytes;
-  const size_t before = shared_bytes;
-  shared_bytes = size_t{99} << 10;  // of a smaller GPU
-  EXPECT_TRUE(done({2, 1, 8, 8}, true));
-  EXPECT_FALSE(done({2, 1, 128, 128}, true));
-  shared_bytes = before;
 }
 
 // States of a block whose columns are read one by one, of a warp and of a block in vectors; columns
