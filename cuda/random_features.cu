@@ -105,26 +105,6 @@ void random_logs_backward(Context& ctx, const HeadShape& given, const T* x, cons
 }
 
 template <typename T>
-void square_norms(Context& ctx, const T* x, T* w, double factor, int64_t R, int64_t D) {
-  using A = Accumulator<T>;
-  const A by = static_cast<A>(factor);
-  for_each_team(ctx, R, D, [=] __device__(auto team, int64_t r) {
-    const A norm = square_norm(team, x + r * D, D);
-    if (team.rank() == 0) w[r] = T(by * norm);
-  });
-}
-
-template <typename T>
-void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R,
-                           int64_t D) {
-  using A = Accumulator<T>;
-  const A by = static_cast<A>(2 * factor);
-  for_each_column(ctx, R, D, [=] __device__(int64_t r, int64_t d) {
-    dx[r * D + d] = T(A(dx[r * D + d]) + by * A(dw[r]) * A(x[r * D + d]));
-  });
-}
-
-template <typename T>
 void sine_cosine(Context& ctx, const T* u, T* y, int64_t R, int64_t n) {
   using A = Accumulator<T>;
   for_each_column(ctx, R, n, [=] __device__(int64_t r, int64_t i) {
@@ -145,8 +125,7 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
 }
 
 LINEA_KERNEL_TABLE(RandomFeatureKernels, .random_logs = random_logs<T>,
-                   .random_logs_backward = random_logs_backward<T>, .square_norms = square_norms<T>,
-                   .square_norms_backward = square_norms_backward<T>, .sine_cosine = sine_cosine<T>,
+                   .random_logs_backward = random_logs_backward<T>, .sine_cosine = sine_cosine<T>,
                    .sine_cosine_backward = sine_cosine_backward<T>)
 
 }  // namespace linea::cuda

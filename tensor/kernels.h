@@ -180,11 +180,6 @@ struct RandomFeatureKernels {
   // dx = scale sum_f du_f (omega_f - x^)
   void (*random_logs_backward)(Context&, const HeadShape&, const T* x, const T* du, const T* omega,
                                double scale, T* dx);
-  // w[r] = factor |x|^2
-  void (*square_norms)(Context&, const T* x, T* w, double factor, int64_t R, int64_t D);
-  // dx += 2 factor x dw
-  void (*square_norms_backward)(Context&, const T* x, const T* dw, T* dx, double factor, int64_t R,
-                                int64_t D);
   // y [R,2n] = [sin u, cos u], u [R,n]
   void (*sine_cosine)(Context&, const T* u, T* y, int64_t R, int64_t n);
   void (*sine_cosine_backward)(Context&, const T* y, const T* dy, T* du, int64_t R, int64_t n);

@@ -79,17 +79,6 @@ Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& ome
   return dx;
 }
 
-Tensor square_norms(const Tensor& x, double factor) {
-  Tensor w({x.size(0), x.size(1)}, x.dtype());
-  LINEA_LAUNCH(square_norms, x.dtype(), data(x), data(w), factor, num_rows(x), columns(x));
-  return w;
-}
-
-void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor) {
-  LINEA_LAUNCH(square_norms_backward, common_dtype("square_norms", {&x, &dw, &dx}), data(x),
-               data(dw), data(dx), factor, num_rows(x), columns(x));
-}
-
 Tensor sine_cosine(const Tensor& u) {
   Tensor y(u.shape().with(-1, 2 * columns(u)), u.dtype());
   LINEA_LAUNCH(sine_cosine, u.dtype(), data(u), data(y), num_rows(u), columns(u));

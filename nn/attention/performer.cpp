@@ -43,7 +43,7 @@ class RandomFeatures final : public FeatureMap {
       return {ops::random_logs(x, directions(), heads.first, 1 / root_), {}, {}};
     const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
     if (trig_)
-      return {ops::sine_cosine(u), side == Side::key ? ops::square_norms(x, half()) : Tensor(), {}};
+      return {ops::sine_cosine(u), side == Side::key ? half_square_norms(x) : Tensor(), {}};
     return {relu_ ? ops::pointwise(Pointwise::feature_relu, u) : u, {}, {}};
   }
 
@@ -58,15 +58,21 @@ class RandomFeatures final : public FeatureMap {
     if (kind() == FeatureKind::logs && side == Side::key)
       return ops::random_logs_backward(x, du, directions(), heads.first, 1 / root_);
     const Tensor dx = ops::head_matmul(du, directions(), heads.first, false, 1 / root_);
-    if (gradient.weight.defined()) ops::square_norms_backward(x, gradient.weight, dx, half());
-    return dx;
+    if (!gradient.weight.defined()) return dx;
+    const Tensor ones = Tensor::full({1, x.size(2)}, x.dtype(), 1 / (root_ * root_));
+    const Tensor dw = ops::matmul(gradient.weight.reshape({x.size(0), x.size(1), 1}), ones);
+    return ops::add(dx, ops::multiply(dw, x));
   }
 
   // After omega has changed.
   void refresh() { mirrored_ = Tensor(); }
 
  private:
-  double half() const { return 0.5 / (root_ * root_); }  // |x^|^2 / 2 = half |x|^2
+  // |x|^2 / (2 sqrt D) of each row, [BH,S].
+  Tensor half_square_norms(const Tensor& x) const {
+    const Tensor half = Tensor::full({x.size(2), 1}, x.dtype(), 0.5 / (root_ * root_));
+    return ops::matmul(ops::multiply(x, x), half).reshape({x.size(0), x.size(1)});
+  }
 
   // omega, or [omega, -omega] of hyperbolic features, computed once for each omega.
   const Tensor& directions() const {

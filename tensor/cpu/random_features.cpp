@@ -32,21 +32,6 @@ void random_logs_backward(Context& ctx, const HeadShape& shape, const T* x, cons
 }
 
 template <typename T>
-void square_norms(Context& ctx, const T* x, T* w, double factor, int64_t R, int64_t D) {
-  parallel_rows(ctx, R, D,
-                [&](int64_t r) { w[r] = static_cast<T>(factor) * dot(x + r * D, x + r * D, D); });
-}
-
-template <typename T>
-void square_norms_backward(Context& ctx, const T* x, const T* dw, T* dx, double factor, int64_t R,
-                           int64_t D) {
-  parallel_rows(ctx, R, D, [&](int64_t r) {
-    const T grad = static_cast<T>(2 * factor) * dw[r];
-    for (int64_t d = 0; d < D; ++d) dx[r * D + d] += grad * x[r * D + d];
-  });
-}
-
-template <typename T>
 void sine_cosine(Context& ctx, const T* u, T* y, int64_t R, int64_t n) {
   parallel_rows(ctx, R, 40 * n, [&](int64_t r) {
     for (int64_t i = 0; i < n; ++i) {
@@ -67,8 +52,7 @@ void sine_cosine_backward(Context& ctx, const T* y, const T* dy, T* du, int64_t 
 }
 
 LINEA_KERNEL_TABLE(RandomFeatureKernels, .random_logs = random_logs<T>,
-                   .random_logs_backward = random_logs_backward<T>, .square_norms = square_norms<T>,
-                   .square_norms_backward = square_norms_backward<T>, .sine_cosine = sine_cosine<T>,
+                   .random_logs_backward = random_logs_backward<T>, .sine_cosine = sine_cosine<T>,
                    .sine_cosine_backward = sine_cosine_backward<T>)
 
 }  // namespace linea::cpu

@@ -42,19 +42,6 @@ TEST(CudaRandomFeatures, ProductsWithTheMatrixOfAHead) {
       });
 }
 
-TEST(CudaRandomFeatures, NormsAreWeights) {
-  for (const auto [R, D, F] : kRandomFeatureSizes)
-    expect_parity([R = R, D = D](auto t) {
-      using T = decltype(t);
-      const Tensor x = input<T>({R, D}, 1), w = unset<T>({R}), dw = input<T>({R}, 3),
-                   dx = input<T>({R, D}, 4);
-      table<T>().square_norms(context(), x.data<T>(), w.data<T>(), -0.5, R, D);
-      table<T>().square_norms_backward(context(), x.data<T>(), dw.data<T>(), dx.data<T>(), -0.5, R,
-                                       D);
-      return std::vector<Tensor>{w, dx};
-    });
-}
-
 TEST(CudaRandomFeatures, SinesAndCosines) {
   for (const auto [R, n, F] : kRandomFeatureSizes)
     expect_parity([R = R, n = n](auto t) {

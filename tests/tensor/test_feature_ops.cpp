@@ -73,27 +73,6 @@ TEST_P(FeatureOps, SineAndCosine) {
   expect_near(ops::sine_cosine_backward(made, dy), du, "sine_cosine_backward");
 }
 
-TEST_P(FeatureOps, Norms) {
-  const int64_t P = 2, S = 3, D = 5, R = P * S;
-  const double factor = 0.3;
-  const Tensor x = random({P, S, D}, 1, dtype()), dx = random({P, S, D}, 4, dtype()),
-               dw = random({P, S}, 5, dtype());
-  const Values a = x.to_doubles(), d = dx.to_doubles(), e = dw.to_doubles();
-  Values norms, grads;
-  for (int64_t r = 0; r < R; ++r) {
-    double norm = 0;
-    for (int64_t i = 0; i < D; ++i) norm += at(a, r * D + i) * at(a, r * D + i);
-    norms.push_back(factor * norm);
-    for (int64_t i = 0; i < D; ++i)
-      grads.push_back(at(d, r * D + i) + 2 * factor * at(a, r * D + i) * at(e, r));
-  }
-  EXPECT_EQ(ops::square_norms(x, factor).shape(), (Shape{P, S}));
-  expect_near(ops::square_norms(x, factor), norms, "square_norms");
-  const Tensor added = dx.clone();
-  ops::square_norms_backward(x, dw, added, factor);
-  expect_near(added, grads, "square_norms_backward");
-}
-
 // Pairs of three heads, from the second on.
 TEST_P(FeatureOps, RandomLogs) {
   const int64_t P = 4, S = 3, D = 5, F = 7, H = 3, first = 1;
