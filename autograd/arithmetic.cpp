@@ -56,7 +56,6 @@ Var pointwise(Pointwise f, const Var& x) {
       [f, x = x.value()](const Tensor& dy) { return ops::pointwise_backward(f, x, dy); });
 }
 
-Var relu(const Var& x) { return pointwise(Pointwise::relu, x); }
 Var exp(const Var& x) { return pointwise(Pointwise::exp, x); }
 
 // y = x m / (1 - rate), m in {0,1};  dx = dy m / (1 - rate): the same random numbers

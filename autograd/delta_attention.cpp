@@ -136,14 +136,11 @@ class DeltaPass {
     return unit_features(map_, plan_.gather(x, side, segment), side, plan_.head_range(segment));
   }
 
-  DeltaGates<T> of_segment(const Gates& gates, const Tile& segment) const {
-    DeltaGates<T> result{plan_.strided(gates.beta, 1, segment)};
+  template <typename E = const T>
+  DeltaGates<E> of_segment(const Gates& gates, const Tile& segment) const {
+    DeltaGates<E> result{plan_.strided(gates.beta, 1, segment)};
     if (gates.log_decay.defined()) result.log_decay = plan_.strided(gates.log_decay, 1, segment);
     return result;
-  }
-  DeltaGates<const T> gates(const Tile& segment) const {
-    const DeltaGates<T> gates = of_segment(gates_, segment);
-    return {gates.beta, gates.log_decay};
   }
 
   // Takes `state` over the segment; reads it where y is there to be written.
@@ -156,8 +153,8 @@ class DeltaPass {
       out = plan_.strided(y, plan_.values, segment);
     }
     table_.delta_forward(context(), plan_.chunk_shape(segment), pointer<T>(q), pointer<T>(k.rows),
-                         plan_.strided(in_.v.data, plan_.values, segment), gates(segment),
-                         state.data<Accumulator<T>>(), out);
+                         plan_.strided(in_.v.data, plan_.values, segment),
+                         of_segment(gates_, segment), state.data<Accumulator<T>>(), out);
   }
 
   void pass_back(const Tile& segment, const Tensor& state, const Tensor& dstate, const Tensor& dy,
@@ -167,10 +164,11 @@ class DeltaPass {
     const Tensor dq(q.rows.shape(), q.rows.dtype()), dk(k.rows.shape(), k.rows.dtype());
     const int64_t M = plan_.values;
     table_.delta_backward(context(), plan_.chunk_shape(segment), pointer<T>(q.rows),
-                          pointer<T>(k.rows), plan_.strided(in_.v.data, M, segment), gates(segment),
-                          plan_.strided(dy, M, segment), state.data<Accumulator<T>>(),
-                          dstate.data<Accumulator<T>>(), dq.data<T>(), dk.data<T>(),
-                          plan_.strided(grads.v.data, M, segment), of_segment(dgates, segment));
+                          pointer<T>(k.rows), plan_.strided(in_.v.data, M, segment),
+                          of_segment(gates_, segment), plan_.strided(dy, M, segment),
+                          state.data<Accumulator<T>>(), dstate.data<Accumulator<T>>(), dq.data<T>(),
+                          dk.data<T>(), plan_.strided(grads.v.data, M, segment),
+                          of_segment<T>(dgates, segment));
     plan_.scatter(unit_features_backward(map_, q, dq, parameters), segment, grads.q);
     plan_.scatter(unit_features_backward(map_, k, dk, parameters), segment, grads.k);
   }

@@ -17,7 +17,6 @@ Var add_rows(const Var& x, const Var& row);  // x [..., C...] + row [C...]: bias
 Var cast(const Var& x, DType dtype);         // f32 as bf16, or back
 std::vector<Var> cast_all(const std::vector<Var>& xs, DType dtype);  // by one launch
 Var pointwise(Pointwise f, const Var& x);
-Var relu(const Var& x);
 Var exp(const Var& x);
 // Identity at rate 0; otherwise the mask follows from (StepParams seed and step, stream_id).
 Var dropout(const Var& x, float rate, uint32_t stream_id);

@@ -45,15 +45,12 @@ struct Heads {
   static Heads of_packed(const Tensor& qkv, int64_t heads) {
     return {{qkv, 0, 3, heads}, {qkv, 1, 3, heads}, {qkv, 2, 3, heads}, true};
   }
-  static Heads of(const AttentionInputs& in) {
-    if (in.qkv.defined()) return of_packed(in.qkv.value(), in.heads);
-    return {in.q.value(), in.k.value(), in.v.value()};
+  static Heads of(const AttentionInputs& in, const Tensor& (Var::*tensor)() const = &Var::value) {
+    if (in.qkv.defined()) return of_packed((in.qkv.*tensor)(), in.heads);
+    return {(in.q.*tensor)(), (in.k.*tensor)(), (in.v.*tensor)()};
   }
   // The inputs in saved_dtype(), and for a backward pass in their own again.
-  static Heads saved(const AttentionInputs& in) {
-    if (in.qkv.defined()) return of_packed(in.qkv.saved(), in.heads);
-    return {in.q.saved(), in.k.saved(), in.v.saved()};
-  }
+  static Heads saved(const AttentionInputs& in) { return of(in, &Var::saved); }
   Heads as(DType dtype) const;
   // Sequences [first, first + count).
   Heads batch(int64_t first, int64_t count) const;

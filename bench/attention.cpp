@@ -75,9 +75,8 @@ void measure_steps(const AttentionOptions& chosen, const AttentionBench& options
     return Var(random_tensor(shape, stream_id, 1.0, 0.0, DType::f32));
   };
   AttentionInputs in{normal(1), normal(2), normal(3), Var()};
-  if (attention->gated())
-    in.gate = Var(
-        Tensor::full(gate_shape(*attention, {options.batch, options.heads, 1}), DType::f32, 0.5));
+  const Shape gates = gate_shape(*attention, {options.batch, options.heads, 1});
+  if (attention->gated()) in.gate = Var(Tensor::full(gates, DType::f32, 0.5));
   const std::unique_ptr<AttentionState> state = attention->start(options.batch, DType::f32);
   int64_t position = 0;
   const Stopwatch watch;

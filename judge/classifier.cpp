@@ -75,10 +75,11 @@ Classifier::Classifier(int64_t side, int64_t channels, int64_t classes)
 }
 
 Var Classifier::units(const Tensor& pixels) const {
-  const Var first = relu(convolve(Var(pixels), first_));
-  const Var second = relu(convolve(first, second_));
-  return relu(dense_.forward(
-      reshape(second, {second.size(0), second.size(1) * second.size(2) * second.size(3)})));
+  const Var first = pointwise(Pointwise::relu, convolve(Var(pixels), first_));
+  const Var second = pointwise(Pointwise::relu, convolve(first, second_));
+  return pointwise(Pointwise::relu,
+                   dense_.forward(reshape(second, {second.size(0), second.size(1) * second.size(2) *
+                                                                       second.size(3)})));
 }
 
 void Classifier::train(const Task& task, const WorkProgress& progress) {

@@ -59,9 +59,9 @@ class Attention {
   // Whether the state grows with each position; a step of such an attention cannot be captured.
   virtual bool state_grows() const { return false; }
 
-  virtual bool takes_packed() const { return false; }        // AttentionInputs::qkv
-  virtual bool gated() const { return false; }               // wants AttentionInputs::gate
-  virtual int64_t gates() const { return gated() ? 1 : 0; }  // of each head
+  virtual bool takes_packed() const { return false; }  // AttentionInputs::qkv
+  virtual int64_t gates() const { return 0; }          // of each head, in AttentionInputs::gate
+  bool gated() const { return gates() > 0; }
   virtual const char* gate_name() const { return "gate"; }
   virtual bool takes_bf16() const { return false; }  // q, k and v; otherwise they are cast to f32
   // dk is the gradient of a substitute for k.

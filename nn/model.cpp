@@ -72,17 +72,13 @@ DecodeState Model::start(int64_t, const DecodeState*) const {
   fail(ErrorKind::usage, "this model reads two tokens at a position and does not sample");
 }
 
-Tensor Model::decode(DecodeState&, const Tensor&) const {
-  fail(ErrorKind::usage, "this model reads two tokens at a position and does not sample");
-}
-
 Tensor Model::step(DecodeState& state, const Tensor& ids) const {
   begin_position(state);
   return decode(state, ids);
 }
 
 void Model::begin_position(DecodeState& state) const {
-  const std::vector<int32_t> positions(static_cast<size_t>(state.batch),
+  const std::vector<int32_t> positions(static_cast<size_t>(state.device_position.numel()),
                                        static_cast<int32_t>(state.position));
   count_position(state);
   state.device_position.write(positions.data());

@@ -64,7 +64,7 @@ struct DecodeState {
   ConvolutionState embedding;
   // i32 [batch], undefined without their embeddings: classes, and the tokens read before.
   Tensor classes, previous_tokens;
-  int64_t batch = 0, position = 0;             // the next position
+  int64_t position = 0;                        // the next position
   Tensor device_position;                      // i32 [batch], the same number in all rows
   std::shared_ptr<const Transformer> weights;  // as they were at the start, cast or packed
   // Of all that a sequence adds to it.
@@ -91,7 +91,7 @@ class Model {
   // alone. decode() is the same work at each position where is_step_capturable().
   void begin_position(DecodeState& state) const;
   void count_position(DecodeState& state) const;
-  virtual Tensor decode(DecodeState& state, const Tensor& ids) const;
+  virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }
   bool is_step_capturable() const;
 
   // The attentions' work around a training step (0-based, of `steps`): before it, after it, or

@@ -13,7 +13,7 @@ std::shared_ptr<Attention> make_layer_attention(const ModelConfig& config, int64
   AttentionOptions options = config.attention;
   options.layer = layer;
   std::shared_ptr<Attention> attention = make_attention(options);
-  if ((config.recompute || config.reversible) && attention->straight_through())
+  if ((config.recompute || config.reversible) && !find_attention(options.name).can_recompute)
     fail(ErrorKind::usage,
          "`{}` does not go with `attention` {}: it counts its codes each time it runs",
          config.reversible ? "reversible" : "recompute", options.name);

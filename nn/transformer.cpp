@@ -92,7 +92,6 @@ void Transformer::prepare_for_sampling() {
 
 DecodeState Transformer::start(int64_t batch, const DecodeState* shared) const {
   DecodeState state;
-  state.batch = batch;
   state.device_position = Tensor::zeros({batch}, DType::i32);
   state.embedding = convolution_.start(state.device_position, DType::f32);
   if (classes_.weight.defined()) state.classes = Tensor::zeros({batch}, DType::i32);
@@ -115,10 +114,9 @@ Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) 
   const PositionEmbedding& positions = state.weights->positions_;
   if (!convolution_.weight.defined() && !classes_.weight.defined() && !bigrams_.weight.defined())
     return positions.step(tokens_, ids, position, config_.stored);
-  const Shape shape{state.batch, config_.dim};
-  const Var tokens(
-      ops::embedding(tokens_.weight.value(), ids).reshape({state.batch, 1, config_.dim}));
-  Tensor x = convolution_.forward(tokens, &state.embedding).value().reshape(shape);
+  const int64_t B = ids.numel();
+  const Var tokens(ops::embedding(tokens_.weight.value(), ids).reshape({B, 1, config_.dim}));
+  Tensor x = convolution_.forward(tokens, &state.embedding).value().reshape({B, config_.dim});
   x = classes_.step(x, ids, position, state.classes);
   x = bigrams_.step(x, ids, state.previous_tokens);
   return ops::cast(ops::add(x, ops::embedding(positions.weight.value(), position)), config_.stored);
@@ -127,7 +125,7 @@ Tensor Transformer::embed_position(const DecodeState& state, const Tensor& ids) 
 Tensor Transformer::decode(DecodeState& state, const Tensor& ids) const {
   const NoGrad no_grad;
   const Transformer& model = *state.weights;
-  const int64_t B = state.batch;
+  const int64_t B = ids.numel();
   Var x(embed_position(state, ids.reshape({B})).reshape({B, 1, config_.dim}));
   std::vector<ReversibleLayer> reversible_layers;
   for (size_t layer = 0; layer < model.blocks_.size(); ++layer) {

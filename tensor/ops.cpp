@@ -57,11 +57,6 @@ Tensor scale(const Tensor& x, double factor) {
   return y;
 }
 
-void accumulate(const Tensor& x, const Tensor& into) {
-  const DType dtype = require_same("accumulate", x, into);
-  LINEA_LAUNCH(add, dtype, data(into), data(x), data(into), x.numel());
-}
-
 Tensor pointwise(Pointwise f, const Tensor& x) {
   Tensor y(x.shape(), x.dtype());
   LINEA_LAUNCH(pointwise, x.dtype(), f, data(x), data(y), x.numel());

@@ -18,7 +18,6 @@ void require_shape(const char* op, const char* name, const Tensor& x, const Shap
 Tensor add(const Tensor& a, const Tensor& b);
 Tensor multiply(const Tensor& a, const Tensor& b);
 Tensor scale(const Tensor& x, double factor);
-void accumulate(const Tensor& x, const Tensor& into);  // into += x, in place
 // f32 to bf16 or back; x itself where it has the dtype. Error: the device does not store bf16.
 Tensor cast(const Tensor& x, DType dtype);
 std::vector<Tensor> cast_all(const std::vector<Tensor>& xs, DType dtype);  // in one launch
@@ -43,6 +42,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_a = false, bool t
 
 // Results into existing memory; elementwise ops may write to an operand.
 void add_into(const Tensor& a, const Tensor& b, const Tensor& y);
+inline void accumulate(const Tensor& x, const Tensor& into) { add_into(into, x, into); }
 void copy_into(const Tensor& x, const Tensor& y);
 void pointwise_into(Pointwise f, const Tensor& x, const Tensor& y);
 // The dropout of a larger tensor, from its element `first` on.
@@ -166,8 +166,6 @@ Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
 Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, double scale);
 Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega,
                             int64_t first_bh, double scale);
-Tensor square_norms(const Tensor& x, double factor);  // factor |x|^2, [BH,S,D] -> [BH,S]
-void square_norms_backward(const Tensor& x, const Tensor& dw, const Tensor& dx, double factor);
 Tensor sine_cosine(const Tensor& u);  // [sin u, cos u], [..., n] -> [..., 2n]
 Tensor sine_cosine_backward(const Tensor& y, const Tensor& dy);
 // The nearest code of each row x [BH,S,D] in its head's codebook, as a row of all codes [H F, D], i32

@@ -15,8 +15,6 @@ class RecurrentState {
  public:
   // key_sum: [B,H,F]; M: size of a value; dtype: of q, k and v
   RecurrentState(const Shape& key_sum, int64_t M, DType dtype, bool scaled);
-  const Shape& shape() const { return key_sum_.shape(); }  // [B,H,F]
-  int64_t values() const { return (high_.defined() ? high_ : state_).size(3); }
   size_t bytes() const;
 
   // For tests; pending updates are not part of them.

@@ -24,10 +24,6 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype) {
 }
 
 Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
-  if (dtype == DType::i32)
-    return from(
-        std::vector<int32_t>(static_cast<size_t>(shape.numel()), static_cast<int32_t>(value)),
-        shape);
   Tensor result(shape, dtype);
   with_stored(dtype, "full", [&](auto zero) {
     using T = decltype(zero);

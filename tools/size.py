@@ -12,10 +12,10 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6438,
-    "autograd": 1943,
-    "nn": 2657,
-    "cuda": 9365,
+    "tensor": 6368,
+    "autograd": 1898,
+    "nn": 2614,
+    "cuda": 9222,
     "data": 3376,
     "train": 4261,
     "bench": 1894,

@@ -14,8 +14,7 @@ namespace linea {
 
 class MappedAttention : public Attention {
  public:
-  bool gated() const override { return rule_ != naive::Rule::sum; }
-  int64_t gates() const override { return rule_ == naive::Rule::gated_delta ? 2 : gated() ? 1 : 0; }
+  int64_t gates() const override { return naive::decays(rule_) + naive::is_delta(rule_); }
   const char* gate_name() const override {
     return gates() == 2 ? "gates" : is_delta() ? "beta" : "gate";
   }

@@ -1,7 +1,5 @@
 #include "nn/verify/attend.h"
 
-#include <optional>
-
 #include "tensor/ops.h"
 
 namespace linea::attend {
@@ -58,8 +56,6 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
 std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,
                                  bool causal) {
   const bool grads = in.dy.defined();
-  std::optional<NoGrad> without_gradients;
-  if (!grads) without_gradients.emplace();
   if (form == Form::recurrent) return {{"y", recurrent(attention, in)}};
 
   const Var q(in.q, grads), k(in.k, grads), v(in.v, grads);

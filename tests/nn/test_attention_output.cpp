@@ -126,7 +126,7 @@ TEST(AttentionOutput, RefusesWhatItDoesNotKnow) {
   ModelConfig pairs = with_output("gated");
   pairs.second_vocab_size = 3;
   pairs.layers = pairs.heads = 1;
-  expect_error(ErrorKind::usage, {"`attention_output` gated"}, [&] { RetrievalModel{pairs}; });
+  expect_error(ErrorKind::usage, {"without `attention_output`"}, [&] { RetrievalModel{pairs}; });
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST(Logistics, RefuseInvalidMixtures) {
                [&] { ops::logistics_loss(x, targets, 4); });
   const Tensor y = Tensor::zeros({2, 30}, DType::f32);
   expect_error(ErrorKind::usage, {"1 levels"}, [&] { ops::logistics_scores(y, 1); });
-  const Tensor three = Tensor::zeros({3}, DType::i32), fours = Tensor::full({2}, DType::i32, 4);
+  const Tensor three = Tensor::zeros({3}, DType::i32), fours = Tensor::from<int32_t>({4, 4}, {2});
   expect_error(ErrorKind::usage, {"[2,30]", "[3]"}, [&] { ops::logistics_loss(y, three, 4); });
   expect_error(ErrorKind::usage, {"4", "0..3"}, [&] { ops::logistics_loss(y, fours, 4); });
 }

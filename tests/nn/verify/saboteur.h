@@ -29,7 +29,6 @@ class Saboteur : public Attention {
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return right_->step(state, in);
   }
-  bool gated() const override { return right_->gated(); }
   int64_t gates() const override { return right_->gates(); }
   bool straight_through() const override { return right_->straight_through(); }
   bool causal_only() const override { return right_->causal_only(); }
