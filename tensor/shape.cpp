@@ -18,7 +18,7 @@ Shape::Shape(const std::vector<int64_t>& sizes) : rank_(static_cast<int>(sizes.s
 
 int Shape::checked_axis(int axis) const {
   const int wrapped = axis < 0 ? axis + rank_ : axis;
-  require(wrapped >= 0 && wrapped < rank_, "axis {} does not exist in shape {}", axis, str());
+  require(wrapped >= 0 && wrapped < rank_, "axis {} does not exist in shape {}", axis, *this);
   return wrapped;
 }
 
