@@ -41,7 +41,7 @@ class DeltaState final : public AttentionState {
   size_t bytes() const override { return state.bytes(); }
   Tensor state;
 };
-// One position of all sequences -> y [B,H,M]; changes the state.
+// One position (N = 1) of all sequences -> y [B,H,1,M]; changes the state.
 Tensor delta_step(const FeatureMap& map, DeltaState& state, const AttentionInputs& in);
 
 }  // namespace linea

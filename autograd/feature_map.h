@@ -42,8 +42,8 @@ class FeatureMap {
   virtual std::vector<Var> parameters() const { return {}; }
 
   virtual Features forward(const Tensor& x, Side side, const HeadRange& heads) const = 0;
-  // dx [BH,S,D], given x, its features and their gradient. The gradients of parameters are added to
-  // `gradients`, undefined where none is needed.
+  // dx [BH,S,D], given x, its features and their gradient, whose weight is undefined where it is 0.
+  // The gradients of parameters are added to `gradients`, undefined where none is needed.
   virtual Tensor backward(const Tensor& x, const Features& features, const Features& gradient,
                           Side side, const HeadRange& heads,
                           const std::vector<Tensor>& gradients) const = 0;

@@ -140,14 +140,15 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
     apply_residual(r, rows.rows(first, count), w, rate, stream_id, first, y_rows);
   });
   std::vector<Var> inputs = inputs_of(x, {linear});
-  const bool adds = r.defined();
+  const bool adds = r.defined(), needs_x = x.requires_grad();
   if (adds) inputs.push_back(residual);
   return Var::from_op(
       "add_linear", y, inputs, [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dw = w;
         const Tensor grad = rate > 0 ? ops::dropout(flat(dy), rate, stream_id) : flat(dy);
         add_linear_gradients(ops::cast(saved, grad.dtype()), grad, dw);
-        Gradients gradients = gradients_of(ops::matmul(grad, w.weight).reshape(shape), {dw});
+        const Tensor dx = needs_x ? ops::matmul(grad, w.weight).reshape(shape) : Tensor();
+        Gradients gradients = gradients_of(dx, {dw});
         if (adds) gradients.emplace_back(dy);
         return gradients;
       });

@@ -38,7 +38,7 @@ struct LinearState final : AttentionState {
   size_t bytes() const override { return recurrent.bytes(); }
   RecurrentState recurrent;
 };
-// One position of all sequences -> y [B,H,M]; updates the state.
+// One position (N = 1) of all sequences -> y as linear_attention; updates the state.
 Tensor linear_step(const FeatureMap& map, LinearState& state, const AttentionInputs& in);
 
 }  // namespace linea

@@ -14,12 +14,11 @@ Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask);
 // Keys [B,H,capacity,D] and values [B,H,capacity,M], the first `length` of them filled.
 class KeyValueCache final : public AttentionState {
  public:
-  KeyValueCache(int64_t batch_size, int64_t num_heads) : batch(batch_size), heads(num_heads) {}
   size_t bytes() const override { return capacity == 0 ? 0 : keys.bytes() + values.bytes(); }
-  int64_t batch, heads, capacity = 0, length = 0;
+  int64_t capacity = 0, length = 0;
   Tensor keys, values;
 };
-// One position of all sequences -> y [B,H,M]; appends its key and value to the cache.
+// One position (N = 1) of all sequences -> y as softmax_attention; appends its key and value.
 Tensor softmax_step(KeyValueCache& cache, const AttentionInputs& in);
 
 }  // namespace linea

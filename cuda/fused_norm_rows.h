@@ -1,5 +1,5 @@
 // Products of few rows of bf16, normalized on the fly: a block loads whole rows of x into shared
-// memory, normalizes them there, and multiplies them by columns loaded in panels of 64 terms, one
+// memory, normalizes them there, and multiplies them by columns loaded in panels of 64 terms, two
 // or two panels ahead. Tensor cores with float accumulators, as in cuda/tile_cores.h; the factors
 // are the bits that layer_norm would store.
 #pragma once

@@ -8,13 +8,13 @@
 namespace linea::cuda {
 namespace {
 
-// |x|^2
-template <typename T, typename Team>
-__device__ Accumulator<T> square_norm(Team team, const T* x, int64_t D) {
+// |x|^2, by a warp.
+template <typename T>
+__device__ Accumulator<T> square_norm(const T* x, int64_t D) {
   using A = Accumulator<T>;
   A total = 0;
-  for (int64_t d = team.rank(); d < D; d += Team::kThreads) total += A(x[d]) * A(x[d]);
-  return team.sum(total);
+  for (int64_t d = WarpTeam{}.rank(); d < D; d += kWarp) total += A(x[d]) * A(x[d]);
+  return WarpTeam{}.sum(total);
 }
 
 // Tiles of 64 rows of one (batch, head).
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   const int count = static_cast<int>(shape.rows - first < kTile ? shape.rows - first : kTile);
   const T *rows = x + row * D, *of_head = omega + shape.head(bh) * F * D;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < count; i += kBlockThreads / kWarp) {
-    const A square = square_norm(WarpTeam{}, rows + i * D, D);
+    const A square = square_norm(rows + i * D, D);
     if (threadIdx.x % kWarp == 0) norm[i] = scale * scale / 2 * square;
   }
   Sums<A> sum;

@@ -93,7 +93,7 @@ class Attention {
   virtual bool is_capturable() const { return true; }
 };
 
-// AttentionInputs::gate of an attention with gates, given the axes of positions: [B,H,N] or [B,H].
+// AttentionInputs::gate of an attention with gates, given the axes of positions, [B,H,N].
 inline Shape gate_shape(const Attention& attention, std::vector<int64_t> positions) {
   if (attention.gates() > 1) positions.push_back(attention.gates());
   return Shape(positions);

@@ -91,7 +91,7 @@ class Model {
   // alone. decode() is the same work at each position where is_step_capturable().
   void begin_position(DecodeState& state) const;
   void count_position(DecodeState& state) const;
-  virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }
+  virtual Tensor decode(DecodeState&, const Tensor&) const { return {}; }  // start() refuses
   bool is_step_capturable() const;
 
   // The attentions' work around a training step (0-based, of `steps`): before it, after it, or

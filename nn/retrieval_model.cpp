@@ -36,8 +36,7 @@ RetrievalModel::RetrievalModel(const ModelConfig& config) : Model(config) {
       {"attention_output", config_.attention_output != "plain"},
       {"bigram_embedding", config_.bigram_embedding}};
   for (const auto& [setting, given] : absent)
-    require(!given, "a task of pairs is answered by one attention without `{}`: leave it out",
-            setting);
+    require(!given, "a task of pairs has one attention without `{}`: leave it out", setting);
   const int64_t dim = config_.dim, values = config_.vocab_size;
   const double stddev = 1 / std::sqrt(2.0 * static_cast<double>(dim));
   const std::string prefix = "blocks.0.";

@@ -99,9 +99,11 @@ def difference(old, new):
     if old.keys() != new.keys():
         return f"other results: {sorted(old.keys() ^ new.keys())[:3]}"
     different = [what for what in old if old[what] != new[what]]
-    numbers = [(abs(new[what] - old[what]) / abs(old[what]), what) for what in different
-               if not isinstance(old[what], bytes)]
-    words = [what for what in different if isinstance(old[what], bytes)]
+    def is_number(x):  # one that is not finite is recorded as text
+        return isinstance(x, (int, float))
+    numbers = [(abs(new[what] - old[what]) / (abs(old[what]) or 1), what) for what in different
+               if is_number(old[what]) and is_number(new[what])]
+    words = [what for what in different if not is_number(old[what]) or not is_number(new[what])]
     if numbers:
         largest, where = max(numbers)
         words.append(f"{len(numbers)} of {len(old) - 1} losses and gradient norms, by at most {largest:.1e} ({where})")

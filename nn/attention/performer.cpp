@@ -68,10 +68,13 @@ class RandomFeatures final : public FeatureMap {
   void refresh() { mirrored_ = Tensor(); }
 
  private:
-  // |x|^2 / (2 sqrt D) of each row, [BH,S].
+  // |x|^2 / (2 sqrt D) of each row, [BH,S]. As a factor of the product, 1 / (2 sqrt D) also keeps
+  // the squares from being rounded to bf16 (FloatProducts::rounded): they are logs of weights.
   Tensor half_square_norms(const Tensor& x) const {
-    const Tensor half = Tensor::full({x.size(2), 1}, x.dtype(), 0.5 / (root_ * root_));
-    return ops::matmul(ops::multiply(x, x), half).reshape({x.size(0), x.size(1)});
+    const Tensor ones = Tensor::full({x.size(2), 1}, x.dtype(), 1);
+    const double half = 0.5 / (root_ * root_);
+    return ops::matmul(ops::multiply(x, x), ones, false, false, half)
+        .reshape({x.size(0), x.size(1)});
   }
 
   // omega, or [omega, -omega] of hyperbolic features, computed once for each omega.

@@ -12,8 +12,6 @@ namespace {
 
 class SoftmaxAttention final : public Attention {
  public:
-  explicit SoftmaxAttention(const AttentionOptions& options) : heads_(options.heads) {}
-
   bool takes_packed() const override { return true; }
   bool takes_bf16() const override { return true; }
 
@@ -26,8 +24,8 @@ class SoftmaxAttention final : public Attention {
     return naive::softmax_attention(scale(matmul(in.q, in.k, false, true), 1.0 / root), in.v, mask);
   }
 
-  std::unique_ptr<AttentionState> start(int64_t batch, DType) const override {
-    return std::make_unique<KeyValueCache>(batch, heads_);
+  std::unique_ptr<AttentionState> start(int64_t, DType) const override {
+    return std::make_unique<KeyValueCache>();
   }
 
   bool state_grows() const override { return true; }  // by a key and a value
@@ -35,9 +33,6 @@ class SoftmaxAttention final : public Attention {
   Tensor step(AttentionState& state, const AttentionInputs& in) const override {
     return softmax_step(dynamic_cast<KeyValueCache&>(state), in);
   }
-
- private:
-  int64_t heads_;
 };
 
 }  // namespace
@@ -47,7 +42,7 @@ AttentionEntry softmax_entry() {
           .summary = "softmax attention, the baseline",
           .source = "Vaswani 2017",
           .settings = {},
-          .make = [](const AttentionOptions& of) { return std::make_unique<SoftmaxAttention>(of); },
+          .make = [](const AttentionOptions&) { return std::make_unique<SoftmaxAttention>(); },
           .is_softmax = true};
 }
 

@@ -56,6 +56,7 @@ std::unique_ptr<Attention> attention_for(const Inputs& in, AttentionOptions opti
 std::vector<NamedTensor> compute(const Attention& attention, const Inputs& in, Form form,
                                  bool causal) {
   const bool grads = in.dy.defined();
+  const auto without_gradients = grads ? nullptr : std::make_unique<NoGrad>();
   if (form == Form::recurrent) return {{"y", recurrent(attention, in)}};
 
   const Var q(in.q, grads), k(in.k, grads), v(in.v, grads);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/linear_attention.h"
 #include "nn/attention.h"
@@ -127,6 +128,23 @@ TEST(Performer, OneFeatureAndManyWork) {
     for (const int64_t features : {1, 4, 1024})
       expect_forms_agree(*make_attention(performer(feature, features)), x,
                          fmt::format("{} {}", feature, features));
+}
+
+// Under bf16 products, too: they are logs.
+TEST(Performer, LogWeightsOfTrigAreNotRounded) {
+  const FloatProducts before = std::exchange(context().products, FloatProducts::rounded);
+  AttentionOptions options = performer("trig", 4, 0, DType::f32);
+  options.heads = 1;
+  options.key_size = options.value_size = 64;
+  const Tensor key = random_tensor({1, 1, 1, 64}, 5, 1.0, 0.0, DType::f32);
+  const auto attention = make_attention(options);
+  const auto state = attention->start(1, DType::f32);
+  attention->step(*state, {Var(key), Var(key), Var(key), Var()});
+  context().products = before;
+  double expected = 0;
+  for (const double x : key.to_doubles()) expected += x * x / (2 * 8);
+  for (const double log : dynamic_cast<LinearState&>(*state).recurrent.scale().to_doubles())
+    EXPECT_NEAR(log, expected, 1e-6 * expected);
 }
 
 // phi of one key for each head, from the key sum of a state that has seen nothing else.
