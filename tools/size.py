@@ -17,7 +17,7 @@ BUDGETS = {
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,
-    "train": 4261,
+    "train": 4340,
     "bench": 1894,
     "cli": 962,
 }

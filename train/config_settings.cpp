@@ -130,7 +130,9 @@ void add_machine(std::vector<GeneralSetting>& list) {
   const auto add = [&](auto member, Setting setting) {
     list.push_back(general("Machine", member, std::move(setting)));
   };
-  add(&Config::threads, harmless(integer_of("threads", 0, "CPU threads; 0: all cores")));
+  add(&Config::threads,
+      harmless(integer_of("threads", 0,
+                          "CPU threads; 0: all cores; fewer while other programs use them")));
   add(&Config::device, text("device", "", "cpu, cuda, or a device by number such as cuda:1"));
   add(&Config::dtype,
       changing(MayChange::by_init_from,  // other products, other losses

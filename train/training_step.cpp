@@ -4,8 +4,30 @@
 
 #include "autograd/ops.h"
 #include "tensor/ops.h"
+#include "train/timing.h"
 
 namespace linea {
+namespace {
+
+// For its lifetime the context has the threads of `choice`, which learns how long that was.
+class ChosenThreads {
+ public:
+  explicit ChosenThreads(StepThreads& choice) : choice_(choice) {
+    if (choice.threads() != before_) set_threads(choice.threads());
+  }
+  ~ChosenThreads() {
+    choice_.record_step(watch_.seconds(), count_preemptions() - preemptions_);
+    if (context().threads != before_) set_threads(before_);
+  }
+
+ private:
+  StepThreads& choice_;
+  int before_ = context().threads;
+  int64_t preemptions_ = count_preemptions();
+  Stopwatch watch_;
+};
+
+}  // namespace
 
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, const Task& task,
                            const RunConfig& config, bool capture)
@@ -48,6 +70,7 @@ Tensor TrainingStep::compute(int64_t step, StepExecutor& executor,
 
 StepResult TrainingStep::run(int64_t step, double learning_rate, const UpdateLimits& limits,
                              const SkipHandler& on_skip) {
+  const ChosenThreads threads(threads_);
   optimizer_.begin(learning_rate, limits);
   try {
     execute(step);

@@ -13,6 +13,7 @@
 #include "train/batches.h"
 #include "train/config.h"
 #include "train/step_capture.h"
+#include "train/step_threads.h"
 
 namespace linea {
 
@@ -38,7 +39,8 @@ class TrainingStep {
   // Gradients of the step's config.accumulate micro-batches, and the update if the loss and the
   // gradient norm are finite and within the limits. Otherwise the update is skipped: weights,
   // moments and the attentions' buffers stay as they were, and the gradients are cleared after
-  // `on_skip`. The host waits for the device once.
+  // `on_skip`. The host waits for the device once. On a CPU that other programs use, it may take
+  // fewer threads than the context has.
   StepResult run(int64_t step, double learning_rate, const UpdateLimits& limits = {},
                  const SkipHandler& on_skip = {});
 
@@ -74,6 +76,7 @@ class TrainingStep {
   TrainingBatches batches_;
   std::unique_ptr<StepCapture> capture_;
   std::string not_captured_reason_;
+  StepThreads threads_{context().threads};
 };
 
 }  // namespace linea
