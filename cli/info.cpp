@@ -53,7 +53,7 @@ void show_build(bool json) {
     return print_json_line({{"version", version()},
                             {"blas", blas.version},
                             {"kernel", blas.kernel},
-                            {"threads", blas.threads},
+                            {"threads", context().threads},
                             {"isa", cpu_isa()},
                             {"bf16", bf16},
                             {"cuda_devices", devices},
@@ -61,7 +61,7 @@ void show_build(bool json) {
                             {"presets", preset_names()}});
   print("linea " + version());
   print(fmt::format("BLAS        {}; kernels {}; {}; {}", blas.version, blas.kernel, blas.flavor,
-                    plural(blas.threads, "thread")));
+                    plural(context().threads, "thread")));
   print(fmt::format("isa         {} (of {}; LINEA_ISA selects)", cpu_isa(),
                     fmt::join(all_cpu_isas(), ", ")));
   print(fmt::format("bf16        {} (of {}; LINEA_ISA selects)", bf16,

@@ -11,6 +11,17 @@
 #include "tensor/error.h"
 
 namespace linea {
+namespace {
+
+// All cores. OpenBLAS takes as many threads as OpenMP has by default, and rounds by their number:
+// it gets one. Kernels name theirs in each region.
+int take_threads() {
+  const int cores = omp_get_max_threads();
+  omp_set_num_threads(1);
+  return cores;
+}
+
+}  // namespace
 
 Context& context() {
   // The CPU reads its StepParams from plain memory, one set a thread that drives a device.
@@ -19,7 +30,7 @@ Context& context() {
                                 .workspace = &cpu_allocator(),
                                 .step = &step,
                                 .step_on_device = &step,
-                                .threads = omp_get_max_threads()};
+                                .threads = take_threads()};
   return instance;
 }
 
@@ -36,8 +47,6 @@ void fetch_step(Context& ctx) {
 void set_threads(int threads) {
   require(threads >= 1, "the number of threads is {}; it must be at least 1", threads);
   context().threads = threads;
-  omp_set_num_threads(threads);
-  openblas_set_num_threads(threads);
 }
 
 void check_blas() {
@@ -53,13 +62,14 @@ void take_blas_buffers() {
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   constexpr int kSize = 256, kElements = kSize * kSize;  // smaller products take none
   const std::vector<float> a(kElements, 1.0f);
-  std::vector<float> c(static_cast<size_t>(kElements * omp_get_max_threads()));
+  const int threads = context().threads;
+  std::vector<float> c(static_cast<size_t>(kElements * threads));
   const auto multiply = [&](float* to) {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize, kSize, 1, a.data(), kSize,
                 a.data(), kSize, 0, to, kSize);
   };
   multiply(c.data());
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
   multiply(c.data() + kElements * omp_get_thread_num());
 }
 
@@ -67,7 +77,7 @@ BlasInfo blas_info() {
   const char* const flavors[] = {"sequential", "pthreads", "OpenMP"};
   const int flavor = openblas_get_parallel();
   return {openblas_get_config(), openblas_get_corename(),
-          flavor >= 0 && flavor <= 2 ? flavors[flavor] : "unknown", openblas_get_num_threads()};
+          flavor >= 0 && flavor <= 2 ? flavors[flavor] : "unknown"};
 }
 
 }  // namespace linea

@@ -75,7 +75,7 @@ void use_device(const Device& device);
 void send_step(Context&);
 void fetch_step(Context&);
 
-// Sets the number of threads of kernels and of BLAS. Error: below 1.
+// Sets the number of threads of kernels. Error: below 1.
 void set_threads(int threads);
 
 // Checks that the loaded BLAS is OpenBLAS built for OpenMP; the threads of any other would compete
@@ -91,7 +91,6 @@ struct BlasInfo {
   const char* version;
   const char* kernel;
   const char* flavor;
-  int threads;
 };
 BlasInfo blas_info();
 

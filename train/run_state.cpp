@@ -37,9 +37,11 @@ Environment current_environment() {
   const BlasInfo blas = blas_info();
   const std::string isa = cpu_isa() + std::string(rounds_on_cpu() ? " with " : "") +
                           (rounds_on_cpu() ? bf16_isa() : "");
-  return {{"program", program_hash()},        {"blas", blas.version},
-          {"blas_kernel", blas.kernel},       {"isa", isa},
-          {"device", context().device.str()}, {"threads", std::to_string(context().threads)}};
+  return {{"program", program_hash()},
+          {"blas", blas.version},
+          {"blas_kernel", blas.kernel},
+          {"isa", isa},
+          {"device", context().device.str()}};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Row-major C = alpha op(A) op(B) + beta C by OpenBLAS, for float and double. Inside a parallel
-// region OpenBLAS built for OpenMP runs on the calling thread only.
+// Row-major C = alpha op(A) op(B) + beta C by OpenBLAS, for float and double, on the calling thread
+// (tensor/context.cpp).
 #pragma once
 
 #include <cblas.h>

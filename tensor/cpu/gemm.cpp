@@ -14,6 +14,10 @@ namespace {
 // sampled.
 constexpr int64_t kMinRows = 8, kMinWork = 65536;
 
+// A product that BLAS computes is cut into blocks of this size, handed out to threads: the bits do
+// not depend on their number.
+constexpr int64_t kBlasRows = 256, kBlasColumns = 128;
+
 // The kernel of one product of float, null for BLAS. Products of attention's heads are not rounded.
 // Sums that do not fill a block of packed terms are not, either.
 const PackedKernel* kernel_of(const Context& ctx, const GemmShape& shape) {
@@ -29,7 +33,7 @@ const PackedKernel* kernel_of(const Context& ctx, const GemmShape& shape) {
 
 // One product.
 template <typename T>
-void multiply(const Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
+void multiply(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c) {
   const int64_t ldc = shape.lead_c > 0 ? shape.lead_c : shape.cols;
   if constexpr (std::is_same_v<T, float>)
     if (const PackedKernel* kernel = kernel_of(ctx, shape)) {
@@ -44,9 +48,17 @@ void multiply(const Context& ctx, const GemmShape& shape, const T* a, const T* b
   const int64_t lda =
       shape.lead_a > 0 ? shape.lead_a : (shape.transpose_a ? shape.rows : shape.inner);
   const int64_t ldb = shape.transpose_b ? shape.inner : shape.cols;
-  blas_gemm(shape.transpose_a, shape.transpose_b, shape.rows, shape.cols, shape.inner,
-            static_cast<T>(shape.alpha), a, std::max<int64_t>(lda, 1), b, std::max<int64_t>(ldb, 1),
-            static_cast<T>(shape.beta), c, ldc);
+  const int64_t bands = (shape.rows + kBlasRows - 1) / kBlasRows,
+                strips = (shape.cols + kBlasColumns - 1) / kBlasColumns;
+  parallel_items(
+      ctx, bands * strips, kBlasRows * kBlasColumns * shape.inner / 8, [&](int64_t block, int) {
+        const int64_t row = block / strips * kBlasRows, col = block % strips * kBlasColumns;
+        blas_gemm(shape.transpose_a, shape.transpose_b, std::min(kBlasRows, shape.rows - row),
+                  std::min(kBlasColumns, shape.cols - col), shape.inner,
+                  static_cast<T>(shape.alpha), a + row * (shape.transpose_a ? 1 : lda),
+                  std::max<int64_t>(lda, 1), b + col * (shape.transpose_b ? ldb : 1),
+                  std::max<int64_t>(ldb, 1), static_cast<T>(shape.beta), c + row * ldc + col, ldc);
+      });
 }
 
 // y = residual + f(norm(x) w^T + bias) in one pass over the rows.
