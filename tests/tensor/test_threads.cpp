@@ -2,6 +2,7 @@
 // BLAS.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "tensor/ops.h"
@@ -98,6 +99,28 @@ TEST(Threads, Tokens) {
   const Tensor mixtures = random({301, 3 * kLogistics}, 4);
   expect_same_bits("logistics",
                    [&] { return std::vector<Tensor>{ops::logistics_scores(mixtures, 97)}; });
+}
+
+// BLAS computes products of few rows or little work, and those of double.
+template <typename T>
+void expect_same_products(int64_t rows, int64_t inner, int64_t cols) {
+  const auto values = [](const Shape& shape, uint32_t stream_id) {
+    const Tensor x = random(shape, stream_id);
+    return Tensor::from(std::vector<T>(x.data<float>(), x.data<float>() + x.numel()), shape);
+  };
+  const Tensor a = values({rows, inner}, 1), b = values({cols, inner}, 2),
+               c = values({rows, cols}, 3);
+  expect_same_bits("product", [&] {
+    return std::vector<Tensor>{ops::matmul(a, b, false, true), ops::matmul(a, c, true, false)};
+  });
+}
+
+TEST(Threads, Products) {
+  for (const auto& [rows, inner, cols] : std::vector<std::array<int64_t, 3>>{
+           {1, 700, 2000}, {3, 700, 2001}, {700, 500, 3}, {300, 310, 270}}) {
+    expect_same_products<float>(rows, inner, cols);
+    expect_same_products<double>(rows, inner, cols);
+  }
 }
 
 TEST(Threads, SumOfSquares) {
