@@ -12,12 +12,12 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6368,
+    "tensor": 6382,
     "autograd": 1898,
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,
-    "train": 4340,
+    "train": 4342,
     "bench": 1894,
     "cli": 962,
 }
