@@ -37,7 +37,7 @@ PRESETS = {
     "mnist-linear": Recipe("mnist", "--preset mnist-linear", thresholds=IMAGE, judge=True),
     "mnist-quick": Recipe("mnist", "--preset mnist-quick", thresholds=IMAGE, judge=True),
     "mnist-cpu": Recipe("mnist", "--preset mnist-cpu", thresholds=IMAGE, judge=True),
-    "cifar10-linear": Recipe("cifar10", "--preset cifar10-linear --size 32 --batch 2", seeds=(1,), judge=True),
+    "cifar10-linear": Recipe("cifar10", "--preset cifar10-linear --size 32 --steps 4800", seeds=(1,), judge=True),
     "cifar10-small": Recipe("cifar10", "--preset cifar10-small", seeds=(1,), judge=True),
     "cifar10-cpu": Recipe("cifar10", "--preset cifar10-cpu", seeds=(1,), judge=True),
     "shakespeare-nanogpt": Recipe("text", "--preset shakespeare-nanogpt", thresholds=TEXT),
@@ -146,6 +146,8 @@ def run(args):
 def time(args):
     for name, recipe in chosen(args):
         flags = list(recipe.flags)
+        if "--size" in flags:  # not a setting of bench
+            continue
         for option in ("--steps", "--warmup"):  # other settings of bench
             if option in flags:
                 del flags[flags.index(option):flags.index(option) + 2]
