@@ -106,6 +106,9 @@ TEST_F(JudgedImages, RealImagesAreGoodAndNoiseIsNot) {
 
 // The file that is kept depends on the data and its settings; a damaged one is replaced.
 TEST_F(JudgedImages, AClassifierIsKeptForItsData) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "takes a minute here; the other builds run it";
+#endif
   RunConfig config = digits(false);
   Silent progress;
   const auto hash_of = [&](const RunConfig& run) {
