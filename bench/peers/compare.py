@@ -36,9 +36,10 @@ class Row:
         for mode, command in {**self.own, **self.peer}.items():
             if mode in self.failures:
                 continue
-            print(f"    {mode}", file=sys.stderr)
+            print(f"    {mode}: ", end="", file=sys.stderr, flush=True)
             try:
                 values[mode] = measure(command, self.key)
+                print(number(values[mode] / UNITS.get(self.key, 1)), NAMES[self.key], file=sys.stderr)
             except (RuntimeError, json.JSONDecodeError) as failure:
                 self.failures[mode] = str(failure)
                 print(failure, file=sys.stderr)
