@@ -40,6 +40,7 @@ struct Trained {
   Bytes bytes;
   double rss = 0, step_s = 0, all_s = 0, optimizer_s = 0, data_s = 0, loss = 0;
   double flops = 0;  // of a token
+  int threads = 0;   // of the step that had the fewest
   int64_t parameters = 0;
   std::vector<OpTimes> ops;
   std::string plainly;  // why the device's steps could not be recorded; empty: they were
@@ -103,6 +104,7 @@ class Step {
                    lap();
                  }});
     lap();
+    result.threads = std::min(result.threads, step_.threads());
     model_.before_step(number, steps_);
     result.loss =
         step_.run(number, learning_rate_at(number, steps_, 0, config_.lr, config_.min_lr)).loss;
@@ -148,6 +150,7 @@ Trained train(const ModelConfig& config, const TrainBench& options) {
   Step plain(model, optimizer, options, false);
   for (int64_t i = 0; i < options.warmup; ++i) plain.run(i, result);
   reset_memory_peak();
+  result.threads = context().threads;
   std::vector<double> times;
   {
     const Profile profile;
@@ -198,6 +201,7 @@ void print_json(const ModelConfig& model, const TrainBench& options, const Machi
                                  {"attention", label_of(model.attention)},
                                  {"tokens_per_s", tokens},
                                  {"step_ms", 1e3 * trained.step_s},
+                                 {"min_threads", trained.threads},
                                  {"model_gflops", gflops},
                                  {"sgemm_gflops", machine.sgemm_gflops},
                                  {"fraction_of_sgemm", gflops / machine.sgemm_gflops},
@@ -221,6 +225,9 @@ void print_text(const ModelConfig& model, const TrainBench& options, const Machi
       "{:.0f} tokens/s, {:.2f} ms per step (median of {} after {} warm-up steps), loss {:.4f}\n",
       tokens, 1e3 * trained.step_s, options.steps, options.warmup, trained.loss);
   if (!trained.plainly.empty()) fmt::print("steps could not be captured: {}\n", trained.plainly);
+  if (trained.threads < machine.threads)
+    fmt::print("some steps took {} of {} threads: other programs use the cores\n", trained.threads,
+               machine.threads);
   fmt::print("{:.1f} GFLOP/s of the model, {:.0f}% of {}\n\n", gflops,
              100 * gflops / machine.sgemm_gflops,
              machine.device == "cpu" ? "SGEMM" : "the products' rate");

@@ -17,8 +17,8 @@ BUDGETS = {
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,
-    "train": 4342,
-    "bench": 1894,
+    "train": 4343,
+    "bench": 1901,
     "cli": 962,
 }
 # Adding one of these is what the project is for: no budget.

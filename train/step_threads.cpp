@@ -7,10 +7,11 @@
 namespace linea {
 namespace {
 
-// An idle machine preempts two threads 5 to 40 times a second, a busy one more than 1,000 times.
-constexpr double kBusyRate = 200;
+// Of a thread, per second. An idle machine preempts a thread up to 20 times, a busy one hundreds of
+// times.
+constexpr double kBusyRate = 100;
 constexpr double kWindow = 0.5;  // seconds at least, of two steps at least
-constexpr double kGain = 0.95;   // of a step's seconds: what counts as faster
+constexpr double kGain = 0.95;   // of a step's seconds: what fewer threads must reach
 constexpr double kPause = 20;    // between trials, in windows of the last one
 
 }  // namespace
@@ -23,15 +24,15 @@ void StepThreads::record_step(double seconds, int64_t preemptions) {
   const double step = window.seconds / static_cast<double>(window.steps);
 
   if (const int before = std::exchange(trial_from_, 0);
-      before != 0 && step > kGain * step_before_) {
+      before != 0 && step > (threads_ < before ? kGain : 1) * step_before_) {
     threads_ = before;
     wait_ = kPause * window.seconds;
     return;
   }
   wait_ -= window.seconds;
-  const bool busy = static_cast<double>(window.preemptions) > kBusyRate * window.seconds;
-  const int next = busy ? threads_ - 1 : threads_ + 1;
-  if (wait_ > 0 || next < 1 || next > max_threads_) return;
+  const bool busy = static_cast<double>(window.preemptions) > kBusyRate * threads_ * window.seconds;
+  const int next = busy && threads_ > 1 ? threads_ - 1 : max_threads_;
+  if (wait_ > 0 || next == threads_) return;
   trial_from_ = std::exchange(threads_, next);
   step_before_ = step;
 }

@@ -6,8 +6,9 @@
 namespace linea {
 
 // A thread that loses its core makes the others wait at the end of each parallel region, so that
-// fewer threads can be faster. While the system takes cores away, steps try one thread less; later
-// they try one more. They keep what is faster. The bits of a step do not depend on it.
+// fewer threads can be faster. While the system takes cores away, steps try one thread less, and
+// keep it where that is faster; later they try all threads again. The bits of a step do not depend
+// on it.
 class StepThreads {
  public:
   explicit StepThreads(int max_threads) : max_threads_(max_threads), threads_(max_threads) {}

@@ -53,6 +53,8 @@ class TrainingStep {
   // The loss of a micro-batch, without gradients, for checks.
   Tensor forward_loss(int64_t micro_batch);
 
+  // Of the next step on a CPU.
+  int threads() const { return threads_.threads(); }
   // Whether steps are captured; a step may find that they cannot be.
   bool captures() const { return capture_ != nullptr; }
   // Kernels and copies of a captured step; 0: none was captured.

@@ -60,6 +60,21 @@ TEST(StepThreads, ReturnWhenTheMachineIsIdleAgain) {
   EXPECT_EQ(share(run(threads, idle, 100), 2), 1);
 }
 
+// 90% of a step is parallel: the last of 16 threads gains less than 5%.
+TEST(StepThreads, ManyReturnTogether) {
+  StepThreads threads(16);
+  const auto machine = [](int free) {
+    return [free](int count) {
+      const int used = std::min(count, free);
+      return Step{0.01 + 0.09 / used * (count > free ? 2 : 1), count > free ? 1000 : 0};
+    };
+  };
+  for (int free = 15; free >= 10; --free) run(threads, machine(free), 30);
+  EXPECT_EQ(threads.threads(), 10);
+  run(threads, machine(16), 30);
+  EXPECT_EQ(threads.threads(), 16);
+}
+
 TEST(StepThreads, StayWhereFewerAreSlower) {
   StepThreads threads(2);
   EXPECT_GT(share(run(threads, crowded, 100), 2), 0.9);
