@@ -64,7 +64,9 @@ struct Context {
   WorkSizes sizes{};
 };
 
-// The calling thread's context; initially the CPU with all cores that OpenMP offers.
+// The calling thread's context; initially the CPU with all cores that OpenMP offers. The first call
+// sets OpenMP's default number of threads to 1, which BLAS takes: a program with parallel regions of
+// its own names their threads.
 Context& context();
 
 // Switches this thread to a device: new tensors and ops use it. Error: ErrorKind::usage where this

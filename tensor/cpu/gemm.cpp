@@ -50,15 +50,15 @@ void multiply(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c
   const int64_t ldb = shape.transpose_b ? shape.inner : shape.cols;
   const int64_t bands = (shape.rows + kBlasRows - 1) / kBlasRows,
                 strips = (shape.cols + kBlasColumns - 1) / kBlasColumns;
-  parallel_items(
-      ctx, bands * strips, kBlasRows * kBlasColumns * shape.inner / 8, [&](int64_t block, int) {
-        const int64_t row = block / strips * kBlasRows, col = block % strips * kBlasColumns;
-        blas_gemm(shape.transpose_a, shape.transpose_b, std::min(kBlasRows, shape.rows - row),
-                  std::min(kBlasColumns, shape.cols - col), shape.inner,
-                  static_cast<T>(shape.alpha), a + row * (shape.transpose_a ? 1 : lda),
-                  std::max<int64_t>(lda, 1), b + col * (shape.transpose_b ? ldb : 1),
-                  std::max<int64_t>(ldb, 1), static_cast<T>(shape.beta), c + row * ldc + col, ldc);
-      });
+  const int64_t block_size = std::min(kBlasRows * kBlasColumns, shape.rows * shape.cols);
+  parallel_items(ctx, bands * strips, block_size * shape.inner / 8, [&](int64_t block, int) {
+    const int64_t row = block / strips * kBlasRows, col = block % strips * kBlasColumns;
+    blas_gemm(shape.transpose_a, shape.transpose_b, std::min(kBlasRows, shape.rows - row),
+              std::min(kBlasColumns, shape.cols - col), shape.inner, static_cast<T>(shape.alpha),
+              a + row * (shape.transpose_a ? 1 : lda), std::max<int64_t>(lda, 1),
+              b + col * (shape.transpose_b ? ldb : 1), std::max<int64_t>(ldb, 1),
+              static_cast<T>(shape.beta), c + row * ldc + col, ldc);
+  });
 }
 
 // y = residual + f(norm(x) w^T + bias) in one pass over the rows.

@@ -9,15 +9,24 @@
 namespace linea {
 namespace {
 
-std::vector<Tensor> gradients(const ModelConfig& config, int threads) {
+std::vector<Tensor> gradients(const ModelConfig& config, int64_t batch, int threads) {
   const int before = context().threads;
   set_threads(threads);
   const Transformer model(config);
-  backward(cross_entropy(model.forward(some_ids(16, 196), true), some_ids(16, 196, 5)));
+  backward(cross_entropy(model.forward(some_ids(batch, config.length), true),
+                         some_ids(batch, config.length, 5)));
   set_threads(before);
   std::vector<Tensor> all;
   for (const Parameter& parameter : model.parameters()) all.push_back(parameter.var.grad());
   return all;
+}
+
+void expect_same_gradients(const ModelConfig& config, int64_t batch, const std::string& name) {
+  const std::vector<Tensor> expected = gradients(config, batch, 1),
+                            found = gradients(config, batch, 3);
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_EQ(std::memcmp(expected[i].address(), found[i].address(), expected[i].bytes()), 0)
+        << name << ", parameter " << i;
 }
 
 TEST(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
@@ -27,11 +36,20 @@ TEST(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
     config.ffn = 136;
     config.length = 196;
     config.attention = entry.variant_options().front();
-    const std::vector<Tensor> expected = gradients(config, 1), found = gradients(config, 3);
-    for (size_t i = 0; i < expected.size(); ++i)
-      EXPECT_EQ(std::memcmp(expected[i].address(), found[i].address(), expected[i].bytes()), 0)
-          << entry.name << ", parameter " << i;
+    expect_same_gradients(config, 16, entry.name);
   }
+}
+
+// Keys of 64, and a position after the last whole segment.
+TEST(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
+  for (const AttentionEntry& entry : attentions())
+    for (const AttentionOptions& variant : entry.variant_options()) {
+      ModelConfig config = small_transformer(1);
+      config.dim = 128;
+      config.length = 513;
+      config.attention = variant;
+      expect_same_gradients(config, 3, label_of(variant));
+    }
 }
 
 }  // namespace
