@@ -95,13 +95,6 @@ void save(const fs::path& path, const std::string& key, const Parameters& parame
   progress.note(fmt::format("the classifier is not kept: {}", error.what()));
 }
 
-// While one lives, products have one thread: BLAS sums in another order with each number of them.
-struct OneThread {
-  OneThread() { set_threads(1); }
-  ~OneThread() { set_threads(before); }
-  const int before = context().threads;
-};
-
 // The class with the largest probability, and that probability.
 std::pair<int64_t, double> most_likely(const float* probabilities, int64_t classes) {
   const float* best = std::max_element(probabilities, probabilities + classes);
@@ -223,7 +216,6 @@ ImageReport ImageJudge::judge(const ImageSet& samples, bool asked, const fs::pat
   ImageReport report;
   report.test_images = test_.count();
   if (classes > 0) {
-    const OneThread same_bits;
     const Classifier classifier = find_classifier(cache, progress);
     const auto of_samples = classifier.predict(samples), of_tests = classifier.predict(test_);
     const Judgment sampled = judge_classes(of_samples.probabilities, samples.labels, classes);
