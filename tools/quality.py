@@ -45,6 +45,7 @@ PRESETS = {
     "shakespeare-cpu": Recipe("text", "--preset shakespeare-cpu", thresholds=TEXT, judge=True),
     "shakespeare-best": Recipe("text", "--preset shakespeare-best", thresholds=TEXT, judge=True),
 }
+BF16 = ("digits-demo", "mnist-quick", "mnist-cpu", "cifar10-small", "cifar10-cpu", "shakespeare-cpu", "shakespeare-best")
 # Additions to SMALL by name.
 ADDITIONS = {
     "text": {
@@ -75,8 +76,10 @@ DTYPES = {
 
 
 def recipes():
-    """All by name: the presets, each addition alone and left out of the whole, and the runs of DTYPES."""
+    """All by name: the presets, those of BF16, each addition alone and left out of the whole, and DTYPES."""
     found = dict(PRESETS)
+    for name in BF16:
+        found[f"bf16: {name}"] = Recipe(PRESETS[name].data, f"{' '.join(PRESETS[name].flags)} --dtype bf16", seeds=(1,))
     for name, (data, flags) in DTYPES.items():
         for dtype in ("fp32", "bf16"):
             found[f"{dtype}: {name}"] = Recipe(data, f"{flags} --dtype {dtype}")
@@ -126,7 +129,7 @@ def train(recipe, name, seed, args):
     metrics = lines(run / "metrics.jsonl")
     curve = [[line["step"], line[recipe.key]] for line in metrics if recipe.key in line]
     result = {"name": name, "seed": seed, "flags": recipe.flags, "steps": metrics[-1]["step"], "curve": curve}
-    if name in PRESETS:
+    if name.removeprefix("bf16: ") in PRESETS:
         result["test"] = linea("eval", run, "--split", "val" if recipe.data == "text" else "test", "--json")
         if recipe.judge:
             result["judge"] = linea("judge", run, "--json")
@@ -164,21 +167,24 @@ def final(run, recipe):
     return run["test"][key] if "test" in run else run["curve"][-1][1]
 
 
-def print_dtypes(by_name):
-    print("\n## bf16\n\n| run | seeds | fp32 | bf16 | difference | two standard errors |\n|---|---|---|---|---|---|")
-    for name in DTYPES:
-        found = [{run["seed"]: run["curve"][-1][1] for run in by_name.get(f"{dtype}: {name}", [])}
-                 for dtype in ("fp32", "bf16")]
+def print_dtypes(by_name, times):
+    print("\n## bf16\n\n| run | seeds | fp32 | bf16 | difference | two standard errors | times as fast |")
+    print("|---|---|---|---|---|---|---|")
+    for name in (*DTYPES, *BF16):
+        names = [name if name in BF16 else f"fp32: {name}", f"bf16: {name}"]
+        recipe = recipes()[names[0]]
+        found = [{run["seed"]: final(run, recipe) for run in by_name.get(one, [])} for one in names]
+        speeds = [times.get(one, {}).get("step_ms", math.nan) for one in names]
         seeds = sorted(set(found[0]) & set(found[1]))
         if not seeds:
-            print(f"| {name} | – | | | | |")
+            print(f"| {name} | – | | | | | |")
             continue
         float32, bf16 = ([one[seed] for seed in seeds] for one in found)
         mean = statistics.mean(float32)
         differences = [b - a for a, b in zip(float32, bf16)]
         error = f"{2 * statistics.stdev(differences) / len(seeds)**0.5 / mean:.2%}" if len(seeds) > 1 else "–"
         print(f"| {name} | {len(seeds)} | {spread(float32)} | {spread(bf16)} | "
-              f"{statistics.mean(differences) / mean:+.2%} | {error} |")
+              f"{statistics.mean(differences) / mean:+.2%} | {error} | {speeds[0] / speeds[1]:.2f} |")
 
 
 def table(args):
@@ -204,7 +210,7 @@ def table(args):
                     reached.append(f"{threshold}: {statistics.mean(first) * step:.0f}")
             print(f"| {name} | {len(runs)} | {steps} | {steps * step / 60:.1f} | {spread(values)} {unit} | "
                   f"{', '.join(reached)} |")
-    print_dtypes(by_name)
+    print_dtypes(by_name, times)
     print("\n## Samples\n")
     for name, runs in by_name.items():
         for run in runs:
