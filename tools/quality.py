@@ -6,8 +6,9 @@
     tools/quality.py table --out FOLDER                            prints Markdown
 
 FOLDER of --data holds mnist/, tinyshakespeare/input.txt and cifar10/. A NAME is a shell pattern; `table` lists all. A
-killed script continues where it stopped. Each run appends a line to OUT/results.jsonl, each step time one to
-OUT/times.jsonl; seconds in the tables are steps times the median step of the machine measured, without evaluations.
+killed script continues where it stopped, only PyTorch's runs start again. Each run appends a line to OUT/results.jsonl,
+each step time one to OUT/times.jsonl; seconds in the tables are steps times the median of a run's step times, without
+evaluations. --python PYTHON names an interpreter with torch; without it, PyTorch's runs are left out.
 """
 import argparse
 import fnmatch
@@ -19,7 +20,8 @@ import statistics
 import subprocess
 import sys
 
-LINEA = pathlib.Path(__file__).resolve().parents[1] / "build/release/linea"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+LINEA, PEERS_FOLDER = ROOT / "build/release/linea", ROOT / "bench/peers"
 DATA = {"mnist": "mnist", "cifar10": "cifar10", "text": "tinyshakespeare/input.txt"}
 BITS, NATS = "val_bits", "val_loss"
 
@@ -45,6 +47,14 @@ PRESETS = {
     "shakespeare-cpu": Recipe("text", "--preset shakespeare-cpu", thresholds=TEXT, judge=True),
     "shakespeare-best": Recipe("text", "--preset shakespeare-best", thresholds=TEXT, judge=True),
 }
+# Models of bench/peers in PyTorch's best mode. Steps: as many as docs/measurements/peers-bf16.txt has in the minutes of
+# shakespeare-best and mnist-cpu.
+PEERS = {
+    "PyTorch: nanogpt": Recipe("text", "--steps 26964 --compile --autocast", seeds=(1,), thresholds=TEXT),
+    "PyTorch: mnist-paper": Recipe("mnist", "--steps 1070 --compile --autocast", seeds=(1,), thresholds=IMAGE),
+}
+PEER_MODELS = {"PyTorch: nanogpt": ("nanogpt", "softmax", 12 * 64),  # preset, attention, tokens in a step
+               "PyTorch: mnist-paper": ("mnist-paper", "linear", 10 * 784)}
 BF16 = ("digits-demo", "mnist-quick", "mnist-cpu", "cifar10-small", "cifar10-cpu", "shakespeare-cpu", "shakespeare-best")
 # Additions to SMALL by name.
 ADDITIONS = {
@@ -76,10 +86,11 @@ DTYPES = {
 
 
 def recipes():
-    """All by name: the presets, those of BF16, each addition alone and left out of the whole, and DTYPES."""
-    found = dict(PRESETS)
+    """All by name: presets, PyTorch's runs, those of BF16, each addition alone and left out of the whole, and DTYPES."""
+    found = {**PRESETS, **PEERS}
     for name in BF16:
-        found[f"bf16: {name}"] = Recipe(PRESETS[name].data, f"{' '.join(PRESETS[name].flags)} --dtype bf16", seeds=(1,))
+        preset = PRESETS[name]
+        found[f"bf16: {name}"] = Recipe(preset.data, f"{' '.join(preset.flags)} --dtype bf16", (1,), preset.thresholds)
     for name, (data, flags) in DTYPES.items():
         for dtype in ("fp32", "bf16"):
             found[f"{dtype}: {name}"] = Recipe(data, f"{flags} --dtype {dtype}")
@@ -104,13 +115,28 @@ def append(path, record):
         file.write(json.dumps(record) + "\n")
 
 
+def output_of(program, *arguments):
+    """The lines of the command's output."""
+    command = [str(program), *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit {done.returncode}")
+    return done.stdout.strip().splitlines()
+
+
 def linea(*arguments):
     """The last line of the command's JSON output."""
-    done = subprocess.run([LINEA, *map(str, arguments)], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(f"linea {' '.join(map(str, arguments))}: exit {done.returncode}")
-    output = done.stdout.strip().splitlines()
+    output = output_of(LINEA, *arguments)
     return json.loads(output[-1]) if output else {}
+
+
+def train_peer(recipe, name, seed, args):
+    threads = ["--threads", args.threads] if args.threads else []
+    output = output_of(args.python, PEERS_FOLDER / "train_torch.py", PEER_MODELS[name][0], "--data",
+                       args.data / DATA[recipe.data], *recipe.flags, "--seed", seed, *threads)
+    unit = "nats" if recipe.data == "text" else "bits/dim"
+    curve = [[line["step"], line[unit]] for line in map(json.loads, output)]
+    return {"name": name, "seed": seed, "flags": recipe.flags, "steps": curve[-1][0], "curve": curve}
 
 
 def folder_of(out, name, seed):
@@ -143,13 +169,20 @@ def run(args):
             done = {(line["name"], line["seed"]) for line in lines(results)}
             if seed in recipe.seeds and (name, seed) not in done:
                 print(f"{name}, seed {seed}", file=sys.stderr)
-                append(results, train(recipe, name, seed, args))
+                append(results, (train_peer if name in PEERS else train)(recipe, name, seed, args))
 
 
 def time(args):
     for name, recipe in chosen(args):
         flags = list(recipe.flags)
         if "--size" in flags:  # not a setting of bench
+            continue
+        if name in PEERS:
+            model, attention, tokens = PEER_MODELS[name]
+            output = output_of(args.python, PEERS_FOLDER / "peer_torch.py", "train", "--preset", model, "--attention",
+                               attention, "--compile", "--autocast")
+            rate = json.loads(output[-1])["tokens_per_s"]
+            append(args.out / "times.jsonl", {"name": name, "step_ms": tokens / rate * 1e3, "tokens_per_s": rate})
             continue
         for option in ("--steps", "--warmup"):  # other settings of bench
             if option in flags:
@@ -165,6 +198,23 @@ def spread(values):
 def final(run, recipe):
     key = "loss" if recipe.data == "text" else "bits"
     return run["test"][key] if "test" in run else run["curve"][-1][1]
+
+
+def print_thresholds(by_name, times):
+    """Seconds and tokens to each threshold: the first evaluation that is at or below it, the mean of the seeds."""
+    for data, thresholds, unit in (("text", TEXT, "nats"), ("mnist", IMAGE, "bits/dim")):
+        print(f"\n## Time to quality: {data}\n\n| run | seeds | " +
+              " | ".join(f"{threshold} {unit}" for threshold in thresholds) + " |\n|---" + "|---" * (len(thresholds) + 1) + "|")
+        for name, recipe in recipes().items():
+            runs, time = by_name.get(name, []), times.get(name)
+            if recipe.data != data or not recipe.thresholds or not runs or not time:
+                continue
+            cells = []
+            for threshold in thresholds:
+                first = [next((step for step, value in run["curve"] if value <= threshold), None) for run in runs]
+                seconds = statistics.mean(first) * time["step_ms"] / 1e3 if all(first) else None
+                cells.append(f"{seconds:.0f} s, {seconds * time['tokens_per_s'] / 1e6:.2g} M" if seconds else "–")
+            print(f"| {name} | {len(runs)} | {' | '.join(cells)} |")
 
 
 def print_dtypes(by_name, times):
@@ -188,28 +238,26 @@ def print_dtypes(by_name, times):
 
 
 def table(args):
-    times = {line["name"]: line for line in lines(args.out / "times.jsonl")}
-    by_name = {}
+    measured, by_name = {}, {}
+    for line in lines(args.out / "times.jsonl"):
+        measured.setdefault(line.pop("name"), []).append(line)
+    times = {name: {key: statistics.median(line[key] for line in rows) for key in rows[0]}
+             for name, rows in measured.items()}
     for line in lines(args.out / "results.jsonl"):
         by_name.setdefault(line["name"], []).append(line)
     additions = [name for name in recipes() if name.split(":")[0] in ADDITIONS]
-    for title, rows in (("Presets", PRESETS), ("Additions", additions)):
-        print(f"\n## {title}\n\n| run | seeds | steps | minutes | result | seconds to |\n|---|---|---|---|---|---|")
+    for title, rows in (("Presets", [*PRESETS, *PEERS]), ("Additions", additions)):
+        print(f"\n## {title}\n\n| run | seeds | steps | minutes | result |\n|---|---|---|---|---|")
         for name in rows:
             runs, recipe = by_name.get(name, []), recipes()[name]
             if not runs:
-                print(f"| {name} | – | | | | |")
+                print(f"| {name} | – | | | |")
                 continue
             unit = "nats" if recipe.data == "text" else "bits/dim"
-            values = [final(run, recipe) for run in runs]
-            step = times.get(name, {}).get("step_ms", math.nan) / 1e3
-            steps, reached = runs[0]["steps"], []
-            for threshold in recipe.thresholds:
-                first = [next((s for s, value in run["curve"] if value <= threshold), None) for run in runs]
-                if all(first):
-                    reached.append(f"{threshold}: {statistics.mean(first) * step:.0f}")
-            print(f"| {name} | {len(runs)} | {steps} | {steps * step / 60:.1f} | {spread(values)} {unit} | "
-                  f"{', '.join(reached)} |")
+            minutes = runs[0]["steps"] * times.get(name, {}).get("step_ms", math.nan) / 6e4
+            print(f"| {name} | {len(runs)} | {runs[0]['steps']} | {minutes:.1f} | "
+                  f"{spread([final(run, recipe) for run in runs])} {unit} |")
+    print_thresholds(by_name, times)
     print_dtypes(by_name, times)
     print("\n## Samples\n")
     for name, runs in by_name.items():
@@ -221,7 +269,7 @@ def table(args):
 def chosen(args):
     patterns = args.names or ["*"]
     return [(name, recipe) for name, recipe in recipes().items()
-            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns) and (args.python or name not in PEERS)]
 
 
 def main():
@@ -231,6 +279,7 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path("data"))
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--python", help="an interpreter with torch, for PyTorch's runs")
     args = parser.parse_intermixed_args()
     args.out.mkdir(parents=True, exist_ok=True)
     {"run": run, "time": time, "table": table}[args.action](args)
