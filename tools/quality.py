@@ -206,14 +206,14 @@ def print_thresholds(by_name, times):
         print(f"\n## Time to quality: {data}\n\n| run | seeds | " +
               " | ".join(f"{threshold} {unit}" for threshold in thresholds) + " |\n|---" + "|---" * (len(thresholds) + 1) + "|")
         for name, recipe in recipes().items():
-            runs, time = by_name.get(name, []), times.get(name)
-            if recipe.data != data or not recipe.thresholds or not runs or not time:
+            runs, speed = by_name.get(name, []), times.get(name)
+            if recipe.data != data or not recipe.thresholds or not runs or not speed:
                 continue
             cells = []
             for threshold in thresholds:
                 first = [next((step for step, value in run["curve"] if value <= threshold), None) for run in runs]
-                seconds = statistics.mean(first) * time["step_ms"] / 1e3 if all(first) else None
-                cells.append(f"{seconds:.0f} s, {seconds * time['tokens_per_s'] / 1e6:.2g} M" if seconds else "–")
+                seconds = statistics.mean(first) * speed["step_ms"] / 1e3 if all(first) else None
+                cells.append(f"{seconds:.0f} s, {seconds * speed['tokens_per_s'] / 1e6:.2g} M" if seconds else "–")
             print(f"| {name} | {len(runs)} | {' | '.join(cells)} |")
 
 
