@@ -199,6 +199,44 @@ TEST(Gated, AGateOfZeroForgets) {
   }
 }
 
+// A query that scores 0 with its own key, behind a gate of 1e-39: the denominator is subnormal and
+// its reciprocal infinite. Such a row has the output 0 and no gradient.
+TEST(Gated, ASubnormalDenominatorIsARowWithoutWeight) {
+  const Map map = make_feature_map("elu", 1);
+  constexpr int64_t N = 70;
+  std::vector<double> q, k;
+  for (int64_t i = 0; i < 2 * 3 * N; ++i)
+    for (int64_t d = 0; d < 4; ++d) {
+      const bool even = i % N % 2 == 0;         // even keys have features 0 and 1, odd keys 2 and 3
+      k.push_back((d < 2) == even ? 0 : -110);  // phi: 1 and 0
+      q.push_back((d < 2) == even ? -110 : 0);
+    }
+  for (const double gate : {1e-39, 1e-30}) {
+    Problem p = problem(
+        N, [&](int64_t n) { return n % 8 == 5 ? gate : 0.6; }, DType::f32);
+    p.x.q = in_dtype(Tensor::from(q, {2, 3, N, 4}), DType::f32);
+    p.x.k = in_dtype(Tensor::from(k, {2, 3, N, 4}), DType::f32);
+    const Var in_q(p.x.q, true), in_k(p.x.k, true), in_v(p.x.v, true), in_gate(p.gate, true);
+    const Var y = linear_attention(map, {in_q, in_k, in_v, in_gate}, {});
+    backward(y, p.x.dy);
+    for (const Var& input : {in_q, in_k, in_v, in_gate})
+      EXPECT_EQ(ops::count_nonfinite(input.grad()), 0) << gate;
+    const auto without_weight = [&](int64_t, int64_t n) {
+      return n == 0 || (gate < 1e-38 && n % 8 == 5);
+    };
+    const Tensor expected = by_loops(*map, p), zeros = Tensor::zeros(expected.shape(), DType::f64),
+                 kept = blend(expected, zeros, without_weight);
+    EXPECT_LE(relative_error(y.value(), kept), 1e-5) << gate;
+    const auto state = std::make_unique<LinearState>(*map, 2, 3, 4, 5, DType::f32, true);
+    for (int64_t n = 0; n < N; ++n) {
+      const Tensor step = linear_step(*map, *state,
+                                      {Var(at_position(p.x.q, n)), Var(at_position(p.x.k, n)),
+                                       Var(at_position(p.x.v, n)), Var(position(p.gate, n))});
+      EXPECT_LE(relative_error(step, at_position(kept, n), 1.0), 1e-5) << gate << " step " << n;
+    }
+  }
+}
+
 // Head h remembers for 2^(h+1) positions at first, up to 128.
 TEST(Gated, InitialGates) {
   AttentionOptions options;
