@@ -49,12 +49,13 @@ struct Plan {
     const int64_t usual = in_kernel ? length : sizes.segment;
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1,
                                    std::max<int64_t>(length, 1));
-    chunk_ = std::min(options.chunk > 0 ? options.chunk : (in_kernel || features <= 48 ? 32 : 64),
-                      segment_);
+    const bool on_cpu = context().device.kind == DeviceKind::cpu;
+    const bool rounded = on_cpu && context().products == FloatProducts::rounded;
+    const int64_t best = features <= 48 || (in_kernel && !rounded) ? 32 : 64;
+    chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;
     int64_t parallel = 1;
-    if (context().device.kind == DeviceKind::cpu)
-      parallel = map.parameters().empty() ? context().threads : kFixedCut;
+    if (on_cpu) parallel = map.parameters().empty() ? context().threads : kFixedCut;
     tile_batch_heads_ = parallel * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
   }
 

@@ -13,7 +13,7 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "tensor": 6385,
-    "autograd": 1898,
+    "autograd": 1900,
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,
