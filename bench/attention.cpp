@@ -201,6 +201,7 @@ std::vector<AttentionOptions> checked_attentions(const AttentionBench& options) 
 void run(const AttentionBench& options) {
   const std::vector<AttentionOptions> attentions = checked_attentions(options);
   use_machine(options.threads, options.device, options.dtype);
+  warn_of_slow_bf16();
   const Machine machine = measure_machine(options.seconds, options.dtype);
   print_head(machine, options);
   std::vector<int64_t> lengths = options.lengths;

@@ -181,9 +181,14 @@ ModelConfig chosen_model(ModelChoice& choice) {
   const Work work = choice.trains ? Work::training : Work::sampling;
   check_model_settings(config, work);
   use_machine(config.threads, config.device, config.dtype, work);
+  warn_of_slow_bf16();
   TaskShape shape = own != nullptr ? shape_of(*own) : shape_of(config);
   shape.length = choice.length.value_or(shape.length);
   return model_config(config, shape);
+}
+
+void warn_of_slow_bf16() {
+  if (const std::string note = slow_bf16_note(); !note.empty()) fmt::print(stderr, "{}\n", note);
 }
 
 std::string to_string(const ModelConfig& config) {

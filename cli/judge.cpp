@@ -231,9 +231,9 @@ void add_judge(CLI::App& program, int& exit_code) {
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,
              "cpu, cuda, or a device by number such as cuda:1", OptionKind::shows_default);
-  add_option(
-      command, "--dtype", options->dtype,
-      "fp32, bf16 (on a CPU: weights only), or tf32 on a CUDA device; default: as in training");
+  add_option(command, "--dtype", options->dtype,
+             "fp32, bf16 (on a CPU: products of weights), or tf32 on a CUDA device; default: as in "
+             "training");
   add_flag(command, "--json", options->json, "one JSON object on stdout");
   set_action(command, [&command, options, &exit_code] {
     run_judge(command, *options);

@@ -12,13 +12,13 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6385,
+    "tensor": 6389,
     "autograd": 1900,
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,
-    "train": 4343,
-    "bench": 1901,
+    "train": 4344,
+    "bench": 1907,
     "cli": 962,
 }
 # Adding one of these is what the project is for: no budget.

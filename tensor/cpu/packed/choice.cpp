@@ -67,7 +67,12 @@ const char* bf16_isa() {
   return kernel == nullptr ? nullptr : kernel->isa;
 }
 
-bool bf16_is_fast() { return cpu::bf16_kernel() != nullptr && cpu::bf16_kernel()->fast; }
+// Processors of Intel compute half as many products by AVX512-BF16 as those of AMD.
+bool bf16_is_fast() {
+  const cpu::PackedKernel* const kernel = cpu::bf16_kernel();
+  return kernel != nullptr && kernel->fast &&
+         (kernel != cpu::bf16_avx512() || !__builtin_cpu_is("intel"));
+}
 
 std::vector<std::string> all_bf16_isas() {
   std::vector<std::string> names;
