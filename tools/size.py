@@ -12,7 +12,7 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6389,
+    "tensor": 6391,
     "autograd": 1900,
     "nn": 2614,
     "cuda": 9222,

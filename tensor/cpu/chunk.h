@@ -180,9 +180,12 @@ class StateAccumulator {
   T *state_, *key_sum_, *scale_;
 };
 
-// The shape as this context multiplies: rounded only where that is faster.
-inline ChunkShape with_products(const Context& ctx, ChunkShape shape) {
-  shape.products = rounds_chunks() ? ctx.products : FloatProducts::exact;
+// The shape as this context multiplies: rounded only where that is faster, and not with decays. The
+// gradient of a log decay sums over all later keys what cancels but for rounding.
+template <typename T>
+ChunkShape with_products(const Context& ctx, ChunkShape shape, const ChunkInput<T>& in) {
+  shape.products =
+      rounds_chunks() && in.decay.data == nullptr ? ctx.products : FloatProducts::exact;
   return shape;
 }
 

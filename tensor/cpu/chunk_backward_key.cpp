@@ -93,7 +93,7 @@ void chunk_backward_key(Context& ctx, const ChunkShape& given, const ChunkInput<
                         HeadRows<const T> dy, const ChunkRows<T>& saved,
                         Strided<const T> ddenominator, const ChunkState<T>& grads, HeadRows<T> dk,
                         Strided<T> dweight, HeadRows<T> dv) {
-  const ChunkShape shape = with_products(ctx, given);
+  const ChunkShape shape = with_products(ctx, given, in);
   const int64_t F = shape.features, M = shape.values;
   const bool scaled = grads.scale != nullptr;
   const int64_t each = chunk_workspace(shape);

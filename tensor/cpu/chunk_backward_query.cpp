@@ -61,7 +61,7 @@ template <typename T>
 void chunk_backward_query(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                           HeadRows<const T> y, HeadRows<const T> dy, const ChunkRows<T>& saved,
                           const ChunkState<T>& states, HeadRows<T> dq, Strided<T> ddenominator) {
-  const ChunkShape shape = with_products(ctx, given);
+  const ChunkShape shape = with_products(ctx, given, in);
   const Workspace<bool> flags(ctx, ctx.threads * shape.chunk);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t bh, int thread, const Chunk& chunk, const Rows<T>& k,

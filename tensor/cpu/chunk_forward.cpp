@@ -93,7 +93,7 @@ void read_scaled(const ChunkShape& shape, const Chunk& chunk, const Rows<T>& q, 
 template <typename T>
 void chunk_forward(Context& ctx, const ChunkShape& given, const ChunkInput<T>& in,
                    const ChunkState<T>& states, HeadRows<T> y, const ChunkRows<T>& saved) {
-  const ChunkShape shape = with_products(ctx, given);
+  const ChunkShape shape = with_products(ctx, given, in);
   sweep_forward(ctx, shape, in, states,
                 [&](int64_t bh, int, const Chunk& chunk, const Rows<T>& k,
                     const StateAccumulator<T>& running, bool empty, Arena<T> arena) {

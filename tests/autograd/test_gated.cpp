@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "autograd/linear_attention.h"
 #include "autograd/ops.h"
@@ -197,6 +198,25 @@ TEST(Gated, AGateOfZeroForgets) {
     backward(linear_attention(map, {Var(p.x.q), Var(p.x.k), Var(p.x.v), gate}, {}), p.x.dy);
     EXPECT_EQ(ops::count_nonfinite(gate.grad()), 0);
   }
+}
+
+// The gradient of a gate is a sum over all later keys, of terms that cancel: 1,500 roundings to bf16
+// would leave noise.
+TEST(Gated, ProductsAreNotRounded) {
+  const Map map = make_feature_map("elu", 1);
+  const Problem p = problem(
+      1500, [](int64_t n) { return n % 2 == 0 ? 0.999 : 0.9; }, DType::f32);
+  const auto gradients = [&](FloatProducts products) {
+    const FloatProducts before = std::exchange(context().products, products);
+    const Var q(p.x.q, true), k(p.x.k, true), v(p.x.v, true), gate(p.gate, true);
+    backward(linear_attention(map, {q, k, v, gate}, {}), p.x.dy);
+    context().products = before;
+    return std::vector<Tensor>{q.grad(), k.grad(), v.grad(), gate.grad()};
+  };
+  const std::vector<Tensor> exact = gradients(FloatProducts::exact),
+                            rounded = gradients(FloatProducts::rounded);
+  for (size_t i = 0; i < exact.size(); ++i)
+    EXPECT_LE(relative_error(rounded[i], exact[i]), 1e-6) << i;
 }
 
 // A query that scores 0 with its own key, behind a gate of 1e-39: the denominator is subnormal and
