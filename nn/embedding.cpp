@@ -43,7 +43,7 @@ PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& con
   const auto add = [&](const char* name, int64_t each, int64_t count) {
     std::vector<int32_t> index;
     for (int64_t n = 0; n < length; ++n) index.push_back(static_cast<int32_t>(n / each % count));
-    axes_.push_back(
+    axes.push_back(
         {Embedding(init, name, count, dim, kInitStd, true), Tensor::from(index, {length})});
   };
   add("row_embedding", C * W, (length + C * W - 1) / (C * W));
@@ -53,7 +53,7 @@ PositionEmbedding::PositionEmbedding(ParameterInit& init, const ModelConfig& con
 
 Var PositionEmbedding::table(int64_t N) const {
   Var sum = rows(weight, 0, N);
-  for (const Axis& axis : axes_) sum = add(sum, axis.embedding.forward(axis.index.rows(0, N)));
+  for (const Axis& axis : axes) sum = add(sum, axis.embedding.forward(axis.index.rows(0, N)));
   return sum;
 }
 

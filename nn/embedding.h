@@ -38,15 +38,14 @@ struct PositionEmbedding {
   Tensor step(const Embedding& tokens, const Tensor& ids, const Tensor& position,
               DType dtype) const;
 
-  Var weight;
-
- private:
   // A table of an axis of images, and its index i32 [length] of each position.
   struct Axis {
     Embedding embedding;
     Tensor index;
   };
-  std::vector<Axis> axes_;
+
+  Var weight;
+  std::vector<Axis> axes;  // of images
 };
 
 // x[n] + E[class], E [classes + 1, dim], zeros at first: the class of a sequence is its first

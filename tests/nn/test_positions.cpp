@@ -78,5 +78,26 @@ TEST(Positions, AllTablesOfAGridAreTrained) {
   }
 }
 
+// Of x + P[n] + R[row] + K[column] + C[channel]: whole images, and five pixels and a part of one.
+TEST(Positions, TheGradientOfAGrid) {
+  for (const int64_t channels : {1, 3})
+    for (const int64_t N : {16 * channels, 5 * channels + channels / 2}) {
+      Parameters unused;
+      ParameterInit init(unused, 1);
+      PositionEmbedding positions(init, grid_model(channels, "learned+grid"));
+      std::vector<Var> leaves = {Var(random_tensor({2, N, 16}, 1), true)};
+      const auto in_double = [&](Var& table) {
+        table = Var(random_tensor(table.shape(), static_cast<uint32_t>(leaves.size() + 1)), true);
+        leaves.push_back(table);
+      };
+      in_double(positions.weight);
+      for (PositionEmbedding::Axis& axis : positions.axes) in_double(axis.embedding.weight);
+      ASSERT_EQ(leaves.size(), channels == 1 ? 4u : 5u);
+      const GradcheckResult result =
+          gradcheck_leaves([&] { return positions.forward(leaves[0]); }, leaves);
+      EXPECT_LE(result.error, 1e-7) << channels << ", input " << result.worst_input;
+    }
+}
+
 }  // namespace
 }  // namespace linea
