@@ -38,6 +38,12 @@ TEST_F(Resume, FromAnEarlierCheckpointIsBitExact) {
           " --optimizer muon --embedding-convolution 2d --layer-convolution 2d "
           "--attention-output gated",
       kDigits + " --class-token --class-embedding every --class-dropout 0.3",
+      kDigits +
+          " --class-token --class-embedding every --rule gated --memory long --optimizer muon "
+          "--positions learned+grid --layer-convolution 2d",
+      kText +
+          " --rule gated --optimizer muon --layer-convolution 1d --bigram-embedding --tie "
+          "--attention-output gated --no-bias",
       "train --task retrieval --associations 6 --layers 1 --heads 1 --dim 8 --batch 2"};
   for (size_t i = 0; i < tasks.size(); i += kSanitized ? 3 : 1) {
     const std::string& task = tasks[i];
