@@ -43,7 +43,7 @@ TEST(Registry, ListsEveryMechanism) {
        {"linear --feature elu", "linear --feature relu", "linear --feature exp",
         "linear --feature square", "linear --feature dpfp --nu 2",
         "linear --feature elu --rule gated", "linear --feature elu --rule delta",
-        "performer --feature positive --features 16",
+        "linear --feature elu --rule gated-delta", "performer --feature positive --features 16",
         "performer --feature hyperbolic --features 16", "performer --feature trig --features 16",
         "performer --feature relu --features 16", "soft-vq --codes 16", "vq --codes 16", "softmax"})
     EXPECT_NE(std::find(labels.begin(), labels.end(), label), labels.end()) << label;
