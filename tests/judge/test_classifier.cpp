@@ -5,6 +5,8 @@
 
 #include "autograd/gradcheck.h"
 #include "judge/image_judge.h"
+#include "tensor/backend.h"
+#include "tensor/context.h"
 #include "tests/data/data_helpers.h"
 
 namespace linea {
@@ -129,6 +131,31 @@ TEST_F(JudgedImages, AClassifierIsKeptForItsData) {
   config.task_settings["levels"] = int64_t{8};
   EXPECT_NE(hash_of(config), hash);
   EXPECT_EQ(files().size(), 2u);
+  EXPECT_EQ(progress.notes, "");
+}
+
+// By weights, trained anew into a folder each: what is kept at one number of threads is what any
+// other would train.
+TEST_F(JudgedImages, AClassifierIsTheSameAtAnyNumberOfThreads) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "takes a minute here; the other builds run it";
+#endif
+  if (std::string(cpu_isa()) == "128-bit")
+    GTEST_SKIP() << "the base build computes products by BLAS";
+  const RunConfig config = digits(false);
+  const ImageJudge judge(config);
+  const ImageSet samples = test_images(config, 2);
+  Silent progress;
+  const int before = context().threads;
+  std::vector<std::string> hashes;
+  for (const int threads : {1, 2}) {
+    set_threads(threads);
+    const auto cache = path(fmt::format("cache-{}", threads));
+    hashes.push_back(judge.judge(samples, false, cache, progress).by_class->hash);
+    EXPECT_FALSE(std::filesystem::is_empty(cache));
+    set_threads(before);
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
   EXPECT_EQ(progress.notes, "");
 }
 
