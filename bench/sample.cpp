@@ -39,15 +39,24 @@ double weight_bytes(const Model& model) {
   return bytes;
 }
 
-// Of the rows that convolutions keep of a sequence, apart from the states of the attentions.
-std::string ring_text(const Model& model) {
+// Of a sequence before its first position: all, and the rows that convolutions keep, which are apart
+// from the states of the attentions.
+struct StateBytes {
+  size_t all, rows;
+};
+
+StateBytes state_bytes(const Model& model) {
   const DecodeState state = model.start(1);
-  size_t rings = state.embedding.bytes();
-  for (const LayerState& layer : state.layers) rings += layer.rows_bytes();
-  if (rings == 0) return "";
+  StateBytes bytes{state.bytes(), state.embedding.bytes()};
+  for (const LayerState& layer : state.layers) bytes.rows += layer.rows_bytes();
+  return bytes;
+}
+
+std::string to_string(const StateBytes& bytes) {
+  if (bytes.rows == 0) return "";
   return fmt::format(
       "state of a sequence: {:.1f} KB, of which {:.1f} KB are rows of convolutions\n",
-      static_cast<double>(state.bytes()) / 1e3, static_cast<double>(rings) / 1e3);
+      static_cast<double>(bytes.all) / 1e3, static_cast<double>(bytes.rows) / 1e3);
 }
 
 // Positions that take a few seconds; all of an image where a position costs more the later it is.
@@ -79,7 +88,7 @@ Sampled measure(const Model& model, const SampleBench& options, int64_t batch) {
   return sampled;
 }
 
-void print(const SampleBench& options, const Sampled& sampled) {
+void print(const SampleBench& options, const StateBytes& state, const Sampled& sampled) {
   const bool alone = sampled.batch == 1;
   if (options.json) {
     const auto number = [&](double x) {
@@ -90,7 +99,9 @@ void print(const SampleBench& options, const Sampled& sampled) {
                                    {"tokens_per_s", sampled.tokens_per_s},
                                    {"images_per_s", sampled.images_per_s},
                                    {"read_gb_per_s", number(sampled.read_gb_per_s)},
-                                   {"of_read", number(sampled.of_read)}};
+                                   {"of_read", number(sampled.of_read)},
+                                   {"state_bytes", state.all},
+                                   {"convolution_bytes", state.rows}};
     if (options.parts > 0) line["parts"] = options.parts;
     if (!sampled.not_captured.empty()) line["not_captured"] = sampled.not_captured;
     return print_json_line(line);
@@ -121,16 +132,17 @@ void run(SampleBench options) {
   const Machine machine = measure_machine(0.3, options.model.config.dtype);
   if (options.parts > 0) context().sizes.streams = options.parts;
   const Transformer model(config);
+  const StateBytes state = state_bytes(model);
   if (options.json) {
     print_json_line(json_of(machine));
   } else {
     fmt::print("{}{}: {}\nrandom weights, {}; {:.1f} MB of weights per token\n{}\n",
                to_string(machine), options.model.preset, to_string(config),
-               options.model.config.dtype, weight_bytes(model) / 1e6, ring_text(model));
+               options.model.config.dtype, weight_bytes(model) / 1e6, to_string(state));
     fmt::print("{:>7} {:>10} {:>12} {:>12} {:>14} {:>10}\n", "batch", "positions", "tokens/s",
                "images/s", "weights GB/s", "share %");
   }
-  for (const int64_t batch : options.batches) print(options, measure(model, options, batch));
+  for (const int64_t batch : options.batches) print(options, state, measure(model, options, batch));
   if (!options.json)
     fmt::print(
         "\nAn image has {} tokens. weights GB/s: the rate at which a sum reads as many bytes; "

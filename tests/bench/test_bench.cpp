@@ -188,6 +188,29 @@ TEST_F(Bench, SampleReportsSpeedByBatch) {
   refused(2, "bench sample --length 4", {"--length", "4"});
 }
 
+// The rows of 2 convolutions are the last 4 inputs of each; without convolutions no line says so.
+TEST_F(Bench, SampleReportsTheState) {
+  const std::string sample = "sample --layers 1 --tokens 3 --threads 1 --preset ";
+  const auto lines = results(sample + "shakespeare-best --batches 1,2");
+  ASSERT_EQ(lines.size(), 2u);
+  const double rows = 2 * 4 * 192 * 4, sums = 6 * 32 * (32 + 1) * 4;
+  for (const nlohmann::json& line : lines) EXPECT_EQ(line["convolution_bytes"], rows);
+  EXPECT_EQ(lines[0]["state_bytes"], lines[1]["state_bytes"]) << "of one sequence";
+  const auto all = lines[0]["state_bytes"].get<double>();
+  EXPECT_GE(all, rows + sums);
+  EXPECT_LT(all, rows + 1.1 * sums);
+  const std::string text = done("bench " + sample + "shakespeare-best --batches 1").out;
+  EXPECT_NE(text.find(fmt::format("state of a sequence: {:.1f} KB, of which {:.1f} KB are rows",
+                                  all / 1e3, rows / 1e3)),
+            std::string::npos)
+      << text;
+  const nlohmann::json plain = results(sample + "digits-linear --batches 1")[0];
+  EXPECT_EQ(plain["convolution_bytes"], 0);
+  EXPECT_GT(plain["state_bytes"], 0);
+  const std::string other = done("bench " + sample + "digits-linear --batches 1").out;
+  EXPECT_EQ(other.find("state of a sequence"), std::string::npos) << other;
+}
+
 TEST_F(Bench, MemoryComparesFourMethods) {
   const std::string tiny =
       "memory --lengths 70,140 --heads 2 --key-size 4 --features 6 --seconds 0 --threads 1";
