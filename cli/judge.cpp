@@ -70,6 +70,11 @@ Json to_json(const Measure& measure) {
   return {{"samples", measure.samples}, {"real", measure.real}};
 }
 
+// By which the Fréchet distance is measured.
+const char* feature_name(const ImageReport& report) {
+  return report.by_class ? "the classifier's units" : "8 x 8 means";
+}
+
 void print_json(const SavedModel& saved, const ImageReport& report, const Nearness& nearness,
                 int64_t count, const std::string& sheet) {
   Json result = {{"step", saved.step}, {"count", count}, {"test_images", report.test_images}};
@@ -80,6 +85,7 @@ void print_json(const SavedModel& saved, const ImageReport& report, const Nearne
     result["right"] = by_class->right ? Json(*by_class->right) : Json();
     result["classes"] = to_json(by_class->effective);
   }
+  result["features"] = feature_name(report);
   result["frechet"] = to_json(report.frechet);
   result["nearest"] = {{"median", to_json(nearness.median)},
                        {"min", to_json(nearness.min)},
@@ -112,16 +118,18 @@ void print_table(const SavedModel& saved, const ImageReport& report, const Nearn
     print_row("classes", by_class->effective, 2, fmt::format("of {}", by_class->classes));
   }
   print_row("Fréchet distance", report.frechet, 3,
-            fmt::format("to the test images, by {}; real: training images",
-                        report.by_class ? "the classifier's units" : "8 x 8 means"));
+            fmt::format("to the test images, by {}; real: training images", feature_name(report)));
   print_row("nearest, median", nearness.median, 3, "distance to a training image, pixels in 0..1");
   print_row("nearest, least", nearness.min, 3,
-            nearness.copies == 0 ? "no sample is nearer than every test image"
-                                 : fmt::format("{} nearer than every test image",
-                                               plural(nearness.copies, "sample")));
-  if (const auto& by_class = report.by_class)
+            fmt::format("{} nearer than the nearest of {} test images",
+                        nearness.copies == 0 ? "no sample is" : plural(nearness.copies, "sample"),
+                        report.of_tests.size()));
+  if (const auto& by_class = report.by_class) {
     fmt::print("classifier {}: {:.2f}% of the test images right\n", by_class->hash.substr(0, 12),
                100 * by_class->accuracy);
+  } else {
+    fmt::print("no classes: no classifier; sure, right and classes are not measured\n");
+  }
   if (!sheet.empty()) fmt::print("{}\n", sheet);
 }
 
@@ -226,7 +234,7 @@ void add_judge(CLI::App& program, int& exit_code) {
   add_option(command, "--data", options->data, "the run's data, if moved since training");
   add_option(command, "--out", options->out,
              "PNG of the samples nearest to training images, next to these; default: copies.png "
-             "if one is nearer than every test image");
+             "if one is nearer than the nearest of as many test images");
   add_sampling_flags(command, options->sampling, options->seed);
   add_option(command, "--threads", options->threads, "CPU threads; 0: all cores");
   add_option(command, "--device", options->device,

@@ -42,7 +42,7 @@ struct ImageReport {
 // The distances to the nearest training images.
 struct Nearness {
   Measure median, min;
-  int64_t copies = 0;  // samples that are nearer to one than any of the test images
+  int64_t copies = 0;  // samples that are nearer to one than any of these test images
 };
 Nearness nearness_of(const ImageReport& report);
 

@@ -25,6 +25,7 @@ TEST_F(Judge, JudgesDigitsByClass) {
   const nlohmann::json result = judged(arguments);
   EXPECT_EQ(result["step"], 3);
   EXPECT_EQ(result["count"], 30);
+  EXPECT_EQ(result["features"], "the classifier's units");
   EXPECT_GT(result["classifier"]["accuracy"], 0.9);
   EXPECT_EQ(result["classifier"]["sha256"].get<std::string>().size(), 64u);
   for (const char* key : {"sure", "classes", "frechet"})
@@ -42,9 +43,10 @@ TEST_F(Judge, JudgesDigitsByClass) {
   EXPECT_EQ(parse_json(again.out), result);
   EXPECT_EQ(again.err.find("classifier"), std::string::npos) << "trained once:\n" << again.err;
   const std::string table = done("judge " + arguments).out;
-  for (const char* part :
-       {"sure", "right", "classes", "Fréchet", "nearest", "sheet.png", "30 samples of step 3"})
+  for (const char* part : {"sure", "right", "classes", "Fréchet", "nearest", "sheet.png",
+                           "30 samples of step 3", "nearest of 30 test images"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " is not in:\n" << table;
+  EXPECT_EQ(table.find("no classes"), std::string::npos) << table;
   EXPECT_NE(judged("run --count 30 --out sheet.png --seed 2"), result);
 }
 
@@ -115,7 +117,13 @@ TEST_F(Judge, JudgesImagesWithoutClasses) {
   EXPECT_FALSE(result.contains("classifier")) << result;
   EXPECT_GT(result["frechet"]["samples"], 0);
   EXPECT_GT(result["nearest"]["median"]["samples"], 0);
-  EXPECT_NE(done("judge run --count 3").out.find("8 x 8 means"), std::string::npos);
+  EXPECT_EQ(result["features"], "8 x 8 means");
+  const std::string table = done("judge run --count 3").out;
+  EXPECT_NE(table.find("8 x 8 means"), std::string::npos);
+  EXPECT_NE(table.find("\nno classes: no classifier; sure, right and classes are not measured\n"),
+            std::string::npos)
+      << table;
+  EXPECT_NE(table.find("nearer than the nearest of 3 test images"), std::string::npos) << table;
   EXPECT_FALSE(exists("cache"));
 }
 
