@@ -28,6 +28,7 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kImages = 1000, kTexts = 100;  // where --count is not said
 constexpr int64_t kMinCaptioned = 48;            // pixels of an image below a caption
 constexpr size_t kMaxPairs = 16;                 // of a sheet of the nearest samples
+constexpr double kWeak = 0.9;                    // a classifier's accuracy below which it says so
 
 struct JudgeOptions {
   std::string run, data, out, device = "cpu", dtype;
@@ -125,8 +126,8 @@ void print_table(const SavedModel& saved, const ImageReport& report, const Nearn
                         nearness.copies == 0 ? "no sample is" : plural(nearness.copies, "sample"),
                         report.of_tests.size()));
   if (const auto& by_class = report.by_class) {
-    fmt::print("classifier {}: {:.2f}% of the test images right\n", by_class->hash.substr(0, 12),
-               100 * by_class->accuracy);
+    fmt::print("classifier {}: {:.2f}% of the test images right{}\n", by_class->hash.substr(0, 12),
+               100 * by_class->accuracy, by_class->accuracy < kWeak ? ", a weak judge" : "");
   } else {
     fmt::print("no classes: no classifier; sure, right and classes are not measured\n");
   }

@@ -46,7 +46,8 @@ TEST_F(Judge, JudgesDigitsByClass) {
   for (const char* part : {"sure", "right", "classes", "Fréchet", "nearest", "sheet.png",
                            "30 samples of step 3", "nearest of 30 test images"})
     EXPECT_NE(table.find(part), std::string::npos) << part << " is not in:\n" << table;
-  EXPECT_EQ(table.find("no classes"), std::string::npos) << table;
+  for (const char* part : {"no classes", "weak"})
+    EXPECT_EQ(table.find(part), std::string::npos) << table;
   EXPECT_NE(judged("run --count 30 --out sheet.png --seed 2"), result);
 }
 
@@ -99,6 +100,25 @@ TEST_F(Judge, AsksForTheClassesInTurn) {
   EXPECT_EQ(result["right"], 1.0) << result;
   EXPECT_NEAR(result["classes"]["samples"], 2, 0.01);
   EXPECT_NEAR(result["frechet"]["samples"], result["frechet"]["real"], 1);
+}
+
+// Two classes with the same images, which nothing can tell apart.
+TEST_F(Judge, CallsAClassifierWeak) {
+  for (const std::string name : {"one", "other"}) {
+    fs::create_directories(path("images/" + name));
+    for (size_t i = 0; i < 30; ++i) {
+      std::vector<uint8_t> pixels(49);
+      for (size_t j = 0; j < pixels.size(); ++j)
+        pixels[j] = static_cast<uint8_t>((i * 37 + j * j * 11) % 256);
+      write_png_grid(path(fmt::format("images/{}/{}.png", name, i)), pixels,
+                     {.count = 1, .height = 7, .width = 7});
+    }
+  }
+  done("train --task images --data images --size 7 --channels 1 --levels 4 --class-token" + kSmall +
+       " --steps 2 --out run");
+  const std::string table = done("judge run --count 2").out;
+  EXPECT_NE(table.find("% of the test images right, a weak judge\n"), std::string::npos) << table;
+  EXPECT_LT(judged("run --count 2")["classifier"]["accuracy"], 0.9);
 }
 
 // A folder that is no folder of classes: no classifier.
