@@ -29,8 +29,12 @@ MetricValues judge_images(const ImageJudge& judge, const ImageSet& samples, bool
     if (by_class->right) values.emplace_back("judge_right", *by_class->right);
     values.emplace_back("judge_classes", by_class->effective.samples);
   }
+  const Nearness nearness = nearness_of(report);
   values.emplace_back("judge_frechet", report.frechet.samples);
-  values.emplace_back("judge_copies", static_cast<double>(nearness_of(report).copies));
+  values.emplace_back("judge_frechet_real", report.frechet.real);
+  values.emplace_back("judge_nearest", nearness.min.samples);
+  values.emplace_back("judge_nearest_real", nearness.min.real);
+  values.emplace_back("judge_copies", static_cast<double>(nearness.copies));
   return values;
 }
 
@@ -54,7 +58,9 @@ SampleJudge sample_judge(const RunConfig& config, const Task& task, ProgressRepo
     const TextReport report =
         judge_text(task, vocabulary, sample_rows(model, options, prompts, kTokens, sampled));
     return {{"judge_known_words", report.of_samples.share()},
-            {"judge_copied_run", static_cast<double>(report.run.length)}};
+            {"judge_known_words_real", report.of_validation.share()},
+            {"judge_copied_run", static_cast<double>(report.run.length)},
+            {"judge_copied_run_real", static_cast<double>(report.validation_run.length)}};
   };
 }
 

@@ -65,6 +65,9 @@ TEST_F(Judge, JudgesDuringTraining) {
   EXPECT_EQ(records[1]["judge_right"], expected["right"]);
   EXPECT_EQ(records[1]["judge_classes"], expected["classes"]["samples"]);
   EXPECT_EQ(records[1]["judge_frechet"], expected["frechet"]["samples"]);
+  EXPECT_EQ(records[1]["judge_frechet_real"], expected["frechet"]["real"]);
+  EXPECT_EQ(records[1]["judge_nearest"], expected["nearest"]["min"]["samples"]);
+  EXPECT_EQ(records[1]["judge_nearest_real"], expected["nearest"]["min"]["real"]);
   EXPECT_EQ(records[1]["judge_copies"], expected["nearest"]["copies"]);
 
   put_text("text.txt", 1000);
@@ -72,7 +75,9 @@ TEST_F(Judge, JudgesDuringTraining) {
   const nlohmann::json of_text = judged("text --count 3");
   const nlohmann::json last = metrics("text").back();
   EXPECT_EQ(last["judge_copied_run"], of_text["copied_run"]);
+  EXPECT_EQ(last["judge_copied_run_real"], of_text["validation_run"]);
   EXPECT_EQ(last["judge_known_words"], of_text["samples"]["known"]);
+  EXPECT_EQ(last["judge_known_words_real"], of_text["validation"]["known"]);
   refused(2, "train --task copy --length 8" + kSmall + " --judge-samples 5 --out copy",
           {"--judge-samples", "images or text"});
 }
