@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kRecordEvery = 10;
 constexpr int64_t kValidationTokens = 131072;      // during training; the end takes the whole split
 constexpr int64_t kMaxValidationTokens = 2000000;  // of a split that the end evaluates as a whole
-constexpr double kReportSeconds = 10;              // between pages of a run that continues
+constexpr double kReportSeconds = 10;              // between pages without a validation
 
 double without_sign_of_nan(double x) { return std::isnan(x) ? std::abs(x) : x; }
 
@@ -103,8 +103,7 @@ bool Trainer::validate(bool last) {
   const int64_t all = task_->rows(Split::val) * task_->length();
   const int64_t part = std::max<int64_t>(1, kValidationTokens / task_->length());
   const bool whole = (last && all <= kMaxValidationTokens) || part >= task_->rows(Split::val);
-  const int64_t rows = whole ? 0 : part;
-  const Score score = evaluate(*model_, *task_, Split::val, config_.batch, rows,
+  const Score score = evaluate(*model_, *task_, Split::val, config_.batch, whole ? 0 : part,
                                [&](int64_t, int64_t) { check_for_stop(); });
   metrics_->record(step_, {{"val_loss", score.loss},
                            {"val_bits", score.bits},
@@ -115,6 +114,7 @@ bool Trainer::validate(bool last) {
       fmt::format("step {}: validation loss {:.4f}, {:.4f} bits, accuracy {:.4f} over {} tokens{}",
                   step_, score.loss, score.bits, score.accuracy, score.tokens,
                   whole ? "" : " (part of the split; linea eval takes all of it)"));
+  next_report_ = 0;  // now: the page shows this validation
   return best_step(metrics_->validations(), [](int64_t) { return true; }) == step_;
 }
 
@@ -163,8 +163,8 @@ void Trainer::judge_samples() {
       fmt::format("step {}: {}: {}", step_, plural(config_.judge_samples, "sample"), text));
 }
 
-// Of a running run every ten seconds, or more rarely where reading the whole record takes long. A
-// page that cannot be written does not stop the run.
+// Of a running run after each validation and every ten seconds, or more rarely where reading the
+// whole record takes long. A page that cannot be written does not stop the run.
 void Trainer::report(RunStatus status) try {
   const double start = watch_.seconds();
   if (status == RunStatus::running && (start < next_report_ || step_ == config_.steps)) return;

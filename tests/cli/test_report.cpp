@@ -65,6 +65,25 @@ TEST_F(Report, IsLoadedAgainWhileTheRunGoesOn) {
   EXPECT_EQ(bytes("run/report.html").find("refresh"), std::string::npos);
 }
 
+// The page of the first step has no validation, and without one the next would come in ten seconds.
+TEST_F(Report, IsWrittenAfterEachValidation) {
+  Child child(path(""), words_of(kCopy + " --steps 100000000 --eval-every 2 --out run"));
+  const auto validations = [&] {
+    size_t count = 0;
+    if (exists("run/metrics.jsonl")) {
+      const std::string lines = bytes("run/metrics.jsonl");
+      for (size_t at = 0; (at = lines.find("\"val_loss\"", at)) != std::string::npos; ++at) ++count;
+    }
+    return count;
+  };
+  for (int i = 0; i < 3000 && validations() < 2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  child.signal(SIGKILL);
+  EXPECT_EQ(child.wait().code, 128 + SIGKILL);
+  EXPECT_GE(validations(), 2u);
+  expect_parts(bytes("run/report.html"), {"running", "best validation"});
+}
+
 TEST_F(Report, AFailureIsReportedOnceAndStopsNothing) {
   done(kCopy + " --steps 2 --save-every 1 --out run");
   remove("run/report.html");
