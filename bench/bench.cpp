@@ -43,11 +43,6 @@ const std::set<std::string> kMachineSettings = {"seed",    "threads", "device",
 const std::set<std::string> kTrainingSettings = {"batch", "optimizer", "lr",
                                                  "clip",  "dropout",   "recompute"};
 
-bool is_known(const std::string& name) {
-  const std::vector<std::string> names = model_preset_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 TaskShape shape_of(const ModelPreset& preset) {
   TaskShape shape{};
   shape.length = preset.length;
@@ -137,13 +132,13 @@ nlohmann::ordered_json json_of(const Machine& machine) {
           {"sgemm_gflops", machine.sgemm_gflops}};
 }
 
-std::vector<std::string> model_preset_names() {
+std::vector<std::string> model_preset_names(bool trains) {
   std::vector<std::string> names;
   for (const ModelPreset& model : kModels) names.emplace_back(model.name);
   for (const std::string& name : preset_names()) {
     const bool is_own = std::find(names.begin(), names.end(), name) != names.end();
     const std::string task = config_from_toml(preset_text(name), name).task;
-    if (!is_own && !find_task(task).reads_pairs) names.push_back(name);
+    if (!is_own && (trains || !find_task(task).reads_pairs)) names.push_back(name);
   }
   return names;
 }
@@ -164,9 +159,10 @@ bool changes_model(const GeneralSetting& general, bool trains) {
 }
 
 ModelConfig chosen_model(ModelChoice& choice) {
-  if (!is_known(choice.preset))
-    fail(ErrorKind::usage, "bench has no preset '{}'; choose one of {}", choice.preset,
-         fmt::join(model_preset_names(), ", "));
+  const std::vector<std::string> names = model_preset_names(choice.trains);
+  if (std::find(names.begin(), names.end(), choice.preset) == names.end())
+    fail(ErrorKind::usage, "this bench has no preset '{}'; choose one of {}", choice.preset,
+         fmt::join(names, ", "));
   const ModelPreset* own = nullptr;
   for (const ModelPreset& model : kModels)
     if (choice.preset == model.name) own = &model;

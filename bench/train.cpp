@@ -10,7 +10,6 @@
 #include "data/json.h"
 #include "data/tasks/task.h"
 #include "nn/optimizer.h"
-#include "nn/transformer.h"
 #include "tensor/random.h"
 #include "train/flops.h"
 #include "train/format.h"
@@ -48,7 +47,7 @@ struct Trained {
 
 double held() { return static_cast<double>(memory_use().held); }
 
-// Tokens at random, each the target of the one before it.
+// Tokens at random, each the target of the one before it; a second stream has tokens of its own.
 class RandomTokens : public Task {
  public:
   explicit RandomTokens(const TaskShape& shape) : Task(shape) {}
@@ -59,9 +58,11 @@ class RandomTokens : public Task {
     const auto token = [&](size_t place) {
       return static_cast<int32_t>(random_below(stream, place, static_cast<uint32_t>(vocab_size())));
     };
-    for (size_t i = 0; i < batch.inputs.size(); ++i) {
+    const size_t all = batch.inputs.size();
+    for (size_t i = 0; i < all; ++i) {
       batch.inputs[i] = token(i);
       batch.targets[i] = token(i + 1);
+      if (shape().second_vocab_size > 0) batch.second_inputs.push_back(token(all + 1 + i));
     }
     return batch;
   }
@@ -77,6 +78,7 @@ TaskShape shape_of(const ModelConfig& model) {
   shape.vocab_size = model.vocab_size;
   shape.input_vocab_size = model.input_vocab_size;
   shape.length = model.length;
+  shape.second_vocab_size = model.second_vocab_size;
   return shape;
 }
 
@@ -141,7 +143,8 @@ std::vector<double> recorded_times(Model& model, Optimizer& optimizer, const Tra
 Trained train(const ModelConfig& config, const TrainBench& options) {
   Trained result;
   const double rss = peak_rss_bytes(), empty = held();
-  Transformer model(config);
+  const std::unique_ptr<Model> owned = make_model(config);
+  Model& model = *owned;
   result.bytes.parameters = held() - empty;
   Optimizer optimizer(optimizer_config(options.model.config), model.parameters());
   result.bytes.optimizer = held() - empty - result.bytes.parameters;

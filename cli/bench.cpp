@@ -53,7 +53,7 @@ void add_model(CLI::App& command, bench::ModelChoice& choice) {
              "the model: nanogpt, mnist-paper, or that of a preset of train (a text has 65 tokens, "
              "or all bytes)",
              OptionKind::shows_default);
-  set_choices(command, "--preset", bench::model_preset_names());
+  set_choices(command, "--preset", bench::model_preset_names(choice.trains));
   add_option(command, "--length", choice.length, "positions of the model; the preset's by default");
   add_general_flags(command, choice.given.values, [&](const GeneralSetting& general) {
     return bench::changes_model(general, choice.trains);
