@@ -1,6 +1,6 @@
 // Products of factors rounded to bf16, equal to the bit to fmaf loops in the order that each
 // instruction set defines: every transpose, sizes around the edges of blocks and tiles, one and
-// three threads.
+// three threads. The kernel of AMX runs on every processor, with its instructions emulated.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +11,7 @@
 #include "tensor/context.h"
 #include "tensor/cpu/packed/gemm.h"
 #include "tensor/ops.h"
+#include "tests/tensor/emulated_amx.h"
 
 namespace linea::cpu {
 namespace {
@@ -32,25 +33,49 @@ float sum_in_pairs(const Row& a, const Row& b) {
   return sum;
 }
 
-// tdpbf16ps: 16 even and 16 odd products, each with a sum of its own; both sums are added, then
-// added to the tile.
+// tdpbf16ps (Intel's manual; denormals as above): 16 even and 16 odd products, each with a sum of
+// its own; both sums are added, then added to the tile. `together`: even sums first, then odd ones.
+template <float zero(float), bool together = true>
 float sum_in_tiles(const Row& a, const Row& b) {
   float sum = 0;
   for (size_t first = 0; first < a.size(); first += kTerms) {
     float even = 0, odd = 0;
     for (size_t k = first; k < first + kTerms; k += 2) {
-      even = flushed(std::fmaf(a[k], b[k], even));
-      odd = flushed(std::fmaf(a[k + 1], b[k + 1], odd));
+      even = zero(std::fmaf(a[k], b[k], even));
+      odd = zero(std::fmaf(a[k + 1], b[k + 1], odd));
     }
-    sum = flushed(sum + flushed(even + odd));
+    sum = together ? zero(sum + zero(even + odd)) : zero(zero(sum + even) + odd);
   }
   return sum;
 }
 
+// As sum_in_tiles, but both sums continue from one 32 terms to the next.
+float sum_of_two(const Row& a, const Row& b) {
+  float even = 0, odd = 0;
+  for (size_t k = 0; k < a.size(); k += 2) {
+    even = flushed(std::fmaf(a[k], b[k], even));
+    odd = flushed(std::fmaf(a[k + 1], b[k + 1], odd));
+  }
+  return even + odd;
+}
+
+bool is_amx(const PackedKernel& kernel) {
+  return &kernel == bf16_amx() || &kernel == emulated_amx();
+}
 bool flushes(const PackedKernel& kernel) { return &kernel != bf16_fma(); }
 Sum sum_of(const PackedKernel& kernel) {
-  if (&kernel == bf16_amx()) return sum_in_tiles;
+  if (is_amx(kernel)) return sum_in_tiles<flushed>;
   return flushes(kernel) ? sum_in_pairs<flushed> : sum_in_pairs<unchanged>;
+}
+// With denormals where the kernel has none, or without.
+Sum other_denormals(const PackedKernel& kernel) {
+  if (is_amx(kernel)) return sum_in_tiles<unchanged>;
+  return flushes(kernel) ? sum_in_pairs<unchanged> : sum_in_pairs<flushed>;
+}
+std::vector<Sum> other_orders(const PackedKernel& kernel) {
+  if (!is_amx(kernel)) return {sum_in_pairs<flushed, false>};
+  return {sum_in_pairs<flushed>, sum_in_pairs<flushed, false>, sum_in_tiles<flushed, false>,
+          sum_of_two};
 }
 
 // Rounded values, padded with zeros to a multiple of kTerms.
@@ -171,14 +196,14 @@ TEST_P(Bf16Gemm, TreatsDenormalsAsItSays) {
   for (const float scale : {1e-36f, 1e-37f, 1e-38f, 1e-39f}) {
     EXPECT_EQ(differences(*GetParam(), {9, 20, 70, scale}, sum_of(*GetParam())), 0) << scale;
     if (scale < 1e-38f) continue;  // the factors alone are denormal
-    const Sum other = flushes(*GetParam()) ? sum_in_pairs<unchanged> : sum_in_pairs<flushed>;
-    EXPECT_NE(differences(*GetParam(), {9, 20, 70, scale}, other), 0) << scale;
+    EXPECT_NE(differences(*GetParam(), {9, 20, 70, scale}, other_denormals(*GetParam())), 0)
+        << scale;
   }
 }
 
 TEST_P(Bf16Gemm, AnotherOrderOfSumsIsDetected) {
-  const Sum other = GetParam() == bf16_amx() ? sum_in_pairs<flushed> : sum_in_pairs<flushed, false>;
-  EXPECT_GT(differences(*GetParam(), {20, 20, 128}, other), 100);
+  for (const Sum& other : other_orders(*GetParam()))
+    EXPECT_GT(differences(*GetParam(), {20, 20, 128}, other), 100);
 }
 
 TEST_P(Bf16Gemm, AnEmptySumIsZero) {
@@ -212,12 +237,19 @@ TEST_P(Bf16Gemm, NonfiniteFactorsStayInTheirRowsAndColumns) {
   }
 }
 
+std::vector<const PackedKernel*> tested_kernels() {
+  std::vector<const PackedKernel*> all = bf16_kernels();
+  if (emulated_amx() != nullptr) all.push_back(emulated_amx());
+  return all;
+}
+
 std::string name_of_kernel(const testing::TestParamInfo<const PackedKernel*>& info) {
+  if (info.param == emulated_amx()) return "EmulatedAMX";
   std::string name = info.param->isa;
   name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, Bf16Gemm, testing::ValuesIn(bf16_kernels()), name_of_kernel);
+INSTANTIATE_TEST_SUITE_P(Kernels, Bf16Gemm, testing::ValuesIn(tested_kernels()), name_of_kernel);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Gemm);
 
 // ops::matmul as layers call it; products of heads, and of fewer terms than a block, stay exact.
