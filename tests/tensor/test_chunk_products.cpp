@@ -146,5 +146,56 @@ TEST_F(RoundedChunks, PanelsMultiplyRoundedFactors) {
       }
 }
 
+// One row times a panel: pair p of 16 is added to sum p % 4, the odd element first; then the sums in
+// pairs; then what was there. `in_order`: one sum.
+float row_sum(const PackSource& x, const PackSource& w, int64_t i, int64_t j, int64_t in,
+              const float* before, bool in_order) {
+  float sums[4] = {};
+  for (int64_t k = 0; k < in; k += 2)
+    for (const int64_t term : {k + 1, k}) {
+      float& sum = sums[in_order ? 0 : k / 2 % 4];
+      sum = std::fmaf(rounded_element(x, i, term), rounded_element(w, j, term), sum);
+    }
+  const float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return before == nullptr ? sum : *before + sum;
+}
+
+// The number of elements of x w^T, or bias + x w^T, that differ from their sums. Of 65 rows one task
+// takes 64, and another the last.
+int64_t panel_differences(int64_t rows, int64_t out, int64_t in, bool biased,
+                          bool another_order = false) {
+  const auto x = normals(rows * in, 4), w = normals(out * in, 5), bias = normals(out, 6);
+  const PackSource from_x{x.data(), in, true}, from_w{w.data(), in, true};
+  const Tensor weight = Tensor::from(w, {out, in}), y({rows, out}, DType::f32),
+               panels(ops::panels_shape(weight), DType::bf16);
+  ops::pack_panels_into(weight, panels);
+  ops::panel_matmul_into(Tensor::from(x, {rows, in}), panels,
+                         biased ? Tensor::from(bias, {out}) : Tensor(), y);
+  int64_t count = 0;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < out; ++j) {
+      const float* const before = biased ? &bias[static_cast<size_t>(j)] : nullptr;
+      const float expected =
+          i % 64 == 0 && i + 1 == rows
+              ? row_sum(from_x, from_w, i, j, in, before, another_order)
+              : sum_of(from_x, from_w, i, j, {0, in, out}, before, another_order);
+      count += y.data<float>()[i * out + j] != expected;
+    }
+  return count;
+}
+
+TEST_F(RoundedChunks, PanelsEqualTheirSumsToTheBit) {
+  for (const int64_t in : {32, 96, 288})
+    for (const int64_t out : {1, 15, 17, 33, 70})
+      for (const int64_t rows : {1, 2, 5, 16, 65})
+        for (const bool biased : {false, true})
+          EXPECT_EQ(panel_differences(rows, out, in, biased), 0)
+              << rows << " x " << out << " x " << in << ", bias " << biased;
+}
+
+TEST_F(RoundedChunks, AnotherOrderOfAPanelsSumsIsDetected) {
+  for (const int64_t rows : {1, 5}) EXPECT_GT(panel_differences(rows, 70, 96, true, true), 20);
+}
+
 }  // namespace
 }  // namespace linea::cpu
