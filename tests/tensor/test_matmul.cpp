@@ -1,4 +1,9 @@
 // Matrix products in every arrangement against plain loops in double.
+#include <array>
+
+#include "tensor/backend.h"
+#include "tensor/context.h"
+#include "tensor/scoped.h"
 #include "tests/tensor/op_values.h"
 
 namespace linea::op_tests {
@@ -84,11 +89,14 @@ TEST_P(Ops, MatmulInStrips) {
   set_threads(before);
 }
 
-// The bits of its parts one after the other.
-TEST_P(Ops, LinearMatchesItsParts) {
-  const Tensor x = random({9, 5}, 1, dtype()), w = random({7, 5}, 2, dtype()),
-               residual = random({9, 7}, 4, dtype());
-  const Tensor bias = random({7}, 3, dtype()), y({9, 7}, dtype());
+// y = residual + gelu(norm(x) w^T + bias) has the bits of its parts one after the other, whichever of
+// them are there.
+void expect_parts_of_linear(int64_t rows, int64_t out, int64_t in, DType dtype) {
+  SCOPED_TRACE(testing::Message() << rows << " x " << out << " x " << in << ", "
+                                  << context().threads << " threads");
+  const Tensor x = random({rows, in}, 1, dtype), w = random({out, in}, 2, dtype),
+               residual = random({rows, out}, 4, dtype);
+  const Tensor bias = random({out}, 3, dtype), y({rows, out}, dtype);
   const Tensor sums = ops::matmul(x, w, false, true), with_bias = ops::add_rows(sums, bias);
   ops::linear_into(x, {}, w, Tensor(), false, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), sums.to_doubles());
@@ -96,11 +104,39 @@ TEST_P(Ops, LinearMatchesItsParts) {
   EXPECT_EQ(y.to_doubles(), ops::add(residual, with_bias).to_doubles());
   ops::linear_into(x, {}, w, bias, true, Tensor(), y);
   EXPECT_EQ(y.to_doubles(), ops::pointwise(Pointwise::gelu, with_bias).to_doubles());
-  const Tensor weight = random({5}, 5, dtype()), shift = random({5}, 6, dtype());
+  const Tensor weight = random({in}, 5, dtype), shift = random({in}, 6, dtype);
   for (const Tensor& of_norm : {shift, Tensor()}) {
     const Tensor normalized = ops::layer_norm(x, weight, of_norm).y;
+    const Tensor of_normalized = ops::matmul(normalized, w, false, true);
     ops::linear_into(x, {weight, of_norm}, w, Tensor(), false, Tensor(), y);
-    EXPECT_EQ(y.to_doubles(), ops::matmul(normalized, w, false, true).to_doubles());
+    EXPECT_EQ(y.to_doubles(), of_normalized.to_doubles());
+    ops::linear_into(x, {weight, of_norm}, w, bias, true, residual, y);
+    const Tensor all =
+        ops::add(residual, ops::pointwise(Pointwise::gelu, ops::add_rows(of_normalized, bias)));
+    EXPECT_EQ(y.to_doubles(), all.to_doubles());
+  }
+}
+
+TEST_P(Ops, LinearMatchesItsParts) { expect_parts_of_linear(9, 7, 5, dtype()); }
+
+// Sizes of the packed kernels, exact and rounded: edges of blocks, more than one strip of rows and
+// columns, sums of more than one block.
+TEST(PackedLinear, MatchesItsParts) {
+  const Tensor x = random({97, 70}, 1, DType::f32), w = random({33, 70}, 2, DType::f32);
+  const Tensor exact = ops::matmul(x, w, false, true);
+  for (const FloatProducts products : {FloatProducts::exact, FloatProducts::rounded}) {
+    const Scoped<FloatProducts> chosen(context().products, products);
+    const bool rounds = products == FloatProducts::rounded && bf16_isa() != nullptr;
+    EXPECT_EQ(ops::matmul(x, w, false, true).to_doubles() != exact.to_doubles(), rounds);
+    for (const int threads : {1, 3}) {
+      const Scoped<int> used(context().threads, threads);
+      for (const auto& [rows, out, in] : {std::array<int64_t, 3>{1, 1, 32},
+                                          {9, 7, 33},
+                                          {97, 33, 70},
+                                          {200, 331, 70},
+                                          {19, 65, 1100}})
+        expect_parts_of_linear(rows, out, in, DType::f32);
+    }
   }
 }
 
