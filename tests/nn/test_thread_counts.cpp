@@ -1,9 +1,12 @@
-// The gradients of every attention in a model, the same bits with one and three threads.
+// The gradients of every attention in a model, the same bits with one and three threads, exact and
+// with factors rounded to bf16.
 #include <gtest/gtest.h>
 
 #include <cstring>
 
 #include "autograd/ops.h"
+#include "tensor/backend.h"
+#include "tensor/scoped.h"
 #include "tests/nn/small_transformer.h"
 
 namespace linea {
@@ -29,7 +32,18 @@ void expect_same_gradients(const ModelConfig& config, int64_t batch, const std::
         << name << ", parameter " << i;
 }
 
-TEST(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
+class ThreadCounts : public testing::TestWithParam<FloatProducts> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == FloatProducts::rounded && bf16_isa() == nullptr)
+      GTEST_SKIP() << "this processor has no kernel of bf16 products";
+  }
+
+ private:
+  Scoped<FloatProducts> products_{context().products, GetParam()};
+};
+
+TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
   for (const AttentionEntry& entry : attentions()) {
     ModelConfig config = small_transformer(1);
     config.dim = 96;
@@ -41,7 +55,7 @@ TEST(ThreadCounts, DoNotChangeTheGradientsOfAModel) {
 }
 
 // Keys of 64, and a position after the last whole segment.
-TEST(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
+TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
   for (const AttentionEntry& entry : attentions())
     for (const AttentionOptions& variant : entry.variant_options()) {
       ModelConfig config = small_transformer(1);
@@ -51,6 +65,25 @@ TEST(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
       expect_same_gradients(config, 3, label_of(variant));
     }
 }
+
+// A thread computes whole heads: more threads than heads.
+TEST_P(ThreadCounts, DoNotChangeTheGradientsOfOneSequence) {
+  for (const AttentionEntry& entry : attentions())
+    for (const AttentionOptions& variant : entry.variant_options()) {
+      ModelConfig config = small_transformer(1);
+      config.dim = 64;
+      config.length = 258;
+      config.heads = 1;
+      config.attention = variant;
+      expect_same_gradients(config, 1, label_of(variant));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Products, ThreadCounts,
+                         testing::Values(FloatProducts::exact, FloatProducts::rounded),
+                         [](const testing::TestParamInfo<FloatProducts>& of) {
+                           return of.param == FloatProducts::exact ? "exact" : "rounded";
+                         });
 
 }  // namespace
 }  // namespace linea
