@@ -100,16 +100,16 @@ TEST_F(Bf16Attention, RoundsLinearAttentionAndThePerformer) {
   }
 }
 
-// The states of more threads are summed in another order in float, too; with a task for each thread
-// they are not.
+// A thread computes whole heads, each in the same order: of fewer heads than threads, too.
 TEST_F(Bf16Attention, ThreadsDoNotAffectBits) {
-  for (const char* name : {"linear", "performer"}) {
-    const AttentionOptions options = options_of(name, 2, 32, 32, DType::f32);
-    const AttentionResults one = results_of(options, 130, true, FloatProducts::rounded),
-                           three = results_of(options, 130, true, FloatProducts::rounded, 3);
-    EXPECT_EQ(three.y.to_doubles(), one.y.to_doubles()) << name;
-    EXPECT_EQ(three.gradients, one.gradients) << name;
-  }
+  for (const char* name : {"linear", "performer"})
+    for (const int64_t heads : {1, 2}) {
+      const AttentionOptions options = options_of(name, heads, 32, 32, DType::f32);
+      const AttentionResults one = results_of(options, 130, true, FloatProducts::rounded),
+                             three = results_of(options, 130, true, FloatProducts::rounded, 3);
+      EXPECT_EQ(three.y.to_doubles(), one.y.to_doubles()) << name << ", " << heads << " heads";
+      EXPECT_EQ(three.gradients, one.gradients) << name << ", " << heads << " heads";
+    }
 }
 
 // Values of 1 give outputs of 1: numerator and denominator are sums of the same weights.
