@@ -53,6 +53,21 @@ TEST_F(Bf16Training, IsNearFloatAndRepeatsItsBits) {
   done("eval " + all_bf16_isas().front());
 }
 
+// The smallest whose layers are rounded (32 terms): under the sanitizers, too.
+TEST_F(Bf16Training, ATinyRunRepeatsItsBits) {
+  const std::string tiny =
+      "train --task copy --length 32 --layers 1 --heads 1 --dim 32 --ffn 32 --batch 2 ";
+  done(tiny + "--steps 2 --out float");
+  done(tiny + "--steps 2 --dtype bf16 --out whole");
+  done(tiny + "--steps 1 --dtype bf16 --out stopped");
+  done("train --steps 2 --resume stopped");
+  expect_same_checkpoint("whole", "stopped", 2);
+  EXPECT_NE(losses("whole"), losses("float"));
+  ASSERT_EQ(losses("whole").size(), losses("float").size());
+  for (size_t i = 0; i < losses("whole").size(); ++i)
+    EXPECT_NEAR(losses("whole")[i], losses("float")[i], 2e-3 * losses("float")[i]);
+}
+
 TEST_F(Bf16Training, ARunContinuesOnlyInItsDtype) {
   done(kWide + "--steps 1 --out float");
   done(kWide + "--steps 1 --dtype bf16 --out half");
