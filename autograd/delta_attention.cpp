@@ -187,7 +187,8 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
   check_heads("delta_attention", in, options.valid, in.gate.shape().rank() == 3 ? 1 : 2);
   require(options.causal, "delta_attention: the delta rule is causal only");
   const Gates gates = gates_of(in.gate.value(), options.valid);
-  const Heads kept = Heads::saved(in);
+  // The gradients of decays are sums that cancel (linear_attention.cpp).
+  const Heads kept = gates.both.defined() ? Heads::of(in) : Heads::saved(in);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
     const Tensor y = DeltaPass<T>(*map, Heads::of(in), gates, options).forward();

@@ -51,7 +51,7 @@ class LinearPass {
   LinearPass(const FeatureMap& map, const Heads& in, const Gates& gates,
              const LinearAttentionOptions& options)
       : map_(map),
-        plan_(map, in.q, in.v, options, map.in_kernel()),
+        plan_(map, in.q, in.v, options, map.in_kernel(), gates.decay.defined()),
         in_(in),
         gates_(gates),
         causal_(options.causal),

@@ -34,7 +34,8 @@ struct Tile {
 template <typename T>
 struct Plan {
   Plan(const FeatureMap& map, const HeadTensor& q, const HeadTensor& v,
-       const LinearAttentionOptions& options, KernelFeature kernel_feature = KernelFeature::given)
+       const LinearAttentionOptions& options, KernelFeature kernel_feature = KernelFeature::given,
+       bool gated = false)
       : heads(q.heads),
         batch_heads(q.batches * q.heads),
         length(q.length),
@@ -50,7 +51,7 @@ struct Plan {
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1,
                                    std::max<int64_t>(length, 1));
     const bool on_cpu = context().device.kind == DeviceKind::cpu;
-    const bool rounded = on_cpu && context().products == FloatProducts::rounded;
+    const bool rounded = on_cpu && !gated && context().products == FloatProducts::rounded;
     const int64_t best = features <= 48 || (in_kernel && !rounded) ? 32 : 64;
     chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;

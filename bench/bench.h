@@ -33,9 +33,10 @@ Machine measure_machine(double seconds, const std::string& dtype = "fp32");
 std::string to_string(const Machine& machine);
 nlohmann::ordered_json json_of(const Machine& machine);
 
-// Errors: ErrorKind::usage, a size below 1; a time that is negative or not finite.
 // Says on stderr where bf16 gains no time.
 void warn_of_slow_bf16();
+
+// Errors: ErrorKind::usage, a size below 1; a time that is negative or not finite.
 void check_size(const char* key, int64_t value);
 void check_seconds(double seconds);
 

@@ -9,7 +9,7 @@ namespace linea {
 //   images  judge_sure (of samples, divided by that of real images), judge_right, judge_classes: where
 //           they have classes; judge_frechet, judge_nearest (least distance), judge_copies
 //   text    judge_known_words (share), judge_copied_run (tokens)
-// and, where linea judge shows the same of real data, judge_frechet_real, judge_nearest_real,
+// and of real data judge_frechet_real, judge_nearest_real,
 // judge_known_words_real and judge_copied_run_real.
 // Errors: those of reading the run's data.
 SampleJudge sample_judge(const RunConfig& config, const Task& task, ProgressReporter& progress);

@@ -148,13 +148,17 @@ struct Silu {
   LINEA_HOST_DEVICE static T derivative_at(T x, T s) { return s + x * s * (T(1) - s); }
 };
 
+// The smallest number that is divided by: a reciprocal times a gradient up to 1000 is finite.
+template <typename T>
+inline constexpr T kMinDivisor = 256 * std::numeric_limits<T>::min();
+
 // log g of a gate g in (0, 1), at least -100: a logistic function rounded to 0 forgets everything
-// before it. The derivative is 0 there, and where 1 / g may be infinite.
+// before it. The derivative is 0 there, and below kMinDivisor.
 template <typename T>
 struct LogGate {
   LINEA_HOST_DEVICE static T value(T x) { return x < T(3.7e-44) ? T(-100) : std::log(x); }
   LINEA_HOST_DEVICE static T grad(T x) {
-    return x < std::max(T(3.7e-44), std::numeric_limits<T>::min()) ? T(0) : T(1) / x;
+    return x < std::max(T(3.7e-44), kMinDivisor<T>) ? T(0) : T(1) / x;
   }
 };
 
@@ -301,11 +305,10 @@ inline constexpr T kMinTrustedDenominator = sizeof(T) == 4 ? T(1e-25) : T(1e-200
 
 inline constexpr double kLayerNormEpsilon = 1e-5, kGatedNormEpsilon = 1e-6;
 
-// 1 / d, or 0 where d is 0 or subnormal, of which 1 / d may be infinite: a row without weight has
-// the output 0 and no gradient.
+// 1 / d, or 0 where |d| is below kMinDivisor: a row without weight has the output 0 and no gradient.
 template <typename T>
 LINEA_HOST_DEVICE inline T reciprocal_or_zero(T d) {
-  return std::abs(d) < std::numeric_limits<T>::min() ? T(0) : T(1) / d;
+  return std::abs(d) < kMinDivisor<T> ? T(0) : T(1) / d;
 }
 
 }  // namespace linea

@@ -207,7 +207,7 @@ def run(args):
 def time(args):
     for name, recipe in chosen(args):
         flags = list(recipe.flags)
-        if "--size" in flags:  # not a setting of bench
+        if "--size" in flags or "--class-token" in flags:  # not settings of bench
             continue
         if name in PEERS:
             model, attention, tokens = PEER_MODELS[name]

@@ -12,13 +12,13 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6391,
+    "tensor": 6395,
     "autograd": 1900,
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,
     "train": 4344,
-    "bench": 1979,
+    "bench": 1980,
     "cli": 962,
 }
 # Adding one of these is what the project is for: no budget.

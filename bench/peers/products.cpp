@@ -1,8 +1,9 @@
 // Products of floats by Linea's packed kernel and by OpenBLAS, on one thread: the table behind the
 // rule in tensor/cpu/gemm.cpp, which of the two computes a shape. Prints Markdown.
 //
-//   g++ -std=c++20 -O3 -march=native -mprefer-vector-width=512 -fopenmp -I. bench/peers/products.cpp tensor/cpu/float_gemm.cpp
-//     build/release/liblinea_tensor.a -L/usr/lib/x86_64-linux-gnu/openblas-openmp -lopenblas -lfmt -o products
+//   g++ -std=c++20 -O3 -march=native -mprefer-vector-width=512 -fopenmp -I. -o products \
+//     bench/peers/products.cpp tensor/cpu/float_gemm.cpp build/release/liblinea_tensor.a \
+//     -L/usr/lib/x86_64-linux-gnu/openblas-openmp -lopenblas -lfmt
 //   OMP_NUM_THREADS=1 ./products
 #include <algorithm>
 #include <chrono>
@@ -44,8 +45,9 @@ void compare(int64_t rows, int64_t inner, int64_t cols) {
   const std::vector<float> a(static_cast<size_t>(rows * inner), 0.5F),
       b(static_cast<size_t>(inner * cols), 0.25F);
   std::vector<float> c(static_cast<size_t>(rows * cols));
-  for (const auto& [turned_a, turned_b] : {std::pair(false, true), {false, false}, {true, false}}) {
-    GemmShape shape{turned_a, turned_b, rows, cols, inner};
+  for (const auto& turned : {std::pair(false, true), {false, false}, {true, false}}) {
+    const bool turned_a = turned.first, turned_b = turned.second;
+    const GemmShape shape{turned_a, turned_b, rows, cols, inner};
     const double own = median_gflops(flops, [&] {
       cpu::packed_gemm(context(), *cpu::float_kernel(), shape, a.data(), b.data(), c.data());
     });

@@ -116,7 +116,9 @@ TEST(Formulas, KeepProbabilityAndReciprocal) {
   EXPECT_EQ(reciprocal_or_zero(-0.0), 0.0);
   EXPECT_EQ(reciprocal_or_zero(-4.0), -0.25);
   EXPECT_EQ(reciprocal_or_zero(1e-40F), 0.0F);
-  EXPECT_EQ(reciprocal_or_zero(2e-38F), 1 / 2e-38F);
+  EXPECT_EQ(reciprocal_or_zero(2e-36F), 0.0F);
+  EXPECT_EQ(reciprocal_or_zero(-4e-36F), -1 / 4e-36F);
+  EXPECT_EQ(reciprocal_or_zero(1e-300), 1 / 1e-300);
 }
 
 }  // namespace

@@ -67,11 +67,13 @@ const char* bf16_isa() {
   return kernel == nullptr ? nullptr : kernel->isa;
 }
 
-// Processors of Intel compute half as many products by AVX512-BF16 as those of AMD.
 bool bf16_is_fast() {
   const cpu::PackedKernel* const kernel = cpu::bf16_kernel();
-  return kernel != nullptr && kernel->fast &&
-         (kernel != cpu::bf16_avx512() || !__builtin_cpu_is("intel"));
+#if defined(__x86_64__) && defined(__linux__)
+  // Intel's processors compute half as many products by AVX512-BF16 as AMD's.
+  if (kernel == cpu::bf16_avx512() && __builtin_cpu_is("intel")) return false;
+#endif
+  return kernel != nullptr && kernel->fast;
 }
 
 std::vector<std::string> all_bf16_isas() {
