@@ -2,8 +2,8 @@
 // rule in tensor/cpu/gemm.cpp, which of the two computes a shape. Prints Markdown.
 //
 //   g++ -std=c++20 -O3 -march=native -mprefer-vector-width=512 -fopenmp -I. -o products \
-//     bench/peers/products.cpp tensor/cpu/float_gemm.cpp build/release/liblinea_tensor.a \
-//     -L/usr/lib/x86_64-linux-gnu/openblas-openmp -lopenblas -lfmt
+//     bench/peers/products.cpp tensor/cpu/float_gemm.cpp tensor/cpu/small_gemm.cpp \
+//     build/release/liblinea_tensor.a -L/usr/lib/x86_64-linux-gnu/openblas-openmp -lopenblas -lfmt
 //   OMP_NUM_THREADS=1 ./products
 #include <algorithm>
 #include <chrono>
