@@ -1,6 +1,7 @@
 #include "autograd/ops.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
+#include "tensor/packed_weights.h"
 
 namespace linea {
 namespace {
@@ -13,9 +14,12 @@ Tensor restored(const Tensor& saved, int64_t first, int64_t count, DType dtype) 
   return ops::cast(saved.rows(first, count), dtype);
 }
 
-// body(first, count) over R rows, in blocks of which `widest` columns fit in cache.
+// body(first, count) over R rows, in blocks of which `widest` columns fit in cache. All multiply by
+// the weights, which do not change.
 template <typename Body>
-void each_block(int64_t R, int64_t widest, const Body& body) {
+void each_block(int64_t R, int64_t widest, std::initializer_list<Tensor> weights,
+                const Body& body) {
+  const PackedWeights packed(weights);
   const int64_t block = std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1));
   for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
 }
@@ -111,7 +115,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const Layer n = norm, w = linear;
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
-  each_block(R, out, [&](int64_t first, int64_t count) {
+  each_block(R, out, {w.weight}, [&](int64_t first, int64_t count) {
     apply_linear(rows.rows(first, count), n, w, y_rows.rows(first, count));
   });
   return Var::from_op(
@@ -119,7 +123,7 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
       [=, shape = x.shape(), dtype = x.dtype(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw = w;
         const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
-        each_block(R, out, [&](int64_t first, int64_t count) {
+        each_block(R, out, {w.weight}, [&](int64_t first, int64_t count) {
           norm_linear_backward(restored(saved, first, count, dtype), dy_rows.rows(first, count), dn,
                                dw, dx.rows(first, count));
         });
@@ -136,7 +140,7 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   const Tensor rows = flat(x.value()), r = flat_residual("add_linear", residual, shape);
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
-  each_block(R, out, [&](int64_t first, int64_t count) {
+  each_block(R, out, {w.weight}, [&](int64_t first, int64_t count) {
     apply_residual(r, rows.rows(first, count), w, rate, stream_id, first, y_rows);
   });
   std::vector<Var> inputs = inputs_of(x, {linear});
@@ -167,7 +171,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
   const int64_t R = rows.size(0), widest = std::max(w.weight.size(0), rows.size(1));
   const DType dtype = rows.dtype();
   const Tensor x(shape, dtype), x_rows = flat(x);
-  each_block(R, widest, [&](int64_t first, int64_t count) {
+  each_block(R, widest, {w.weight}, [&](int64_t first, int64_t count) {
     const Tensor z = ops::gated_norm(rows.rows(first, count), n, gates.rows(first, count), heads);
     apply_residual(r, z, w, rate, stream_id, first, x_rows);
   });
@@ -183,7 +187,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
         Tensor dn;
         const Tensor dy(saved.shape(), dtype), dgate(saved.shape(), dtype);
         const Tensor grad = rate > 0 ? ops::dropout(flat(dx), rate, stream_id) : flat(dx);
-        each_block(R, widest, [&](int64_t first, int64_t count) {
+        each_block(R, widest, {w.weight}, [&](int64_t first, int64_t count) {
           const Tensor from = restored(saved, first, count, dtype),
                        g = restored(saved_gates, first, count, dtype), ds = grad.rows(first, count);
           add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, dw);
@@ -216,7 +220,7 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
   const DType dtype = rows.dtype(), kept = saved_dtype(dtype);
   const Tensor y(x.shape(), dtype), y_rows = flat(y),
                                     u = saves ? Tensor({R, wide}, kept) : Tensor();
-  each_block(R, wide, [&](int64_t first, int64_t count) {
+  each_block(R, wide, {w_up.weight, w_down.weight}, [&](int64_t first, int64_t count) {
     const Tensor from = rows.rows(first, count);
     const bool in_place = saves && kept == dtype;
     const Tensor hidden = in_place ? u.rows(first, count) : Tensor({count, wide}, dtype);
@@ -230,7 +234,7 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
       [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
         Layer dn = n, dw_up = w_up, dw_down = w_down;
         const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
-        each_block(R, wide, [&](int64_t first, int64_t count) {
+        each_block(R, wide, {w_up.weight, w_down.weight}, [&](int64_t first, int64_t count) {
           const Tensor dto = dy_rows.rows(first, count), hidden = restored(u, first, count, dtype);
           Tensor grad = dto;
           if (rate > 0) {

@@ -12,8 +12,8 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6395,
-    "autograd": 1900,
+    "tensor": 6450,
+    "autograd": 1903,
     "nn": 2614,
     "cuda": 9222,
     "data": 3376,

@@ -4,6 +4,7 @@
 #include "tensor/cpu/packed/gemm.h"
 
 #include "tensor/cpu/parallel.h"
+#include "tensor/packed_weights.h"
 
 namespace linea::cpu {
 namespace {
@@ -37,7 +38,13 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
   const int64_t size_b = panels * kStripColumns * depth,
                 size_a = padded(kStripRows, kPairs) * depth;
-  const Workspace<uint32_t> packed_b(ctx, size_b * std::min<int64_t>(steps, 2)),
+  PackedWeights::Form* const form = ctx.packed_weights == nullptr || in_region()
+                                        ? nullptr
+                                        : ctx.packed_weights->find(b, kernel, shape.transpose_b);
+  const bool is_packed = form != nullptr && form->words;
+  if (form != nullptr && !is_packed) form->words.emplace(ctx, size_b * steps);
+  const Workspace<uint32_t> packed_b(ctx,
+                                     form != nullptr ? 0 : size_b * std::min<int64_t>(steps, 2)),
       packed_a(ctx, size_a * threads);
   const int64_t size_rows = layer.rows_of_a ? kStripRows * (inner + 2) : 0;
   const Workspace<float> layer_rows(ctx, size_rows * threads);
@@ -55,13 +62,14 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
       const int64_t term = step * kernel.block, terms = std::min(kernel.block, inner - term);
       const int64_t column = words(terms), blocks = column / kPairs;
       // A thread that is ahead packs the next block while others still read this one.
-      uint32_t* const shared = packed_b.data() + size_b * (step % 2);
+      uint32_t* const shared = form != nullptr ? form->words->data() + size_b * step
+                                               : packed_b.data() + size_b * (step % 2);
 #pragma omp for schedule(dynamic, 1)
-      for (int64_t panel = 0; panel < panels; ++panel) {
+      for (int64_t panel = 0; panel < (is_packed ? 0 : panels); ++panel) {
         const int64_t first = panel * kStripColumns;
         kernel.pack(part(from_b, first, term), std::min(kStripColumns, cols - first), terms, true,
                     shared + first * column);
-      }
+      }  // all sums of the block before are complete
       int64_t packed = -1;
 #pragma omp for schedule(dynamic, 1) nowait
       for (int64_t piece = 0; piece < strips * chunks; ++piece) {

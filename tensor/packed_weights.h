@@ -1,0 +1,59 @@
+// Weights that several products take, one block of rows after another: a CPU packs each of them once.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <list>
+#include <optional>
+
+#include "tensor/context.h"
+#include "tensor/tensor.h"
+#include "tensor/workspace.h"
+
+namespace linea {
+
+namespace cpu {
+struct PackedKernel;
+}
+
+// While it lives, this thread's products that take one of these weights as their second factor share
+// its packed form (tensor/cpu/packed/gemm.h). The weights must not change meanwhile.
+class PackedWeights {
+ public:
+  // A weight as one kernel packs it, as it lies or transposed. Those of the first product.
+  struct Form {
+    const void* weight;
+    const cpu::PackedKernel* kernel = nullptr;
+    bool transposed = false;
+    std::optional<Workspace<uint32_t>> words{};  // written by the first product
+  };
+
+  explicit PackedWeights(std::initializer_list<Tensor> weights)
+      : ctx_(context()), outer_(ctx_.packed_weights) {
+    for (const Tensor& weight : weights) forms_.emplace_back(weight.address());
+    ctx_.packed_weights = this;
+  }
+  ~PackedWeights() { ctx_.packed_weights = outer_; }
+  PackedWeights(const PackedWeights&) = delete;
+  PackedWeights& operator=(const PackedWeights&) = delete;
+
+  // null: another matrix, or another form of a weight.
+  Form* find(const void* weight, const cpu::PackedKernel& kernel, bool transposed) {
+    for (Form& form : forms_) {
+      if (form.weight != weight) continue;
+      if (form.kernel == nullptr) {
+        form.kernel = &kernel;
+        form.transposed = transposed;
+      }
+      return form.kernel == &kernel && form.transposed == transposed ? &form : nullptr;
+    }
+    return nullptr;
+  }
+
+ private:
+  Context& ctx_;
+  PackedWeights* outer_;
+  std::list<Form> forms_;
+};
+
+}  // namespace linea
