@@ -32,13 +32,17 @@ class Recipe:
         self.key = NATS if data == "text" else BITS
 
 
-TEXT, IMAGE = (2.0, 1.9, 1.78, 1.6, 1.55, 1.5, 1.45), (1.5, 1.24, 1.04, 0.93, 0.9, 0.85)
+TEXT, IMAGE = (2.0, 1.9, 1.78, 1.6, 1.55, 1.5, 1.45), (1.5, 1.24, 1.04, 0.93, 0.85, 0.8, 0.7)
+SURE = (0.5, 0.7, 0.85)  # shares of samples that the classifier is sure of, relative to real images
 PRESETS = {
     "digits-linear": Recipe("digits", "--preset digits-linear"),
     "digits-demo": Recipe("digits", "--preset digits-demo", judge=True),
-    "mnist-linear": Recipe("mnist", "--preset mnist-linear --eval-every 250", thresholds=IMAGE, judge=True),
-    "mnist-quick": Recipe("mnist", "--preset mnist-quick --eval-every 250", thresholds=IMAGE, judge=True),
-    "mnist-cpu": Recipe("mnist", "--preset mnist-cpu", thresholds=IMAGE, judge=True),
+    "mnist-linear": Recipe("mnist", "--preset mnist-linear --eval-every 250 --sample-every 500 --judge-samples 200",
+                           thresholds=IMAGE, judge=True),
+    "mnist-quick": Recipe("mnist", "--preset mnist-quick --eval-every 250 --sample-every 500 --judge-samples 200",
+                          thresholds=IMAGE, judge=True),
+    "mnist-cpu": Recipe("mnist", "--preset mnist-cpu --sample-every 2000 --judge-samples 200", thresholds=IMAGE,
+                        judge=True),
     "cifar10-linear": Recipe("cifar10", "--preset cifar10-linear --size 32 --steps 4800", seeds=(1,), judge=True),
     "cifar10-small": Recipe("cifar10", "--preset cifar10-small", judge=True),
     "cifar10-cpu": Recipe("cifar10", "--preset cifar10-cpu", seeds=(1,), judge=True),
@@ -88,7 +92,15 @@ ALTERNATIVES = {
 }
 SMALL = {"text": "--preset shakespeare-nanogpt --rule gated --lr 3e-3 --steps 300 --warmup 20",
          "mnist": "--preset mnist-linear --rule gated --batch 4 --steps 150 --warmup 20"}
-
+# Changes to a short run of mnist-cpu.
+OTHERS = {
+    "four layers": "",
+    "width 128": "--dim 128",
+    "gated outputs": "--attention-output gated",
+    "convolution of the embedding": "--embedding-convolution 2d",
+    "no minimum of the learning rate": "--min-lr 0",
+}
+SHORT = "--preset mnist-cpu --layers 4 --steps 800"
 
 # Trained in both dtypes: the differences are those of bf16.
 DTYPES = {
@@ -114,7 +126,7 @@ def merged(*flags):
 
 
 def recipes():
-    """All by name: presets, PyTorch's runs, those of BF16, additions and alternatives, and DTYPES."""
+    """All by name: presets, PyTorch's runs, those of BF16, additions and alternatives, OTHERS, and DTYPES."""
     found = {**PRESETS, **PEERS}
     for name in BF16:
         preset = PRESETS[name]
@@ -134,6 +146,8 @@ def recipes():
         for name, flags in ALTERNATIVES[data].items():
             found[f"{data}: {name} alone"] = Recipe(data, merged(base, flags))
             found[f"{data}: all and {name}"] = Recipe(data, merged(base, *on, flags))
+    for name, flags in OTHERS.items():
+        found[f"other: {name}"] = Recipe("mnist", f"{SHORT} {flags}", (1,))
     return found
 
 
@@ -151,7 +165,7 @@ def output_of(program, *arguments):
     command = [str(program), *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}: exit {done.returncode}")
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}")
     return done.stdout.strip().splitlines()
 
 
@@ -186,6 +200,7 @@ def train(recipe, name, seed, args):
     metrics = lines(run / "metrics.jsonl")
     curve = [[line["step"], line[recipe.key]] for line in metrics if recipe.key in line]
     result = {"name": name, "seed": seed, "flags": recipe.flags, "steps": metrics[-1]["step"], "curve": curve}
+    result["sure"] = [[line["step"], line["judge_sure"]] for line in metrics if "judge_sure" in line]
     if name.removeprefix("bf16: ") in PRESETS:
         result["test"] = linea("eval", run, "--split", "val" if recipe.data == "text" else "test", "--json")
         if recipe.judge:
@@ -194,13 +209,20 @@ def train(recipe, name, seed, args):
 
 
 def run(args):
-    results = args.out / "results.jsonl"
+    """A run that fails does not keep the others from their turn."""
+    results, failures = args.out / "results.jsonl", []
     for seed in (1, 2, 3):  # the first seed of all comes first
         for name, recipe in chosen(args):
             done = {(line["name"], line["seed"]) for line in lines(results)}
-            if seed in recipe.seeds and (name, seed) not in done:
-                print(f"{name}, seed {seed}", file=sys.stderr)
+            if seed not in recipe.seeds or (name, seed) in done:
+                continue
+            print(f"{name}, seed {seed}", file=sys.stderr)
+            try:
                 append(results, (train_peer if name in PEERS else train)(recipe, name, seed, args))
+            except RuntimeError as failure:
+                failures.append(f"{name}, seed {seed}: {failure}")
+    if failures:
+        sys.exit("\n".join(failures))
 
 
 def time(args):
@@ -215,7 +237,7 @@ def time(args):
             rate = json.loads(output[-1])["tokens_per_s"]
             append(args.out / "times.jsonl", {"name": name, "step_ms": tokens / rate * 1e3, "tokens_per_s": rate})
             continue
-        for option in ("--steps", "--warmup", "--eval-every"):  # other settings of bench
+        for option in ("--steps", "--warmup", "--eval-every", "--sample-every", "--judge-samples"):  # other settings of bench
             if option in flags:
                 del flags[flags.index(option):flags.index(option) + 2]
         measured = linea("bench", "train", *flags, "--json")
@@ -232,17 +254,19 @@ def final(run, recipe):
 
 
 def print_thresholds(by_name, times):
-    """Seconds and tokens to each threshold: the first evaluation that is at or below it, the mean of the seeds."""
-    for data, thresholds, unit in (("text", TEXT, "nats"), ("mnist", IMAGE, "bits/dim")):
-        print(f"\n## Time to quality: {data}\n\n| run | seeds | " +
-              " | ".join(f"{threshold} {unit}" for threshold in thresholds) + " |\n|---" + "|---" * (len(thresholds) + 1) + "|")
+    """Seconds and tokens to each threshold: the first evaluation, or samples, that reach it, the mean of the seeds."""
+    for data, key, thresholds, unit in (("text", "curve", TEXT, "nats"), ("mnist", "curve", IMAGE, "bits/dim"),
+                                        ("mnist", "sure", SURE, "of real images' share of sure ones")):
+        print(f"\n## Time to quality: {data}, {unit}\n\n| run | seeds | {' | '.join(map(str, thresholds))} |")
+        print("|---" * (len(thresholds) + 2) + "|")
         for name, recipe in recipes().items():
-            runs, speed = by_name.get(name, []), times.get(name)
+            runs, speed = [run for run in by_name.get(name, []) if run.get(key)], times.get(name)
             if recipe.data != data or not recipe.thresholds or not runs or not speed:
                 continue
             cells = []
             for threshold in thresholds:
-                first = [next((step for step, value in run["curve"] if value <= threshold), None) for run in runs]
+                first = [next((step for step, value in run[key]
+                               if (value >= threshold if key == "sure" else value <= threshold)), None) for run in runs]
                 seconds = statistics.mean(first) * speed["step_ms"] / 1e3 if all(first) else None
                 cells.append(f"{seconds:.0f} s, {seconds * speed['tokens_per_s'] / 1e6:.2g} M" if seconds else "–")
             print(f"| {name} | {len(runs)} | {' | '.join(cells)} |")
@@ -298,7 +322,7 @@ def table(args):
              for name, rows in measured.items()}
     for line in lines(args.out / "results.jsonl"):
         by_name.setdefault(line["name"], []).append(line)
-    additions = [name for name in recipes() if name.split(":")[0] in ADDITIONS]
+    additions = [name for name in recipes() if name.split(":")[0] in (*ADDITIONS, "other")]
     for title, rows in (("Presets", [*PRESETS, *PEERS]), ("Additions", additions)):
         print(f"\n## {title}\n\n| run | seeds | steps | minutes | result |\n|---|---|---|---|---|")
         for name in rows:
