@@ -63,11 +63,12 @@ Tensor flat_residual(const char* op, const Var& residual, const Shape& shape) {
   return flat(residual.value());
 }
 
-// y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or the identity; r may be undefined
+// y = r + f(n(x) W^T + b), f gelu or the identity, n a norm or the identity; r may be undefined. u,
+// unless undefined, stores the input of gelu.
 void apply_linear(const Tensor& x, const Layer& n, const Layer& linear, const Tensor& y,
-                  bool gelu = false, const Tensor& r = {}) {
+                  bool gelu = false, const Tensor& r = {}, const Tensor& u = {}) {
   if (!linear.panels.defined())
-    return ops::linear_into(x, {n.weight, n.bias}, linear.weight, linear.bias, gelu, r, y);
+    return ops::linear_into(x, {n.weight, n.bias}, linear.weight, linear.bias, gelu, r, y, u);
   const Tensor from = n.weight.defined() ? ops::layer_norm(x, n.weight, n.bias).y : x;
   ops::panel_matmul_into(from, linear.panels, linear.bias, y);
   if (gelu) ops::pointwise_into(Pointwise::gelu, y, y);
@@ -217,16 +218,12 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
   std::vector<Var> inputs = inputs_of(x, {norm, up, down});
   if (r.defined()) inputs.push_back(residual);
   const bool saves = Var::gradients_needed(inputs), adds = r.defined();
-  const DType dtype = rows.dtype(), kept = saved_dtype(dtype);
+  const DType dtype = rows.dtype();
   const Tensor y(x.shape(), dtype), y_rows = flat(y),
-                                    u = saves ? Tensor({R, wide}, kept) : Tensor();
+                                    u = saves ? Tensor({R, wide}, saved_dtype(dtype)) : Tensor();
   each_block(R, wide, {w_up.weight, w_down.weight}, [&](int64_t first, int64_t count) {
-    const Tensor from = rows.rows(first, count);
-    const bool in_place = saves && kept == dtype;
-    const Tensor hidden = in_place ? u.rows(first, count) : Tensor({count, wide}, dtype);
-    apply_linear(from, n, w_up, hidden, !saves);
-    if (saves && !in_place) ops::copy_into(hidden, u.rows(first, count));
-    const Tensor h = saves ? ops::pointwise(Pointwise::gelu, hidden) : hidden;
+    const Tensor h({count, wide}, dtype);
+    apply_linear(rows.rows(first, count), n, w_up, h, true, {}, saves ? u.rows(first, count) : u);
     apply_residual(r, h, w_down, rate, stream_id, first, y_rows);
   });
   return Var::from_op(

@@ -111,10 +111,16 @@ bool in_one(Context& ctx, const LinearShape& shape, const T* x, const T* w, cons
 
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
-            const T* w, const T* bias, const T* residual, T* y) {
+            const T* w, const T* bias, const T* residual, T* y, const GeluInput<T>& u) {
   using A = Accumulator<T>;
   const int64_t n = shape.rows * shape.out;
   if (n == 0) return;
+  if (u.same != nullptr) {  // an epilogue has one output
+    LinearShape product = shape;
+    product.gelu = false;
+    linear<T>(ctx, product, x, norm, w, bias, nullptr, u.same, {});
+    return kernels_of<ElementwiseKernels<T>>().pointwise(ctx, Pointwise::gelu, u.same, y, n);
+  }
   if (norm.weight != nullptr) {
     if constexpr (std::is_same_v<T, BFloat16>)
       if (residual == nullptr && fused_norm_linear(ctx, shape, x, norm, w, bias, y)) return;
@@ -123,7 +129,7 @@ void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeight
     kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
                                                      normalized.data(), mean.data(), scale.data(),
                                                      shape.rows, shape.in);
-    return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y);
+    return linear<T>(ctx, shape, normalized.data(), {}, w, bias, residual, y, {});
   }
   // GELU is applied before the residual is added
   const bool gelu_after = shape.gelu && !(kEndsWithGelu<T> && residual == nullptr);

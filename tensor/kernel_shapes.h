@@ -59,6 +59,13 @@ struct NormWeights {
   const T *weight = nullptr, *bias = nullptr;
 };
 
+// Where a layer stores the input of its GELU for a backward pass: in one of the dtypes, or nowhere.
+template <typename T>
+struct GeluInput {
+  T* same = nullptr;
+  BFloat16* rounded = nullptr;
+};
+
 inline constexpr int64_t kPanel = 32;  // columns of a panel of packed weights
 
 // Rows [BH,rows,...] with one matrix for each head; bh belongs to head (first_bh + bh) % heads.

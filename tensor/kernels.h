@@ -63,9 +63,10 @@ struct MatrixKernels {
 
 template <typename T>
 struct LinearKernels {
-  // y = residual + f(norm(x) w^T + bias); bias and residual may be null, residual is not y
+  // y = residual + f(norm(x) w^T + bias); bias and residual may be null, residual is not y. u: of
+  // f = gelu without a residual
   void (*linear)(Context&, const LinearShape&, const T* x, const NormWeights<T>& norm, const T* w,
-                 const T* bias, const T* residual, T* y);
+                 const T* bias, const T* residual, T* y, const GeluInput<T>& u);
 };
 
 // Weights packed for sampling: panels [ceil(out / kPanel), in, kPanel] of w [out,in].

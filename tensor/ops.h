@@ -54,9 +54,10 @@ struct Norm {
   Tensor weight{}, bias{};  // undefined: none
 };
 // y = residual + f(norm(x) W^T + bias), f = gelu or the identity; x [R,in], W [out,in]; bias and
-// residual may be undefined.
+// residual may be undefined. gelu_input: norm(x) W^T + bias for a backward pass, in the dtype of y or,
+// on a CPU, in bf16; not with a residual.
 void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
-                 bool gelu, const Tensor& residual, const Tensor& y);
+                 bool gelu, const Tensor& residual, const Tensor& y, const Tensor& gelu_input = {});
 // Weights [out,in] packed for sampling, [panels,in,kPanel], and y = x W^T + bias by them; x [R,in],
 // bias may be undefined. Panels may be bf16 where x and W are not.
 Shape panels_shape(const Tensor& weight);

@@ -40,7 +40,7 @@ void matmul_into(const Tensor& a, const Tensor& b, bool transpose_a, bool transp
 }
 
 void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const Tensor& bias,
-                 bool gelu, const Tensor& residual, const Tensor& y) {
+                 bool gelu, const Tensor& residual, const Tensor& y, const Tensor& gelu_input) {
   const LinearShape shape{num_rows(y), columns(y), columns(x), gelu};
   require_shape("linear", "x", x, {shape.rows, shape.in});
   require_shape("linear", "weight", weight, {shape.out, shape.in});
@@ -48,9 +48,13 @@ void linear_into(const Tensor& x, const Norm& norm, const Tensor& weight, const 
     if (x_norm.defined()) require_shape("linear", "norm", x_norm, {shape.in});
   if (bias.defined()) require_shape("linear", "bias", bias, {shape.out});
   if (residual.defined()) require_shape("linear", "residual", residual, y.shape());
+  if (gelu_input.defined()) require_shape("linear", "gelu_input", gelu_input, y.shape());
+  const bool rounds = gelu_input.defined() && gelu_input.dtype() != y.dtype();
+  const Tensor none, &same = rounds ? none : gelu_input, &rounded = rounds ? gelu_input : none;
   LINEA_LAUNCH(linear, common_dtype("linear", {&x, &weight, &y}), shape, data(x),
                {data_or_null(norm.weight), data_or_null(norm.bias)}, data(weight),
-               data_or_null(bias), data_or_null(residual), data(y));
+               data_or_null(bias), data_or_null(residual), data(y),
+               {data_or_null(same), data_or_null(rounded)});
 }
 
 Shape panels_shape(const Tensor& weight) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "tensor/context.h"
+#include "tensor/kernel_shapes.h"
 #include "tensor/tensor.h"
 #include "tensor/workspace.h"
 
@@ -20,11 +21,12 @@ struct PackedKernel;
 // its packed form (tensor/cpu/packed/gemm.h). The weights must not change meanwhile.
 class PackedWeights {
  public:
-  // A weight as one kernel packs it, as it lies or transposed. Those of the first product.
+  // A weight as the first product packs it: op(B) [inner,cols] by a kernel.
   struct Form {
     const void* weight;
     const cpu::PackedKernel* kernel = nullptr;
     bool transposed = false;
+    int64_t inner = 0, cols = 0;
     std::optional<Workspace<uint32_t>> words{};  // written by the first product
   };
 
@@ -38,14 +40,18 @@ class PackedWeights {
   PackedWeights& operator=(const PackedWeights&) = delete;
 
   // null: another matrix, or another form of a weight.
-  Form* find(const void* weight, const cpu::PackedKernel& kernel, bool transposed) {
+  Form* find(const void* weight, const cpu::PackedKernel& kernel, const GemmShape& product) {
     for (Form& form : forms_) {
       if (form.weight != weight) continue;
       if (form.kernel == nullptr) {
         form.kernel = &kernel;
-        form.transposed = transposed;
+        form.transposed = product.transpose_b;
+        form.inner = product.inner;
+        form.cols = product.cols;
       }
-      return form.kernel == &kernel && form.transposed == transposed ? &form : nullptr;
+      const bool same = form.kernel == &kernel && form.transposed == product.transpose_b &&
+                        form.inner == product.inner && form.cols == product.cols;
+      return same ? &form : nullptr;
     }
     return nullptr;
   }

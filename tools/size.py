@@ -12,10 +12,10 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6450,
+    "tensor": 6477,
     "autograd": 1903,
     "nn": 2614,
-    "cuda": 9222,
+    "cuda": 9228,
     "data": 3376,
     "train": 4344,
     "bench": 1980,

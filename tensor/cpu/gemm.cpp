@@ -61,10 +61,22 @@ void multiply(Context& ctx, const GemmShape& shape, const T* a, const T* b, T* c
   });
 }
 
+// Stores `count` inputs of a GELU at index `at` of u.
+template <typename T>
+void store_gelu_input(Context& ctx, const T* from, int64_t count, const GeluInput<T>& u,
+                      int64_t at) {
+  const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
+  if (u.same != nullptr) std::copy_n(from, count, u.same + at);
+  if (u.rounded == nullptr) return;
+  const CastSpan<T, BFloat16> span{from, u.rounded + at, count};
+  elementwise.narrow(ctx, &span, 1);
+}
+
 // y = residual + f(norm(x) w^T + bias) in one pass over the rows.
 void packed_linear(Context& ctx, const PackedKernel& kernel, const LinearShape& shape,
                    const GemmShape& product, const float* x, const NormWeights<float>& norm,
-                   const float* w, const float* bias, const float* residual, float* y) {
+                   const float* w, const float* bias, const float* residual, float* y,
+                   const GeluInput<float>& u) {
   PackedLayer layer;
   if (norm.weight != nullptr)
     layer.rows_of_a = [&](int64_t row, int64_t count, float* to) {
@@ -78,6 +90,7 @@ void packed_linear(Context& ctx, const PackedKernel& kernel, const LinearShape& 
       for (int64_t i = row; i < row + rows; ++i) {
         const int64_t at = i * shape.out + col;
         if (bias != nullptr) elementwise.add(ctx, y + at, bias + col, y + at, cols);
+        store_gelu_input(ctx, y + at, cols, u, at);
         if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y + at, y + at, cols);
         if (residual != nullptr) elementwise.add(ctx, residual + at, y + at, y + at, cols);
       }
@@ -104,24 +117,25 @@ void gemm(Context& ctx, const GemmShape& asked, const T* a, const T* b, T* c) {
 // Without a packed kernel each operation separately.
 template <typename T>
 void linear(Context& ctx, const LinearShape& shape, const T* x, const NormWeights<T>& norm,
-            const T* w, const T* bias, const T* residual, T* y) {
+            const T* w, const T* bias, const T* residual, T* y, const GeluInput<T>& u) {
   const GemmShape product{
       .transpose_b = true, .rows = shape.rows, .cols = shape.out, .inner = shape.in};
   if constexpr (std::is_same_v<T, float>)
     if (const PackedKernel* kernel = kernel_of(ctx, product))
-      return packed_linear(ctx, *kernel, shape, product, x, norm, w, bias, residual, y);
+      return packed_linear(ctx, *kernel, shape, product, x, norm, w, bias, residual, y, u);
   if (norm.weight != nullptr) {
     const Workspace<T> normalized(ctx, shape.rows * shape.in), mean(ctx, shape.rows),
         scale(ctx, shape.rows);
     kernels_of<NormalizationKernels<T>>().layer_norm(ctx, x, norm.weight, norm.bias,
                                                      normalized.data(), mean.data(), scale.data(),
                                                      shape.rows, shape.in);
-    return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y);
+    return linear(ctx, shape, normalized.data(), NormWeights<T>{}, w, bias, residual, y, u);
   }
   const int64_t n = shape.rows * shape.out;
   gemm(ctx, product, x, w, y);
   if (bias != nullptr) kernels_of<RowKernels<T>>().add_rows(ctx, y, bias, y, shape.rows, shape.out);
   const ElementwiseKernels<T> elementwise = kernels_of<ElementwiseKernels<T>>();
+  store_gelu_input(ctx, y, n, u, 0);
   if (shape.gelu) elementwise.pointwise(ctx, Pointwise::gelu, y, y, n);
   if (residual != nullptr) elementwise.add(ctx, residual, y, y, n);
 }

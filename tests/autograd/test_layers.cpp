@@ -5,6 +5,7 @@
 
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
+#include "tensor/context.h"
 #include "tensor/ops.h"
 
 namespace linea {
@@ -203,6 +204,36 @@ TEST(Layers, MatchTheirChainsOfOps) {
 // puts a border of blocks inside four numbers of a dropout.
 TEST(Layers, AreTheSameInSeveralBlocks) {
   for (const Branch& branch : branches(130, 5, 9001, 9001, true, 0.4f)) expect_same(branch);
+}
+
+// Of float, which share packed weights: the rows of y and dx have the bits of a single block.
+TEST(Layers, HaveTheSameBitsInSeveralBlocks) {
+  const auto floats = [](const Tensor& x) {
+    const std::vector<double> values = x.to_doubles();
+    return Tensor::from(std::vector<float>(values.begin(), values.end()), x.shape());
+  };
+  const auto run = [&](FloatProducts products, int64_t block) {
+    context().products = products;
+    context().sizes.block = block;
+    std::vector<std::vector<double>> results;
+    for (const Branch& branch : branches(150, 64, 64, 96, true, 0)) {
+      Vars inputs;
+      for (const Tensor& x : branch.inputs) inputs.emplace_back(floats(x), true);
+      const Var y = branch.one(inputs);
+      backward(y, floats(random_tensor(y.shape(), 77)));
+      results.push_back(y.value().to_doubles());
+      for (const Var& input : inputs)
+        if (input.shape().rank() == 3) results.push_back(input.grad().to_doubles());
+    }
+    return results;
+  };
+  const int64_t before = context().sizes.block;
+  for (const FloatProducts products : {FloatProducts::exact, FloatProducts::rounded}) {
+    const auto one = run(products, before), three = run(products, 1);
+    EXPECT_EQ(one, three);
+  }
+  context().sizes.block = before;
+  context().products = FloatProducts::exact;
 }
 
 TEST(Layers, RefuseMismatchedShapes) {

@@ -27,8 +27,8 @@ TEST(CudaLinear, ProductsWithEpilogues) {
                          y = Tensor::zeros({R + 1, out}, dtype_of(T{}));
             table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + in, {}, w.data<T>(),
                               with_bias ? bias.data<T>() : nullptr,
-                              with_residual ? residual.data<T>() + out : nullptr,
-                              y.data<T>() + out);
+                              with_residual ? residual.data<T>() + out : nullptr, y.data<T>() + out,
+                              {});
             return std::vector<Tensor>{y};
           });
 }
@@ -57,7 +57,7 @@ TEST(CudaLinear, FusedNorm) {
           table<T>().linear(context(), {R, out, in, gelu}, x.data<T>() + first,
                             {weight.data<T>(), with_bias ? shift.data<T>() : none}, w.data<T>(),
                             with_bias ? bias.data<T>() : none,
-                            gelu && !with_bias ? residual.data<T>() : none, y.data<T>());
+                            gelu && !with_bias ? residual.data<T>() : none, y.data<T>(), {});
           return std::vector<Tensor>{y};
         });
 }
@@ -111,7 +111,7 @@ TEST(CudaLinear, TheSameBitsEachTime) {
   const auto product = [&] {
     const Tensor y = unset<float>({R, out});
     table<float>().linear(context(), {R, out, in, true}, x.data<float>(), {}, w.data<float>(),
-                          bias.data<float>(), nullptr, y.data<float>());
+                          bias.data<float>(), nullptr, y.data<float>(), {});
     return numbers(y);
   };
   EXPECT_EQ(product(), product());

@@ -40,7 +40,7 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
                 size_a = padded(kStripRows, kPairs) * depth;
   PackedWeights::Form* const form = ctx.packed_weights == nullptr || in_region()
                                         ? nullptr
-                                        : ctx.packed_weights->find(b, kernel, shape.transpose_b);
+                                        : ctx.packed_weights->find(b, kernel, shape);
   const bool is_packed = form != nullptr && form->words;
   if (form != nullptr && !is_packed) form->words.emplace(ctx, size_b * steps);
   const Workspace<uint32_t> packed_b(ctx,
