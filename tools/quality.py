@@ -108,7 +108,7 @@ DTYPES = {
     "linear": ("text", "--preset shakespeare-nanogpt"),
     "gated": ("text", "--preset shakespeare-nanogpt --rule gated"),
     "performer": ("text", "--preset shakespeare-nanogpt --attention performer"),
-    "MNIST": ("mnist", "--preset mnist-linear"),
+    "MNIST": ("mnist", "--preset mnist-linear --eval-every 500"),
 }
 
 

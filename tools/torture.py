@@ -27,6 +27,8 @@ RUNS = {
     "soft-vq": f"--task digits --size 12 --levels 4 {MODEL} --attention soft-vq --codes 6 --anneal 0.2",
     "gated": f"--task digits --size 12 --levels 4 --output-head logistics {MODEL} --rule gated --spike-guard 1.5",
     "delta": f"--task digits --size 12 --levels 4 --class-token --flip {MODEL} --rule delta",
+    "bf16": (f"--task digits --size 12 --levels 4 --class-token {MODEL.replace('16', '32')} --dtype bf16 --optimizer muon "
+             "--layer-convolution 2d"),
 }
 COMMON = f"--steps {STEPS} --save-every 5 --eval-every 50 --sample-every 100 --keep-last 3 --keep-every 100"
 CLOCK = ("tokens_per_s", "elapsed_s", "peak_bytes")
