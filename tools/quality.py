@@ -272,6 +272,14 @@ def print_thresholds(by_name, times):
             print(f"| {name} | {len(runs)} | {' | '.join(cells)} |")
 
 
+def print_curves(by_name):
+    print("\n## Validation losses by step, seed 1\n")
+    for name, runs in by_name.items():
+        for run in runs:
+            if run["seed"] == 1 and len(run["curve"]) > 1:
+                print(f"* {name}: " + ", ".join(f"{step}: {value:.3f}" for step, value in run["curve"]))
+
+
 def print_dtypes(by_name, times):
     print("\n## bf16\n\n| run | seeds | fp32 | bf16 | difference | two standard errors | times as fast |")
     print("|---|---|---|---|---|---|---|")
@@ -335,6 +343,7 @@ def table(args):
             print(f"| {name} | {len(runs)} | {runs[0]['steps']} | {minutes:.1f} | "
                   f"{spread([final(run, recipe) for run in runs])} {unit} |")
     print_thresholds(by_name, times)
+    print_curves(by_name)
     print_dtypes(by_name, times)
     print_samples(by_name)
 
