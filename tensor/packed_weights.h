@@ -23,11 +23,12 @@ class PackedWeights {
  public:
   // A weight as the first product packs it: op(B) [inner,cols] by a kernel.
   struct Form {
+    explicit Form(const void* of) : weight(of) {}
     const void* weight;
     const cpu::PackedKernel* kernel = nullptr;
     bool transposed = false;
     int64_t inner = 0, cols = 0;
-    std::optional<Workspace<uint32_t>> words{};  // written by the first product
+    std::optional<Workspace<uint32_t>> words;  // written by the first product
   };
 
   explicit PackedWeights(std::initializer_list<Tensor> weights)
