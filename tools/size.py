@@ -12,7 +12,7 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6478,
+    "tensor": 6481,
     "autograd": 1903,
     "nn": 2614,
     "cuda": 9228,

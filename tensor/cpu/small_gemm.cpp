@@ -15,9 +15,14 @@ constexpr int kBytes = kVectorBytes;
 // Rows of a tile; its sums, two vectors each, take half of the registers.
 constexpr int kRows = kVectorRegisters == 32 ? 8 : 4;
 
+// A vector of numbers. As a deduced type it would lose its alignment, that of T, in clang.
+template <typename T, int Bytes>
+using Vector = typename VectorOf<T, Bytes>::type;
+
 // A vector loaded from b as numbers of T; bf16 are the upper halves of floats.
-template <typename T, typename V, typename W>
-void load(const W* b, V& to) {
+template <typename T, int Bytes, typename W>
+void load(const W* b, Vector<T, Bytes>& to) {
+  using V = Vector<T, Bytes>;
   constexpr int kCount = sizeof(V) / sizeof(T);
   if constexpr (std::is_same_v<T, W>) {
     to = *reinterpret_cast<const V*>(b);
@@ -34,10 +39,10 @@ void load(const W* b, V& to) {
 
 // sum += b a with one rounding where the processor has it, which the compiler does by itself for
 // vectors alone: it may vectorize a loop over numbers as products first, then sums.
-template <typename T, typename V>
-void add_product(const V& b, T a, V& sum) {
+template <typename T, int Bytes>
+void add_product(const Vector<T, Bytes>& b, T a, Vector<T, Bytes>& sum) {
 #if defined(__FMA__)
-  if constexpr (std::is_same_v<T, V>) {
+  if constexpr (Bytes == sizeof(T)) {
     sum = std::fma(b, a, sum);
     return;
   }
@@ -49,7 +54,7 @@ void add_product(const V& b, T a, V& sum) {
 template <typename T, int Bytes, int Rows, int Vectors, typename W>
 void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int64_t ldc,
           bool add) {
-  using V = typename VectorOf<T, Bytes>::type;
+  using V = Vector<T, Bytes>;
   constexpr int kWidth = Bytes / static_cast<int>(sizeof(T));
   V sums[Rows][Vectors];
 #pragma GCC unroll 8
@@ -58,11 +63,11 @@ void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int
     for (int j = 0; j < Vectors; ++j) sums[i][j] = V{};
   for (int64_t k = 0; k < inner; ++k) {
     V from_b[Vectors];
-    for (int j = 0; j < Vectors; ++j) load<T>(b + k * ldb + j * kWidth, from_b[j]);
+    for (int j = 0; j < Vectors; ++j) load<T, Bytes>(b + k * ldb + j * kWidth, from_b[j]);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const T from_a = a.data[i * a.row + k * a.column];
-      for (int j = 0; j < Vectors; ++j) add_product<T>(from_b[j], from_a, sums[i][j]);
+      for (int j = 0; j < Vectors; ++j) add_product<T, Bytes>(from_b[j], from_a, sums[i][j]);
     }
   }
 #pragma GCC unroll 8
