@@ -56,13 +56,13 @@ void tile(int64_t inner, const Operand<T>& a, const W* b, int64_t ldb, T* c, int
           bool add) {
   using V = Vector<T, Bytes>;
   constexpr int kWidth = Bytes / static_cast<int>(sizeof(T));
-  V sums[Rows][Vectors];
+  alignas(Bytes) V sums[Rows][Vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 2
     for (int j = 0; j < Vectors; ++j) sums[i][j] = V{};
   for (int64_t k = 0; k < inner; ++k) {
-    V from_b[Vectors];
+    alignas(Bytes) V from_b[Vectors];
     for (int j = 0; j < Vectors; ++j) load<T, Bytes>(b + k * ldb + j * kWidth, from_b[j]);
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
