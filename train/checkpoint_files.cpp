@@ -162,9 +162,9 @@ void prune_checkpoints(const fs::path& run, int64_t step, const RetentionRule& r
   while (!found.empty() && found.back().step > step) found.pop_back();
   const size_t newest = std::min(found.size(), static_cast<size_t>(rule.last));
   for (size_t i = 0; i + newest < found.size(); ++i) {
-    const bool retained =
-        found[i].step == rule.best || (rule.every > 0 && found[i].step % rule.every == 0);
-    if (!retained) remove_folder(found[i].path);
+    const int64_t saved = found[i].step;
+    const bool multiple = rule.every > 0 && saved > 0 && saved % rule.every == 0;
+    if (saved != rule.best && !multiple) remove_folder(found[i].path);
   }
 }
 

@@ -68,7 +68,7 @@ class CheckpointDraft {
 };
 
 // The checkpoints that pruning leaves: the newest `last` (0: all), those whose step is a multiple
-// of `every` (0: none), and the step `best`.
+// of `every` (0: none; step 0, of a run stopped early, is none), and the step `best`.
 struct RetentionRule {
   int64_t last = 3, every = 0, best = -1;
 };

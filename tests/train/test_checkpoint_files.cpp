@@ -13,7 +13,7 @@ using CheckpointFiles = CheckpointTest;
 using Names = std::vector<std::string>;
 
 TEST_F(CheckpointFiles, Retention) {
-  for (int64_t step = 1; step <= 9; ++step) save("run", step, {2, 4, 3});
+  for (int64_t step = 0; step <= 9; ++step) save("run", step, {2, 4, 3});
   EXPECT_EQ(names("run"),
             (Names{"step-00000003", "step-00000004", "step-00000008", "step-00000009"}));
   save("run", 10, {0, 0, -1});
