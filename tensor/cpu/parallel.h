@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 
 #include "tensor/workspace.h"
 
@@ -17,6 +18,26 @@ inline constexpr int64_t kGrain = 16384;
 // Inside of a region, one of a single thread included: its body starts no others.
 inline bool in_region() { return omp_get_level() > 0; }
 
+// The first exception of a region, which must not leave it in one of its threads, for its caller.
+class RegionError {
+ public:
+  template <typename Body>
+  void run(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+#pragma omp critical(linea_region_error)
+      if (!first_) first_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::exception_ptr first_;
+};
+
 // body(first, last) over [0, count), one range for each thread; `cost`: simple operations for one
 // item.
 template <typename Body>
@@ -27,12 +48,14 @@ void parallel_ranges(const Context& ctx, int64_t count, int64_t cost, const Body
     body(int64_t{0}, count);
     return;
   }
+  RegionError error;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   {
     const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
     const int64_t first = count * thread / team, last = count * (thread + 1) / team;
-    if (first < last) body(first, last);
+    if (first < last) error.run([&] { body(first, last); });
   }
+  error.rethrow();
 }
 
 // body(item) over [0, count) in such ranges.
@@ -53,8 +76,10 @@ void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body&
     for (int64_t item = 0; item < count; ++item) body(item, 0);
     return;
   }
+  RegionError error;
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (int64_t item = 0; item < count; ++item) body(item, omp_get_thread_num());
+  for (int64_t item = 0; item < count; ++item) error.run([&] { body(item, omp_get_thread_num()); });
+  error.rethrow();
 }
 
 // body(row, sums) over R rows, which adds to its `sums` [width]; total = the sums of all rows. Rows are

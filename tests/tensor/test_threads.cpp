@@ -5,7 +5,10 @@
 #include <array>
 #include <cstring>
 
+#include "tensor/caching_allocator.h"
+#include "tensor/cpu/parallel.h"
 #include "tensor/ops.h"
+#include "tests/expect_error.h"
 #include "tests/tensor/op_values.h"
 
 namespace linea {
@@ -156,6 +159,40 @@ TEST(Blas, IsOpenBlasForOpenMp) {
   EXPECT_NO_THROW(check_blas());
   EXPECT_STREQ(blas_info().flavor, "OpenMP");
   EXPECT_NE(std::string(blas_info().version).find("OpenBLAS"), std::string::npos);
+}
+
+// An exception in a parallel region reaches its caller; without that the program ends.
+TEST(Threads, ExceptionsReachTheCaller) {
+  const int before = context().threads;
+  for (const int threads : {1, 3}) {
+    set_threads(threads);
+    const auto refuse = [](int64_t item) { require(item != 2, "item {} is refused", item); };
+    expect_error(ErrorKind::usage, {"item 2 is refused"}, [&] {
+      cpu::parallel_items(context(), 5, cpu::kGrain, [&](int64_t item, int) { refuse(item); });
+    });
+    expect_error(ErrorKind::usage, {"item 2 is refused"},
+                 [&] { cpu::parallel_rows(context(), 5, cpu::kGrain, refuse); });
+  }
+  set_threads(before);
+}
+
+// The threads of a product of heads take workspace in their region.
+TEST(Threads, ProductsOfHeadsRunOutOfMemory) {
+  const int before = context().threads;
+  set_threads(2);
+  const Tensor x = random({8, 64, 32}, 1), w = random({4, 64, 32}, 2);
+  const auto multiply = [&] { return ops::head_matmul(x, w, 0, true); };
+  multiply();
+  for (int64_t at = 1; at <= 4; ++at) {
+    cpu_allocator().fail_at(at);
+    try {
+      multiply();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::memory);
+    }
+    cpu_allocator().fail_at(0);
+  }
+  set_threads(before);
 }
 
 }  // namespace
