@@ -7,6 +7,7 @@
 
 #include "autograd/feature_map.h"
 #include "autograd/qkv_layout.h"
+#include "tensor/backend.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
 
@@ -51,7 +52,8 @@ struct Plan {
     segment_ = std::clamp<int64_t>(options.segment > 0 ? options.segment : usual, 1,
                                    std::max<int64_t>(length, 1));
     const bool on_cpu = context().device.kind == DeviceKind::cpu;
-    const bool rounded = on_cpu && !gated && context().products == FloatProducts::rounded;
+    const bool rounded =
+        on_cpu && !gated && context().products == FloatProducts::rounded && rounds_chunks();
     const int64_t best = features <= 48 || (in_kernel && !rounded) ? 32 : 64;
     chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;

@@ -77,5 +77,8 @@ std::vector<std::string> all_cpu_isas();
 const char* bf16_isa();
 std::vector<std::string> all_bf16_isas();
 bool bf16_is_fast();
+// Whether FloatProducts::rounded also rounds the chunks of linear attention on the CPU, and sampling
+// multiplies rounded rows: where that is faster.
+bool rounds_chunks();
 
 }  // namespace linea

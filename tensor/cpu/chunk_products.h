@@ -1,11 +1,12 @@
 // Products of a chunk's matrices: of floats as they are (small_gemm.h), or of factors rounded to bf16
-// with float sums, where the processor has AVX512-BF16 and not AMX. Rounded factors are packed for
+// with float sums, where the fastest kernel of the processor is AVX512-BF16. Rounded factors are packed for
 // each product, in blocks on the stack.
 #pragma once
 
 #include <algorithm>
 #include <type_traits>
 
+#include "tensor/backend.h"
 #include "tensor/cpu/chunk_rows.h"
 #include "tensor/cpu/packed/gemm.h"
 #include "tensor/cpu/small_gemm.h"
@@ -15,11 +16,6 @@ namespace linea::cpu {
 // Rows of a product that are computed together: of the entries that a chunk's rows do not see only
 // the corners of a band's blocks are computed, and no product reads more.
 inline constexpr int64_t kBand = 8;
-
-// Whether this processor multiplies rounded factors in cache faster than floats.
-inline bool rounds_chunks() {
-  return bf16_kernel() != nullptr && bf16_kernel()->multiply_band != nullptr;
-}
 
 // The terms [begin, end) and the columns [0, cols) that the rows of a band need.
 struct Extent {

@@ -10,7 +10,7 @@
 #include "nn/verify/conformance.h"
 #include "tensor/backend.h"
 #include "tensor/context.h"
-#include "tensor/cpu/chunk_products.h"
+
 #include "tests/nn/attention_options.h"
 
 namespace linea {
@@ -92,7 +92,7 @@ TEST_F(Bf16Attention, OutputsAndGradientsAreNearThoseOfFloat) {
 }
 
 TEST_F(Bf16Attention, RoundsLinearAttentionAndThePerformer) {
-  if (!cpu::rounds_chunks()) GTEST_SKIP() << "this processor multiplies chunks in float";
+  if (!rounds_chunks()) GTEST_SKIP() << "this processor multiplies chunks in float";
   for (const char* name : {"linear", "performer"}) {
     const AttentionOptions options = options_of(name, 2, 64, 64, DType::f32);
     const AttentionResults exact = results_of(options, 100, true, FloatProducts::exact),

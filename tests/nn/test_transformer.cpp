@@ -12,8 +12,8 @@
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "nn/feature_map.h"
+#include "tensor/backend.h"
 #include "tensor/context.h"
-#include "tensor/cpu/chunk_products.h"
 #include "tests/expect_error.h"
 #include "tests/nn/small_transformer.h"
 
@@ -138,7 +138,7 @@ TEST(Transformer, SamplesWithBf16Weights) {
       if (tie) {  // the head's panels are of bf16 too, which the table in `rounded` is not
         EXPECT_GT(apart(rounded), 1e-4) << attention;
       } else {
-        EXPECT_LE(apart(rounded), dim == 32 && cpu::rounds_chunks() ? 0.02 : 1e-5) << attention;
+        EXPECT_LE(apart(rounded), dim == 32 && rounds_chunks() ? 0.02 : 1e-5) << attention;
       }
       EXPECT_LE(apart(plain), 0.05) << attention;
       EXPECT_GT(apart(plain), 1e-4) << attention;

@@ -76,6 +76,8 @@ bool bf16_is_fast() {
   return kernel != nullptr && kernel->fast;
 }
 
+bool rounds_chunks() { return bf16_is_fast() && cpu::bf16_kernel()->multiply_band != nullptr; }
+
 std::vector<std::string> all_bf16_isas() {
   std::vector<std::string> names;
   for (const cpu::PackedKernel* const one : cpu::bf16_kernels()) names.emplace_back(one->isa);
