@@ -187,11 +187,12 @@ Var delta_attention(const std::shared_ptr<const FeatureMap>& map, const Attentio
   check_heads("delta_attention", in, options.valid, in.gate.shape().rank() == 3 ? 1 : 2);
   require(options.causal, "delta_attention: the delta rule is causal only");
   const Gates gates = gates_of(in.gate.value(), options.valid);
-  // The gradients of decays are sums that cancel (linear_attention.cpp).
+  // Both passes compute from the saved inputs. The gradients of decays are sums that cancel
+  // (linear_attention.cpp).
   const Heads kept = gates.both.defined() ? Heads::of(in) : Heads::saved(in);
   return with_real(in.v.dtype(), "delta_attention", [&](auto zero) {
     using T = decltype(zero);
-    const Tensor y = DeltaPass<T>(*map, Heads::of(in), gates, options).forward();
+    const Tensor y = DeltaPass<T>(*map, kept.as(in.v.dtype()), gates, options).forward();
     return from_feature_op(
         "delta_attention", y, {in.q, in.k, in.v, in.gate}, *map,
         [=](const Tensor& dy, const std::vector<Tensor>& dparameters) -> Gradients {

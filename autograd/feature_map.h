@@ -37,6 +37,8 @@ class FeatureMap {
   virtual bool weighs_keys() const { return false; }  // gives Features::weight
   // The same map computed inside the attention kernels, where they have it.
   virtual KernelFeature in_kernel() const { return KernelFeature::given; }
+  // Whether a bf16 run may round the rows x of all passes (saved_dtype()).
+  virtual bool takes_rounded() const { return in_kernel() != KernelFeature::given; }
 
   // Parameters of the map (a codebook, a width), in the order of `gradients`.
   virtual std::vector<Var> parameters() const { return {}; }

@@ -7,8 +7,6 @@
 namespace linea {
 namespace {
 
-// Heads whose saved inputs a backward pass restores at a time, where it restores.
-constexpr int64_t kGroup = 32, kOne = 1;
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // S, z and their scales of one tile, or the gradients of these.
@@ -31,7 +29,15 @@ struct Gates {
 // What the forward pass saves: denominators of rows and their scales [BH,N].
 struct Saved {
   Tensor denominator, scale;
+  Saved of(const Sequences& some, int64_t heads) const {
+    return {some.of(denominator, heads), some.of(scale, heads)};
+  }
 };
+
+// Whether sums have scales: of logs and of keys with weights.
+bool has_scales(const FeatureMap& map, const Gates& gates) {
+  return map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined();
+}
 
 // The gradient of y, and the gradients that a backward pass writes: those of the log weights of
 // gates into weight [B,H,N]; those of the map's parameters are added to `parameters`.
@@ -55,10 +61,9 @@ class LinearPass {
         in_(in),
         gates_(gates),
         causal_(options.causal),
-        scaled_(map.kind() == FeatureKind::logs || map.weighs_keys() || gates.weight.defined()) {}
+        scaled_(has_scales(map, gates)) {}
 
-  Saved forward(const HeadTensor& y) const {
-    Saved saved{per_row(), scaled_ ? per_row() : Tensor()};
+  void forward(const HeadTensor& y, const Saved& saved) const {
     for (const Tile& tile : plan_.tiles()) {
       const TileState<A> running = tile_state(tile, plan_.values);
       sweep(
@@ -68,11 +73,10 @@ class LinearPass {
                                  plan_.rows(y, segment), saved_rows(saved, segment));
           });
     }
-    return saved;
   }
 
   void backward(const Saved& saved, const HeadTensor& y, const GradientTensors& grads) const {
-    const Tensor ddenominator = per_row();
+    const Tensor ddenominator({plan_.batch_heads, plan_.length}, dtype_of(A{}));
     for (const Tile& tile : plan_.tiles()) {
       sweep_queries(tile, saved, y, grads, ddenominator);
       sweep_keys(tile, saved, grads, ddenominator);
@@ -97,7 +101,6 @@ class LinearPass {
   };
 
   bool in_kernel() const { return plan_.feature != KernelFeature::given; }
-  Tensor per_row() const { return Tensor({plan_.batch_heads, plan_.length}, dtype_of(A{})); }
   TileState<A> tile_state(const Tile& tile, int64_t values) const {
     return {tile.batch_heads, plan_.features, values, scaled_};
   }
@@ -263,40 +266,43 @@ Var linear_attention(const std::shared_ptr<const FeatureMap>& map, const Attenti
   if (in.gate.defined()) inputs.push_back(in.gate);
   return with_stored(inputs[0].dtype(), "linear_attention", [&](auto zero) {
     using T = decltype(zero);
+    const DType dtype = dtype_of(zero);
     const Tensor gate = in.gate.value_or_none();
-    // Both passes compute from the saved inputs. Those of features that choose codes or take
-    // exponentials, and of gates, whose gradients are sums that cancel, are saved as they are.
-    const bool exact = map->in_kernel() == KernelFeature::given || gate.defined();
-    const Heads values = Heads::of(in), kept = exact ? values : Heads::saved(in),
-                taken = kept.as(dtype_of(zero));
-    const Tensor y = taken.new_output();
+    // Both passes compute from the saved inputs. Those of maps that do not take rounded rows, and of
+    // gates, whose gradients are sums that cancel, are saved as they are.
+    const bool exact = !map->takes_rounded() || gate.defined();
+    const Heads values = Heads::of(in), kept = exact ? values : Heads::saved(in);
+    const int64_t H = values.v.heads;
+    const Tensor y = values.new_output();
     const Gates gates = log_gates(gate);
-    const Saved saved = LinearPass<T>(*map, taken, gates, options).forward(taken.output_heads(y));
-    const Tensor kept_y = ops::cast(y, exact ? y.dtype() : saved_dtype(y.dtype()));
+    const auto per_row = [&] {
+      return Tensor({values.v.batches * H, values.v.length}, sum_dtype(dtype));
+    };
+    const Saved saved{per_row(), has_scales(*map, gates) ? per_row() : Tensor()};
+    const auto pass = [map, gates, options](const Heads& given, const Sequences& some) {
+      LinearAttentionOptions own = options;
+      own.valid = some.of(options.valid);
+      return LinearPass<T>(*map, given, {some.of(gates.weight), some.of(gates.decay)}, own);
+    };
+    kept.each_group(dtype, [&](const Sequences& some, const Heads& given) {
+      pass(given, some).forward(given.output_heads(some.of(y)), saved.of(some, H));
+    });
+    const Tensor kept_y = ops::cast(y, exact ? dtype : saved_dtype(dtype));
     return from_feature_op(
         "linear_attention", y, inputs, *map,
-        [map, kept, gate, gates, saved, kept_y, options](const Tensor& dy,
-                                                         const std::vector<Tensor>& dparameters) {
+        [pass, kept, gate, saved, kept_y, H, valid = options.valid](
+            const Tensor& dy, const std::vector<Tensor>& dparameters) {
           const Heads grads = kept.new_gradients(dy.dtype());
           const Tensor dweight = gate.defined() ? Tensor(gate.shape(), gate.dtype()) : Tensor();
-          const int64_t B = grads.v.batches, H = grads.v.heads;
-          const int64_t group = kept.v.data.dtype() == dy.dtype() ? B : std::max(kGroup / H, kOne);
-          for (int64_t b = 0; b < B; b += group) {
-            const int64_t count = std::min(group, B - b);
-            const auto some = [&](const Tensor& x, int64_t rows = 1) {
-              return x.defined() ? x.rows(b * rows, count * rows) : x;
-            };
-            const Heads given = kept.batch(b, count).as(dy.dtype());
-            LinearAttentionOptions own = options;
-            own.valid = some(options.valid);
-            LinearPass<T>(*map, given, {some(gates.weight), some(gates.decay)}, own)
-                .backward({some(saved.denominator, H), some(saved.scale, H)},
-                          given.output_heads(ops::cast(some(kept_y), dy.dtype())),
-                          {given.output_heads(some(dy)), grads.batch(b, count), some(dweight),
-                           dparameters});
-          }
+          kept.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+            pass(given, some)
+                .backward(saved.of(some, H),
+                          given.output_heads(ops::cast(some.of(kept_y), dy.dtype())),
+                          {given.output_heads(some.of(dy)), grads.batch(some.first, some.count),
+                           some.of(dweight), dparameters});
+          });
           Gradients all = input_gradients(grads);
-          if (gate.defined()) all.emplace_back(gate_gradient(gate, dweight, options.valid));
+          if (gate.defined()) all.emplace_back(gate_gradient(gate, dweight, valid));
           return all;
         },
         exact ? Tensor() : kept_y);

@@ -1,6 +1,8 @@
 // Views of the heads of q, k and v in the tensors that hold them, so that attention copies none.
 #pragma once
 
+#include <algorithm>
+
 #include "autograd/attention_inputs.h"
 #include "tensor/kernels.h"
 
@@ -37,6 +39,17 @@ class HeadTensor {
   int64_t first_ = 0, batch_ = 0, head_ = 0, row_ = 0;
 };
 
+// Some sequences of a batch, and their part of a tensor of `rows` rows a sequence; undefined stays so.
+struct Sequences {
+  int64_t first = 0, count = 0;
+  Tensor of(const Tensor& x, int64_t rows = 1) const {
+    return x.defined() ? x.rows(first * rows, count * rows) : x;
+  }
+};
+
+// Elements of saved inputs that are restored at a time.
+inline constexpr int64_t kRestored = 1 << 20;
+
 // The inputs of an attention, and its outputs in the same layout.
 struct Heads {
   HeadTensor q, k, v;
@@ -54,6 +67,23 @@ struct Heads {
   Heads as(DType dtype) const;
   // Sequences [first, first + count).
   Heads batch(int64_t first, int64_t count) const;
+
+  // visit(sequences, heads) for all sequences, as many at a time as kRestored elements of `dtype`
+  // hold: of inputs saved in another dtype, no more exist in this one. Else all at once.
+  template <typename Visit>
+  void each_group(DType dtype, const Visit& visit) const {
+    const int64_t B = v.batches;
+    int64_t group = B;
+    if (v.data.dtype() != dtype) {
+      const int64_t all =
+          packed ? v.data.numel() : q.data.numel() + k.data.numel() + v.data.numel();
+      group = std::max<int64_t>(1, kRestored * B / std::max<int64_t>(all, 1));
+    }
+    for (int64_t b = 0; b < B; b += group) {
+      const Sequences some{b, std::min(group, B - b)};
+      visit(some, batch(some.first, some.count).as(dtype));
+    }
+  }
 
   // New tensors for y and for the gradients of q, k and v; y or dy as heads.
   Tensor new_output() const {

@@ -43,30 +43,39 @@ void append(const HeadTensor& x, int64_t at, int64_t capacity, Tensor& cached) {
 // The formulas of forward and backward: tensor/cpu/softmax_attention.cpp.
 Var softmax_attention(const AttentionInputs& in, const AttentionMask& mask) {
   check_heads("softmax_attention", in, mask.valid);
+  // Both passes compute from the saved inputs.
   const Heads kept = Heads::saved(in), heads = Heads::of(in);
-  const SoftmaxShape shape = softmax_shape(heads.q, heads.k, heads.v, mask);
+  const int64_t H = heads.q.heads;
   const Tensor y = heads.new_output(),
-               log_sums({shape.batch_heads, shape.queries}, sum_dtype(y.dtype()));
+               log_sums({heads.q.batches * H, heads.q.length}, sum_dtype(y.dtype()));
+  const auto shape_of = [mask](const Heads& given, const Sequences& some) {
+    return softmax_shape(given.q, given.k, given.v, {mask.causal, some.of(mask.valid)});
+  };
   return with_stored(y.dtype(), "softmax_attention", [&](auto zero) {
     using T = decltype(zero);
-    kernels<T>(context().device)
-        .softmax_attention(context(), shape, heads.q.rows<T>(), heads.k.rows<T>(),
-                           heads.v.rows<T>(), heads.output_heads(y).template rows<T>(),
-                           log_sums.data<Accumulator<T>>());
+    kept.each_group(y.dtype(), [&](const Sequences& some, const Heads& given) {
+      kernels<T>(context().device)
+          .softmax_attention(context(), shape_of(given, some), given.q.rows<T>(), given.k.rows<T>(),
+                             given.v.rows<T>(), given.output_heads(some.of(y)).template rows<T>(),
+                             some.of(log_sums, H).template data<Accumulator<T>>());
+    });
     const Tensor kept_y = ops::cast(y, saved_dtype(y.dtype()));
     return Var::from_op(
         "softmax_attention", y, input_vars(in),
-        [kept, kept_y, log_sums, shape, valid = mask.valid](const Tensor& dy) {
-          const Heads given = kept.as(dy.dtype());
-          const Tensor result = ops::cast(kept_y, dy.dtype());
-          const Heads grads = given.new_gradients(dy.dtype());
-          kernels<T>(context().device)
-              .softmax_attention_backward(
-                  context(), shape, given.q.rows<T>(), given.k.rows<T>(), given.v.rows<T>(),
-                  given.output_heads(result).template rows<T>(), log_sums.data<Accumulator<T>>(),
-                  given.output_heads(dy).template rows<T>(), grads.q.rows<T>(), grads.k.rows<T>(),
-                  grads.v.rows<T>());
-          return input_gradients(grads);
+        [kept, kept_y, log_sums, H, shape_of](const Tensor& dy) {
+          const Heads all = kept.new_gradients(dy.dtype());
+          kept.each_group(dy.dtype(), [&](const Sequences& some, const Heads& given) {
+            const Tensor result = ops::cast(some.of(kept_y), dy.dtype());
+            const Heads grads = all.batch(some.first, some.count);
+            kernels<T>(context().device)
+                .softmax_attention_backward(
+                    context(), shape_of(given, some), given.q.rows<T>(), given.k.rows<T>(),
+                    given.v.rows<T>(), given.output_heads(result).template rows<T>(),
+                    some.of(log_sums, H).template data<Accumulator<T>>(),
+                    given.output_heads(some.of(dy)).template rows<T>(), grads.q.rows<T>(),
+                    grads.k.rows<T>(), grads.v.rows<T>());
+          });
+          return input_gradients(all);
         },
         kept_y);
   });
