@@ -20,6 +20,8 @@ struct GemmShape {
   int64_t first_b = 0, period_b = 0;
   // above 0: distance between rows of A (not transposed) and of C
   int64_t lead_a = 0, lead_c = 0;
+  // Factors of heads that FloatProducts::rounded rounds on a CPU, as it rounds those of layers.
+  bool rounds_heads = false;
 
   // Matrices that follow one another.
   void set_strides() {

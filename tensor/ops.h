@@ -67,9 +67,9 @@ void panel_matmul_into(const Tensor& x, const Tensor& panels, const Tensor& bias
 void gelu_recompute(const Tensor& u, const Tensor& h, const Tensor& dh);
 
 // x [BH,S,K] times its head's w [H,K,C] (transposed: [H,C,K]) -> [BH,S,C]; bh belongs to head
-// (first_bh + bh) % H.
+// (first_bh + bh) % H. `rounds`: FloatProducts::rounded rounds the factors on a CPU, too.
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha = 1);
+                   double alpha = 1, bool rounds = false);
 
 struct LayerNorm {
   Tensor y, mean, scale;
@@ -163,7 +163,7 @@ Tensor dpfp_features(const Tensor& x, int64_t nu);  // [..., D] -> [..., 2 D nu]
 Tensor dpfp_features_backward(const Tensor& x, const Tensor& dy, int64_t nu);
 
 // Log random features of x [BH,S,D] by omega [H,F,D]: omega_f.x^ - |x^|^2 / 2 with x^ = scale x,
-// [BH,S,F]; and dx.
+// [BH,S,F]; and dx. FloatProducts::rounded rounds the factors of their products on a CPU.
 Tensor random_logs(const Tensor& x, const Tensor& omega, int64_t first_bh, double scale);
 Tensor random_logs_backward(const Tensor& x, const Tensor& du, const Tensor& omega,
                             int64_t first_bh, double scale);

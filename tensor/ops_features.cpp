@@ -52,10 +52,11 @@ HeadShape head_shape(const char* op, const Tensor& rows, const Tensor& matrices,
 }  // namespace
 
 Tensor head_matmul(const Tensor& x, const Tensor& w, int64_t first_bh, bool transpose_w,
-                   double alpha) {
+                   double alpha, bool rounds) {
   const DType dtype = common_dtype("head_matmul", {&x, &w});
-  const GemmShape shape =
+  GemmShape shape =
       head_shape("head_matmul", x, w, first_bh, transpose_w ? 2 : 1).product(transpose_w, alpha);
+  shape.rounds_heads = rounds;
   Tensor y(x.shape().with(-1, shape.cols), dtype);
   LINEA_LAUNCH(gemm, dtype, shape, data(x), data(w), data(y));
   return y;

@@ -9,6 +9,7 @@
 #include "nn/attention.h"
 #include "nn/attention/naive.h"
 #include "nn/random_projection.h"
+#include "tensor/bfloat16.h"
 
 namespace linea {
 
@@ -64,12 +65,15 @@ class MappedAttention : public Attention {
             static_cast<uint32_t>(options_.layer * options_.heads + head),
             static_cast<uint64_t>(step)};
   }
-  // Fills omega [H,R,D] with a projection for each head.
-  void draw(Projection projection, int64_t step, const Tensor& omega) const {
-    for (int64_t head = 0; head < options_.heads; ++head)
-      write_values(
-          draw_projection(projection, omega.size(1), omega.size(2), random_stream(head, step)),
-          omega.select(head));
+  // Fills omega [H,R,D] with a projection for each head; `rounded`: of bf16 numbers.
+  void draw(Projection projection, int64_t step, const Tensor& omega, bool rounded = false) const {
+    for (int64_t head = 0; head < options_.heads; ++head) {
+      std::vector<double> values =
+          draw_projection(projection, omega.size(1), omega.size(2), random_stream(head, step));
+      if (rounded)
+        for (double& value : values) value = BFloat16(value);
+      write_values(values, omega.select(head));
+    }
   }
 
   const AttentionOptions options_;

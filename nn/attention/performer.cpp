@@ -8,7 +8,10 @@
 //   relu         phi = relu(omega.x^) + 1e-3                       (generalized attention)
 //
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
-// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. Source:
+// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. For these two
+// x and omega are bf16 numbers in bf16 runs, so the products omega.x^ are those of float. Weights of
+// trig cancel, and the derivative of relu jumps where omega.x^ changes its sign: they take x as it is.
+// Source:
 // Choromanski et al. 2021, "Rethinking attention with Performers".
 #include <cmath>
 
@@ -37,11 +40,12 @@ class RandomFeatures final : public FeatureMap {
     return trig_ || relu_ ? FeatureKind::values : FeatureKind::logs;
   }
   bool weighs_keys() const override { return trig_; }
+  bool takes_rounded() const override { return kind() == FeatureKind::logs; }
 
   Features forward(const Tensor& x, Side side, const HeadRange& heads) const override {
     if (kind() == FeatureKind::logs && side == Side::key)
       return {ops::random_logs(x, directions(), heads.first, 1 / root_), {}, {}};
-    const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
+    const Tensor u = project(x, true, heads);
     if (trig_)
       return {ops::sine_cosine(u), side == Side::key ? half_square_norms(x) : Tensor(), {}};
     return {relu_ ? ops::pointwise(Pointwise::feature_relu, u) : u, {}, {}};
@@ -52,12 +56,12 @@ class RandomFeatures final : public FeatureMap {
     Tensor du = gradient.rows;
     if (trig_) du = ops::sine_cosine_backward(features.rows, du);
     if (relu_) {
-      const Tensor u = ops::head_matmul(x, directions(), heads.first, true, 1 / root_);
+      const Tensor u = project(x, true, heads);
       du = ops::pointwise_backward(Pointwise::feature_relu, u, du);
     }
     if (kind() == FeatureKind::logs && side == Side::key)
       return ops::random_logs_backward(x, du, directions(), heads.first, 1 / root_);
-    const Tensor dx = ops::head_matmul(du, directions(), heads.first, false, 1 / root_);
+    const Tensor dx = project(du, false, heads);
     if (!gradient.weight.defined()) return dx;
     const Tensor ones = Tensor::full({1, x.size(2)}, x.dtype(), 1 / (root_ * root_));
     const Tensor dw = ops::matmul(gradient.weight.reshape({x.size(0), x.size(1), 1}), ones);
@@ -68,6 +72,12 @@ class RandomFeatures final : public FeatureMap {
   void refresh() { mirrored_ = Tensor(); }
 
  private:
+  // Rows times omega^T / D^{1/4}, or, not `transposed`, omega / D^{1/4}.
+  Tensor project(const Tensor& rows, bool transposed, const HeadRange& heads) const {
+    return ops::head_matmul(rows, directions(), heads.first, transposed, 1 / root_,
+                            takes_rounded());
+  }
+
   // |x|^2 / (2 sqrt D) of each row, [BH,S]. As a factor of the product, 1 / (2 sqrt D) also keeps
   // the squares from being rounded to bf16 (FloatProducts::rounded): they are logs of weights.
   Tensor half_square_norms(const Tensor& x) const {
@@ -106,7 +116,7 @@ class Performer final : public MappedAttention {
                options.dtype),
         features_(std::make_shared<RandomFeatures>(options.settings.text("feature"), omega_)) {
     map_ = features_;
-    draw(projection_, 0, omega_);
+    draw_omega(0);
   }
 
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
@@ -117,11 +127,15 @@ class Performer final : public MappedAttention {
 
   void before_step(int64_t step, int64_t) override {
     if (redraw_ == 0 || step == 0 || step % redraw_ != 0) return;
-    draw(projection_, step, omega_);
+    draw_omega(step);
     features_->refresh();
   }
 
  private:
+  void draw_omega(int64_t step) const {
+    draw(projection_, step, omega_, saved_dtype(DType::f32) == DType::bf16);
+  }
+
   Projection projection_;
   int64_t redraw_;  // steps between draws
   Tensor omega_;

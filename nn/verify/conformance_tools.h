@@ -93,8 +93,13 @@ inline Inputs draw(const Sizes& sizes, DType dtype, double stddev = 1.0, uint32_
   for (size_t i = 0; i < first.size(); ++i)
     for (const double x : {first[i], second[i]})
       gates.push_back(0.05 + 0.9 / (1 + std::exp(-1 - 2 * x)));
-  return in_dtype({normal(keys, 0, stddev), normal(keys, 1, stddev), normal(values, 2, 1.0),
-                   normal(values, 3, 1.0), Tensor::from(gates, keys.with(-1, 2))},
+  // What an attention saves, as numbers of that dtype.
+  const auto saved = [](const Tensor& x) {
+    return ops::cast(ops::cast(x, saved_dtype(x.dtype())), x.dtype());
+  };
+  return in_dtype({saved(normal(keys, 0, stddev)), saved(normal(keys, 1, stddev)),
+                   saved(normal(values, 2, 1.0)), normal(values, 3, 1.0),
+                   Tensor::from(gates, keys.with(-1, 2))},
                   dtype);
 }
 

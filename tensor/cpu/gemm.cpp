@@ -18,12 +18,13 @@ constexpr int64_t kMinRows = 8, kMinWork = 65536;
 // not depend on their number.
 constexpr int64_t kBlasRows = 256, kBlasColumns = 128;
 
-// The kernel of one product of float, null for BLAS. Products of attention's heads are not rounded.
-// Sums that do not fill a block of packed terms are not, either.
+// The kernel of one product of float, null for BLAS. Products of attention's heads are rounded where
+// they say so. Sums that do not fill a block of packed terms are not.
 const PackedKernel* kernel_of(const Context& ctx, const GemmShape& shape) {
   const bool scales = shape.alpha != 1;
   if (shape.beta != 0 && (shape.beta != 1 || scales)) return nullptr;
-  if (ctx.products == FloatProducts::rounded && shape.has_one_b() && shape.batch == 1 && !scales &&
+  const bool of_layer = shape.has_one_b() && shape.batch == 1 && !scales;
+  if (ctx.products == FloatProducts::rounded && (of_layer || shape.rounds_heads) &&
       shape.inner >= kTerms && bf16_kernel() != nullptr)
     return bf16_kernel();
   const bool large = (shape.rows >= kMinRows || shape.transpose_a) &&

@@ -252,16 +252,17 @@ std::string name_of_kernel(const testing::TestParamInfo<const PackedKernel*>& in
 INSTANTIATE_TEST_SUITE_P(Kernels, Bf16Gemm, testing::ValuesIn(tested_kernels()), name_of_kernel);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16Gemm);
 
+Tensor random(const Shape& shape, uint32_t stream_id) {
+  std::vector<float> values;
+  for (int64_t i = 0; i < shape.numel(); ++i)
+    values.push_back(static_cast<float>(
+        random_normal({2, Purpose::test, stream_id, 0}, static_cast<uint64_t>(i))));
+  return Tensor::from(values, shape);
+}
+
 // ops::matmul as layers call it; products of heads, and of fewer terms than a block, stay exact.
 TEST(RoundedProducts, ApplyToLayersOnly) {
   if (bf16_kernel() == nullptr) GTEST_SKIP() << "this processor has no kernel of bf16 products";
-  const auto random = [](const Shape& shape, uint32_t stream_id) {
-    std::vector<float> values;
-    for (int64_t i = 0; i < shape.numel(); ++i)
-      values.push_back(static_cast<float>(
-          random_normal({2, Purpose::test, stream_id, 0}, static_cast<uint64_t>(i))));
-    return Tensor::from(values, shape);
-  };
   const Tensor x = random({2, 30, 40}, 1), w = random({50, 40}, 2), heads = random({1, 30, 40}, 3),
                keys = random({1, 50, 40}, 4), short_x = random({30, 31}, 5),
                short_w = random({50, 31}, 6);
@@ -289,6 +290,24 @@ TEST(RoundedProducts, ApplyToLayersOnly) {
     if (i < 2) {
       EXPECT_EQ(rounded[i].to_vector<float>(), expected) << i;
     }
+  }
+}
+
+// Products of heads that ask for it: those of the packed kernel, times alpha, for each head's factor.
+TEST(RoundedProducts, ApplyToHeadsThatAskForThem) {
+  if (bf16_kernel() == nullptr) GTEST_SKIP() << "this processor has no kernel of bf16 products";
+  constexpr int64_t kHeads = 3, kRows = 30, kTermsOfRow = 40, kCols = 50, kFirst = 2;
+  const Tensor x = random({5, kRows, kTermsOfRow}, 1), w = random({kHeads, kCols, kTermsOfRow}, 2);
+  context().products = FloatProducts::rounded;
+  const Tensor y = ops::head_matmul(x, w, kFirst, true, 0.5, true);
+  context().products = FloatProducts::exact;
+  const GemmShape shape{.transpose_b = true, .rows = kRows, .cols = kCols, .inner = kTermsOfRow};
+  for (int64_t bh = 0; bh < 5; ++bh) {
+    std::vector<float> expected(kRows * kCols);
+    packed_gemm(context(), *bf16_kernel(), shape, x.select(bh).data<float>(),
+                w.select((kFirst + bh) % kHeads).data<float>(), expected.data());
+    for (float& value : expected) value *= 0.5f;
+    EXPECT_EQ(y.select(bh).to_vector<float>(), expected) << bh;
   }
 }
 
