@@ -43,26 +43,35 @@ void to_system(void* block) noexcept { std::free(block); }
 
 }  // namespace
 
+// null: none that is free holds `size` bytes.
+void* CachingAllocator::cached_block(size_t size) {
+  if (size >= source_.min_span) return spans_.take(size);
+  std::vector<void*>& cached = free_[size];
+  if (cached.empty()) return nullptr;
+  void* const block = cached.back();
+  cached.pop_back();
+  return block;
+}
+
 void* CachingAllocator::allocate(size_t bytes) {
   const size_t size = size_class(bytes);
   const Lock lock(mutex_);
   if (fail_in_ > 0 && --fail_in_ == 0) out_of_memory(bytes);
   if (use_.held + size > limit_.bytes) out_of_memory(bytes);
-  void* block = nullptr;
-  std::vector<void*>& cached = free_[size];
-  if (!cached.empty()) {
-    block = cached.back();
-    cached.pop_back();
+  void* block = cached_block(size);
+  if (block != nullptr) {
     use_.cached -= size;
   } else {
-    if (use_.held + use_.cached + size > limit_.bytes)
-      release_free_blocks();  // free blocks are the program's still
+    // Free blocks are the program's still: they go first. What remains are parts of segments in use.
+    if (use_.held + use_.cached + size > limit_.bytes) release_free_blocks();
+    if (use_.held + use_.cached + size > limit_.bytes) out_of_memory(bytes);
     block = source_.take(size);
     if (block == nullptr && use_.cached > 0) {
       release_free_blocks();
       block = source_.take(size);
     }
     if (block == nullptr) out_of_memory(bytes);
+    if (size >= source_.min_span) spans_.add(block, size);
   }
   use_.held += size;
   use_.peak = std::max(use_.peak, use_.held);
@@ -77,10 +86,15 @@ void CachingAllocator::release(void* block, size_t bytes) noexcept {
 #ifdef LINEA_NAN_FILL
   source_.give_back(block);  // so that the address sanitizer sees a use after release
 #else
+  use_.cached += size;
+  if (size >= source_.min_span) {
+    spans_.release(block);
+    return;
+  }
   try {
     free_[size].push_back(block);
-    use_.cached += size;
   } catch (const std::bad_alloc&) {
+    use_.cached -= size;
     source_.give_back(block);
   }
 #endif
@@ -89,9 +103,10 @@ void CachingAllocator::release(void* block, size_t bytes) noexcept {
 void CachingAllocator::release_free_blocks() {
   for (auto& [size, blocks] : free_) {
     for (void* block : blocks) source_.give_back(block);
+    use_.cached -= size * blocks.size();
     blocks.clear();
   }
-  use_.cached = 0;
+  use_.cached -= spans_.give_back_free(source_.give_back);
 }
 
 void CachingAllocator::out_of_memory(size_t bytes) const {
@@ -99,8 +114,13 @@ void CachingAllocator::out_of_memory(size_t bytes) const {
 }
 
 CachingAllocator& cpu_allocator() {
+#ifdef LINEA_NAN_FILL  // where nothing is cached
+  constexpr size_t kMinSpan = SIZE_MAX;
+#else
+  constexpr size_t kMinSpan = size_t{128} << 10;
+#endif
   static CachingAllocator* instance =
-      new CachingAllocator({from_system, to_system, machine_memory});
+      new CachingAllocator({from_system, to_system, machine_memory, kMinSpan});
   return *instance;
 }
 

@@ -1,13 +1,16 @@
-// An allocator that caches released blocks in size classes (an eighth of a power of two apart), so
-// that training steps after the first allocate nothing from the system. One for each device.
+// An allocator that caches released blocks, so that training steps after the first allocate nothing
+// from the system: in size classes (an eighth of a power of two apart), large ones of a CPU as spans
+// that other sizes may take. One for each device.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "tensor/memory.h"
 #include "tensor/memory_report.h"
+#include "tensor/span_pool.h"
 
 namespace linea {
 
@@ -16,6 +19,7 @@ struct MemorySource {
   void* (*take)(size_t bytes);  // null: out of memory
   void (*give_back)(void* block) noexcept;
   MemoryLimit (*limit)();
+  size_t min_span = SIZE_MAX;  // blocks of this size and above may be cut
 };
 
 class CachingAllocator final : public Allocator {
@@ -54,6 +58,7 @@ class CachingAllocator final : public Allocator {
 
  private:
   using Lock = std::lock_guard<std::mutex>;
+  void* cached_block(size_t size);
   void release_free_blocks();
   [[noreturn]] void out_of_memory(size_t bytes) const;
 
@@ -62,7 +67,8 @@ class CachingAllocator final : public Allocator {
   MemoryUse use_;
   MemoryLimit limit_;
   int64_t fail_in_ = 0;
-  std::unordered_map<size_t, std::vector<void*>> free_;
+  std::unordered_map<size_t, std::vector<void*>> free_;  // by size class
+  SpanPool spans_;
 };
 
 // The CPU's. Never destroyed: tensors with static lifetime may be released after main.

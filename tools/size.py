@@ -12,9 +12,9 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6481,
-    "autograd": 1903,
-    "nn": 2614,
+    "tensor": 6626,
+    "autograd": 1937,
+    "nn": 2617,
     "cuda": 9228,
     "data": 3376,
     "train": 4344,

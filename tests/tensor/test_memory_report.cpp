@@ -80,14 +80,20 @@ TEST(MemoryReport, InjectsAllocationFailures) {
 }
 
 #ifndef LINEA_NAN_FILL  // where nothing is kept
-// Blocks kept for reuse are memory that the program has taken: they go before the limit is passed.
+// Blocks kept for reuse are memory that the program has taken: they go before the limit is passed. A
+// smaller tensor takes a part of one.
 TEST(MemoryReport, CachedBlocksCountTowardTheLimit) {
   cpu_allocator().release_cache();
   const Limit limit(4 * kMiB);
-  { const Tensor x({3 << 18}, DType::f32); }
+  { const Tensor x({1 << 19}, DType::f32); }
+  EXPECT_EQ(cpu_allocator().use().cached, 2 * kMiB);
+  { const Tensor x({3 << 18}, DType::f32); }  // not both
   EXPECT_EQ(cpu_allocator().use().cached, 3 * kMiB);
-  const Tensor y({1 << 19}, DType::f32);
-  EXPECT_EQ(cpu_allocator().use().cached, 0u);
+  const Tensor y({1 << 18}, DType::f32);
+  EXPECT_EQ(cpu_allocator().use().cached, 2 * kMiB);
+  expect_error(ErrorKind::memory, {"out of memory"}, [] { Tensor({3 << 18}, DType::f32); });
+  { const Tensor z({1 << 19}, DType::f32); }
+  EXPECT_EQ(cpu_allocator().use().cached, 2 * kMiB);
 }
 #endif
 
