@@ -89,10 +89,10 @@ class DeltaPass {
 
   Tensor forward() const {
     const Tensor y = in_.new_output();
-    for (const Tile& tile : plan_.tiles()) {
+    plan_.each_tile([&](const Tile& tile) {
       const Tensor state = zero_state(tile);
       for (const Tile& segment : plan_.segments(tile)) pass(segment, state, y);
-    }
+    });
     return y;
   }
 
@@ -100,7 +100,7 @@ class DeltaPass {
   // parameters are added to `parameters`.
   void backward(const Tensor& dy, const Heads& grads, const Gates& dgates,
                 const std::vector<Tensor>& parameters) const {
-    for (const Tile& tile : plan_.tiles()) {
+    plan_.each_tile([&](const Tile& tile) {
       const std::vector<Tile> segments = plan_.segments(tile);
       size_t stride =
           1;  // segments between saved states: the square root of their number, or above
@@ -123,7 +123,7 @@ class DeltaPass {
         for (size_t s = end; s > first; --s, states.pop_back())
           pass_back(segments[s - 1], states.back(), dstate, dy, grads, dgates, parameters);
       }
-    }
+    });
   }
 
  private:

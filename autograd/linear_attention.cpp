@@ -64,23 +64,16 @@ class LinearPass {
         scaled_(has_scales(map, gates)) {}
 
   void forward(const HeadTensor& y, const Saved& saved) const {
-    for (const Tile& tile : plan_.tiles()) {
-      const TileState<A> running = tile_state(tile, plan_.values);
-      sweep(
-          tile, false,
-          [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
-            table_.chunk_forward(context(), shape, input(q, k, segment), running.view(),
-                                 plan_.rows(y, segment), saved_rows(saved, segment));
-          });
-    }
+    plan_.each_tile([&](const Tile& tile) { LinearPass(*this).forward_tile(tile, y, saved); });
   }
 
   void backward(const Saved& saved, const HeadTensor& y, const GradientTensors& grads) const {
     const Tensor ddenominator({plan_.batch_heads, plan_.length}, dtype_of(A{}));
-    for (const Tile& tile : plan_.tiles()) {
-      sweep_queries(tile, saved, y, grads, ddenominator);
-      sweep_keys(tile, saved, grads, ddenominator);
-    }
+    plan_.each_tile([&](const Tile& tile) {
+      const LinearPass own(*this);
+      own.sweep_queries(tile, saved, y, grads, ddenominator);
+      own.sweep_keys(tile, saved, grads, ddenominator);
+    });
   }
 
   // One position of all sequences, a sequence of length 1: updates the state and reads it.
@@ -169,6 +162,15 @@ class LinearPass {
       visit_with(segment, causal_ || !reverse, causal_ || reverse);
   }
 
+  void forward_tile(const Tile& tile, const HeadTensor& y, const Saved& saved) const {
+    const TileState<A> running = tile_state(tile, plan_.values);
+    sweep(tile, false,
+          [&](const Tile& segment, const ChunkShape& shape, const SideRows& q, const SideRows& k) {
+            table_.chunk_forward(context(), shape, input(q, k, segment), running.view(),
+                                 plan_.rows(y, segment), saved_rows(saved, segment));
+          });
+  }
+
   // dq, and the gradient of the denominators, along the states of the forward pass.
   void sweep_queries(const Tile& tile, const Saved& saved, const HeadTensor& y,
                      const GradientTensors& grads, const Tensor& ddenominator) const {
@@ -233,7 +235,8 @@ class LinearPass {
   Gates gates_;
   bool causal_, scaled_;
   const Kernels<T>& table_ = kernels<T>(context().device);
-  // Those made last, of queries and of keys: where one sweep ends, the next begins.
+  // Those made last, of queries and of keys: where one sweep ends, the next begins. Each tile has a
+  // pass of its own.
   mutable SideRows last_[2];
 };
 

@@ -20,8 +20,9 @@ struct LinearAttentionOptions {
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
 
-// On a CPU a tile holds as much for each thread. The gradients of a map's parameters are summed
-// tile by tile: there the cut, and so the bits, must not depend on the number of threads.
+// A CPU's thread computes a tile by itself, or all threads the only one. The gradients of a map's
+// parameters are summed tile by tile: all threads compute each, and the cut, and so the bits, must
+// not depend on their number.
 inline constexpr int64_t kFixedCut = 4;
 
 // Some batch heads at some positions: all of a tile, or one of its segments.
@@ -57,9 +58,21 @@ struct Plan {
     const int64_t best = features <= 48 || (in_kernel && !rounded) ? 32 : 64;
     chunk_ = std::min(options.chunk > 0 ? options.chunk : best, segment_);
     const int64_t size = in_kernel ? features * values : segment_ * features;
-    int64_t parallel = 1;
-    if (on_cpu) parallel = map.parameters().empty() ? context().threads : kFixedCut;
-    tile_batch_heads_ = parallel * std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
+    tile_batch_heads_ = std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
+    if (!on_cpu) return;
+    const bool sums = !map.parameters().empty();
+    threaded_ = !sums && batch_heads > tile_batch_heads_ * context().threads;
+    if (!threaded_) tile_batch_heads_ *= sums ? kFixedCut : context().threads;
+  }
+
+  // visit(tile) for all tiles.
+  template <typename Visit>
+  void each_tile(const Visit& visit) const {
+    const std::vector<Tile> all = tiles();
+    if (threaded_)
+      return on_threads(static_cast<int64_t>(all.size()),
+                        [&](int64_t i) { visit(all[static_cast<size_t>(i)]); });
+    for (const Tile& tile : all) visit(tile);
   }
 
   std::vector<Tile> tiles() const {
@@ -133,6 +146,7 @@ struct Plan {
  private:
   LinearAttentionOptions options_;
   int64_t segment_, chunk_, tile_batch_heads_;
+  bool threaded_ = false;  // a thread computes a tile
 };
 
 // The elements, or null where x is undefined.

@@ -9,6 +9,8 @@
 #include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 #include "tensor/error.h"
+#include "tensor/region_error.h"
+#include "tensor/scoped.h"
 
 namespace linea {
 namespace {
@@ -42,6 +44,18 @@ void send_step(Context& ctx) {
 void fetch_step(Context& ctx) {
   if (ctx.step_on_device == ctx.step) return;
   device_memory(ctx.device).read(ctx, ctx.step, ctx.step_on_device, sizeof(StepParams));
+}
+
+void on_threads(int64_t count, const std::function<void(int64_t)>& body) {
+  const Context caller = context();
+  cpu::RegionError error;
+#pragma omp parallel num_threads(caller.threads)
+  {
+    const Scoped<Context> own(context(), caller);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t item = 0; item < count; ++item) error.run([&] { body(item); });
+  }
+  error.rethrow();
 }
 
 void set_threads(int threads) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 
 #include "tensor/element.h"
@@ -79,6 +80,10 @@ void use_device(const Device& device);
 // Copies StepParams from host to device, or back. No effect on a CPU.
 void send_step(Context&);
 void fetch_step(Context&);
+
+// body(item) over [0, count) on the threads of a CPU, items handed out one by one. Each thread has a copy
+// of the caller's context for the time. The first exception reaches the caller.
+void on_threads(int64_t count, const std::function<void(int64_t item)>& body);
 
 // Sets the number of threads of kernels. Error: below 1.
 void set_threads(int threads);

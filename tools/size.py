@@ -12,8 +12,8 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6626,
-    "autograd": 1937,
+    "tensor": 6646,
+    "autograd": 1949,
     "nn": 2617,
     "cuda": 9228,
     "data": 3376,

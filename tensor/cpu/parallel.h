@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <exception>
 
+#include "tensor/region_error.h"
 #include "tensor/workspace.h"
 
 namespace linea::cpu {
@@ -17,26 +17,6 @@ inline constexpr int64_t kGrain = 16384;
 
 // Inside of a region, one of a single thread included: its body starts no others.
 inline bool in_region() { return omp_get_level() > 0; }
-
-// The first exception of a region, which must not leave it in one of its threads, for its caller.
-class RegionError {
- public:
-  template <typename Body>
-  void run(const Body& body) {
-    try {
-      body();
-    } catch (...) {
-#pragma omp critical(linea_region_error)
-      if (!first_) first_ = std::current_exception();
-    }
-  }
-  void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
-  }
-
- private:
-  std::exception_ptr first_;
-};
 
 // body(first, last) over [0, count), one range for each thread; `cost`: simple operations for one
 // item.

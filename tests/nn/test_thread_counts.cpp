@@ -66,6 +66,23 @@ TEST_P(ThreadCounts, DoNotChangeTheGradientsOfAVariant) {
     }
 }
 
+// A thread computes a tile of some heads.
+TEST_P(ThreadCounts, DoNotChangeTheGradientsOfTiles) {
+  const std::vector<std::pair<const char*, Settings>> attentions_of_tiles = {
+      {"performer", {{"features", 256}}},
+      {"linear", {{"feature", "dpfp"}, {"nu", 2}}},
+      {"linear", {{"feature", "square"}}},
+      {"linear", {{"rule", "gated-delta"}}}};
+  for (const auto& [name, settings] : attentions_of_tiles) {
+    ModelConfig config = small_transformer(1);
+    config.dim = 64;
+    config.length = 300;
+    config.attention.name = name;
+    config.attention.settings = settings;
+    expect_same_gradients(config, 12, label_of(config.attention));
+  }
+}
+
 // A thread computes whole heads: more threads than heads.
 TEST_P(ThreadCounts, DoNotChangeTheGradientsOfOneSequence) {
   for (const AttentionEntry& entry : attentions())

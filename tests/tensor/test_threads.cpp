@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 
 #include "tensor/caching_allocator.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/ops.h"
+#include "tensor/scoped.h"
 #include "tests/expect_error.h"
 #include "tests/tensor/op_values.h"
 
@@ -173,6 +175,27 @@ TEST(Threads, ExceptionsReachTheCaller) {
     expect_error(ErrorKind::usage, {"item 2 is refused"},
                  [&] { cpu::parallel_rows(context(), 5, cpu::kGrain, refuse); });
   }
+  set_threads(before);
+}
+
+// Each item once, with the caller's context.
+TEST(Threads, ItemsHaveTheContextOfTheirCaller) {
+  const int before = context().threads;
+  set_threads(3);
+  const Scoped<FloatProducts> products(context().products, FloatProducts::rounded);
+  std::vector<int> visits(100);
+  std::atomic<int> others = 0;
+  on_threads(100, [&](int64_t item) {
+    ++visits[static_cast<size_t>(item)];
+    others += context().products != FloatProducts::rounded || context().threads != 3;
+  });
+  EXPECT_EQ(visits, std::vector<int>(100, 1));
+  EXPECT_EQ(others, 0);
+  expect_error(ErrorKind::usage, {"item 7"},
+               [] { on_threads(9, [](int64_t item) { require(item != 7, "item {}", item); }); });
+  context().products = FloatProducts::exact;
+  on_threads(100, [&](int64_t) { others += context().products != FloatProducts::exact; });
+  EXPECT_EQ(others, 0);
   set_threads(before);
 }
 
