@@ -3,7 +3,8 @@
 // nn/feature_map.h and nn/attention/.
 //
 // A map may treat queries and keys differently (codebooks), may differ by head (random projections,
-// codebooks), and may give logs instead of values, so that exp is only taken of differences.
+// codebooks), and may give logs instead of values, so that exp is only taken of differences. Several
+// threads call the same map.
 #pragma once
 
 #include <functional>

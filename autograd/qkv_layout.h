@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "autograd/attention_inputs.h"
+#include "tensor/context.h"
 #include "tensor/kernels.h"
 
 namespace linea {
@@ -62,14 +63,14 @@ struct Heads {
     if (in.qkv.defined()) return of_packed((in.qkv.*tensor)(), in.heads);
     return {(in.q.*tensor)(), (in.k.*tensor)(), (in.v.*tensor)()};
   }
-  // The inputs in saved_dtype(), and for a backward pass in their own again.
+  // The inputs in saved_dtype(), and for a pass in their own again.
   static Heads saved(const AttentionInputs& in) { return of(in, &Var::saved); }
   Heads as(DType dtype) const;
   // Sequences [first, first + count).
   Heads batch(int64_t first, int64_t count) const;
 
-  // visit(sequences, heads) for all sequences, as many at a time as kRestored elements of `dtype`
-  // hold: of inputs saved in another dtype, no more exist in this one. Else all at once.
+  // visit(sequences, heads) for all sequences. Inputs saved in another dtype exist in this one for
+  // kRestored elements at a time, or for as many sequences as give each thread two heads.
   template <typename Visit>
   void each_group(DType dtype, const Visit& visit) const {
     const int64_t B = v.batches;
@@ -77,7 +78,8 @@ struct Heads {
     if (v.data.dtype() != dtype) {
       const int64_t all =
           packed ? v.data.numel() : q.data.numel() + k.data.numel() + v.data.numel();
-      group = std::max<int64_t>(1, kRestored * B / std::max<int64_t>(all, 1));
+      group = std::max(
+          {kRestored * B / std::max<int64_t>(all, 1), 2 * context().threads / v.heads, int64_t{1}});
     }
     for (int64_t b = 0; b < B; b += group) {
       const Sequences some{b, std::min(group, B - b)};

@@ -20,9 +20,9 @@ struct LinearAttentionOptions {
   int64_t chunk = 0;    // rows a matrix product; 0: chosen
 };
 
-// A CPU's thread computes a tile by itself, or all threads the only one. The gradients of a map's
-// parameters are summed tile by tile: all threads compute each, and the cut, and so the bits, must
-// not depend on their number.
+// Where tensor ops make the features, a CPU's thread computes a tile by itself, if there are enough.
+// Else all threads compute a tile, which holds as much for each. The gradients of a map's parameters
+// are summed tile by tile: there the cut, and so the bits, must not depend on the number of threads.
 inline constexpr int64_t kFixedCut = 4;
 
 // Some batch heads at some positions: all of a tile, or one of its segments.
@@ -61,7 +61,7 @@ struct Plan {
     tile_batch_heads_ = std::max<int64_t>(1, sizes.tile / std::max<int64_t>(size, 1));
     if (!on_cpu) return;
     const bool sums = !map.parameters().empty();
-    threaded_ = !sums && batch_heads > tile_batch_heads_ * context().threads;
+    threaded_ = !sums && !in_kernel && batch_heads > tile_batch_heads_ * context().threads;
     if (!threaded_) tile_batch_heads_ *= sums ? kFixedCut : context().threads;
   }
 

@@ -48,7 +48,7 @@ struct Var::Node {
 
 DType saved_dtype(DType dtype) {
   const Context& ctx = context();
-  const bool rounded = (recording || rehearsing) && ctx.device.kind == DeviceKind::cpu &&
+  const bool rounded = ctx.device.kind == DeviceKind::cpu &&
                        ctx.products == FloatProducts::rounded && dtype == DType::f32;
   return rounded ? DType::bf16 : dtype;
 }

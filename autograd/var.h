@@ -37,8 +37,9 @@ struct Gradients : std::vector<Gradient> {
 
 using Backward = std::function<Gradients(const Tensor& dy)>;
 
-// The dtype in which a lambda captures a tensor for a backward pass: bf16 for f32 where this
-// thread's products round their factors (FloatProducts::rounded on a CPU), else its own.
+// The dtype in which a lambda captures a tensor for a backward pass, and attention takes its inputs:
+// bf16 for f32 where this thread's products round their factors (FloatProducts::rounded on a CPU), else
+// its own.
 DType saved_dtype(DType dtype);
 
 class Var {

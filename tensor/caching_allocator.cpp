@@ -71,7 +71,12 @@ void* CachingAllocator::allocate(size_t bytes) {
       block = source_.take(size);
     }
     if (block == nullptr) out_of_memory(bytes);
-    if (size >= source_.min_span) spans_.add(block, size);
+    try {
+      if (size >= source_.min_span) spans_.add(block, size);
+    } catch (...) {
+      source_.give_back(block);
+      throw;
+    }
   }
   use_.held += size;
   use_.peak = std::max(use_.peak, use_.held);

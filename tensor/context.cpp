@@ -47,11 +47,12 @@ void fetch_step(Context& ctx) {
 }
 
 void on_threads(int64_t count, const std::function<void(int64_t)>& body) {
-  const Context caller = context();
+  Context each = context();
+  each.threads = 1;
   cpu::RegionError error;
-#pragma omp parallel num_threads(caller.threads)
+#pragma omp parallel num_threads(context().threads)
   {
-    const Scoped<Context> own(context(), caller);
+    const Scoped<Context> own(context(), each);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t item = 0; item < count; ++item) error.run([&] { body(item); });
   }

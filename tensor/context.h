@@ -82,7 +82,7 @@ void send_step(Context&);
 void fetch_step(Context&);
 
 // body(item) over [0, count) on the threads of a CPU, items handed out one by one. Each thread has a copy
-// of the caller's context for the time. The first exception reaches the caller.
+// of the caller's context, with one thread, for the time. The first exception reaches the caller.
 void on_threads(int64_t count, const std::function<void(int64_t item)>& body);
 
 // Sets the number of threads of kernels. Error: below 1.

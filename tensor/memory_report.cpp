@@ -11,7 +11,7 @@ namespace linea {
 namespace {
 
 thread_local MemoryPart current_part = MemoryPart::activations;
-thread_local const MemoryBreakdown* breakdown = nullptr;
+const MemoryBreakdown* breakdown = nullptr;
 
 std::string size_text(size_t bytes) {
   const double mib = static_cast<double>(bytes) / 1048576.0;

@@ -33,15 +33,15 @@ struct MemoryScope : Scoped<MemoryPart> {
 
 MemoryPart current_memory_part();
 
-// During its lifetime, out-of-memory errors of this thread report what `count` returns. Other
+// During its lifetime, out-of-memory errors of all threads report what `count` returns. Other
 // memory in use counts for the purpose in whose scope the error occurred. `count` must not allocate
 // tensors.
 class MemoryBreakdown {
  public:
   explicit MemoryBreakdown(std::function<MemoryParts()> count);
-  // The parts of `held` bytes, by this thread's breakdown if it has one.
+  // The parts of `held` bytes, by the breakdown if there is one.
   static MemoryParts take(size_t held);
-  static bool present();  // for this thread
+  static bool present();
 
  private:
   std::function<MemoryParts()> count_;

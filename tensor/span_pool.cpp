@@ -13,8 +13,14 @@ void* SpanPool::take(size_t size) {
   std::byte* const address = found->second;
   Span& span = spans_.at(address);
   if (span.size - size >= kMinRest) {
-    const auto rest = spans_.emplace(address + size, Span{span.size - size, false, {}}).first;
-    free_.insert({rest->second.size, rest->first});
+    const size_t rest = span.size - size;
+    const auto entry = free_.insert({rest, address + size}).first;
+    try {
+      spans_.emplace(address + size, Span{rest, false, {}});
+    } catch (...) {
+      free_.erase(entry);
+      throw;
+    }
     span.size = size;
   }
   span.entry = free_.extract(found);

@@ -2,7 +2,7 @@
 """Trains the presets, and their additions one by one, and prints the tables of docs/results.md.
 
     tools/quality.py run  --data FOLDER --out FOLDER [NAME ...]    trains, evaluates and judges what is missing
-    tools/quality.py time --out FOLDER [NAME ...]                  measures steps; the machine should be idle
+    tools/quality.py time --data FOLDER --out FOLDER [NAME ...]    measures steps; the machine should be idle
     tools/quality.py table --out FOLDER                            prints Markdown
 
 FOLDER of --data holds mnist/, tinyshakespeare/input.txt and cifar10/. A NAME is a shell pattern; `table` lists all. A
@@ -92,7 +92,12 @@ ALTERNATIVES = {
 }
 SMALL = {"text": "--preset shakespeare-nanogpt --rule gated --lr 3e-3 --steps 300 --warmup 20",
          "mnist": "--preset mnist-linear --rule gated --batch 4 --steps 150 --warmup 20"}
-# Changes to a short run of mnist-cpu.
+# Changes to shakespeare-cpu, and to a short run of mnist-cpu.
+TEXT_OTHERS = {
+    "bigrams": "--bigram-embedding",
+    "gated outputs": "--attention-output gated",
+    "bigrams and gated outputs": "--bigram-embedding --attention-output gated",
+}
 OTHERS = {
     "four layers": "",
     "width 128": "--dim 128",
@@ -146,6 +151,8 @@ def recipes():
         for name, flags in ALTERNATIVES[data].items():
             found[f"{data}: {name} alone"] = Recipe(data, merged(base, flags))
             found[f"{data}: all and {name}"] = Recipe(data, merged(base, *on, flags))
+    for name, flags in TEXT_OTHERS.items():
+        found[f"other: shakespeare-cpu, {name}"] = Recipe("text", f"--preset shakespeare-cpu {flags}", (1,))
     for name, flags in OTHERS.items():
         found[f"other: {name}"] = Recipe("mnist", f"{SHORT} {flags}", (1,))
     return found
@@ -225,10 +232,23 @@ def run(args):
         sys.exit("\n".join(failures))
 
 
+def time_of_training(recipe, args):
+    """The time of a step in a short run, without its first steps."""
+    folder, steps, left_out = args.out / "timed", 60, 20
+    shutil.rmtree(folder, ignore_errors=True)
+    short = merged(*recipe.flags, f"--steps {steps} --warmup 1 --eval-every 0 --save-every 0 --sample-every 0")
+    linea("train", *short.split(), "--data", args.data / DATA[recipe.data], "--out", folder)
+    measured = [line for line in lines(folder / "metrics.jsonl") if line["step"] >= left_out and "tokens_per_s" in line]
+    seconds = measured[-1]["elapsed_s"] - measured[0]["elapsed_s"]
+    step_ms = seconds * 1e3 / (measured[-1]["step"] - measured[0]["step"])
+    return {"step_ms": step_ms, "tokens_per_s": statistics.median(line["tokens_per_s"] for line in measured)}
+
+
 def time(args):
     for name, recipe in chosen(args):
         flags = list(recipe.flags)
         if "--size" in flags or "--class-token" in flags:  # not settings of bench
+            append(args.out / "times.jsonl", {"name": name, **time_of_training(recipe, args)})
             continue
         if name in PEERS:
             model, attention, tokens = PEER_MODELS[name]

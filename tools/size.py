@@ -12,8 +12,8 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6646,
-    "autograd": 1949,
+    "tensor": 6657,
+    "autograd": 1951,
     "nn": 2617,
     "cuda": 9228,
     "data": 3376,

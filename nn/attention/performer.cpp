@@ -8,9 +8,10 @@
 //   relu         phi = relu(omega.x^) + 1e-3                       (generalized attention)
 //
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
-// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. For these two
-// x and omega are bf16 numbers in bf16 runs, so the products omega.x^ are those of float. Weights of
-// trig cancel, and the derivative of relu jumps where omega.x^ changes its sign: they take x as it is.
+// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. omega
+// consists of bf16 numbers in bf16 runs, and so does x of the first two: their products omega.x^ are those
+// of float. Weights of trig cancel, and the derivative of relu jumps where omega.x^ changes its sign:
+// they take x as it is.
 // Source:
 // Choromanski et al. 2021, "Rethinking attention with Performers".
 #include <cmath>
@@ -68,8 +69,15 @@ class RandomFeatures final : public FeatureMap {
     return ops::add(dx, ops::multiply(dw, x));
   }
 
-  // After omega has changed.
-  void refresh() { mirrored_ = Tensor(); }
+  // After omega has changed: [omega, -omega] of hyperbolic features.
+  void refresh() {
+    if (!hyperbolic_) return;
+    const int64_t H = omega_.size(0), R = omega_.size(1), D = omega_.size(2);
+    const Tensor both({2, H, R, D}, omega_.dtype());
+    ops::copy_into(omega_, both.select(0));
+    ops::copy_into(ops::scale(omega_, -1.0), both.select(1));
+    mirrored_ = ops::permute(both, {{1, 2, H, R}, {0, 2, 1, 3}, D}, {H, 2 * R, D});
+  }
 
  private:
   // Rows times omega^T / D^{1/4}, or, not `transposed`, omega / D^{1/4}.
@@ -87,22 +95,10 @@ class RandomFeatures final : public FeatureMap {
         .reshape({x.size(0), x.size(1)});
   }
 
-  // omega, or [omega, -omega] of hyperbolic features, computed once for each omega.
-  const Tensor& directions() const {
-    if (!hyperbolic_) return omega_;
-    if (!mirrored_.defined()) {
-      const int64_t H = omega_.size(0), R = omega_.size(1), D = omega_.size(2);
-      const Tensor both({2, H, R, D}, omega_.dtype());
-      ops::copy_into(omega_, both.select(0));
-      ops::copy_into(ops::scale(omega_, -1.0), both.select(1));
-      mirrored_ = ops::permute(both, {{1, 2, H, R}, {0, 2, 1, 3}, D}, {H, 2 * R, D});
-    }
-    return mirrored_;
-  }
+  const Tensor& directions() const { return hyperbolic_ ? mirrored_ : omega_; }
 
   bool hyperbolic_, trig_, relu_;  // none: positive
-  Tensor omega_;
-  mutable Tensor mirrored_;
+  Tensor omega_, mirrored_;
   double root_;  // D^{1/4}
 };
 
@@ -120,7 +116,12 @@ class Performer final : public MappedAttention {
   }
 
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
-  void buffers_changed() override { features_->refresh(); }
+  // omega of a float run may initialize a bf16 run.
+  void buffers_changed() override {
+    if (is_rounded())
+      ops::copy_into(ops::cast(ops::cast(omega_, DType::bf16), omega_.dtype()), omega_);
+    features_->refresh();
+  }
 
   bool has_signed_weights() const override { return features_->weighs_keys(); }
   bool is_capturable() const override { return redraw_ == 0; }
@@ -128,12 +129,13 @@ class Performer final : public MappedAttention {
   void before_step(int64_t step, int64_t) override {
     if (redraw_ == 0 || step == 0 || step % redraw_ != 0) return;
     draw_omega(step);
-    features_->refresh();
   }
 
  private:
+  bool is_rounded() const { return saved_dtype(omega_.dtype()) == DType::bf16; }
   void draw_omega(int64_t step) const {
     draw(projection_, step, omega_, saved_dtype(DType::f32) == DType::bf16);
+    features_->refresh();
   }
 
   Projection projection_;

@@ -97,7 +97,7 @@ TEST_F(OutOfMemoryTest, EveryFailingAllocationIsAnError) {
   }
 }
 
-// An error cannot leave a parallel region: nothing is allocated in one.
+// In parallel regions, too: their errors reach the caller.
 TEST_F(OutOfMemoryTest, EveryFailingAllocationIsAnErrorWithThreads) {
   const ThreadsBefore threads;
   const RunConfig config = small_images();

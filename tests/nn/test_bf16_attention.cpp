@@ -115,9 +115,10 @@ TEST_F(Bf16Attention, RoundsWhatIsSaved) {
 
 Tensor rounded_to_bf16(const Tensor& x) { return ops::cast(ops::cast(x, DType::bf16), DType::f32); }
 
-// Both passes of attentions without rounded products take the saved inputs: their bits are those of
-// float at these. AMX and FMA compute chunks of linear attention in float, too.
-TEST_F(Bf16Attention, BothPassesTakeTheSavedInputs) {
+// The forward pass of attentions without rounded products takes the inputs that the backward pass has
+// (RoundsWhatIsSaved): its bits are those of float at these. AMX and FMA compute chunks of linear
+// attention in float, too.
+TEST_F(Bf16Attention, TheForwardPassTakesTheSavedInputs) {
   std::vector<AttentionOptions> all = {options_of("softmax", 2, 64, 48, DType::f32),
                                        options_of("linear", 2, 64, 48, DType::f32)};
   all[1].settings = {{"rule", "delta"}};
@@ -179,6 +180,25 @@ TEST_F(Bf16Attention, SequencesInGroupsAreThoseAlone) {
   }
 }
 
+// Evaluation during training computes what training does.
+TEST_F(Bf16Attention, EvaluationTakesRoundedInputsToo) {
+  for (const char* name : {"linear", "performer", "softmax"}) {
+    const std::unique_ptr<Attention> attention =
+        make_attention(options_of(name, 2, 64, 64, DType::f32));
+    const auto input = [&](uint32_t stream_id) {
+      return Var(random_tensor({2, 2, 70, 64}, stream_id, 1.0, 0.0, DType::f32), true);
+    };
+    const auto y = [&] {
+      return attention->forward({input(1), input(2), input(3), Var()}, {true, {}})
+          .value()
+          .to_doubles();
+    };
+    const std::vector<double> trained = y();
+    const NoGrad no_grad;
+    EXPECT_EQ(y(), trained) << name;
+  }
+}
+
 // omega consists of bf16 numbers, so that rounding the factors of omega.x changes nothing.
 TEST_F(Bf16Attention, OmegaIsOfBf16Numbers) {
   for (const char* feature : {"positive", "trig"}) {
@@ -190,6 +210,9 @@ TEST_F(Bf16Attention, OmegaIsOfBf16Numbers) {
     EXPECT_EQ(first, rounded_to_bf16(omega).to_doubles());
     attention->before_step(1, 10);
     EXPECT_NE(omega.to_doubles(), first);
+    EXPECT_EQ(omega.to_doubles(), rounded_to_bf16(omega).to_doubles());
+    ops::copy_into(random_tensor(omega.shape(), 9, 1.0, 0.0, DType::f32), omega);
+    attention->buffers_changed();  // loaded from a float run
     EXPECT_EQ(omega.to_doubles(), rounded_to_bf16(omega).to_doubles());
   }
 }

@@ -300,7 +300,11 @@ TEST(RoundedProducts, ApplyToHeadsThatAskForThem) {
   const Tensor x = random({5, kRows, kTermsOfRow}, 1), w = random({kHeads, kCols, kTermsOfRow}, 2);
   context().products = FloatProducts::rounded;
   const Tensor y = ops::head_matmul(x, w, kFirst, true, 0.5, true);
+  const Tensor logs = ops::random_logs(x, w, kFirst, 0.5),
+               dx = ops::random_logs_backward(x, y, w, kFirst, 0.5);
   context().products = FloatProducts::exact;
+  EXPECT_NE(logs.to_doubles(), ops::random_logs(x, w, kFirst, 0.5).to_doubles());
+  EXPECT_NE(dx.to_doubles(), ops::random_logs_backward(x, y, w, kFirst, 0.5).to_doubles());
   const GemmShape shape{.transpose_b = true, .rows = kRows, .cols = kCols, .inner = kTermsOfRow};
   for (int64_t bh = 0; bh < 5; ++bh) {
     std::vector<float> expected(kRows * kCols);
