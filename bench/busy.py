@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures training on a machine that does other work: the speed beside a busy loop, of the speed alone. Prints Markdown.
+"""Measures training on a machine that does other work: the speed with a busy loop, of the speed alone. Prints Markdown.
 
     bench/busy.py [--linea build/release/linea] [--pairs 5] [--threads 2]
 
 The loop runs pinned to one core, or where the system puts it. Perfect schedules of two threads on two cores give 75%
-and 67%. Alone and beside alternate, so that other changes of the machine reach both.
+and 67%. Runs with and without the loop alternate, so that other changes of the machine reach both.
 """
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--threads", default="2")
     args = parser.parse_args()
-    print("| model | dtype | loop | alone, tokens/s | share beside it, median | min | max |\n|---|---|---|---|---|---|---|")
+    print("| model | dtype | loop | alone, tokens/s | share with the loop, median | min | max |\n|---|---|---|---|---|---|---|")
     for model, flags in MODELS.items():
         for dtype in ("fp32", "bf16"):
             arguments = [*flags, "--dtype", dtype, "--threads", args.threads]

@@ -6,7 +6,7 @@
     tools/quality.py table --out FOLDER                            prints Markdown
 
 FOLDER of --data holds mnist/, tinyshakespeare/input.txt and cifar10/. A NAME is a shell pattern; `table` lists all. A
-killed script continues where it stopped, only PyTorch's runs start again. Each run appends a line to OUT/results.jsonl,
+killed script continues where it stopped; only PyTorch's runs start again. Each run appends a line to OUT/results.jsonl,
 each step time one to OUT/times.jsonl; seconds in the tables are steps times the median of a run's step times, without
 evaluations. --python PYTHON names an interpreter with torch; without it, PyTorch's runs are left out.
 """
@@ -43,7 +43,7 @@ PRESETS = {
                           thresholds=IMAGE, judge=True),
     "mnist-cpu": Recipe("mnist", "--preset mnist-cpu --sample-every 2000 --judge-samples 200", thresholds=IMAGE,
                         judge=True),
-    "cifar10-linear": Recipe("cifar10", "--preset cifar10-linear --size 32 --steps 4800", seeds=(1,), judge=True),
+    "cifar10-linear at 32": Recipe("cifar10", "--preset cifar10-linear --size 32 --steps 4800", seeds=(1,), judge=True),
     "cifar10-small": Recipe("cifar10", "--preset cifar10-small", judge=True),
     "cifar10-cpu": Recipe("cifar10", "--preset cifar10-cpu", seeds=(1,), judge=True),
     "shakespeare-nanogpt": Recipe("text", "--preset shakespeare-nanogpt", thresholds=TEXT),
@@ -131,7 +131,8 @@ def merged(*flags):
 
 
 def recipes():
-    """All by name: presets, PyTorch's runs, those of BF16, additions and alternatives, OTHERS, and DTYPES."""
+    """All by name: presets, PyTorch's runs, those of BF16, additions and alternatives, those of OTHERS and TEXT_OTHERS,
+    and DTYPES."""
     found = {**PRESETS, **PEERS}
     for name in BF16:
         preset = PRESETS[name]
@@ -257,7 +258,7 @@ def time(args):
             rate = json.loads(output[-1])["tokens_per_s"]
             append(args.out / "times.jsonl", {"name": name, "step_ms": tokens / rate * 1e3, "tokens_per_s": rate})
             continue
-        for option in ("--steps", "--warmup", "--eval-every", "--sample-every", "--judge-samples"):  # other settings of bench
+        for option in ("--steps", "--warmup", "--min-lr", "--eval-every", "--sample-every", "--judge-samples"):  # other settings of bench
             if option in flags:
                 del flags[flags.index(option):flags.index(option) + 2]
         measured = linea("bench", "train", *flags, "--json")
