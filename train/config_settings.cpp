@@ -138,7 +138,7 @@ void add_machine(std::vector<GeneralSetting>& list) {
       changing(MayChange::by_init_from,  // other products, other losses
                text("dtype", "",
                     "fp32 or bf16: products and saved activations. Trains up to 2.2 times as fast "
-                    "by AMX, 1.1 to 1.6 times by AVX512-BF16 of AMD, no faster on other CPUs; a "
+                    "by AMX, 1.1 to 1.5 times by AVX512-BF16 of AMD, no faster on other CPUs; a "
                     "CUDA device takes tf32, too")));
   add(&Config::segment,
       integer_of("segment", 0, "positions whose features are in memory at once; 0: automatic"));

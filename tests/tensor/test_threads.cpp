@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "tensor/backend.h"
 #include "tensor/caching_allocator.h"
 #include "tensor/cpu/parallel.h"
 #include "tensor/ops.h"
@@ -205,6 +206,8 @@ TEST(Threads, ItemsHaveTheContextOfTheirCaller) {
 
 // The threads of a product of heads take workspace in their region.
 TEST(Threads, ProductsOfHeadsRunOutOfMemory) {
+  if (std::string(cpu_isa()) == "128-bit")
+    GTEST_SKIP() << "the base build computes products by BLAS";
   const int before = context().threads;
   set_threads(2);
   const Tensor x = random({8, 64, 32}, 1), w = random({4, 64, 32}, 2);
