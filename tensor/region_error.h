@@ -1,6 +1,7 @@
 // Exceptions of the threads of an OpenMP region.
 #pragma once
 
+#include <atomic>
 #include <exception>
 
 namespace linea::cpu {
@@ -13,8 +14,7 @@ class RegionError {
     try {
       body();
     } catch (...) {
-#pragma omp critical(linea_region_error)
-      if (!first_) first_ = std::current_exception();
+      if (!taken_.test_and_set()) first_ = std::current_exception();
     }
   }
   void rethrow() const {
@@ -22,6 +22,7 @@ class RegionError {
   }
 
  private:
+  std::atomic_flag taken_ = ATOMIC_FLAG_INIT;
   std::exception_ptr first_;
 };
 
