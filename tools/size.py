@@ -14,7 +14,7 @@ import sys
 BUDGETS = {
     "tensor": 6658,
     "autograd": 1951,
-    "nn": 2617,
+    "nn": 2621,
     "cuda": 9228,
     "data": 3376,
     "train": 4344,

@@ -8,12 +8,10 @@
 //   relu         phi = relu(omega.x^) + 1e-3                       (generalized attention)
 //
 // What multiplies all features of a query cancels in y, and so does 1 / sqrt(R): both are left out.
-// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. omega
-// consists of bf16 numbers in bf16 runs, and so does x of the first two: their products omega.x^ are those
-// of float. Weights of trig cancel, and the derivative of relu jumps where omega.x^ changes its sign:
-// they take x as it is.
-// Source:
-// Choromanski et al. 2021, "Rethinking attention with Performers".
+// The first two are given as logs, trig with exp(|k^|^2 / 2) as the key's weight. For these two
+// x and omega are bf16 numbers in bf16 runs: the products omega.x^ are those of float. Weights of
+// trig cancel, and the derivative of relu jumps where omega.x^ changes its sign: they round nothing.
+// Source: Choromanski et al. 2021, "Rethinking attention with Performers".
 #include <cmath>
 
 #include "nn/attention/builtin.h"
@@ -118,7 +116,7 @@ class Performer final : public MappedAttention {
   std::vector<Buffer> buffers() const override { return {{"omega", omega_}}; }
   // omega of a float run may initialize a bf16 run.
   void buffers_changed() override {
-    if (is_rounded())
+    if (is_rounded() && omega_.dtype() == DType::f32)
       ops::copy_into(ops::cast(ops::cast(omega_, DType::bf16), omega_.dtype()), omega_);
     features_->refresh();
   }
@@ -132,9 +130,12 @@ class Performer final : public MappedAttention {
   }
 
  private:
-  bool is_rounded() const { return saved_dtype(omega_.dtype()) == DType::bf16; }
+  // In f64, too: the reference of tests has the same omega.
+  bool is_rounded() const {
+    return features_->takes_rounded() && saved_dtype(DType::f32) == DType::bf16;
+  }
   void draw_omega(int64_t step) const {
-    draw(projection_, step, omega_, saved_dtype(DType::f32) == DType::bf16);
+    draw(projection_, step, omega_, is_rounded());
     features_->refresh();
   }
 

@@ -54,6 +54,7 @@ std::vector<Measurement> measurements(const Subject& subject) {
 std::vector<Check> check_attention(const AttentionOptions& variant,
                                    const ConformanceOptions& options) {
   const Subject subject{options.make, variant, options};
+  const Scoped<bool> draws(draws_saved_inputs, options.saved_inputs);
   std::vector<Check> checks;
   const auto asked = [&](const Claim& claim) { return claim.name.rfind(options.only, 0) == 0; };
   for (const auto& [claims, measure] : measurements(subject)) {

@@ -22,6 +22,7 @@ struct ConformanceOptions {
   bool quick = false;                      // fewer lengths, and nothing at 16384 positions
   std::string only;                        // the checks whose names begin so; empty: all
   AttentionFactory make = make_attention;  // of one that need not be registered
+  bool saved_inputs = false;               // draws q, k and v as numbers of saved_dtype()
 };
 
 // `variant` says which attention and its settings; sizes, segment and chunk are filled in here.

@@ -201,7 +201,7 @@ TEST_F(Bf16Attention, EvaluationTakesRoundedInputsToo) {
 
 // omega consists of bf16 numbers, so that rounding the factors of omega.x changes nothing.
 TEST_F(Bf16Attention, OmegaIsOfBf16Numbers) {
-  for (const char* feature : {"positive", "trig"}) {
+  for (const char* feature : {"positive", "hyperbolic"}) {
     AttentionOptions options = options_of("performer", 2, 64, 64, DType::f32);
     options.settings = {{"feature", feature}, {"redraw", 1}};
     const std::unique_ptr<Attention> attention = make_attention(options);
@@ -255,14 +255,22 @@ std::vector<AttentionOptions> all_attentions() {
 // Bounds of the worst element, relative to the largest; of bits and counts 0. An output is a sum of
 // products of two factors, twice, each factor with an error of at most 2^-9 = 0.002. Inputs of standard
 // deviation 8 make a few weights count. Gates, and squares in their denominators, sum terms that
-// cancel, and so do the features of square, which have both signs. Weights of both signs cancel, too:
-// of float's digits they take two, and of bf16's as many.
-double bound_of(const std::string& check, const Attention& attention, bool square) {
+// cancel. Weights of both signs cancel, too: of float's digits they take two, and of bf16's as many.
+double bound_of(const std::string& check, const Attention& attention) {
   const bool cancels = attention.has_signed_weights();
-  if (check == "step = outputs, float" && square) return 0.015;
   if (check == "outputs, float" || check == "step = outputs, float") return cancels ? 0.3 : 0.01;
   if (check == "gradients, float") return cancels || attention.gated() ? 0.1 : 0.06;
   return check == "large inputs, float" ? 0.02 : 0;
+}
+
+// Attentions that round their inputs are compared with float at rounded ones.
+bool takes_rounded(const AttentionOptions& options) {
+  if (options.name == "softmax") return true;
+  if (options.name == "linear") return options.settings.text("rule") == "delta";
+  if (options.name == "performer")
+    return options.settings.text("feature") == "positive" ||
+           options.settings.text("feature") == "hyperbolic";
+  return false;
 }
 
 // The checks of float. Of what has the bits of exact products float's bounds hold.
@@ -278,16 +286,16 @@ TEST_P(Bf16Conformance, EveryCheckOfFloatPasses) {
                          rounded = results_of(options, 100, true, FloatProducts::rounded);
   const bool same_outputs = rounded.y.to_doubles() == exact.y.to_doubles(),
              same_gradients = same_outputs && rounded.gradients == exact.gradients;
-  const bool square = label_of(options).find("square") != std::string::npos;
   size_t count = 0;
   for (const char* const first : {"outputs, float", "gradients, float", "step = outputs, float",
                                   "causality: ", "padding: ", "two runs", "large inputs"})
-    for (const Check& check : check_attention(GetParam(), {true, first})) {
+    for (const Check& check :
+         check_attention(GetParam(), {true, first, make_attention, takes_rounded(options)})) {
       ++count;
       // weights of 8 x 8 x N(0, 1) that cancel have no digits left
       if (check.name == "large inputs, float" && attention->has_signed_weights()) continue;
       const bool same = check.name == "gradients, float" ? same_gradients : same_outputs;
-      EXPECT_LE(check.measured, same ? check.bound : bound_of(check.name, *attention, square))
+      EXPECT_LE(check.measured, same ? check.bound : bound_of(check.name, *attention))
           << check.name << " at " << check.detail;
     }
   EXPECT_EQ(count, 10u);
