@@ -11,6 +11,7 @@
 #include "tensor/error.h"
 #include "tensor/region_error.h"
 #include "tensor/scoped.h"
+#include "tensor/shares.h"
 
 namespace linea {
 namespace {
@@ -49,12 +50,13 @@ void fetch_step(Context& ctx) {
 void on_threads(int64_t count, const std::function<void(int64_t)>& body) {
   Context each = context();
   each.threads = 1;
+  const int threads = context().threads;
   cpu::RegionError error;
-#pragma omp parallel num_threads(context().threads)
+  cpu::Shares shares(count, threads);
+#pragma omp parallel num_threads(threads)
   {
     const Scoped<Context> own(context(), each);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t item = 0; item < count; ++item) error.run([&] { body(item); });
+    shares.each(omp_get_thread_num(), [&](int64_t item) { error.run([&] { body(item); }); });
   }
   error.rethrow();
 }

@@ -12,7 +12,7 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6658,
+    "tensor": 6710,
     "autograd": 1951,
     "nn": 2621,
     "cuda": 9228,

@@ -1,5 +1,6 @@
 // How CPU kernels divide work among threads: contiguous ranges that depend only on the sizes and
-// the number of threads.
+// the number of threads. Thread t gets the t-th part of the rows, the heads, the strips of a product,
+// so it finds in its caches what it wrote in the operation before.
 #pragma once
 
 #include <omp.h>
@@ -8,6 +9,7 @@
 #include <cstdint>
 
 #include "tensor/region_error.h"
+#include "tensor/shares.h"
 #include "tensor/workspace.h"
 
 namespace linea::cpu {
@@ -46,8 +48,8 @@ void parallel_rows(const Context& ctx, int64_t count, int64_t cost, const Body& 
   });
 }
 
-// body(item, thread) over [0, count), scheduled one by one; for large items of equal size, `cost`
-// simple operations each (kGrain: each is worth a thread).
+// body(item, thread) over [0, count), in shares; for large items of equal size, `cost` simple
+// operations each (kGrain: each is worth a thread).
 template <typename Body>
 void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body& body) {
   const int64_t useful = std::max<int64_t>(1, count * std::max<int64_t>(cost, 1) / kGrain);
@@ -57,8 +59,12 @@ void parallel_items(const Context& ctx, int64_t count, int64_t cost, const Body&
     return;
   }
   RegionError error;
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (int64_t item = 0; item < count; ++item) error.run([&] { body(item, omp_get_thread_num()); });
+  Shares shares(count, threads);
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+    shares.each(thread, [&](int64_t item) { error.run([&] { body(item, thread); }); });
+  }
   error.rethrow();
 }
 

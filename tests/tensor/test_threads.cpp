@@ -181,6 +181,28 @@ TEST(Threads, ExceptionsReachTheCaller) {
   set_threads(before);
 }
 
+// Each item once: by a thread alone, which takes what absent ones leave, and by all, more than have shares.
+TEST(Threads, SharesAreTakenOnce) {
+  for (const int64_t count : {0, 1, 7, 100})
+    for (const int threads : {1, 2, 3, 40}) {
+      cpu::Shares shares(count, threads);
+      for (int round = 0; round < 2; ++round) {
+        std::vector<int> visits(static_cast<size_t>(count));
+        int64_t first = -1;
+        for (int thread = threads - 1; thread >= (round == 0 ? threads - 1 : 0); --thread)
+          shares.each(thread, [&](int64_t item) {
+            if (first < 0) first = item;
+            ++visits[static_cast<size_t>(item)];
+          });
+        EXPECT_EQ(visits, std::vector<int>(static_cast<size_t>(count), 1)) << threads;
+        if (threads == 2 && count > 1) {
+          EXPECT_EQ(first, count / 2);
+        }
+        shares.restart();
+      }
+    }
+}
+
 // Each item once, with the caller's context but for its threads, which are its own again afterwards.
 TEST(Threads, ItemsHaveTheContextOfTheirCaller) {
   const int before = context().threads;

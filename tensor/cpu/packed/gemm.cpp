@@ -38,9 +38,10 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
   const int64_t size_b = panels * kStripColumns * depth,
                 size_a = padded(kStripRows, kPairs) * depth;
-  PackedWeights::Form* const form = ctx.packed_weights == nullptr || in_region()
-                                        ? nullptr
-                                        : ctx.packed_weights->find(b, kernel, shape);
+  PackedWeights::Form* const form =
+      ctx.packed_weights == nullptr || (in_region() && ctx.threads > 1)
+          ? nullptr
+          : ctx.packed_weights->find(b, kernel, shape);
   const bool is_packed = form != nullptr && form->words;
   if (form != nullptr && !is_packed) form->words.emplace(ctx, size_b * steps);
   const Workspace<uint32_t> packed_b(ctx,
@@ -54,10 +55,13 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
     layer.rows_of_a(row, count, own);
     kernel.pack({own + term, inner, true}, count, terms, false, to);
   };
+  std::array<Shares, 2> shares = {Shares(strips * chunks, threads),
+                                  Shares(strips * chunks, threads)};
 #pragma omp parallel num_threads(threads)
   {
+    const int64_t thread = omp_get_thread_num();
     if (kernel.begin != nullptr) kernel.begin();
-    uint32_t* const own = packed_a.data() + size_a * omp_get_thread_num();
+    uint32_t* const own = packed_a.data() + size_a * thread;
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t term = step * kernel.block, terms = std::min(kernel.block, inner - term);
       const int64_t column = words(terms), blocks = column / kPairs;
@@ -70,9 +74,10 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
         kernel.pack(part(from_b, first, term), std::min(kStripColumns, cols - first), terms, true,
                     shared + first * column);
       }  // all sums of the block before are complete
+#pragma omp single nowait
+      shares[(step + 1) % 2].restart();
       int64_t packed = -1;
-#pragma omp for schedule(dynamic, 1) nowait
-      for (int64_t piece = 0; piece < strips * chunks; ++piece) {
+      shares[step % 2].each(thread, [&](int64_t piece) {
         const int64_t strip = piece / chunks, row = strip * kStripRows;
         const int64_t col = piece % chunks * width, height = std::min(kStripRows, rows - row);
         if (strip != packed) pack_a(row, height, term, terms, own);
@@ -81,7 +86,7 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
         kernel.multiply(own, layer.rows_of_a || from_a.along, shared + col * column, blocks, height,
                         wide, c + row * ldc + col, ldc, step > 0 || shape.beta != 0);
         if (layer.finish && step == steps - 1) layer.finish(row, height, col, wide);
-      }
+      });
     }
     if (kernel.end != nullptr) kernel.end();
   }

@@ -1,0 +1,45 @@
+// How the threads of an OpenMP region share items.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace linea::cpu {
+
+// Items [0, count), a contiguous share for each thread of a region. A thread that is through with its
+// own share takes what others have left, one by one: one that loses its core does not keep them waiting.
+class Shares {
+ public:
+  Shares(int64_t count, int64_t threads)
+      : count_(count), threads_(threads), shares_(std::min(threads, kMaxShares)) {
+    restart();
+  }
+  void restart() {
+    for (int64_t share = 0; share < shares_; ++share)
+      next_[share].item.store(first(share), std::memory_order_relaxed);
+  }
+  // body(item) for what this thread takes.
+  template <typename Body>
+  void each(int64_t thread, const Body& body) {
+    for (int64_t i = 0; i < shares_; ++i) {
+      const int64_t share = (thread * shares_ / threads_ + i) % shares_;
+      const int64_t end = first(share + 1);
+      std::atomic<int64_t>& next = next_[share].item;
+      for (int64_t item = 0; (item = next.fetch_add(1, std::memory_order_relaxed)) < end;)
+        body(item);
+    }
+  }
+
+ private:
+  static constexpr int64_t kMaxShares = 32;
+  struct alignas(64) Next {
+    std::atomic<int64_t> item;
+  };
+  int64_t first(int64_t share) const { return count_ * share / shares_; }
+  int64_t count_, threads_, shares_;
+  std::array<Next, kMaxShares> next_;
+};
+
+}  // namespace linea::cpu
