@@ -1,3 +1,6 @@
+#include <array>
+#include <vector>
+
 #include "autograd/ops.h"
 #include "tensor/context.h"
 #include "tensor/ops.h"
@@ -14,15 +17,7 @@ Tensor restored(const Tensor& saved, int64_t first, int64_t count, DType dtype) 
   return ops::cast(saved.rows(first, count), dtype);
 }
 
-// body(first, count) over R rows, in blocks of which `widest` columns fit in cache. All multiply by
-// the weights, which do not change.
-template <typename Body>
-void each_block(int64_t R, int64_t widest, std::initializer_list<Tensor> weights,
-                const Body& body) {
-  const PackedWeights packed(weights);
-  const int64_t block = std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1));
-  for (int64_t first = 0; first < R; first += block) body(first, std::min(block, R - first));
-}
+void add_to(Tensor& sum, const Tensor& x) { sum = sum.defined() ? ops::add(sum, x) : x; }
 
 // The tensors of a norm or of a linear layer, undefined where it has none, and in a backward pass
 // the gradients of its parameters, summed over blocks of rows.
@@ -30,10 +25,73 @@ struct Layer {
   Layer() = default;
   Layer(const LinearVars& vars)  // NOLINT: implicit
       : weight(vars.weight.value_or_none()), bias(vars.bias.value_or_none()), panels(vars.panels) {}
+  void add_gradients(const Layer& part) {
+    if (part.dweight.defined()) add_to(dweight, part.dweight);
+    if (part.dbias.defined()) add_to(dbias, part.dbias);
+  }
   Tensor weight, bias, panels, dweight, dbias;
 };
 
-void add_to(Tensor& sum, const Tensor& x) { sum = sum.defined() ? ops::add(sum, x) : x; }
+// R rows, in blocks of which `widest` columns fit in cache. All multiply by the weights, which do not
+// change. On a CPU groups of blocks have gradients of their own, added in order, and a thread computes
+// a group by itself where there are enough: as many as keep these gradients smaller than the rows, a
+// power of two, so the bits do not depend on the number of threads.
+class RowBlocks {
+ public:
+  RowBlocks(int64_t R, int64_t widest, const std::vector<Tensor>& weights)
+      : rows_(R),
+        block_(std::max<int64_t>(64, context().sizes.block / std::max<int64_t>(widest, 1))),
+        packed_(weights) {
+    int64_t size = 1;
+    for (const Tensor& weight : weights) size += weight.numel();
+    if (context().device.kind != DeviceKind::cpu) return;
+    while (groups_ < kMaxGroups && 4 * groups_ * size <= R * widest) groups_ *= 2;
+    const int64_t threads = context().threads;
+    threaded_ =
+        threads > 1 && groups_ >= threads && (groups_ % threads == 0 || groups_ >= 4 * threads);
+  }
+
+  // body(first, count) for all blocks.
+  template <typename Body>
+  void each(const Body& body) const {
+    each_group([&](int64_t group) { each_of(group, body); });
+  }
+
+  // The same, body(first, count, layers), which adds to the gradients of `layers`.
+  template <typename Layers, typename Body>
+  void sum(Layers& layers, const Body& body) const {
+    std::vector<Layers> parts(static_cast<size_t>(groups_), layers);
+    each_group([&](int64_t group) {
+      each_of(group, [&](int64_t first, int64_t count) {
+        body(first, count, parts[static_cast<size_t>(group)]);
+      });
+    });
+    for (const Layers& part : parts)
+      for (size_t i = 0; i < layers.size(); ++i) layers[i].add_gradients(part[i]);
+  }
+
+ private:
+  static constexpr int64_t kMaxGroups = 8;
+
+  int64_t first_of(int64_t group) const {
+    return group == groups_ ? rows_ : rows_ * group / groups_ / 8 * 8;
+  }
+  template <typename Visit>
+  void each_group(const Visit& visit) const {
+    if (threaded_) return on_threads(groups_, visit);
+    for (int64_t group = 0; group < groups_; ++group) visit(group);
+  }
+  template <typename Body>
+  void each_of(int64_t group, const Body& body) const {
+    const int64_t end = first_of(group + 1);
+    for (int64_t first = first_of(group); first < end; first += block_)
+      body(first, std::min(block_, end - first));
+  }
+
+  int64_t rows_, block_, groups_ = 1;
+  bool threaded_ = false;
+  PackedWeights packed_;
+};
 
 // The inputs of an op on x: x and the parameters of its layers; and the gradients of these.
 std::vector<Var> inputs_of(const Var& x, std::initializer_list<LinearVars> layers) {
@@ -43,7 +101,8 @@ std::vector<Var> inputs_of(const Var& x, std::initializer_list<LinearVars> layer
       if (parameter.defined()) inputs.push_back(parameter);
   return inputs;
 }
-Gradients gradients_of(const Tensor& dx, std::initializer_list<Layer> layers) {
+template <size_t n>
+Gradients gradients_of(const Tensor& dx, const std::array<Layer, n>& layers) {
   Gradients gradients(dx);
   const auto push = [&](const Tensor& grad, const Tensor& x) {
     if (x.defined())
@@ -88,6 +147,15 @@ void apply_residual(const Tensor& all_r, const Tensor& x, const Layer& linear, f
   if (r.defined()) ops::add_into(r, branch, y);
 }
 
+// drop(dy) of the rows first .. first + count - 1.
+Tensor dropped(const Tensor& dy, float rate, uint32_t stream_id, int64_t first, int64_t count) {
+  const Tensor rows = dy.rows(first, count);
+  if (rate == 0) return rows;
+  const Tensor result(rows.shape(), rows.dtype());
+  ops::dropout_into(rows, rate, stream_id, first * dy.size(1), result);
+  return result;
+}
+
 // dW += dy^T x, db += sum_r dy_r
 void add_linear_gradients(const Tensor& x, const Tensor& dy, Layer& linear) {
   const bool first = !linear.dweight.defined();
@@ -116,19 +184,19 @@ Var norm_linear(const Var& x, const NormVars& norm, const LinearVars& linear) {
   const Layer n = norm, w = linear;
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(x.shape().with(-1, out), rows.dtype()), y_rows = flat(y);
-  each_block(R, out, {w.weight}, [&](int64_t first, int64_t count) {
+  RowBlocks(R, out, {w.weight}).each([&](int64_t first, int64_t count) {
     apply_linear(rows.rows(first, count), n, w, y_rows.rows(first, count));
   });
   return Var::from_op(
       "norm_linear", y, inputs_of(x, {norm, linear}),
       [=, shape = x.shape(), dtype = x.dtype(), saved = flat(x.saved())](const Tensor& dy) {
-        Layer dn = n, dw = w;
+        std::array<Layer, 2> layers = {n, w};
         const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
-        each_block(R, out, {w.weight}, [&](int64_t first, int64_t count) {
-          norm_linear_backward(restored(saved, first, count, dtype), dy_rows.rows(first, count), dn,
-                               dw, dx.rows(first, count));
+        RowBlocks(R, out, {w.weight}).sum(layers, [&](int64_t first, int64_t count, auto& sums) {
+          norm_linear_backward(restored(saved, first, count, dtype), dy_rows.rows(first, count),
+                               sums[0], sums[1], dx.rows(first, count));
         });
-        return gradients_of(dx.reshape(shape), {dn, dw});
+        return gradients_of(dx.reshape(shape), layers);
       });
 }
 
@@ -141,7 +209,7 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   const Tensor rows = flat(x.value()), r = flat_residual("add_linear", residual, shape);
   const int64_t R = rows.size(0), out = w.weight.size(0);
   const Tensor y(shape, rows.dtype()), y_rows = flat(y);
-  each_block(R, out, {w.weight}, [&](int64_t first, int64_t count) {
+  RowBlocks(R, out, {w.weight}).each([&](int64_t first, int64_t count) {
     apply_residual(r, rows.rows(first, count), w, rate, stream_id, first, y_rows);
   });
   std::vector<Var> inputs = inputs_of(x, {linear});
@@ -149,11 +217,15 @@ Var add_linear(const Var& residual, const Var& x, const LinearVars& linear, floa
   if (adds) inputs.push_back(residual);
   return Var::from_op(
       "add_linear", y, inputs, [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
-        Layer dw = w;
-        const Tensor grad = rate > 0 ? ops::dropout(flat(dy), rate, stream_id) : flat(dy);
-        add_linear_gradients(ops::cast(saved, grad.dtype()), grad, dw);
-        const Tensor dx = needs_x ? ops::matmul(grad, w.weight).reshape(shape) : Tensor();
-        Gradients gradients = gradients_of(dx, {dw});
+        std::array<Layer, 1> layers = {w};
+        const Tensor dx = needs_x ? Tensor(saved.shape(), dy.dtype()) : Tensor(),
+                     dy_rows = flat(dy);
+        RowBlocks(R, out, {w.weight}).sum(layers, [&](int64_t first, int64_t count, auto& sums) {
+          const Tensor ds = dropped(dy_rows, rate, stream_id, first, count);
+          add_linear_gradients(restored(saved, first, count, dy.dtype()), ds, sums[0]);
+          if (needs_x) ops::matmul_into(ds, w.weight, false, false, dx.rows(first, count), 0);
+        });
+        Gradients gradients = gradients_of(needs_x ? dx.reshape(shape) : dx, layers);
         if (adds) gradients.emplace_back(dy);
         return gradients;
       });
@@ -172,7 +244,7 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
   const int64_t R = rows.size(0), widest = std::max(w.weight.size(0), rows.size(1));
   const DType dtype = rows.dtype();
   const Tensor x(shape, dtype), x_rows = flat(x);
-  each_block(R, widest, {w.weight}, [&](int64_t first, int64_t count) {
+  RowBlocks(R, widest, {w.weight}).each([&](int64_t first, int64_t count) {
     const Tensor z = ops::gated_norm(rows.rows(first, count), n, gates.rows(first, count), heads);
     apply_residual(r, z, w, rate, stream_id, first, x_rows);
   });
@@ -184,24 +256,25 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
       "add_gated_linear", x, inputs,
       [=, shape = y.shape(), adds = r.defined(), saved = flat(y.saved()),
        saved_gates = flat(gate.saved())](const Tensor& dx) {
-        Layer dw = w;
-        Tensor dn;
-        const Tensor dy(saved.shape(), dtype), dgate(saved.shape(), dtype);
-        const Tensor grad = rate > 0 ? ops::dropout(flat(dx), rate, stream_id) : flat(dx);
-        each_block(R, widest, {w.weight}, [&](int64_t first, int64_t count) {
+        std::array<Layer, 2> layers = {Layer(), w};
+        layers[0].weight = n;
+        const Tensor dy(saved.shape(), dtype), dgate(saved.shape(), dtype), dx_rows = flat(dx);
+        RowBlocks(R, widest, {w.weight}).sum(layers, [&](int64_t first, int64_t count, auto& sums) {
           const Tensor from = restored(saved, first, count, dtype),
-                       g = restored(saved_gates, first, count, dtype), ds = grad.rows(first, count);
-          add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, dw);
+                       g = restored(saved_gates, first, count, dtype),
+                       ds = dropped(dx_rows, rate, stream_id, first, count);
+          add_linear_gradients(ops::gated_norm(from, n, g, heads), ds, sums[1]);
           const ops::GatedNormGradient d =
               ops::gated_norm_backward(from, n, g, heads, ops::matmul(ds, w.weight));
           ops::copy_into(d.dy, dy.rows(first, count));
           ops::copy_into(d.dg, dgate.rows(first, count));
-          if (n.defined()) add_to(dn, d.dweight);
+          if (n.defined()) add_to(sums[0].dweight, d.dweight);
         });
-        Gradients gradients = gradients_of(dy.reshape(shape), {dw});
+        Gradients gradients = gradients_of(dy.reshape(shape), std::array<Layer, 1>{layers[1]});
         gradients.emplace_back(dgate.reshape(shape));
         if (n.defined())
-          gradients.emplace_back(dn.defined() ? dn : Tensor::zeros(n.shape(), dtype));
+          gradients.emplace_back(layers[0].dweight.defined() ? layers[0].dweight
+                                                             : Tensor::zeros(n.shape(), dtype));
         if (adds) gradients.emplace_back(dx);
         return gradients;
       });
@@ -214,40 +287,37 @@ Var add_feed_forward(const Var& residual, const Var& x, const NormVars& norm, co
                      const LinearVars& down, float rate, uint32_t stream_id) {
   const Tensor rows = flat(x.value()), r = flat_residual("add_feed_forward", residual, x.shape());
   const Layer n = norm, w_up = up, w_down = down;
-  const int64_t R = rows.size(0), C = rows.size(1), wide = w_up.weight.size(0);
+  const int64_t R = rows.size(0), wide = w_up.weight.size(0);
   std::vector<Var> inputs = inputs_of(x, {norm, up, down});
   if (r.defined()) inputs.push_back(residual);
   const bool saves = Var::gradients_needed(inputs), adds = r.defined();
   const DType dtype = rows.dtype();
   const Tensor y(x.shape(), dtype), y_rows = flat(y),
                                     u = saves ? Tensor({R, wide}, saved_dtype(dtype)) : Tensor();
-  each_block(R, wide, {w_up.weight, w_down.weight}, [&](int64_t first, int64_t count) {
+  RowBlocks(R, wide, {w_up.weight, w_down.weight}).each([&](int64_t first, int64_t count) {
     const Tensor h({count, wide}, dtype);
     apply_linear(rows.rows(first, count), n, w_up, h, true, {}, saves ? u.rows(first, count) : u);
     apply_residual(r, h, w_down, rate, stream_id, first, y_rows);
   });
-  return Var::from_op(
-      "add_feed_forward", y, inputs,
-      [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
-        Layer dn = n, dw_up = w_up, dw_down = w_down;
-        const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
-        each_block(R, wide, {w_up.weight, w_down.weight}, [&](int64_t first, int64_t count) {
-          const Tensor dto = dy_rows.rows(first, count), hidden = restored(u, first, count, dtype);
-          Tensor grad = dto;
-          if (rate > 0) {
-            grad = Tensor(dto.shape(), dto.dtype());
-            ops::dropout_into(dto, rate, stream_id, first * C, grad);
-          }
-          const Tensor du = ops::matmul(grad, w_down.weight), h(hidden.shape(), hidden.dtype());
-          ops::gelu_recompute(hidden, h, du);
-          add_linear_gradients(h, grad, dw_down);
-          const Tensor dfrom = dx.rows(first, count);
-          norm_linear_backward(restored(saved, first, count, dtype), du, dn, dw_up, dfrom);
-        });
-        Gradients gradients = gradients_of(dx.reshape(shape), {dn, dw_up, dw_down});
-        if (adds) gradients.emplace_back(dy);
-        return gradients;
-      });
+  return Var::from_op("add_feed_forward", y, inputs,
+                      [=, shape = x.shape(), saved = flat(x.saved())](const Tensor& dy) {
+                        std::array<Layer, 3> layers = {n, w_up, w_down};
+                        const Tensor dx(saved.shape(), dtype), dy_rows = flat(dy);
+                        const RowBlocks blocks(R, wide, {w_up.weight, w_down.weight});
+                        blocks.sum(layers, [&](int64_t first, int64_t count, auto& sums) {
+                          const Tensor ds = dropped(dy_rows, rate, stream_id, first, count),
+                                       hidden = restored(u, first, count, dtype),
+                                       du = ops::matmul(ds, w_down.weight),
+                                       h(hidden.shape(), hidden.dtype());
+                          ops::gelu_recompute(hidden, h, du);
+                          add_linear_gradients(h, ds, sums[2]);
+                          norm_linear_backward(restored(saved, first, count, dtype), du, sums[0],
+                                               sums[1], dx.rows(first, count));
+                        });
+                        Gradients gradients = gradients_of(dx.reshape(shape), layers);
+                        if (adds) gradients.emplace_back(dy);
+                        return gradients;
+                      });
 }
 
 }  // namespace linea

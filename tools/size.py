@@ -13,7 +13,7 @@ import sys
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
     "tensor": 6710,
-    "autograd": 1951,
+    "autograd": 2002,
     "nn": 2621,
     "cuda": 9228,
     "data": 3376,

@@ -207,6 +207,28 @@ TEST(Layers, AreTheSameInSeveralBlocks) {
   for (const Branch& branch : branches(130, 5, 9001, 9001, true, 0.4f)) expect_same(branch);
 }
 
+// Many rows of small weights, whose gradients are summed in groups: a thread may compute a group by
+// itself, or all threads one group after another.
+TEST(Layers, HaveTheSameBitsAtEveryNumberOfThreads) {
+  const int before = context().threads;
+  for (const Branch& branch : branches(650, 7, 9, 12, true, 0.4f)) {
+    expect_same(branch);
+    std::vector<std::vector<double>> first;
+    for (const int threads : {1, 2, 3, 8, 9}) {
+      set_threads(threads);
+      Vars inputs;
+      for (const Tensor& x : branch.inputs) inputs.emplace_back(x, true);
+      const Var y = branch.one(inputs);
+      backward(y, random_tensor(y.shape(), 77));
+      std::vector<std::vector<double>> results = {y.value().to_doubles()};
+      for (const Var& input : inputs) results.push_back(input.grad().to_doubles());
+      if (first.empty()) first = results;
+      EXPECT_EQ(results, first) << branch.name << " on " << threads << " threads";
+    }
+    set_threads(before);
+  }
+}
+
 // Of float, which share packed weights: the rows of y and dx have the bits of a single block.
 TEST(Layers, HaveTheSameBitsInSeveralBlocks) {
   if (std::string(cpu_isa()) != "AVX2" && std::string(cpu_isa()) != "AVX-512")
