@@ -7,8 +7,8 @@
 
 FOLDER of --data holds mnist/, tinyshakespeare/input.txt and cifar10/. A NAME is a shell pattern; `table` lists all. A
 killed script continues where it stopped; only PyTorch's runs start again. Each run appends a line to OUT/results.jsonl,
-each step time one to OUT/times.jsonl; seconds in the tables are steps times the median of a run's step times, without
-evaluations. --python PYTHON names an interpreter with torch; without it, PyTorch's runs are left out.
+each step time one to OUT/times.jsonl; runs of images that are judged write 64 samples to OUT/NAME-SEED.png. Seconds in
+the tables are steps times the median of a run's step times, without evaluations. --python PYTHON names an interpreter with torch; without it, PyTorch's runs are left out.
 """
 import argparse
 import fnmatch
@@ -213,6 +213,8 @@ def train(recipe, name, seed, args):
         result["test"] = linea("eval", run, "--split", "val" if recipe.data == "text" else "test", "--json")
         if recipe.judge:
             result["judge"] = linea("judge", run, "--json")
+            if recipe.data != "text":
+                output_of(LINEA, "sample", run, "--count", 64, "--out", f"{run}.png")
     return result
 
 
