@@ -8,7 +8,8 @@
 FOLDER of --data holds mnist/, tinyshakespeare/input.txt and cifar10/. A NAME is a shell pattern; `table` lists all. A
 killed script continues where it stopped; only PyTorch's runs start again. Each run appends a line to OUT/results.jsonl,
 each step time one to OUT/times.jsonl; runs of images that are judged write 64 samples to OUT/NAME-SEED.png. Seconds in
-the tables are steps times the median of a run's step times, without evaluations. --python PYTHON names an interpreter with torch; without it, PyTorch's runs are left out.
+the tables are steps times the median of a run's step times, without evaluations. --python PYTHON names an interpreter
+with torch; without it, PyTorch's runs are left out.
 """
 import argparse
 import fnmatch
