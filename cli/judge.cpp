@@ -27,7 +27,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int64_t kImages = 1000, kTexts = 100;  // where --count is not said
 constexpr int64_t kMinCaptioned = 48;            // pixels of an image below a caption
-constexpr size_t kMaxPairs = 16;                 // of a sheet of the nearest samples
+constexpr size_t kPairs = 16, kMaxPairs = 256;   // of a sheet of the nearest samples; of all copies
 constexpr double kWeak = 0.9;                    // a classifier's accuracy below which it says so
 
 struct JudgeOptions {
@@ -150,7 +150,8 @@ void judge_images(const SavedModel& saved, JudgeOptions& options, TerminalProgre
   if (options.out.empty() && nearness.copies > 0) options.out = free_png_name("copies");
   if (!options.out.empty())
     write_sheet(options.out, samples, judge.training_images(), report.of_samples,
-                std::min(kMaxPairs, report.of_samples.size()));
+                std::min(std::clamp(static_cast<size_t>(nearness.copies), kPairs, kMaxPairs),
+                         report.of_samples.size()));
   (options.json ? print_json : print_table)(saved, report, nearness, count, options.out);
 }
 

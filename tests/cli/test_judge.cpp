@@ -90,6 +90,27 @@ TEST_F(Judge, AsksForNoClassWhereTheModelKnowsNone) {
   EXPECT_FALSE(exists("copies.png"));
 }
 
+// Black training images, which a model learns at once, and gray test images.
+TEST_F(Judge, ShowsEveryCopy) {
+  fs::create_directory(path("images"));
+  for (int i = 0; i < 60; ++i)
+    write_png_grid(path(fmt::format("images/{:02}.png", i)),
+                   std::vector<uint8_t>(49, static_cast<uint8_t>(i % 10 == 9 ? 100 + i : 0)),
+                   {.count = 1, .height = 7, .width = 7});
+  done("train --task images --data images --size 7 --channels 1 --levels 256" + kSmall +
+       " --steps 60 --lr 0.01 --out run");
+  std::vector<int> heights;
+  for (const int count : {16, 30}) {
+    const nlohmann::json result = judged(fmt::format("run --count {} --temperature 0.1", count));
+    EXPECT_EQ(result["nearest"]["copies"], count) << result;
+    const std::string png = bytes(result["sheet"].get<std::string>());
+    ASSERT_GT(png.size(), 24u);
+    heights.push_back(static_cast<uint8_t>(png[22]) * 256 + static_cast<uint8_t>(png[23]));
+  }
+  EXPECT_TRUE(exists("copies.png"));
+  EXPECT_GT(heights[1], heights[0]);
+}
+
 // Of two classes, black and white, which a model learns at once.
 TEST_F(Judge, AsksForTheClassesInTurn) {
   for (const auto& [name, gray] : {std::pair{"black", 0}, {"white", 255}}) {
