@@ -25,17 +25,22 @@ struct Layer {
   Layer() = default;
   Layer(const LinearVars& vars)  // NOLINT: implicit
       : weight(vars.weight.value_or_none()), bias(vars.bias.value_or_none()), panels(vars.panels) {}
+  // `part` may lose its own.
   void add_gradients(const Layer& part) {
-    if (part.dweight.defined()) add_to(dweight, part.dweight);
-    if (part.dbias.defined()) add_to(dbias, part.dbias);
+    for (const auto& [sum, x] : {std::pair(&dweight, part.dweight), {&dbias, part.dbias}}) {
+      if (sum->defined() && x.defined()) ops::accumulate(x, *sum);
+      if (!sum->defined()) *sum = x;
+    }
   }
   Tensor weight, bias, panels, dweight, dbias;
 };
 
 // R rows, in blocks of which `widest` columns fit in cache. All multiply by the weights, which do not
-// change. On a CPU groups of blocks have gradients of their own, added in order, and a thread computes
-// a group by itself where there are enough: as many as keep these gradients smaller than the rows, a
-// power of two, so the bits do not depend on the number of threads.
+// change. On a CPU the rows form groups with gradients of their own, which are added in order. Their
+// number is a power of two that depends on the sizes alone: a product of few rows may have another
+// kernel, and so other bits, than one of many. The gradients of all groups take at most half of R x
+// widest. A thread computes a group by itself where each thread gets two or more: it can take one of a
+// thread that lost its core.
 class RowBlocks {
  public:
   RowBlocks(int64_t R, int64_t widest, const std::vector<Tensor>& weights)
@@ -46,9 +51,7 @@ class RowBlocks {
     for (const Tensor& weight : weights) size += weight.numel();
     if (context().device.kind != DeviceKind::cpu) return;
     while (groups_ < kMaxGroups && 4 * groups_ * size <= R * widest) groups_ *= 2;
-    const int64_t threads = context().threads;
-    threaded_ =
-        threads > 1 && groups_ >= threads && (groups_ % threads == 0 || groups_ >= 4 * threads);
+    threaded_ = context().threads > 1 && groups_ >= 2 * context().threads;
   }
 
   // body(first, count) for all blocks.
@@ -66,13 +69,16 @@ class RowBlocks {
         body(first, count, parts[static_cast<size_t>(group)]);
       });
     });
-    for (const Layers& part : parts)
+    for (Layers& part : parts) {
       for (size_t i = 0; i < layers.size(); ++i) layers[i].add_gradients(part[i]);
+      part = {};
+    }
   }
 
  private:
-  static constexpr int64_t kMaxGroups = 8;
+  static constexpr int64_t kMaxGroups = 16;
 
+  // Products compute 8 rows at a time.
   int64_t first_of(int64_t group) const {
     return group == groups_ ? rows_ : rows_ * group / groups_ / 8 * 8;
   }
@@ -257,7 +263,6 @@ Var add_gated_linear(const Var& residual, const Var& y, const Var& norm, const V
       [=, shape = y.shape(), adds = r.defined(), saved = flat(y.saved()),
        saved_gates = flat(gate.saved())](const Tensor& dx) {
         std::array<Layer, 2> layers = {Layer(), w};
-        layers[0].weight = n;
         const Tensor dy(saved.shape(), dtype), dgate(saved.shape(), dtype), dx_rows = flat(dx);
         RowBlocks(R, widest, {w.weight}).sum(layers, [&](int64_t first, int64_t count, auto& sums) {
           const Tensor from = restored(saved, first, count, dtype),

@@ -48,9 +48,13 @@ void fetch_step(Context& ctx) {
 }
 
 void on_threads(int64_t count, const std::function<void(int64_t)>& body) {
+  const int threads = context().threads;
+  if (threads == 1) {
+    for (int64_t item = 0; item < count; ++item) body(item);
+    return;
+  }
   Context each = context();
   each.threads = 1;
-  const int threads = context().threads;
   cpu::RegionError error;
   cpu::Shares shares(count, threads);
 #pragma omp parallel num_threads(threads)

@@ -40,7 +40,7 @@ struct StepParams {
 // How work is divided on a device.
 struct WorkSizes {
   // Elements of the widest matrix that a layer computes at a time, and of a tile of attention
-  // features, one tile a CPU thread: both fit in a CPU's cache.
+  // features, one a CPU thread: both fit in a CPU's cache.
   int64_t block = 524288, tile = 65536;
   int64_t segment = 256;  // positions of a tile whose features are computed by tensor ops
   bool panels = true;     // sampling uses weights packed in panels

@@ -1,4 +1,4 @@
-// Weights that several products take, one block of rows after another: a CPU packs each of them once.
+// Weights that several products take, one block of rows after another: a CPU's thread packs each once.
 #pragma once
 
 #include <omp.h>

@@ -27,13 +27,15 @@ class Shares {
       const int64_t share = (thread * shares_ / threads_ + i) % shares_;
       const int64_t end = first(share + 1);
       std::atomic<int64_t>& next = next_[share].item;
-      for (int64_t item = 0; (item = next.fetch_add(1, std::memory_order_relaxed)) < end;)
-        body(item);
+      while (next.load(std::memory_order_relaxed) < end) {
+        const int64_t item = next.fetch_add(1, std::memory_order_relaxed);
+        if (item < end) body(item);
+      }
     }
   }
 
  private:
-  static constexpr int64_t kMaxShares = 32;
+  static constexpr int64_t kMaxShares = 32;  // more threads have one together
   struct alignas(64) Next {
     std::atomic<int64_t> item;
   };

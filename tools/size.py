@@ -12,8 +12,8 @@ import sys
 
 # A budget is raised only by a commit that adds a named thing, which says so.
 BUDGETS = {
-    "tensor": 6710,
-    "autograd": 2002,
+    "tensor": 6716,
+    "autograd": 2010,
     "nn": 2621,
     "cuda": 9228,
     "data": 3376,

@@ -207,25 +207,49 @@ TEST(Layers, AreTheSameInSeveralBlocks) {
   for (const Branch& branch : branches(130, 5, 9001, 9001, true, 0.4f)) expect_same(branch);
 }
 
+Tensor floats(const Tensor& x) {
+  const std::vector<double> values = x.to_doubles();
+  return Tensor::from(std::vector<float>(values.begin(), values.end()), x.shape());
+}
+
+// y, and the gradients of the inputs that `which` chooses.
+template <typename Which>
+std::vector<std::vector<double>> results_of(const Branch& branch, bool of_floats,
+                                            const Which& which) {
+  const auto typed = [&](const Tensor& x) { return of_floats ? floats(x) : x; };
+  Vars inputs;
+  for (const Tensor& x : branch.inputs) inputs.emplace_back(typed(x), true);
+  const Var y = branch.one(inputs);
+  backward(y, typed(random_tensor(y.shape(), 77)));
+  std::vector<std::vector<double>> results = {y.value().to_doubles()};
+  for (const Var& input : inputs)
+    if (which(input)) results.push_back(input.grad().to_doubles());
+  return results;
+}
+
 // Many rows of small weights, whose gradients are summed in groups: a thread may compute a group by
-// itself, or all threads one group after another.
+// itself, or all threads one group after another. In double, in float, in float with rounded factors.
 TEST(Layers, HaveTheSameBitsAtEveryNumberOfThreads) {
   const int before = context().threads;
-  for (const Branch& branch : branches(650, 7, 9, 12, true, 0.4f)) {
+  const auto all = [](const Var&) { return true; };
+  // The second: a product of all rows is packed, that of a group is left to BLAS.
+  std::vector<Branch> all_branches = branches(650, 32, 40, 96, true, 0.4f);
+  for (const Branch& branch : branches(650, 20, 20, 20, true, 0.4f)) all_branches.push_back(branch);
+  for (const Branch& branch : all_branches) {
     expect_same(branch);
-    std::vector<std::vector<double>> first;
-    for (const int threads : {1, 2, 3, 8, 9}) {
-      set_threads(threads);
-      Vars inputs;
-      for (const Tensor& x : branch.inputs) inputs.emplace_back(x, true);
-      const Var y = branch.one(inputs);
-      backward(y, random_tensor(y.shape(), 77));
-      std::vector<std::vector<double>> results = {y.value().to_doubles()};
-      for (const Var& input : inputs) results.push_back(input.grad().to_doubles());
-      if (first.empty()) first = results;
-      EXPECT_EQ(results, first) << branch.name << " on " << threads << " threads";
-    }
-    set_threads(before);
+    for (const FloatProducts products : {FloatProducts::exact, FloatProducts::rounded})
+      for (const bool of_floats : {false, true}) {
+        context().products = products;
+        set_threads(1);
+        const auto of_one = results_of(branch, of_floats, all);
+        for (const int threads : {2, 3, 5}) {
+          set_threads(threads);
+          EXPECT_EQ(results_of(branch, of_floats, all), of_one)
+              << branch.name << " on " << threads << " threads";
+        }
+        set_threads(before);
+      }
+    context().products = FloatProducts::exact;
   }
 }
 
@@ -233,23 +257,14 @@ TEST(Layers, HaveTheSameBitsAtEveryNumberOfThreads) {
 TEST(Layers, HaveTheSameBitsInSeveralBlocks) {
   if (std::string(cpu_isa()) != "AVX2" && std::string(cpu_isa()) != "AVX-512")
     GTEST_SKIP() << "the base build computes products by BLAS";
-  const auto floats = [](const Tensor& x) {
-    const std::vector<double> values = x.to_doubles();
-    return Tensor::from(std::vector<float>(values.begin(), values.end()), x.shape());
-  };
+  const auto of_rows = [](const Var& input) { return input.shape().rank() == 3; };
   const auto run = [&](FloatProducts products, int64_t block) {
     context().products = products;
     context().sizes.block = block;
     std::vector<std::vector<double>> results;
-    for (const Branch& branch : branches(150, 64, 64, 96, true, 0)) {
-      Vars inputs;
-      for (const Tensor& x : branch.inputs) inputs.emplace_back(floats(x), true);
-      const Var y = branch.one(inputs);
-      backward(y, floats(random_tensor(y.shape(), 77)));
-      results.push_back(y.value().to_doubles());
-      for (const Var& input : inputs)
-        if (input.shape().rank() == 3) results.push_back(input.grad().to_doubles());
-    }
+    for (const Branch& branch : branches(150, 64, 64, 96, true, 0))
+      for (const std::vector<double>& result : results_of(branch, true, of_rows))
+        results.push_back(result);
     return results;
   };
   const int64_t before = context().sizes.block;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "tensor/backend.h"
 #include "tensor/ops.h"
 #include "tests/tensor/op_values.h"
@@ -64,6 +66,16 @@ TEST_P(PackedWeightsTest, ArePackedOnce) {
     EXPECT_NE(product(dy, w, false), dx);  // another form
   }
   EXPECT_NE(product(x, w, true), before);
+}
+
+TEST_P(PackedWeightsTest, EachThreadHasAFormOfItsOwn) {
+  const Tensor x = f32({24, 600}, 1), w = f32({70, 600}, 2);
+  const std::vector<float> of_w = product(x, w, true);
+  set_threads(3);
+  const PackedWeights packed({w});
+  std::atomic<int> different = 0;
+  on_threads(60, [&](int64_t) { different += product(x, w, true) != of_w; });
+  EXPECT_EQ(different, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Products, PackedWeightsTest,

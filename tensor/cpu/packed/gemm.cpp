@@ -38,6 +38,7 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
   const int64_t steps = std::max<int64_t>(1, pieces_of(inner, kernel.block));
   const int64_t size_b = panels * kStripColumns * depth,
                 size_a = padded(kStripRows, kPairs) * depth;
+  // The threads of on_threads, which have a form each, see one thread; those of other regions have none.
   PackedWeights::Form* const form =
       ctx.packed_weights == nullptr || (in_region() && ctx.threads > 1)
           ? nullptr
@@ -74,6 +75,7 @@ void packed_gemm(const Context& ctx, const PackedKernel& kernel, const GemmShape
         kernel.pack(part(from_b, first, term), std::min(kStripColumns, cols - first), terms, true,
                     shared + first * column);
       }  // all sums of the block before are complete
+      // Every thread has left the other shares before the barrier above, and takes of them after the next.
 #pragma omp single nowait
       shares[(step + 1) % 2].restart();
       int64_t packed = -1;
