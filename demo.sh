@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a fresh clone to a first image: installs missing packages, builds, trains a linear Transformer on
-# the built-in digits (one to two minutes on two cores) and samples 64 new ones. The last line of output
+# the built-in digits (about a minute on two cores) and samples 64 new ones. The last line of output
 # is the path of the image.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/tools/setup.sh"
