@@ -2,6 +2,7 @@
 #include "tensor/packed_weights.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <atomic>
 
@@ -68,14 +69,21 @@ TEST_P(PackedWeightsTest, ArePackedOnce) {
   EXPECT_NE(product(x, w, true), before);
 }
 
+// Thread 0 packs a weight that then changes: the others, which have packed nothing, see the change.
 TEST_P(PackedWeightsTest, EachThreadHasAFormOfItsOwn) {
-  const Tensor x = f32({24, 600}, 1), w = f32({70, 600}, 2);
-  const std::vector<float> of_w = product(x, w, true);
+  const Tensor x = f32({24, 600}, 1), w = f32({70, 600}, 2), changed = f32({70, 600}, 2);
+  changed.data<float>()[0] += 1;
   set_threads(3);
+  const std::vector<float> after = product(x, changed, true);
   const PackedWeights packed({w});
-  std::atomic<int> different = 0;
-  on_threads(60, [&](int64_t) { different += product(x, w, true) != of_w; });
-  EXPECT_EQ(different, 0);
+  const std::vector<float> before = product(x, w, true);
+  EXPECT_NE(before, after);
+  w.data<float>()[0] += 1;
+  std::atomic<int> wrong = 0;
+  on_threads(60, [&](int64_t) {
+    wrong += product(x, w, true) != (omp_get_thread_num() == 0 ? before : after);
+  });
+  EXPECT_EQ(wrong, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Products, PackedWeightsTest,
