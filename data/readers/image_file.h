@@ -16,13 +16,14 @@ constexpr int64_t kMaxImageSide = 4096;                // of the requested image
 // of a pixel adjacent. channels 1: gray, by the luma of ITU-R BT.601; 3: red, green, blue (equal
 // for a gray image). Resized by area: a pixel is the mean of the stored values it covers, when
 // shrinking and when enlarging. 16-bit values are reduced to 8 bits, palettes are expanded,
-// transparent pixels are blended with white; EXIF orientation is ignored. An input error names the
-// file and the reason: neither PNG nor JPEG, damaged, truncated, or too large, which the file's
-// size and its header show before anything is unpacked.
+// transparent pixels are blended with white, and the image is turned as its EXIF data say. An input
+// error names the file and the reason: neither PNG nor JPEG, of a kind that is not supported,
+// damaged, truncated, or too large, which the file's size and its header show before anything is
+// unpacked.
 std::vector<uint8_t> read_image(const std::filesystem::path& path, int64_t side, int64_t channels);
 
 // The same for a file's bytes; errors begin with `name`.
-std::vector<uint8_t> decode_image(const std::string& bytes, const std::string& name, int64_t side,
+std::vector<uint8_t> decode_image(std::string bytes, const std::string& name, int64_t side,
                                   int64_t channels);
 
 }  // namespace linea
