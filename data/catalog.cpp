@@ -83,16 +83,15 @@ std::vector<DataSet> make_catalog() {
   };
 }
 
-// The file under its name, its last component, or the alternative spelling of MNIST's names; empty
-// where none exists.
+// The file under its name, its last component, or the alternative spelling of MNIST's names, or in a
+// folder of such a name; empty where none exists.
 fs::path find_file(const fs::path& folder, const std::string& name) {
   std::string dotted = name;
   const size_t dash = dotted.find("-idx");
   if (dash != std::string::npos) dotted[dash] = '.';
-  std::error_code ignored;
   for (const fs::path& candidate :
        {folder / name, folder / fs::path(name).filename(), folder / dotted})
-    if (fs::is_regular_file(candidate, ignored)) return candidate;
+    if (const fs::path file = find_wrapped_file(candidate); !file.empty()) return file;
   return {};
 }
 

@@ -73,6 +73,15 @@ int64_t plain_file_size(const std::filesystem::path& path) {
   return static_cast<int64_t>(size);
 }
 
+std::filesystem::path find_wrapped_file(const std::filesystem::path& path) {
+  const std::filesystem::path name = path.filename();
+  const std::filesystem::path unpacked = name.extension() == ".gz" ? name.stem() : name;
+  std::error_code ignored;
+  for (const std::filesystem::path& candidate : {path, path / name, path / unpacked})
+    if (std::filesystem::is_regular_file(candidate, ignored)) return candidate;
+  return {};
+}
+
 std::string read_file(const std::filesystem::path& path, int64_t max_bytes) {
   const int64_t size = plain_file_size(path);
   if (size > max_bytes)

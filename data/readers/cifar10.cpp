@@ -78,11 +78,10 @@ Batches read_archive(const fs::path& path, int64_t side, int64_t channels) {
 
 Batches read_folder(const fs::path& folder, int64_t side, int64_t channels) {
   Batches batches;
-  std::error_code ignored;
   for (int64_t number = 0; number <= kTrainBatches; ++number) {
     const std::string name = number == 0 ? kTestBatch : train_batch_name(number);
-    const fs::path path = folder / name;
-    if (fs::exists(path, ignored))
+    const fs::path path = find_wrapped_file(folder / name);
+    if (!path.empty())
       batches[name] = parse_batch(read_file(path, kMaxBatchBytes), path.string(), side, channels);
   }
   return batches;
@@ -91,11 +90,12 @@ Batches read_folder(const fs::path& folder, int64_t side, int64_t channels) {
 Batches read_batches(const fs::path& path, int64_t side, int64_t channels) {
   std::error_code ignored;
   if (!fs::is_directory(path, ignored)) return read_archive(path, side, channels);
-  if (fs::exists(path / kTestBatch, ignored) || fs::exists(path / train_batch_name(1), ignored))
-    return read_folder(path, side, channels);
-  if (fs::is_directory(path / kFolder, ignored)) return read_folder(path / kFolder, side, channels);
-  if (fs::exists(path / kCifar10Archive, ignored))
-    return read_archive(path / kCifar10Archive, side, channels);
+  for (const fs::path& folder : {path, path / kFolder, path / kFolder / kFolder})
+    if (!find_wrapped_file(folder / kTestBatch).empty() ||
+        !find_wrapped_file(folder / train_batch_name(1)).empty())
+      return read_folder(folder, side, channels);
+  if (const fs::path archive = find_wrapped_file(path / kCifar10Archive); !archive.empty())
+    return read_archive(archive, side, channels);
   fail(ErrorKind::input,
        "{}: has no {}, no {} and no {}; name the folder of CIFAR-10's binary batches, or the "
        "archive",

@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "data/files.h"
 #include "data/readers/idx.h"
 #include "tensor/error.h"
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr int64_t kValFraction = 12;  // one image in twelve
 
-// stem-idxR-ubyte or stem.idxR-ubyte, plain or .gz
+// stem-idxR-ubyte or stem.idxR-ubyte, plain or .gz, or in a folder of that name
 std::filesystem::path find_idx(const std::filesystem::path& folder, const std::string& stem,
                                int rank) {
   std::error_code ignored;
@@ -23,8 +24,9 @@ std::filesystem::path find_idx(const std::filesystem::path& folder, const std::s
   const std::string ending = fmt::format("idx{}-ubyte", rank);
   for (const char* separator : {"-", "."})
     for (const char* compression : {"", ".gz"}) {
-      const std::filesystem::path path = folder / (stem + separator + ending + compression);
-      if (std::filesystem::exists(path, ignored)) return path;
+      const std::filesystem::path path =
+          find_wrapped_file(folder / (stem + separator + ending + compression));
+      if (!path.empty()) return path;
     }
   fail(ErrorKind::input, "{}: has no {}-{} or {}-{}.gz; put the four MNIST files there",
        folder.string(), stem, ending, stem, ending);

@@ -1,4 +1,5 @@
-// MNIST: the four published files (or others of their format, such as Fashion-MNIST) in one folder.
+// MNIST: the four published files (or others of their format, such as Fashion-MNIST) in one folder,
+// or each in a folder of its name there, as Kaggle unpacks them.
 // The last twelfth of the training file becomes val (5,000 of 60,000); t10k is test.
 #pragma once
 

@@ -68,6 +68,18 @@ TEST_F(CatalogTest, APlainFileGoesByItsHash) {
   EXPECT_EQ(check(0)[0].found, hash_bytes("abd"));
 }
 
+TEST_F(CatalogTest, AFolderMayHaveTheNameOfAFile) {
+  for (const char* name : {"plain.txt", "packed-idx1", "zipped"})
+    std::filesystem::create_directories(path(name));
+  expect_one(0, FileState::missing, "");
+  put("plain.txt/plain.txt", "abc");
+  expect_one(0, FileState::ok, "sha256");
+  put("packed-idx1/packed-idx1", kText);
+  expect_one(1, FileState::ok, "md5");
+  put("packed.idx1", kText);  // next to it
+  expect_one(1, FileState::ok, "md5");
+}
+
 TEST_F(CatalogTest, AnArchiveMayBePackedAnew) {
   put("packed-idx1.gz", gzip(kText));
   expect_one(1, FileState::ok, "sha256");

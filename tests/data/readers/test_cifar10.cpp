@@ -82,6 +82,20 @@ TEST_F(Cifar10Test, FindsTheFolderInside) {
   for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"})
     std::filesystem::rename(path(name), path("outer/cifar-10-batches-bin/") + name);
   EXPECT_EQ(read("outer").train.count(), 21);
+  std::filesystem::create_directories(path("twice/cifar-10-batches-bin"));
+  std::filesystem::rename(path("outer/cifar-10-batches-bin"),
+                          path("twice/cifar-10-batches-bin/cifar-10-batches-bin"));
+  EXPECT_EQ(read("twice").train.count(), 21);
+}
+
+TEST_F(Cifar10Test, AFolderMayHaveTheNameOfAFile) {
+  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"}) {
+    std::filesystem::rename(path(name), path("moved"));
+    std::filesystem::create_directories(path(name));
+    std::filesystem::rename(path("moved"), path(std::string(name) + "/" + name));
+  }
+  EXPECT_EQ(read("").train.count(), 21);
+  EXPECT_EQ(read("").test.count(), 4);
 }
 
 TEST_F(Cifar10Test, ShrinksAndConvertsToGray) {

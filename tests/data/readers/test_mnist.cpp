@@ -51,6 +51,31 @@ TEST_F(MnistTest, HalvesByTheMeanOfFourPixels) {
   EXPECT_EQ(train.pixels[0], 0);
 }
 
+// As Kaggle unpacks it: each file in a folder of its name, with or without the files themselves.
+TEST_F(MnistTest, AFolderMayHaveTheNameOfAFile) {
+  namespace fs = std::filesystem;
+  const ImageSplits expected = read_mnist(path(""), 28);
+  for (const char* stem : {"train-images", "train-labels", "t10k-images", "t10k-labels"}) {
+    const std::string ending = std::string(stem).ends_with("images") ? "idx3-ubyte" : "idx1-ubyte";
+    const std::string dashed = fmt::format("{}-{}", stem, ending);
+    fs::create_directories(path("both/" + dashed));
+    fs::create_directories(path("only/" + dashed));
+    fs::create_directories(path("packed/" + dashed + ".gz"));
+    fs::copy_file(path(dashed), path(fmt::format("both/{}.{}", stem, ending)));
+    fs::copy_file(path(dashed), path(fmt::format("only/{}/{}", dashed, dashed)));
+    fs::copy_file(path(dashed), path(fmt::format("packed/{}.gz/{}", dashed, dashed)));
+  }
+  for (const char* name : {"both", "only", "packed"}) {
+    const ImageSplits splits = read_mnist(path(name), 28);
+    EXPECT_EQ(splits.train.pixels, expected.train.pixels) << name;
+    EXPECT_EQ(splits.test.labels, expected.test.labels) << name;
+  }
+  fs::remove_all(path("only/t10k-labels-idx1-ubyte"));
+  fs::create_directories(path("only/t10k-labels-idx1-ubyte"));
+  expect_error(ErrorKind::input, {path("only"), "no t10k-labels-idx1-ubyte"},
+               [&] { read_mnist(path("only"), 28); });
+}
+
 TEST_F(MnistTest, AcceptsBothSpellingsAndGzip) {
   const std::string old_name = path("t10k-images-idx3-ubyte");
   put("t10k-images.idx3-ubyte.gz", gzip(read_file(old_name)));
