@@ -77,8 +77,9 @@ void watch_signals() {
   take(SIGHUP, on_signal, true);
   take(SIGTERM, on_signal, false);
   take(SIGUSR1, on_signal, false);
-  std::signal(SIGPIPE, SIG_IGN);  // the reader of the progress may exit
 }
+
+void ignore_closed_pipes() { std::signal(SIGPIPE, SIG_IGN); }
 
 std::string stop_signal() {
   switch (requested) {

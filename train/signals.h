@@ -10,9 +10,10 @@ inline constexpr int kExitStopped = 75;
 
 // From here on SIGINT, SIGHUP, SIGTERM and SIGUSR1 request a stop instead of ending the program.
 // The first SIGINT prints how to leave without saving: by another one, a second later or more.
-// SIGINT and SIGHUP stay ignored where the parent ignored them. A closed stdout or stderr pipe does
-// not end the program.
+// SIGINT and SIGHUP stay ignored where the parent ignored them.
 void watch_signals();
+// From here on a closed stdout or stderr pipe does not end the program.
+void ignore_closed_pipes();
 // The name of the signal that requested a stop; "" where none did.
 std::string stop_signal();
 

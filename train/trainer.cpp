@@ -34,6 +34,7 @@ Trainer::Trainer(const RunConfig& config, const fs::path& folder, bool resume, b
       progress_(progress),
       validates_first_(!initial.empty()),
       guard_(config.spike_guard) {
+  ignore_closed_pipes();  // the reader of the progress may exit
   check_settings(config_);
   if (!resume) refuse_existing_run(folder_);
   max_seconds_ = parse_duration(config_.max_time);

@@ -214,7 +214,7 @@ TEST_F(Resume, AClosedPipeEndsNothing) {
   const std::string program = LINEA_PROGRAM, folder = path("");
   const std::string command =
       "cd '" + folder + "' && { '" + program + "' " + kCopy +
-      " --steps 300 --eval-every 10 --out piped 2>&1; echo $? > code; } | head -n 1 > first";
+      " --steps 300 --eval-every 10 --out piped 2>&1; echo $? > code; } | true";
   EXPECT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(bytes("code"), "0\n");
   EXPECT_TRUE(exists("piped/checkpoints/step-00000300"));
